@@ -121,8 +121,7 @@ def find(group: str, name: str) -> Plugin | None:
     sources = ", ".join(claim.source for claim in claims)
     ways = " or ".join(repr(f"{claim.package}:{bare}") for claim in claims)
     raise UsageError(
-        f"The {GROUPS[group]} {bare!r} is claimed by {len(claims)} packages: {sources}. Write {ways}, or uninstall all "
-        "but one."
+        f"The {GROUPS[group]} {bare!r} is in {len(claims)} packages: {sources}. Write {ways}, or uninstall all but one."
     )
 
 

@@ -55,7 +55,7 @@ def check_environment(
     >>> check_environment(replace(ENVIRONMENTS["scheduling"], score_range=(0.9, 1.0)), instances=1, episodes=2)
     Traceback (most recent call last):
         ...
-    AssertionError: scheduling: instance 'uniform-0', episode 0 ... is outside of score_range, 0.9 to 1.0.
+    AssertionError: scheduling: instance 'uniform-0', episode 0 ... is outside score_range, 0.9 to 1.0.
     """
     check_record(env)
     held = [*lines, *check_generator(env, instances, seed)]

@@ -1,1 +1,1 @@
-"""The Python interface. What of it is public stands in `evalkit.__all__`, and is imported from `evalkit`."""
+"""The Python interface. Its public names are listed in `evalkit.__all__` and imported from `evalkit`."""

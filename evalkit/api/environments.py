@@ -23,9 +23,9 @@ class Instance:
     environment   name of the environment that plays it
     id            its name within the suite
     suite         the suite's name, with `?k=2` behind it where parameters were varied
-    digest        32 hexadecimal digits of what defines it: equal for equal problems, whatever they are called
+    digest        32 hexadecimal digits of its definition: equal problems have equal digests, whatever their names
     stratum       the group it belongs to (a difficulty, a kind), for balanced samples
-    line          a mapping: the instance as a suite's file has it, its optimum included
+    line          a mapping: the instance as in a suite's file, with its optimum
 
     >>> import evalkit
     >>> instance = evalkit.suite("pricing/basic")[0]
@@ -44,8 +44,8 @@ class Instance:
 def env(name: str) -> Environment[Any, Any]:
     """The environment of that name: a frozen record of pure functions, such as `start`, `step` and `score`.
 
-    `costbench`, `errand`, `pricing`, `procurement` and `scheduling` come with evalkit. To play one by hand, `game` is
-    more convenient; docs/add-an-environment.md says what each field is.
+    `costbench`, `errand`, `pricing`, `procurement` and `scheduling` come with evalkit. To play one by hand, use
+    `game`. docs/add-an-environment.md explains each field.
 
     Raises UsageError with the nearest name.
 
@@ -62,14 +62,14 @@ def env(name: str) -> Environment[Any, Any]:
 
 
 def suite(name: str, *, instances: Sequence[str] = (), vary: Mapping[str, Sequence[Any]] = {}) -> list[Instance]:
-    """The instances of a suite, in an order of which any beginning holds all strata in proportion.
+    """The instances of a suite. Each prefix of the order has all strata in proportion.
 
     Args:
-        name: a suite's name (`scheduling/basic`; a folder `instances/` where you work is looked into before evalkit's
-            own), or the path of a file that ends in `.jsonl`.
-        instances: ids to take; else all.
-        vary: parameters set anew, each a list of values; every combination of values gives all instances once, under
-            `NAME?k=2`. Combinations that come to the same instances are given once.
+        name: a suite's name, such as `scheduling/basic`, or the path of a file that ends in `.jsonl`. A folder
+            `instances/` in the current directory is searched before evalkit's suites.
+        instances: the ids to use (default: all).
+        vary: parameters to change, each with a list of values. Every combination of values gives all instances once,
+            under a name such as `NAME?k=2`. Combinations with the same instances are given once.
 
     Raises UsageError for unknown names, ids and parameters, and for values out of range.
 
@@ -132,7 +132,7 @@ def _listed(instance: SuiteInstance) -> Instance:
 
 
 def checked_instance(instance: Instance) -> Environment[Any, Any]:
-    """The environment that plays an instance. Raises UsageError for what is none."""
+    """The environment that plays an instance. Raises UsageError for other values."""
     if not isinstance(instance, Instance):
-        raise UsageError(f"instance: expected one that `evalkit.suite` gives, got {type(instance).__name__}.")
+        raise UsageError(f"instance: expected an instance from `evalkit.suite`, got {type(instance).__name__}.")
     return env(instance.environment)

@@ -1,4 +1,4 @@
-"""An episode as a program reads it: what the agent was told, answered and scored."""
+"""An episode for programs: what the agent read, what it answered, and its score."""
 
 from dataclasses import dataclass, field
 from decimal import Decimal
@@ -15,24 +15,24 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class Episode:
-    """One episode: one agent on one instance, its chats rendered again by replaying the replies that the log holds.
+    """One episode: one agent on one instance. Its chats are rendered by replaying the logged replies.
 
-    id           16 bytes in hexadecimal digits; made of agent, instance and replicate
+    id           hexadecimal digits, derived from agent, instance and replicate
     agent        its name in the sweep
     environment, suite, instance
                  names; the suite with `?k=2` behind it where parameters were varied
     replicate    from 0
     ending       `complete`, `stable`, `unresponsive`, ... as the environment says, or `context_length`, ... where the
-                 provider refused; empty while the episode is owed
-    score        `Score`; None while the episode is owed
-    chats        every chat as it stood at its end: a tuple of tuples of `Message`, the agent's own among them
-    replies      tuple of `Reply`, one a step; None where the provider refused a request
-    facts        tuple, one mapping a step: what the environment made of the reply, as numbers and words
-    cost_usd     Decimal; replies alone, without failed attempts
+                 provider refused; empty if the episode has not ended
+    score        `Score`; None if the episode has not ended
+    chats        every chat at its end: a tuple of tuples of `Message`, including the agent's messages
+    replies      tuple of `Reply`, one per step; None if the provider refused a request
+    facts        tuple with one mapping per step: the environment's response to the reply, as numbers and words
+    cost_usd     Decimal; only replies, without failed attempts
     tokens_in, tokens_out
-                 as the provider counts them
-    latency_s    seconds, of all replies together
-    reproduced   whether replay gave facts, texts and requests as the log has them, byte for byte
+                 as counted by the provider
+    latency_s    seconds, the sum over all replies
+    reproduced   whether replay gave the same facts, texts and requests as the log, byte for byte
 
     `str(episode)` is what `evalkit show` prints.
 
@@ -79,7 +79,7 @@ class Episode:
 
 
 def episode_of(replayed: "ReplayedEpisode", *, suite: str = "") -> Episode:
-    """An episode of a run in the words of the interface; `suite`: its suite's name, where the run has another."""
+    """An episode of a run as the public record; `suite`: the suite's name, if the run has another one."""
     from evalkit.results.show import trajectory_of
 
     result = replayed.result
@@ -108,7 +108,7 @@ def episode_of(replayed: "ReplayedEpisode", *, suite: str = "") -> Episode:
 
 
 def _chats(moves: "tuple[Move, ...]") -> tuple[tuple[Message, ...], ...]:
-    """Every chat as it stood at its end."""
+    """Every chat at its end."""
     chats: list[list[Message]] = []
     for move in moves:
         if move.turn == 0:

@@ -1,4 +1,4 @@
-"""An episode by hand: no model, no loop, no log."""
+"""An episode played by hand: no model, no event loop, no log."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -15,8 +15,8 @@ from evalkit.spec.packs import read_pack
 class Game:
     """One episode that you play yourself: read `messages` and `tools`, give a `reply`, until there is an `ending`.
 
-    A game is pure and synchronous: it asks nobody, writes nothing, and the same replies lead to the same messages, the
-    same facts and the same score, as in a run. `game` makes one.
+    A game is pure and synchronous: it sends and writes nothing. The same replies lead to the same messages, facts
+    and score as in a run. `game` makes one.
 
     >>> import evalkit
     >>> instance = evalkit.suite("scheduling/basic", instances=["seed-0"])[0]
@@ -44,12 +44,12 @@ class Game:
 
     @property
     def messages(self) -> tuple[Message, ...]:
-        """The chat as the agent would read it now; each period begins a new one where the environment has periods."""
+        """The chat as the agent would read it now. In an environment with periods, each period starts a new chat."""
         return tuple(self._position.messages)
 
     @property
     def tools(self) -> tuple[Tool, ...]:
-        """What the next reply may call. Of some environments they change on the way."""
+        """The tools that the next reply may call. In some environments they change during the episode."""
         return self._position.tools
 
     @property
@@ -69,20 +69,20 @@ class Game:
 
     @property
     def ending(self) -> str:
-        """Why the episode is over (`complete`, `stable`, `unresponsive`, ...); empty while it goes on."""
+        """Why the episode has ended (`complete`, `stable`, `unresponsive`, ...); empty while it continues."""
         return self._position.ending
 
     @property
     def facts(self) -> list[Facts]:
-        """Of each reply so far: what the environment made of it, as JSON-able values. The score follows from them."""
+        """The environment's response to each reply so far, as JSON values. The score is computed from them."""
         return list(self._facts)
 
     def reply(self, reply: Reply | Sequence[ToolCall] | str) -> Turn:
-        """Answer as the agent: with a text, with tool calls, or with a whole `Reply` (a text and calls).
+        """Answer as the agent: with a string, with tool calls, or with a `Reply` (text and calls).
 
-        No reply is wrong: one that makes no sense is answered as a model's would be, and the facts of the `Turn` say
-        so. Raises ValueError once the episode is over, and for a text that no UTF-8 can hold; TypeError for anything
-        else than the three.
+        No reply is an error: the environment answers a senseless reply as it would a model's, and the facts of the
+        `Turn` show it. Raises ValueError if the episode has ended, or for text that is not valid Unicode; TypeError
+        for other types.
 
         >>> import evalkit
         >>> game = evalkit.game(evalkit.suite("pricing/basic")[0])
@@ -95,13 +95,13 @@ class Game:
         try:
             data = encode_reply(answer)
         except (TypeError, UnicodeError) as flaw:
-            raise ValueError(f"the reply is no valid text: {flaw}") from flaw
+            raise ValueError(f"the reply is not valid text: {flaw}") from flaw
         turn = advance(self._env, self._position, answer, data)
         self._facts.append(turn.facts)
         return turn
 
     def score(self) -> Score:
-        """The score of the facts so far, as if the periods that are left brought no action; 1 is the optimum.
+        """The score of the facts so far, as if the remaining periods had no action; 1 is the optimum.
 
         >>> import evalkit
         >>> evalkit.game(evalkit.suite("scheduling/basic")[0]).score().solved
@@ -115,14 +115,14 @@ class Game:
 
 
 def game(instance: Instance, *, prompts: str = "standard", notes: bool = True) -> Game:
-    """A `Game`: an instance as an agent meets it, before its first reply.
+    """A `Game` on an instance, before the first reply.
 
     Args:
-        instance: one that `suite` gives.
+        instance: an instance from `suite`.
         prompts: a prompt pack, by name or path (docs/prompt-packs.md).
-        notes: whether the agent has the tools to write and read notes, where the environment has them.
+        notes: whether the agent has the tools to write and read notes, if the environment has them.
 
-    Raises UsageError for an unknown pack, or an instance that its environment does not load.
+    Raises UsageError for an unknown pack, or an instance that its environment cannot load.
 
     >>> import evalkit
     >>> game = evalkit.game(evalkit.suite("scheduling/basic")[0])
@@ -135,19 +135,19 @@ def game(instance: Instance, *, prompts: str = "standard", notes: bool = True) -
 
 
 def _reply(reply: object) -> Reply:
-    """A reply of what somebody gave for one. Raises TypeError."""
+    """Convert a caller's value to a `Reply`. Raises TypeError."""
     if isinstance(reply, str):
         return Reply(text=reply)
     if isinstance(reply, Reply):
         texts = (reply.text, reply.finish)
         if not all(isinstance(text, str) for text in texts) or not isinstance(reply.opaque, bytes):
-            raise TypeError("reply: text and finish of a Reply are texts, opaque is bytes")
+            raise TypeError("reply: text and finish of a Reply must be strings, opaque must be bytes")
         _check_calls(reply.calls)
         return reply
     if isinstance(reply, Sequence) and not isinstance(reply, bytes | bytearray):
         _check_calls(reply)
         return Reply(calls=tuple(reply), finish="tool_calls" if reply else "stop")
-    raise TypeError(f"reply: expected a Reply, a list of ToolCalls or a text, got {type(reply).__name__}")
+    raise TypeError(f"reply: expected a Reply, a list of ToolCalls or a string, got {type(reply).__name__}")
 
 
 def _check_calls(calls: Sequence[object]) -> None:
@@ -155,4 +155,6 @@ def _check_calls(calls: Sequence[object]) -> None:
         if not isinstance(call, ToolCall):
             raise TypeError(f"reply: expected ToolCalls, got {type(call).__name__}")
         if not all(isinstance(text, str) for text in (call.id, call.name, call.arguments)):
-            raise TypeError("reply: id, name and arguments of a ToolCall are texts; arguments is JSON: json.dumps(...)")
+            raise TypeError(
+                "reply: id, name and arguments of a ToolCall must be strings; arguments is JSON: json.dumps(...)"
+            )

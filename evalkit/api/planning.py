@@ -1,4 +1,4 @@
-"""What a sweep will cost: what `evalkit plan` does, for programs."""
+"""Predict what a sweep costs: `evalkit plan` for programs."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -19,20 +19,20 @@ if TYPE_CHECKING:
     from evalkit.engine.planning.pilot import Basis
 
 SECONDS = 8.0
-"""CPU time to spend on playing; a small sweep is played whole long before."""
+"""The most CPU seconds for playing; a small sweep is finished long before."""
 
 
 def plan(spec: Spec, *, only: Mapping[str, Sequence[str]] = {}, basis: str | PathLike[str] | None = None) -> Plan:
-    """What a sweep will cost and how long it will take, without a request and without writing anything.
+    """Predict what a sweep costs and how long it takes, without sending requests or writing files.
 
-    Policies stand in for models: each cell (agent x suite) is played in this process for a while, at most some 8 s of
-    CPU time in all, and the figures are scaled to the sweep. Where `runs/NAME` has episodes already, only what is owed
-    is planned, and the figures of its models count instead.
+    Policies are played instead of models: each cell (agent x suite) is played in this process for a while, about 8 s
+    of CPU time in total at most, and the figures are scaled to the sweep. If `runs/NAME` already has episodes, only
+    the remaining ones are planned, and the figures of its models are used instead.
 
     Args:
         spec: as for `run`.
         only: as for `run`.
-        basis: a run, by name or directory, whose models' figures count.
+        basis: a run, by name or directory, whose figures are used.
 
     Returns:
         The `Plan`: `plan.to_json()` is what `evalkit plan --json` prints.
@@ -50,7 +50,7 @@ def plan(spec: Spec, *, only: Mapping[str, Sequence[str]] = {}, basis: str | Pat
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MadePlan:
-    """A plan with what it was made of, for the command line."""
+    """A plan and its inputs, for the command line."""
 
     plan: Plan
     resolved: Resolved
@@ -65,7 +65,7 @@ def planned(
     amount: PicoUsd | None = None,
     mark: str = "",
 ) -> MadePlan:
-    """A sweep's plan; `amount`: what is to be spent now, on top of what the run has spent. Raises UsageError."""
+    """A sweep's plan; `amount`: what to spend now, in addition to what the run has spent. Raises UsageError."""
     own = Path("runs") / sweep.name
     resolved = _as_frozen(resolve(sweep, described(own)), own)
     known = _known(resolved, own, basis)
@@ -77,7 +77,7 @@ def planned(
 
 
 def _as_frozen(resolved: Resolved, own: Path) -> Resolved:
-    """The sweep as the run that it would go on with has frozen it."""
+    """The sweep as frozen by the run that it would resume."""
     if not is_run(own):
         return resolved
     from evalkit.engine.freezing.keeping import kept
@@ -87,7 +87,7 @@ def _as_frozen(resolved: Resolved, own: Path) -> Resolved:
 
 
 def _known(resolved: Resolved, own: Path, basis: str | PathLike[str] | None) -> PriorKnowledge:
-    """What the run that the spec would go on with holds, and the figures of that one or of `basis`."""
+    """The contents of the run that the spec would resume, and the figures of that run or of `basis`."""
     reply_s = _simulated_reply_s(resolved)
     if basis is None and not is_run(own):
         return PriorKnowledge(reply_s=reply_s)
@@ -106,7 +106,7 @@ def _known(resolved: Resolved, own: Path, basis: str | PathLike[str] | None) -> 
 
 
 def _basis(directory: Path) -> "Basis":
-    """A run's ended episodes, beside the play of its stand-ins."""
+    """A run's ended episodes, next to those of its stand-ins."""
     from evalkit.engine.forecast import make_priors, read_priors
     from evalkit.engine.planning.pilot import basis_of
     from evalkit.results.derived import read_run
@@ -118,7 +118,7 @@ def _basis(directory: Path) -> "Basis":
 
 
 def _simulated_reply_s(resolved: Resolved) -> Mapping[str, float]:
-    """Seconds a reply of a provider that evalkit simulates takes on average, by lane."""
+    """Average seconds per reply of simulated providers, by lane."""
     known = {}
     for name, endpoint in resolved.endpoints.items():
         if endpoint.provider.simulate is not None:

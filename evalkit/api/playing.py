@@ -1,4 +1,4 @@
-"""One episode, played: for a first look at an agent, a test, a notebook."""
+"""Play one episode: for a first try of an agent, a test or a notebook."""
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -39,26 +39,25 @@ def play(
     replicate: int = 0,
     prompts: str = "standard",
 ) -> Episode:
-    """Play one episode and wait for its end. It is a run of its own in a temporary directory, of which nothing is left.
+    """Play one episode and wait for its end. It is a run in a temporary directory, which is deleted afterwards.
 
     Args:
-        agent: a policy (`evalkit describe policies` lists them), a model as `provider/model`, or the name that `models`
-            gives to one.
+        agent: a policy (`evalkit describe policies` lists them), a model as `provider/model`, or a name from `models`.
         instance: one that `suite` gives.
         models: names for models: `{"main": "openai/gpt-5-mini"}`.
-        budget_usd: what the episode may cost at most, such as `"0.50"`; else there is no bound. With one, the price of
-            the model must be known.
+        budget_usd: the most that the episode may cost, such as `"0.50"` (default: no limit). With a budget, the price
+            of the model must be known.
         params: further settings of the agent, as in a sweep (docs/sweeps.md): `{"temperature": 0}`, `{"notes": False}`,
             or `{"replies": [...]}` of the policy `scripted`.
-        replicate: which replicate of the episode, from 0: another one draws other seeds.
+        replicate: the replicate of the episode, from 0; each replicate has different seeds.
         prompts: a prompt pack, by name or path.
 
     Returns:
-        The `Episode`, with its id, replies and score as the same episode of a sweep.
+        The `Episode`, with the same id, replies and score as in a sweep.
 
     Raises:
         UsageError: an argument is wrong; nothing was sent.
-        RunError: the episode came to no end: the budget did not last, the provider could not go on.
+        RunError: the episode did not end: the budget was too small, or the provider failed.
         KeyboardInterrupt: as `run` does.
 
     >>> import evalkit
@@ -84,9 +83,9 @@ async def play_async(
     replicate: int = 0,
     prompts: str = "standard",
 ) -> Episode:
-    """`play`, to be awaited: on the caller's loop, beside what else runs there.
+    """`play` as a coroutine: it runs on the caller's event loop, concurrently with other tasks.
 
-    Arguments, result and errors are those of `play`; cancelled, it awaits the reply in flight first.
+    Arguments, result and errors are those of `play`; if cancelled, it first waits for the reply in flight.
 
     >>> import asyncio, evalkit
     >>> instances = evalkit.suite("scheduling/basic", instances=["seed-0", "seed-3"])
@@ -111,7 +110,7 @@ def _agent(agent: str, models: Mapping[str, str], params: Mapping[str, Any], pro
         raise UsageError(f"prompts: expected a prompt pack's name or path, got {prompts!r}.")
     for key in params:
         if key in TAKEN:
-            raise UsageError(f"params: {key!r} is not set here; see the other arguments of `play`.")
+            raise UsageError(f"params: {key!r} cannot be set here; see the other arguments of `play`.")
     named = agent in models
     chosen = models[agent] if named else agent
     if models and not named:
@@ -128,7 +127,7 @@ def _agent(agent: str, models: Mapping[str, str], params: Mapping[str, Any], pro
 
 @contextmanager
 def _room(instance: Instance, agent: dict[str, Any], budget_usd: str | None, replicate: int) -> Iterator[Call]:
-    """A call that plays one replicate, in a directory that is gone when it is over. Raises UsageError."""
+    """A call that plays one replicate, in a directory that is deleted afterwards. Raises UsageError."""
     env = checked_instance(instance)
     if not isinstance(replicate, int) or isinstance(replicate, bool) or not 0 <= replicate < MOST_REPLICATES:
         raise UsageError(f"replicate: must be 0 to {MOST_REPLICATES - 1:,}, not {replicate!r}.")
@@ -147,15 +146,15 @@ def _room(instance: Instance, agent: dict[str, Any], budget_usd: str | None, rep
 
 
 def _unseen(view: View) -> None:
-    """Nobody looks on."""
+    """Progress is not shown."""
 
 
 def _episode(instance: Instance, outcome: RunOutcome) -> Episode:
-    """The episode that was played. Raises RunError where it came to no end."""
+    """The episode that was played. Raises RunError if it did not end."""
     run = outcome.directory
     if outcome.owed:
         flaws = [str(event.get("detail", "")) for event in read_events(run, "parked")]
-        words = " ".join(dict.fromkeys((*outcome.messages, *flaws))) or "No reason is known."
-        raise RunError(f"The episode came to no end ({outcome.reason}): {words}")
+        words = " ".join(dict.fromkeys((*outcome.messages, *flaws))) or "The reason is unknown."
+        raise RunError(f"The episode did not end ({outcome.reason}): {words}")
     (name,) = read_index(run).episodes
     return episode_of(open_episode(run, name), suite=instance.suite)

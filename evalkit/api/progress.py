@@ -1,4 +1,4 @@
-"""What a run in progress tells the program that waits for it."""
+"""What a running run reports to the program that waits for it."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -11,21 +11,20 @@ from evalkit.money import usd
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Progress:
-    """How far a run is: what `run(on_progress=...)` is called with, some four times a second and at the end.
+    """The progress of a run: `run(on_progress=...)` is called with it about four times per second and at the end.
 
-    name          the run's
-    planned       episodes that this call is about, those of earlier calls included
+    name          the planned episodes of this call, including those that earlier calls have ended
     ended         of them, those that have ended
     playing       episodes in flight
     steps         replies in this call
     steps_per_s   over the last seconds
-    spent_usd     Decimal: all calls of this run together
-    reserved_usd  Decimal: the worst case of what is in flight
-    budget_usd    Decimal, or None: there is no bound
-    elapsed_s     seconds since this call began to play
-    eta_s         seconds to the end if episodes go on ending as they have, or None: not known yet
-    stopping      why the run drains (`budget`, `deadline`, `interrupt`, ...); empty while it goes on
-    lanes         by `provider/model` (or `policy`): what a progress line of `evalkit run --json` says of it
+    spent_usd     Decimal: the total over all calls of this run
+    reserved_usd  Decimal: the worst case of the requests in flight
+    budget_usd    Decimal, or None: no budget
+    elapsed_s     seconds since this call started to play
+    eta_s         seconds to the end at the current rate, or None: not known yet
+    stopping      why the run drains (`budget`, `deadline`, `interrupt`, ...); empty while it continues
+    lanes         by `provider/model` (or `policy`): the fields of a progress line of `evalkit run --json`
 
     >>> from evalkit import Progress
     >>> def show(now: Progress) -> None:
@@ -48,7 +47,7 @@ class Progress:
 
 
 def progress_of(view: View) -> Progress:
-    """What a look at the run shows, in the words of the interface."""
+    """A view of the run as the public record."""
     lanes = view.lanes
     return Progress(
         name=view.name,

@@ -1,4 +1,4 @@
-"""Start, resume, extend: what `evalkit run` does, for programs."""
+"""Start, resume or extend a run: `evalkit run` for programs."""
 
 import asyncio
 import os
@@ -25,13 +25,13 @@ from evalkit.store.manifests import described
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Call:
-    """One call of `run`, checked as far as can be without a look at the run: what the command line does as well."""
+    """One call of `run`, checked as far as possible without reading the run. The command line uses it too."""
 
     resolved: Resolved
     options: RunOptions
 
     async def play(self, stop: Stop | None, show: Callable[[View], None]) -> RunOutcome:
-        """To the end, or to where `stop` ends it."""
+        """Play to the end, or until `stop` is set."""
         return await run_sweep(self.resolved, replace(self.options, stop=stop), show)
 
 
@@ -44,10 +44,7 @@ def call_of(
     retry: Collection[str] = (),
     mark: str = "",
 ) -> Call:
-    """A call that plays what a sweep asks for; `mark` stands before the names of options in errors.
-
-    Raises UsageError.
-    """
+    """A call that plays a sweep; `mark`: prefix of option names in errors. Raises UsageError."""
     if directory is not None and not isinstance(directory, str | PathLike):
         raise UsageError(f"{mark}directory: expected a path, got {type(directory).__name__}.")
     where = Path(directory) if directory else Path("runs") / sweep.name
@@ -63,7 +60,7 @@ def call_of(
 
 
 def launch(provider: Provider, run_directory: Path) -> AbstractContextManager[str]:
-    """A provider that evalkit simulates, with its bill in the run's directory; gives its base URL."""
+    """Start a simulated provider, with its bill in the run's directory; yields its base URL."""
     from evalkit.serve.launch import simulated
 
     assert provider.simulate is not None
@@ -82,36 +79,36 @@ def run(
     retry: Collection[str] = (),
     on_progress: Callable[[Progress], None] | None = None,
 ) -> Run:
-    """Start, resume or extend a run, and wait for its end: what `evalkit run` does.
+    """Start, resume or extend a run, and wait for its end, like `evalkit run`.
 
-    A spec is a desired state. Called again with the same spec, `run` asks for what is missing, and for nothing twice;
-    with a longer spec it adds what is new.
+    A spec is a desired state. Called again with the same spec, `run` requests only what is missing. Called with a
+    longer spec, it adds the new episodes.
 
     Args:
-        spec: the path of a sweep's TOML file, the name of one that evalkit brings (`quickstart`), or a mapping that
-            holds what such a file would (docs/sweeps.md); a mapping needs `name`.
+        spec: the path of a sweep's TOML file, the name of a shipped one (`quickstart`), or a mapping with the contents
+            of such a file (docs/sweeps.md). A mapping needs `name`.
         name: the run's name instead of the spec's.
-        directory: where the run lies; else in `runs/NAME` below the current directory.
+        directory: the run's directory (default: `runs/NAME` in the current directory).
         only: part of the sweep: `{"agent": ["knuth"], "suite": ["pricing/basic"]}`; an absent key means all.
-        limit: end at most so many episodes a lane in this call.
-        width: episodes in flight in each lane, instead of the spec's.
-        retry: endings whose episodes are played again, such as `["context_length"]`.
-        on_progress: called with a `Progress` some four times a second, and at the end, in the thread that plays. What
-            it raises is logged and does not harm the run.
+        limit: the most episodes per lane to end in this call.
+        width: episodes in flight per lane (default: the spec's).
+        retry: episodes with these endings are played again, such as `["context_length"]`.
+        on_progress: called with a `Progress` about four times per second, and at the end, in the playing thread. Its
+            exceptions are logged and do not affect the run.
 
     Returns:
-        The `Run`. That a budget or a deadline was reached, or a provider could not go on, is an outcome and no error:
-        `Run.reason` says it, `Run.messages` says what to do.
+        The `Run`. A reached budget or deadline, or a failed provider, is an outcome and not an error: `Run.reason`
+        names it, and `Run.messages` says what to do.
 
     Raises:
         UsageError, RunError: the spec, an argument or the directory cannot be used; nothing was written.
-        CorruptLogError: the log was changed or has lost rows.
-        StorageError: the disk refuses.
-        KeyboardInterrupt: Ctrl-C, or SIGTERM, in the main thread. The first one drains: replies in flight are awaited
-            and kept, and nothing else is sent. A second one stops at once. The next call goes on from there.
+        CorruptLogError: rows of the log are changed or missing.
+        StorageError: the disk refused a write.
+        KeyboardInterrupt: Ctrl-C, or SIGTERM, in the main thread. The first signal drains the run: it waits for replies
+            in flight, keeps them, and sends nothing new. A second signal stops at once. The next call resumes the run.
 
-    It works in any thread, in a notebook, inside a running loop (which stands still meanwhile; `run_async` lets it go
-    on), and several times at once in one process. Signals are heeded in the main thread alone.
+    It works in any thread, in a notebook, several times at once in one process, and inside a running event loop
+    (which it blocks; `run_async` does not). Signals are handled only in the main thread.
 
     >>> import evalkit
     >>> spec = {
@@ -144,11 +141,11 @@ async def run_async(
     retry: Collection[str] = (),
     on_progress: Callable[[Progress], None] | None = None,
 ) -> Run:
-    """`run`, to be awaited: it plays on the caller's loop, beside what else runs there.
+    """`run` as a coroutine: it plays on the caller's event loop, concurrently with other tasks.
 
-    Arguments, result and errors are those of `run`, except that no signal is heeded. Where the awaiting task is
-    cancelled, the run drains as it does on Ctrl-C, and then CancelledError is raised; cancelled again, it stops at
-    once. `on_progress` is called on the same loop.
+    Arguments, result and errors are those of `run`, except that signals are not handled. If the task is cancelled,
+    the run drains as on Ctrl-C, and then raises CancelledError; if cancelled again, it stops at once. `on_progress`
+    is called on the same loop.
 
     >>> import asyncio, evalkit
     >>> def spec(name, policy):
@@ -167,7 +164,7 @@ async def run_async(
 
 
 async def _told(call: Call, stop: Stop | None, on_progress: Callable[[Progress], None] | None) -> RunOutcome:
-    """Play, and tell of it: from the loop itself, so that what the listener raises is not ours."""
+    """Play and report progress from the loop itself, so that exceptions of the listener stay separate."""
     loop = asyncio.get_running_loop()
 
     def show(view: View) -> None:
@@ -175,7 +172,7 @@ async def _told(call: Call, stop: Stop | None, on_progress: Callable[[Progress],
             loop.call_soon(on_progress, progress_of(view))
 
     outcome = await call.play(stop, show)
-    await asyncio.sleep(0)  # the last look is told before we return
+    await asyncio.sleep(0)  # report the final state before returning
     return outcome
 
 

@@ -1,4 +1,4 @@
-"""A run as a program reads it: figures, tables, queries, episodes."""
+"""A run for programs: figures, tables, queries, episodes."""
 
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
@@ -19,25 +19,25 @@ if TYPE_CHECKING:
     from evalkit.store.reading.totals import Totals
 
 REPORT = "report."
-"""Before a table's name: the report's, where a view has the same name."""
+"""Prefix of a table's name: the report's table, if a view has the same name."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class Run:
-    """A run in its directory: how it stood when `run` returned or `load` was called, and ways to read it.
+    """A run in its directory: its state when `run` or `load` returned, and methods to read it.
 
     name        as in the spec
     directory   absolute Path
     reason      why the last call of `run` ended: `complete`, `limit`, `budget`, `deadline`, `interrupt`, `lane` (a
-                provider could not go on), `parked` (it did not answer), `storage`, `errors`; empty while another
-                process writes the run, and where that was killed before its end
-    planned     episodes that the run is to have: agents x instances x replicates, without void ones
-    ended       of them, those that have ended and are scored; the others are owed
-    void        ended episodes that `evalkit void` has struck out
+                provider failed for good), `parked` (it did not answer), `storage`, `errors`; empty while another
+                process writes the run, or if that process was killed
+    planned     all episodes of the run: agents x instances x replicates, without void ones
+    ended       of these, the episodes that have ended and have a score; the others remain
+    void        ended episodes that `evalkit void` excludes
     spent_usd   Decimal, exact: replies, failed attempts that may have been billed, and charges for crashes
-    messages    what kept the call from completing the run, in sentences with remedies; empty for `load`
+    messages    why the call did not complete the run, and what to do, as sentences; empty for `load`
 
-    `table`, `sql` and `episode` read the log anew each time, also while it is being written.
+    `table`, `sql` and `episode` read the log again each time, also while it is being written.
 
     >>> import evalkit
     >>> spec = {"name": "first", "agents": [{"policy": "knuth"}], "suites": [{"name": "scheduling/basic"}]}
@@ -63,9 +63,9 @@ class Run:
         """A view of `evalkit sql`, or a table of `evalkit report`, as a `pyarrow.Table`.
 
         Views (docs/sql.md): `steps`, `calls`, `log`, `cells`, `episodes`, `scores`, `periods`, `ledger`, `agents`,
-        `instances`. Tables: `behaviour`, `refusals`, `completeness`, `money`, `speed`, and those that only some runs
-        have. `report.NAME` is always the report's: `report.scores`, since a view is called `scores` too. Rows of a
-        view come in no order; `sql` may ask for one.
+        `instances`. Tables: `behaviour`, `refusals`, `completeness`, `money`, `speed`, and others that only some
+        runs have. `report.NAME` is always the report's table, as in `report.scores`, since there is also a view
+        `scores`. Rows of a view have no order; use `sql` for an order.
 
         Columns of a report's table are its keys in JSON. Scores and percentages are 0 to 100; an interval is two
         columns, `KEY_low` and `KEY_high`; money is whole pico-dollars (1e-12 USD), times are seconds; counts are a map
@@ -97,10 +97,10 @@ class Run:
         return as_arrow(tables[wanted])
 
     def sql(self, query: str) -> "pa.Table":
-        """What a query over the run's views gives, as a `pyarrow.Table`: DuckDB's SQL, as for `evalkit sql`.
+        """The answer to a query over the run's views, as a `pyarrow.Table`: DuckDB's SQL, as for `evalkit sql`.
 
-        The query reads the views and nothing else: neither the disk nor the network. Raises UsageError with DuckDB's
-        words for a query that it refuses, CorruptLogError.
+        The query can read only the views, not the disk or the network. Raises UsageError with DuckDB's message for a
+        refused query, and CorruptLogError.
 
         >>> import evalkit
         >>> spec = {"name": "first", "agents": [{"policy": "knuth"}], "suites": [{"name": "scheduling/basic"}]}
@@ -111,13 +111,13 @@ class Run:
         from evalkit.report.views import open_views
 
         if not isinstance(query, str):
-            raise UsageError(f"query: expected SQL as a text, got {type(query).__name__}.")
+            raise UsageError(f"query: expected SQL as a string, got {type(query).__name__}.")
         return open_views(self.directory).sql(query)
 
     def episode(self, name: str) -> Episode:
-        """One episode, replayed from the log: by its id, the beginning of one, or `agent:suite:instance:replicate`.
+        """One episode, replayed from the log: by its id, the start of one, or `agent:suite:instance:replicate`.
 
-        Raises RunError where no episode, or more than one, is meant; CorruptLogError where its rows cannot be read.
+        Raises RunError if no episode or more than one matches; CorruptLogError if its rows cannot be read.
 
         >>> import evalkit
         >>> spec = {"name": "first", "agents": [{"policy": "knuth"}], "suites": [{"name": "scheduling/basic"}]}
@@ -132,9 +132,9 @@ class Run:
 
 
 def load(run: str | PathLike[str]) -> Run:
-    """A run that is there already, by its directory or by its name below `runs/`; also while it is being written.
+    """An existing run, by its directory or by its name below `runs/`; also while it is being written.
 
-    Raises RunError where there is none, CorruptLogError where its log is damaged.
+    Raises RunError if there is no such run, CorruptLogError if its log is damaged.
 
     >>> import evalkit
     >>> spec = {"name": "first", "agents": [{"policy": "knuth"}], "suites": [{"name": "scheduling/basic"}]}
@@ -147,7 +147,7 @@ def load(run: str | PathLike[str]) -> Run:
 
 
 def run_at(directory: Path, *, reason: str, messages: tuple[str, ...] = ()) -> Run:
-    """The run of a directory as it stands."""
+    """The run in a directory, with its current state."""
     from evalkit.store.reading.accounts import spent
     from evalkit.store.reading.sums import read_totals
 
@@ -186,7 +186,7 @@ def _counts(directory: Path, manifest: "Manifest", totals: "Totals") -> tuple[in
 
 
 def _last_reason(directory: Path) -> str:
-    """Why the last call of `run` ended; empty where it goes on, or was killed."""
+    """Why the last call of `run` ended; empty if it is running or was killed."""
     from evalkit.store.events import read_events
 
     last: dict[str, object] = {}

@@ -1,4 +1,4 @@
-"""What a caller asks for, checked: a sweep by name, path or mapping, a part of it, a run by name or directory."""
+"""Checked arguments of callers: a sweep by name, path or mapping, a part of it, a run by name or directory."""
 
 import os
 from collections.abc import Collection, Mapping, Sequence
@@ -17,13 +17,13 @@ Spec = str | PathLike[str] | Mapping[str, Any]
 """A sweep's name or path, or what its TOML file would hold, as a mapping."""
 
 KINDS = ("agent", "suite")
-"""By what a part of a sweep is chosen."""
+"""The kinds of names that choose a part of a sweep."""
 
 
 def sweep_of(spec: Spec, name: str = "") -> Sweep:
-    """The sweep that is meant; `name`: the run's, where it is to have another than the spec's. Raises UsageError."""
+    """The sweep; `name`: the run's name, if it differs from the spec's. Raises UsageError."""
     if not isinstance(name, str):
-        raise UsageError(f"name: expected a text, got {name!r}.")
+        raise UsageError(f"name: expected a string, got {name!r}.")
     if isinstance(spec, Mapping):
         sweep = sweep_from(spec, "spec", name)
     elif isinstance(spec, str):
@@ -44,10 +44,7 @@ def changed(
     deadline: str | None = None,
     mark: str = "",
 ) -> Sweep:
-    """The sweep with some of what its spec says set anew; `mark` stands before the names of options in errors.
-
-    Raises UsageError.
-    """
+    """The sweep with some values changed; `mark`: prefix of option names in errors. Raises UsageError."""
     changes: dict[str, Any] = {}
     if budget is not None:
         changes["budget"] = parse_budget(budget, f"{mark}budget")
@@ -63,7 +60,7 @@ def changed(
 
 
 def checked_limit(limit: int | None, mark: str = "") -> int | None:
-    """The limit, if it is one. Raises UsageError."""
+    """Check a limit and return it. Raises UsageError."""
     if limit is not None and not _is_count(limit, 1):
         raise UsageError(f"{mark}limit: must be at least 1.")
     return limit
@@ -75,7 +72,7 @@ def _is_count(value: object, least: int, most: int | None = None) -> bool:
 
 
 def checked_names(names: Collection[str], where: str) -> frozenset[str]:
-    """Several names. Raises UsageError for a single text, whose letters would be taken for names."""
+    """Several names. Raises UsageError for a single string, whose letters would be used as names."""
     if isinstance(names, str) or not isinstance(names, Collection) or not all(isinstance(name, str) for name in names):
         raise UsageError(f"{where}: expected a list of names, got {names!r}.")
     return frozenset(names)
@@ -92,7 +89,7 @@ def chosen(only: Mapping[str, Sequence[str]], manifest: Manifest, where: str = "
     names: dict[str, frozenset[str]] = dict.fromkeys(KINDS, frozenset())
     for kind, wanted in only.items():
         if kind not in valid:
-            raise UsageError(f"{where}: there is no {kind!r} to choose by.{nearest(str(kind), KINDS)}")
+            raise UsageError(f"{where}: cannot choose by {kind!r}.{nearest(str(kind), KINDS)}")
         names[kind] = checked_names(wanted, f"{where}: {kind}")
         for name in wanted:
             if name not in valid[kind]:

@@ -71,7 +71,7 @@ def check_episode(check: EpisodeCheck) -> None:
         replies.append(check.reply(position))
         turns.append(_step(check, position, replies[-1]))
     ended = bool(position.ending) or not check.talks
-    assert ended, f"{check.where}: a model that only talks has said {len(turns)} replies, and the episode goes on."
+    assert ended, f"{check.where}: the episode has not ended after {len(turns)} replies without a tool call."
     _check_replay(check, turns, replies)
     _check_score(check, [turn.facts_bytes for turn in turns])
 
@@ -86,12 +86,12 @@ def _step(check: EpisodeCheck, position: Position, reply: Reply) -> Turn:
         turn = advance(check.env, position, reply, encode_reply(reply))
         again = check.env.step(before, reply)[1]
     same = orjson.dumps(first.facts, option=orjson.OPT_SORT_KEYS) == turn.facts_bytes
-    assert same, f"{where}: the same state and the same reply gave other facts: {first.facts!r}, then {turn.facts!r}."
+    assert same, f"{where}: the same state and reply gave different facts: {first.facts!r}, then {turn.facts!r}."
     same = first == again
-    assert same, f"{where}: stepping once changed the state in place: the same reply then gave {again!r:.300}."
+    assert same, f"{where}: a step changed the state in place: the same reply then gave {again!r:.300}."
     _check_facts(where, reply, turn)
-    assert turn.acted in (True, False), f"{where}: acted: expected a truth value, got {turn.acted!r}."
-    assert isinstance(position.ending, str), f"{where}: ended: expected a text, got {position.ending!r}."
+    assert turn.acted in (True, False), f"{where}: acted: expected true or false, got {turn.acted!r}."
+    assert isinstance(position.ending, str), f"{where}: ended: expected a string, got {position.ending!r}."
     _check_shown(check, position, turn.messages, f"step {turn.step}")
     if position.ending:
         return turn
@@ -100,35 +100,35 @@ def _step(check: EpisodeCheck, position: Position, reply: Reply) -> Turn:
     else:
         answered = [message.call_id for message in turn.messages if message.role == "tool"]
         wanted = [call.id for call in reply.calls]
-        assert answered == wanted, f"{where}: calls {wanted} were answered as {answered}: answer each, in their order."
-        assert len(position.messages) == chat + 1 + len(turn.messages), f"{where}: the chat was changed in place."
+        assert answered == wanted, f"{where}: calls {wanted} got answers for {answered}: answer each call, in order."
+        assert len(position.messages) == chat + 1 + len(turn.messages), f"{where}: it changed the chat in place."
     fresh = check.env.tools(position.state)
     kept = fresh is position.tools or fresh != position.tools
-    assert kept, f"{where}: tools: the same tuple object, please, as long as they stay the same."
+    assert kept, f"{where}: tools: return the same tuple object as long as the tools do not change."
     return turn
 
 
 def _check_facts(where: str, reply: Reply, turn: Turn) -> None:
     facts = turn.facts
     plain = orjson.loads(turn.facts_bytes)
-    assert plain == facts, f"{where}: facts must be JSON's own values, and are read back otherwise: {facts!r:.300}."
+    assert plain == facts, f"{where}: facts must be JSON values, but are different when read back: {facts!r:.300}."
     calls = plain.get("calls", [])
     assert isinstance(calls, list), f"{where}: facts: calls: expected a list, got {calls!r:.200}."
     for call in calls:
         typed = isinstance(call, dict) and isinstance(call.get("tool"), str) and isinstance(call.get("outcome"), str)
-        assert typed, f"{where}: facts: calls: each has a `tool` and an `outcome` that are texts, got {call!r:.200}."
-    bound = f"{where}: facts grow with what the model wrote ({len(turn.facts_bytes):,} bytes): cut its texts."
+        assert typed, f"{where}: facts: calls: each needs a `tool` and an `outcome` as strings, got {call!r:.200}."
+    bound = f"{where}: facts grow with the model's text ({len(turn.facts_bytes):,} bytes): shorten it."
     assert len(turn.facts_bytes) < 100_000 + 2_000 * len(reply.calls), bound
 
 
 def _check_opening(check: EpisodeCheck, messages: Sequence[Message]) -> None:
     roles = [message.role for message in messages]
-    assert roles, f"{check.where}: an opening has no message."
-    assert roles[-1] == "user", f"{check.where}: an opening ends with what the user says, got {roles}."
-    assert "assistant" not in roles, f"{check.where}: nobody has answered in an opening, got {roles}."
+    assert roles, f"{check.where}: the opening has no messages."
+    assert roles[-1] == "user", f"{check.where}: the opening must end with a user message, got {roles}."
+    assert "assistant" not in roles, f"{check.where}: the opening must not contain replies, got {roles}."
     for key, fields in check.env.texts.items():
         for field in fields & _unfilled(messages):
-            raise AssertionError(f"{check.where}: an opening still says {{{field}}}, a field of the text {key!r}.")
+            raise AssertionError(f"{check.where}: the opening still contains {{{field}}}, a field of the text {key!r}.")
 
 
 def _unfilled(messages: Sequence[Message]) -> set[str]:
@@ -145,7 +145,7 @@ def _check_shown(check: EpisodeCheck, position: Position, messages: Sequence[Mes
     if position.ending:
         return
     most, count = check.env.offers(check.instance), len(position.tools)
-    assert count <= most, f"{where}: {count} tools are offered, and `offers` says {most} at most."
+    assert count <= most, f"{where}: {count} tools are offered, but `offers` allows at most {most}."
     for dialect in DIALECTS.built_in.values():
         _check_dialect(check, dialect, position, messages, where)
 
@@ -154,7 +154,7 @@ def _check_dialect(
     check: EpisodeCheck, dialect: Dialect, position: Position, messages: Sequence[Message], where: str
 ) -> None:
     objections = dialect.objections(check.env.defaults, position.tools)
-    assert not objections, f"{where}: {dialect.name} cannot say its tools: {' '.join(objections)}"
+    assert not objections, f"{where}: {dialect.name} cannot express its tools: {' '.join(objections)}"
     with trying(where, f"writing it in {dialect.name}"):
         dialect.encode_tools(position.tools)
         dialect.join([], messages)
@@ -169,7 +169,8 @@ def _check_replay(check: EpisodeCheck, turns: Sequence[Turn], replies: Sequence[
             for name in ("facts_bytes", "observation_digest", "request_digest", "step_digest", "ending"):
                 same = getattr(again, name) == getattr(turn, name)
                 assert same, (
-                    f"{where}: replayed from its beginning, another {name}: something else than replies decides."
+                    f"{where}: a replay from the start gave a different {name}: something other than the "
+                    "replies decides it."
                 )
 
 
@@ -182,9 +183,9 @@ def _check_score(check: EpisodeCheck, logged: Sequence[bytes]) -> None:
             score = check.env.score(check.instance, facts)
             again = check.env.score(check.instance, [orjson.loads(text) for text in logged[:many]])
         same = [orjson.dumps(fact, option=orjson.OPT_SORT_KEYS) for fact in facts] == list(logged[:many])
-        assert same, f"{where}: it changed the facts in place."
+        assert same, f"{where}: score changed the facts in place."
         _check_values(check, score, where)
-        assert score == again, f"{where}: the same facts gave {again!r}, after {score!r}."
+        assert score == again, f"{where}: the same facts gave {score!r}, then {again!r}."
 
 
 def _check_values(check: EpisodeCheck, score: Score, where: str) -> None:
@@ -192,8 +193,8 @@ def _check_values(check: EpisodeCheck, score: Score, where: str) -> None:
     value = score.value
     number = isinstance(value, int | float) and math.isfinite(value)
     assert number, f"{where}: expected a finite number, got {value!r}."
-    assert low <= value <= high, f"{where}: {value} is outside of score_range, {low} to {high}."
-    assert score.solved in (True, False), f"{where}: solved: expected a truth value, got {score.solved!r}."
+    assert low <= value <= high, f"{where}: {value} is outside score_range, {low} to {high}."
+    assert score.solved in (True, False), f"{where}: solved: expected true or false, got {score.solved!r}."
     for name, metric in score.metrics.items():
         finite = isinstance(metric, int | float) and math.isfinite(metric)
         assert finite, (

@@ -75,7 +75,7 @@ def _name_problems(plugin: Plugin) -> Iterator[str]:
         "suites": suite_folders(),
     }
     if plugin.group in taken and plugin.name in taken[plugin.group].built_in:
-        yield f"The name {plugin.name!r} is evalkit's own, so nobody finds this."
+        yield f"The name {plugin.name!r} belongs to evalkit, so this plug-in cannot be found."
     count = Counter(other.name for other in installed(plugin.group))[plugin.name]
     if count > 1:
         others = [
@@ -83,7 +83,7 @@ def _name_problems(plugin: Plugin) -> Iterator[str]:
             for other in installed(plugin.group)
             if other.name == plugin.name and plain_name(other.package) != plain_name(plugin.package)
         ]
-        yield f"{', '.join(others)} claims this name too: write '{plugin.package}:{plugin.name}', or uninstall one."
+        yield f"{', '.join(others)} also uses this name: write '{plugin.package}:{plugin.name}', or uninstall one."
 
 
 def _environment(plugin: Plugin) -> tuple[str, list[str]]:
@@ -101,7 +101,7 @@ def _environment(plugin: Plugin) -> tuple[str, list[str]]:
     if plugin.name in OWN_ENVIRONMENTS or Counter(other.name for other in installed(plugin.group))[plugin.name] > 1:
         return "; ".join(words), problems
     if find_policy(env.stand_in, env.name) is None:
-        problems.append(f"stand_in: there is no policy {env.stand_in!r} that plays it.")
+        problems.append(f"stand_in: no policy {env.stand_in!r} plays it.")
     return "; ".join(words), problems
 
 
@@ -111,13 +111,11 @@ def _policy(plugin: Plugin) -> tuple[str, list[str]]:
     problems = []
     ways = sum(way is not None for way in (policy.reply, policy.oracle, policy.script))
     if ways != 1:
-        problems.append(f"Exactly one of `reply`, `oracle` and `script` must be there, not {ways}.")
+        problems.append(f"Exactly one of `reply`, `oracle` and `script` must be set, not {ways}.")
     if is_own(name) and (not sign or environment in OWN_ENVIRONMENTS):
-        problems.append(f"The policy {name!r} is evalkit's own, so nobody finds this.")
+        problems.append(f"The name {name!r} belongs to a policy of evalkit, so this policy cannot be found.")
     elif sign and environment not in [env_name.rpartition(":")[2] for env_name in ENVIRONMENTS]:
-        problems.append(
-            f"There is no environment {environment!r} that it could play.{nearest(environment, ENVIRONMENTS)}"
-        )
+        problems.append(f"It plays an unknown environment {environment!r}.{nearest(environment, ENVIRONMENTS)}")
     return policy.help, problems
 
 
@@ -144,7 +142,7 @@ def _pack(plugin: Plugin) -> tuple[str, list[str]]:
 def _suites(plugin: Plugin) -> tuple[str, list[str]]:
     folder: Path = suite_folders().read(plugin)
     if not folder.is_dir():
-        raise UsageError(f"{folder} is no folder.")
+        raise UsageError(f"{folder} is not a folder.")
     names, problems = suites_in(folder), []
     for name in names:
         path = folder / f"{name}{SUFFIX}"
@@ -157,7 +155,7 @@ def _suites(plugin: Plugin) -> tuple[str, list[str]]:
         except EvalkitError as flaw:
             problems.append(str(flaw))
     if not names:
-        problems.append(f"{folder} has no suite: no file that ends in {SUFFIX}.")
+        problems.append(f"{folder} has no suites: no file ends in {SUFFIX}.")
     shown = ", ".join(f"{plugin.name}/{name}" for name in names[:NAMED])
     return shown + (f" and {len(names) - NAMED} more" if len(names) > NAMED else ""), problems
 

@@ -28,12 +28,12 @@ def check_generator(env: Environment[Any, Any], count: int, seed: int) -> list[M
     assert len(lines) == count, f"{where}: asked for {count} instances, made {len(lines)}."
     for line in lines:
         named = isinstance(line.get("id"), str)
-        assert named, f"{where}: every line needs an `id` that is a text, got {line.get('id')!r}."
+        assert named, f"{where}: every line needs a string `id`, got {line.get('id')!r}."
     ids = [line["id"] for line in lines]
     assert len(set(ids)) == count, f"{where}: ids must be unique, got {ids}."
-    assert _json(where, lines) == _json(where, made(count, seed)), f"{where}: the same seed made other instances."
+    assert _json(where, lines) == _json(where, made(count, seed)), f"{where}: the same seed gave different instances."
     more = made(count + 2, seed)[:count]
-    flaw = "made other instances when more were asked for: key each draw by its place"
+    flaw = "gave different instances when asked for more: key each draw by its place"
     assert _json(where, lines) == _json(where, more), f"{where}: {flaw}."
     with trying(where, "taking one of a million"):
         first = [dict(line) for line in islice(env.generate({}, 10**6, seed), 1)]
@@ -60,8 +60,8 @@ def check_line(env: Environment[Any, Any], line: Mapping[str, Any]) -> Any:
     with trying(where, "loading what describe gave"):
         again = env.load(orjson.loads(text))
         twice = _json(where, dict(env.describe(again)))
-    assert text == twice, f"{where}: described and loaded again, it is described otherwise."
-    assert _json(where, line) == before, f"{where}: load or describe changed the line in place."
+    assert text == twice, f"{where}: it is described differently after it was described and loaded."
+    assert _json(where, line) == before, f"{where}: `load` or `describe` changed the line in place."
     _check_properties(env, instance, described, where)
     _check_damaged(env, described, where)
     return instance
@@ -70,7 +70,7 @@ def check_line(env: Environment[Any, Any], line: Mapping[str, Any]) -> Any:
 def _check_properties(env: Environment[Any, Any], instance: Any, line: Mapping[str, Any], where: str) -> None:
     with trying(where, "stratum or offers"):
         stratum, most = env.stratum(instance), env.offers(instance)
-    assert isinstance(stratum, str), f"{where}: stratum: expected a text, got {stratum!r}."
+    assert isinstance(stratum, str), f"{where}: stratum: expected a string, got {stratum!r}."
     assert type(most) is int, f"{where}: offers: expected a whole number, got {most!r}."
     with trying(where, "likeness, compiled_saves_s, or what describes its suites"):
         if env.likeness is not None:
@@ -80,7 +80,7 @@ def _check_properties(env: Environment[Any, Any], instance: Any, line: Mapping[s
         numbers += [tally.of([line]) for tally in env.described.tallies]
         numbers += [size.of(instance) for size in env.described.sizes]
     for value in (saved, *numbers):
-        assert isinstance(value, int | float), f"{where}: what describes it must be numbers, got {value!r}."
+        assert isinstance(value, int | float), f"{where}: the values that describe it must be numbers, got {value!r}."
 
 
 def _check_damaged(env: Environment[Any, Any], line: Mapping[str, Any], where: str) -> None:

@@ -17,20 +17,22 @@ def check_record(env: Environment[Any, Any]) -> None:
     """Raises AssertionError where a field is not as it must be."""
     where = str(env.name)
     bare = where.rpartition(":")[2]
-    assert _NAME.fullmatch(bare), f"{where}: a name has small letters, digits and _ alone, and begins with a letter."
+    assert _NAME.fullmatch(bare), (
+        f"{where}: a name has lower-case letters, digits and _ only, and starts with a letter."
+    )
     assert type(env.version) is int, f"{where}: version: expected a whole number, got {env.version!r}."
-    assert env.version >= 1, f"{where}: version: versions count from 1, got {env.version}."
+    assert env.version >= 1, f"{where}: version: must be at least 1, got {env.version}."
     low, high = env.score_range
-    assert low < high, f"{where}: score_range: expected the lower end first, got {env.score_range}."
+    assert low < high, f"{where}: score_range: the lower end must be first, got {env.score_range}."
     assert not math.isnan(low + high), f"{where}: score_range: got {env.score_range}."
-    assert high >= 1, f"{where}: score_range: 1 is the optimum and must be in it, got {env.score_range}."
+    assert high >= 1, f"{where}: score_range: must contain 1, the score of the optimum, got {env.score_range}."
     for key, parameter in env.parameters.items():
         check_default(where, key, parameter)
     unknown = env.later_texts.keys() - env.texts.keys()
-    assert not unknown, f"{where}: later_texts: {min(unknown)!r} is none of its texts."
+    assert not unknown, f"{where}: later_texts: {min(unknown)!r} is not one of its texts."
     for dialect in DIALECTS.built_in.values():
         objections = dialect.objections(env.defaults, ())
-        assert not objections, f"{where}: defaults: {dialect.name} cannot say them: {' '.join(objections)}"
+        assert not objections, f"{where}: defaults: {dialect.name} cannot express them: {' '.join(objections)}"
     with trying(where, "reading what the record names"):
         packs_of(env)
         flaws = record_flaws(env)
@@ -41,15 +43,15 @@ def check_default(where: str, key: str, parameter: Parameter) -> None:
     """Raises AssertionError where a parameter's own default is not one of its values."""
     value: Any = parameter.default
     location = f"{where}: parameters: {key}"
-    assert parameter.kind in (int, float, str, bool), f"{location}: expected int, float, str or bool as its kind."
+    assert parameter.kind in (int, float, str, bool), f"{location}: the kind must be int, float, str or bool."
     if value is None:
         return
     assert type(value) is parameter.kind or (parameter.kind is float and type(value) is int), (
-        f"{location}: the default {value!r} is not of its kind."
+        f"{location}: the default {value!r} does not match its kind."
     )
     if parameter.choices:
-        assert value in parameter.choices, f"{location}: the default {value!r} is none of its choices."
-    assert _in_range(parameter, value), f"{location}: the default {value!r} is out of its range."
+        assert value in parameter.choices, f"{location}: the default {value!r} is not one of its choices."
+    assert _in_range(parameter, value), f"{location}: the default {value!r} is out of range."
 
 
 def _in_range(parameter: Parameter, value: Any) -> bool:

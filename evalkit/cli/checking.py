@@ -1,8 +1,8 @@
-"""`evalkit providers check`: ask providers for real, once each, and say of each what works or what to do.
+"""`evalkit providers check`: send one real request to each provider, and say what works or what to do.
 
-Of providers that are not named, those without a key are passed over, and a server on this machine that is not running
-is no failure; of a named one, both are. Exit code 0 where nothing failed, else 3. Nobody is asked for consent: what it
-costs at most is said before, and calling the command is the consent.
+A named provider fails if its key is missing, or if it is a server on this machine that is not running. Without names,
+all providers are checked, and these two cases are not failures. The exit code is 0 if nothing failed, else 3. The
+command prints the highest possible cost and does not ask for consent: calling it is the consent.
 """
 
 import asyncio
@@ -28,25 +28,26 @@ NOT_ALL_WORK = 3
 
 _SERVED_BY_SIMULATOR = "random"
 _UNNAMED = "default"
-"""Asked for at a server of one's own, whose models nobody listed: many have just one and take any name for it."""
+"""The model name sent to the user's own server if no model is listed: many such servers have one model and accept any
+name."""
 _MESSAGE_CHARS = 400
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _ProviderCheck:
-    """One provider that is asked."""
+    """One provider that is to be asked."""
 
     provider: Provider
     model: Model
     named: bool
     """Whether the user named the provider."""
     guessed: bool
-    """Whether nobody named the model."""
+    """Whether the model's name is a guess."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _ProviderLine:
-    """What is said of one provider."""
+    """The result for one provider."""
 
     provider: str
     model: str
@@ -55,11 +56,11 @@ class _ProviderLine:
 
 
 def check(names: Sequence[str], model: str | None) -> int:
-    """Check these providers, or all. Raises UsageError for names that there are none of."""
+    """Check these providers, or all. Raises UsageError for an unknown name."""
     from evalkit.report.render.terminal import console as console_of
 
     if model and len(names) != 1:
-        raise UsageError("providers check: --model goes with the name of one provider.")
+        raise UsageError("providers check: --model needs the name of exactly one provider.")
     console = console_of()
     cases: list[_ProviderCheck] = []
     lines: list[_ProviderLine] = []
@@ -77,14 +78,12 @@ def check(names: Sequence[str], model: str | None) -> int:
 
 
 def _case(name: str, model: str | None, *, named: bool) -> _ProviderCheck | _ProviderLine:
-    """What to ask, or why nobody is asked."""
+    """What to ask, or why the provider is not asked."""
     provider = read_provider(name)
     try:
         missing = bool(provider.key_env) and key_place(provider) == "not set"
         if missing and not named:
-            return _ProviderLine(
-                provider=name, model="", text=f"passed over: {provider.key_env} is not set", failed=False
-            )
+            return _ProviderLine(provider=name, model="", text=f"skipped: {provider.key_env} is not set", failed=False)
         url_of(provider)
     except UsageError as flaw:
         return _ProviderLine(provider=name, model="", text=str(flaw), failed=named)
@@ -93,7 +92,7 @@ def _case(name: str, model: str | None, *, named: bool) -> _ProviderCheck | _Pro
 
 
 def _choose(provider: Provider, model: str | None) -> tuple[Model, bool]:
-    """The model to ask, and whether its name is a guess: the cheapest that is listed, where none is given."""
+    """The model to ask, and whether its name is a guess. Without a given name it is the cheapest listed model."""
     from evalkit.client.check import most
 
     if model:
@@ -115,9 +114,9 @@ def _announcement(cases: Sequence[_ProviderCheck]) -> str:
     unknown = bounds.count(None)
     cost = f"at most {show_usd(sum(bound or 0 for bound in bounds))}"
     if unknown:
-        cost += f", and {unknown} whose price is not known"
-    who = "1 provider" if len(cases) == 1 else f"{len(cases)} providers"
-    return f"One request each to {who}, within {WITHIN_S:g} s: {cost}."
+        cost += f", plus {unknown} of unknown price"
+    who = "1 provider" if len(cases) == 1 else f"each of {len(cases)} providers"
+    return f"Sends one request to {who}, with a timeout of {WITHIN_S:g} s: {cost}."
 
 
 async def _ask_all(cases: Sequence[_ProviderCheck]) -> list[_ProviderLine]:
@@ -152,7 +151,7 @@ def _line(case: _ProviderCheck, finding: "CheckResult") -> _ProviderLine:
         text = f"not running at {case.provider.url}"
         return _ProviderLine(provider=name, model="", text=text, failed=case.named)
     if finding.kind == "unknown_model" and case.guessed:
-        text = f"it runs; name one of its models: evalkit providers check {name} --model MODEL"
+        text = f"it is running; name one of its models: evalkit providers check {name} --model MODEL"
         return _ProviderLine(provider=name, model="", text=text, failed=False)
     if finding.kind != "ok":
         return _ProviderLine(provider=name, model=model, text=finding.message, failed=True)
@@ -163,8 +162,8 @@ def _line(case: _ProviderCheck, finding: "CheckResult") -> _ProviderLine:
     missing = [name for name in ("input", "output") if name in usage.unknown]
     counted = f"{usage.input} tokens in, {usage.output} out"
     if missing:
-        what = "usage" if len(missing) > 1 else f"usage of its {missing[0]}"
-        counted = f"came without {what}: a run charges the worst case"
+        what = "usage" if len(missing) > 1 else f"{missing[0]} usage"
+        counted = f"the reply has no {what}: a run charges the worst case"
         cost = cost if finding.cost is None else f"{cost} here"
     text = f"ok in {finding.latency_s:.2f} s: {finding.served or 'no model named'}, {counted}, {cost}"
     return _ProviderLine(provider=name, model=model, text=text, failed=False)
@@ -175,7 +174,7 @@ def _print(lines: Sequence[_ProviderLine], console: "Console") -> None:
     from rich.text import Text
 
     table = Table(box=None, header_style="bold", padding=(0, 1, 0, 0))
-    for column in ("provider", "model", "what came of it"):
+    for column in ("provider", "model", "result"):
         table.add_column(column, overflow="fold")
     for line in sorted(lines, key=lambda line: line.provider):
         message = " ".join(bounded(line.text, _MESSAGE_CHARS).split())

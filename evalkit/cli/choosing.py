@@ -1,4 +1,4 @@
-"""What several commands read from the command line in the same way: a sweep, a run directory, a part of a sweep."""
+"""What several commands read from the command line: a sweep, a run directory, a part of a sweep."""
 
 import argparse
 import shlex
@@ -20,7 +20,7 @@ from evalkit.store.manifests import is_run, read_manifest
 
 
 def sweep_of(args: argparse.Namespace) -> Sweep:
-    """The sweep that is meant, with what the command line sets instead of the spec. Raises UsageError."""
+    """The sweep, with the values that the command line sets instead of the spec's. Raises UsageError."""
     options = {option: getattr(args, option, None) for option in ("name", "width", "budget", "deadline")}
     path = find_sweep(args.sweep)
     try:
@@ -32,7 +32,7 @@ def sweep_of(args: argparse.Namespace) -> Sweep:
 
 
 def _require_packages(args: argparse.Namespace, path: Path) -> None:
-    """Raises UsageError where the spec cannot be read since a package is absent that brought something to its run."""
+    """Raises UsageError if the spec is unreadable because a package that its run uses is not installed."""
     named = getattr(args, "dir", None)
     directory = Path(named) if named else Path("runs") / (getattr(args, "name", None) or path.stem)
     if is_run(directory):
@@ -40,18 +40,18 @@ def _require_packages(args: argparse.Namespace, path: Path) -> None:
 
 
 def only_of(words: list[str], option: str = "--only") -> dict[str, list[str]]:
-    """`--only agent=a,suite=s`, or another option like it, as names by kind. Raises UsageError."""
+    """The names by kind in `--only agent=a,suite=s`, or in a similar option. Raises UsageError."""
     names: dict[str, list[str]] = {}
     for part in ",".join(words).split(",") if words else []:
         kind, _, name = part.partition("=")
         if kind not in KINDS or not name:
-            raise UsageError(f"{option}: {part!r}: write agent=NAME or suite=NAME, with commas between.")
+            raise UsageError(f"{option}: {part!r}: expected agent=NAME or suite=NAME, separated by commas.")
         names.setdefault(kind, []).append(name)
     return names
 
 
 def choice_of(words: list[str], manifest: Manifest, option: str = "--only") -> Choice:
-    """The same as a choice of what a run holds. Raises UsageError with the nearest name."""
+    """The same as a choice within a run. Raises UsageError with the nearest name."""
     return chosen(only_of(words, option), manifest, option)
 
 
@@ -66,7 +66,7 @@ def narrowed(resolved: Resolved, choice: Choice) -> Resolved:
 
 
 def program() -> str:
-    """How the user calls evalkit: by its name, or by its path where the shell would not find it (`make run`)."""
+    """The command that calls evalkit: its name, or its path if the shell would not find the name (`make run`)."""
     called = sys.argv[0]
     if Path(called).name != "evalkit" or shutil.which("evalkit") is not None:
         return "evalkit"

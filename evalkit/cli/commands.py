@@ -1,4 +1,4 @@
-"""Every command: what it does, examples, which options it takes. `evalkit/cli/GROUP/NAME.py` holds what it calls."""
+"""Every command: what it does, examples, which options it takes. `evalkit/cli/GROUP/NAME.py` holds its function."""
 
 import argparse
 from collections.abc import Callable, Mapping
@@ -49,7 +49,7 @@ COMMANDS: Mapping[str, Command] = {
     ),
     "status": Command(
         "play",
-        "what a run holds, owes and has spent",
+        "show progress, cost so far, and the cost to finish",
         (
             "evalkit status runs/nightly",
             "watch evalkit status runs/nightly",
@@ -58,7 +58,7 @@ COMMANDS: Mapping[str, Command] = {
     ),
     "budget": Command(
         "play",
-        "where a run's money went; release what was not spent",
+        "show where the money went; release what was not spent",
         (
             "evalkit budget runs/nightly",
             "evalkit budget reconcile runs/nightly --usage usage.jsonl",
@@ -68,7 +68,7 @@ COMMANDS: Mapping[str, Command] = {
     ),
     "nightly": Command(
         "play",
-        "play tonight's share, draw trends, alarm on a regression",
+        "play tonight's part, plot trends, alarm on a regression",
         (
             "evalkit nightly quickstart --budget 80",
             "evalkit nightly runs/nightly.toml --html nights.html --on-alarm ./tell.sh",
@@ -85,7 +85,7 @@ COMMANDS: Mapping[str, Command] = {
     ),
     "report": Command(
         "read",
-        "tables of scores with intervals",
+        "show tables of scores with intervals",
         (
             "evalkit report runs/nightly",
             "evalkit report runs/nightly --markdown > scores.md",
@@ -96,7 +96,7 @@ COMMANDS: Mapping[str, Command] = {
     ),
     "sql": Command(
         "read",
-        "a query over a run's views",
+        "query a run with SQL",
         (
             "evalkit sql runs/nightly",
             "evalkit sql runs/nightly 'select agent, avg(score) from episodes where used group by agent'",
@@ -105,7 +105,7 @@ COMMANDS: Mapping[str, Command] = {
     ),
     "compare": Command(
         "read",
-        "what differs between two runs or agents, and how surely",
+        "compare two runs or agents, with intervals and tests",
         (
             "evalkit compare runs/monday runs/tuesday",
             "evalkit compare baselines --agents knuth random",
@@ -115,7 +115,7 @@ COMMANDS: Mapping[str, Command] = {
     ),
     "show": Command(
         "read",
-        "one trajectory, readable",
+        "show one trajectory",
         (
             "evalkit show runs/nightly 3f2a",
             "evalkit show runs/nightly knuth:scheduling/basic:seed-0:0 --period 3",
@@ -124,7 +124,7 @@ COMMANDS: Mapping[str, Command] = {
     ),
     "view": Command(
         "read",
-        "pages of runs in the browser, live while they run",
+        "show runs in the browser, live while they run",
         ("evalkit view", "evalkit view nightly", "evalkit view runs/monday runs/tuesday --port 8000"),
         options.view,
     ),
@@ -136,7 +136,7 @@ COMMANDS: Mapping[str, Command] = {
     ),
     "export": Command(
         "read",
-        "a run as chat transcripts, a data set, sheets, or Inspect's logs",
+        "export chats, a data set, CSV files or Inspect logs",
         (
             "evalkit export runs/nightly --format jsonl --out nightly.jsonl",
             "evalkit export runs/nightly --format dataset --out nightly-data",
@@ -146,7 +146,7 @@ COMMANDS: Mapping[str, Command] = {
     ),
     "merge": Command(
         "read",
-        "join runs into a new one; the originals stay as they are",
+        "merge runs into a new one; the originals stay unchanged",
         (
             "evalkit merge runs/monday runs/tuesday --out runs/both",
             "evalkit merge runs/a runs/b runs/c --out runs/all --prefer first",
@@ -155,7 +155,7 @@ COMMANDS: Mapping[str, Command] = {
     ),
     "void": Command(
         "read",
-        "leave episodes out of every result, openly; undo it",
+        "exclude episodes from all results, with a reason; undo it",
         (
             'evalkit void runs/nightly --agent gpt --suite scheduling/hard --reason "wrong key until noon"',
             'evalkit void runs/nightly --episode 3f2a --reason "provider truncated replies"',
@@ -171,7 +171,7 @@ COMMANDS: Mapping[str, Command] = {
     ),
     "describe": Command(
         "make",
-        "what a suite holds: instances, optima, parameters, tools",
+        "show a suite's instances, optima, parameters and tools",
         (
             "evalkit describe costbench/basic",
             "evalkit describe procurement/hard --markdown",
@@ -180,7 +180,7 @@ COMMANDS: Mapping[str, Command] = {
     ),
     "generate": Command(
         "make",
-        "make a suite of fresh instances",
+        "generate a suite of new instances",
         ("evalkit generate scheduling --n 30 --k 3 --instances 100 --seed 7 --out instances/mine/n30.jsonl",),
         options.generate,
     ),
@@ -227,13 +227,13 @@ COMMANDS: Mapping[str, Command] = {
     ),
     "plugins": Command(
         "make",
-        "list what other packages bring, and what is wrong with it",
+        "list plug-ins, and what is wrong with them",
         ("evalkit plugins", "evalkit plugins --json"),
         options.plugins,
     ),
     "warmup": Command(
         "make",
-        "compile the kernels of long runs ahead",
+        "compile the kernels of long runs in advance",
         ("evalkit warmup",),
         options.nothing,
     ),
@@ -241,7 +241,7 @@ COMMANDS: Mapping[str, Command] = {
 """All commands by name. Naming one imports nothing but argparse."""
 
 OWN_OPTIONS = frozenset({"generate", "simulate"})
-"""Commands that add to their options and help by `add_options`, from what they load."""
+"""Commands that add options and help by `add_options`, from what they load."""
 
 TAKES_ANY = frozenset({"generate"})
-"""Commands that read words which the parser does not know: an environment's parameters."""
+"""Commands that accept options which the parser does not know: an environment's parameters."""

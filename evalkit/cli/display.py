@@ -1,4 +1,4 @@
-"""The live display of a running sweep: a table on a terminal, plain lines anywhere else, JSON lines where asked."""
+"""The live display of a running sweep: a table on a terminal, else plain lines, or JSON lines on request."""
 
 import json
 import sys
@@ -19,22 +19,22 @@ from evalkit.text import visible
 
 LINE_EVERY_S = 5.0
 BAR_LEAST, BAR_MOST = 6, 24
-"""Columns of a progress bar; where there is no room for the least there is none."""
+"""The least and the most columns of a progress bar; without room for the least there is no bar."""
 GAP = 2
 NAMES_LEAST, NAMES_MOST = 4, 30
 WAITS, WORDS_MOST = "waits for", 44
-"""Columns for what a lane waits for; with less room than it takes it is told in lines below."""
+"""Columns for what a lane waits for. With less room, the reasons are printed in lines below the table."""
 TROUBLES_MOST = 5
-"""Lines below the lanes that are kept free where lanes have troubles."""
+"""Lines that are reserved below the lanes if lanes have failures."""
 LONG_PAUSE_S = 1.0
-"""A shorter pause is the ordinary way of a limit."""
+"""Seconds. A shorter pause is the normal effect of a rate limit and is not shown."""
 LANES_LEAST = 3
-"""Lanes that are shown however low the terminal is."""
+"""Lanes that are shown however few lines the terminal has."""
 
 
 @contextmanager
 def display(*, json_lines: bool) -> Iterator[Callable[[View], None]]:
-    """Gives a function that shows a view; what it shows goes to standard error, results go to standard output."""
+    """Yields a function that shows a view. The display goes to standard error; results go to standard output."""
     console = Console(stderr=True)
     if json_lines or not console.is_terminal:
         yield _line_writer(lambda view: json.dumps(view.to_json()) if json_lines else plain(view))
@@ -48,7 +48,7 @@ def _line_writer(words: Callable[[View], str]) -> Callable[[View], None]:
 
     def show(view: View) -> None:
         nonlocal shown_at, stopping
-        # Whoever has stopped the run is told at once that it was heard.
+        # Confirm a stop at once.
         if monotonic() - shown_at >= LINE_EVERY_S or view.stopping != stopping:
             shown_at, stopping = monotonic(), view.stopping
             print(words(view), file=sys.stderr, flush=True)
@@ -57,15 +57,16 @@ def _line_writer(words: Callable[[View], str]) -> Callable[[View], None]:
 
 
 def plain(view: View) -> str:
-    """The view in one line, with a line below for each lane that is held up."""
+    """The view in one line, plus one line per lane that is delayed."""
     lines = [f"{_progress(view)}   {_money_line(view)}"]
     return "\n".join([*lines, *(f"  {line}" for line in (*_unmetered(view), *_troubles(view.lanes)))])
 
 
 def render(view: View, width: int, height: int = 50) -> Group:
-    """The view for a terminal of so many columns and lines: no number is cut; names, bars, words and lanes give way.
+    """The view for a terminal of so many columns and lines.
 
-    Where not all lanes fit, those with troubles and those that owe most are shown, in their order.
+    Names, bars, reasons and lanes are cut, numbers never are. If not all lanes fit, those with failures and those with
+    most episodes remaining are shown, in their order.
     """
     head = [*(Text(line, style="yellow") for line in _unmetered(view)), Text(_money_line(view), style="bold")]
     if len(view.lanes) > 1:
@@ -77,7 +78,7 @@ def render(view: View, width: int, height: int = 50) -> Group:
     below = troubles if waits_told else [*troubles, *_waits(view.lanes, width)]
     shown = below[: max(1, room - len(lanes) - bool(hidden))]
     if len(shown) < len(below):
-        shown[-1] = f"and {len(below) - len(shown) + 1:,} lines more of this kind"
+        shown[-1] = f"and {len(below) - len(shown) + 1:,} more lines of this kind"
     more = [Text(_of_the_rest(hidden), style="dim")] if hidden else []
     return Group(table, *more, *(Text(line, style="yellow") for line in shown), *head)
 
@@ -104,7 +105,7 @@ def _of_the_rest(lanes: Sequence[LaneView]) -> str:
 
 
 def _table(lanes: Sequence[LaneView], width: int) -> tuple[Table, bool]:
-    """(the lanes, whether it says what each waits for)."""
+    """(the table of lanes, whether it says what each lane waits for)."""
     titles = ["lane", "episodes", "steps/s", "in flight", "reply"]
     rows = [_cells(lane) for lane in lanes]
     if any(lane.waiting for lane in lanes):
@@ -141,13 +142,13 @@ def _cells(lane: LaneView) -> list[str]:
 
 
 def _troubles(lanes: Sequence[LaneView]) -> Iterator[str]:
-    """A line for each lane that is held up or has failures."""
+    """A line for each lane that is delayed or has failures."""
     for lane in lanes:
         parts = []
         if lane.ended:
             parts.append(lane.ended)
         elif lane.paused_s >= LONG_PAUSE_S:
-            parts.append(f"paused, tries again in {lane.paused_s:.0f} s")
+            parts.append(f"paused, retries in {lane.paused_s:.0f} s")
         parts += [f"{kind} {count:,}" for kind, count in sorted(lane.failures.items())]
         parts += [f"{why} {count:,}" for why, count in lane.left.items() if why in ("unavailable", "internal_error")]
         if parts:
@@ -155,7 +156,7 @@ def _troubles(lanes: Sequence[LaneView]) -> Iterator[str]:
 
 
 def _waits(lanes: Sequence[LaneView], width: int) -> Iterator[str]:
-    """A line for each thing that lanes wait for, with their names as far as they go."""
+    """A line for each reason that lanes wait for, with as many of their names as fit."""
     names: dict[str, list[str]] = {}
     for lane in lanes:
         if lane.waits_for and not _is_held_up(lane):
@@ -166,7 +167,7 @@ def _waits(lanes: Sequence[LaneView], width: int) -> Iterator[str]:
 
 
 def _unmetered(view: View) -> Iterator[str]:
-    """The line about replies without usage, where there are any."""
+    """The line about replies without usage, if there are any."""
     if view.unmetered.replies:
         yield f"{view.unmetered.words()}."
 
@@ -185,7 +186,7 @@ def _money_line(view: View) -> str:
     if view.reserved:
         parts.append(f"{show_usd(view.reserved)} reserved")
     if view.stopping == "interrupt":
-        parts.append("stopping: replies in flight are awaited; Ctrl-C again stops at once")
+        parts.append("stopping: waiting for replies in flight; Ctrl-C again stops at once")
     elif view.stopping:
-        parts.append(f"stopping ({view.stopping}): replies in flight are awaited")
+        parts.append(f"stopping ({view.stopping}): waiting for replies in flight")
     return "   ".join(parts)

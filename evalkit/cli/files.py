@@ -1,4 +1,4 @@
-"""Files that a command writes over those of before."""
+"""Files that a command writes, replacing older ones."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 def write_csv(folder: Path, tables: "Sequence[Table]") -> None:
-    """Write one CSV file a table into a folder, over those of before, and say so. Raises UsageError."""
+    """Write one CSV file per table into a folder, replacing older ones, and say so. Raises UsageError."""
     from evalkit.report.tables import as_csv
 
     try:

@@ -1,4 +1,4 @@
-"""The command line: one parser, one small module a command, loaded only when its command is called.
+"""The command line: one parser, and one small module per command, loaded only when its command is called.
 
 Exit codes: 0 complete; 1 complete with failed episodes; 2 could not start; 3 incomplete; 4 `nightly` found a
 regression; 130 interrupted.
@@ -22,19 +22,19 @@ INTERRUPTED = 130
 
 DESCRIPTION = """\
 Evaluate language-model agents on economic environments whose optimum is known
-exactly: thousands of episodes at once, every step on disk before the next is
-asked for, never beyond the budget."""
+exactly. Thousands of episodes run at once, every step is on disk before the
+next request is sent, and the budget is never exceeded."""
 
 EPILOG = """\
 examples:
-  evalkit run quickstart            try it: policies over HTTP; no key, no cost
-  evalkit new runs/mine.toml        a commented sweep to start from
-  evalkit plan runs/mine.toml       what it will cost, without a request
-  evalkit run runs/mine.toml        start, resume, extend: always this command
-  evalkit report runs/mine          scores with intervals, behaviour, money
+  evalkit run quickstart            a demonstration: no key, no cost
+  evalkit new runs/mine.toml        write a commented sweep to start from
+  evalkit plan runs/mine.toml       predict the cost, without a request
+  evalkit run runs/mine.toml        start, resume or extend a run
+  evalkit report runs/mine          scores with intervals, behaviour, cost
   evalkit show runs/quickstart knuth:scheduling/basic:seed-0:0
 
-`evalkit COMMAND --help` has more of each.
+`evalkit COMMAND --help` explains each command.
 """
 
 
@@ -45,9 +45,9 @@ def entry() -> NoReturn:
 
 
 def open_missing_descriptors() -> None:
-    """Open on the null device what of the descriptors 0 to 2 the caller has closed (`evalkit run >&-`).
+    """Open the null device for each descriptor 0 to 2 that the caller has closed (`evalkit run >&-`).
 
-    Else the next files and sockets that are opened get these numbers, and are taken for standard input and output.
+    Otherwise the next files and sockets would get these numbers and be used as standard input and output.
     """
     for number, name, mode in ((0, "stdin", "r"), (1, "stdout", "w"), (2, "stderr", "w")):
         try:
@@ -70,12 +70,12 @@ def main(argv: Sequence[str]) -> int:
         command = importlib.import_module(f"evalkit.cli.{COMMANDS[args.module].group}.{args.module}")
         call: Callable[[argparse.Namespace], int] = getattr(command, args.call)
         code = call(args)
-        sys.stdout.flush()  # here, where a reader that has gone is no error
+        sys.stdout.flush()  # flushed here, where a closed pipe is not an error
     except EvalkitError as error:
         print(f"evalkit: {error}", file=sys.stderr)
         return COULD_NOT_START
     except BrokenPipeError:
-        # The reader (`head`) has what it wanted; what is still buffered must not be tried again at exit.
+        # The reader (`head`) has closed the pipe; Python must not flush the rest again at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except KeyboardInterrupt:
@@ -84,7 +84,7 @@ def main(argv: Sequence[str]) -> int:
 
 
 def parse(argv: Sequence[str]) -> argparse.Namespace:
-    """The command line as values; what a command reads itself is in `rest`. Raises UsageError with the nearest name."""
+    """Parse the command line. `rest`: options that a command reads itself. Raises UsageError with the nearest name."""
     word = next((word for word in argv if not word.startswith("-")), None)
     if word is not None and word not in COMMANDS:
         raise UsageError(f"There is no command {word!r}.{nearest(word, COMMANDS)}")
@@ -99,21 +99,21 @@ def parse(argv: Sequence[str]) -> argparse.Namespace:
         known = re.findall(r"--[\w-]+", commands[args.module].format_usage())
         hint = nearest(rest[0].partition("=")[0], known)
         hint = hint if "Did you mean" in hint else ""  # the whole list is for --help
-        raise UsageError(f"{args.module}: {rest[0]!r} means nothing here.{hint} See `evalkit {args.module} --help`.")
+        raise UsageError(f"{args.module}: unrecognized option {rest[0]!r}.{hint} See `evalkit {args.module} --help`.")
     args.rest = rest
     return args
 
 
 class Parser(argparse.ArgumentParser):
-    """Says what is wrong in one message, as everything else does."""
+    """A parser whose errors are one-line messages, like all other errors."""
 
     def error(self, message: str) -> NoReturn:
-        """Raises UsageError instead of printing the usage and leaving."""
+        """Raises UsageError instead of printing the usage and exiting."""
         raise UsageError(f"{self.prog.removeprefix('evalkit').strip()}: {message}. See `{self.prog} --help`.")
 
 
 def parser() -> tuple[argparse.ArgumentParser, dict[str, argparse.ArgumentParser]]:
-    """(the whole command line, each command's part of it). Building it imports nothing but argparse."""
+    """(the parser, each command's parser). Building them imports nothing but argparse."""
     listed = "\n\n".join(_listed(group, title) for group, title in GROUPS.items())
     top = Parser(
         prog="evalkit",
@@ -124,7 +124,7 @@ def parser() -> tuple[argparse.ArgumentParser, dict[str, argparse.ArgumentParser
         allow_abbrev=False,
     )
     top.add_argument("--version", action="version", version=f"evalkit {__version__}")
-    # The commands are listed by ourselves: argparse breaks the line after its longest name.
+    # We list the commands ourselves, since argparse breaks the line after its longest name.
     commands = top.add_subparsers(metavar="COMMAND", required=True, help=argparse.SUPPRESS, prog="evalkit")
     subparsers: dict[str, argparse.ArgumentParser] = {}
     for name, command in COMMANDS.items():

@@ -6,15 +6,15 @@ import shutil
 
 
 def whole_number(text: str) -> int:
-    """An option's value as an int; argparse says of which option it is."""
+    """An option's value as an int; argparse adds the option's name to the error."""
     try:
         return int(text)
     except ValueError:
-        raise argparse.ArgumentTypeError(f"{text!r} is no whole number") from None
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number") from None
 
 
 class Help(argparse.RawDescriptionHelpFormatter):
-    """Examples keep their lines; long options get room."""
+    """Keeps the line breaks of examples; leaves room for long options."""
 
     def __init__(self, prog: str) -> None:
         super().__init__(prog, max_help_position=26, width=min(100, shutil.get_terminal_size().columns - 1))
@@ -24,49 +24,66 @@ def run(sub: argparse.ArgumentParser) -> None:
     """Options of `run`."""
     _sweep(sub)
     sub.add_argument("--name", metavar="NAME", help="name of the run; its directory is runs/NAME (default: the spec's)")
-    sub.add_argument("--dir", metavar="DIR", help="the run's directory itself, instead of runs/NAME")
+    sub.add_argument("--dir", metavar="DIR", help="the run's directory, instead of runs/NAME")
     sub.add_argument(
-        "--only", metavar="WHAT", action="append", default=[], help="agent=NAME and suite=NAME, with commas"
+        "--only",
+        metavar="WHAT",
+        action="append",
+        default=[],
+        help="only these agents and suites: agent=NAME,suite=NAME",
     )
-    sub.add_argument("--limit", metavar="N", type=whole_number, help="end at most N episodes a lane, then stop")
-    sub.add_argument("--retry", metavar="ENDING", action="append", default=[], help="play episodes that ended so again")
+    sub.add_argument("--limit", metavar="N", type=whole_number, help="stop after N more episodes per lane")
     sub.add_argument(
-        "--budget", metavar="USD", help="instead of the spec's: the ceiling of the whole run, not of this call"
+        "--retry", metavar="ENDING", action="append", default=[], help="play episodes with this ending again"
     )
-    sub.add_argument("--deadline", metavar="SPAN", help="instead of the spec's: stop after this time (90m, 8h)")
     sub.add_argument(
-        "--width", metavar="N", type=whole_number, help="instead of the spec's: episodes in flight in each lane"
+        "--budget", metavar="USD", help="the limit for the whole run, not for this call (default: the spec's)"
     )
-    sub.add_argument("--repair", action="store_true", help="give up what a damaged log has lost, and go on")
+    sub.add_argument("--deadline", metavar="SPAN", help="stop after this time, such as 90m or 8h (default: the spec's)")
+    sub.add_argument(
+        "--width", metavar="N", type=whole_number, help="episodes in flight per lane (default: the spec's)"
+    )
+    sub.add_argument("--repair", action="store_true", help="drop the damaged part of the log, and continue")
     sub.add_argument("--json", action="store_true", help="JSON lines instead of the live display")
 
 
 def nightly(sub: argparse.ArgumentParser) -> None:
     """Options of `nightly`."""
     _sweep(sub)
-    sub.add_argument("--name", metavar="NAME", help="its nights lie in runs/NAME/nights (default: the spec's name)")
-    sub.add_argument("--budget", metavar="USD", help="instead of the spec's: the ceiling of this night")
-    sub.add_argument("--deadline", metavar="SPAN", help="instead of the spec's: from when the night began (90m, 8h)")
-    sub.add_argument("--width", metavar="N", type=whole_number, help="instead of the spec's: in flight in each lane")
+    sub.add_argument("--name", metavar="NAME", help="its nights are in runs/NAME/nights (default: the spec's name)")
+    sub.add_argument("--budget", metavar="USD", help="the limit for this night (default: the spec's)")
+    sub.add_argument(
+        "--deadline",
+        metavar="SPAN",
+        help="time limit from the start of the night, such as 90m or 8h (default: the spec's)",
+    )
+    sub.add_argument(
+        "--width", metavar="N", type=whole_number, help="episodes in flight per lane (default: the spec's)"
+    )
     sub.add_argument("--date", metavar="DATE", help="the night, as 2026-11-21 (default: today, UTC)")
     sub.add_argument(
         "--alpha", metavar="X", type=float, default=0.05, help="chance of a false alarm in 30 nights (0.05)"
     )
     sub.add_argument(
-        "--tolerance", metavar="X", type=float, default=0.0, help="points of a fall that do not matter (0)"
+        "--tolerance", metavar="X", type=float, default=0.0, help="ignore drops of up to this many points (0)"
     )
-    sub.add_argument("--on-alarm", metavar="COMMAND", help="run for new alarms, with the facts as JSON on its input")
-    sub.add_argument("--html", metavar="FILE", help="write the nights as one page that opens offline")
-    sub.add_argument("--repair", action="store_true", help="give up what tonight's damaged log has lost, and go on")
+    sub.add_argument(
+        "--on-alarm",
+        metavar="COMMAND",
+        help="command to run for new alarms; it reads the facts as JSON from standard input",
+    )
+    sub.add_argument("--html", metavar="FILE", help="write all nights to one page that opens offline")
+    sub.add_argument("--repair", action="store_true", help="drop the damaged part of tonight's log, and continue")
     instead = sub.add_mutually_exclusive_group()
-    instead.add_argument("--look", action="store_true", help="play nothing: show the nights there are")
-    instead.add_argument("--rebuild", action="store_true", help="play nothing: make the history anew from the logs")
+    instead.add_argument("--look", action="store_true", help="play nothing: show the nights so far")
+    instead.add_argument("--rebuild", action="store_true", help="play nothing: rebuild the history from the logs")
     instead.add_argument(
         "--accept",
         metavar="WHAT",
         action="append",
         default=[],
-        help="play nothing: take `all`, or agent=NAME,suite=NAME, as they are now, and alarm on later falls",
+        help="play nothing: accept the current level of `all`, or of agent=NAME,suite=NAME, and alarm only on "
+        "later drops",
     )
     sub.add_argument("--json", action="store_true", help="JSON lines instead of the live display, JSON at the end")
 
@@ -74,11 +91,15 @@ def nightly(sub: argparse.ArgumentParser) -> None:
 def plan(sub: argparse.ArgumentParser) -> None:
     """Options of `plan`."""
     _sweep(sub)
-    sub.add_argument("--from", metavar="RUN", dest="basis", help="take figures from a run that has ended episodes")
-    sub.add_argument("--budget", metavar="USD", help="propose what to play for this much, at once or night by night")
+    sub.add_argument("--from", metavar="RUN", dest="basis", help="predict from a run that has ended episodes")
+    sub.add_argument("--budget", metavar="USD", help="propose what to play for this amount, at once or night by night")
     sub.add_argument("--json", action="store_true", help="the same as JSON")
     sub.add_argument(
-        "--only", metavar="WHAT", action="append", default=[], help="agent=NAME and suite=NAME, with commas"
+        "--only",
+        metavar="WHAT",
+        action="append",
+        default=[],
+        help="only these agents and suites: agent=NAME,suite=NAME",
     )
 
 
@@ -87,11 +108,13 @@ def budget(sub: argparse.ArgumentParser) -> None:
     sub.usage = "evalkit budget [-h] [--json] RUN\n       evalkit budget reconcile RUN --usage FILE"
     sub.usage += "\n       evalkit budget reconcile RUN --lane PROVIDER/MODEL --spent USD [--since WHEN] [--until WHEN]"
     sub.add_argument("words", metavar="[reconcile] RUN", nargs="+", help="a run directory, or its name below runs/")
-    sub.add_argument("--usage", metavar="FILE", help="what the provider billed, a line a request: JSON lines or CSV")
-    sub.add_argument("--lane", metavar="LANE", help="instead: PROVIDER/MODEL, whose total is known")
+    sub.add_argument(
+        "--usage", metavar="FILE", help="what the provider billed, one line per request: JSON lines or CSV"
+    )
+    sub.add_argument("--lane", metavar="LANE", help="instead of --usage: PROVIDER/MODEL whose total is known")
     sub.add_argument("--spent", metavar="USD", help="what the provider billed for the lane")
-    sub.add_argument("--since", metavar="WHEN", help="the total is of this time on: 2026-11-21, 2026-11-21T18:00Z")
-    sub.add_argument("--until", metavar="WHEN", help="the total is up to this time")
+    sub.add_argument("--since", metavar="WHEN", help="the start of the billed time: 2026-11-21 or 2026-11-21T18:00Z")
+    sub.add_argument("--until", metavar="WHEN", help="the end of the billed time")
     sub.add_argument("--json", action="store_true", help="the same as JSON")
 
 
@@ -100,28 +123,34 @@ def report(sub: argparse.ArgumentParser) -> None:
     on_run(sub)
     form = sub.add_mutually_exclusive_group()
     form.add_argument("--markdown", action="store_true", help="Markdown tables")
-    form.add_argument("--csv", metavar="DIR", help="one CSV file a table in this directory")
+    form.add_argument("--csv", metavar="DIR", help="one CSV file per table, in this directory")
     form.add_argument("--latex", action="store_true", help="LaTeX tables, for booktabs")
-    form.add_argument("--figures", metavar="DIR", help="each figure as SVG, PNG, CSV and HTML in this directory")
-    form.add_argument("--html", metavar="FILE", help="tables, figures and some trajectories in one page, offline")
+    form.add_argument("--figures", metavar="DIR", help="each figure as SVG, PNG, CSV and HTML, in this directory")
+    form.add_argument(
+        "--html", metavar="FILE", help="tables, figures and some trajectories in one page that opens offline"
+    )
     sub.add_argument(
         "--judged",
         metavar="RUN",
         action="append",
-        help="a judge's run on this one: coverage as the judge counted it; twice for one of each kind",
+        help="a judge's run on this run: use the judge's counts for coverage; can be given twice, once per kind",
     )
-    sub.add_argument("--half-width", metavar="X", type=float, help="add what an interval of ± X takes (0.05: 5 points)")
-    part = sub.add_argument_group("other tables, instead of the report's own")
-    part.add_argument("--beside", choices=("paper",), help="published rows beside this run's, and what differs")
-    part.add_argument("--by", metavar="TAG", help="means over agents that share a tag: family, or open,proprietary")
-    part.add_argument("--ranks", action="store_true", help="how far behaviour and score rank agents alike")
-    part.add_argument("--quotes", action="store_true", help="one trajectory quoted for each kind of error")
+    sub.add_argument(
+        "--half-width", metavar="X", type=float, help="estimate how many instances a ±X interval needs (0.05: 5 points)"
+    )
+    part = sub.add_argument_group("other tables, instead of the standard ones")
+    part.add_argument("--beside", choices=("paper",), help="published rows next to this run's, and the differences")
+    part.add_argument("--by", metavar="TAG", help="means of agents that share a tag: family, or open,proprietary")
+    part.add_argument(
+        "--ranks", action="store_true", help="how well the ranks of agents by behaviour and by score agree"
+    )
+    part.add_argument("--quotes", action="store_true", help="one trajectory quoted per kind of error")
 
 
 def sql(sub: argparse.ArgumentParser) -> None:
     """Options of `sql`."""
     sub.add_argument("run", metavar="RUN", help="a run directory, or its name below runs/")
-    sub.add_argument("query", metavar="QUERY", nargs="?", help="SQL as DuckDB speaks it; without one, the views")
+    sub.add_argument("query", metavar="QUERY", nargs="?", help="SQL of DuckDB; without a query, list the views")
     form = sub.add_mutually_exclusive_group()
     form.add_argument("--json", action="store_true", help="the rows as JSON")
     form.add_argument("--csv", action="store_true", help="the rows as CSV")
@@ -130,21 +159,27 @@ def sql(sub: argparse.ArgumentParser) -> None:
 def compare(sub: argparse.ArgumentParser) -> None:
     """Options of `compare`."""
     sub.add_argument("first", metavar="A", help="a run, or RUN:AGENT")
-    sub.add_argument("second", metavar="B", nargs="?", help="another; agents of the same name are compared")
+    sub.add_argument("second", metavar="B", nargs="?", help="a second one; agents with the same name are compared")
     sub.add_argument("--agents", metavar=("X", "Y"), nargs=2, help="two agents of one run")
-    sub.add_argument("--half-width", metavar="X", type=float, default=0.05, help="say what ± X takes (0.05: 5 points)")
+    sub.add_argument(
+        "--half-width",
+        metavar="X",
+        type=float,
+        default=0.05,
+        help="estimate how many instances a ±X interval needs (0.05: 5 points)",
+    )
     form = sub.add_mutually_exclusive_group()
     form.add_argument("--json", action="store_true", help="the same as JSON, with a stable schema")
     form.add_argument("--markdown", action="store_true", help="Markdown tables")
-    form.add_argument("--csv", metavar="DIR", help="one CSV file a table in this directory")
+    form.add_argument("--csv", metavar="DIR", help="one CSV file per table, in this directory")
 
 
 def show(sub: argparse.ArgumentParser) -> None:
     """Options of `show`."""
     sub.add_argument("run", metavar="RUN", help="a run directory, or its name below runs/")
     sub.add_argument("episode", metavar="EPISODE", help="an id or the start of one, or agent:suite:instance:replicate")
-    sub.add_argument("--period", metavar="N", type=whole_number, help="only this period, from 0")
-    sub.add_argument("--full", action="store_true", help="cut no text, and show what each tool says of itself")
+    sub.add_argument("--period", metavar="N", type=whole_number, help="only this period, counted from 0")
+    sub.add_argument("--full", action="store_true", help="do not shorten texts, and show the descriptions of the tools")
 
 
 def view(sub: argparse.ArgumentParser) -> None:
@@ -162,18 +197,18 @@ def export(sub: argparse.ArgumentParser) -> None:
         "--format",
         metavar="FORMAT",
         required=True,
-        help="jsonl: chats, one a line; inspect: Inspect AI's logs; dataset: for Hugging Face datasets; csv: sheets; "
-        "or one that a package brings",
+        help="jsonl: one chat per line; inspect: Inspect AI logs; dataset: for Hugging Face datasets; csv: CSV "
+        "files; or one from a plug-in",
     )
-    sub.add_argument("--out", metavar="PATH", required=True, help="a file (jsonl) or a folder; must not exist yet")
+    sub.add_argument("--out", metavar="PATH", required=True, help="a file (jsonl) or a folder; must not exist")
     sub.add_argument("--only", metavar="PART", action="append", default=[], help="agent=NAME,suite=NAME")
 
 
 def merge(sub: argparse.ArgumentParser) -> None:
     """Options of `merge`."""
     sub.add_argument("runs", metavar="RUN", nargs="+", help="run directories, or their names below runs/")
-    sub.add_argument("--out", metavar="DIR", required=True, help="the new run; must not exist yet")
-    sub.add_argument("--prefer", choices=("first",), help="of episodes that differ, take those of the first run")
+    sub.add_argument("--out", metavar="DIR", required=True, help="the new run; must not exist")
+    sub.add_argument("--prefer", choices=("first",), help="if an episode differs between runs, take it from the first")
 
 
 def void(sub: argparse.ArgumentParser) -> None:
@@ -182,8 +217,10 @@ def void(sub: argparse.ArgumentParser) -> None:
     sub.add_argument("--agent", metavar="A", default="", help="episodes of this agent")
     sub.add_argument("--suite", metavar="S", default="", help="of this suite")
     sub.add_argument("--instance", metavar="I", default="", help="of this instance")
-    sub.add_argument("--episode", metavar="E", default="", help="an id, its start, or agent:suite:instance:replicate")
-    sub.add_argument("--reason", metavar="TEXT", required=True, help="why; every table says so")
+    sub.add_argument(
+        "--episode", metavar="E", default="", help="an id or the start of one, or agent:suite:instance:replicate"
+    )
+    sub.add_argument("--reason", metavar="TEXT", required=True, help="the reason; tables show it")
     sub.add_argument("--undo", action="store_true", help="let them count again")
 
 
@@ -193,12 +230,12 @@ def nothing(sub: argparse.ArgumentParser) -> None:
 
 def new(sub: argparse.ArgumentParser) -> None:
     """Options of `new`."""
-    sub.add_argument("file", metavar="FILE", nargs="?", help="where to write a sweep; must not exist yet")
+    sub.add_argument("file", metavar="FILE", nargs="?", help="where to write a sweep; must not exist")
     sub.add_argument(
         "--plugin",
         metavar="DIR",
-        help="write instead a package with an environment, texts, a suite, policies, a table and tests; the "
-        "environment is named after the folder, which must be empty or not exist yet",
+        help="write a package instead, with an environment, texts, a suite, policies, a table and tests; the "
+        "environment is named after the folder, which must be empty or must not exist",
     )
 
 
@@ -210,8 +247,12 @@ def plugins(sub: argparse.ArgumentParser) -> None:
 def generate(sub: argparse.ArgumentParser) -> None:
     """Options of `generate`."""
     sub.usage = "evalkit generate [-h] ENVIRONMENT --out FILE [--instances N] [--seed SEED] [--PARAMETER VALUE ...]"
-    sub.add_argument("--instances", metavar="N", type=whole_number, default=12, help="how many (default: 12)")
-    sub.add_argument("--seed", metavar="SEED", type=whole_number, default=0, help="of the whole suite (default: 0)")
+    sub.add_argument(
+        "--instances", metavar="N", type=whole_number, default=12, help="number of instances (default: 12)"
+    )
+    sub.add_argument(
+        "--seed", metavar="SEED", type=whole_number, default=0, help="seed of the whole suite (default: 0)"
+    )
     sub.add_argument("--out", metavar="FILE", required=True, help="the suite's file, ending in .jsonl")
 
 
@@ -222,18 +263,23 @@ def describe(sub: argparse.ArgumentParser) -> None:
     form.add_argument("--json", action="store_true", help="the tables as JSON")
     form.add_argument("--markdown", action="store_true", help="Markdown tables")
     form.add_argument("--latex", action="store_true", help="LaTeX tables, for booktabs")
-    form.add_argument("--csv", metavar="DIR", help="one CSV file a table in this directory")
-    sub.add_argument("--prompts", metavar="PACK", default="standard", help="the prompt pack that words the tools")
+    form.add_argument("--csv", metavar="DIR", help="one CSV file per table, in this directory")
+    sub.add_argument(
+        "--prompts", metavar="PACK", default="standard", help="the prompt pack with the texts of the tools"
+    )
 
 
 def providers(sub: argparse.ArgumentParser) -> None:
     """Options of `providers`."""
     sub.usage = "evalkit providers [-h] [PROVIDER [MODEL ...] | check [PROVIDER ...] [--model MODEL]]"
-    sub.add_argument("name", nargs="?", metavar="PROVIDER", help="only this one, with its models and prices")
+    sub.add_argument("name", nargs="?", metavar="PROVIDER", help="show only this provider, with its models and prices")
     sub.add_argument(
-        "names", nargs="*", metavar="MODEL", help="only these, also such as the provider's file leaves out"
+        "names",
+        nargs="*",
+        metavar="MODEL",
+        help="show only these models, also ones that the provider's file does not list",
     )
-    sub.add_argument("--model", metavar="MODEL", help="after `check`: this one instead of the cheapest that is listed")
+    sub.add_argument("--model", metavar="MODEL", help="with `check`: this model instead of the cheapest listed one")
 
 
 def prompts(sub: argparse.ArgumentParser) -> None:
@@ -255,16 +301,20 @@ def queries(sub: argparse.ArgumentParser) -> None:
     actions = sub.add_subparsers(metavar="ACTION", required=True)
     action = functools.partial(actions.add_parser, epilog=sub.epilog, formatter_class=Help, allow_abbrev=False)
     bring = action("import", help="make a suite of the reference's queries.json")
-    bring.add_argument("files", metavar="FILE", nargs="+", help="a copy of queries.json; of several, one suite")
+    bring.add_argument("files", metavar="FILE", nargs="+", help="a copy of queries.json; several make one suite")
     bring.add_argument("--length", metavar="N", type=whole_number, help="tools in a task's chain (default: 5)")
-    bring.add_argument("--seed", metavar="SEED", type=whole_number, help="makes costs and alternatives (default: 42)")
+    bring.add_argument("--seed", metavar="SEED", type=whole_number, help="seed of costs and alternatives (default: 42)")
     bring.add_argument(
-        "--alternatives", metavar="N", type=whole_number, help="queries to change to, for each (default: 3)"
+        "--alternatives", metavar="N", type=whole_number, help="alternative queries per query (default: 3)"
     )
     bring.set_defaults(call="import_queries")
     raw = action("raw", help="construct the reference's raw queries: ids, times, wishes and answers, without texts")
-    raw.add_argument("--split", choices=("test", "train"), default="test", help="whose values (default: test)")
-    raw.add_argument("--total", metavar="N", type=whole_number, help="how many (default: 1000, of train 6000)")
+    raw.add_argument(
+        "--split", choices=("test", "train"), default="test", help="the split whose values are used (default: test)"
+    )
+    raw.add_argument(
+        "--total", metavar="N", type=whole_number, help="number of queries (default: 1000; for train 6000)"
+    )
     raw.add_argument("--out", metavar="FILE", required=True, help="the new file, ending in .json")
     raw.set_defaults(call="raw")
     ask = action("ask", help="have a model check a suite's queries, or write their texts")
@@ -275,9 +325,9 @@ def queries(sub: argparse.ArgumentParser) -> None:
     ask.add_argument("--name", metavar="NAME", required=True, help="name of the run; its sweep is runs/NAME.toml")
     _asked(ask)
     ask.set_defaults(call="ask")
-    use = action("apply", help="make the suite that the answers come to")
+    use = action("apply", help="make a suite from the answers")
     use.add_argument("run", metavar="RUN", help="the finished run of `queries ask`")
-    use.add_argument("suite", metavar="SUITE", help="the suite it was asked about")
+    use.add_argument("suite", metavar="SUITE", help="the suite that was asked about")
     use.set_defaults(call="apply")
     for command in (bring, use):
         command.add_argument("--out", metavar="FILE", required=True, help="the new suite's file, ending in .jsonl")
@@ -290,15 +340,16 @@ def judge(sub: argparse.ArgumentParser) -> None:
     sub.add_argument(
         "--listed",
         action="store_true",
-        help="count all that a plan lists as paths, valid or not, as the paper's judge does (default: complete paths)",
+        help="count everything that a plan lists as a path, valid or not, like the paper's judge (default: "
+        "complete paths)",
     )
     _asked(sub)
 
 
 def _asked(sub: argparse.ArgumentParser) -> None:
-    sub.add_argument("--model", metavar="PROVIDER/MODEL", required=True, help="who is asked")
+    sub.add_argument("--model", metavar="PROVIDER/MODEL", required=True, help="the model to ask")
     sub.add_argument(
-        "--budget", metavar="USD", help="hard ceiling of the run, by what providers report (default: none)"
+        "--budget", metavar="USD", help="hard limit for the run, by the usage that providers report (default: none)"
     )
 
 

@@ -1,4 +1,4 @@
-"""A plan and a proposal in words and tables, for a terminal of 80 columns and more."""
+"""A plan and a proposal as text and tables, for a terminal of at least 80 columns."""
 
 import math
 from collections.abc import Iterable, Iterator, Sequence
@@ -14,14 +14,14 @@ if TYPE_CHECKING:
     from evalkit.engine.planning.nights import Proposal
 
 WIDE = 110
-"""Columns from which on each cell's range and basis are shown beside it."""
+"""The least columns for showing each cell's range and basis."""
 NAMED = 4
-"""Names of a list that are shown before it is cut."""
+"""Names that are shown of a long list."""
 NIGHTS_SHOWN = 10
 
 
 def print_plan(plan: Plan, *, judge: bool = True) -> None:
-    """Print a plan: cells, totals, lanes, warnings, notes. `judge`: say whether the budget will do."""
+    """Print a plan: cells, totals, lanes, warnings, notes. `judge`: say whether the budget is enough."""
     from evalkit.report.render.terminal import console as console_of
 
     console = console_of()
@@ -94,7 +94,7 @@ def _summary(plan: Plan, *, judge: bool) -> Iterator[str]:
             yield _lane_words(plan, lane)
     if plan.in_flight is not None and any("in flight" in lane.bound for lane in plan.lanes):
         yield (
-            f"The budget's worst cases allow {plan.in_flight:,} requests in flight at first, in all lanes together "
+            f"By worst-case cost, the budget allows {plan.in_flight:,} requests in flight at first, over all lanes "
             f"({show_usd(plan.dearest)} each)."
         )
     for cell in plan.cells:
@@ -102,7 +102,7 @@ def _summary(plan: Plan, *, judge: bool) -> Iterator[str]:
             over = cell.too_long
             yield (
                 f"Warning: {cell.agent} on {cell.suite}: period {over.period}, turn {over.turn} needs "
-                f"{_short(over.tokens)} tokens with `max_tokens`; the model takes {_short(cell.context_tokens or 0)}."
+                f"{_short(over.tokens)} tokens with `max_tokens`; the model accepts {_short(cell.context_tokens or 0)}."
             )
     yield from (f"{agent}: {mark}." for agent, marks in plan.marks.items() for mark in marks)
 
@@ -110,13 +110,13 @@ def _summary(plan: Plan, *, judge: bool) -> Iterator[str]:
 def _lane_words(plan: Plan, lane: LanePlan) -> str:
     if lane.members:
         return (
-            f"{lane.lane}: {len(lane.members)} lanes together at least {show_span(lane.seconds)}; "
-            f"what limits them: {lane.bound}, which they share."
+            f"{lane.lane}: {len(lane.members)} lanes, at least {show_span(lane.seconds)}; "
+            f"limited by {lane.bound}, which they share."
         )
     assumed = " (assumed)" if lane.lane in plan.assumed else ""
     return (
         f"{lane.lane}: about {show_span(lane.seconds)} at {plan.reply_s[lane.lane] * 1000:,.0f} ms a reply{assumed}; "
-        f"what limits it: {lane.bound}."
+        f"limited by {lane.bound}."
     )
 
 
@@ -124,7 +124,7 @@ def _notes(plan: Plan, *, wide: bool) -> Iterator[str]:
     if any(cell.basis == "this process" for cell in plan.cells):
         yield "-: played in this process, without a request"
     if any(cell.played < cell.episodes + cell.ended for cell in plan.cells):
-        yield "episodes (n): only n of them were played, the rest is estimated from these"
+        yield "episodes (n): n episodes were played; the estimate for the rest is based on them"
     yield "longest: requests of the longest episode, which follow one another"
     stand_ins: dict[str, dict[str, None]] = {}
     others: dict[str, dict[str, None]] = {}
@@ -172,7 +172,7 @@ def print_proposal(proposal: "Proposal", run: str) -> None:
 
     console = console_of()
     amount = show_usd(proposal.amount)
-    console.print(f"\nFor {amount}, with the widest interval as narrow as it can be:", markup=False)
+    console.print(f"\nFor {amount}, with the widest interval as narrow as possible:", markup=False)
     table = _grid(("suite", "instances x replicates"), ("episodes", "cost", "95 %"), console.width)
     for share in proposal.shares:
         count = f"{share.more:,}" if share.part.cost else "free"
@@ -188,18 +188,18 @@ def print_proposal(proposal: "Proposal", run: str) -> None:
 def _proposal_words(proposal: "Proposal", run: str) -> Iterator[str]:
     yield (
         f"Widest interval: {_width(proposal.worst)} of 100, for {show_usd(round(proposal.cost))} expected; "
-        f"{show_usd(proposal.kept)} is kept for the last request's worst case. Episodes are those of each agent."
+        f"{show_usd(proposal.kept)} is kept for the last request's worst case. Episodes are per agent."
     )
     if any(not math.isfinite(share.width) for share in proposal.shares):
-        yield f"No interval with fewer than {LEAST_INSTANCES} instances: choose some of the suites with --only."
+        yield f"An interval needs at least {LEAST_INSTANCES} instances: choose fewer suites with --only."
     if proposal.guessed:
-        yield "Where no run says how scores scatter, a standard deviation of 0.5 is taken (--from)."
+        yield "A standard deviation of 0.5 is assumed for scores, unless a run measures it (--from)."
     if not proposal.commands:
         yield "Nothing more fits."
         return
     ceiling = show_plain(proposal.ceiling)
     if all(share.whole for share in proposal.shares):
-        yield "It is enough for all of the sweep:"
+        yield "It is enough for the whole sweep:"
         yield f"  {run} --budget {ceiling}"
         return
     yield "To play it:"
@@ -208,7 +208,7 @@ def _proposal_words(proposal: "Proposal", run: str) -> Iterator[str]:
 
 
 def show_plain(amount: int) -> str:
-    """Pico-dollars as an option takes them: `12.5`."""
+    """Pico-dollars in the form of an option's value: `12.5`."""
     text = f"{amount // 10**12}.{amount % 10**12:012d}".rstrip("0")
     return text.removesuffix(".")
 
@@ -219,7 +219,7 @@ def _print_nights(proposal: "Proposal") -> None:
     console, count = console_of(), len(proposal.nights)
     console.print(
         f"\nThe whole sweep takes {count:,} night{'s' if count > 1 else ''} of {show_usd(proposal.amount)}. "
-        "--budget is the whole run's, so it grows:",
+        "--budget limits the whole run, so it grows each night:",
         markup=False,
     )
     table = _grid(("night", "--budget", "episodes of each agent, by suite"), ("95 %",), console.width)
@@ -251,7 +251,7 @@ def _short(count: float) -> str:
 
 
 def show_span(seconds: float) -> str:
-    """A time for people: `40 s`, `12 min`, `3.5 h`."""
+    """A time for display: `40 s`, `12 min`, `3.5 h`."""
     if seconds < 90:
         return f"{seconds:.0f} s"
     return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"

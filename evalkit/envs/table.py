@@ -47,8 +47,8 @@ class _Environments(PluginTable[Environment[Any, Any]]):
             return super().__getitem__(name)
         except KeyError:
             raise RunError(
-                f"This evalkit has no environment {name!r}: the package that brings it is not installed, a newer "
-                f"evalkit may have written the run, or its manifest was changed. There are {', '.join(self)}."
+                f"This evalkit has no environment {name!r}: its package is not installed, a newer evalkit "
+                f"has written the run, or the manifest was changed. Available: {', '.join(self)}."
             ) from None
 
 

@@ -16,7 +16,7 @@ def parse_date(text: str) -> str:
     except ValueError:
         parsed = ""
     if parsed != text:
-        raise UsageError(f"--date: {text!r} is no date: write it as 2026-11-21.")
+        raise UsageError(f"--date: {text!r} is not a date: write it as 2026-11-21.")
     return parsed
 
 
@@ -41,7 +41,7 @@ def tonight(nights: Sequence[str], now: float, *, cut_short_at: float | None, as
     night = asked or utc_date(now)
     if night < last:
         raise UsageError(
-            f"{night} lies before the last night, {last}, and nights only go forward. Is the clock right? If "
+            f"{night} is before the last night, {last}, and nights must be in order. Is the clock right? If "
             f"{last} was a mistake, move {folder}/{last} away and delete its line in {folder}/history.jsonl."
         )
     return night

@@ -51,7 +51,7 @@ def derive(
             if night in again:
                 raise
             if announce is not None:
-                announce([f"The night of {night} is left out of the history: {flaw}"])
+                announce([f"The night {night} is left out of the history: {flaw}"])
             continue
         read.append(night)
     done = with_alarms(list(records.values()), accepted(read_journal(folder)), rule, read)

@@ -64,7 +64,7 @@ def message(payload: Mapping[str, Any]) -> list[str]:
         lines.append(f"  {alarm['words']} (alarm at {alarm['threshold']:.2g})")
         if alarm["served"] != alarm["served_before"] and alarm["served_before"]:
             before, served = (", ".join(map(visible, alarm[key])) for key in ("served_before", "served"))
-            lines.append(f"  the provider serves something else: {served}; before: {before}")
+            lines.append(f"  the provider serves another model: {served}; before: {before}")
         if alarm["compare"]:
             lines.append(f"  look: {shlex.join(alarm['compare'])}")
     return lines
@@ -100,8 +100,8 @@ def call_hook(words: Sequence[str], payload: Mapping[str, Any]) -> None:
             list(words), input=orjson.dumps(payload), env={**os.environ, **more}, timeout=HOOK_WITHIN_S, check=False
         )
     except subprocess.TimeoutExpired:
-        raise EvalkitError(f"--on-alarm: {name} took longer than {HOOK_WITHIN_S:g} s and was ended.") from None
+        raise EvalkitError(f"--on-alarm: {name} took longer than {HOOK_WITHIN_S:g} s and was stopped.") from None
     except OSError as flaw:
         raise EvalkitError(f"--on-alarm: {name} cannot be run: {flaw.strerror}.") from flaw
     if done.returncode:
-        raise EvalkitError(f"--on-alarm: {name} ended with exit code {done.returncode}. The next call tries it again.")
+        raise EvalkitError(f"--on-alarm: {name} exited with code {done.returncode}. The next call tries again.")

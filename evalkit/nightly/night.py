@@ -126,7 +126,7 @@ def _idle(
         return "its deadline has passed"
     cut = end.budget if end is not None and end.reason == "budget" else None
     if cut is not None and sweep.budget is not None and sweep.budget <= cut:
-        return f"its budget of {show_usd(sweep.budget)} is used"
+        return f"its budget of {show_usd(sweep.budget)} is used up"
     return ""
 
 

@@ -27,7 +27,7 @@ _CALL_KEYS = ("name", "arguments")
 def scripted(replies: Sequence[str | Mapping[str, Any]]) -> PolicyFn:
     """A policy that gives these replies in order, chat by chat. Raises UsageError naming the entry that is wrong."""
     if not replies:
-        raise UsageError("script: it holds no reply. Give at least one.")
+        raise UsageError("script: expected at least one reply.")
     entries = [_entry(reply, f"script[{i + 1}]") for i, reply in enumerate(replies)]
 
     def reply(request: Request, draws: Stream) -> Reply:
@@ -54,11 +54,11 @@ def _entry(reply: object, where: str) -> tuple[str, list[tuple[str, str]], str]:
     if isinstance(reply, str):
         return reply, [], ""
     if not isinstance(reply, Mapping):
-        raise UsageError(f"{where}: expected a text or an object, got {type(reply).__name__}.")
+        raise UsageError(f"{where}: expected a string or an object, got {type(reply).__name__}.")
     _refuse_unknown(reply, _ENTRY_KEYS, where)
     text, calls, finish = reply.get("text", ""), reply.get("calls", []), reply.get("finish", "")
     if not isinstance(text, str) or not isinstance(finish, str):
-        raise UsageError(f"{where}: `text` and `finish` must be texts.")
+        raise UsageError(f"{where}: `text` and `finish` must be strings.")
     if not isinstance(calls, Sequence) or isinstance(calls, str):
         raise UsageError(f"{where}.calls: expected a list of calls.")
     return text, [_call(call, f"{where}.calls[{i + 1}]") for i, call in enumerate(calls)], finish
@@ -70,7 +70,7 @@ def _call(call: object, where: str) -> tuple[str, str]:
     _refuse_unknown(call, _CALL_KEYS, where)
     name, arguments = call.get("name"), call.get("arguments", {})
     if not isinstance(name, str):
-        raise UsageError(f"{where}.name: expected the tool's name as a text.")
+        raise UsageError(f"{where}.name: expected the tool's name as a string.")
     return name, arguments if isinstance(arguments, str) else json.dumps(arguments)
 
 

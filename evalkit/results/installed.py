@@ -12,6 +12,6 @@ def require_environments(manifest: Manifest, names: Iterable[str], environments:
     for name in dict.fromkeys(names):
         if name not in environments:
             raise RunError(
-                f"The run {manifest.name!r} uses the environment {name!r}, which is not installed, so its episodes "
-                f"cannot be replayed. {manifest.install(name)}"
+                f"The run {manifest.name!r} uses the environment {name!r}, which is not installed, or its manifest was "
+                f"changed. Its episodes cannot be replayed. {manifest.install(name)}"
             )

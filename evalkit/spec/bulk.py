@@ -90,7 +90,7 @@ class Bulk:
             yield lines if self.lines is None else [lines[row] for row in self._rows(number, len(lines))]
             number += len(lines)
         if digest.hexdigest() != self.source:
-            raise UsageError(f"{self.path} was changed while it was read. Nothing was played. Start again.")
+            raise UsageError(f"{self.path} changed while it was read. Nothing was played. Start again.")
 
     def _rows(self, first: int, count: int) -> list[int]:
         """Of so many lines from one on, which belong to the suite."""
@@ -172,8 +172,8 @@ class _Scan:
                 raise self._odd(number, raw) from flaw
             if declared != environment:
                 raise UsageError(
-                    f"{self._bulk.path}:{number}: environment: it is {declared!r}, and that of the lines before is "
-                    f"{environment!r}; all instances of a suite must be of one."
+                    f"{self._bulk.path}:{number}: environment: {declared!r} differs from {environment!r} "
+                    "in the lines before; all instances of a suite must have the same environment."
                 )
             if not count % ROWS:
                 self._bulk.starts.append(here)
@@ -194,8 +194,8 @@ class _Scan:
         except orjson.JSONDecodeError as flaw:
             return UsageError(f"{where}: not valid JSON: {flaw}")
         if isinstance(line, dict) and isinstance(line.get("id"), str):
-            return UsageError(f"{where}: environment: it is missing.")
-        return UsageError(f"{where}: a suite's line is a JSON object with an `id`.")
+            return UsageError(f"{where}: environment: missing.")
+        return UsageError(f"{where}: expected a JSON object with an `id`.")
 
     def _code(self, line: Mapping[str, Any], number: int, count: int) -> int:
         """The stratum's number; 0 of a line that is not chosen."""
@@ -213,7 +213,7 @@ class _Scan:
             if known is None:
                 known = self._kinds[kind] = self._look(line, number)
             elif not count % SAMPLED and self._look(line, number) != known:
-                raise RuntimeError(f"{env.name}: lines of one likeness are of different strata")
+                raise RuntimeError(f"{env.name}: lines with equal likeness have different strata")
             return known
         except TypeError:
             return self._look(line, number)  # it says what is wrong

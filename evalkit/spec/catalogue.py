@@ -161,7 +161,7 @@ def find_model(provider: Provider, name: str) -> Model:
             return replace(model, price=known.price, price_source=known.source, context_tokens=context)
     if model.price_as:
         raise UsageError(
-            f"providers/{provider.name}.toml: models.{name}.price_as: no price is known for {model.price_as!r}."
+            f"providers/{provider.name}.toml: models.{name}.price_as: the price of {model.price_as!r} is unknown."
             f"{nearest(model.price_as, _priced_names(provider))}"
         )
     if not listed and not provider.any_model:
@@ -195,7 +195,7 @@ def _provider(name: str, file: ProviderFile, where: str) -> Provider:
         raise UsageError(f"{where}: dialect: there is no dialect {file.dialect!r}.{nearest(file.dialect, DIALECTS)}")
     if bool(file.url) == (file.simulate is not None):
         raise UsageError(
-            f"{where}: give either `url`, or a table `simulate` for a provider that evalkit starts itself."
+            f"{where}: set either `url`, or a table `simulate` for a simulated provider that evalkit starts."
         )
     if file.cache_key and not DIALECTS[file.dialect].cache_key:
         raise UsageError(f"{where}: cache_key: the dialect {file.dialect!r} has no such field. Leave it out.")
@@ -262,7 +262,7 @@ def _model(name: str, file: ModelFile, provider_limits: Limits, where: str) -> M
     refuses = file.refuses or ()
     for field in refuses:
         if field not in REFUSABLE:
-            raise UsageError(f"{where}.refuses: {field!r} is nothing a request carries.{nearest(field, REFUSABLE)}")
+            raise UsageError(f"{where}.refuses: {field!r} is not a field of a request.{nearest(field, REFUSABLE)}")
     if file.context_tokens is not None and file.context_tokens <= 0:
         raise UsageError(f"{where}.context_tokens: must be positive, not {file.context_tokens}.")
     return Model(
@@ -290,11 +290,11 @@ def _billed(file: BilledFile | None, where: str) -> Mapping[str, bool]:
     for outcome, billed in file.outcomes.items():
         if outcome not in BILLED and not _STATUS.fullmatch(outcome):
             raise UsageError(
-                f"{where}.outcomes: {outcome!r} is no outcome. Write an HTTP status from 300 to 599, or one of "
+                f"{where}.outcomes: {outcome!r} is not an outcome. Write an HTTP status from 300 to 599, or one of "
                 f"{', '.join(BILLED)}.{nearest(outcome, BILLED)}"
             )
         if billed and outcome in NEVER_SENT:
-            raise UsageError(f"{where}.outcomes: {outcome!r} cannot be billed: nothing was sent. Leave it out.")
+            raise UsageError(f"{where}.outcomes: {outcome!r} cannot be billed, since nothing is sent. Leave it out.")
     return dict(file.outcomes)
 
 

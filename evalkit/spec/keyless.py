@@ -28,13 +28,14 @@ def refuse_keys(data: object, where: str) -> None:
     for key_path, name, text in _texts(data, "", ""):
         if _LOOKS.search(text) or (_plain(name) in _NAMES and text and not _SERVED.fullmatch(key_path)):
             raise UsageError(
-                f"{where}: {key_path} seems to hold a key. Keys stand in no file: put it into an environment variable, "
-                "name that variable in `key_env` of the provider's file, and take the key out of use if others saw it."
+                f"{where}: {key_path} seems to contain a key. Files must not contain keys: put it into an "
+                "environment variable, name that variable in `key_env` of the provider's file, and revoke "
+                "the key if others have seen it."
             )
         if name == "key_env" and text and not _VARIABLE.fullmatch(text):
             raise UsageError(
-                f"{where}: {key_path} is no name of an environment variable. It names the variable that holds the key, "
-                "like OPENAI_API_KEY, and not the key itself."
+                f"{where}: {key_path} is not the name of an environment variable. Write the name of the "
+                "variable with the key, like OPENAI_API_KEY, and not the key itself."
             )
 
 

@@ -108,7 +108,7 @@ def _find(name: str, environment: str) -> tuple[str, Path]:
     available = packs()
     if name not in available:
         raise UsageError(
-            f"There is no prompt pack {name!r}.{nearest(name, available)} A pack of your own is named by its path, "
+            f"There is no prompt pack {name!r}.{nearest(name, available)} Name your own pack by its path, "
             "which ends in .toml."
         )
     return name, available[name]
@@ -177,9 +177,9 @@ def _checked(path: Path, env: Environment[Any, Any], table: Mapping[str, Any], v
         key = dotted.removeprefix(prefix)
         location = f"{path}: {env.name}.{dotted}"
         if key not in env.texts and key.rpartition(".")[0] not in env.open_texts:
-            raise UsageError(f"{location}: there is no such text.{nearest(key, env.texts)}")
+            raise UsageError(f"{location}: unknown text.{nearest(key, env.texts)}")
         if not isinstance(value, str):
-            raise UsageError(f"{location}: expected a text, got {value!r}.")
+            raise UsageError(f"{location}: expected a string, got {value!r}.")
         choices = env.text_choices.get(key)
         if choices and value not in choices:
             raise UsageError(f"{location}: there is no {value!r}.{nearest(value, choices)}")

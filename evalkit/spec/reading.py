@@ -41,7 +41,7 @@ def parse_toml(path: Path) -> dict[str, Any]:
     except tomllib.TOMLDecodeError as flaw:
         raise UsageError(f"{path} is not valid TOML: {flaw}") from flaw
     except RecursionError as flaw:
-        raise UsageError(f"{path}: lists or tables are nested too deep.") from flaw
+        raise UsageError(f"{path}: lists or tables are nested too deeply.") from flaw
     except ValueError as flaw:  # Python converts no integer of thousands of digits
         match = _ENDLESS.search(text)
         position = f" (at line {text.count(chr(10), 0, match.start()) + 1})" if match else ""
@@ -66,7 +66,7 @@ def _as_toml(value: object, where: str, key_path: str) -> Any:
     if isinstance(value, Mapping):
         for key in value:
             if not isinstance(key, str):
-                raise UsageError(f"{where}: {key_path or 'its keys'}: expected texts as keys, got {key!r}.")
+                raise UsageError(f"{where}: {key_path or 'its keys'}: expected strings as keys, got {key!r}.")
         return {key: _as_toml(item, where, _join(key_path, key)) for key, item in value.items()}
     if isinstance(value, list | tuple):
         return [_as_toml(item, where, f"{key_path}[{i}]") for i, item in enumerate(value, 1)]
@@ -75,14 +75,15 @@ def _as_toml(value: object, where: str, key_path: str) -> Any:
     if isinstance(value, str | int | float):
         return value
     got = "None" if value is None else type(value).__name__
-    raise UsageError(f"{where}: {key_path}: expected a value as TOML has it, got {got}. Leave out what is not set.")
+    raise UsageError(f"{where}: {key_path}: expected a TOML value, got {got}. Leave out fields that are not set.")
 
 
 def _refuse_long(data: object, where: str) -> None:
     for key_path, value in _integers(data, ""):
         if value.bit_length() > _BITS:
             raise UsageError(
-                f"{where}: {key_path}: an integer of {value.bit_length()} bits is too long; {_BITS} are the most."
+                f"{where}: {key_path}: an integer of {value.bit_length()} bits is too long; at most "
+                f"{_BITS} bits are allowed."
             )
 
 
@@ -164,9 +165,9 @@ def parse_span(text: str) -> float:
     while offset < len(text):
         match = _SPAN.match(text, offset)
         if not match:
-            raise ValueError(f"{text!r} is no span of time: write it like 90s, 15m or 1h30m")
+            raise ValueError(f"{text!r} is not a span of time: write it like 90s, 15m or 1h30m")
         total += float(match[1]) * _SECONDS[match[2]]
         offset = match.end()
     if not text.strip():
-        raise ValueError("an empty text is no span of time: write it like 90s, 15m or 1h30m")
+        raise ValueError("an empty string is not a span of time: write it like 90s, 15m or 1h30m")
     return total

@@ -51,7 +51,7 @@ def _made_by_hand(name: str) -> str:
     """What to do for a suite that sweeps name and that is not ours to ship; empty where nobody says."""
     env = known_environment(name.partition("/")[0])
     how = env.made_suites.get(name) if env else None
-    return f"The suite {name!r} is not there yet. {how}" if how else ""
+    return f"The suite {name!r} does not exist yet. {how}" if how else ""
 
 
 def read_lines(path: Path) -> Iterator[Mapping[str, Any]]:
@@ -65,7 +65,7 @@ def read_lines(path: Path) -> Iterator[Mapping[str, Any]]:
             except orjson.JSONDecodeError as flaw:
                 raise UsageError(f"{path}:{number}: not valid JSON: {flaw}") from flaw
             if not isinstance(line, dict) or not isinstance(line.get("id"), str):
-                raise UsageError(f"{path}:{number}: a suite's line is a JSON object with an `id`.")
+                raise UsageError(f"{path}:{number}: expected a JSON object with an `id`.")
             yield line
 
 
@@ -218,6 +218,6 @@ def _check_sum(folder: Path, path: Path) -> None:
         wanted, _, name = row.partition("  ")
         if name == relative and hashlib.sha256(path.read_bytes()).hexdigest() != wanted:
             raise UsageError(
-                f"{path} is not what {sums} says it is. A frozen suite must not change: restore it, or copy it under "
-                "another name and remove nothing from the sums."
+                f"{path} does not have the digest in {sums}. A frozen suite must not change: restore the "
+                "file, or copy it under another name and leave the digests as they are."
             )

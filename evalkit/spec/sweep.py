@@ -89,7 +89,7 @@ def sweep_from(values: Mapping[str, Any], where: str, name: str) -> Sweep:
     """The sweep that a program describes, as a file would; `name`: of one that says none. Raises UsageError."""
     file = record_of(values, SweepFile, where)
     if not file.name and not name:
-        raise UsageError(f"{where}: name: a sweep that is no file needs one: its run lies in runs/NAME.")
+        raise UsageError(f"{where}: name: a sweep without a file needs a name: its run is in runs/NAME.")
     return _sweep(file, where, name)
 
 
@@ -150,14 +150,14 @@ def parse_deadline(text: str | None, where: str) -> float | None:
 
 def _agent(file: AgentFile, where: str) -> AgentSpec:
     if bool(file.policy) == bool(file.provider and file.model):
-        raise UsageError(f"{where}: give either `policy`, or both `provider` and `model`.")
+        raise UsageError(f"{where}: set either `policy`, or both `provider` and `model`.")
     if file.policy and (file.provider or file.model):
         raise UsageError(f"{where}: an agent with a `policy` has no `provider` or `model`.")
     for key, policy in (("policy", file.policy), ("stand_in", file.stand_in)):
         if policy and not is_policy(policy):
             raise UsageError(f"{where}.{key}: there is no policy {policy!r}.{nearest(policy, policy_names())}")
     if (file.policy == "scripted") != (file.replies is not None):
-        raise UsageError(f"{where}: `replies` belongs to the policy 'scripted', which needs it.")
+        raise UsageError(f"{where}: `replies` is for the policy 'scripted' only, and 'scripted' needs it.")
     if file.policy and file.budget_usd is not None:
         raise UsageError(f"{where}.budget_usd: a policy in this process costs nothing.")
     overrides = _overrides(file, where)
@@ -182,7 +182,7 @@ def _tag(tag: str, where: str) -> str:
     """The tag, if it is a word, or a name and a value. Raises UsageError."""
     name, colon, value = tag.partition(":")
     if not name or (colon and not value) or set(tag) - _NAME or set(tag) & set("/@") or ":" in value:
-        raise UsageError(f"{where}: {tag!r} is no tag: write a word (open) or a name and a value (family:qwen).")
+        raise UsageError(f"{where}: {tag!r} is not a tag: write a word (open), or a name and a value (family:qwen).")
     return tag
 
 
@@ -201,7 +201,7 @@ def _overrides(file: AgentFile, where: str) -> dict[str, object]:
     if file.seed is True or (file.seed is not None and not 0 <= file.seed <= MAX_SEED):
         raise UsageError(
             f"{where}.seed: must be false (none is sent) or 0 to {MAX_SEED:,} (sent with every request), not "
-            f"{str(file.seed).lower()}. Leave it out for a seed of each request's own."
+            f"{str(file.seed).lower()}. Leave it out for a different seed per request."
         )
     for key, value, most in (("temperature", file.temperature, 10.0), ("top_p", file.top_p, 1.0)):
         if value is not None and not 0 <= value <= most:
@@ -222,12 +222,12 @@ def _suite(file: SuiteTable, where: str) -> SuiteUse:
 def _unique(names: list[str], where: str) -> None:
     for name in names:
         if names.count(name) > 1:
-            raise UsageError(f"{where}: the name {name!r} is given twice; give each agent a name of its own.")
+            raise UsageError(f"{where}: two agents have the name {name!r}; names must be unique.")
 
 
 def checked_name(name: str, where: str, forbidden: str) -> str:
     """The name, if it is one for a run or an agent. Raises UsageError."""
     wrong = sorted(set(name) - _NAME | set(name) & set(forbidden))
     if not name or wrong or name.startswith((".", "/", "-")):
-        raise UsageError(f"{where}: {name!r} is no good name: use letters, digits and . _ - +")
+        raise UsageError(f"{where}: {name!r} is not a valid name: use letters, digits and . _ - +")
     return name

@@ -79,13 +79,14 @@ def _kind(run: Path, manifest: Manifest) -> str:
     kinds = {instance.line.get("kind") for suite in suites for instance in suite.instances}
     if not kinds:
         raise RunError(
-            f"{run} is no errand run: start one with `evalkit judge RUN` or `evalkit queries ask SUITE`, then play it."
+            f"{run} is not an errand run: start one with `evalkit judge RUN` or `evalkit queries ask "
+            "SUITE`, then play it."
         )
     players = [agent.name for agent in manifest.agents.values() if errand.NAME in agent.packs]
     if len(kinds) > 1 or len(players) > 1 or manifest.replicates > 1:
         raise RunError(
-            f"{run}: errands need one answer each: it has {len(kinds)} kinds, {len(players)} agents and "
-            f"{manifest.replicates} replicates, wanted is one of each."
+            f"{run}: each errand needs one answer: expected one kind, one agent and one replicate, got "
+            f"{len(kinds)} kinds, {len(players)} agents and {manifest.replicates} replicates."
         )
     return str(kinds.pop())
 
@@ -104,7 +105,7 @@ def _facts(raw: bytes, episode: str) -> dict[str, Any]:
     try:
         facts: dict[str, Any] = orjson.loads(raw)
     except orjson.JSONDecodeError as flaw:
-        raise CorruptLogError(f"episode {episode}: logged facts are no JSON ({flaw}).") from flaw
+        raise CorruptLogError(f"episode {episode}: logged facts are not JSON ({flaw}).") from flaw
     return facts
 
 
@@ -116,7 +117,7 @@ def judged_paths(run: Path, judge_run: Path) -> tuple[str, dict[str, int], int]:
     """
     kind, answers = read_answers(judge_run)
     if kind not in errand.JUDGED:
-        raise RunError(f"{judge_run} is a run of {kind} errands; --judged wants a judge's: `evalkit judge {run}`.")
+        raise RunError(f"{judge_run} is a run of {kind} errands; --judged needs a judge's run: `evalkit judge {run}`.")
     texts = first_texts(run)
     paths: dict[str, int] = {}
     for episode, text in texts.items():
@@ -124,5 +125,5 @@ def judged_paths(run: Path, judge_run: Path) -> tuple[str, dict[str, int], int]:
         if answer is not None and answer.outcome == "ok" and answer.value is not None:
             paths[episode] = int(answer.value)
     if texts and not paths:
-        raise RunError(f"{judge_run} holds no count of a text of {run}: it judged another run.")
+        raise RunError(f"{judge_run} has no count for a text of {run}: it judged another run.")
     return kind, paths, len(texts) - len(paths)

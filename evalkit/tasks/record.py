@@ -69,9 +69,7 @@ def queries_of(environment: str, where: str) -> Queries:
     queries = tasks_of(environment).queries
     if queries is None:
         others = [name for name in ENVIRONMENTS if tasks_of(name).queries is not None]
-        raise UsageError(
-            f"{where}: {environment} has no queries that a model could be asked about; {', '.join(others)} has."
-        )
+        raise UsageError(f"{where}: {environment} has no queries to ask a model about; {', '.join(others)} has.")
     return queries
 
 

@@ -38,12 +38,12 @@ def answered_suite(run: Path, suite: str) -> tuple[list[Line], Applied, int]:
     """
     kind, answers = read_answers(run)
     if kind in errand.JUDGED:
-        raise UsageError(f"{run} judged texts of a run: give it to `evalkit report RUN --judged {run}`.")
+        raise UsageError(f"{run} judged texts of a run: use it with `evalkit report RUN --judged {run}`.")
     lines, applied = _lines(suite), Applied(lines=())
     if lines:
         applied = queries_of(_environment(lines, suite), suite).apply(kind, lines, answers, suite)
     if not applied.lines:
-        raise UsageError(f"{suite}: no query would be left; nothing was written. Is {run} about this suite?")
+        raise UsageError(f"{suite}: no query would remain; nothing was written. Is {run} about this suite?")
     described = [_described(line, f"{suite}: {line['id']}") for line in applied.lines]
     return described, applied, len(lines)
 
@@ -57,8 +57,7 @@ def judged_texts(run: Path, *, listed: bool) -> tuple[str, list[Line], int]:
     if not texts:
         known = dict.fromkeys(tasks_of(name).judged_are for name in ENVIRONMENTS)
         raise RunError(
-            f"{run} has nothing to judge: no {' and no '.join(filter(None, known))} has ended and holds a text of the "
-            "agent."
+            f"{run} has nothing to judge: no {' and no '.join(filter(None, known))} has ended with a text of the agent."
         )
     kind = errand.ENUMERATION if listed else errand.COVERAGE
     return kind, distinct(coverage_line(episode, text, kind) for episode, text in texts.items()), len(texts)

@@ -48,7 +48,7 @@ def sweep_text(name: str, kind: str, model: str, suite: Path, budget: str | None
     """
     provider_name, _, model_name = model.partition("/")
     if not model_name:
-        raise UsageError(f"--model: {model!r}: write PROVIDER/MODEL, as in `openai/gpt-5`.")
+        raise UsageError(f"--model: {model!r}: expected PROVIDER/MODEL, as in `openai/gpt-5`.")
     listed_model = find_model(read_provider(provider_name), model_name)
     rows = [f"# {about}", f"name = {json.dumps(name)}"]
     if budget is not None:

@@ -92,7 +92,7 @@ def _line(line: str, played: Sequence[Move]) -> str:
     last = played[-1]
     if line or last.reply is None:
         return line or "refused by the provider"
-    ending = str(last.facts.get("period_end") or last.ending or "goes on").replace("_", " ")
+    ending = str(last.facts.get("period_end") or last.ending or "continues").replace("_", " ")
     return {"restart": "restarted", "no action": "no action was accepted"}.get(ending, ending)
 
 

@@ -71,7 +71,7 @@ def comparing(asked: ComparedAgents, first: Reading, second: Reading, runs: Sequ
         comparison = compare(*sides, pairs)
         tables = [grid(table, str(first.directory)) for table in comparison.tables if table.rows]
         if not comparison.tables[0].rows:
-            text, tables = "They share no instance that both have played: nothing can be compared.", []
+            text, tables = "They have no played instance in common, so nothing can be compared.", []
     return Comparing(
         asked=asked,
         runs=runs,

@@ -235,12 +235,12 @@ def _warnings(moves: Sequence[Move]) -> list[str]:
     if differing:
         steps = ", ".join(map(str, differing[:STEPS_NAMED])) + (", ..." if len(differing) > STEPS_NAMED else "")
         warnings.append(
-            f"Replay does not reproduce the log at {counted(len(differing), 'step')} ({steps}): what is shown there "
-            "may not be what the agent read. `evalkit verify` says more."
+            f"Replay does not reproduce the log at {counted(len(differing), 'step')} ({steps}): the text "
+            "shown there may differ from what the agent read. `evalkit verify` shows details."
         )
     refused = sum(move.reply is None for move in moves)
     if refused:
         warnings.append(f"The provider refused {counted(refused, 'request')}.")
     if moves and not moves[-1].ending:
-        warnings.append("The episode has not ended: it is owed, and has no score yet.")
+        warnings.append("The episode has not ended and has no score yet.")
     return warnings

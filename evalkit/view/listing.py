@@ -81,7 +81,7 @@ def read_wanted(query: Mapping[str, str]) -> ListingQuery:
     """What an address asks for. Raises UsageError for a number that is none, or an unknown order."""
     order = query.get("order", "")
     if order not in ORDERS:
-        raise UsageError(f"order: {order!r} is none of {', '.join(repr(name) for name in ORDERS)}.")
+        raise UsageError(f"order: {order!r} is not one of {', '.join(repr(name) for name in ORDERS)}.")
     return ListingQuery(
         agent=query.get("agent", ""),
         suite=query.get("suite", ""),
@@ -99,13 +99,13 @@ def _number(query: Mapping[str, str], key: str) -> float | None:
     if not text:
         return None
     if not re.fullmatch(r"-?\d{1,9}(\.\d{0,9})?", text):
-        raise UsageError(f"{key}: {text!r} is no number.")
+        raise UsageError(f"{key}: {text!r} is not a number.")
     return float(text)
 
 
 def _page(text: str) -> int:
     if not re.fullmatch(r"[1-9]\d{0,8}", text):
-        raise UsageError(f"page: {text!r} is no page's number; they begin at 1.")
+        raise UsageError(f"page: {text!r} is not a page number; pages count from 1.")
     return int(text)
 
 

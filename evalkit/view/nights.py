@@ -119,7 +119,7 @@ def _warnings(history: Sequence[NightRecord]) -> list[str]:
     ]
     anew = changes(history, len(history) - 1)
     if anew:
-        warnings.append(f"The provider served another model than before as {', '.join(anew)}.")
+        warnings.append(f"The provider served a different model than before as {', '.join(anew)}.")
     if last.owed:
-        warnings.append(f"{last.owed:,} episodes of the last night are owed; the next night begins with them.")
+        warnings.append(f"{last.owed:,} episodes of the last night remain; the next night starts with them.")
     return warnings

@@ -157,8 +157,9 @@ def _table(kept: Sequence[SavedTrajectory], episode_count: int) -> Table:
         ),
         packs=("",),
         notes=(
-            f"this file holds {len(kept):,} of the run's {episode_count:,} trajectories, long ones in part; "
-            "`evalkit view` and `evalkit show` show all of them, and the run directory holds every reply",
+            f"this file has {len(kept):,} of the run's {episode_count:,} trajectories, and only parts of "
+            "long ones; `evalkit view` and `evalkit show` show all of them, and the run directory has "
+            "every reply",
         ),
         query=QUERY,
     )

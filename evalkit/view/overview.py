@@ -25,11 +25,11 @@ WHY = {
     "deadline": "the deadline has passed",
     "interrupt": "interrupted",
     "limit": "--limit was reached",
-    "lane": "a provider could not go on",
+    "lane": "a provider failed for good",
     "parked": "a provider did not answer",
     "errors": "too many internal errors",
     "storage": "the disk refused a write",
-    "corrupt": "the log is not as it was written",
+    "corrupt": "the log has changed or is damaged",
 }
 """By the reason of an outcome: why episodes are owed."""
 
@@ -163,12 +163,12 @@ def warnings(reading: Reading) -> list[str]:
         because = f": {why}" if why and reading.word != "running" else ""
         cells = f"{sum(not cell.complete for cell in report.cells):,} of {len(report.cells):,} cells"
         messages.append(
-            f"Partial{because}. {report.planned - report.ended:,} episodes are owed in {cells}; each cell is estimated "
-            "from its longest prefix of ended episodes, as Completeness says."
+            f"Partial{because}. {report.planned - report.ended:,} episodes remain in {cells}; each cell is "
+            "estimated from its longest prefix of ended episodes (see Completeness)."
         )
         messages += [] if reading.word == "running" else reading.messages
     if status.crash_charges:
-        messages.append(f"{show_usd(status.crash_charges)} of the money are crash charges that nobody has confirmed.")
+        messages.append(f"{show_usd(status.crash_charges)} of the cost are unconfirmed crash charges.")
     for table in report.tables:
         messages += [note for note in table.notes if note.startswith(("drift:", "void"))]
     return list(dict.fromkeys([*messages, *([reading.flaw] if reading.flaw else [])]))

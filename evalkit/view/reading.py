@@ -128,7 +128,7 @@ def completed(reading: Reading) -> Reading:
         quotes = run_quotes(directory, run_report.manifest, run_report.cells)
     except EvalkitError as error:
         # A run of another evalkit may be one that this one cannot replay; its numbers stand all the same.
-        flaw = f"No trajectory is quoted, since replay fails: {error}"
+        flaw = f"Trajectories are not quoted, since the replay fails: {error}"
     drawn = run_figures(directory, run_report)
     took_s = reading.took_s + time.time() - began
     return replace(reading, figures=drawn, quotes=quotes, whole=True, flaw=flaw, took_s=took_s)

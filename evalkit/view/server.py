@@ -72,7 +72,7 @@ async def serving(cache: RunCache, *, port: int = 0) -> AsyncIterator[str]:
         try:
             await site.start()
         except OSError as flaw:
-            raise UsageError(f"--port: {port} cannot be listened on: {flaw.strerror}. Choose another.") from flaw
+            raise UsageError(f"--port: cannot listen on {port}: {flaw.strerror}. Choose another port.") from flaw
         yield f"http://{HOST}:{runner.addresses[0][1]}"
     finally:
         await runner.cleanup()
@@ -107,16 +107,19 @@ async def _guard(request: web.Request, handler: Handler) -> web.StreamResponse:
         response = await _guarded(request, handler)
     except _Computing as wait:
         frame = Frame(title=wait.name, run=wait.name, links=run_links(wait.name, ""), refresh_s=RETRY_S)
-        text = "The run's log is being read and its results computed. This page will show them when they are there."
+        text = (
+            "The run's log is being read and its results are being computed. This page will show them when "
+            "they are ready."
+        )
         response = _page("message.html", frame, status=202, heading="Computing", text=text)
     except web.HTTPException as left:
         response = _message(left.status, left.reason, "")
     except RunError as flaw:
         response = _message(404, "Not found", str(flaw))
     except UsageError as flaw:
-        response = _message(400, "That cannot be shown", str(flaw))
+        response = _message(400, "This cannot be shown", str(flaw))
     except EvalkitError as flaw:
-        response = _message(500, "That cannot be shown", str(flaw))
+        response = _message(500, "This cannot be shown", str(flaw))
     response.headers.update(HEADERS)
     return response
 
@@ -124,9 +127,9 @@ async def _guard(request: web.Request, handler: Handler) -> web.StreamResponse:
 async def _guarded(request: web.Request, handler: Handler) -> web.StreamResponse:
     # A page of another site that has its own name point at 127.0.0.1 (DNS rebinding) sends that name here.
     if _NAMED.fullmatch(request.host) is None:
-        return _message(403, "Refused", f"This server answers to {HOST} and localhost alone.")
+        return _message(403, "Refused", f"This server answers only requests to {HOST} and localhost.")
     if request.method not in ("GET", "HEAD"):
-        return _message(405, "Refused", "Pages are read, never written.")
+        return _message(405, "Refused", "Pages can only be read.")
     return await handler(request)
 
 
@@ -178,7 +181,7 @@ async def _run(request: web.Request) -> web.Response:
 def _overview(reading: Reading, name: str, flaw: str) -> str:
     page = overview(reading, name)
     if flaw:
-        words = f"The log has changed since, and cannot be read any more: {flaw} This page shows it as it was."
+        words = f"The log has changed since and is no longer readable: {flaw} This page shows its earlier state."
         page = replace(page, word="damaged", warnings=[words, *page.warnings])
     return render("run.html", overview_frame(page, name), page=page)
 
@@ -231,7 +234,7 @@ async def _nights(request: web.Request) -> web.Response:
     running = holder(folder) is not None
     page = await asyncio.to_thread(_nights_of, sweep, folder, running)
     if page is None:
-        text = "No night has come to its end yet." if running else "There is no history of nights yet."
+        text = "No night has ended yet." if running else "There is no history of nights yet."
         return _message(200, f"{sweep}: nights", text)
     frame = replace(overview_frame(page, sweep), links=ALL_RUNS_LINKS)
     return _page("run.html", frame, page=page)

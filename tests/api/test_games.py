@@ -64,14 +64,14 @@ def test_texts_calls_and_replies_are_taken() -> None:
 @pytest.mark.parametrize(
     ("reply", "kind", "words"),
     [
-        (3, TypeError, "a Reply, a list of ToolCalls or a text, got int"),
+        (3, TypeError, "a Reply, a list of ToolCalls or a string, got int"),
         (None, TypeError, "got NoneType"),
         (b"bytes", TypeError, "got bytes"),
         ([{"name": "submit"}], TypeError, "expected ToolCalls, got dict"),
         ([evalkit.ToolCall(id="1", name="a", arguments={"x": 1})], TypeError, r"json\.dumps"),  # type: ignore[arg-type]
-        (evalkit.Reply(text=3), TypeError, "are texts"),  # type: ignore[arg-type]
-        ("\ud800", ValueError, "no valid text"),
-        ([evalkit.ToolCall(id="1", name="\ud800", arguments="{}")], ValueError, "no valid text"),
+        (evalkit.Reply(text=3), TypeError, "must be strings"),  # type: ignore[arg-type]
+        ("\ud800", ValueError, "not valid text"),
+        ([evalkit.ToolCall(id="1", name="\ud800", arguments="{}")], ValueError, "not valid text"),
     ],
 )
 def test_what_is_no_reply_is_refused_and_changes_nothing(reply: object, kind: type[Exception], words: str) -> None:

@@ -62,7 +62,7 @@ def test_where_the_money_does_not_last_there_is_no_episode(here: Path, rooms: Pa
     (here / "providers").mkdir()
     with simulated({}) as url:
         (here / "providers" / "lab.toml").write_text(LAB.format(url=url))
-        with pytest.raises(evalkit.RunError, match=r"came to no end \(budget\).*budget"):
+        with pytest.raises(evalkit.RunError, match=r"did not end \(budget\).*budget"):
             evalkit.play("lab/knuth", instance(), budget_usd="0.000001")
     assert list(rooms.iterdir()) == []
 
@@ -71,7 +71,7 @@ def test_where_the_model_is_not_there_that_is_said(here: Path) -> None:
     (here / "providers").mkdir()
     with simulated({}) as url:
         (here / "providers" / "lab.toml").write_text(LAB.format(url=url))
-        with pytest.raises(evalkit.RunError, match=r"came to no end \(lane\).*nobody"):
+        with pytest.raises(evalkit.RunError, match=r"did not end \(lane\).*nobody"):
             evalkit.play("lab/nobody", instance())
 
 

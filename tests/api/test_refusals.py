@@ -21,27 +21,30 @@ WRONG: list[tuple[Callable[[], Any], str]] = [
     (lambda: evalkit.run("quickstrat"), r"Did you mean 'quickstart.toml'"),
     (lambda: evalkit.run(Path("none.toml")), r"none.toml"),
     (lambda: evalkit.run({}), r"spec: object missing required field agents"),
-    (lambda: evalkit.run({**SPEC, "name": ""}), r"spec: name: .* needs one"),
-    (lambda: evalkit.run({**SPEC, "name": "a/b"}), r"spec: name: 'a/b' is no good name"),
+    (lambda: evalkit.run({**SPEC, "name": ""}), r"spec: name: .* needs a name"),
+    (lambda: evalkit.run({**SPEC, "name": "a/b"}), r"spec: name: 'a/b' is not a valid name"),
     (lambda: evalkit.run({**SPEC, "nmae": "a"}), r"spec: unknown key 'nmae'. Did you mean 'name'"),
-    (lambda: evalkit.run({**SPEC, "replicates": None}), r"spec: replicates: .*got None. Leave out what is not set"),
+    (
+        lambda: evalkit.run({**SPEC, "replicates": None}),
+        r"spec: replicates: .*got None. Leave out fields that are not set",
+    ),
     (lambda: evalkit.run({**SPEC, "replicates": 0}), r"spec: replicates: must be 1"),
     (lambda: evalkit.run({**SPEC, "replicates": 2**70}), r"spec: replicates: an integer of 71 bits"),
     (lambda: evalkit.run({**SPEC, "agents": [{"policy": "knth"}]}), r"spec: agents\[1\].policy: .*'knuth'"),
     (lambda: evalkit.run({**SPEC, "agents": [{"policy": object()}]}), r"agents\[1\].policy: .*got object"),
     (lambda: evalkit.run({**SPEC, "agents": []}), r"at least one \[\[agents\]\]"),
-    (lambda: evalkit.run({**SPEC, 3: 4}), r"expected texts as keys, got 3"),  # type: ignore[dict-item]
+    (lambda: evalkit.run({**SPEC, 3: 4}), r"expected strings as keys, got 3"),  # type: ignore[dict-item]
     (lambda: evalkit.run({**SPEC, "suites": [{"name": "scheduling/basc"}]}), r"scheduling/basic"),
     (
         lambda: evalkit.run({**SPEC, "agents": [{"provider": "openai", "model": "m", "extra": {"api_key": "sk-1"}}]}),
         "key",
     ),
-    (lambda: evalkit.run(SPEC, name=3), r"name: expected a text, got 3"),  # type: ignore[arg-type]
-    (lambda: evalkit.run(SPEC, name="a b"), r"name: 'a b' is no good name"),
+    (lambda: evalkit.run(SPEC, name=3), r"name: expected a string, got 3"),  # type: ignore[arg-type]
+    (lambda: evalkit.run(SPEC, name="a b"), r"name: 'a b' is not a valid name"),
     (lambda: evalkit.run(SPEC, directory=3), r"directory: expected a path, got int"),  # type: ignore[arg-type]
     (
         lambda: evalkit.run(SPEC, only={"agnet": ["knuth"]}),
-        r"only: there is no 'agnet' to choose by. Did you mean 'agent'",
+        r"only: cannot choose by 'agnet'. Did you mean 'agent'",
     ),
     (lambda: evalkit.run(SPEC, only={"agent": ["knth"]}), r"only: the sweep has no agent 'knth'. Did you mean 'knuth'"),
     (lambda: evalkit.run(SPEC, only={"agent": "knuth"}), r"only: agent: expected a list of names, got 'knuth'"),
@@ -70,10 +73,10 @@ WRONG: list[tuple[Callable[[], Any], str]] = [
     (lambda: evalkit.suite("pricing/basic", vary={"periods": []}), r"vary.periods: the list of values is empty"),
     (lambda: evalkit.suite("pricing/basic", vary={"periods": [-1]}), r"periods: -1 is out of range"),
     (lambda: evalkit.suite("pricing/basic", vary=[1]), r"vary: expected a mapping"),  # type: ignore[arg-type]
-    (lambda: evalkit.game("seed-0"), r"instance: expected one that `evalkit.suite` gives, got str"),  # type: ignore[arg-type]
+    (lambda: evalkit.game("seed-0"), r"instance: expected an instance from `evalkit.suite`, got str"),  # type: ignore[arg-type]
     (lambda: evalkit.game(instance(), prompts="none"), r"There is no prompt pack 'none'"),
     (lambda: evalkit.game(instance(), prompts=3), r"prompts: expected a prompt pack's name or path, got 3"),  # type: ignore[arg-type]
-    (lambda: evalkit.play("knuth", "seed-0"), r"instance: expected one that"),  # type: ignore[arg-type]
+    (lambda: evalkit.play("knuth", "seed-0"), r"instance: expected an instance from"),  # type: ignore[arg-type]
     (lambda: evalkit.play(3, instance()), r"agent: expected a policy"),  # type: ignore[arg-type]
     (lambda: evalkit.play("knth", instance()), r"agent: 'knth' is neither .* Did you mean 'knuth'"),
     (lambda: evalkit.play("openai/", instance()), r"agent: 'openai/' is neither"),
@@ -85,7 +88,7 @@ WRONG: list[tuple[Callable[[], Any], str]] = [
     ),
     (lambda: evalkit.play("main", instance(), models={"main": "gpt"}), r"models: main: 'gpt' is neither"),
     (lambda: evalkit.play("knuth", instance(), models=3), r"models: expected a mapping from names, got 3"),  # type: ignore[arg-type]
-    (lambda: evalkit.play("knuth", instance(), params={"name": "a"}), r"params: 'name' is not set here"),
+    (lambda: evalkit.play("knuth", instance(), params={"name": "a"}), r"params: 'name' cannot be set here"),
     (lambda: evalkit.play("knuth", instance(), params={"temperature": 1.0}), r"play: agents\[1\].temperature"),
     (
         lambda: evalkit.play("knuth", instance(), params={"temprature": 1.0}),
@@ -114,7 +117,7 @@ def test_what_is_asked_of_a_run_wrongly_is_named() -> None:
         (lambda: run.table(3), "name: expected a table's name, got 3"),  # type: ignore[arg-type]
         (lambda: run.sql("selec"), "could not be answered"),
         (lambda: run.sql("copy steps to 'x.csv'"), "reads the run's views and nothing else"),
-        (lambda: run.sql(3), "query: expected SQL as a text, got int"),  # type: ignore[arg-type]
+        (lambda: run.sql(3), "query: expected SQL as a string, got int"),  # type: ignore[arg-type]
         (lambda: run.episode("nobody:scheduling/basic:seed-0:0"), "The run holds no episode"),
         (lambda: run.episode(3), "name: expected an episode's name, got int"),  # type: ignore[arg-type]
     ):

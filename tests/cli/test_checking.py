@@ -106,7 +106,7 @@ def test_a_provider_that_works_is_asked_once_for_its_cheapest_model(call: Call, 
     server.answer = answering(200, REPLY)
     said = call("providers", "check", "acme")
     assert said.code == 0
-    assert "One request each to 1 provider, within 20 s: at most $0.0019." in words(said.out)
+    assert "Sends one request to 1 provider, with a timeout of 20 s: at most $0.0019." in words(said.out)
     assert "s: cheap-2026, 50 tokens in, 10 out, $0.0001" in words(said.out)
     (body,) = server.bodies
     assert (body["model"], body["max_tokens"], len(body["tools"])) == ("cheap", 512, 1)
@@ -117,9 +117,9 @@ def test_a_provider_that_works_is_asked_once_for_its_cheapest_model(call: Call, 
 @pytest.mark.parametrize(
     ("usage", "says", "cost"),
     [
-        (None, "came without usage: a run charges the worst case", None),
-        ({"prompt_tokens": 50, "completion_tokens": "many"}, "came without usage of its output: a run", 50 + 2 * 512),
-        ({"completion_tokens": 10}, "came without usage of its input: a run", None),
+        (None, "the reply has no usage: a run charges the worst case", None),
+        ({"prompt_tokens": 50, "completion_tokens": "many"}, "the reply has no output usage: a run", 50 + 2 * 512),
+        ({"completion_tokens": 10}, "the reply has no input usage: a run", None),
     ],
 )
 def test_a_provider_that_does_not_count_is_told_with_its_worst_case(
@@ -248,7 +248,7 @@ def test_who_is_not_named_is_passed_over_without_a_key_or_a_server(
     )
     said = call("providers", "check")
     assert said.code == 0
-    assert "passed over: ACME_KEY is not set" in said.out
+    assert "skipped: ACME_KEY is not set" in said.out
     assert "not running at http://[::1]:9" in said.out
     assert call("providers", "check", "own").code == 3
     named = call("providers", "check", "acme")
@@ -264,8 +264,8 @@ def test_a_server_of_ones_own_whose_models_nobody_named(
     alone(here, monkeypatch, own=own)
     said = call("providers", "check", "own")
     assert said.code == 0
-    assert "and 1 whose price is not known" in words(said.out)
-    assert "it runs; name one of its models: evalkit providers check own --model MODEL" in words(said.out)
+    assert "plus 1 of unknown price" in words(said.out)
+    assert "it is running; name one of its models: evalkit providers check own --model MODEL" in words(said.out)
     assert call("providers", "check", "own", "--model", "mine").code == 3
 
 
@@ -278,8 +278,8 @@ def test_the_simulated_provider_is_started_and_asked(call: Call) -> None:
 @pytest.mark.parametrize(
     ("argv", "says"),
     [
-        (["check", "acme", "simulated", "--model", "x"], "--model goes with the name of one provider"),
-        (["check", "--model", "x"], "--model goes with the name of one provider"),
+        (["check", "acme", "simulated", "--model", "x"], "--model needs the name of exactly one provider"),
+        (["check", "--model", "x"], "--model needs the name of exactly one provider"),
         (["check", "simulatd"], "Did you mean 'simulated'"),
         (["simulated", "--model", "x"], "--model goes with `providers check PROVIDER`"),
         (["openai", "gpt-5-mnii"], "Did you mean 'gpt-5-mini'"),

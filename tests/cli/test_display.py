@@ -57,7 +57,7 @@ def test_of_many_lanes_those_in_trouble_are_shown_and_the_rest_is_counted() -> N
     lanes[30] = lane(30, paused_s=30.0, failures={"timeout": 4})
     lines = shown(view(*lanes), 80, 24)
     assert any(line.startswith("provider-2/model-30 ") for line in lines)
-    assert "provider-2/model-30: paused, tries again in 30 s, timeout 4" in [line.strip() for line in lines]
+    assert "provider-2/model-30: paused, retries in 30 s, timeout 4" in [line.strip() for line in lines]
     (rest,) = [line for line in lines if "more lanes" in line]
     listed = sum(line.startswith("provider-") and ":" not in line for line in lines)
     assert rest.startswith(f"and {40 - listed} more lanes: ")
@@ -90,7 +90,7 @@ def test_without_a_terminal_lines_are_plain_words_or_json(capsys: pytest.Capture
         else:
             assert said == (
                 "30/1,200 episodes   12 steps/s   61 s   $2.00 of $4.00 spent   $0.0100 reserved   "
-                "stopping (budget): replies in flight are awaited\n  provider-1/model-1: timeout 2\n"
+                "stopping (budget): waiting for replies in flight\n  provider-1/model-1: timeout 2\n"
             )
 
 

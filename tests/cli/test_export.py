@@ -20,7 +20,7 @@ def test_a_run_is_exported_and_left_as_it_is(call: Call, run: str, here: Path, f
     before = {name: data for name, data in tree(here / run).items() if "derived" not in name}
     said = call("export", run, "--format", form, "--out", "out", "--only", "agent=knuth")
     assert (said.code, said.err) == (0, "")
-    assert "Wrote out: 2 episodes, of 1 pairs of agent and suite." in said.out
+    assert "Wrote out: 2 episodes from 1 pairs of agent and suite." in said.out
     assert (here / "out").exists()
     assert {name: data for name, data in tree(here / run).items() if "derived" not in name} == before
     again = call("export", run, "--format", form, "--out", "out")
@@ -40,4 +40,4 @@ def test_a_choice_that_holds_nothing_is_refused(call: Call, run: str, here: Path
 
 def test_what_is_void_is_said(call: Call, run: str) -> None:
     assert call("void", run, "--agent", "knuth", "--reason", "x").code == 0
-    assert "2 that are void" in call("export", run, "--format", "jsonl", "--out", "out.jsonl").out
+    assert "2 void episodes" in call("export", run, "--format", "jsonl", "--out", "out.jsonl").out

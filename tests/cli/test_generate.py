@@ -139,5 +139,5 @@ def test_progress_is_told_and_what_is_not_proven(call: Call, here: Path, monkeyp
     )
     said = call("generate", "procurement", "--instances", "3", "--out", "s.jsonl")
     assert said.code == 0
-    assert "The optimum of 1 of them is not proven: i1." in said.out
+    assert "The optimum is not proven for 1 of them: i1." in said.out
     assert "2 of 3 instances" in said.err

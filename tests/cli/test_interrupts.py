@@ -100,7 +100,7 @@ def test_a_second_signal_does_not_wait_for_a_provider_that_is_silent(call: Call,
         interrupt(process)
         # Whoever sent the first is told that it was heard.
         assert process.stderr is not None
-        assert any("stopping: replies in flight are awaited" in line for line in iter(process.stderr.readline, ""))
+        assert any("stopping: waiting for replies in flight" in line for line in iter(process.stderr.readline, ""))
         assert process.poll() is None  # it waits for what is in flight
         interrupt(process)
         assert finish(process).code == 130  # long before a reply

@@ -59,7 +59,7 @@ def test_runs_that_call_different_things_by_one_name_are_refused(call: Call, spe
         (["mine", "none", "--out", "x"], "There is no run 'none'"),
         (["mine", "mine", "--out", "x"], "named twice"),
         (["mine", "mine", "--out", "mine.toml"], "exists already"),
-        (["mine", "mine", "--out", "a b"], "no good name"),
+        (["mine", "mine", "--out", "a b"], "is not a valid name"),
     ],
 )
 def test_what_cannot_be_merged_is_refused(call: Call, spec: Path, words: list[str], message: str) -> None:

@@ -72,7 +72,7 @@ def test_a_run_without_a_published_counterpart_is_told(call: Call, here: Path) -
     call("run", "own.toml", "--limit", "1")
     said = call("report", "own", "--beside", "paper")
     assert said.code == 2
-    assert "no rows that a published table has counterparts to" in said.message
+    assert "no published table has rows to compare" in said.message
 
 
 @pytest.mark.parametrize("form", [[], ["--markdown"], ["--latex"]])

@@ -108,7 +108,7 @@ def test_a_suite_of_which_nothing_is_left_is_not_written(
     answer(call, here, "check", [reply])
     used = call("queries", "apply", "check", "suite.jsonl", "--out", "sound.jsonl")
     assert used.code == 2
-    assert "no query would be left" in used.message
+    assert "no query would remain" in used.message
     assert not (here / "sound.jsonl").exists()
 
 
@@ -227,10 +227,10 @@ def test_counts_that_cannot_be_read_are_told(call: Call, here: Path, suite: list
     answer(call, here, "mine-judge", ["between 3 and 4"])
     said = call("report", "mine", "--judged", "mine-judge")
     assert said.code == 2
-    assert "holds no count of a text" in said.message
+    assert "has no count for a text" in said.message
     said = call("report", "mine", "--judged", "mine")
     assert said.code == 2
-    assert "no errand run" in said.message
+    assert "not an errand run" in said.message
     call("queries", "ask", "suite.jsonl", "--for", "conflict", "--model", "simulated/any", "--name", "check")
     answer(call, here, "check", ["**conflict**"])
     assert "a run of conflict errands" in call("report", "mine", "--judged", "check").message
@@ -256,7 +256,7 @@ def test_errands_are_planned_and_played_as_any_sweep(call: Call, here: Path, sui
         (["queries", "import", "queries.json", "--out", "x.jsonl", "--length", "2"], "length"),
         (["queries", "import", "queries.json", "--out", "x.jsonl", "--seed", "-1"], "seed"),
         (["queries", "import", "queries.json", "--out", "x.jsonl", "--alternatives", "-1"], "--alternatives"),
-        (["queries", "import", "suite.jsonl", "--out", "x.jsonl"], "no query file"),
+        (["queries", "import", "suite.jsonl", "--out", "x.jsonl"], "not a query file"),
         (["queries", "ask", "suite.jsonl", "--for", "fun", "--model", "simulated/a", "--name", "a"], "--for"),
         (["queries", "ask", "suite.jsonl", "--for", "conflict", "--model", "a", "--name", "a"], "PROVIDER/MODEL"),
         (["queries", "ask", "suite.jsonl", "--for", "conflict", "--model", "a/b", "--name", "a"], "no provider 'a'"),
@@ -282,7 +282,7 @@ def test_errands_are_planned_and_played_as_any_sweep(call: Call, here: Path, sui
             "costbench",
         ),
         (["queries", "apply", "none", "suite.jsonl", "--out", "x.jsonl"], "no run 'none'"),
-        (["queries", "apply", "played", "suite.jsonl", "--out", "x.jsonl"], "no errand run"),
+        (["queries", "apply", "played", "suite.jsonl", "--out", "x.jsonl"], "not an errand run"),
         (["judge", "none", "--model", "simulated/a"], "no run 'none'"),
         (["judge", "played", "--model", "simulated/a"], "nothing to judge"),
     ],

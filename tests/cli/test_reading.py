@@ -185,7 +185,7 @@ def test_the_live_display_cuts_no_number(columns: int) -> None:
     for word in ("10,222/12,345", "1,234", "1,024/2,048", "1,250 ms", "77", "in flight", "waiting"):
         assert any(word in line for line in lines[:2]), word
     text = " ".join(line.strip() for line in lines)
-    for words in ("429 31", "unavailable 2", "tries again in 12 s", "$2.00 of $4.00 spent", "Ctrl-C again"):
+    for words in ("429 31", "unavailable 2", "retries in 12 s", "$2.00 of $4.00 spent", "Ctrl-C again"):
         assert words in text
 
 

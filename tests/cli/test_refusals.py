@@ -27,7 +27,7 @@ MODEL = '[[agents]]\nprovider = "openai"\nmodel = "{model}"\n'
         (AGENT + 'colour = "red"\n' + SUITE, ("sweep.toml", "agents[1]", "colour")),
         ('[[agents]]\npolicy = "knut"\n' + SUITE, ("sweep.toml", "agents[1]", "'knut'", "'knuth'")),
         ('[[agents]]\nprovider = "openai"\n' + SUITE, ("sweep.toml", "agents[1]", "`model`")),
-        (AGENT + AGENT + SUITE, ("sweep.toml", "agents", "'knuth'", "twice")),
+        (AGENT + AGENT + SUITE, ("sweep.toml", "agents", "'knuth'", "names must be unique")),
         ('[[agents]]\nprovider = "opnai"\nmodel = "gpt-5"\n' + SUITE, ("'opnai'", "'openai'")),
         (MODEL.format(model="gpt-55") + SUITE, ("gpt-55", "'gpt-5.5'")),
         (AGENT + '[[suites]]\nname = "scheduling/basik"\n', ("scheduling/basik", "scheduling/basic")),

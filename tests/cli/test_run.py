@@ -76,7 +76,7 @@ def test_a_complete_run_is_not_touched_by_another_call(call: Call, spec: Path) -
 def test_a_limit_leaves_the_run_incomplete_and_says_how_to_go_on(call: Call, spec: Path) -> None:
     said = call("run", "mine.toml", "--limit", "1", "--name", "small", "--only", "agent=knuth")
     assert said.code == 3
-    assert "1 episode is owed" in said.out
+    assert "1 episode remains" in said.out
     (command,) = recommended(said)
     assert command == ["run", "mine.toml", "--name", "small", "--only", "agent=knuth"]
     rest = call(*command, "--json")

@@ -157,7 +157,7 @@ def test_a_folder_in_place_of_a_file_is_told(ran: Path, call: Call, name: str) -
     (ran / name).mkdir()
     said = call("verify", "run")
     assert said.code == 1
-    assert f"{name}: is no file: move it elsewhere" in said.out
+    assert f"{name}: is not a file: move it elsewhere" in said.out
 
 
 def test_a_damaged_forecast_is_told_by_all(ran: Path, call: Call) -> None:

@@ -42,7 +42,7 @@ def test_void_and_undo(call: Call, run: str, here: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["--reason", "x"], "say what"),
+        (["--reason", "x"], "choose episodes by"),
         (["--agent", "random", "--reason", " "], "--reason"),
         (["--agent", "random", "--reason", "x" * 1001], "1 to 1,000"),
         (["--agent", "rnadom", "--reason", "x"], "Did you mean 'random'"),

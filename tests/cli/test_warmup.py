@@ -30,6 +30,6 @@ def test_where_nothing_can_be_kept_warmup_says_what_to_do(
     monkeypatch.setattr(warmup, "compile_all", refused)
     assert main(["warmup"]) == 2
     said = capsys.readouterr().err
-    assert f"cannot be kept in {tmp_path}: Permission denied" in said
+    assert f"cannot be stored in {tmp_path}: Permission denied" in said
     assert "Set NUMBA_CACHE_DIR" in said
-    assert "Runs do without" in said
+    assert "Runs work without" in said

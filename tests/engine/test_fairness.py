@@ -66,7 +66,7 @@ def pausing() -> Provides:
 
 
 def rate(fleet: Fleet) -> float:
-    """Steps a second while the other lane is paused, or would be."""
+    """Steps per second while the other lane is paused, or would be."""
     begin, end = PAUSE_AT + 1, PAUSE_AT + PAUSE_S
     return sum(begin <= at < end for at in fleet.answered) / (end - begin)
 
@@ -79,7 +79,7 @@ def budget(request: pytest.FixtureRequest) -> int | None:
 
 
 def both(run: Path, provides: Provides, budget: int | None) -> tuple[float, float]:
-    """Steps a second of a lane whose provider is `provides`, and of a steady one beside it."""
+    """Steps per second of a lane whose provider is `provides`, and of a steady one beside it."""
     other = Fleet("other", episodes=35, width=35, length=50, provides=provides)
     mine = Fleet("mine", episodes=15, width=15, length=300)
     sail(run, other, mine, budget=budget)

@@ -66,7 +66,7 @@ def test_the_hook_hears_of_a_new_alarm_once(call: Call, here: Path, monkeypatch:
     fall(monkeypatch)
     failed = call("nightly", "mine.toml", "--date", "2026-11-03", "--on-alarm", hook)
     assert failed.code == 4
-    assert "ended with exit code 1" in failed.err
+    assert "exited with code 1" in failed.err
     (here / "code").write_text("0")
     for night in ("2026-11-03", "2026-11-03", "2026-11-04"):
         assert call("nightly", "mine.toml", "--date", night, "--on-alarm", hook).code == 4
@@ -105,7 +105,7 @@ def test_what_is_accepted_raises_no_alarm_any_more_and_later_falls_do(
     assert "no agent 'knuht'. Did you mean 'knuth'?" in call("nightly", "mine.toml", "--accept", "agent=knuht").message
     said = call("nightly", "mine.toml", "--accept", "agent=knuth")
     assert said.code == 0
-    assert "1 cell is taken as it is" in said.out
+    assert "1 cell is accepted at its current level" in said.out
     assert call("nightly", "mine.toml", "--look").code == 0
     assert "since" not in said.out
     calm = call("nightly", "mine.toml", "--date", "2026-11-04", "--json")
@@ -124,20 +124,20 @@ def test_the_history_is_rebuilt_from_the_logs_alone(call: Call, monkeypatch: pyt
     (NIGHTS / "history.jsonl").unlink()
     said = call("nightly", "mine.toml", "--rebuild")
     assert said.code == 4  # the last night has its alarm
-    assert "3 nights made anew" in said.out
+    assert "3 nights rebuilt" in said.out
     assert (NIGHTS / "history.jsonl").read_bytes() == kept
     (NIGHTS / "history.jsonl").write_bytes(kept[:-40])
     assert "--rebuild" in call("nightly", "mine.toml", "--look").message
     assert call("nightly", "mine.toml", "--rebuild").code == 4
     assert (NIGHTS / "history.jsonl").read_bytes() == kept
     shutil.rmtree(NIGHTS / "2026-11-01")
-    assert "Kept as they were, for their logs are gone: 2026-11-01" in call("nightly", "mine.toml", "--rebuild").out
+    assert "Kept unchanged, since their logs are missing: 2026-11-01" in call("nightly", "mine.toml", "--rebuild").out
     assert (NIGHTS / "history.jsonl").read_bytes() == kept
 
 
 def test_looking_plays_nothing(call: Call) -> None:
     for option in ("--look", "--rebuild"):
-        assert "runs/mine/nights holds no night" in call("nightly", "mine.toml", option).message
+        assert "runs/mine/nights has no night" in call("nightly", "mine.toml", option).message
     assert not Path("runs").exists()
     two_nights(call)
     before = tree(NIGHTS)
@@ -180,13 +180,13 @@ def test_a_damaged_night_is_named_repaired_and_stops_no_later_night(call: Call) 
     history.write_text("".join(line for line in lines if '"night":"2026-11-02"' not in line))
     last = call("nightly", "mine.toml", "--date", "2026-11-04")
     assert last.code == 0
-    assert "The night of 2026-11-02 is left out of the history" in last.err
+    assert "The night 2026-11-02 is left out of the history" in last.err
 
 
 def test_two_calls_at_once_are_refused(call: Call) -> None:
     with hold_run(NIGHTS):
         said = call("nightly", "mine.toml")
-        assert call("nightly", "mine.toml", "--look").message.startswith("evalkit: runs/mine/nights holds no night")
+        assert call("nightly", "mine.toml", "--look").message.startswith("evalkit: runs/mine/nights has no night")
     assert said.code == 2
     assert "is being written by process" in said.message
 
@@ -194,8 +194,8 @@ def test_two_calls_at_once_are_refused(call: Call) -> None:
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        (["--date", "2026-13-01"], "--date: '2026-13-01' is no date: write it as 2026-11-21."),
-        (["--date", "20261121"], "--date: '20261121' is no date: write it as 2026-11-21."),
+        (["--date", "2026-13-01"], "--date: '2026-13-01' is not a date: write it as 2026-11-21."),
+        (["--date", "20261121"], "--date: '20261121' is not a date: write it as 2026-11-21."),
         (["--alpha", "0"], "--alpha: must be 0 to 0.5, not 0."),
         (["--tolerance", "-1"], "--tolerance: must be 0 to 100, not -1."),
         (["--on-alarm", ""], "--on-alarm: the command is empty."),
@@ -239,7 +239,7 @@ def test_a_killed_night_goes_on_and_a_budget_cut_one_is_as_it_should_be(here: Pa
         assert sum(line["cost"] for line in bill_lines(bill)) / 1e12 <= spent <= 3
         cut = call("nightly", "sweep.toml", "--date", "2026-11-02", "--budget", "0.3")
         assert cut.code == 0, cut.out
-        assert "episodes are owed. The next night begins with them." in cut.out
+        assert "episodes remain. The next night starts with them." in cut.out
         nothing = call("nightly", "sweep.toml", "--date", "2026-11-03", "--budget", "0.0001")
         assert nothing.code == 3
         assert "0 of 24 episodes ended" in nothing.out
@@ -249,7 +249,7 @@ def test_a_night_without_a_reply_is_rebuilt_as_it_was_and_a_lost_history_is_aske
     assert call("nightly", "mine.toml", "--date", "2026-11-01", "--deadline", "0s").code == 3
     kept = (NIGHTS / "history.jsonl").read_bytes()
     (NIGHTS / "history.jsonl").unlink()
-    assert "has no history, though it holds nights" in call("nightly", "mine.toml", "--look").message
+    assert "has nights but no history" in call("nightly", "mine.toml", "--look").message
     call("nightly", "mine.toml", "--rebuild")
     assert (NIGHTS / "history.jsonl").read_bytes() == kept
 

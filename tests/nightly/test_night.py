@@ -91,7 +91,7 @@ def test_a_night_that_is_over_is_not_played_again(tmp_path: Path, monkeypatch: p
     assert (again.outcome, mine.asked) == (None, [])
     assert again.idle == "all 24 episodes have ended"
     assert again.history == first.history
-    with pytest.raises(UsageError, match="lies before the last night"):
+    with pytest.raises(UsageError, match="is before the last night"):
         mine.play("2026-10-31")
 
 
@@ -99,7 +99,7 @@ def test_a_night_cut_by_its_budget_goes_on_only_with_more(tmp_path: Path, monkey
     mine = house(tmp_path, monkeypatch, periods=1, width=2)
     part = record_of(mine.play("2026-11-01", budget="0.02"))
     assert part.owed
-    assert mine.play("2026-11-01", budget="0.02").idle == "its budget of $0.0200 is used"
+    assert mine.play("2026-11-01", budget="0.02").idle == "its budget of $0.0200 is used up"
     assert mine.play("2026-11-01", budget="0.01").idle
     done = record_of(mine.play("2026-11-01", budget="5"))
     assert not done.owed

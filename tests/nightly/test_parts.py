@@ -49,7 +49,7 @@ def test_a_night_that_was_cut_short_stays_one_night_past_midnight(
 
 def test_nights_only_go_forward() -> None:
     assert night_of("2026-11-21T12:00", ["2026-11-20"], asked="2026-11-25") == "2026-11-25"
-    with pytest.raises(UsageError, match=r"2026-11-21 lies before the last night, 2030-01-01.*Is the clock right"):
+    with pytest.raises(UsageError, match=r"2026-11-21 is before the last night, 2030-01-01.*Is the clock right"):
         night_of("2026-11-21T12:00", ["2030-01-01"])
     assert utc_date(at("2026-03-29T01:59:59")) == "2026-03-29"
 

@@ -152,23 +152,23 @@ def another_message(role: Any, text: str) -> Callable[[Env], Env]:
 
 BROKEN: Mapping[str, tuple[Callable[[Env], Env], str]] = {
     "a step that raises": (stepping(raising), r"instance 'i0', episode \d .*step \d+: step, after the reply .* raised"),
-    "a state that is changed in place": (in_place, "the same state and the same reply gave other facts"),
+    "a state that is changed in place": (in_place, "the same state and reply gave different facts"),
     "facts that are no JSON": (facts(at=object()), "raised TypeError"),
-    "facts that are read back otherwise": (facts(pair=(1, 2)), "read back otherwise"),
-    "calls without an outcome": (facts(calls=[{"tool": "x"}]), "each has a `tool` and an `outcome`"),
+    "facts that are different when read back": (facts(pair=(1, 2)), "different when read back"),
+    "calls without an outcome": (facts(calls=[{"tool": "x"}]), "each needs a `tool` and an `outcome`"),
     "facts that hold the model's text": (
         stepping(lambda _, reply, state, seen: (state, replace(seen, facts={**seen.facts, "said": str(reply) * 99}))),
-        "facts grow with what the model wrote",
+        "facts grow with the model's text",
     ),
     "a call that nobody answers": (
         stepping(lambda _, __, state, seen: (state, replace(seen, messages=seen.messages[1:]))),
-        "answer each, in their order",
+        "answer each call, in order",
     ),
     "something else than replies that decides": (
         lambda env: replace(
             env, opening=lambda state: Opening(messages=(Message(role="user", text=f"{next(NUMBERS)}"),))
         ),
-        "something else than replies decides",
+        "something other than the replies decides it",
     ),
     "a model that only talks and never ends": (
         lambda env: replace(
@@ -177,35 +177,35 @@ BROKEN: Mapping[str, tuple[Callable[[Env], Env], str]] = {
                 env.step(state, reply) if reply.calls else (state, Observation(messages=(), facts={"calls": []}))
             ),
         ),
-        "a model that only talks has said 300 replies",
+        "the episode has not ended after 300 replies without a tool call",
     ),
-    "an opening that the user does not end": (another_message("system", "x"), "ends with what the user says"),
+    "an opening that the user does not end": (another_message("system", "x"), "must end with a user message"),
     "an opening with an answer": (
         lambda env: replace(
             env, opening=lambda state: Opening(messages=(Message(role="assistant"), *env.opening(state).messages))
         ),
-        "nobody has answered",
+        "must not contain replies",
     ),
     "a field that is not filled in": (
         lambda env: another_message("user", "Up to {most}.")(replace(env, texts={"system": frozenset({"most"})})),
-        "still says {most}",
+        "still contains {most}",
     ),
     "a tool that no dialect can say": (
         lambda env: replace(
             env,
             tools=lambda _: (Tool(name="no spaces", description="", parameters={"type": "object", "properties": {}}),),
         ),
-        "cannot say its tools: The tool name 'no spaces' is not allowed",
+        "cannot express its tools: The tool name 'no spaces' is not allowed",
     ),
     "more tools than it says": (
         lambda env: replace(env, offers=lambda _: 1),
-        "2 tools are offered, and `offers` says 1",
+        "2 tools are offered, but `offers` allows at most 1",
     ),
     "other tools each time": (
         lambda env: replace(env, tools=lambda state: (*GUESSING.tools(state),)),
-        "the same tuple object, please",
+        "the same tuple object as long as",
     ),
-    "a score out of its range": (scoring(lambda score, _: replace(score, value=1.5)), "1.5 is outside of score_range"),
+    "a score out of its range": (scoring(lambda score, _: replace(score, value=1.5)), "1.5 is outside score_range"),
     "a score that is no number": (scoring(lambda score, _: replace(score, value=float("nan"))), "a finite number"),
     "a score that is not pure": (
         scoring(lambda score, _: replace(score, value=1 / (2 + next(NUMBERS)))),
@@ -220,7 +220,7 @@ BROKEN: Mapping[str, tuple[Callable[[Env], Env], str]] = {
     "a generator whose instances depend on their number": (drawing_from_one_stream, "key each draw by its place"),
     "a generator with another seed each time": (
         lambda env: replace(env, generate=lambda p, n, _: env.generate(p, n, next(NUMBERS))),
-        "the same seed made other instances",
+        "the same seed gave different instances",
     ),
     "ids that are not unique": (
         lambda env: replace(env, generate=lambda _, count, seed: ({**LINE} for _ in range(count))),
@@ -231,8 +231,8 @@ BROKEN: Mapping[str, tuple[Callable[[Env], Env], str]] = {
         lambda env: replace(env, describe=lambda one: {"id": "i0", "value": one.value}),
         "loading what describe gave raised UsageError",
     ),
-    "a version that is none": (lambda env: replace(env, version=0), "versions count from 1"),
-    "a name with capitals": (lambda env: replace(env, name="Guessing"), "a name has small letters"),
+    "a version that is none": (lambda env: replace(env, version=0), "version: must be at least 1"),
+    "a name with capitals": (lambda env: replace(env, name="Guessing"), "a name has lower-case letters"),
     "a range upside down": (lambda env: replace(env, score_range=(1.0, 0.0)), "score_range"),
     "a default that is no choice": (
         lambda env: replace(env, parameters={"n": Parameter(kind=int, help="", default=3, choices=(1, 2))}),

@@ -77,7 +77,7 @@ def test_a_name_that_two_packages_claim_stands_for_neither(site: Path) -> None:
         ENVIRONMENTS["haggling"]
     assert "a-games 1.0" in str(told.value)
     assert "Write 'a-games:haggling' or 'b_games:haggling'" in str(told.value)
-    with pytest.raises(UsageError, match="claimed by 2 packages"):
+    with pytest.raises(UsageError, match="is in 2 packages"):
         "haggling" in ENVIRONMENTS  # noqa: B015
     one, other = ENVIRONMENTS["a-games:haggling"], ENVIRONMENTS["B-Games:haggling"]
     assert one.load is other.load

@@ -122,7 +122,7 @@ def test_its_run_is_read_where_it_is_not_installed(project: Installed, tmp_path:
     project.evalkit("run", "runs/baselines.toml")
     scores = project.evalkit("sql", "runs/baselines", "select instance, agent, score from episodes", "--json")
     alone = Installed(tmp_path, project.here)
-    assert "No package brings anything" in alone.evalkit("plugins")
+    assert "No plug-in is installed" in alone.evalkit("plugins")
     assert alone.evalkit("sql", "runs/baselines", "select instance, agent, score from episodes", "--json") == scores
     assert "auctions/basic" in alone.evalkit("report", "runs/baselines")
     said = alone.evalkit("run", "runs/baselines.toml", code=2)

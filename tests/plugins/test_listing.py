@@ -58,16 +58,16 @@ def test_each_problem_is_said(site: Path, capsys: pytest.CaptureFixture[str]) ->
     found = problems(capsys)
     for entry, words in {
         "environments:sleeping": "broken 1 (evalkit.environments:sleeping = broken_games:X) cannot be imported: Zero",
-        "environments:pricing": "The name 'pricing' is evalkit's own",
+        "environments:pricing": "The name 'pricing' belongs to evalkit",
         "environments:wordless_game": "lacks system",
-        "policies:knuth": "The policy 'knuth' is evalkit's own",
-        "policies:random@scheduling": "The policy 'random' is evalkit's own",
-        "policies:mine@nowhere": "There is no environment 'nowhere'",
-        "policies:none": "Exactly one of `reply`, `oracle` and `script` must be there, not 0",
+        "policies:knuth": "The name 'knuth' belongs to a policy of evalkit",
+        "policies:random@scheduling": "The name 'random' belongs to a policy of evalkit",
+        "policies:mine@nowhere": "It plays an unknown environment 'nowhere'",
+        "policies:none": "Exactly one of `reply`, `oracle` and `script` must be set, not 0",
         "dialects:gemini": "expected a value of Dialect",
         "exporters:odd": "expected a value of Exporter",
-        "prompts:bad": "there is no such text. Did you mean 'system'",
-        "suites:empty": "has no suite",
+        "prompts:bad": "unknown text. Did you mean 'system'",
+        "suites:empty": "has no suites",
         "suites:wrong": "there is no environment 'nowhere'",
         "agents:best": "There is no group evalkit.agents",
         "promps:typo": "There is no group evalkit.promps. Did you mean 'prompts'",
@@ -83,14 +83,14 @@ def test_two_that_claim_a_name_are_both_told(site: Path, capsys: pytest.CaptureF
     put_environment(site, "b-games", "haggling")
     assert main(["plugins"]) == 1
     said = capsys.readouterr().out
-    assert "b-games claims this name too: write 'a-games:haggling', or uninstall one." in said
-    assert "a-games claims this name too: write 'b-games:haggling', or uninstall one." in said
+    assert "b-games also uses this name: write 'a-games:haggling', or uninstall one." in said
+    assert "a-games also uses this name: write 'b-games:haggling', or uninstall one." in said
 
 
 def test_where_nothing_is_installed_it_says_so(site: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert problems(capsys) == {}
     assert main(["plugins"]) == 0
-    assert "No package brings anything" in capsys.readouterr().out
+    assert "No plug-in is installed" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(
@@ -98,10 +98,10 @@ def test_where_nothing_is_installed_it_says_so(site: Path, capsys: pytest.Captur
     [
         ("held", "held is not empty; nothing was written"),
         ("file", "file is a file; nothing was written"),
-        ("evalkit-pricing", "evalkit has an environment 'pricing' already"),
-        ("9lives", "'9lives' is none"),
-        ("evalkit-class", "'class' is none"),
-        ("Größe", "is none"),
+        ("evalkit-pricing", "evalkit already has an environment 'pricing'"),
+        ("9lives", "'9lives' is not a valid name"),
+        ("evalkit-class", "'class' is not a valid name"),
+        ("Größe", "is not a valid name"),
     ],
 )
 def test_a_project_is_not_written_over_anything_or_under_an_odd_name(
@@ -133,4 +133,4 @@ def test_a_project_is_named_after_its_folder(tmp_path: Path, monkeypatch: pytest
 @pytest.mark.parametrize("words", [["new"], ["new", "a.toml", "--plugin", "b"]])
 def test_a_sweep_or_a_project_and_not_both(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     assert main(words) == 2
-    assert "give either a sweep's FILE, or --plugin and a folder" in capsys.readouterr().err
+    assert "name either a sweep's FILE, or --plugin and a folder" in capsys.readouterr().err

@@ -76,7 +76,7 @@ def test_what_is_absent_at_resume_is_asked_for_and_nothing_changes(
     capsys.readouterr()
     assert main(["run", "mine.toml"]) == 2
     said = capsys.readouterr().err
-    assert "uses evalkit.environments:haggling, which their-games 1.0 brought" in said
+    assert "uses evalkit.environments:haggling, which came from their-games 1.0" in said
     assert "pip install their-games==1.0" in said
     assert sorted((path, path.stat().st_mtime_ns) for path in Path("runs").rglob("*")) == before
 

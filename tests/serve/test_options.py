@@ -65,7 +65,7 @@ def test_every_option_has_a_flag_that_help_explains() -> None:
     [
         ({"latencey": "5ms"}, "unknown key 'latencey'. Did you mean 'latency'?"),
         ({"fault_420": 0.1}, "unknown key 'fault_420'. Did you mean 'fault_429'?"),
-        ({"latency": "fast"}, "latency: 'fast' is no span of time"),
+        ({"latency": "fast"}, "latency: 'fast' is not a span of time"),
         ({"latency": 50}, "latency: 50 is not a string"),
         ({"latency": "normal:5ms:2ms"}, "is not a latency: write 50ms"),
         ({"latency": "uniform:50ms:10ms"}, "lower end 50ms is above"),

@@ -58,7 +58,7 @@ def test_a_provider_is_read_with_whole_prices(folder: Path) -> None:
         (("key_env", "timeout_s = -1\nkey_env"), "timeout_s: must be positive and finite"),
         (('dialect = "openai_chat"', 'dialect = "gemini"\ncache_key = true'), "cache_key: the dialect 'gemini' has no"),
         (('["temperature"]', '["temprature"]'), "Did you mean 'temperature'"),
-        (('url = "https://example.invalid/v1/"', ""), "give either `url`"),
+        (('url = "https://example.invalid/v1/"', ""), "set either `url`"),
         (
             ('url = "https://example.invalid/v1/"', 'url = "$HOST/v1"'),
             r"url: write an environment variable as \$\{NAME\}",
@@ -116,9 +116,9 @@ def test_a_file_says_what_a_provider_bills_and_whether_tokens_are_estimated(fold
 @pytest.mark.parametrize(
     ("change", "says"),
     [
-        (("timeout", "timeouts"), "'timeouts' is no outcome.*timeout"),
-        (('"500"', '"200"'), "'200' is no outcome"),
-        (("timeout = false", "connect = true"), "'connect' cannot be billed: nothing was sent"),
+        (("timeout", "timeouts"), "'timeouts' is not an outcome.*timeout"),
+        (('"500"', '"200"'), "'200' is not an outcome"),
+        (("timeout = false", "connect = true"), "'connect' cannot be billed, since nothing is sent"),
         (('source = "a page"\n', ""), "source"),
     ],
 )

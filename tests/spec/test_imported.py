@@ -349,9 +349,9 @@ def test_what_is_not_found_stays_in_our_wording_and_is_named(repository: Path) -
 @pytest.mark.parametrize(
     ("name", "old", "new", "words"),
     [
-        ("pricing", "Start.\n\nNever above", "Never above", "elsewhere than in one paragraph behind the first"),
-        ("pricing", "INITIAL_PROMPT_V1 =", "OPENING =", "the text INITIAL_PROMPT_V1 is not there"),
-        ("procurement", "SYSTEM_PROMPT_V1 =", "ROLE =", "the text SYSTEM_PROMPT_V1 is not there"),
+        ("pricing", "Start.\n\nNever above", "Never above", "in exactly one paragraph, and not in the first"),
+        ("pricing", "INITIAL_PROMPT_V1 =", "OPENING =", "the text INITIAL_PROMPT_V1 is missing"),
+        ("procurement", "SYSTEM_PROMPT_V1 =", "ROLE =", "the text SYSTEM_PROMPT_V1 is missing"),
     ],
 )
 def test_prompts_that_are_not_there_are_named(repository: Path, name: str, old: str, new: str, words: str) -> None:
@@ -366,5 +366,5 @@ def test_a_wording_whose_text_is_not_there_is_refused(repository: Path) -> None:
     path = repository / "econ_evals" / "experiments" / "procurement" / "prompts.py"
     path.write_text(BUYING.replace("SYSTEM_PROMPT_V1_GRADED_BEST", "OTHER"))
     assert import_reference(repository, "known_horizon")
-    with pytest.raises(UsageError, match="SYSTEM_PROMPT_V1_GRADED_BEST is not there"):
+    with pytest.raises(UsageError, match="SYSTEM_PROMPT_V1_GRADED_BEST is missing"):
         import_reference(repository, "known_horizon_goal")

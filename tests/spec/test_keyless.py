@@ -52,7 +52,7 @@ def test_a_provider_file_with_a_key_is_refused_without_repeating_it(tmp_path: Pa
 def test_a_sweep_with_a_key_is_refused_without_repeating_it(tmp_path: Path, line: str) -> None:
     path = tmp_path / "mine.toml"
     path.write_text(SWEEP.format(line))
-    with pytest.raises(UsageError, match="seems to hold a key") as flaw:
+    with pytest.raises(UsageError, match="seems to contain a key") as flaw:
         read_sweep(path)
     assert "Planted" not in str(flaw.value)
     assert "abc" not in str(flaw.value)
@@ -61,7 +61,7 @@ def test_a_sweep_with_a_key_is_refused_without_repeating_it(tmp_path: Path, line
 def test_a_url_with_a_key_in_it_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "acme.toml"
     path.write_text(f'dialect = "openai_chat"\nurl = "https://api.example.com/v1?key={KEY}"\n')
-    with pytest.raises(UsageError, match="url seems to hold a key"):
+    with pytest.raises(UsageError, match="url seems to contain a key"):
         read_toml(path, ProviderFile)
 
 

@@ -84,21 +84,21 @@ def test_the_digest_is_of_the_texts_not_of_the_file(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ('[scheduling]\nsytem = "x"\n', "mine.toml: scheduling.sytem: there is no such text. Did you mean 'system'?"),
-        ('[scheduling.results]\nmising = "x"\n', "scheduling.results.mising: there is no such text. Did you mean"),
+        ('[scheduling]\nsytem = "x"\n', "mine.toml: scheduling.sytem: unknown text. Did you mean 'system'?"),
+        ('[scheduling.results]\nmising = "x"\n', "scheduling.results.mising: unknown text. Did you mean"),
         (
             '[scheduling.reasoning]\nsytem = "x"\n',
-            "scheduling.reasoning.sytem: there is no such text. Did you mean 'system'",
+            "scheduling.reasoning.sytem: unknown text. Did you mean 'system'",
         ),
         (
             '[scheduling.tools.submit]\ndescription = "x"\n',
-            "scheduling.tools.submit.description: there is no such text",
+            "scheduling.tools.submit.description: unknown text",
         ),
-        ("[scheduling]\nsystem = 3\n", "scheduling.system: expected a text, got 3"),
+        ("[scheduling]\nsystem = 3\n", "scheduling.system: expected a string, got 3"),
         ('[scheduling.results]\nstyle = "loud"\n', "scheduling.results.style: there is no 'loud'. Valid: plain, repr"),
         ('[sheduling]\nsystem = "x"\n', "unknown environment 'sheduling'. Did you mean 'scheduling'?"),
         ('scheduling = "x"\n', "scheduling: expected a table of texts"),
-        ("[scheduling]\nreasoning = 3\n", "scheduling.reasoning: there is no such text"),
+        ("[scheduling]\nreasoning = 3\n", "scheduling.reasoning: unknown text"),
         ("[scheduling\n", "is not valid TOML"),
     ],
 )
@@ -240,7 +240,7 @@ def test_the_variant_for_reasoning_models_is_imported(repository: Path, tmp_path
 
 def test_what_is_not_found_stays_in_our_wording_and_is_named(repository: Path, tmp_path: Path) -> None:
     text, standard = import_reference(repository), read_pack("standard", "scheduling")
-    absent = next(line for line in text.splitlines() if line.startswith("# Not found there"))
+    absent = next(line for line in text.splitlines() if line.startswith("# Not found in the copy"))
     for key in ("tools.get_task_ids.description", "results.unknown_workers", "results.history_no_action"):
         assert key in absent
         assert imported(repository, tmp_path).texts[key] == standard.texts[key]
@@ -275,10 +275,10 @@ def test_code_that_is_written_otherwise_leaves_our_wording(repository: Path, tmp
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        (PROMPTS.replace("PROMPT_V1: str", "PROMPT_V9: str"), "the text PROMPT_V1 is not there"),
+        (PROMPTS.replace("PROMPT_V1: str", "PROMPT_V9: str"), "the text PROMPT_V1 is missing"),
         (
             PROMPTS.replace('= "On."', "= os.linesep"),
-            "the text PROMPT_V1 is not there, or is not written as a constant",
+            "the text PROMPT_V1 is missing, or is not a constant",
         ),
         ("def (:", "is not Python source"),
         ("a = 1\x00", "is not Python source"),
@@ -293,7 +293,7 @@ def test_prompts_that_cannot_be_read_are_named(repository: Path, change: str, wo
 
 
 def test_a_folder_that_is_no_copy_of_the_reference_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match=r"no copy of a reference repository"):
+    with pytest.raises(UsageError, match=r"not a copy of a reference repository"):
         import_reference(tmp_path)
 
 

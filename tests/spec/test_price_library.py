@@ -246,7 +246,7 @@ def test_a_name_that_nobody_knows_gets_the_nearest_of_both(acme: None, name: str
 def test_a_price_as_that_nobody_knows_is_refused(acme: None) -> None:
     path = Path("providers/acme.toml")
     path.write_text(FILE.replace('price_as = "big"', 'price_as = "bigg"'))
-    with pytest.raises(UsageError, match=r"models\.mine\.price_as: no price is known for 'bigg'.*'big'"):
+    with pytest.raises(UsageError, match=r"models\.mine\.price_as: the price of 'bigg' is unknown.*'big'"):
         find_model(read_provider("acme"), "mine")
 
 

@@ -72,14 +72,14 @@ def test_an_agent_may_fix_its_seed_or_have_none_sent(tmp_path: Path, text: str, 
         (('policy = "random"', 'policy = "randon"'), "there is no policy 'randon'. Did you mean 'random'"),
         (('policy = "random"', 'policy = "random"\nmodel = "x"'), "has no `provider` or `model`"),
         (('policy = "random"', 'policy = "random"\ntemperature = 1.0'), "has no sampling settings"),
-        (('policy = "random"', 'name = "m"\npolicy = "random"'), "the name 'm' is given twice"),
-        (('policy = "random"', 'provider = "openai"'), "give either `policy`, or both"),
+        (('policy = "random"', 'name = "m"\npolicy = "random"'), "two agents have the name 'm'"),
+        (('policy = "random"', 'provider = "openai"'), "set either `policy`, or both"),
         (('budget_usd = "1.50"', 'budget_usd = "plenty"'), "'plenty' is not an amount in USD"),
-        (('deadline = "2h"', 'deadline = "later"'), "no span of time"),
+        (('deadline = "2h"', 'deadline = "later"'), "not a span of time"),
         (("k = [1, 2]", "k = []"), "the list of values is empty"),
-        (("replicates = 2", 'name = "../up"'), "is no good name"),
+        (("replicates = 2", 'name = "../up"'), "is not a valid name"),
         *(
-            (("temperature = 0.5", f'tags = ["open", "{tag}"]'), r"agents\[1\]\.tags: .* is no tag: write a word")
+            (("temperature = 0.5", f'tags = ["open", "{tag}"]'), r"agents\[1\]\.tags: .* is not a tag: write a word")
             for tag in ("", ":32b", "size:", "a:b:c", "two words", "family:<b>", "a/b")
         ),
         (('[[suites]]\nname = "scheduling/basic"\nvary = { k = [1, 2] }', ""), "suites"),

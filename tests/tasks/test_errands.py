@@ -124,7 +124,7 @@ def test_texts_are_replaced_and_the_old_message_goes_with_them(suite: list[dict[
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
-        ({"environment": "scheduling"}, "q00001: this is no line of costbench"),
+        ({"environment": "scheduling"}, "q00001: this line is not of costbench"),
         ({"query": None}, "q00001: query"),
         ({"query": {"text": "x"}}, "q00001: query"),
         ({"task": "brunch"}, "q00001: task"),

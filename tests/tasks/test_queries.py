@@ -102,7 +102,7 @@ def test_several_files_make_one_suite(shared: Path) -> None:
     names = {line["id"] for line in suite_lines(files)}
     assert {"test-q00001", "train-q00003"} <= names
     assert len(names) == 381 + 1912
-    with pytest.raises(UsageError, match="in another file too"):
+    with pytest.raises(UsageError, match="is also in another file"):
         suite_lines([files[0], files[0]])
 
 
@@ -135,24 +135,24 @@ def changed(**changes: Any) -> Callable[[Path], Path]:
     ("make", "words"),
     [
         (lambda folder: folder / "none.json", "cannot be read"),
-        (written, "holds no queries"),
-        (lambda folder: written(folder, {"a": 1}), "no query file"),
-        (lambda folder: written(folder, row(), row()), r"row 2: <Query00001> is there twice"),
+        (written, "has no queries"),
+        (lambda folder: written(folder, {"a": 1}), "not a query file"),
+        (lambda folder: written(folder, row(), row()), r"row 2: the id <Query00001> is not unique"),
         (changed(query_id="Query2"), "row 2: query_id"),
         (changed(task="dinning"), "row 2: task.*Did you mean 'dining'"),
         (changed(TimeInfo="<TimeInfo904>"), "row 2: TimeInfo"),
         (changed(TimeInfo="<TimeInfo00905>"), "row 2: query.input"),
         (changed(location_preference=None), "row 2: location_preference"),
         (changed(location_preference="<LocationPreference00000>"), "row 2: location_preference"),
-        (changed(groundtruth="<DiningPreference00514>"), "number 513, the row says 514"),
+        (changed(groundtruth="<DiningPreference00514>"), "number 513, but the row says 514"),
         (changed(groundtruth="<ShoppingPreference00513>"), "row 2: groundtruth"),
         (changed(preferences={"category": "coffee_shop"}), "row 2: preferences"),
-        (changed(preferences=row()["preferences"] | {"mood": "cheerful"}), "row 2: preferences: there is no 'mood'"),
+        (changed(preferences=row()["preferences"] | {"mood": "cheerful"}), "row 2: preferences: unknown key 'mood'"),
         (
             changed(preferences=row()["preferences"] | {"category": "spaceship"}),
-            "row 2: preferences.category: 'spaceship' is a value of no split",
+            "row 2: preferences.category: 'spaceship' is not a value in any split",
         ),
-        (changed(query="Plan it."), "no query file"),
+        (changed(query="Plan it."), "not a query file"),
     ],
 )
 def test_what_is_no_query_file_is_refused_by_row(tmp_path: Path, make: Callable[[Path], Path], words: str) -> None:
@@ -163,5 +163,5 @@ def test_what_is_no_query_file_is_refused_by_row(tmp_path: Path, make: Callable[
 def test_text_that_is_no_json_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "queries.json"
     path.write_bytes(b"PK\x03\x04\xff")
-    with pytest.raises(UsageError, match="no query file"):
+    with pytest.raises(UsageError, match="not a query file"):
         read_queries(path)

@@ -19,7 +19,7 @@ def describe(args: argparse.Namespace) -> int:
     path = find_suite(args.suite)
     lines = list(read_lines(path))
     if not lines:
-        raise UsageError(f"{path} holds no instance.")
+        raise UsageError(f"{path} has no instances.")
     env = environment_of(lines[0], str(path))
     tables = describe_tables(args.suite, env, lines, read_pack(args.prompts, env.name))
     if args.json:

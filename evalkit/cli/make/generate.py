@@ -1,4 +1,4 @@
-"""`evalkit generate`: a suite of fresh instances, streamed to a file, each with its optimum or denominator."""
+"""`evalkit generate`: a suite of new instances, streamed to a file, each with its optimum or denominator."""
 
 import argparse
 import sys
@@ -20,11 +20,11 @@ SHOW_EVERY_S = 5.0
 TRUTH = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}
 KINDS = {int: "whole number", float: "number", str: "text", bool: "truth value (true or false)"}
 SEED = "seed"
-"""Each instance's own; made from the suite's `--seed`."""
+"""Parameters that differ per instance; they are derived from the suite's `--seed`."""
 
 
 def generate(args: argparse.Namespace) -> int:
-    """Write the suite; the file appears whole or not at all."""
+    """Write the suite; the file appears complete or not at all."""
     from evalkit.store.disk import make_directories, write_parts_durably
 
     if args.environment not in ENVIRONMENTS:
@@ -36,18 +36,18 @@ def generate(args: argparse.Namespace) -> int:
     parameters = parse_parameters(args.rest, env.parameters, args.environment)
     progress = _Lines(count=args.instances)
     parts = progress.parts(env.generate(parameters, args.instances, args.seed))
-    first = next(parts)  # before a folder is made: what cannot be generated leaves nothing behind
+    first = next(parts)  # before a folder is made, so that a failure leaves nothing on disk
     make_directories(out.parent)
     write_parts_durably(out, chain([first], parts))
     if progress.unproven:
-        print(f"The optimum of {len(progress.unproven)} of them is not proven: {', '.join(progress.unproven[:10])}.")
+        print(f"The optimum is not proven for {len(progress.unproven)} of them: {', '.join(progress.unproven[:10])}.")
     print(f'Wrote {args.instances:,} instances to {out}. Use them with `name = "{out}"` in a [[suites]] table.')
     return 0
 
 
 @dataclass(slots=True)
 class _Lines:
-    """The lines on their way to the file."""
+    """Passes lines to the file and reports progress."""
 
     count: int
     made: int = 0
@@ -55,7 +55,7 @@ class _Lines:
     """Ids of instances whose stored optimum could not be proven."""
 
     def parts(self, lines: Iterable[Mapping[str, Any]]) -> Iterator[bytes]:
-        """The file line by line; says now and then how far it is."""
+        """Yield the file's lines, and print the progress from time to time."""
         import orjson
 
         shown = time.monotonic()
@@ -71,9 +71,9 @@ class _Lines:
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    """Say in the command's help which environments there are, and which parameters each has."""
+    """Add the environments and their parameters to the command's help."""
     generated = [name for name, env in OWN_ENVIRONMENTS.items() if env.parameters]
-    others = "; or one that a package brings (`evalkit plugins`)"
+    others = "; or one from a plug-in (`evalkit plugins`)"
     parser.add_argument("environment", metavar="ENVIRONMENT", help=", ".join(generated) + others)
     width = min(100, get_terminal_size().columns - 1)
     lines: list[str] = []
@@ -93,7 +93,7 @@ def _help(parameter: Parameter) -> str:
 
 
 def parse_parameters(words: list[str], known: Mapping[str, Parameter], environment: str) -> dict[str, Any]:
-    """`--n 30 --k 3` against an environment's parameters. Raises UsageError naming the word that is wrong."""
+    """Read `--n 30 --k 3` as an environment's parameters. Raises UsageError naming the wrong option."""
     parameters: dict[str, Any] = {}
     rest = list(words)
     while rest:
@@ -104,7 +104,7 @@ def parse_parameters(words: list[str], known: Mapping[str, Parameter], environme
             raise UsageError(f"{environment} has no parameter {word!r}.{nearest(name, known)}")
         if not value:
             if not rest:
-                raise UsageError(f"--{name}: a value is missing.")
+                raise UsageError(f"--{name}: the value is missing.")
             value = rest.pop(0)
         check = known[name].file if value.endswith(".toml") else None
         parameters[name] = _own_file(value, check) if check else _value(name, value, known[name])
@@ -112,7 +112,7 @@ def parse_parameters(words: list[str], known: Mapping[str, Parameter], environme
 
 
 def _own_file(name: str, check: Callable[[Mapping[str, Any], str], object]) -> dict[str, Any]:
-    """A file of the user's as plain values, checked. Raises UsageError."""
+    """Read a file of the user's as checked values. Raises UsageError."""
     from evalkit.spec.reading import parse_toml
 
     path = Path(name).expanduser()
@@ -125,10 +125,10 @@ def _value(name: str, text: str, parameter: Parameter) -> Any:
     try:
         value = TRUTH[text.lower()] if parameter.kind is bool else parameter.kind(text)
     except (KeyError, ValueError):
-        raise UsageError(f"--{name}: {text!r} is no {KINDS[parameter.kind]}.") from None
+        raise UsageError(f"--{name}: {text!r} is not a {KINDS[parameter.kind]}.") from None
     if parameter.choices and value not in parameter.choices:
-        raise UsageError(f"--{name}: {text!r} is none of its values.{nearest(text, map(str, parameter.choices))}")
+        raise UsageError(f"--{name}: {text!r} is not one of its values.{nearest(text, map(str, parameter.choices))}")
     least, most = parameter.least, parameter.most
     if (least is not None and value < least) or (most is not None and value > most):
-        raise UsageError(f"--{name}: {text} is out of range ({least} to {'any' if most is None else most}).")
+        raise UsageError(f"--{name}: {text} is out of range ({least} to {'infinity' if most is None else most}).")
     return value

@@ -1,4 +1,4 @@
-"""`evalkit plugins`: what installed packages bring, and what is wrong with it."""
+"""`evalkit plugins`: the installed plug-ins, and what is wrong with them."""
 
 import argparse
 
@@ -11,7 +11,7 @@ WRONG = 1
 
 
 def plugins(args: argparse.Namespace) -> int:
-    """List them; 1 where something is wrong with one, else 0."""
+    """List the plug-ins; return 1 if something is wrong with one, else 0."""
     inspected = inspect_plugins()
     if args.json:
         import orjson
@@ -19,7 +19,7 @@ def plugins(args: argparse.Namespace) -> int:
         plain = {"schema": SCHEMA, "version": VERSION, "plugins": [entry.to_json() for entry in inspected]}
         print(orjson.dumps(plain, option=orjson.OPT_INDENT_2).decode())
     elif not inspected:
-        print(f"No package brings anything. `{program()} new --plugin DIR` writes one that does.")
+        print(f"No plug-in is installed. `{program()} new --plugin DIR` writes one to start from.")
     else:
         _print(inspected)
     return WRONG if any(entry.problems for entry in inspected) else 0

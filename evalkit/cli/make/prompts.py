@@ -1,4 +1,4 @@
-"""`evalkit prompts`: the packs there are, and a pack built from a copy of the reference."""
+"""`evalkit prompts`: list the packs, or build one from a copy of the reference."""
 
 import argparse
 from pathlib import Path
@@ -9,13 +9,13 @@ from evalkit.spec.packs import pack_names
 
 
 def list_packs(_: argparse.Namespace) -> int:
-    """The packs that can be named, one a line."""
+    """Print the packs that can be named, one per line."""
     print("\n".join(pack_names()))
     return 0
 
 
 def import_pack(args: argparse.Namespace) -> int:
-    """Build a pack from the reference's own texts; never over an existing file."""
+    """Build a pack from the reference's own texts; never overwrite an existing file."""
     out = new_file(args.out, ".toml", "a prompt pack's file")
     write_new(out, import_reference(Path(args.repository).expanduser(), args.wording or ""))
     print(f'Wrote {out}. Use it with `prompts = "{out}"` in an agent\'s table.')

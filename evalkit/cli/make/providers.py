@@ -1,4 +1,4 @@
-"""`evalkit providers`: what the catalogue holds, and which keys are present. Never prints a key."""
+"""`evalkit providers`: show the catalogue, and which keys are set. Never prints a key."""
 
 import argparse
 from typing import TYPE_CHECKING
@@ -16,7 +16,7 @@ CHECK = "check"
 
 
 def providers(args: argparse.Namespace) -> int:
-    """A table of all providers, or of one provider's models; `check` asks them."""
+    """Print a table of all providers, or of one provider's models; `check` sends requests to them."""
     from rich.table import Table
 
     from evalkit.report.render.terminal import console as console_of
@@ -40,8 +40,8 @@ def providers(args: argparse.Namespace) -> int:
         provider = read_provider(name)
         table.add_row(name, provider.dialect, _count(provider), _key(provider))
     console.print(table)
-    console.print("\nEndpoint, models and prices of one: evalkit providers NAME", style="dim")
-    console.print("Ask whether they answer: evalkit providers check", style="dim")
+    console.print("\nEndpoint, models and prices of a provider: evalkit providers NAME", style="dim")
+    console.print("Check that they answer: evalkit providers check", style="dim")
     return 0
 
 
@@ -80,7 +80,7 @@ def _print_models(provider: Provider, models: list[Model], console: "Console", *
     console.print(table)
     console.print("\nPrices in USD per million tokens; context in tokens.", style="dim")
     if provider.genai_prices and not only:
-        console.print("Further models whose price genai-prices knows can be named too.", style="dim")
+        console.print("Other models can be named too if genai-prices has their price.", style="dim")
     for source in dict.fromkeys(model.price_source for model in models if model.price_source):
         console.print(Text(f"Prices from {source}"), style="dim", soft_wrap=True)
 

@@ -1,4 +1,4 @@
-"""`evalkit queries`: the reference's queries as a suite; queries that a model checks or writes."""
+"""`evalkit queries`: import the reference's queries as a suite; have a model check or write queries."""
 
 import argparse
 import json
@@ -15,11 +15,11 @@ from evalkit.tasks.suites import answered_suite, asked_about, imported_suite
 from evalkit.tasks.sweeps import suite_text, write_errands
 
 SHOWN = 10
-"""Ids that a message lists at most."""
+"""The most ids that a message lists."""
 
 
 def import_queries(args: argparse.Namespace) -> int:
-    """Write the suite; its lines carry where they come from."""
+    """Write the suite; its lines name their source."""
     out = new_file(args.out, ".jsonl", "a suite's file")
     files = [Path(name).expanduser() for name in args.files]
     lines, cut = imported_suite(files, length=args.length, seed=args.seed, alternatives=args.alternatives)
@@ -27,13 +27,13 @@ def import_queries(args: argparse.Namespace) -> int:
     print(f"Wrote {len(lines):,} {'query' if len(lines) == 1 else 'queries'} to {out}.")
     if cut:
         share = f"{cut:,} of them ({100 * cut / len(lines):.1f} %)"
-        print(f"Marked as truncated: {share}, whose texts break off in mid-sentence.")
+        print(f"Marked as truncated: {share}, whose texts end in mid-sentence.")
     print(f'Use them with `name = "{out}"` in a [[suites]] table.')
     return 0
 
 
 def raw(args: argparse.Namespace) -> int:
-    """Write the reference's raw queries, in its form: what a validator and a writer would then be asked about."""
+    """Write the reference's raw queries, in its form: the input of a validator and a writer."""
     out = new_file(args.out, ".json", "a file of raw queries")
     rows = with_queries()[1].raw(args.split, args.total)
     write_new(out, json.dumps(rows, ensure_ascii=False, indent=4))
@@ -42,7 +42,7 @@ def raw(args: argparse.Namespace) -> int:
 
 
 def ask(args: argparse.Namespace) -> int:
-    """Write the errand suite and the sweep that plays it."""
+    """Write the suite of errands and the sweep that plays it."""
     lines = asked_about(args.suite, args.what)
     suite, sweep = write_errands(
         args.what,
@@ -51,11 +51,11 @@ def ask(args: argparse.Namespace) -> int:
         suite=f"instances/queries/{args.name}.jsonl",
         model=args.model,
         budget=args.budget,
-        about=f"Asks {args.model} about the queries of {args.suite}: {args.what}.",
+        about=f"Asks {args.model} about the queries in {args.suite}: {args.what}.",
     )
     out = f"{args.suite.removesuffix('.jsonl')}-{args.what}.jsonl"
     next_command = ["queries", "apply", f"runs/{args.name}", args.suite, "--out", out]
-    tell_next(f"{len(lines):,} {args.what} errands to {suite}", sweep, next_command, "the suite as the answers make it")
+    tell_next(f"{len(lines):,} {args.what} errands to {suite}", sweep, next_command, "make a suite from the answers")
     return 0
 
 
@@ -65,7 +65,7 @@ def tell_next(wrote: str, sweep: Path, next_command: Sequence[str], what: str) -
     evalkit, path = program(), shlex.quote(str(sweep))
     hints = [
         (f"{evalkit} plan {path}", "what it will cost"),
-        (f"{evalkit} run {path}", "ask; resumable, under the budget"),
+        (f"{evalkit} run {path}", "ask; resumable, within the budget"),
         (f"{evalkit} {shlex.join(next_command)}", what),
     ]
     room = max(len(command) for command, _ in hints) + 2
@@ -73,7 +73,7 @@ def tell_next(wrote: str, sweep: Path, next_command: Sequence[str], what: str) -
 
 
 def apply(args: argparse.Namespace) -> int:
-    """Write the suite that the answers of an errand run make of another one."""
+    """Write the suite that results from another one and the answers of an errand run."""
     out = new_file(args.out, ".jsonl", "a suite's file")
     lines, applied, total = answered_suite(run_directory(args.run), args.suite)
     write_new(out, suite_text(lines))
@@ -85,11 +85,11 @@ def apply(args: argparse.Namespace) -> int:
 
 def _counts(applied: Applied) -> Iterable[str]:
     for ids, what in (
-        (applied.dropped, "left out: their wishes conflict"),
-        (applied.unanswered, "left out: no answer that could be read"),
+        (applied.dropped, "omitted: their wishes conflict"),
+        (applied.unanswered, "omitted: no readable answer"),
         (
             applied.without_alternative,
-            "kept with fewer alternatives: some conflict, have no verdict, or are no lines of this suite",
+            "kept with fewer alternatives: some conflict, have no verdict, or are not in this suite",
         ),
         (applied.truncated, "kept and marked: their text was cut off at the token limit"),
     ):

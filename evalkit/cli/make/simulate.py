@@ -1,4 +1,4 @@
-"""`evalkit simulate`: the policies as models behind real HTTP, with limits, faults and a bill."""
+"""`evalkit simulate`: serve the policies as models over real HTTP, with limits, faults and a bill."""
 
 import argparse
 

@@ -1,4 +1,4 @@
-"""`evalkit warmup`: compile ahead what long runs take from the cache."""
+"""`evalkit warmup`: compile in advance the kernels that long runs load from the cache."""
 
 import argparse
 import time
@@ -9,17 +9,18 @@ from evalkit.errors import StorageError
 
 
 def warmup(args: argparse.Namespace) -> int:
-    """Compile every kernel, say where they lie."""
+    """Compile every kernel, and say where they are stored."""
     del args
-    print("Compiling what is not there yet; at first this takes about half a minute.", flush=True)
+    print("Compiling the missing kernels; the first time, this takes about half a minute.", flush=True)
     began = time.perf_counter()
     try:
         for environment, kernel in compile_all(ENVIRONMENTS.values()):
             print(f"  {environment}: {kernel}, after {time.perf_counter() - began:.0f} s", flush=True)
     except OSError as flaw:
         raise StorageError(
-            f"Compiled kernels cannot be kept in {folder()}: {flaw.strerror}. Set NUMBA_CACHE_DIR to a folder of your "
-            "own. Runs do without: they take the plain path."
+            f"Compiled kernels cannot be stored in {folder()}: {flaw.strerror}. Set NUMBA_CACHE_DIR to a "
+            "folder of your "
+            "own. Runs work without them, in plain Python."
         ) from flaw
-    print(f"They lie in {folder()}. Runs that gain by them take them from there.")
+    print(f"They are in {folder()}. Runs that benefit from them load them from there.")
     return 0

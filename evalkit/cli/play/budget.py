@@ -1,4 +1,4 @@
-"""`evalkit budget`: where a run's money went; `budget reconcile`: releases what the provider's usage shows unspent."""
+"""`evalkit budget` shows where a run's money went; `budget reconcile` releases what the provider did not bill."""
 
 import argparse
 import asyncio
@@ -21,7 +21,7 @@ def budget(args: argparse.Namespace) -> int:
         raise UsageError("budget: write `evalkit budget RUN`, or `evalkit budget reconcile RUN --usage FILE`.")
     for option in ("usage", "lane", "spent", "since", "until"):
         if getattr(args, option) is not None:
-            raise UsageError(f"budget: --{option} belongs to `evalkit budget reconcile RUN`.")
+            raise UsageError(f"budget: --{option} is an option of `evalkit budget reconcile RUN`.")
     _show(run_directory(args.words[0]), as_json=args.json)
     return 0
 
@@ -34,7 +34,7 @@ def _reconcile(args: argparse.Namespace, run: Path) -> int:
         raise UsageError("budget reconcile: give either --usage FILE, or --lane PROVIDER/MODEL and --spent USD.")
     if args.lane is None:
         if args.since or args.until:
-            raise UsageError("budget reconcile: --since and --until go with --lane.")
+            raise UsageError("budget reconcile: --since and --until need --lane.")
         outcome = asyncio.run(reconcile_usage(run, read_usage(Path(args.usage))))
     else:
         since, until = _moment(args.since, "--since", -math.inf), _moment(args.until, "--until", math.inf)
@@ -60,12 +60,12 @@ def _reconcile(args: argparse.Namespace, run: Path) -> int:
         return 0
     print(
         f"{show_usd(outcome.released)} released in {outcome.rows:,} rows: {show_usd(outcome.before)} spent before, "
-        f"{show_usd(outcome.after)} now. The usage comes to {show_usd(outcome.billed)}."
+        f"{show_usd(outcome.after)} now. The usage sums to {show_usd(outcome.billed)}."
     )
     for line in outcome.flaws:
         print(line)
     if outcome.foreign:
-        print(f"{outcome.foreign:,} requests of the usage are not this run's, and were passed over.")
+        print(f"{outcome.foreign:,} requests of the usage do not belong to this run, and were ignored.")
     return 0
 
 
@@ -75,7 +75,7 @@ def _moment(text: str | None, option: str, default: float) -> float:
     try:
         moment = datetime.fromisoformat(text)
     except ValueError as flaw:
-        raise UsageError(f"{option}: {text!r} is no date or time; write 2026-11-21 or 2026-11-21T18:00Z.") from flaw
+        raise UsageError(f"{option}: {text!r} is not a date or time; write 2026-11-21 or 2026-11-21T18:00Z.") from flaw
     return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
 
 

@@ -20,12 +20,12 @@ budget_usd = "5.00"     # hard ceiling of the whole run, crashes included; leave
 # An agent is a model at a provider (`evalkit providers` lists them) ...
 [[agents]]
 name = "sim-knuth"
-provider = "simulated"  # a provider that evalkit starts itself: no key, no cost
+provider = "simulated"  # a local server that evalkit starts: no key, no cost
 model = "knuth"
-# temperature = 1.0     # the environment's settings hold unless you override them here
+# temperature = 1.0     # default: the environment's setting
 # max_tokens = 8192
 # tags = ["reasoning"]  # chooses the prompts for reasoning models
-# notes = false         # takes the notes tools away
+# notes = false         # removes the notes tools
 # prompts = "my.toml"   # another prompt pack
 
 # ... or a policy played in this process: a baseline.
@@ -37,7 +37,7 @@ name = "scheduling/basic"            # also procurement/, pricing/, costbench/ a
 # instances = ["seed-0", "seed-1"]   # only these
 # vary = { k = [1, 2, 5] }           # one suite for each value; reports know the axis
 
-# Limits hold for each model; those of the provider's file are used where nothing is said here.
+# Limits for one model; without them, the limits in the provider's file apply.
 # [limits."simulated/knuth"]
 # requests_per_minute = 600
 # input_tokens_per_minute = 200000
@@ -46,9 +46,9 @@ name = "scheduling/basic"            # also procurement/, pricing/, costbench/ a
 
 
 def new(args: argparse.Namespace) -> int:
-    """Write the template; never over an existing file."""
+    """Write the template; never overwrite an existing file."""
     if bool(args.plugin) == bool(args.file):
-        raise UsageError("new: give either a sweep's FILE, or --plugin and a folder.")
+        raise UsageError("new: name either a sweep's FILE, or --plugin and a folder.")
     if args.plugin:
         return _plugin(Path(args.plugin))
     path = new_file(args.file, ".toml", "a sweep's file")
@@ -61,7 +61,7 @@ def _plugin(folder: Path) -> int:
     from evalkit.cli.play.project import write_project
 
     name = write_project(folder)
-    print(f"Wrote {folder}: a package that brings the environment {name!r}. Next, in that folder:")
+    print(f"Wrote {folder}: a package with the environment {name!r}. Next, in that folder:")
     for line in ("pip install -e '.[dev]'", "pytest", f"{program()} plugins", f"{program()} run runs/baselines.toml"):
         print(f"  {line}")
     return 0

@@ -1,7 +1,7 @@
-"""`evalkit nightly`: play tonight within its budget and deadline, then trends, and an alarm where an agent fell.
+"""`evalkit nightly`: play tonight within its budget and deadline, then print trends, and an alarm if a score dropped.
 
-Exit codes: those of `run`, but 4 where tonight has an alarm, and 0 where budget or deadline alone left episodes owed:
-the next night plays them.
+Exit codes are those of `run`, except: 4 if tonight has an alarm, and 0 if episodes remain only because of budget or
+deadline, since the next night plays them.
 """
 
 import argparse
@@ -24,11 +24,11 @@ from evalkit.store.lock import hold_run
 
 ALARM = 4
 CUT = frozenset({"budget", "deadline"})
-"""Reasons of an outcome that are a night's own bounds."""
+"""Reasons of an outcome that are a night's own limits."""
 
 
 def nightly(args: argparse.Namespace) -> int:
-    """Play tonight, or only look; exit codes as above."""
+    """Play tonight, or only show the nights; exit codes as above."""
     from evalkit.nightly.hook import split_command
 
     sweep = sweep_of(args)
@@ -64,16 +64,16 @@ def _play(args: argparse.Namespace, resolved: Resolved, folder: Path, rule: Rule
     if outcome is not None and record is not None:
         lines.insert(0, _summary(record, outcome))
     if record is None or code in (INTERRUPTED, REFUSED):
-        print("\n".join([*lines, f"{done.night} is cut short. The same command goes on with it."]))
+        print("\n".join([*lines, f"{done.night} is not complete. The same command resumes it."]))
         return code
     if record.owed:
-        lines.append(f"{record.owed:,} of {record.planned:,} episodes are owed. The next night begins with them.")
+        lines.append(f"{record.owed:,} of {record.planned:,} episodes remain. The next night starts with them.")
     raised = _tell(args, resolved.sweep.name, folder, done.history, lines, hook)
     return ALARM if raised else code
 
 
 def _code(outcome: RunOutcome | None, record: NightRecord | None) -> int:
-    """Without alarms. A night that its own bounds cut is as it should be, if anything ended in it."""
+    """The exit code without alarms. A night that ends at its own limits is normal if at least one episode ended."""
     cut = outcome is None or (outcome.exit_code == INCOMPLETE and outcome.reason in CUT)
     if cut and record is not None:
         return COMPLETE if record.owed < record.planned else INCOMPLETE
@@ -88,8 +88,8 @@ def _summary(record: NightRecord, outcome: RunOutcome) -> str:
 
 
 def _without_playing(args: argparse.Namespace, resolved: Resolved | None, name: str, folder: Path, rule: Rule) -> int:
-    """`--look`, `--rebuild`, `--accept`: nothing is asked of anybody."""
-    if args.look:  # also while a night is being played
+    """`--look`, `--rebuild`, `--accept`: no requests are sent."""
+    if args.look:  # allowed while a night is played
         history = read_history(folder)
         if not history:
             _refuse_nothing(args, folder)
@@ -100,9 +100,9 @@ def _without_playing(args: argparse.Namespace, resolved: Resolved | None, name: 
     with hold_run(folder):
         if args.rebuild:
             history, kept = rebuild(folder, rule)
-            lines.append(f"{folder / 'history.jsonl'}: {len(history) - len(kept):,} nights made anew from their logs.")
+            lines.append(f"{folder / 'history.jsonl'}: {len(history) - len(kept):,} nights rebuilt from their logs.")
             if kept:
-                lines.append(f"Kept as they were, for their logs are gone: {', '.join(kept)}.")
+                lines.append(f"Kept unchanged, since their logs are missing: {', '.join(kept)}.")
         else:
             history = derive(folder, read_history(folder), (), rule)
         if resolved is not None:
@@ -113,12 +113,10 @@ def _without_playing(args: argparse.Namespace, resolved: Resolved | None, name: 
 def _refuse_nothing(args: argparse.Namespace, folder: Path) -> NoReturn:
     if nights(folder):
         raise RunError(
-            f"{folder} has no history, though it holds nights. Make it anew from their logs: "
+            f"{folder} has nights but no history. Rebuild it from their logs: "
             f"{program()} nightly {shlex.quote(args.sweep)} --rebuild"
         )
-    raise RunError(
-        f"{folder} holds no night that has been played yet. Play one: {program()} nightly {shlex.quote(args.sweep)}"
-    )
+    raise RunError(f"{folder} has no night that was played. Play one: {program()} nightly {shlex.quote(args.sweep)}")
 
 
 def _accept(words: list[str], resolved: Resolved, folder: Path, last: NightRecord) -> str:
@@ -128,10 +126,14 @@ def _accept(words: list[str], resolved: Resolved, folder: Path, last: NightRecor
         cell.cell for cell in last.cells if cell.suite in suites and (not choice.agents or cell.agent in choice.agents)
     ]
     if not cells:
-        raise UsageError(f"--accept: the night of {last.night} has no such cell.")
+        raise UsageError(f"--accept: the night {last.night} has no such cell.")
     note(folder, "accepted", last.night, cells=cells)
-    done = "1 cell is taken as it is" if len(cells) == 1 else f"{len(cells):,} cells are taken as they are"
-    return f"{done}: later nights are held against {last.night} and those after it."
+    done = (
+        "1 cell is accepted at its current level"
+        if len(cells) == 1
+        else f"{len(cells):,} cells are accepted at their current level"
+    )
+    return f"{done}: later nights are compared with {last.night} and the nights after it."
 
 
 def _tell(
@@ -165,13 +167,13 @@ def _tell(
         try:
             Path(args.html).write_text(nights_page(name, folder, history), encoding="utf-8", newline="")
         except OSError as flaw:
-            # Said, and no more: the exit code is that of the night.
+            # Only a message: the exit code remains that of the night.
             print(f"evalkit: --html: {args.html} cannot be written: {flaw.strerror}.", file=sys.stderr)
     return bool(last.raised)
 
 
 def _call(hook: Sequence[str], folder: Path, about: dict[str, Any]) -> None:
-    """Tell the hook of alarms that are new tonight, once; a failure is said, and tried again by the next call."""
+    """Call the hook once for the alarms that are new tonight. A failure is reported; the next call tries again."""
     from evalkit.nightly.hook import call_hook
 
     night = str(about["night"])

@@ -1,4 +1,4 @@
-"""`evalkit plan`: what a sweep will cost and how long it will take, or what of it to play for a given amount."""
+"""`evalkit plan`: predict what a sweep costs and how long it takes, or propose what to play for a given amount."""
 
 import argparse
 import shlex

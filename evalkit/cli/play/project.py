@@ -18,9 +18,9 @@ _NAME = re.compile(r"[a-z][a-z0-9_]*")
 
 
 def write_project(folder: Path) -> str:
-    """Write the project; the name of its environment.
+    """Write the project; return the name of its environment.
 
-    Raises UsageError where the folder holds something, or its name gives no name for an environment.
+    Raises UsageError if the folder is not empty, or if its name does not give a valid name for an environment.
     """
     if folder.exists() and not folder.is_dir():
         raise UsageError(f"{folder} is a file; nothing was written. Choose another name.")
@@ -33,15 +33,16 @@ def write_project(folder: Path) -> str:
 
 
 def environment_name(folder: str) -> str:
-    """What an environment is called whose project lies in a folder of that name. Raises UsageError."""
+    """The name of the environment whose project is in a folder with that name. Raises UsageError."""
     name = re.sub(r"[-. ]+", "_", _PREFIX.sub("", folder.lower()))
     if not _NAME.fullmatch(name) or keyword.iskeyword(name):
         raise UsageError(
-            f"--plugin: the folder's name gives the environment's, and {name!r} is none: it has small letters, digits "
-            "and _ alone, and begins with a letter, as in `evalkit-auctions`. Nothing was written."
+            f"--plugin: the environment is named after the folder, and {name!r} is not a valid name: use "
+            "lower-case letters, digits and _, starting with a letter, as in `evalkit-auctions`. Nothing "
+            "was written."
         )
     if name in OWN_ENVIRONMENTS:
-        raise UsageError(f"--plugin: evalkit has an environment {name!r} already. Choose another name for the folder.")
+        raise UsageError(f"--plugin: evalkit already has an environment {name!r}. Choose another name for the folder.")
     return name
 
 

@@ -1,4 +1,4 @@
-"""`evalkit run`: start, resume or extend; then the scores, where the run lies, and what to do next."""
+"""`evalkit run`: start, resume or extend; then print the scores, the run's directory, and what to do next."""
 
 import argparse
 import shlex
@@ -15,7 +15,7 @@ from evalkit.money import show_usd
 
 
 def run(args: argparse.Namespace) -> int:
-    """Play what is missing; exit codes are those of `main`."""
+    """Play the remaining episodes; exit codes are those of `main`."""
     from evalkit.cli.display import display
 
     call = call_of(
@@ -35,7 +35,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def announce(lines: Sequence[str]) -> None:
-    """Say on standard error what a repair gives up, and what the run keeps of its own."""
+    """Print to standard error what a repair drops, and what the run keeps although it has changed since."""
     for line in lines:
         print(line, file=sys.stderr, flush=True)
 
@@ -46,7 +46,7 @@ def _tell(outcome: RunOutcome, args: argparse.Namespace, *, made_up: bool) -> No
 
         print(orjson.dumps(outcome.to_json()).decode())
         return
-    if outcome.steps and outcome.ended:  # what was complete before is not scored again
+    if outcome.steps and outcome.ended:  # what was already complete is not scored again
         from evalkit.report.render.terminal import print_report
         from evalkit.report.report import report
 
@@ -75,8 +75,8 @@ def _next(outcome: RunOutcome, args: argparse.Namespace) -> str:
         why, more = WHY.get(outcome.reason, ("", ""))
         if outcome.owed == outcome.broken:
             why, more = "stopped by an error in evalkit, see events.jsonl", " --retry internal_error"
-        owed = f"{outcome.owed:,} episode{'s are' if outcome.owed > 1 else ' is'} owed{why and f': {why}'}."
-        return f"{owed} Everything so far is on disk in {directory}. Go on with:\n  {_again(args, more)}"
+        owed = f"{outcome.owed:,} episode{'s remain' if outcome.owed > 1 else ' remains'}{why and f': {why}'}."
+        return f"{owed} Everything so far is on disk in {directory}. Continue with:\n  {_again(args, more)}"
     hints = [
         (f"{evalkit} report {directory}", "every table"),
         (f"{evalkit} show {directory} {shlex.quote(outcome.example)}", "one trajectory"),
@@ -85,7 +85,7 @@ def _next(outcome: RunOutcome, args: argparse.Namespace) -> str:
     if Path(args.sweep).stem == FIRST_SWEEP:
         hints.append((f"{evalkit} new runs/mine.toml", "your own sweep"))
     room = max(len(command) for command, _ in hints) + 2
-    return f"The run lies in {directory}. Next:\n" + "\n".join(f"  {command:<{room}}{why}" for command, why in hints)
+    return f"The run is in {directory}. Next:\n" + "\n".join(f"  {command:<{room}}{why}" for command, why in hints)
 
 
 FIRST_SWEEP = "quickstart"
@@ -93,19 +93,19 @@ FIRST_SWEEP = "quickstart"
 WHY = {
     "interrupt": ("interrupted", ""),
     "limit": ("--limit was reached", ""),
-    "budget": ("another episode is predicted not to fit the budget", " --budget MORE"),
+    "budget": ("no further episode is predicted to fit the budget", " --budget MORE"),
     "deadline": ("the deadline has passed", ""),
     "storage": ("the disk refused a write", ""),
-    "corrupt": ("the log is not as it was written", " --repair"),
+    "corrupt": ("the log has changed or is damaged", " --repair"),
     "errors": ("too many internal errors, see events.jsonl", " --retry internal_error"),
-    "lane": ("a provider could not go on", ""),
+    "lane": ("a provider failed for good", ""),
     "parked": ("their provider did not answer", ""),
 }
-"""By the reason of an outcome: why episodes are owed, and what the next call needs in addition."""
+"""By the reason of an outcome: why episodes remain, and what the next call needs in addition."""
 
 
 def _again(args: argparse.Namespace, more: str) -> str:
-    """The command that goes on with this very run; `more`: what it needs in addition."""
+    """The command that resumes this run; `more`: what it needs in addition."""
     words = ["run", args.sweep]
     for option in ("name", "dir", "budget", "deadline", "width"):
         if getattr(args, option) is not None and not more.startswith(f" --{option}"):

@@ -1,4 +1,4 @@
-"""`evalkit status`: what a run holds, owes and has spent; what was predicted, and what it takes to finish."""
+"""`evalkit status`: a run's progress and cost; what was predicted, and what it takes to finish."""
 
 import argparse
 from typing import TYPE_CHECKING
@@ -13,9 +13,9 @@ if TYPE_CHECKING:
     from rich.table import Table
 
 WIDE = 110
-"""Columns from which on each cell's range and time are shown."""
+"""The least columns for showing each cell's range and time."""
 NAME = 18
-"""Columns of a name that is not broken for the sake of others."""
+"""Names up to this many columns are never broken."""
 
 
 def status(args: argparse.Namespace) -> int:
@@ -65,7 +65,7 @@ def _print(status: Status) -> None:
 
 
 def _predictions(cells: list[CellStatus], *, wide: bool) -> "Table":
-    """An episode as it was predicted and as it was seen, and what the rest takes."""
+    """An average episode as predicted and as observed, and what the remaining episodes need."""
     from rich.table import Table
 
     table = Table(box=None, header_style="bold", pad_edge=False)

@@ -1,4 +1,4 @@
-"""`evalkit compare`: two runs, or two agents, on the instances they share."""
+"""`evalkit compare`: compare two runs, or two agents, on the instances that both have played."""
 
 import argparse
 from collections.abc import Sequence
@@ -19,14 +19,14 @@ from evalkit.results.cells import cells
 
 
 def compare(args: argparse.Namespace) -> int:
-    """Print what differs."""
+    """Print the comparison."""
     if not args.half_width > 0:
         raise UsageError(f"--half-width: must be above 0 (0.05 is 5 points), not {args.half_width:g}.")
     first, second, agents = _sides(args)
     comparison = build(first, second, agents, wanted=args.half_width)
     if not comparison.tables[0].rows:
         raise UsageError(
-            f"{first.label} and {second.label} share no instance that both have played: nothing can be compared. "
+            f"{first.label} and {second.label} have no played instance in common, so nothing can be compared. "
             "`evalkit report` names the suites of each."
         )
     if args.json:
@@ -50,13 +50,13 @@ def _sides(args: argparse.Namespace) -> tuple[Side, Side, list[tuple[str, str]]]
         side, agent = _side(args.first)
         if args.agents is None or agent:
             raise UsageError(
-                f"compare: say with what: a second run, or --agents X Y.{_listed(side)} Example: "
+                f"compare: a second run, or --agents X Y, is missing.{_listed(side)} Example: "
                 f"evalkit compare {side.label} --agents {' '.join(list(side.manifest.agents)[:2])}"
             )
         first_agent, second_agent = (_known(name, side) for name in args.agents)
         return narrowed(side, first_agent), narrowed(side, second_agent), [(first_agent, second_agent)]
     if args.agents is not None:
-        raise UsageError("--agents: is for one run. Of two, write RUN:AGENT RUN:AGENT.")
+        raise UsageError("--agents: is for a single run. For two runs, write RUN:AGENT RUN:AGENT.")
     (first, first_agent), (second, second_agent) = _side(args.first), _side(args.second)
     if first_agent or second_agent:
         first_agent, second_agent = (
@@ -71,13 +71,14 @@ def _pairs(first: Side, second: Side) -> list[tuple[str, str]]:
     pairs = same_agents(first, second)
     if not pairs:
         raise UsageError(
-            f"compare: the runs share no agent's name; write RUN:AGENT for each.{_listed(first)}{_listed(second)}"
+            "compare: no agent has the same name in both runs; write RUN:AGENT for "
+            f"each.{_listed(first)}{_listed(second)}"
         )
     return pairs
 
 
 def _side(text: str) -> tuple[Side, str]:
-    """(the run, the agent named with it or nothing): RUN or RUN:AGENT."""
+    """Read RUN or RUN:AGENT as (the run, the agent or nothing)."""
     from evalkit.results.derived import read_run
     from evalkit.results.voided import void_notes
     from evalkit.store.void import read_voids
@@ -97,7 +98,7 @@ def _side(text: str) -> tuple[Side, str]:
 
 
 def _only(side: Side, agent: str) -> str:
-    """The agent meant in a run: its only one, or the one that was named."""
+    """The chosen agent of a run: the named one, or its only one."""
     names = list(side.manifest.agents)
     return names[0] if len(names) == 1 else _known(agent, side)
 

@@ -13,23 +13,23 @@ from evalkit.store.manifests import read_manifest
 
 
 def export(args: argparse.Namespace) -> int:
-    """Write the export; say what is in it and what is not."""
+    """Write the export; say what it contains and what it does not."""
     if args.format not in EXPORTERS:
         raise UsageError(f"--format: there is no exporter {args.format!r}.{nearest(args.format, EXPORTERS)}")
     directory = run_directory(args.run)
     choice = choice_of(args.only, read_manifest(directory))
     chosen = choose(directory, choice.agents, choice.suites)
     if not chosen.episodes:
-        raise UsageError(f"{directory}: no episode of this choice has ended, so there is nothing to export yet.")
+        raise UsageError(f"{directory}: none of the chosen episodes has ended, so there is nothing to export.")
     out = Path(args.out)
     differing = EXPORTERS[args.format].write(chosen, out)
-    print(f"Wrote {out}: {chosen.episodes:,} episodes, of {len(chosen.cells):,} pairs of agent and suite.")
+    print(f"Wrote {out}: {chosen.episodes:,} episodes from {len(chosen.cells):,} pairs of agent and suite.")
     if chosen.owed or chosen.voided:
-        print(f"Not in it: {chosen.owed:,} episodes that are owed, {chosen.voided:,} that are void.")
+        print(f"Not included: {chosen.owed:,} remaining episodes, {chosen.voided:,} void episodes.")
     if differing:
         print(
-            f"warning: {differing:,} episodes are replayed differently than they were played: their texts may not be "
-            "those that the agent read (`reproduced` is false there). `evalkit verify` says where.",
+            f"warning: {differing:,} episodes replay differently from the log: their texts may differ from "
+            "what the agent read (`reproduced` is false there). `evalkit verify` shows where.",
             file=sys.stderr,
         )
     return 0

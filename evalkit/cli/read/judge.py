@@ -1,4 +1,4 @@
-"""`evalkit judge`: a run's plans as errands for a judge, who counts the paths that each of them holds."""
+"""`evalkit judge`: write a run's plans as errands for a judge, a model that counts the paths in each plan."""
 
 import argparse
 
@@ -9,7 +9,7 @@ from evalkit.tasks.sweeps import write_errands
 
 
 def judge(args: argparse.Namespace) -> int:
-    """Write the errand suite and the sweep that plays it."""
+    """Write the suite of errands and the sweep that plays it."""
     run = run_directory(args.run)
     kind, lines, texts = judged_texts(run, listed=args.listed)
     of = run.resolve().name
@@ -21,8 +21,8 @@ def judge(args: argparse.Namespace) -> int:
         suite=f"instances/judge/{args.name or of}.jsonl",
         model=args.model,
         budget=args.budget,
-        about=f"Counts the paths in the first texts of {texts:,} episodes of {of}; equal texts once.",
+        about=f"Counts the paths in the first texts of {texts:,} episodes of {of}; equal texts are counted once.",
     )
     after = ["report", str(run), "--judged", f"runs/{name}"]
-    tell_next(f"{len(lines):,} {kind} errands to {suite}", sweep, after, "coverage as the judge counts it")
+    tell_next(f"{len(lines):,} {kind} errands to {suite}", sweep, after, "coverage with the judge's counts")
     return 0

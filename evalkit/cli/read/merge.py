@@ -1,4 +1,4 @@
-"""`evalkit merge`: several runs as one new run."""
+"""`evalkit merge`: merge several runs into a new one."""
 
 import argparse
 from itertools import islice
@@ -11,7 +11,7 @@ from evalkit.store.manifests import read_manifest
 
 
 def merge(args: argparse.Namespace) -> int:
-    """Write the new run; say what it is made of."""
+    """Write the new run; say what it contains."""
     import msgspec
 
     from evalkit.money import show_usd
@@ -26,19 +26,20 @@ def merge(args: argparse.Namespace) -> int:
     name = checked_name(out.absolute().name, "--out", "/:")
     manifest = msgspec.structs.replace(_manifest(runs), name=name)
     merged = merge_runs(runs, manifest, out, prefer_first=args.prefer == "first")
-    print(f"Wrote {out}: {merged.episodes:,} episodes in {merged.rows:,} steps, of {len(runs)} runs.")
+    print(f"Wrote {out}: {merged.episodes:,} episodes in {merged.rows:,} steps, from {len(runs)} runs.")
     if merged.shared:
         print(
-            f"{merged.shared:,} episodes were in several of them; {merged.differing:,} differed: the first run's stand."
+            f"{merged.shared:,} episodes were in several runs; {merged.differing:,} differed, and the "
+            "first run's were taken."
         )
     if merged.charged:
-        print(f"{show_usd(merged.charged)} were paid for steps that are left out; the new ledger charges them.")
+        print(f"{show_usd(merged.charged)} were paid for steps that are not in the new run; its ledger charges them.")
     print(f"Next: evalkit verify {out}")
     return 0
 
 
 def _manifest(runs: list[Path]) -> Manifest:
-    """Of all runs together. Raises RunError naming what conflicts."""
+    """The manifest of the merged run. Raises RunError naming what conflicts."""
     from evalkit.engine.freezing.distinct import shared
     from evalkit.engine.freezing.freeze import MOST_SHARED, conflicts, united
 
@@ -48,14 +49,14 @@ def _manifest(runs: list[Path]) -> Manifest:
         differing = conflicts(joined, manifest)
         if differing:
             raise RunError(
-                f"{run} cannot be joined with {runs[0]}: {'; '.join(differing)}. Nothing was written. Runs that call "
-                "different things by one name stay apart."
+                f"{run} cannot be merged with {runs[0]}: {'; '.join(differing)}. Nothing was written. Runs "
+                "that use one name for different things cannot be merged."
             )
         joined = united(joined, manifest)
         twice = list(islice(shared(joined), MOST_SHARED))
         if twice:
             raise RunError(
-                f"{run} cannot be joined with {runs[0]}, since they call the same by different names: "
+                f"{run} cannot be merged with {runs[0]}, since they use different names for the same thing: "
                 f"{'; '.join(twice)}. Nothing was written."
             )
     return joined

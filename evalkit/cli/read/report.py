@@ -1,4 +1,4 @@
-"""`evalkit report`: a run's tables on the terminal, as Markdown, LaTeX, CSV or JSON, as figures, as one page."""
+"""`evalkit report`: a run's tables on the terminal, as Markdown, LaTeX, CSV or JSON; its figures; or one page."""
 
 import argparse
 import sys
@@ -58,24 +58,24 @@ def _write_figures(directory: Path, run: Report, folder: Path) -> None:
 
     figures = run_figures(directory, run)
     if not figures:
-        print("This run has nothing to draw yet: no episode that a score stands on has ended.")
+        print("There is nothing to plot yet: no episode that counts for a score has ended.")
         return
     try:
         write_figures(folder, run.manifest.name, figures)
     except OSError as flaw:
         raise UsageError(f"--figures: {folder} cannot be written: {flaw}") from flaw
-    print(f"Wrote {len(figures)} figures to {folder}; {folder / 'index.html'} shows them all.")
+    print(f"Wrote {len(figures)} figures to {folder}; {folder / 'index.html'} shows all of them.")
 
 
 def _chosen(args: argparse.Namespace, directory: Path, run: Report) -> Report:
-    """The report with the tables that were asked for instead of its own; with its own where none were."""
+    """The report with the requested tables instead of the standard ones; unchanged if none were requested."""
     tables: list[Table] = []
     if args.beside:
         from evalkit.report.beside import beside_tables
 
         beside = beside_tables(run.manifest, run.cells, run.tables)
         if not beside:
-            raise UsageError("--beside paper: this run has no rows that a published table has counterparts to.")
+            raise UsageError("--beside paper: no published table has rows to compare with this run's.")
         tables += beside
     if args.by:
         from evalkit.report.tags import grouped_tables
@@ -102,9 +102,9 @@ def _half_width(wanted: float | None) -> float | None:
 
 
 def _judged(directory: Path, names: Sequence[str] | None) -> dict[str, dict[str, int]]:
-    """What judges' runs counted in this one's texts, by what was counted and by episode.
+    """What judges' runs counted in this run's texts, by kind of count and by episode.
 
-    Says on standard error what could not be counted. Raises UsageError for two runs that counted the same.
+    Prints to standard error how many texts have no count. Raises UsageError if two runs counted the same.
     """
     counts: dict[str, dict[str, int]] = {}
     for name in names or ():
@@ -112,9 +112,9 @@ def _judged(directory: Path, names: Sequence[str] | None) -> dict[str, dict[str,
 
         kind, by_episode, unread = judged_paths(directory, run_directory(name))
         if kind in counts:
-            raise UsageError(f"--judged: {name} counted what the one before it did ({kind}): give one of them.")
+            raise UsageError(f"--judged: {name} counted the same as the one before ({kind}): name one of them.")
         counts[kind] = by_episode
         if unread:
             texts = f"{unread:,} of {len(by_episode) + unread:,} texts"
-            print(f"judged: {texts} were not judged, or have no count that could be read.", file=sys.stderr)
+            print(f"judged: {texts} were not judged, or have no readable count.", file=sys.stderr)
     return counts

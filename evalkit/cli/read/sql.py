@@ -1,4 +1,4 @@
-"""`evalkit sql`: a query over a run's views, its answer for people or for programs."""
+"""`evalkit sql`: query a run's views; the answer is a table, JSON or CSV."""
 
 import argparse
 import sys
@@ -11,7 +11,7 @@ from evalkit.text import visible
 
 
 def sql(args: argparse.Namespace) -> int:
-    """Print what a query gives; without one, the views and their columns."""
+    """Print the answer to a query; without a query, the views and their columns."""
     views = open_views(run_directory(args.run))
     if args.query is None:
         for name, words in VIEWS.items():

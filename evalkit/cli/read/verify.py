@@ -1,4 +1,4 @@
-"""`evalkit verify`: is the log what the episodes were?"""
+"""`evalkit verify`: replay every episode and compare it with the log."""
 
 import argparse
 from collections.abc import Iterator
@@ -15,7 +15,7 @@ SHOWN = 50
 
 
 def verify(args: argparse.Namespace) -> int:
-    """Print what does not fit; 0 if all does, 1 otherwise."""
+    """Print what differs; return 0 if nothing does, else 1."""
     from evalkit.results.verify import verify as check
 
     directory = run_directory(args.run)
@@ -36,7 +36,7 @@ def verify(args: argparse.Namespace) -> int:
 
 
 def _beside(run: Path) -> "Iterator[Finding]":
-    """What is wrong with files beside the log, which other commands read or write."""
+    """Findings in files next to the log, which other commands read or write."""
     from evalkit.engine import forecast
     from evalkit.envs.table import ENVIRONMENTS
     from evalkit.results.frozen import frozen_flaws
@@ -51,4 +51,4 @@ def _beside(run: Path) -> "Iterator[Finding]":
         yield Finding(segment=forecast.FILE, problem=str(damage))
     for name in (events.FILE, live.FILE, lock.FILE):
         if (run / name).exists() and not (run / name).is_file():
-            yield Finding(segment=name, problem="is no file: move it elsewhere")
+            yield Finding(segment=name, problem="is not a file: move it elsewhere")

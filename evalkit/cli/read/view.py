@@ -23,20 +23,21 @@ def view(args: argparse.Namespace) -> int:
         raise UsageError(f"--port: must be 0 to 65535, not {args.port}.")
     runs, sweeps = _named(args.runs)
     if not args.runs and not FOLDER.is_dir():
-        raise RunError("There is no folder runs/ here. Say which: evalkit view RUN")
+        raise RunError("There is no folder runs/ here. Name a run: evalkit view RUN")
     cache = RunCache(runs, None if args.runs else FOLDER, sweeps)
     asyncio.run(serve_until_signal(cache, port=args.port, ready=_tell))
     if cache.busy:
-        # The interpreter would wait for the thread that reads, for seconds where a run is long. It only reads, and what
-        # it derives is written whole or not at all.
+        # The interpreter would wait for the reading thread, for seconds if a run is long. The thread only reads, and
+        # derived files are written completely or not at all.
         os._exit(0)
     return 0
 
 
 def _named(names: Sequence[str]) -> tuple[list[Path], list[Path]]:
-    """(runs, sweeps whose nights are meant): a sweep stands for its nights, and so does their folder. Raises RunError.
+    """Split names into (runs, sweeps with nights). A sweep and its folder of nights both mean the nights. Raises
+    RunError.
 
-    Files are passed over, so that `runs/nightly/nights/*` means the nights and not the history beside them.
+    Files are ignored, so that `runs/nightly/nights/*` means the nights and not the history file next to them.
     """
     runs, sweeps = list[Path](), list[Path]()
     for name in names:
@@ -50,9 +51,9 @@ def _named(names: Sequence[str]) -> tuple[list[Path], list[Path]]:
             read_manifest(directory)
             runs.append(directory)
     if names and not runs and not sweeps:
-        raise RunError(f"{names[0]} is a file, and no run directory.")
+        raise RunError(f"{names[0]} is a file, not a run directory.")
     return runs, sweeps
 
 
 def _tell(url: str) -> None:
-    print(f"Pages at {url} (Ctrl-C ends)", flush=True)
+    print(f"Pages at {url} (Ctrl-C stops the server)", flush=True)

@@ -1,4 +1,4 @@
-"""`evalkit void`: leave episodes out of every result, and say so; or let them count again."""
+"""`evalkit void`: exclude episodes from all results, or let them count again."""
 
 import argparse
 import getpass
@@ -10,7 +10,7 @@ from evalkit.errors import UsageError
 
 
 def void(args: argparse.Namespace) -> int:
-    """Write down the decision; nothing of the log is changed."""
+    """Record the decision; the log does not change."""
     from evalkit.results.voided import EpisodeChoice, choose
     from evalkit.store.lock import hold_run
     from evalkit.store.manifests import read_manifest
@@ -19,7 +19,7 @@ def void(args: argparse.Namespace) -> int:
     directory = run_directory(args.run)
     wanted = EpisodeChoice(agent=args.agent, suite=args.suite, instance=args.instance, episode=args.episode)
     if wanted == EpisodeChoice():
-        raise UsageError("void: say what: --agent, --suite, --instance or --episode.")
+        raise UsageError("void: choose episodes by --agent, --suite, --instance or --episode.")
     reason = _reason(args.reason)
     read_manifest(directory)
     with hold_run(directory):
@@ -43,12 +43,15 @@ def void(args: argparse.Namespace) -> int:
         ]
         if decisions:
             add_voids(directory, decisions)
-    done = "count again" if args.undo else "are void: kept in the log, left out of every result"
+    done = "count again" if args.undo else "are void: kept in the log, excluded from all results"
     print(f"{directory}: {len(changed):,} of {len(episodes):,} episodes {done}.")
     if len(episodes) > len(ended):
-        print(f"{len(episodes) - len(ended):,} have not ended, so no result uses them yet: void them when they have.")
+        print(
+            f"{len(episodes) - len(ended):,} have not ended, so no result uses them yet: void them after "
+            "they have ended."
+        )
     if len(ended) > len(changed):
-        print(f"{len(ended) - len(changed):,} {'were not' if args.undo else 'were'} void already.")
+        print(f"{len(ended) - len(changed):,} {'were not void' if args.undo else 'were void already'}.")
     if decisions:
         print(f"Written to {directory / FILE}.")
     return 0
@@ -64,7 +67,7 @@ def _reason(text: str) -> str:
 
 
 def _user() -> str:
-    """The name of whoever calls; a number in a container that knows no names."""
+    """The user's name, or the user's id in a container without names."""
     try:
         return getpass.getuser()
     except (KeyError, OSError):

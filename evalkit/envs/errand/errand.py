@@ -143,7 +143,7 @@ def generate(parameters: Mapping[str, Any], count: int, seed: int) -> Iterator[M
     """Raises UsageError: errands are not drawn, they are made from runs and suites."""
     del parameters, count, seed
     raise UsageError(
-        "Errands are made from what there is: `evalkit judge RUN` from a run's texts, `evalkit queries ask SUITE` from "
+        "Errands are made from existing data: `evalkit judge RUN` from a run's texts, `evalkit queries ask SUITE` from "
         "a suite's queries."
     )
 

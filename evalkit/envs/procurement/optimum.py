@@ -168,7 +168,7 @@ class _Search:
         market, plan = self._market, tuple(best)
         value = product(market, plan)
         if not is_feasible(market, plan):
-            raise RuntimeError("the search has kept a plan that cannot be bought")
+            raise RuntimeError("the search kept a plan that cannot be bought")
         proven = missed == -math.inf
         gap = 0.0 if value == 0 else TOLERANCE
         if not proven:

@@ -17,12 +17,10 @@ def _policy(about: str, reply: PolicyFn) -> Policy:
 
 
 POLICIES: Mapping[str, Policy] = {
-    "random": _policy("any tool whose inputs are held", playing.random),
-    "greedy": _policy(
-        "calls the tool that is cheapest for each step it stands for (the paper's baseline)", playing.greedy
-    ),
-    "planner": _policy("finds the cheapest plan at the start and follows it until it cannot go on", playing.planner),
-    "replanner": _policy("finds the cheapest plan afresh in every turn", playing.replanner),
+    "random": _policy("any tool whose inputs are available", playing.random),
+    "greedy": _policy("calls the tool that is cheapest per replaced step (the paper's baseline)", playing.greedy),
+    "planner": _policy("finds the cheapest plan at the start and follows it as long as possible", playing.planner),
+    "replanner": _policy("finds the cheapest plan again in every turn", playing.replanner),
     "noisy": _policy("a replanner that makes every kind of mistake a model makes", noisy(playing.replanner, MISTAKES)),
-    "oracle": Policy(help="reads the instance and takes the best actions from the first on", oracle=oracle),
+    "oracle": Policy(help="reads the instance and takes the best actions from the start", oracle=oracle),
 }

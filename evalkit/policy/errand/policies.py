@@ -7,6 +7,6 @@ from evalkit.policy.record import Policy
 
 POLICIES: Mapping[str, Policy] = {
     "clerk": Policy(
-        help="does errands in a fixed form: no wish conflicts, every line with an arrow is a path", reply=clerk
+        help="answers errands in a fixed form: no wishes conflict, and every line with an arrow is a path", reply=clerk
     ),
 }

@@ -17,12 +17,12 @@ def _policy(about: str, reply: PolicyFn) -> Policy:
 POLICIES: Mapping[str, Policy] = {
     "random": _policy("a random valid action in every period", playing.random),
     "fixed": _policy(
-        "half the highest sensible price at first, then the same prices, in proportion to costs, for ever",
+        "half the highest sensible price at first, then always the same prices, in proportion to costs",
         playing.fixed,
     ),
     "learner": _policy(
         "infers how prices drift and how demand falls with them, and sets the markup that earns most", playing.learner
     ),
     "noisy": _policy("a learner that makes every kind of mistake a model makes", noisy(playing.learner, MISTAKES)),
-    "oracle": Policy(help="reads the instance and takes the best actions from the first on", oracle=oracle),
+    "oracle": Policy(help="reads the instance and takes the best actions from the start", oracle=oracle),
 }

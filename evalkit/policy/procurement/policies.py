@@ -17,8 +17,8 @@ def _policy(about: str, reply: PolicyFn) -> Policy:
 POLICIES: Mapping[str, Policy] = {
     "random": _policy("a random valid action in every period", playing.random),
     "climber": _policy(
-        "learns what items are worth from what its plans supported, and buys the best plan by that", playing.climber
+        "learns the value of items from the results of its plans, and buys the plan that looks best", playing.climber
     ),
     "noisy": _policy("a climber that makes every kind of mistake a model makes", noisy(playing.climber, MISTAKES)),
-    "oracle": Policy(help="reads the instance and takes the best actions from the first on", oracle=oracle),
+    "oracle": Policy(help="reads the instance and takes the best actions from the start", oracle=oracle),
 }

@@ -16,7 +16,7 @@ def _policy(about: str, reply: PolicyFn) -> Policy:
 
 POLICIES: Mapping[str, Policy] = {
     "random": _policy("a random valid action in every period", playing.random),
-    "knuth": _policy("repairs one random reported blocking pair a period (the paper's heuristic)", playing.knuth),
+    "knuth": _policy("repairs one random reported blocking pair per period (the paper's heuristic)", playing.knuth),
     "noisy": _policy("a knuth that makes every kind of mistake a model makes", noisy(playing.knuth, MISTAKES)),
-    "oracle": Policy(help="reads the instance and takes the best actions from the first on", oracle=oracle),
+    "oracle": Policy(help="reads the instance and takes the best actions from the start", oracle=oracle),
 }

@@ -70,7 +70,7 @@ def _prompts(path: Path, environment: str, source: Source, wording: str) -> tupl
     plain: Texts = {}
     for key, name in {**source.texts, **instead}.items():
         if not isinstance(values.get(name), str):
-            raise UsageError(f"{path}: the text {name} is not there, or is not written as a constant.")
+            raise UsageError(f"{path}: the text {name} is missing, or is not a constant.")
         plain[key] = values[name]
     plain = source.fit(plain)
     plain |= _tool_texts(values.get(source.tools), environment)

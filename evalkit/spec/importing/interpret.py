@@ -57,7 +57,7 @@ def class_methods(module: ast.Module, name: str) -> dict[str, ast.FunctionDef]:
     for node in module.body:
         if isinstance(node, ast.ClassDef) and node.name == name:
             return {method.name: method for method in node.body if isinstance(method, ast.FunctionDef)}
-    raise Unreadable(f"there is no class {name}")
+    raise Unreadable(f"the class {name} is missing")
 
 
 class Reader:
@@ -102,9 +102,9 @@ class Reader:
         try:
             return reading()
         except (_Return, _Break, _Continue, RecursionError, ArithmeticError) as flaw:
-            raise Unreadable(f"it goes on for ever, or out of nowhere ({type(flaw).__name__})") from flaw
+            raise Unreadable(f"it does not end, or divides by zero ({type(flaw).__name__})") from flaw
         except (TypeError, ValueError, KeyError, IndexError, AttributeError) as flaw:
-            raise Unreadable(f"it takes a value for another one ({flaw})") from flaw
+            raise Unreadable(f"a value has the wrong type or is missing ({flaw})") from flaw
 
     def _lookup(self, name: str, scope: _Scope | None) -> Any:
         if name in self._given:
@@ -121,7 +121,7 @@ class Reader:
             return self._scope.values[name]
         if name in BUILTINS:
             return BUILTINS[name]
-        raise Unreadable(f"nothing is known of {name}")
+        raise Unreadable(f"the name {name} is unknown")
 
     def _count(self) -> None:
         self._steps += 1
@@ -132,7 +132,7 @@ class Reader:
         if isinstance(function, _Function):
             return self._enter(function, values, named, _Scope({}, function.scope))
         if not callable(function):
-            raise Unreadable("it calls what is no function")
+            raise Unreadable("it calls something that is not a function")
         plain = [self._host(value) for value in values]
         return checked(function(*plain, **{key: self._host(value) for key, value in named.items()}))
 
@@ -152,7 +152,7 @@ class Reader:
         scope.values |= dict(zip(names, values, strict=False)) | named
         self._depth += 1
         if self._depth > MOST_DEPTH:
-            raise Unreadable("its calls go too deep")
+            raise Unreadable("its calls are nested too deep")
         try:
             if isinstance(node, ast.Lambda):
                 return self._eval(node.body, scope)
@@ -309,7 +309,7 @@ class Reader:
                 return _Function(value.methods[name], self._scope, value)
         elif (method := method_of(value, name)) is not None:
             return method
-        raise Unreadable(f"nothing is known of .{name}")
+        raise Unreadable(f"the attribute .{name} is unknown")
 
     def _called(self, node: ast.Call, scope: _Scope) -> Any:
         values = [self._eval(argument, scope) for argument in node.args]

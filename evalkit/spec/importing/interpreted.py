@@ -15,7 +15,7 @@ MOST_TEXT = 1 << 20
 MOST_BITS = 4096
 """Of a number."""
 
-TOO_LONG = "its texts grow too long"
+TOO_LONG = "its texts become too long"
 
 OPERATORS: Mapping[type, Callable[[Any, Any], Any]] = {
     ast.Add: operator.add,
@@ -61,7 +61,7 @@ METHODS: Mapping[type, frozenset[str]] = {
 def joined(op: ast.operator, left: Any, right: Any) -> Any:
     """The value of two with an operator between them. Raises Unreadable."""
     if type(op) not in OPERATORS:
-        raise Unreadable("it reckons in a way that is not understood")
+        raise Unreadable("it uses an unknown operator")
     if isinstance(op, ast.Mult) and not (isinstance(left, int) and isinstance(right, int)):
         raise Unreadable("it repeats a text")
     return checked(OPERATORS[type(op)](left, right))
@@ -72,7 +72,7 @@ def checked(value: Any) -> Any:
     if isinstance(value, str | list) and len(value) > MOST_TEXT:
         raise Unreadable(TOO_LONG)
     if isinstance(value, int) and value.bit_length() > MOST_BITS:
-        raise Unreadable("its numbers grow too large")
+        raise Unreadable("its numbers become too large")
     return value
 
 

@@ -30,6 +30,6 @@ def import_reference(repo: Path, wording: str = "") -> str:
     if not tables:
         *others, last = (entry.source for entry in imports)
         wanted = f"{', '.join(others)}, nor {last}" if others else last
-        raise UsageError(f"{repo}: this is no copy of a reference repository: it holds none of {wanted}.")
+        raise UsageError(f"{repo}: this is not a copy of a reference repository: it has none of {wanted}.")
     head = f"# The wording{f' {wording!r}' if wording else ''} of a copy of the reference repository."
     return "\n".join([head, "", *tables])

@@ -67,7 +67,7 @@ def _part_hint(texts: Texts) -> Texts:
     if not naming:
         return texts
     if len(naming) > 1 or naming[0] == 0:
-        raise UsageError(f"pricing's opening has {BOUND} elsewhere than in one paragraph behind the first.")
+        raise UsageError(f"pricing's opening must have {BOUND} in exactly one paragraph, and not in the first.")
     index = naming[0]
     hint = (GAP + paragraphs[index]).replace(BOUND, "{price_short}")
     return {

@@ -34,4 +34,4 @@ def table_text(name: str, texts: Mapping[str, str]) -> str:
 
 def absent_text(keys: Iterable[str]) -> str:
     """The comment on what a copy does not say."""
-    return f"# Not found there, hence in evalkit's wording: {', '.join(sorted(keys)) or 'nothing'}."
+    return f"# Not found in the copy, hence in evalkit's wording: {', '.join(sorted(keys)) or 'nothing'}."

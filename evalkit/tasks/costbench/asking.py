@@ -30,9 +30,9 @@ def _queries(line: Line, where: str) -> list[Mapping[str, Any]]:
     """A line's query and its alternatives. Raises UsageError where it has none."""
     queries = [line.get("query"), *(line.get("alternatives") or ())]
     if line.get("environment") != "costbench":
-        raise UsageError(f"{where}: {line['id']}: this is no line of costbench, which alone has queries.")
+        raise UsageError(f"{where}: {line['id']}: this line is not of costbench, the only environment with queries.")
     if not all(isinstance(query, Mapping) and isinstance(query.get("preferences"), Mapping) for query in queries):
-        raise UsageError(f"{where}: {line['id']}: query: it has no preferences.")
+        raise UsageError(f"{where}: {line['id']}: query: preferences are missing.")
     return [query for query in queries if query is not None]
 
 

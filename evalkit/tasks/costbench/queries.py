@@ -83,18 +83,18 @@ def read_queries(path: Path) -> QueryFile:
         rows = msgspec.json.decode(raw, type=list[_Row])
     except msgspec.DecodeError as flaw:
         raise UsageError(
-            f"{path}: this is no query file ({flaw}). Wanted is the reference's queries.json: a list of objects with "
+            f"{path}: this is not a query file ({flaw}). Expected the reference's queries.json: a list of objects with "
             f"{', '.join(_Row.__struct_fields__)}."
         ) from flaw
     if not rows:
-        raise UsageError(f"{path}: the file holds no queries.")
+        raise UsageError(f"{path}: the file has no queries.")
     catalogue = shipped(CATALOGUE)
     split = _split_of(catalogue, rows[0], f"{path}: row 1")
     queries = tuple(_query(catalogue, split, row, f"{path}: row {i}") for i, row in enumerate(rows, 1))
     seen: set[str] = set()
     for i, query in enumerate(queries, 1):
         if query["id"] in seen:
-            raise UsageError(f"{path}: row {i}: {query['id']} is there twice.")
+            raise UsageError(f"{path}: row {i}: the id {query['id']} is not unique.")
         seen.add(query["id"])
     return QueryFile(
         path=path,
@@ -144,9 +144,10 @@ def _split_of(catalogue: Catalogue, row: _Row, where: str) -> str:
     unknown = next((key for key in catalogue.keys if not _is_value(catalogue, row, key)), None)
     if unknown is not None:
         raise UsageError(
-            f"{where}: preferences.{unknown}: {row.preferences.get(unknown)!r} is a value of no split of {row.task}."
+            f"{where}: preferences.{unknown}: {row.preferences.get(unknown)!r} is not a value in any split "
+            f"of {row.task}."
         )
-    raise UsageError(f"{where}: preferences: {row.preferences} are values of different splits of {row.task}.")
+    raise UsageError(f"{where}: preferences: {row.preferences} are from different splits of {row.task}.")
 
 
 def _is_value(catalogue: Catalogue, row: _Row, key: str) -> bool:
@@ -156,12 +157,12 @@ def _is_value(catalogue: Catalogue, row: _Row, key: str) -> bool:
 def _query(catalogue: Catalogue, split: str, row: _Row, where: str) -> dict[str, Any]:
     own = _split_of(catalogue, row, where)
     if own != split:
-        raise UsageError(f"{where}: preferences: these are of the {own} split, those of the rows before of {split}.")
+        raise UsageError(f"{where}: preferences: these are from the {own} split, but the rows before are from {split}.")
     if not _QUERY_ID.fullmatch(row.query_id):
-        raise UsageError(f"{where}: query_id: {row.query_id!r} is not written like <Query00001>.")
+        raise UsageError(f"{where}: query_id: {row.query_id!r} must have the form <Query00001>.")
     for key in row.preferences:
         if key not in catalogue.keys:
-            raise UsageError(f"{where}: preferences: there is no {key!r}.{nearest(key, catalogue.keys)}")
+            raise UsageError(f"{where}: preferences: unknown key {key!r}.{nearest(key, catalogue.keys)}")
     digits = catalogue.digits[split]
     constant = catalogue.constants[0]
     given = {constant: _number(row.TimeInfo, constant, digits, f"{where}: TimeInfo")}
@@ -171,17 +172,17 @@ def _query(catalogue: Catalogue, split: str, row: _Row, where: str) -> dict[str,
         context = _number(row.location_preference or "", kind, digits, f"{where}: location_preference")
         given[kind] = context
     elif row.location_preference is not None:
-        raise UsageError(f"{where}: location_preference: a {row.task} query is given none.")
+        raise UsageError(f"{where}: location_preference: a {row.task} query must not have one.")
     number = preference_number(catalogue, row.task, split, row.preferences, context)
     declared = _number(row.groundtruth, f"{title(row.task)}Preference", digits, f"{where}: groundtruth")
     if declared != number:
         raise UsageError(
-            f"{where}: groundtruth: the wishes come to number {number}, the row says {declared}. The file was changed, "
-            "or its preferences have another order than the reference's."
+            f"{where}: groundtruth: the preferences give number {number}, but the row says {declared}. The "
+            "file was changed, or its preferences are not in the reference's order."
         )
     for said_id in (row.TimeInfo, row.location_preference or ""):
         if said_id not in row.query.input:
-            raise UsageError(f"{where}: query.input: it does not hold the id {said_id}.")
+            raise UsageError(f"{where}: query.input: the id {said_id} is missing.")
     return {
         "id": row.query_id,
         "preferences": dict(sorted(row.preferences.items())),
@@ -197,7 +198,7 @@ def _number(text: str, label: str, digits: int, where: str) -> int:
     """The number of an id such as `<TimeInfo03119>`."""
     match = re.fullmatch(rf"<{label}([0-9]{{{digits}}})>", text)
     if not match or not int(match[1]):
-        raise UsageError(f"{where}: {text!r} is not written like <{label}{1:0{digits}d}>.")
+        raise UsageError(f"{where}: {text!r} must have the form <{label}{1:0{digits}d}>.")
     return int(match[1])
 
 
@@ -230,7 +231,7 @@ def suite_lines(
             name = f"{f'{file.split}-' if len(files) > 1 else ''}q{query['id'][len('<Query') : -1]}"
             if name in lines:
                 raise UsageError(
-                    f"{file.path}: row {index + 1}: {query['id']} is in another file too; give one of them."
+                    f"{file.path}: row {index + 1}: {query['id']} is also in another file; name only one of them."
                 )
             lines[name] = {
                 "id": name,

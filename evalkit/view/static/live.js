@@ -62,14 +62,14 @@
       fact("Episodes ended", whole(live.done), `of ${whole(live.episodes)}`, live.done / Math.max(1, live.episodes)),
       fact("Spent", usd(live.spent_usd), live.budget_usd === null ? "no budget" : `of ${usd(live.budget_usd)}`, spent),
       fact("Reserved", usd(live.reserved_usd), "for requests in flight"),
-      fact("To go", live.eta_s === null ? "–" : span(live.eta_s), `${span(live.elapsed_s)} so far`),
+      fact("Time left", live.eta_s === null ? "–" : span(live.eta_s), `${span(live.elapsed_s)} so far`),
       fact("Steps", whole(live.steps), "in this call"),
     );
   };
 
   const lane = ([name, one]) => {
     const paused = one.paused_s >= 2;
-    const waits = one.ended || (paused ? `paused, tries again in ${span(one.paused_s)}` : one.waits_for);
+    const waits = one.ended || (paused ? `paused, retries in ${span(one.paused_s)}` : one.waits_for);
     const owed = Object.entries(one.left).filter(([why]) => why === "unavailable" || why === "internal_error");
     const failed = counts({ ...one.failures, ...Object.fromEntries(owed) });
     return row([
@@ -88,8 +88,8 @@
     const word = !said.running ? "not running" : !live ? "starting" : live.stopping ? "stopping" : "running";
     if (state.textContent !== word) state.textContent = word;
     state.className = `state ${word === "running" ? "running" : ""}`;
-    part("live-note").textContent = said.silent_s ? `nothing heard for ${span(said.silent_s)}`
-      : live && live.stopping ? `${live.stopping}: replies in flight are awaited` : "";
+    part("live-note").textContent = said.silent_s ? `no update for ${span(said.silent_s)}`
+      : live && live.stopping ? `${live.stopping}: waiting for replies in flight` : "";
     if (!live) return;
     part("live-body").hidden = false;
     facts(live);
@@ -112,7 +112,7 @@
         if (said.running) next = EVERY_MS;
       }
     } catch {
-      part("live-state").textContent = "the server of these pages has ended";
+      part("live-state").textContent = "the server has stopped";
     }
     setTimeout(poll, document.hidden ? IDLE_MS : next);
   };

@@ -67,7 +67,7 @@
     }
   };
 
-  // The section in view is marked in the navigation.
+  // Mark the visible section in the navigation.
   const marks = new Map(all(".sections a").map((link) => [decodeURIComponent(link.hash.slice(1)), link]));
   if (marks.size) {
     const seen = new IntersectionObserver((entries) => {
@@ -83,7 +83,7 @@
     }
   }
 
-  // Figures: drawn when they come near; expressions are interpreted, so that no text becomes code.
+  // Figures are drawn when they scroll near; expressions are interpreted, so that no text becomes code.
   const dark = matchMedia("(prefers-color-scheme: dark)");
   const theme = document.getElementById("theme");
   const draw = (plot) => {
@@ -111,7 +111,7 @@
   const wire = (root) => { wireTables(root); wireButtons(root); wirePlots(root); };
   wire(document);
 
-  // In a page of one file each trajectory lies in a template and is shown when its address is asked for.
+  // In a one-file page, each trajectory is in a template and is shown when its address is opened.
   const shown = document.getElementById("trajectory");
   const follow = () => {
     const template = shown && location.hash.startsWith("#episode-") && document.getElementById(location.hash.slice(1));

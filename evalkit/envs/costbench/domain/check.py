@@ -53,15 +53,19 @@ def _known(name: str, valid: Iterable[str], where: str, what: str) -> None:
 def _once(names: Iterable[str], where: str, what: str) -> None:
     twice = [name for name, count in Counter(names).items() if count > 1]
     if twice:
-        raise UsageError(f"{where}: {what} {twice[0]!r} is there more than once. Each needs a name of its own.")
+        raise UsageError(f"{where}: {what} {twice[0]!r} is not unique. Choose different names.")
 
 
 def _identifiers(names: Iterable[str], where: str) -> None:
     for name in names:
         if len(name) > MOST_NAME:
-            raise UsageError(f"{where}: {name!r} has {len(name)} characters; providers take {MOST_NAME} in a name.")
+            raise UsageError(
+                f"{where}: {name!r} has {len(name)} characters; providers accept at most {MOST_NAME} in a name."
+            )
         if _IDENTIFIER.match(name) is None:
-            raise UsageError(f"{where}: {name!r} is no name: a letter first, then letters, digits and underscores.")
+            raise UsageError(
+                f"{where}: {name!r} is not a valid name: use letters, digits and underscores, starting with a letter."
+            )
 
 
 def _labels(labels: Iterable[str], where: str) -> None:
@@ -69,7 +73,9 @@ def _labels(labels: Iterable[str], where: str) -> None:
     _identifiers(labels, where)
     for label in labels:
         if label[-1].isdigit():
-            raise UsageError(f"{where}: {label!r} ends in a digit, which could not be told from the number of an id.")
+            raise UsageError(
+                f"{where}: {label!r} must not end in a digit, since the digit would be ambiguous with an id's number."
+            )
 
 
 def _check_heads(catalogue: Catalogue, where: str) -> None:
@@ -87,14 +93,14 @@ def _check_heads(catalogue: Catalogue, where: str) -> None:
     if catalogue.context:
         _known(catalogue.context, chained, f"{where}: context", "chain task")
     if chained and catalogue.chain is None:
-        raise UsageError(f"{where}: tasks.{chained[0]} has no graph, and there is no [chain] that says its tools.")
+        raise UsageError(f"{where}: tasks.{chained[0]} has no graph, and there is no [chain] with its tools.")
 
 
 def _check_words(catalogue: Catalogue, where: str) -> None:
     words = catalogue.words
     for key, texts in (("openings", words.openings), ("joins", words.joins), ("closings", words.closings)):
         if not texts:
-            raise UsageError(f"{where}: words.{key} is empty: say it in at least one way.")
+            raise UsageError(f"{where}: words.{key} is empty: write at least one wording.")
     for text in words.joins:
         _holds(text, "{phrase}", f"{where}: words.joins")
     _holds(words.request, "{requirements}", f"{where}: words.request")
@@ -106,14 +112,14 @@ def _check_words(catalogue: Catalogue, where: str) -> None:
         _holds(text, "{id}", f"{where}: words.given.{key}")
     for key in needed:
         if key not in words.given:
-            raise UsageError(f"{where}: words.given.{key} is missing: how the user's text says this id.")
+            raise UsageError(f"{where}: words.given.{key} is missing: write how the user's text gives this id.")
     if needed:
         _holds(words.request, "{ids}", f"{where}: words.request")
 
 
 def _holds(text: str, piece: str, where: str) -> None:
     if piece not in text:
-        raise UsageError(f"{where}: {text!r} does not hold {piece}.")
+        raise UsageError(f"{where}: {text!r} does not contain {piece}.")
 
 
 def _check_values(catalogue: Catalogue, task: Task, where: str) -> None:
@@ -127,14 +133,14 @@ def _check_values(catalogue: Catalogue, task: Task, where: str) -> None:
                 raise UsageError(f"{where}.{split}: no values for the dimension {key!r}.")
             _once(values[key], f"{where}.{split}.{key}", "the value")
             if any(value != value.strip() or not value for value in values[key]):
-                raise UsageError(f"{where}.{split}.{key}: a value is empty, or has a space at its start or end.")
+                raise UsageError(f"{where}.{split}.{key}: a value is empty, or has a space at the start or end.")
         if len({len(values[key]) for key in catalogue.keys}) > 1:
             counts = ", ".join(f"{key} {len(values[key])}" for key in catalogue.keys)
-            raise UsageError(f"{where}.{split}: all dimensions need equally many values, these have: {counts}.")
+            raise UsageError(f"{where}.{split}: all dimensions need the same number of values, got {counts}.")
     for key in catalogue.keys:
         both = sorted(set(task.test[key]) & set(task.train.get(key, ())))
         if both:
-            raise UsageError(f"{where}: {key} has the value {both[0]!r} in the test and in the training split.")
+            raise UsageError(f"{where}: {key} has the value {both[0]!r} in both the test and the training split.")
 
 
 def _check_hints(catalogue: Catalogue, task: Task, where: str) -> None:
@@ -144,9 +150,7 @@ def _check_hints(catalogue: Catalogue, task: Task, where: str) -> None:
         for value, texts in phrases.items():
             _known(value, valid[key], f"{where}.phrases.{key}", "value")
             if not texts or not all(text.strip() for text in texts):
-                raise UsageError(
-                    f"{where}.phrases.{key}.{value}: an empty phrase says nothing; write one or leave it out."
-                )
+                raise UsageError(f"{where}.phrases.{key}.{value}: the phrase is empty; write one or leave it out.")
     for row, conflict in enumerate(task.conflicts):
         if not conflict:
             raise UsageError(f"{where}.conflicts: entry {row + 1} is empty and would forbid everything.")
@@ -173,7 +177,9 @@ def _check_chain(catalogue: Catalogue, chain: TaskChain, where: str) -> None:
             _known(word, _INPUT_WORDS, f"{where}: {key}", "input word")
         _once(words, f"{where}: {key}", "the input word")
         if ("previous" in words) == (key == "chain.first.inputs"):
-            raise UsageError(f"{where}: {key}: every tool but the first needs `previous`, and the first has none.")
+            raise UsageError(
+                f"{where}: {key}: every tool except the first needs `previous`; the first must not have it."
+            )
     chained = [name for name, task in catalogue.tasks.items() if task.graph is None]
     for length in _LENGTHS:
         _check_names(catalogue, chain, chained, length, f"{where}: chain of length {length}")
@@ -194,7 +200,9 @@ def _check_names(catalogue: Catalogue, chain: TaskChain, tasks: list[str], lengt
         if length > 3:
             others += [filled(chain.step.label, chain, task, step) for step in range(1, length - 2)]
         if goal in (*others, *catalogue.constants):
-            raise UsageError(f"{where}: ids of {goal!r} are given before the end too, so that no answer could be told.")
+            raise UsageError(
+                f"{where}: ids of {goal!r} also occur before the end, so that an answer would be ambiguous."
+            )
     _identifiers(tools, where)
     _identifiers(types, where)
     _once(tools, where, "the tool")
@@ -224,19 +232,21 @@ def _check_graph(catalogue: Catalogue, task: str, graph: Graph, where: str) -> N
             _known(name, atomic, f"{where}.tools: {tool.name}", "atomic tool")
         if len(tool.components) == 1:
             raise UsageError(
-                f"{where}.tools: {tool.name} stands for one tool only; a composite stands for two or more."
+                f"{where}.tools: {tool.name} replaces only one tool; a composite must replace two or more."
             )
     if graph.goal in graph.start:
-        raise UsageError(f"{where}.goal: {graph.goal!r} is held from the start.")
+        raise UsageError(f"{where}.goal: {graph.goal!r} is available from the start.")
     _known(graph.goal, outputs, f"{where}.goal", "tool that gives")
     for name in graph.labels:
         _known(name, types, f"{where}.labels", "type")
     labels = [graph.labels.get(name, name) for name in sorted(types - set(dimension_types(catalogue, task)))]
     _labels(labels, f"{where}.labels")
     if labels.count(graph.labels.get(graph.goal, graph.goal)) > 1:
-        raise UsageError(f"{where}.labels: the goal's label is another type's too, so that no answer could be told.")
+        raise UsageError(
+            f"{where}.labels: the goal's label is also another type's, so that an answer would be ambiguous."
+        )
     if graph.goal not in _reached(graph):
-        raise UsageError(f"{where}: no row of calls leads from the start types to {graph.goal!r}.")
+        raise UsageError(f"{where}: no sequence of calls leads from the start types to {graph.goal!r}.")
 
 
 def _reached(graph: Graph) -> set[str]:
@@ -258,4 +268,4 @@ def _check_digits(catalogue: Catalogue, where: str) -> None:
         for task in tasks:
             largest = largest_number(catalogue, task, split)
             if len(str(largest)) > catalogue.digits[split]:
-                raise UsageError(f"{where}: digits.{split}: ids of {task} run to {largest}, which has more digits.")
+                raise UsageError(f"{where}: digits.{split}: ids of {task} go up to {largest}, which has more digits.")

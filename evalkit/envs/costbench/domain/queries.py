@@ -104,6 +104,6 @@ def _wishes(catalogue: Catalogue, task: str, split: str, draws: Stream) -> dict[
         if not conflicts(catalogue, task, wishes):
             return wishes
     raise UsageError(
-        f"catalogue {catalogue.name}: task {task}: {_MOST_DRAWS} draws in the split {split!r} brought no combination "
-        "of wishes without a conflict. Take entries out of its conflicts."
+        f"catalogue {catalogue.name}: task {task}: {_MOST_DRAWS} draws in the split {split!r} gave no "
+        "combination of wishes without a conflict. Remove some of its conflicts."
     )

@@ -138,7 +138,7 @@ def _chain_world(catalogue: Catalogue, task: str, length: int, whole: bool, long
         foreign = tuple(_span_tool(catalogue, catalogue.context, length, span, bit) for span in spans if span[0] >= 1)
     index_of = {tool.name: i for i, tool in enumerate((*tools, *foreign))}
     if len(index_of) < len(tools) + len(foreign):
-        raise UsageError(f"catalogue: chain.names: in a chain of length {length} two tools have one name.")
+        raise UsageError(f"catalogue: chain.names: two tools in a chain of length {length} have the same name.")
     return World(
         catalogue=catalogue,
         task=task,

@@ -81,7 +81,7 @@ def _run(costs: "Ints", held: "Ints", compiled: bool | None, plain: Callable[...
     if not 1 <= n <= MOST_LENGTH:
         raise ValueError(f"chains have 1 to {MOST_LENGTH} positions")
     if not ((held > 0) & (held < 2 << n)).all():
-        raise ValueError(f"held must name at least one of the positions 0..{n} by its bit")
+        raise ValueError(f"held must have the bit of at least one position 0..{n} set")
     kernel = plain
     if m * n * (n + 1) / 2 * _PLAIN_SPAN_S > _COMPILED_START_S if compiled is None else compiled:
         from evalkit.envs.costbench.planning import kernels

@@ -84,9 +84,9 @@ def check_size(world: World, most: int = MOST_STATES) -> None:
     count = len(_states(world, world.start, most))
     if count > most:
         raise UsageError(
-            f"task {world.task!r}: its tools can be called in so many orders that there are at least {count} states, "
-            f"and exact plans are made for at most {most}. Let tools need what other tools give, so that fewer can be "
-            "called independently of one another, or merge some of them."
+            f"task {world.task!r}: its tools can be called in so many orders that there are at least "
+            f"{count} states; exact plans are limited to {most}. Let more tools depend on other tools' "
+            "outputs, or merge some of them."
         )
 
 

@@ -87,7 +87,7 @@ def _as_fields(result: str, kind: str, step: int = 0) -> str:
     for invented, name in fields:
         result = result.replace(invented, name) if invented else result
     if any(mark in result for mark in (DIGITS, "Qq", "qq")):
-        raise Unreadable(f"a result holds something else of the call: {result!r}")
+        raise Unreadable(f"a result contains something else from the call: {result!r}")
     return result
 
 
@@ -148,7 +148,7 @@ def _composite(copy: Copy) -> Texts:
     texts["results.process_joint"] = _between(local["process_summary"], deeds)
     result = local["final_output_description"]
     if not text.endswith(result):
-        raise Unreadable("a composite's result does not end with that of its last tool")
+        raise Unreadable("a composite's result does not end with its last tool's result")
     texts["results.process"] = text.removesuffix(result).replace(local["process_summary"], "{components}")
     short = ran("first", "second")[1]["intermediate_steps"]
     texts["results.deed.second_ends"] = short[1] if len(short) > 1 else ""
@@ -161,7 +161,7 @@ def _composite(copy: Copy) -> Texts:
 def _between(text: str, parts: list[str]) -> str:
     joint = text.removeprefix(parts[0]).partition(parts[1])[0]
     if joint.join(parts) != text:
-        raise Unreadable(f"the parts of {text!r} are not joined alike")
+        raise Unreadable(f"the parts of {text!r} are not joined in the same way")
     return joint
 
 

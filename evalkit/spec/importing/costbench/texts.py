@@ -84,7 +84,7 @@ class Copy:
 
     def flaw(self, name: str, what: str, why: object) -> UsageError:
         """What to raise where a source does not hold what it should."""
-        return UsageError(f"{self._repo / name}: {what} cannot be read: {why}. Is it the reference's own file?")
+        return UsageError(f"{self._repo / name}: {what} cannot be read: {why}. Is it the reference's original file?")
 
 
 def _parsed(text: str) -> ast.Module:
@@ -136,12 +136,12 @@ def filled_as_ours(copy: Copy, name: str, template: str, fields: Mapping[str, st
         plain.append(literal)
         if field is not None:
             if field not in fields or shape or conversion:
-                raise copy.flaw(name, "a template", f"nothing is known of its field {field!r}")
+                raise copy.flaw(name, "a template", f"it has an unknown field {field!r}")
             pieces.append("{" + fields[field] + "}")
             plain.append("\n")
     for known in (*fields.values(), *SYSTEM_TEXTS["system"]):
         if f"{{{known}}}" in "".join(plain):
-            raise copy.flaw(name, "a template", f"it holds {{{known}}} as plain text, which would be filled in")
+            raise copy.flaw(name, "a template", f"its plain text contains {{{known}}}, which would be filled in")
     return "".join(pieces)
 
 
@@ -150,7 +150,7 @@ def function(copy: Copy, name: str, wanted: str) -> ast.FunctionDef | ast.AsyncF
     for node in copy.module(name).body:
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.name == wanted:
             return node
-    raise copy.flaw(name, wanted, "there is no such function")
+    raise copy.flaw(name, wanted, "the function is missing")
 
 
 def _instructions(copy: Copy) -> Texts:
@@ -248,7 +248,7 @@ def _tool_words(copy: Copy) -> Texts:
         for kind in ("atomic", "composite"):
             description = made(kind, True, [])["description"]
             if plain != "{text}" + terms or not description.endswith(terms):
-                raise Unreadable("what a description says of a tool's cost does not stand at its end")
+                raise Unreadable("the sentence on the cost is not at the end of a tool's description")
             texts[f"tools.{kind}"] = description.removesuffix(terms)
         for name, schema in made("atomic", True, list(types))["parameters"]["properties"].items():
             texts[f"arguments.of.{name}"] = schema["description"]
@@ -334,7 +334,7 @@ def _events(copy: Copy) -> Texts:
     except Unreadable as flaw:
         raise copy.flaw(RUN, "what is said of a change of mind", flaw) from flaw
     if "{requirements}" not in messages["new_user_message"]:
-        raise copy.flaw(RUN, "new_user_message", "it does not hold the new requirements")
+        raise copy.flaw(RUN, "new_user_message", "the new requirements are missing in it")
     texts = {"changes.context": messages["location_pref_str"], "changes.constants": "", "changes.none": ""}
     banned = _listed(copy, "ban_tool_return_sentences")
     changed = _listed(copy, "preference_change_user_message_templates")
@@ -362,5 +362,5 @@ def _listed(copy: Copy, key: str) -> list[str]:
             except json.JSONDecodeError as flaw:
                 raise copy.flaw(CONFIG, key, flaw) from flaw
     if len(texts) != SENTENCES:
-        raise copy.flaw(CONFIG, key, f"wanted are {SENTENCES} texts in double quotes, one a line; found {len(texts)}")
+        raise copy.flaw(CONFIG, key, f"expected {SENTENCES} texts in double quotes, one per line; found {len(texts)}")
     return texts

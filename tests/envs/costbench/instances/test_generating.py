@@ -64,7 +64,7 @@ def test_a_catalogue_of_one_s_own_is_generated_from() -> None:
     [
         ({"lenght": 5}, "lenght: costbench has no such parameter. Did you mean 'length'?"),
         ({"task": "dinning"}, "task: there is no 'dinning'"),
-        ({"catalogue": "my.toml"}, "no catalogue 'my.toml'. Valid: delivery, travel. A file of your own becomes"),
+        ({"catalogue": "my.toml"}, "no catalogue 'my.toml'. Valid: delivery, travel. To use your own file"),
         ({"split": "tests"}, "split: there is no 'tests'. Did you mean 'test'?"),
         ({"catalogue": plain_catalogue(), "task": GRAPH, "split": "train"}, "split: task 'parcel'"),
         ({"catalogue": plain_catalogue(), "task": GRAPH, "length": 4}, "length: task 'parcel' is no chain"),

@@ -97,7 +97,7 @@ def test_what_makes_no_sense_is_refused(run, compiled: bool) -> None:  # type: i
     with pytest.raises(ValueError, match="1 to 40 positions"):
         run(np.ones((1, 41, 41)), np.array([1]), compiled)
     for wrong in (0, -1, 16):
-        with pytest.raises(ValueError, match=r"positions 0\.\.3"):
+        with pytest.raises(ValueError, match=r"position 0\.\.3"):
             run(fine, np.array([1, wrong]), compiled)
     with pytest.raises(ValueError, match="at least 1 cent"):
         run(np.zeros((2, 3, 3)), held, compiled)

@@ -146,7 +146,7 @@ def test_the_greedy_plan_of_a_graph_uses_what_the_last_call_gave() -> None:
 def test_a_graph_with_too_many_states_is_refused_with_their_number() -> None:
     names = [f"A{i}" for i in range(16)]
     world = graph_world([*(("S", name) for name in names), (" ".join(names), "G")])
-    with pytest.raises(UsageError, match=r"'toy'.*at least 20001 states.*at most 20000.*merge"):
+    with pytest.raises(UsageError, match=r"'toy'.*at least 20001 states.*limited to 20000.*merge"):
         search.check_size(world)
     with pytest.raises(UsageError, match="at least 20001 states"):
         solve.optimum(world, Terms((1,) * 17), world.start)
