@@ -111,12 +111,12 @@ def _lane_words(plan: Plan, lane: LanePlan) -> str:
     if lane.members:
         return (
             f"{lane.lane}: {len(lane.members)} lanes, at least {show_span(lane.seconds)}; "
-            f"limited by {lane.bound}, which they share."
+            f"what limits them: {lane.bound}, which they share."
         )
     assumed = " (assumed)" if lane.lane in plan.assumed else ""
     return (
         f"{lane.lane}: about {show_span(lane.seconds)} at {plan.reply_s[lane.lane] * 1000:,.0f} ms a reply{assumed}; "
-        f"limited by {lane.bound}."
+        f"what limits it: {lane.bound}."
     )
 
 
