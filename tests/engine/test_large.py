@@ -174,7 +174,7 @@ SPOILT: dict[str, tuple[Callable[[list[dict[str, Any]]], None], str]] = {
     "a value out of range": (lambda found: found[21].update(n=-1), "n:"),
     "an unknown field": (lambda found: found[21].update(m=3), "m: a scheduling instance has no such field"),
     "what was drawn is another": (lambda found: found[21].update(seed=77), "digest"),
-    "the same in other words": (again, "the same instance"),
+    "the same in other words": (again, "it equals an earlier instance"),
 }
 
 

@@ -193,7 +193,9 @@ def test_a_removed_last_row_is_noticed_by_the_files_digest_and_played_again(runs
     run = Path(shutil.copytree(runs / "whole", tmp_path / "whole"))
     segment, place, row = find(run, lambda row: bool(row["ending"]))
     rewrite(segment, place, CHANGES["a removed row"])
-    assert [(one.segment, one.problem[:24]) for one in verify(run)] == [(segment.name, "is not as it was written")]
+    assert [(one.segment, one.problem[:32]) for one in verify(run)] == [
+        (segment.name, "was changed after it was written")
+    ]
     assert refusal(run, tmp_path)[0] == 2
     outcome, _ = go_served(resolved(tmp_path, SPEC), run, repair=True)
     assert (outcome.exit_code, outcome.steps) == (0, 1)
@@ -211,7 +213,7 @@ def test_a_flipped_byte_in_a_page_is_named_and_refused(run: Path, tmp_path: Path
     assert {one.segment for one in found} == {segment.name}
     assert any((one.episode, one.step) != ("", -1) for one in found)
     assert "step_digest is damaged (page checksum)" in found[0].problem
-    with pytest.raises(CorruptLogError, match=r"is not as it was written.*`evalkit verify`.*--repair"):
+    with pytest.raises(CorruptLogError, match=r"was changed after it was written.*`evalkit verify`.*--repair"):
         call(run, tmp_path)
 
 

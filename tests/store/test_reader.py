@@ -141,8 +141,8 @@ def test_an_episode_without_a_step_is_refused(tmp_path: Path, write: Write) -> N
         ("empty", "000000001.parquet is damaged"),
         ("swap", "000000001.parquet (holds segments 2 to 2|is object 2 of .*): it was renamed or swapped"),
         ("flip", "000000001.parquet is damaged .*CRC"),
-        ("foreign", "mine.parquet is no (segment|object)"),
-        ("ledger", "000000001.parquet is no (segment of steps|object of a journal)"),
+        ("foreign", "mine.parquet is (no segment|not an object)"),
+        ("ledger", "000000001.parquet is (no segment of steps|not an object of a journal)"),
         ("recent", "000000005.parquet is missing"),
     ],
 )
