@@ -60,6 +60,32 @@ class GridHead:
     title: str
     unit: str
     numeric: bool
+    href: str = ""
+    """Where the rows are ordered by this column; empty: the browser sorts the rows that it has."""
+    sort: str = ""
+    """`ascending` or `descending` where the rows are ordered by this column."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ordered:
+    """An order of rows that the server makes, since a page holds only a part of them."""
+
+    order: str
+    """A column's key, after `-` if descending; empty: the order of the table."""
+    address: Callable[[str], str]
+    """From an order to the address of the page in that order."""
+
+    def head(self, column: Column) -> GridHead:
+        """The column's head: it leads to the rows in its order, and in the other direction if that is shown."""
+        ascending, descending = column.key, f"-{column.key}"
+        first, second = (descending, ascending) if column.numeric else (ascending, descending)
+        return GridHead(
+            title=column.title,
+            unit=column.unit,
+            numeric=column.numeric,
+            href=self.address(second if self.order == first else first),
+            sort={ascending: "ascending", descending: "descending"}.get(self.order, ""),
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,8 +117,12 @@ class Plot:
     grid: Grid
 
 
-def grid(table: Table, run: str, *, csv: str = "", href: Href | None = None) -> Grid:
-    """A table for a page. `run`: how `evalkit sql` calls its run; `csv`: where its rows lie, else they go along."""
+def grid(table: Table, run: str, *, csv: str = "", href: Href | None = None, ordered: Ordered | None = None) -> Grid:
+    """A table for a page.
+
+    `run`: how `evalkit sql` calls its run; `csv`: where its rows lie, else they go along; `ordered`: how the server
+    has ordered the rows, else the browser sorts them.
+    """
     columns = without_shared_packs(table).outer
     spans = {column.key: _spans(table, column) for column in columns if column.kind == "interval"}
     rows: list[GridRow] = []
@@ -111,7 +141,7 @@ def grid(table: Table, run: str, *, csv: str = "", href: Href | None = None) -> 
     return Grid(
         name=table.name,
         title=table.title,
-        heads=[GridHead(title=column.title, unit=column.unit, numeric=column.numeric) for column in columns],
+        heads=[_head(column, ordered) for column in columns],
         rows=rows,
         notes=[line for line in table.lines_below if not line.endswith(MISSING)],
         query=table.query,
@@ -136,6 +166,12 @@ def plot(figure: Figure, run: str, *, csv: str = "") -> Plot:
 def sql_command(run: str, query: str) -> str:
     """The command that asks a query of a run; empty if there is no query."""
     return f"evalkit sql {shlex.quote(run)} {shlex.quote(query)}" if query else ""
+
+
+def _head(column: Column, ordered: Ordered | None) -> GridHead:
+    if ordered is not None:
+        return ordered.head(column)
+    return GridHead(title=column.title, unit=column.unit, numeric=column.numeric)
 
 
 def _cell(

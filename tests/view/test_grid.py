@@ -3,7 +3,7 @@ import json
 import pytest
 
 from evalkit.report.tables import Column, Table
-from evalkit.view.grid import RANGE_WIDTH, grid
+from evalkit.view.grid import RANGE_WIDTH, Ordered, grid
 from evalkit.view.render import Frame, environment, json_inside, offline_policy, render
 
 TABLE = Table(
@@ -70,3 +70,19 @@ def test_a_page_in_one_file_allows_only_its_own_scripts() -> None:
     assert policy.startswith("default-src 'none'; script-src 'sha256-")
     assert "http" not in policy
     assert "unsafe" not in policy
+
+
+def test_a_head_orders_by_its_column_and_then_the_other_way_round() -> None:
+    number, name = Column(key="cost", title="Cost", kind="usd"), Column(key="agent", title="Agent")
+    orders = {order: Ordered(order=order, address=lambda to: f"?order={to}") for order in ("", "cost", "-cost")}
+    assert [(orders[order].head(number).href, orders[order].head(number).sort) for order in orders] == [
+        ("?order=-cost", ""),
+        ("?order=-cost", "ascending"),
+        ("?order=cost", "descending"),
+    ]
+    assert [(orders[order].head(name).href, orders[order].head(name).sort) for order in ("", "cost")] == [
+        ("?order=agent", ""),
+        ("?order=agent", ""),
+    ]
+    rows = Table(name="t", title="T", columns=(number, name), rows=({"cost": 1, "agent": "a"},), packs=())
+    assert [head.href for head in grid(rows, "run", ordered=orders["-cost"]).heads] == ["?order=cost", "?order=agent"]

@@ -15,7 +15,7 @@
     return missing || a.text.localeCompare(b.text, undefined, { numeric: true });
   };
   const wireTables = (root) => {
-    for (const button of all("th .sort", root)) {
+    for (const button of all("th button.sort", root)) {
       button.addEventListener("click", () => {
         const head = button.closest("th");
         const table = button.closest("table");
