@@ -1,18 +1,30 @@
-"""evalkit under the harness beside the project: its own engine, client, limits, budget and durable step log.
+"""evalkit as a measured client: its own engine, client, limits, budget and durable step log.
 
 The same code path as a sweep: lanes, players, askers and store are those of `evalkit run`; only the environment is the
-harness's (one tool, stop at a text).
+benchmark's (one tool, stop at a text). `bench/job.py` says what it is asked to do.
 """
 
 import asyncio
 import sys
-import time
 from pathlib import Path
-
-from common import BASE_URL, CONC, EPISODES, MODEL, OUT, SYSTEM, TOOL_TEXT, TOOLS, TURNS, prompt, report, start
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
+from bench.job import (
+    BASE_URL,
+    CONC,
+    EPISODES,
+    MODEL,
+    OUT,
+    SYSTEM,
+    TOOL_DESCRIPTION,
+    TOOL_NAME,
+    TOOL_PARAMETERS,
+    TOOL_TEXT,
+    prompt,
+    report,
+    start,
+)
 from bench.lookup import LOOKUP, Instance
 from evalkit.client.ask import Asker
 from evalkit.client.budget import Budget
@@ -84,8 +96,7 @@ def _episode(number: int, cell: AgentSetup, suite: ManifestSuite, tool: Tool) ->
 
 
 def _job(store: Store, asker: Asker, lane: Lane) -> LaneJob:
-    function = TOOLS[0]["function"]
-    tool = Tool(name=function["name"], description=function["description"], parameters=function["parameters"])
+    tool = Tool(name=TOOL_NAME, description=TOOL_DESCRIPTION, parameters=TOOL_PARAMETERS)
     cell = _cell()
     suite = ManifestSuite(
         name="lookup", base="lookup", axes={}, environment="lookup", environment_version=1, digest="", instances=()
@@ -127,7 +138,7 @@ async def main() -> None:
             pacing.cancel()
             budget.close()
             await store.durable()
-            report(job.context.ended.get("answered", 0), left=job.context.ended, turns=TURNS, at=time.time())
+            report(job.context.ended.get("answered", 0), ended=job.context.ended)
 
 
 async def _pace(store: Store, lane: Lane) -> None:

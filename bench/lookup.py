@@ -1,4 +1,4 @@
-"""The environment of the harness beside the project: one tool, called until the model answers in text."""
+"""The environment of the throughput benchmark: one tool, called until the model answers in text."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace

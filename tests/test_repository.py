@@ -260,11 +260,8 @@ def test_the_page_about_econagentbench_names_its_tables_and_suites() -> None:
     assert [name for name in levels if name not in text] == []
 
 
-@pytest.mark.parametrize(
-    "name", sorted(path.stem for path in (PROJECT / "bench").glob("*.py") if path.stem != "driver")
-)
+@pytest.mark.parametrize("name", sorted(path.stem for path in (PROJECT / "bench").glob("*.py")))
 def test_every_benchmark_loads(name: str) -> None:
-    # `driver` runs under the harness beside the project, and only there.
     command = [sys.executable, "-c", f"import bench.{name}"]
     done = subprocess.run(command, capture_output=True, text=True, cwd=PROJECT, check=False)
     assert done.returncode == 0, done.stderr
