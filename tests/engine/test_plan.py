@@ -185,6 +185,17 @@ def test_a_run_that_has_begun_owes_the_rest_alone(tmp_path: Path) -> None:
     assert all(cell.cost_low < cell.cost < cell.cost_high for cell in rest.cells)
 
 
+def test_what_a_run_has_of_a_variant_is_not_counted_for_the_suite_itself(tmp_path: Path) -> None:
+    text = served(periods=3) + '[[suites]]\nname = "scheduling/basic"\ninstances = ["seed-0"]\n'
+    sweep = resolved(tmp_path, text)
+    go_served(sweep, tmp_path / "run")
+    index = read_index(tmp_path / "run")
+    held = replace(known_from(sweep, tmp_path / "run"), held=index.episodes, spent=index.totals["cost"])
+    rest = asyncio.run(plan_sweep(sweep, Choice(), seconds=0.0, known=held))
+    assert {(cell.episodes, cell.requests, cell.cost) for cell in rest.cells} == {(0, 0.0, 0.0)}
+    assert sum(cell.ended for cell in rest.cells) == len(index.episodes)
+
+
 def test_a_prompt_that_outgrows_the_model_is_told_with_its_place(tmp_path: Path) -> None:
     text = REAL.format(budget=50).replace("periods = [4]", "periods = [30]")
     sweep = resolved(tmp_path, text)

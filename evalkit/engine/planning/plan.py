@@ -16,7 +16,7 @@ from evalkit.engine.forecast import DOUBT, LEAST_SPREAD, SPREAD, around, beyond
 from evalkit.engine.freezing.freeze import Resolved, lane_limits, lane_shares
 from evalkit.engine.planning.pilot import NOTHING, Basis, Figures
 from evalkit.engine.planning.planned import CellPlan, LanePlan, Plan
-from evalkit.engine.resume import LoggedProgress, RunPart
+from evalkit.engine.resume import LoggedProgress
 from evalkit.engine.stand_in import Sample, Till, admitted, play_sample, price_of, stand_in_of
 from evalkit.engine.universe import AgentSetup, Choice, cells
 from evalkit.spec.model import Limits
@@ -99,8 +99,13 @@ def _owed(manifest: Manifest, cell: AgentSetup, suite: ManifestSuite, progress: 
     total = len(suite.instances) * manifest.replicates
     if not progress:
         return _Owed(0, total, ())
-    part = RunPart(manifest=manifest, agents=[cell.agent], choice=Choice(suites=frozenset({suite.name})))
-    known = [episode for episode in progress.values() if part.holds(episode)]
+    # By the suite's full name: a `Choice` of a base name would take its variants as well.
+    place = cell.agent.name, suite.name
+    known = [
+        episode
+        for episode in progress.values()
+        if (episode.agent, episode.suite) == place and episode.replicate < manifest.replicates
+    ]
     begun = tuple(episode for episode in known if not episode.ending)
     return _Owed(len(known) - len(begun), total - len(known), begun)
 
