@@ -8,7 +8,8 @@
 takes. `evalkit.__all__`, `evalkit.testing.__all__` and the names here are the interface: what is in none of them is
 private. A name is loaded when it is first used.
 
-    environments    Environment, Parameter, Kit, Opening, Observation, Facts, Score, fill, checked
+    environments    Environment, Parameter, Kit, Opening, Observation, Facts, Score, fill
+    suites' lines   read_line, parameters_of, checked
     chats           Message, Tool, ToolCall, Reply, Request, Sampling
     policies        Policy, PolicyFn, calling, offered
     dialects        Dialect, OPENAI_CHAT
@@ -23,7 +24,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from evalkit.dialogue import Message, Reply, Request, Sampling, Tool, ToolCall
     from evalkit.envs.environment import Environment, Facts, Kit, Observation, Opening, Parameter, Score, fill
-    from evalkit.envs.parameters import checked
+    from evalkit.envs.parameters import checked, parameters_of, read_line
     from evalkit.envs.table import ENVIRONMENTS
     from evalkit.errors import UsageError
     from evalkit.policy.conversation import PolicyFn, calling, offered
@@ -74,6 +75,8 @@ __all__ = [
     "fill",
     "new_folder",
     "offered",
+    "parameters_of",
+    "read_line",
     "stream",
 ]
 
@@ -89,7 +92,7 @@ _PLACES = {
         "Score",
         "fill",
     ),
-    "evalkit.envs.parameters": ("checked",),
+    "evalkit.envs.parameters": ("checked", "parameters_of", "read_line"),
     "evalkit.envs.table": ("ENVIRONMENTS",),
     "evalkit.errors": ("UsageError",),
     "evalkit.policy.conversation": ("PolicyFn", "calling", "offered"),

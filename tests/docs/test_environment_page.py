@@ -48,7 +48,7 @@ def test_what_it_says_of_installing_and_testing_works(project: Installed) -> Non
     assert "pip install -e '.[dev]'" in lines
     assert "pytest" in lines
     done = project.python("-m", "pytest", "-q", "-p", "no:cacheprovider")
-    assert (done.returncode, "4 passed" in done.stdout) == (0, True), done.stdout
+    assert (done.returncode, "5 passed" in done.stdout) == (0, True), done.stdout
     assert "wrong" not in project.evalkit(*called("plugins"))
 
 

@@ -85,7 +85,7 @@ def test_the_command_lists_all_and_finds_nothing_wrong(there: Installed) -> None
 def test_a_written_project_passes_its_own_tests(project: Installed) -> None:
     done = project.python("-m", "pytest", "-q", "-p", "no:cacheprovider")
     assert done.returncode == 0, done.stdout
-    assert "4 passed" in done.stdout
+    assert "5 passed" in done.stdout
 
 
 def test_its_policies_play_its_suite(project: Installed) -> None:
