@@ -1,7 +1,7 @@
 """What must hold at every instant of a run, whatever happens to it."""
 
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 
 from evalkit.seeds import Stream
 from evalkit.store.files.record import LedgerRecord
-from evalkit.store.files.segment import claim, money_of
+from evalkit.store.files.segment import CLOSE, SEAL, claim, money_of
 from evalkit.store.manifests import is_run
 from evalkit.store.reading.accounts import accounts, spent
 from evalkit.store.reading.index import RunIndex, read_index
@@ -30,6 +30,8 @@ REPORTS = 0.04
 the midst of one."""
 COMMANDS = 0.1
 """In what share of the seeds every command is called at the end."""
+DESCRIBED = ("manifest", "suites")
+"""Folders of files that describe the run."""
 
 
 class Broken(BaseException):
@@ -272,6 +274,19 @@ def charges(path: Path) -> list[tuple[str, str, int, int]]:
     if b'"charge"' not in held:
         return []
     return [(row.session, row.episode, row.step, row.attempt) for row in _money(held) if row.kind == "charge"]
+
+
+def built_on(names: Iterable[Path]) -> bool:
+    """Whether a process that goes on builds on one of these new names: on a folder, a file that describes the run, or
+    the end of a journal. What else a journal holds lasts with its end."""
+    for path in names:
+        if path.is_dir() or path.parent.name in DESCRIBED:
+            return True
+        if path.parent.parent.name == "log" and path.suffix == ".parquet":
+            with pq.ParquetFile(path) as file:
+                if claim(file).get("kind") in (CLOSE, SEAL):
+                    return True
+    return False
 
 
 def told(held: bytes) -> int:

@@ -48,6 +48,8 @@ class Plan:
     """What each sync takes."""
     sync_fails_at: int | None = None
     """The file's sync that fails, counted by itself."""
+    dies_naming: int | None = None
+    """The sync of a folder before which the process dies, counted by those with new names that others build on."""
 
 
 class SimDisk:
@@ -64,12 +66,14 @@ class SimDisk:
         self._folders: set[Path] = set()
         """Those whose own names last."""
         self.dead = False
-        self.operations = self.syncs = 0
+        self.operations = self.syncs = self.namings = 0
         self.plan = Plan()
         self.looked: Callable[[str, Path], None] | None = None
         """Is told of each operation, before it is carried out."""
         self.making: Callable[[Path], None] | None = None
         """Is told of a folder that is to be made."""
+        self.built_on: Callable[[list[Path]], bool] | None = None
+        """Whether others build on such new names."""
         self.lasted: Callable[[list[Path]], None] | None = None
         """Is told of the new names of a folder that last from now on."""
         self.taken: Callable[[Path], None] | None = None
@@ -85,7 +89,8 @@ class SimDisk:
 
     def begin(self, plan: Plan) -> None:
         """A new life begins."""
-        self.dead, self.operations, self.syncs, self.plan = False, 0, 0, plan
+        self.dead, self.plan = False, plan
+        self.operations = self.syncs = self.namings = 0
 
     # What the store calls.
 
@@ -127,6 +132,7 @@ class SimDisk:
         self._names[target] = self._names.setdefault(source, _File())
 
     def sync_directory(self, path: Path) -> None:
+        self._name(path)
         self._operate("sync folder", path)
         self._slept(self.plan.slow_s)
         inside = {name: file for name, file in self._names.items() if _parent(name) == path}
@@ -210,6 +216,22 @@ class SimDisk:
             if kind == "ENOSPC" and torn is not None:
                 torn()  # what there was room for
             raise OSError(getattr(errno, kind), f"simulated {kind}")
+
+    def _name(self, folder: Path) -> None:
+        """The process dies where it has given names that others build on, and has not waited for them."""
+        if self.plan.dies_naming is None or self.built_on is None or self.dead:
+            return
+        files = [name for name, file in self._names.items() if _parent(name) == folder]
+        fresh = [name for name in files if self._lasting.get(name) is not self._names[name]]
+        fresh += [path for path in folder.glob("*/") if path not in self._folders]
+        if fresh and self.built_on(fresh):
+            if self.namings == self.plan.dies_naming:
+                names = ", ".join(sorted(path.name for path in fresh))
+                self._say(f"the process dies before it syncs {self._short(folder)}, with the new names {names}")
+                self.counts["dies_naming"] += 1
+                self.dead = True
+                raise Died
+            self.namings += 1
 
     def _tear(self, path: Path, data: bytes) -> None:
         path.write_bytes(data[: len(data) // 2])

@@ -136,7 +136,7 @@ MUTANTS = (
         file="store/writing/opening.py",
         old=("            disk.sync_directory(folder)\n"),
         new=("            pass\n"),
-        needs=("die_disk", "power"),
+        needs=("dies_naming",),
     ),
     Mutant(
         name="a journal's folder is not made to last",
@@ -288,7 +288,7 @@ MUTANTS = (
         file="store/writing/opening.py",
         old="    for folder in (run.parent, run, *described, *folders, *last):\n",
         new="    for folder in (*folders, *last):\n",
-        needs=("taken_over", "power", "die_turn"),
+        needs=("dies_naming",),
     ),
     Mutant(
         name="a failed sync of an object is passed over",

@@ -50,9 +50,11 @@ DISTURBANCES = (
     "dies_mending",
 )
 """Everything that may go wrong, by name."""
-AIMED = ("scarce", "unsaid")
+AIMED = ("scarce", "unsaid", "dies_naming")
 """What comes about only where it is asked for: requests that wait for money which others may bring back; rows of the
-first format that are lost before any session has said what they had cost."""
+first format that are lost before any session has said what they had cost; a process that dies between naming a folder,
+a manifest, a suite or the end of a journal and syncing the folder of that name, and a loss of power in the life that
+builds on it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -165,6 +167,8 @@ def scenario(
     budget = (None, None, 8.0, 3.0, 1.5, 0.9)[draws.below(6)]
     count = 1 + draws.below(LIVES)
     active = (disturbances(seed) | always) - without
+    if "dies_naming" in active:
+        count = LIVES
     if "tight" in active:
         sweep, width = TIGHT, max(width, 3)
     if "scarce" in active:
@@ -253,9 +257,22 @@ def _worse(life: Life, always: frozenset[str], place: tuple[int, int]) -> Life:
         draws = Stream(*place, "unsaid")
         harm = Harm(gone=0, undone=False, place=place, old=True) if not place[1] else None
         life = replace(life, die_turn=20 + draws.below(60), harm=harm)
+    if "dies_naming" in always:
+        life = _names(life, place)
     if "long_bodies" in always:
         life.weather.long, life.weather.ways = 1.0, life.weather.ways[:1]
     return life
+
+
+def _names(life: Life, place: tuple[int, int]) -> Life:
+    """The same, less what may end it otherwise: every second one dies where it has named something, and the power of
+    the others fails early."""
+    draws = Stream(*place, "dies_naming")
+    builds = (place[0] + place[1]) % 2
+    life.plan.die_at, life.plan.errors, life.plan.refuses_from = None, {}, None
+    life.plan.dies_naming = None if builds else draws.below(3 if place[1] else 12)
+    die_turn = 20 + draws.below(60) if builds else None
+    return replace(life, die_turn=die_turn, power=bool(builds), interrupt_turn=None, taken_over=None, harm=None)
 
 
 def _taken_over(draws: Stream) -> TakenOver:

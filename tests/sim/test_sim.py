@@ -123,3 +123,22 @@ def test_a_process_that_died_touches_the_disk_no_more(tmp_path: Path) -> None:
             disk.write_durably(tmp_path / "b", b"two")
     assert not (tmp_path / "a").exists()
     assert not (tmp_path / "b").exists()
+
+
+def test_a_process_that_dies_naming_leaves_a_name_that_a_loss_of_power_may_take(tmp_path: Path) -> None:
+    left = set()
+    for number in range(30):
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        made = _disk(folder)
+        made.built_on = lambda names: any(path.name == "b" for path in names)
+        made.begin(Plan(dies_naming=0))
+        with made.in_force():
+            disk.write_durably(folder / "a", b"one")
+            with pytest.raises(Died):
+                disk.write_durably(folder / "b", b"two")
+        assert (folder / "b").read_bytes() == b"two"
+        made.lose_power(Stream(number, "test"))
+        assert (folder / "a").exists()
+        left.add((folder / "b").exists())
+    assert left == {True, False}

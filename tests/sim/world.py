@@ -28,7 +28,7 @@ from evalkit.store import lock
 from evalkit.store.lock import holder
 from evalkit.store.writing.writer import open_store
 from tests.sim.begun import Begun
-from tests.sim.checks import Broken, Checks, charges
+from tests.sim.checks import Broken, Checks, built_on, charges
 from tests.sim.disk import SimDisk
 from tests.sim.loop import Died, Hung, SimLoop, run_life
 from tests.sim.network import Network, Sent
@@ -96,7 +96,7 @@ class World:
         self.network.sending = self._sending
         self.checks, self.taking = Checks(self), TakingOver(self)
         self.disk.looked = self._touched
-        self.disk.taken, self.disk.making = self._taken, self._making
+        self.disk.taken, self.disk.making, self.disk.built_on = self._taken, self._making, built_on
 
     @property
     def loop(self) -> SimLoop | None:
