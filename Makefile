@@ -20,9 +20,10 @@ IN_PARALLEL = -n $(shell expr $$(getconf _NPROCESSORS_ONLN) + 1) --dist loadfile
 IN_MEMORY := $(shell free=$$(df -Pk /dev/shm 2>/dev/null | awk 'NR == 2 { print $$4 }'); \
 	if [ -w /dev/shm ] && [ "$${free:-0}" -gt 4000000 ]; then echo TMPDIR=/dev/shm; fi)
 
-# Where golden files and the reference's data lie, for `make conform`.
-GOLDENS ?= ../shared/goldens
-DATA ?= ../shared/data
+# Where golden files and the reference's data lie, for `make conform`. Empty: beside the project in `../shared`, or else
+# the sample of golden numbers in `tests/conform/sample`.
+GOLDENS ?=
+DATA ?=
 
 # The first of these that starts and is new enough; `make PYTHON=/path/to/python` overrides it.
 NEW_ENOUGH := import sys; sys.exit(sys.version_info < (3, 11))
@@ -70,7 +71,7 @@ large: $(READY) ## runs of a million instances, and of a million steps: what it 
 	$(PY) -m bench.start
 	$(PY) -m bench.finding
 
-conform: $(READY) ## compare with golden files: make conform GOLDENS=dir DATA=dir
+conform: $(READY) ## compare with golden files, or a sample of them: make conform GOLDENS=dir DATA=dir
 	$(PY) -m tests.conform "$(GOLDENS)" --data "$(DATA)"
 
 soak: $(READY) ## kill and resume, many times in a row (minutes)

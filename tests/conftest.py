@@ -19,6 +19,7 @@ PROJECT = Path(__file__).resolve().parent.parent
 LONGEST = (
     "soak/",
     "conform/test_command",
+    "conform/test_sample",
     "engine/test_lanes",
     "engine/test_fairness",
     "store/test_repair.py",

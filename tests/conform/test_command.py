@@ -287,7 +287,7 @@ def test_nothing_to_compare_is_an_error_that_says_so(tmp_path: Path) -> None:
 def test_the_command_ends_with_what_it_found(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main([str(write(tmp_path, rows()))]) == 0
     assert "0 unexplained differences" in capsys.readouterr().out
-    assert main([str(tmp_path), "--data", ""]) == 0  # as `make conform DATA=` says it
+    assert main([str(tmp_path), "--data", ""]) == 0  # as `make conform GOLDENS=dir` says it
     write(tmp_path, {"parse_dict.jsonl": [{"input": "nonsense", "result": {"ok": {}}}]})
     assert main([str(tmp_path)]) == 1
     assert "1 unexplained difference\n" in capsys.readouterr().out
