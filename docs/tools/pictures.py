@@ -30,7 +30,7 @@ def take(browser: Browser, address: str, name: str, *, width: int, height: int) 
     """One picture of a page, once its charts are drawn."""
     page = browser.new_page(viewport={"width": width, "height": height}, color_scheme="light")
     page.goto(address)
-    page.wait_for_selector("main table, main svg")
+    page.wait_for_selector("main table, main .plot svg")
     page.wait_for_load_state("networkidle")
     page.screenshot(path=str(IMAGES / name))
     page.close()

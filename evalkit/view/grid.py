@@ -12,6 +12,8 @@ from evalkit.report.tables import MISSING, Column, Table, as_csv, shown, without
 RANGE_WIDTH = 120.0
 """Of a drawn interval, in pixels; its ends keep clear of the border."""
 MARGIN = 4.0
+NUMBERS = "-numbers"
+"""What the name of a figure's table ends with."""
 SHORT = 36
 """Characters of a text that is not broken into lines."""
 
@@ -21,7 +23,7 @@ Href = Callable[[Mapping[str, Any], str], str]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Span:
-    """An interval, drawn: places in pixels from 0 to `RANGE_WIDTH`."""
+    """An interval, drawn: places in pixels from 0 to `width`."""
 
     low: float
     high: float
@@ -30,6 +32,8 @@ class Span:
     zero: float | None
     """Where 0 lies, if it lies within."""
     label: str
+    width: float = RANGE_WIDTH
+    """Of the drawing, in pixels."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -114,7 +118,10 @@ class Plot:
     notes: Sequence[str]
     query: str
     command: str
-    grid: Grid
+    grid: Grid | None
+    """Its numbers; None: they are on a page of their own."""
+    numbers: str = ""
+    """Where that page is."""
 
 
 def grid(table: Table, run: str, *, csv: str = "", href: Href | None = None, ordered: Ordered | None = None) -> Grid:
@@ -127,15 +134,16 @@ def grid(table: Table, run: str, *, csv: str = "", href: Href | None = None, ord
     spans = {column.key: _spans(table, column) for column in columns if column.kind == "interval"}
     rows: list[GridRow] = []
     above: Mapping[str, Any] = {}
+    grouped = ordered is None or not ordered.order
     for index, row in enumerate(table.rows):
-        cells, same = [], bool(above)
+        cells, same = [], bool(above) and grouped
         for column in columns:
             same = same and column.group and above.get(column.key) == row.get(column.key)
             span = spans[column.key][index] if column.key in spans else None
             bold = (index, column.key) in table.bold
             cells.append(_cell(column, row, span, same=same, bold=bold, href=href))
         groups = [column.key for column in columns if column.group][:1]
-        begins = bool(above) and any(above.get(key) != row.get(key) for key in groups)
+        begins = grouped and bool(above) and any(above.get(key) != row.get(key) for key in groups)
         rows.append(GridRow(cells=cells, begins=begins))
         above = row
     return Grid(
@@ -150,8 +158,8 @@ def grid(table: Table, run: str, *, csv: str = "", href: Href | None = None, ord
     )
 
 
-def plot(figure: Figure, run: str, *, csv: str = "") -> Plot:
-    """A figure for a page; `run`, `csv` as of `grid`."""
+def plot(figure: Figure, run: str, *, numbers: str = "") -> Plot:
+    """A figure for a page. `run`: as of `grid`; `numbers`: the page of its numbers, else they go along."""
     return Plot(
         name=figure.name,
         title=figure.title,
@@ -159,7 +167,8 @@ def plot(figure: Figure, run: str, *, csv: str = "") -> Plot:
         notes=figure.notes,
         query=figure.query,
         command=sql_command(run, figure.query),
-        grid=grid(replace(figure.table, name=f"{figure.name}-numbers"), run, csv=csv),
+        grid=None if numbers else grid(replace(figure.table, name=f"{figure.name}{NUMBERS}"), run),
+        numbers=numbers,
     )
 
 
@@ -199,13 +208,18 @@ def _cell(
 def _sort(column: Column, value: Any) -> str | None:
     if column.kind == "text":
         return None
-    if value is None:
-        return ""
+    number = sort_value(column, value)
+    return "" if number is None else repr(number)
+
+
+def sort_value(column: Column, value: Any) -> int | float | None:
+    """The number that a value is sorted by; None: there is none, or it is sorted as a text."""
+    if column.kind == "text" or value is None:
+        return None
     if column.kind == "interval":
-        return repr(float(value[0]))
-    if column.kind == "counts":
-        return str(sum(value.values()))
-    return repr(value)
+        return float(value[0])
+    number: int | float = sum(value.values()) if column.kind == "counts" else value
+    return number
 
 
 def _spans(table: Table, column: Column) -> list[Span | None]:
@@ -214,30 +228,33 @@ def _spans(table: Table, column: Column) -> list[Span | None]:
     ends = [float(end) for interval in intervals if interval is not None for end in interval]
     if not ends:
         return [None] * len(intervals)
-    least, most = min(0.0, *ends), max(100.0, *ends)
+    scale = (min(0.0, *ends), max(100.0, *ends))
     estimate = _estimate(table, column)
-
-    def x_of(value: float) -> float:
-        return round(MARGIN + (value - least) / (most - least) * (RANGE_WIDTH - 2 * MARGIN), 2)
-
-    zero = x_of(0.0) if least < 0 else None
     return [
         None
         if interval is None
-        else Span(
-            low=x_of(interval[0]),
-            high=x_of(interval[1]),
-            point=_point(row, estimate, x_of),
-            zero=zero,
-            label=shown(column, interval),
+        else span(
+            interval, None if estimate is None else row.get(estimate.key), scale, RANGE_WIDTH, shown(column, interval)
         )
         for row, interval in zip(table.rows, intervals, strict=True)
     ]
 
 
-def _point(row: Mapping[str, Any], estimate: Column | None, x_of: Callable[[float], float]) -> float | None:
-    value = None if estimate is None else row.get(estimate.key)
-    return None if value is None else x_of(value)
+def span(interval: Sequence[float], point: float | None, scale: tuple[float, float], width: float, label: str) -> Span:
+    """An interval, drawn on a scale: `scale` are the values at both ends of `width` pixels."""
+    least, most = scale
+
+    def x_of(value: float) -> float:
+        return round(MARGIN + (value - least) / (most - least) * (width - 2 * MARGIN), 2)
+
+    return Span(
+        low=x_of(interval[0]),
+        high=x_of(interval[1]),
+        point=None if point is None else x_of(point),
+        zero=x_of(0.0) if least < 0 else None,
+        label=label,
+        width=width,
+    )
 
 
 def _estimate(table: Table, interval: Column) -> Column | None:

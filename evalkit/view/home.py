@@ -48,7 +48,7 @@ select agent, avg(mean) as score from (
     select agent, suite, avg(by_instance) as mean from (
         select agent, suite, instance, 100 * avg(score) as by_instance from episodes where used group by all
     ) group by all
-) group by agent order by score desc
+) group by agent order by count(*) desc, score desc
 -- ended, planned and spent: the summary of the run's page"""
 
 

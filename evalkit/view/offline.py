@@ -10,14 +10,14 @@ from evalkit.report.tables import Column, Table
 from evalkit.results.cells import Cell
 from evalkit.results.episodes import EpisodeResult
 from evalkit.view.episode import EpisodePage, episode_page
-from evalkit.view.grid import grid
+from evalkit.view.grid import Plot, grid
 from evalkit.view.overview import overview, overview_frame
 from evalkit.view.reading import completed, read_run
-from evalkit.view.render import PageLink, environment, render
+from evalkit.view.render import PageLink, environment, packed, render
 from evalkit.view.run_cache import run_name
 
-MOST_BYTES = 12_000_000
-"""Of all trajectories together."""
+MOST_BYTES = 900_000
+"""Of all trajectories together, packed."""
 MOST = 40
 """Trajectories."""
 
@@ -48,12 +48,12 @@ class SavedTrajectory:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Inside:
-    """A trajectory as the file holds it."""
+class PackedPart:
+    """A figure or a trajectory as the file holds it: unpacked when it is looked at."""
 
     id: str
-    html: str
-    """Rendered, and so escaped."""
+    packed: str
+    """Rendered, and so escaped; base64 of gzip."""
 
 
 def write_page(directory: Path, file: Path) -> tuple[int, int]:
@@ -72,25 +72,31 @@ def offline_page(directory: Path) -> tuple[str, int]:
     reading = completed(read_run(directory))
     name = run_name(directory)
     episode_count = sum(len(cell.episodes) for cell in reading.report.cells)
-    inside, kept = list[Inside](), list[SavedTrajectory]()
+    page = overview(reading, name, offline=True)
+    parts = [_figure(plot) for plot in page.figures]
+    kept = list[SavedTrajectory]()
     room = MOST_BYTES
     for trajectory in chosen(reading.report.cells, reading.quotes):
         html = _trajectory(directory, name, trajectory.episode.id)
-        if len(html.encode()) > room:
-            break
         if not html:
             continue
-        room -= len(html.encode())
+        part = PackedPart(id=f"episode-{trajectory.episode.id}", packed=packed(html))
+        room -= len(part.packed)
+        if room < 0:
+            break
         kept.append(trajectory)
-        inside.append(Inside(id=trajectory.episode.id, html=html))
+        parts.append(part)
         if len(kept) == MOST:
             break
-    page = overview(reading, name, offline=True)
     frame = overview_frame(page, name, offline=True)
     frame = frame.with_sections(PageLink(title="Trajectories", href="#trajectories"))
     table = _table(kept, episode_count)
     chosen_grid = grid(table, str(directory), href=lambda row, key: f"#episode-{row['id']}" if key == "episode" else "")
-    return render("offline.html", frame, page=page, inside=inside, chosen=chosen_grid), len(kept)
+    return render("offline.html", frame, page=page, parts=parts, chosen=chosen_grid), len(kept)
+
+
+def _figure(plot: Plot) -> PackedPart:
+    return PackedPart(id=f"part-{plot.name}", packed=packed(environment().get_template("figure.html").render(one=plot)))
 
 
 def chosen(cells: Sequence[Cell], quotes: Sequence[Quote]) -> list[SavedTrajectory]:

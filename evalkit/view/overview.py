@@ -1,24 +1,21 @@
-"""A run on one page: how far it is, what it cost, every table and figure, and the query behind each number."""
+"""A run at a glance: how far it is, what it cost and who leads. In one file also every table and figure."""
 
+import functools
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 from urllib.parse import quote, urlencode
 
+from evalkit.engine.status import read_status
+from evalkit.errors import EvalkitError
 from evalkit.money import show_usd
-from evalkit.report.quotes import quotes_table
-from evalkit.report.tables import Table
-from evalkit.results.cells import Cell
-from evalkit.view.grid import Grid, Href, Plot, grid, plot, sql_command
-from evalkit.view.reading import Reading
+from evalkit.view.grid import NUMBERS, Grid, Plot, grid, plot, sql_command
+from evalkit.view.leaderboard import Leaderboard, leaderboard
+from evalkit.view.reading import LogState, Reading, log_state
 from evalkit.view.render import Frame, PageLink
-
-EPISODES = "episodes"
-"""The column whose numbers lead to the episodes they count."""
-
-DRAWING_S = 2
-"""Seconds after which a page without its figures is asked for again."""
+from evalkit.view.tables import run_tables
 
 WHY = {
     "budget": "the budget was reached",
@@ -58,21 +55,19 @@ class Overview:
     """Of the facts."""
     command: str
     warnings: Sequence[str]
-    figures: Sequence[Plot]
-    tables: Sequence[Grid]
-    drawing: bool = False
-    """Whether figures are still being made."""
+    leaderboard: Leaderboard | None = None
+    """None: the page is not that of one run."""
+    scores: str = ""
+    """Where the table of scores is; empty: on this page, or nowhere."""
+    figures: Sequence[Plot] = ()
+    tables: Sequence[Grid] = ()
 
 
 def overview(reading: Reading, name: str, *, offline: bool = False) -> Overview:
-    """The page of a run. `name`: how the pages call it; `offline`: nothing leads to other pages."""
+    """The page of a run. `name`: how the pages call it; `offline`: with all tables and figures, and nothing leads to
+    other pages."""
     run = str(reading.directory)
-    prefix = f"/run/{quote(name, safe='')}"
-
-    def csv(table: Table) -> str:
-        return "" if offline else f"{prefix}/table/{quote(table.name, safe='')}.csv"
-
-    return Overview(
+    page = Overview(
         name=name,
         word=reading.word,
         began=datetime.fromtimestamp(reading.report.manifest.created_at, UTC).strftime("%Y-%m-%d %H:%M UTC"),
@@ -80,28 +75,15 @@ def overview(reading: Reading, name: str, *, offline: bool = False) -> Overview:
         query=FACTS,
         command=sql_command(run, FACTS),
         warnings=warnings(reading),
-        figures=[plot(figure, run) for figure in reading.figures],
-        tables=[
-            grid(
-                table, run, csv=csv(table), href=None if offline else _to_episodes(table, reading.report.cells, prefix)
-            )
-            for table in reading.report.tables
-        ]
-        + _quoted(reading, run, "" if offline else prefix),
-        drawing=not reading.whole and not reading.figures,
+        leaderboard=leaderboard(reading.report, run, "" if offline else run_address(name)),
+        scores="" if offline else f"{run_address(name)}/table/scores",
     )
-
-
-def _quoted(reading: Reading, run: str, prefix: str) -> list[Grid]:
-    """The table of quoted errors, each leading to the place it is quoted from; none where there is no error."""
-    if not reading.quotes:
-        return []
-    table = quotes_table(reading.quotes, reading.report.cells, run)
-    places = {
-        id(row): f"{prefix}/episode/{quote(quoted.example.id, safe='')}#p{quoted.period}t{quoted.turn}"
-        for row, quoted in zip(table.rows, reading.quotes, strict=True)
-    }
-    return [grid(table, run, href=(lambda row, key: places[id(row)] if key == "kind" else "") if prefix else None)]
+    if not offline:
+        return page
+    numbered = [table for key, table in run_tables(reading).items() if not key.endswith(NUMBERS)]
+    return replace(
+        page, figures=[plot(figure, run) for figure in reading.figures], tables=[grid(table, run) for table in numbered]
+    )
 
 
 FACTS = """\
@@ -126,7 +108,7 @@ def _facts(reading: Reading) -> list[Fact]:
             note=f"of {report.planned:,}",
             share=report.ended / report.planned if report.planned else None,
         ),
-        Fact(title="Owed", value=f"{report.planned - report.ended:,}", note=_begun(reading)),
+        Fact(title="Remaining", value=f"{report.planned - report.ended:,}", note=_begun(reading)),
         Fact(
             title="Spent",
             value=show_usd(status.spent),
@@ -143,6 +125,31 @@ def _facts(reading: Reading) -> list[Fact]:
             3, Fact(title="To finish", value=show_usd(round(status.to_finish.expected)), note=f"{low} to {high}")
         )
     return facts
+
+
+def glimpse(directory: Path) -> list[Fact]:
+    """What is known of a run before its log is read: nothing where that fails."""
+    try:
+        return _glimpsed(directory, log_state(directory))
+    except (EvalkitError, OSError):
+        return []
+
+
+@functools.lru_cache(maxsize=16)
+def _glimpsed(directory: Path, state: LogState) -> list[Fact]:
+    del state
+    status = read_status(directory)
+    planned, ended = sum(cell.planned for cell in status.cells), sum(cell.ended for cell in status.cells)
+    return [
+        Fact(
+            title="Episodes ended",
+            value=f"{ended:,}",
+            note=f"of {planned:,}",
+            share=ended / planned if planned else None,
+        ),
+        Fact(title="Spent", value=show_usd(status.spent)),
+        Fact(title="Steps", value=f"{sum(cell.steps for cell in status.cells):,}"),
+    ]
 
 
 def _begun(reading: Reading) -> str:
@@ -174,37 +181,57 @@ def warnings(reading: Reading) -> list[str]:
     return list(dict.fromkeys([*messages, *([reading.flaw] if reading.flaw else [])]))
 
 
-def _to_episodes(table: Table, cells: Sequence[Cell], prefix: str) -> Href | None:
-    """From a row that is a cell's to its episodes; None where rows are not those of cells."""
-    if len(table.rows) != len(cells) or any(
-        row.get("agent") != cell.agent for row, cell in zip(table.rows, cells, strict=True)
-    ):
-        return None
-    links = {
-        id(row): f"{prefix}/episodes?{urlencode({'agent': cell.agent, 'suite': cell.suite.name})}"
-        for row, cell in zip(table.rows, cells, strict=True)
-    }
-    return lambda row, key: links[id(row)] if key == EPISODES else ""
-
-
 def overview_frame(page: Overview, name: str, *, offline: bool = False) -> Frame:
-    """What surrounds it."""
+    """What surrounds it. A page that holds tables and figures names them as its sections."""
     plots = [PageLink(title="Figures", href="#figures")] if page.figures else []
     tables = [PageLink(title=table.title, href=f"#{table.name}") for table in page.tables]
+    sections = [PageLink(title="Summary", href="#summary"), *tables[:1], *plots, *tables[1:]]
     return Frame(
         title=page.name,
         run=page.name,
         links=() if offline else run_links(name, "overview"),
-        sections=[PageLink(title="Summary", href="#summary"), *tables[:1], *plots, *tables[1:]],
+        sections=sections if page.tables else (),
         figures=bool(page.figures),
         offline=offline,
-        refresh_s=DRAWING_S if page.drawing else 0,
     )
+
+
+def run_address(name: str) -> str:
+    """Where the pages of a run are."""
+    return f"/run/{quote(name, safe='')}"
+
+
+TABS: Mapping[str, tuple[str, str]] = {
+    "overview": ("Overview", "/"),
+    "tables": ("Tables", "/tables"),
+    "figures": ("Figures", "/figures"),
+    "episodes": ("Episodes", "/episodes"),
+    "live": ("Live", "/live"),
+}
+"""The pages of a run: (title, address)."""
 
 
 def run_links(name: str, active: str) -> list[PageLink]:
     """The pages of a run. `active`: the key of the one that is shown."""
-    prefix = f"/run/{quote(name, safe='')}"
-    places = {"overview": ("Overview", "/"), "episodes": ("Episodes", "/episodes"), "live": ("Live", "/live")}
-    links = [PageLink(title=title, href=prefix + path, active=key == active) for key, (title, path) in places.items()]
+    prefix = run_address(name)
+    links = [PageLink(title=title, href=prefix + path, active=key == active) for key, (title, path) in TABS.items()]
     return [*links, PageLink(title="Compare", href=f"/compare?{urlencode({'first': name})}")]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ComingFigure:
+    """A figure that is fetched when it scrolls near."""
+
+    name: str
+    title: str
+    source: str
+    """Its address."""
+
+
+def coming_figures(reading: Reading, name: str) -> list[ComingFigure]:
+    """The figures of a run, as its page of figures names them."""
+    prefix = run_address(name)
+    return [
+        ComingFigure(name=figure.name, title=figure.title, source=f"{prefix}/figure/{quote(figure.name, safe='')}")
+        for figure in reading.figures
+    ]

@@ -15,6 +15,7 @@ from evalkit.store.events import read_events
 from evalkit.store.lock import holder
 from evalkit.store.manifest import OLD_FILE
 from evalkit.store.manifests import FOLDER as MANIFESTS
+from evalkit.view.leaderboard import standings
 
 FOLDERS = ("log/*", "steps", "ends", "tail", "ledger")
 FILES = (OLD_FILE, "voids.jsonl")
@@ -135,16 +136,9 @@ def completed(reading: Reading) -> Reading:
 
 
 def _scores(run_report: Report) -> str:
-    means: dict[str, list[float]] = {}
-    for row in run_report.table("scores").rows:
-        if row["score"] is not None:
-            means.setdefault(row["agent"], []).append(row["score"])
-    best = sorted(
-        ((sum(scores) / len(scores), agent) for agent, scores in means.items()),
-        key=lambda scored: (-scored[0], scored[1]),
-    )
-    words = [f"{agent} {mean:.1f}" for mean, agent in best[:BEST]]
-    return ", ".join(words) + (f" and {len(best) - BEST} more" if len(best) > BEST else "")
+    ranked = standings(run_report)
+    words = [f"{agent} {sum(scores) / len(scores):.1f}" for agent, scores in ranked[:BEST]]
+    return ", ".join(words) + (f" and {len(ranked) - BEST} more" if len(ranked) > BEST else "")
 
 
 def log_state(directory: Path) -> LogState:

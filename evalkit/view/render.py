@@ -2,13 +2,15 @@
 
 import base64
 import functools
+import gzip
 import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from importlib.metadata import version
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
-from evalkit.report.figures.draw import bundle, script_json
+from evalkit.report.figures.draw import VEGALITE, bundle, script_json
 from evalkit.report.figures.theme import config
 from evalkit.text import visible
 
@@ -77,7 +79,13 @@ def environment() -> "jinja2.Environment":
         lstrip_blocks=True,
     )
     environment.filters["json"] = json_inside
-    environment.globals.update(inline=_inline, policy=offline_policy, theme=[config(), config(dark=True)])
+    environment.globals.update(
+        inline=_inline,
+        packed_vega=_packed_vega,
+        policy=offline_policy,
+        static=static_address,
+        theme=[config(), config(dark=True)],
+    )
     return environment
 
 
@@ -104,6 +112,29 @@ def asset(name: str) -> str:
         raise KeyError(name)
     folder = files("evalkit.view") / "static"
     return "\n".join((folder / part).read_text(encoding="utf-8") for part in PARTS.get(name, (name,)))
+
+
+def static_address(name: str) -> str:
+    """Where an asset is served; another address for other content, so that browsers may keep it for ever."""
+    return f"/static/{name}?v={_version(name)}"
+
+
+@functools.cache
+def _version(name: str) -> str:
+    if name != VEGA:
+        return hashlib.sha256(asset(name).encode()).hexdigest()[:12]
+    # Making the bundle takes seconds; its content is fixed by what makes it.
+    return f"{VEGALITE}-{version('vl-convert-python')}"
+
+
+def packed(text: str) -> str:
+    """A text as base64 of gzip, which the script of a page in one file unpacks when it is needed."""
+    return base64.b64encode(gzip.compress(text.encode(), 9, mtime=0)).decode()
+
+
+@functools.cache
+def _packed_vega() -> str:
+    return packed(asset(VEGA))
 
 
 def _inline(name: str) -> "Markup":

@@ -39,6 +39,8 @@ class _Slot:
     coming: "Future[Reading] | Future[Glance] | None" = None
     tried: LogState | None = None
     """The log's state when the last reading was begun."""
+    began: float = 0.0
+    """When what is coming was asked for, by the monotonic clock."""
     in_front: bool = False
     """Whether somebody waits for what is coming."""
 
@@ -118,6 +120,11 @@ class RunCache:
         self._look(slot, directory, front=False)
         return slot.glance
 
+    def elapsed_s(self, directory: Path) -> float:
+        """How long the run has been read so far."""
+        slot = self._slots.get(directory)
+        return 0.0 if slot is None or slot.coming is None else time.monotonic() - slot.began
+
     def flaw(self, directory: Path) -> str:
         """Why the run could not be read; empty if it could, or has not been tried."""
         slot = self._slots.get(directory)
@@ -135,7 +142,7 @@ class RunCache:
         if shown is None or _stale(shown):
             state = log_state(directory)
             if slot.flaw is None or slot.tried != state:
-                slot.tried = state
+                slot.tried, slot.began = state, time.monotonic()
                 slot.coming = pool.submit(read_run, directory) if front else pool.submit(_glance, directory)
         elif isinstance(shown, Reading) and not shown.whole and slot.flaw is None:
             slot.coming = pool.submit(completed, shown)

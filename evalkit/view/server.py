@@ -22,19 +22,31 @@ from evalkit.store.lock import holder
 from evalkit.store.manifests import read_manifest
 from evalkit.view.comparing import comparing, read_pair
 from evalkit.view.episode import episode_frame, episode_page, period_frame, period_page
+from evalkit.view.grid import NUMBERS, plot
 from evalkit.view.home import home
 from evalkit.view.listing import listing, read_wanted
 from evalkit.view.nights import known_nights, nights_overview
-from evalkit.view.overview import Overview, overview, overview_frame, run_links
+from evalkit.view.overview import (
+    Overview,
+    coming_figures,
+    glimpse,
+    overview,
+    overview_frame,
+    run_address,
+    run_links,
+)
 from evalkit.view.progress import progress
 from evalkit.view.reading import Reading
-from evalkit.view.render import LIVE, SCRIPT, STYLE, VEGA, Frame, PageLink, asset, render
+from evalkit.view.render import LIVE, SCRIPT, STYLE, VEGA, Frame, PageLink, asset, environment, render
 from evalkit.view.run_cache import RunCache
+from evalkit.view.tables import read_query, table_of, table_page
 
 HOST = "127.0.0.1"
 RUN_CACHE = web.AppKey("cache", RunCache)
 RETRY_S = 1
 """Seconds after which a page that is being computed is asked for again."""
+FIRST_TABLE = "scores"
+"""What the tab of tables opens with."""
 AGAIN_S = 3
 """The same for the list of runs, while one of them is being read or played."""
 
@@ -51,6 +63,7 @@ HEADERS = {
     "Cross-Origin-Opener-Policy": "same-origin",
     "Cache-Control": "no-store",
 }
+FOR_EVER = "private, max-age=31536000, immutable"
 TYPES = {STYLE: "text/css", **dict.fromkeys((SCRIPT, LIVE, VEGA), "text/javascript")}
 
 _NAMED = re.compile(rf"({re.escape(HOST)}|localhost)(:\d{{1,5}})?", re.ASCII | re.IGNORECASE)
@@ -107,11 +120,8 @@ async def _guard(request: web.Request, handler: Handler) -> web.StreamResponse:
         response = await _guarded(request, handler)
     except _Computing as wait:
         frame = Frame(title=wait.name, run=wait.name, links=run_links(wait.name, ""), refresh_s=RETRY_S)
-        text = (
-            "The run's log is being read and its results are being computed. This page will show them when "
-            "they are ready."
-        )
-        response = _page("message.html", frame, status=202, heading="Computing", text=text)
+        facts = await asyncio.to_thread(glimpse, wait.directory)
+        response = _page("computing.html", frame, status=202, name=wait.name, facts=facts, elapsed_s=wait.elapsed_s)
     except web.HTTPException as left:
         response = _message(left.status, left.reason, "")
     except RunError as flaw:
@@ -120,7 +130,7 @@ async def _guard(request: web.Request, handler: Handler) -> web.StreamResponse:
         response = _message(400, "This cannot be shown", str(flaw))
     except EvalkitError as flaw:
         response = _message(500, "This cannot be shown", str(flaw))
-    response.headers.update(HEADERS)
+    response.headers.update({name: value for name, value in HEADERS.items() if name not in response.headers})
     return response
 
 
@@ -145,7 +155,10 @@ async def _static(request: web.Request) -> web.Response:
     name = request.match_info["name"]
     if name not in TYPES:
         raise web.HTTPNotFound
-    return web.Response(text=await asyncio.to_thread(asset, name), content_type=TYPES[name])
+    text = await asyncio.to_thread(asset, name)
+    # The pages name an asset with its version, so what such an address leads to never changes.
+    headers = {"Cache-Control": FOR_EVER} if "v" in request.query else None
+    return web.Response(text=text, content_type=TYPES[name], headers=headers)
 
 
 def _place(request: web.Request) -> tuple[str, Path]:
@@ -157,25 +170,29 @@ def _place(request: web.Request) -> tuple[str, Path]:
 async def _reading(request: web.Request) -> tuple[str, Reading]:
     """The run of an address. Raises `_Computing` while it is read for the first time."""
     name, directory = _place(request)
-    reading = await request.app[RUN_CACHE].reading(directory)
+    return name, await _read(request, name, directory)
+
+
+async def _read(request: web.Request, name: str, directory: Path) -> Reading:
+    cache = request.app[RUN_CACHE]
+    reading = await cache.reading(directory)
     if reading is None:
-        raise _Computing(name)
-    return name, reading
+        raise _Computing(name, directory, cache.elapsed_s(directory))
+    return reading
 
 
 class _Computing(Exception):
     """The run is being read for the first time: the page is asked for again."""
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, directory: Path, elapsed_s: float) -> None:
         super().__init__(name)
-        self.name = name
+        self.name, self.directory, self.elapsed_s = name, directory, elapsed_s
 
 
 async def _run(request: web.Request) -> web.Response:
     name, reading = await _reading(request)
     flaw = request.app[RUN_CACHE].flaw(reading.directory)
-    text = await asyncio.to_thread(_overview, reading, name, flaw)  # its figures may be megabytes
-    return web.Response(text=text, content_type="text/html")
+    return web.Response(text=_overview(reading, name, flaw), content_type="text/html")
 
 
 def _overview(reading: Reading, name: str, flaw: str) -> str:
@@ -187,12 +204,51 @@ def _overview(reading: Reading, name: str, flaw: str) -> str:
 
 
 async def _table(request: web.Request) -> web.Response:
-    _, reading = await _reading(request)
+    wanted = read_query(request.query)
+    name, reading = await _reading(request)
+    table = request.match_info.get("table", FIRST_TABLE)
     try:
-        table = reading.report.table(request.match_info["table"])
-    except KeyError:
-        raise web.HTTPNotFound from None
-    return web.Response(text=as_csv(table), content_type="text/csv")
+        page = await asyncio.to_thread(table_page, reading, table, wanted, run_address(name))
+    except RunError:
+        if reading.whole:
+            raise
+        # The quoted errors and the numbers of figures are made after the other tables.
+        raise _Computing(name, reading.directory, request.app[RUN_CACHE].elapsed_s(reading.directory)) from None
+    frame = Frame(title=page.grid.title, run=name, links=run_links(name, "tables"), sections=page.others)
+    return _page("table.html", frame, page=page)
+
+
+async def _csv(request: web.Request) -> web.Response:
+    _, reading = await _reading(request)
+    table = table_of(reading, request.match_info["table"])
+    return web.Response(text=await asyncio.to_thread(as_csv, table), content_type="text/csv")
+
+
+async def _figures(request: web.Request) -> web.Response:
+    name, reading = await _reading(request)
+    figures = coming_figures(reading, name)
+    busy = not reading.whole and not figures
+    frame = Frame(
+        title="Figures",
+        run=name,
+        links=run_links(name, "figures"),
+        sections=[PageLink(title=figure.title, href=f"#figure-{figure.name}") for figure in figures],
+        figures=bool(figures),
+        refresh_s=RETRY_S if busy else 0,
+    )
+    return _page("figures.html", frame, figures=figures, busy=busy)
+
+
+async def _figure(request: web.Request) -> web.Response:
+    name, reading = await _reading(request)
+    wanted = request.match_info["figure"]
+    figure = next((figure for figure in reading.figures if figure.name == wanted), None)
+    if figure is None:
+        raise web.HTTPNotFound
+    numbers = f"{run_address(name)}/table/{quote(wanted + NUMBERS, safe='')}"
+    part = plot(figure, str(reading.directory), numbers=numbers)
+    text = environment().get_template("figure.html").render(one=part)
+    return web.Response(text=text, content_type="text/html")
 
 
 async def _episodes(request: web.Request) -> web.Response:
@@ -262,10 +318,7 @@ async def _compare(request: web.Request) -> web.Response:
     cache = request.app[RUN_CACHE]
     runs = cache.everything()
     asked = read_pair(request.query, list(runs))
-    sides = [await cache.reading(runs[name]) for name in (asked.first, asked.second)]
-    first, second = sides
-    if first is None or second is None:
-        raise _Computing(asked.first)
+    first, second = [await _read(request, name, runs[name]) for name in (asked.first, asked.second)]
     page = await asyncio.to_thread(comparing, asked, first, second, list(runs))
     sections = [PageLink(title=table.title, href=f"#{table.name}") for table in page.tables]
     frame = Frame(title=f"Compare {page.heading}", links=_shelf_links("/compare"), sections=sections)
@@ -287,7 +340,11 @@ ROUTES: Mapping[str, Handler] = {
     "/run/{run}/live": _live,
     "/run/{run}/live.json": _live_json,
     "/run/{run}/episodes": _episodes,
-    "/run/{run}/table/{table}.csv": _table,
+    "/run/{run}/tables": _table,
+    "/run/{run}/table/{table}.csv": _csv,
+    "/run/{run}/table/{table}": _table,
+    "/run/{run}/figures": _figures,
+    "/run/{run}/figure/{figure}": _figure,
     "/run/{run}/episode/{episode}": _episode,
     r"/run/{run}/episode/{episode}/period/{period:\d{1,7}}": _period,
 }

@@ -66,8 +66,9 @@ def tab(browser: "Browser", url: str, *, width: int = 1280, dark: bool = False) 
             route.abort()
 
     context.route("**/*", allow)
-    # Vega tells, as a warning, what it makes of facets with scales of their own; its errors are errors.
-    opened.page.on("console", lambda said: opened.complaints.append(said.text) if said.type == "error" else None)
+    opened.page.on(
+        "console", lambda said: opened.complaints.append(said.text) if said.type in ("error", "warning") else None
+    )
     opened.page.on("pageerror", lambda flaw: opened.complaints.append(str(flaw)))
     opened.page.set_default_timeout(PATIENCE_S * 1000)
     opened.page.goto(url)

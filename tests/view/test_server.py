@@ -5,14 +5,16 @@ import io
 import re
 import shlex
 import shutil
+import threading
 from pathlib import Path
 from urllib.parse import quote
 
+import aiohttp
 import pytest
 
 from evalkit.errors import UsageError
 from evalkit.report.views import open_views
-from evalkit.view.reading import Reading
+from evalkit.view.reading import Reading, read_run
 from evalkit.view.run_cache import RunCache
 from evalkit.view.server import POLICY, serving
 from tests.support.patience import PATIENCE_S
@@ -45,15 +47,10 @@ def test_names_are_text_wherever_they_stand(run: Path, tmp_path: Path) -> None:
     assert "&lt;i&gt;run" in said.text
 
 
-def test_all_tables_are_there_each_with_its_query_as_a_command(run: Path, reading: Reading) -> None:
+def test_the_overview_has_its_facts_with_their_query_as_a_command(run: Path, reading: Reading) -> None:
     (said,) = ask(RunCache([run]), "/run/shown/")
-    for table in reading.report.tables:
-        assert f'<section class="block" id="{table.name}">' in said.text
-    figures = re.findall(r'<figure class="block" id="figure-([a-z0-9_-]+)">', said.text)
-    assert figures == [one.name for one in reading.figures]
-    commands = re.findall(r'data-copy="([^"]*)"', said.text)
-    assert len(commands) >= 1 + sum(bool(table.query) for table in reading.report.tables)
-    words = shlex.split(html.unescape(commands[0]))
+    command = html.unescape(re.findall(r'data-copy="([^"]*)"', said.text)[0])
+    words = shlex.split(command)
     assert words[:3] == ["evalkit", "sql", str(run)]
     (facts,) = open_views(run).sql(words[3]).to_pylist()
     assert facts["ended"] == reading.report.ended
@@ -61,6 +58,71 @@ def test_all_tables_are_there_each_with_its_query_as_a_command(run: Path, readin
     assert f"<dd>{facts['steps']:,} " in said.text
     assert f"<dd>{facts['tokens']:,} " in said.text
     assert facts["spent_pico_usd"] == reading.status.spent
+    assert len(said.text) < 300_000
+
+
+def test_all_tables_are_there_each_with_its_query_as_a_command(run: Path, reading: Reading) -> None:
+    names = [*(table.name for table in reading.report.tables), "quotes"]
+    cache = RunCache([run])
+    ask(cache, "/run/shown/table/quotes")  # made after the others
+    for name, said in zip(names, ask(cache, *(f"/run/shown/table/{name}" for name in names)), strict=True):
+        assert said.status == 200
+        assert f'<section class="block first" id="{name}">' in said.text
+        assert said.text.count("data-copy") == (1 if "Query" in said.text else 0)
+        links = re.findall(r'href="/run/shown/table/([a-z_]+)"', said.text)
+        assert links == names
+    (said,) = ask(cache, "/run/shown/tables")
+    assert 'id="scores"' in said.text
+
+
+def test_all_figures_are_named_and_each_is_fetched_alone(run: Path, reading: Reading) -> None:
+    cache = RunCache([run])
+    (page,) = ask(cache, "/run/shown/figures")
+    sources = re.findall(r'data-from="([^"]+)"', page.text)
+    assert sources == [f"/run/shown/figure/{figure.name}" for figure in reading.figures]
+    assert "vega.js?v=" in page.text
+    for figure, said in zip(reading.figures, ask(cache, *sources), strict=True):
+        assert f'id="figure-{figure.name}"' in said.text
+        numbers = f"/run/shown/table/{figure.name}-numbers"
+        assert f'href="{numbers}"' in said.text
+        (table,) = ask(cache, numbers)
+        assert table.status == 200
+    assert [said.status for said in ask(cache, "/run/shown/figure/none", "/run/shown/table/none")] == [404, 404]
+
+
+def test_a_page_comes_at_once_while_a_run_is_read_for_the_first_time(
+    run: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reading_may_end = threading.Event()
+
+    def slow(directory: Path) -> Reading:
+        assert reading_may_end.wait(PATIENCE_S)
+        return read_run(directory)
+
+    monkeypatch.setattr("evalkit.view.run_cache.read_run", slow)
+    monkeypatch.setattr("evalkit.view.run_cache.PATIENCE_S", 0.01)
+
+    async def play() -> None:
+        async with serving(RunCache([run])) as url, aiohttp.ClientSession() as session:
+            try:
+                async with session.get(f"{url}/run/shown/") as answer:
+                    text = await answer.text()
+                assert answer.status == 202
+                assert "Episodes ended" in text
+                assert "s so far" in text
+                assert 'http-equiv="refresh"' in text
+            finally:
+                reading_may_end.set()
+
+    asyncio.run(play())
+
+
+def test_an_asset_is_kept_by_browsers_under_the_name_of_its_version(run: Path) -> None:
+    (page,) = ask(RunCache([run]), "/")
+    style = re.findall(r'href="(/static/style.css[^"]*)"', page.text)[0]
+    versioned, bare = ask(RunCache([run]), style, "/static/style.css")
+    assert "immutable" in versioned.headers["Cache-Control"]
+    assert bare.headers["Cache-Control"] == "no-store"
 
 
 def test_a_table_is_given_as_csv(run: Path, reading: Reading) -> None:
@@ -72,7 +134,7 @@ def test_a_table_is_given_as_csv(run: Path, reading: Reading) -> None:
 
 
 def test_numbers_of_cells_lead_to_their_episodes(run: Path, reading: Reading) -> None:
-    (page,) = ask(RunCache([run]), "/run/shown/")
+    (page,) = ask(RunCache([run]), "/run/shown/table/scores")
     cell = reading.report.cells[-1]
     links = [link.replace("&amp;", "&") for link in re.findall(r'href="(/run/shown/episodes\?[^"]*)"', page.text)]
     (link,) = {link for link in links if "hostile" in link and "costbench" in link}

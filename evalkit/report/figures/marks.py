@@ -56,7 +56,8 @@ def by_agent(agents: Sequence[str], shown: Sequence[str], *, legend: bool = True
     return {
         "color": look(legend),
         "shape": look(legend, range=[SHAPES[turn] for turn in turns]),
-        "strokeDash": look(lines, range=[list(DASHES[turn]) for turn in turns]),
+        # The same entries as those of the colour: Vega-Lite makes one legend of both, and warns where one has none.
+        "strokeDash": look(legend, range=[list(DASHES[turn]) for turn in turns]),
     }
 
 

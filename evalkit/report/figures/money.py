@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Sequence
+from typing import Any
 
 from evalkit.report.figure import Figure
 from evalkit.report.figures.marks import (
@@ -41,7 +42,8 @@ MOST_PANELS = 9
 _COST_QUERY = """\
 select suite, agent, round(avg(cost))::bigint as cost_pico_usd, count(*) as episodes
 from episodes where used group by all order by all
--- score, interval: as of the table scores"""
+-- score, interval: as of the table scores; frontier: no agent scores more on the suite for as much, or as much for less
+"""
 
 
 def money_figures(agents: Sequence[str], scores: Table, cells: Sequence[Cell]) -> tuple[Figure, ...]:
@@ -55,6 +57,8 @@ def money_figures(agents: Sequence[str], scores: Table, cells: Sequence[Cell]) -
             rows.append({"suite": suite_of(place(cell)), "agent": cell.agent, "cost_pico_usd": mean, **score_fields})
     if not rows:
         return ()
+    for suite in {row["suite"] for row in rows}:
+        _mark_frontier([row for row in rows if row["suite"] == suite])
     title = "Score against cost"
     table = Table(
         name="figure_cost",
@@ -67,6 +71,7 @@ def money_figures(agents: Sequence[str], scores: Table, cells: Sequence[Cell]) -
             INTERVAL,
             method_of(INTERVAL),
             Column(key="episodes", title="Episodes", kind="count"),
+            Column(key="frontier", title="On the frontier"),
         ),
         rows=tuple(rows),
         packs=packs_of(cells),
@@ -74,16 +79,27 @@ def money_figures(agents: Sequence[str], scores: Table, cells: Sequence[Cell]) -
     )
     marks = [
         {
-            **{name: row[name] for name in ("suite", "agent", "score", "episodes")},
+            **{name: row[name] for name in ("suite", "agent", "score", "episodes", "frontier")},
             "usd": row["cost_pico_usd"] / 1e12,
             **bounds(row["interval"]),
         }
         for row in rows
     ]
     kept, notes = at_most(marks, MOST_DOTS, "suite", MOST_PANELS)
-    words = ["Mean cost of an episode, logarithmic", "Mean score with its 95 % interval", *hollow(kept)]
+    words = ["Mean cost of an episode, logarithmic", "Mean score with its 95 % interval", FRONTIER, *hollow(kept)]
     spec = spec_of(_cost_chart(agents, clean(kept)), title, words)
     return (Figure(name="figure_cost", title=title, spec=spec, table=table, query=table.query, notes=notes),)
+
+
+FRONTIER = "Line: the Pareto frontier, the best score for the money"
+
+
+def _mark_frontier(rows: Sequence[dict[str, Any]]) -> None:
+    """Say of each row of a suite, as `frontier`, whether no other has a better score for as much or less money."""
+    best = -math.inf
+    for row in sorted(rows, key=lambda row: (row["cost_pico_usd"], -row["score"])):
+        row["frontier"] = "yes" if row["score"] > best else "no"
+        best = max(best, row["score"])
 
 
 def _cost_chart(agents: Sequence[str], rows: Rows) -> Spec:
@@ -100,7 +116,18 @@ def _cost_chart(agents: Sequence[str], rows: Rows) -> Spec:
         ),
     }
     y = number("score", scale=scaled(reach(rows, ("score", "low", "high"), 0, 100)), axis={"tickCount": 5})
-    layers = estimates(base, "y", y, dotted(by_agent(agents, shown)))
+    steps = {"x": base["x"], "y": y, "order": {"field": "usd"}}
+    frontier = mark(
+        "line",
+        steps,
+        where="datum.frontier === 'yes'",
+        style="quiet",
+        fill=None,
+        interpolate="step-after",
+        strokeWidth=1.2,
+        strokeDash=[4, 3],
+    )
+    layers = [frontier, *estimates(base, "y", y, dotted(by_agent(agents, shown)))]
     return panels(rows, {"layer": layers, "width": WIDTH, "height": 120}, "suite", suites)
 
 

@@ -83,9 +83,36 @@
     }
   }
 
-  // Figures are drawn when they scroll near; expressions are interpreted, so that no text becomes code.
+  // A page in one file keeps its larger parts packed: base64 of gzip, in elements that are not scripts.
+  const unpack = async (id) => {
+    if (typeof DecompressionStream === "undefined") throw new Error("this browser is too old to unpack it");
+    const bytes = Uint8Array.from(atob(document.getElementById(id).textContent.trim()), (c) => c.charCodeAt(0));
+    return new Response(new Blob([bytes]).stream().pipeThrough(new DecompressionStream("gzip"))).text();
+  };
+  let library;
+  const vega = () => {
+    if (typeof vegaEmbed !== "undefined") return Promise.resolve();
+    library = library || unpack("vega").then((code) => {
+      const script = document.createElement("script");
+      script.textContent = code;
+      document.head.append(script);
+    });
+    return library;
+  };
+  const load = async (from) => {
+    if (from.startsWith("#")) return unpack(from.slice(1));
+    const answer = await fetch(from);
+    if (!answer.ok) throw new Error(`the server answered ${answer.status}`);
+    return answer.text();
+  };
+
+  // Figures come and are drawn when they scroll near; expressions are interpreted, so that no text becomes code.
   const dark = matchMedia("(prefers-color-scheme: dark)");
   const theme = document.getElementById("theme");
+  // Vega-Lite cannot know that the layers of a panel share their rows, and warns of it each time. It takes no logger.
+  const known = "Detected faceted independent scales that union domain";
+  const warn = console.warn;
+  console.warn = (...said) => { if (!said.some((part) => String(part).startsWith(known))) warn.apply(console, said); };
   const draw = (plot) => {
     const config = JSON.parse(theme.textContent)[dark.matches ? 1 : 0];
     const spec = JSON.parse(document.getElementById(plot.dataset.spec).textContent);
@@ -96,28 +123,49 @@
     }).then((result) => { plot.dataset.drawn = "yes"; return result; })
       .catch((flaw) => { plot.textContent = `This figure cannot be drawn: ${flaw.message}`; console.error(flaw); });
   };
+  const coming = new IntersectionObserver((entries) => {
+    for (const entry of entries) {
+      if (!entry.isIntersecting) continue;
+      const figure = entry.target;
+      coming.unobserve(figure);
+      load(figure.dataset.from).then((text) => {
+        const made = document.createElement("template");
+        made.innerHTML = text;
+        const here = made.content.firstElementChild;
+        figure.replaceWith(here);
+        wireTables(here); wireButtons(here); near.observe(here.querySelector(".plot"));
+      }).catch((flaw) => { figure.textContent = `This figure cannot be shown: ${flaw.message}`; });
+    }
+  }, { rootMargin: "600px 0px" });
   const near = new IntersectionObserver((entries) => {
     for (const entry of entries) {
       if (!entry.isIntersecting) continue;
       near.unobserve(entry.target);
-      draw(entry.target);
+      vega().then(() => draw(entry.target)).catch((flaw) => {
+        entry.target.textContent = `This figure cannot be drawn: ${flaw.message}`;
+      });
     }
   }, { rootMargin: "600px 0px" });
   const wirePlots = (root) => {
-    if (typeof vegaEmbed !== "undefined") for (const plot of all(".plot[data-spec]", root)) near.observe(plot);
+    for (const plot of all(".plot[data-spec]", root)) near.observe(plot);
+    for (const figure of all("figure[data-from]", root)) coming.observe(figure);
   };
   dark.addEventListener("change", () => all(".plot[data-drawn]").forEach(draw));
 
   const wire = (root) => { wireTables(root); wireButtons(root); wirePlots(root); };
   wire(document);
 
-  // In a one-file page, each trajectory is in a template and is shown when its address is opened.
+  // In a one-file page, each trajectory is a packed part and is shown when its address is opened.
   const shown = document.getElementById("trajectory");
-  const follow = () => {
-    const template = shown && location.hash.startsWith("#episode-") && document.getElementById(location.hash.slice(1));
-    if (!template) return;
-    shown.replaceChildren(template.content.cloneNode(true));
+  const follow = async () => {
+    const id = location.hash.slice(1);
+    if (!shown || !id.startsWith("episode-") || !document.getElementById(id)) return;
     shown.hidden = false;
+    try {
+      shown.innerHTML = await unpack(id);
+    } catch (flaw) {
+      shown.textContent = `This trajectory cannot be shown: ${flaw.message}`;
+    }
     wire(shown);
     shown.scrollIntoView();
     shown.focus({ preventScroll: true });
