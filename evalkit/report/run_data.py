@@ -83,6 +83,11 @@ class RunData:
         except duckdb.Error as flaw:
             raise UsageError(f"The query of a table could not be answered: {flaw}\n{query}") from flaw
 
+    def values(self, value: str, keep: str = "used", among: str = "episodes") -> dict[str, float]:
+        """By episode id: what `value` is of those that `keep` keeps, without those of which it is null."""
+        query = " ".join(("select episode,", value, "as value from", among, "where", keep))
+        return {row["episode"]: row["value"] for row in self.rows(query) if row["value"] is not None}
+
     def by_cell(self, query: str, cells: Sequence[Cell]) -> Iterator[tuple[Cell, Row]]:
         """Cells with their rows, of a query that gives one for each of these, in their order.
 

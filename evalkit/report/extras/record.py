@@ -26,8 +26,8 @@ Tables = Callable[["RunData"], tuple["Table", ...]]
 """The run -> tables; none where there is nothing to say. A table's rows are what its query gives (`RunData.rows`)."""
 TableFigures = Callable[[Sequence[str], "Table"], tuple["Figure", ...]]
 """(agents in order, a table of the report) -> its figures."""
-CellFigures = Callable[[Sequence[str], Sequence["Cell"]], tuple["Figure", ...]]
-"""(agents in order, all cells of the run) -> figures."""
+CellFigures = Callable[[Sequence[str], "RunData"], tuple["Figure", ...]]
+"""(agents in order, the run) -> figures. A figure's rows are what its query gives, as a table's are."""
 Actions = Sequence[tuple[int, Mapping[str, Any]]]
 """(period, what the log says of the action), in order."""
 MeasuredValue = Callable[["EpisodeResult"], float | None]

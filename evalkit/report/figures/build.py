@@ -11,6 +11,7 @@ from evalkit.report.figures.progress import progress_figures
 from evalkit.report.figures.scores import score_figures
 from evalkit.report.figures.varied import varied_figures
 from evalkit.report.report import Report
+from evalkit.report.run_data import RunData
 
 
 def figures(report: Report) -> tuple[Figure, ...]:
@@ -22,15 +23,16 @@ def figures(report: Report) -> tuple[Figure, ...]:
         *score_figures(agents, tables["scores"]),
         *varied_figures(agents, tables),
     ]
+    source = RunData(report.manifest, report.cells)
     extras_here = all_extras(report.cells)
     for name, draw in dict.fromkeys(pair for extras in extras_here for pair in extras.table_figures):
         drawn += draw(agents, tables[name]) if name in tables else ()
     for build in dict.fromkeys(extras.cell_figures for extras in extras_here if extras.cell_figures):
-        drawn += build(agents, report.cells)
+        drawn += build(agents, source)
     return (
         *drawn,
         *behaviour_figures(agents, tables, [cell for cell in report.cells if not cell.exact]),
-        *money_figures(agents, tables["scores"], report.cells),
+        *money_figures(agents, tables["scores"], source),
         *latency_figures(agents, tables["speed"]),
     )
 

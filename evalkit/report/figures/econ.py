@@ -11,6 +11,7 @@ from evalkit.report.figure import MOST_MARKS, Figure
 from evalkit.report.figures.marks import SCORE, bounds, by_agent, dotted, in_order, names_axis
 from evalkit.report.figures.panels import Panels
 from evalkit.report.markets.econ_cells import ENVIRONMENTS, LEVELS
+from evalkit.report.run_data import RunData
 from evalkit.report.scores import AGENT, packs_of
 from evalkit.report.tables import Column, Table
 from evalkit.report.vega import WIDTH, Spec, clean, mark, number, panels, reach, scaled, spec_of, tips, word
@@ -62,35 +63,25 @@ def ladder_figures(agents: Sequence[str], table: Table) -> tuple[Figure, ...]:
 
 
 _RUNS_QUERY = """\
-select e.suite, e.agent, e.instance, e.replicate, 100 * e.score as score, 100 * s.value as exploration
-from episodes e left join scores s on s.episode = e.episode and s.metric = 'exploration_rate'
-where e.used and e.environment = '{environment}'
-order by e.suite, e.agent, e.replicate, e.instance"""
+select e.suite, e.agent, e.instance, e.replicate, 100 * e.score as score,
+    100 * e.metrics['exploration_rate'] as exploration
+from episodes e join cells c using (suite, agent) where e.used and e.environment = '{environment}'
+order by c.place, e.place"""
 
 
-def runs_figures(agents: Sequence[str], cells: Sequence[Cell]) -> tuple[Figure, ...]:
+def runs_figures(agents: Sequence[str], source: RunData) -> tuple[Figure, ...]:
     """Every episode's score and exploration, an environment a figure; figure 2 of the paper is procurement's."""
     figures = []
     for name, title in ENVIRONMENTS.items():
-        own_cells = [cell for cell in cells if cell.suite.environment == name and cell.prefix]
+        own_cells = [cell for cell in source.cells if cell.suite.environment == name and cell.prefix]
         if own_cells:
-            figures.append(_runs_figure(agents, own_cells, name, f"{title}: every episode"))
+            figures.append(_runs_figure(agents, source, own_cells, name, f"{title}: every episode"))
     return tuple(figures)
 
 
-def _runs_figure(agents: Sequence[str], cells: Sequence[Cell], environment: str, title: str) -> Figure:
-    rows = [
-        {
-            "suite": cell.suite.name,
-            "agent": cell.agent,
-            "instance": episode.instance,
-            "replicate": episode.replicate,
-            "score": None if episode.score is None else 100 * episode.score,
-            "exploration": None if (rate := episode.metrics.get("exploration_rate")) is None else 100 * rate,
-        }
-        for cell in cells
-        for episode in cell.prefix
-    ]
+def _runs_figure(agents: Sequence[str], source: RunData, cells: Sequence[Cell], environment: str, title: str) -> Figure:
+    query = _RUNS_QUERY.format(environment=environment)
+    rows = source.rows(query)
     suites = list(dict.fromkeys(cell.suite.name for cell in cells))[:MOST_SUITES]
     drawn = [cell for cell in cells if cell.suite.name in suites]
     per_row = max(1, MOST_MARKS // (2 * len(drawn)))
@@ -121,7 +112,7 @@ def _runs_figure(agents: Sequence[str], cells: Sequence[Cell], environment: str,
         ),
         rows=tuple(rows),
         packs=packs_of(cells),
-        query=_RUNS_QUERY.format(environment=environment),
+        query=query,
     )
     subtitle = ["A dot an episode; exploration: % of accepted actions that were new"]
     return Figure(

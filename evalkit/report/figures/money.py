@@ -4,6 +4,7 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+from evalkit.report import queries
 from evalkit.report.figure import Figure
 from evalkit.report.figures.marks import (
     bounds,
@@ -16,7 +17,7 @@ from evalkit.report.figures.marks import (
     suite_of,
 )
 from evalkit.report.figures.scores import at_most
-from evalkit.report.run_data import place
+from evalkit.report.run_data import RunData
 from evalkit.report.scores import AGENT, INTERVAL, packs_of
 from evalkit.report.tables import Column, Table, method_of
 from evalkit.report.vega import (
@@ -34,27 +35,34 @@ from evalkit.report.vega import (
     tips,
     word,
 )
-from evalkit.results.cells import Cell
 
 MOST_DOTS = 240
 MOST_PANELS = 9
 
-_COST_QUERY = """\
-select suite, agent, round(avg(cost))::bigint as cost_pico_usd, count(*) as episodes
-from episodes where used group by all order by all
--- score, interval: as of the table scores; frontier: no agent scores more on the suite for as much, or as much for less
-"""
+_COST = (
+    queries.inside("paid", "sum(cost)"),
+    queries.inside("episodes", "count(*)"),
+    queries.derived("cost_pico_usd", "round_even(sum(paid) / sum(episodes), 0)::bigint"),
+)
 
 
-def money_figures(agents: Sequence[str], scores: Table, cells: Sequence[Cell]) -> tuple[Figure, ...]:
+def money_figures(agents: Sequence[str], scores: Table, source: RunData) -> tuple[Figure, ...]:
     """Cost of an episode against the score, by suite; nothing where all is free. `scores`: the report's table."""
-    rows = []
-    for cell, scored in zip(cells, scores.rows, strict=True):
-        cost = sum(episode.cost for episode in cell.prefix)
-        if cost and scored["score"] is not None:
-            mean = round(cost / len(cell.prefix))
-            score_fields = {name: scored[name] for name in ("score", "interval", "kind", "episodes")}
-            rows.append({"suite": suite_of(place(cell)), "agent": cell.agent, "cost_pico_usd": mean, **score_fields})
+    methods = {
+        "score, interval, kind, episodes": "as of the table scores",
+        "frontier": "no agent scores more on the suite for as much, or as much for less",
+    }
+    query = queries.by_cell(source.cells, _COST, keep="", methods=methods)
+    costs = [row for _, row in source.by_cell(query, source.cells)]
+    rows = [
+        {
+            "suite": suite_of(row),
+            **{name: row[name] for name in ("agent", "cost_pico_usd")},
+            **{name: scored[name] for name in ("score", "interval", "kind", "episodes")},
+        }
+        for row, scored in zip(costs, scores.rows, strict=True)
+        if row["cost_pico_usd"] and scored["score"] is not None
+    ]
     if not rows:
         return ()
     for suite in {row["suite"] for row in rows}:
@@ -74,8 +82,8 @@ def money_figures(agents: Sequence[str], scores: Table, cells: Sequence[Cell]) -
             Column(key="frontier", title="On the frontier"),
         ),
         rows=tuple(rows),
-        packs=packs_of(cells),
-        query=_COST_QUERY,
+        packs=packs_of(source.cells),
+        query=query,
     )
     marks = [
         {
