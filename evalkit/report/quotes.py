@@ -8,7 +8,7 @@ Source: Table 7 and D.2 of the CostBench paper, which have it for four kinds.
 """
 
 import shlex
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,9 @@ from typing import Any
 import orjson
 
 from evalkit.envs.table import ENVIRONMENTS
-from evalkit.report.extras.record import ErrorKind, QuotedPlace, extras_of
+from evalkit.report import queries
+from evalkit.report.extras.record import ErrorKind, Find, QuotedPlace, extras_of
+from evalkit.report.run_data import RunData
 from evalkit.report.scores import ACCEPTED, packs_of
 from evalkit.report.tables import Column, Table
 from evalkit.results.cells import Cell
@@ -56,14 +58,40 @@ class Quote:
 
 
 def error_kinds(cells: Sequence[Cell]) -> tuple[ErrorKind, ...]:
-    """All kinds that episodes of these cells may show, in a fixed order."""
-    kinds: list[ErrorKind] = []
-    for environment in dict.fromkeys(cell.suite.environment for cell in cells):
-        episodes = [episode for cell in cells if cell.suite.environment == environment for episode in cell.prefix]
-        outcomes = sorted({outcome for episode in episodes for _, outcome in episode.outcomes} - NO_FAULT)
-        kinds += [_refused(environment, outcome) for outcome in outcomes]
-        kinds += extras_of(environment).errors
-    return tuple(kinds)
+    """The kinds that no outcome tells which episodes of these cells may show, in a fixed order."""
+    return tuple(kind for name in _environments(cells) for kind in extras_of(name).errors)
+
+
+def _environments(cells: Sequence[Cell]) -> Iterable[str]:
+    return dict.fromkeys(cell.suite.environment for cell in cells)
+
+
+def quotes_query(cells: Sequence[Cell]) -> str:
+    """Of each kind of error how often and in how many episodes it occurs, and which of these is quoted."""
+    parts = "".join(map(_occurrences, error_kinds(cells)))
+    return _QUERY.format(no_fault=", ".join(map(queries.text, sorted(NO_FAULT))), parts=parts)
+
+
+def _occurrences(kind: ErrorKind) -> str:
+    named = ", ".join(map(queries.text, (kind.name, kind.unit, "")))
+    lines = (
+        f"    union all select environment, {named}, episode, steps, ({kind.sql})::bigint",
+        f"    from episodes where used and environment = {queries.text(kind.environment)}\n",
+    )
+    return "\n".join(lines)
+
+
+_QUERY = """\
+with shown(environment, kind, unit, outcome, episode, steps, n) as (
+    select environment, 'refused: ' || replace(outcome, '_', ' '), 'calls', outcome, episode, steps, sum(calls)
+    from (select environment, episode, steps, unnest(outcomes, recursive := true) from episodes where used)
+    where outcome not in ({no_fault}) group by all
+{parts}),
+played as (select environment, count(*) as played from episodes where used group by all)
+select environment, kind, unit, outcome, sum(n)::bigint as count, count(*) as episodes,
+    100 * count(*) / played as share, arg_min(episode, (steps, episode)) as example
+from shown join played using (environment) where n > 0
+group by environment, kind, unit, outcome, played order by environment, episodes desc, count desc, kind"""
 
 
 def quotes(
@@ -76,29 +104,26 @@ def quotes(
 
     read   gives the rows of a few episodes by id, with step, reply, step digest and ending; called once
     """
-    chosen = list(_chosen(cells))
-    rows = read(list({example.id: example for _, _, example in chosen}.values()))
+    shown = RunData(manifest, cells).rows(quotes_query(cells))
+    known = {episode.id: episode for cell in cells for episode in cell.prefix}
+    find = {(kind.environment, kind.name): kind.find for kind in error_kinds(cells)}
+    rows = read([known[name] for name in dict.fromkeys(row["example"] for row in shown)])
     replayed: dict[str, tuple[Any, list[Move]]] = {}
     result = []
-    for kind, episodes, example in chosen:
+    for row in shown:
+        example = known[row["example"]]
         if example.id not in replayed:
             replayed[example.id] = _replay(manifest, example, rows[example.id], environments)
         instance, played = replayed[example.id]
-        position = kind.find(instance, played)
+        finder = _refused(row["outcome"]) if row["outcome"] else find[row["environment"], row["kind"]]
+        position = finder(instance, played)
         if position is None:
             continue
-        environment = example.environment
-        episode_count = sum(len(cell.prefix) for cell in cells if cell.suite.environment == environment)
         move = played[position[0]]
         said, answer = _quoted(move, position[1])
         result.append(
             Quote(
-                environment=environment,
-                kind=kind.name,
-                count=sum(map(kind.count, episodes)),
-                unit=kind.unit,
-                episodes=len(episodes),
-                share=100 * len(episodes) / episode_count,
+                **{name: row[name] for name in ("environment", "kind", "count", "unit", "episodes", "share")},
                 example=example,
                 step=move.row["step"],
                 period=move.period,
@@ -107,7 +132,7 @@ def quotes(
                 answer=answer,
             )
         )
-    return tuple(sorted(result, key=lambda quote: (quote.environment, -quote.episodes, -quote.count, quote.kind)))
+    return tuple(result)
 
 
 def run_quotes(run: Path, manifest: Manifest, cells: Sequence[Cell]) -> tuple[Quote, ...]:
@@ -125,20 +150,6 @@ def run_quotes(run: Path, manifest: Manifest, cells: Sequence[Cell]) -> tuple[Qu
         }
 
     return quotes(manifest, cells, ENVIRONMENTS, read)
-
-
-def _chosen(cells: Sequence[Cell]) -> Iterator[tuple[ErrorKind, list[EpisodeResult], EpisodeResult]]:
-    """(kind, the episodes that show it, the one that is quoted)."""
-    for kind in error_kinds(cells):
-        episodes = [
-            episode
-            for cell in cells
-            if kind.environment == cell.suite.environment
-            for episode in cell.prefix
-            if kind.count(episode)
-        ]
-        if episodes:
-            yield kind, episodes, min(episodes, key=lambda episode: (episode.steps, episode.id))
 
 
 def _replay(
@@ -181,10 +192,7 @@ def _facts(facts: Mapping[str, Any]) -> str:
     return orjson.dumps(rest, option=orjson.OPT_SORT_KEYS).decode()
 
 
-def _refused(environment: str, outcome: str) -> ErrorKind:
-    def count(episode: EpisodeResult) -> int:
-        return sum(many for (_, recorded), many in episode.outcomes.items() if recorded == outcome)
-
+def _refused(outcome: str) -> Find:
     def find(_: Any, played: Sequence[Move]) -> QuotedPlace | None:
         for i, move in enumerate(played):
             for j, call in enumerate(move.facts.get("calls", ())):
@@ -192,17 +200,7 @@ def _refused(environment: str, outcome: str) -> ErrorKind:
                     return i, j
         return None
 
-    return ErrorKind(
-        name=f"refused: {outcome.replace('_', ' ')}", environment=environment, unit="calls", count=count, find=find
-    )
-
-
-QUERY = """\
-select environment, outcome, count(*) as count, count(distinct episode) as episodes
-from calls join episodes using (environment, episode)
-where used and outcome not in ('ok', 'not_executed', 'banned', 'failed')
-group by all order by all
--- other kinds: report/quotes.py, error_kinds, from the views episodes and scores"""
+    return find
 
 
 def quotes_table(quotes: Sequence[Quote], cells: Sequence[Cell], run: str) -> Table:
@@ -228,7 +226,7 @@ def quotes_table(quotes: Sequence[Quote], cells: Sequence[Cell], run: str) -> Ta
             "where the agent was told nothing",
             "share: of the environment's episodes that scores stand on",
         ),
-        query=QUERY,
+        query=quotes_query(cells),
     )
 
 

@@ -83,7 +83,7 @@ class RunData:
         except duckdb.Error as flaw:
             raise UsageError(f"The query of a table could not be answered: {flaw}\n{query}") from flaw
 
-    def values(self, value: str, keep: str = "used", among: str = "episodes") -> dict[str, float]:
+    def values(self, value: str, keep: str = "true", among: str = "episodes") -> dict[str, float]:
         """By episode id: what `value` is of those that `keep` keeps, without those of which it is null."""
         query = " ".join(("select episode,", value, "as value from", among, "where", keep))
         return {row["episode"]: row["value"] for row in self.rows(query) if row["value"] is not None}

@@ -66,6 +66,8 @@ def an_episode(instance: str, metrics: Mapping[str, float], replicate: int = 0, 
 def a_cell(
     episodes: Sequence[EpisodeResult], *, suite: str = "s", agent: str = "a", sha256: str = TEST, **line: Any
 ) -> Cell:
+    # As in a run: no id is another suite's or agent's.
+    episodes = [replace(episode, id=f"{suite}-{agent}-{episode.id}") for episode in episodes]
     names = dict.fromkeys(episode.instance for episode in episodes)
     source = {"source": {"file": "queries.json", "sha256": sha256, "row": 1}} if sha256 else {}
     instances = [
@@ -258,7 +260,7 @@ def test_coverage_counts_runs_without_a_plan_apart() -> None:
         20.0,
     )
     assert (row["planned_runs"], row["silent_runs"]) == (2, 1)
-    judged = tables([a_cell(episodes)], {"coverage": {"i0-0": 16, "other": 3}})["coverage"]
+    judged = tables([a_cell(episodes)], {"coverage": {"s-a-i0-0": 16, "other": 3}})["coverage"]
     assert (only(judged)["judged_coverage"], only(judged)["judged_runs"]) == (100.0, 1)
     assert "judged_coverage" not in {column.key for column in tables([a_cell(episodes)])["coverage"].columns}
     assert "coverage" not in tables([blocked_cell("a", [1])])

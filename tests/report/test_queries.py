@@ -15,6 +15,9 @@ from pyarrow import compute
 
 from bench.replicas import SWEEP, write_replicas
 from evalkit.money import PicoUsd
+from evalkit.report.comparing.compare import Side, compare, narrowed
+from evalkit.report.figures.build import figures
+from evalkit.report.quotes import quotes_table, run_quotes
 from evalkit.report.report import Report, report
 from evalkit.report.run_data import RunData
 from evalkit.report.sizes import sizes_table
@@ -118,6 +121,51 @@ def test_prompt_packs_are_compared_by_their_queries(tmp_path: Path) -> None:
     for name in ("econ_scores", "econ_difficulty", "econ_prompts", "econ_prompts_tests"):
         table = made.table(name)
         assert differences(table, views.sql(table.query).to_pylist()) == []
+
+
+def test_the_figures_that_ask_for_their_own_numbers_are_what_their_queries_give(made: Report, views: Views) -> None:
+    drawn = {figure.name: figure.table for figure in figures(made)}
+    for name in ("figure_runs_scheduling", "figure_runs_procurement", "figure_runs_pricing"):
+        assert drawn[name].rows
+        assert list(drawn[name].rows) == views.sql(drawn[name].query).to_pylist()
+    paid = [row for row in views.sql(drawn["figure_cost"].query).to_pylist() if row["cost_pico_usd"]]
+    keys = ("agent", "cost_pico_usd")
+    assert [[row[key] for key in keys] for row in drawn["figure_cost"].rows] == [
+        [row[key] for key in keys] for row in paid
+    ]
+
+
+def test_the_errors_that_are_quoted_are_those_their_query_counts(run: Path, made: Report, views: Views) -> None:
+    quoted = run_quotes(run, made.manifest, made.cells)
+    table = quotes_table(quoted, made.cells, "run")
+    rows = views.sql(table.query).to_pylist()
+    keys = ("environment", "kind", "count", "unit", "episodes", "share")
+    assert [{key: row[key] for key in keys} for row in table.rows] == [{key: row[key] for key in keys} for row in rows]
+    assert [quote.example.id for quote in quoted] == [row["example"] for row in rows]
+
+
+@pytest.mark.parametrize("threads", [2, 8])
+def test_two_agents_compare_alike_by_any_number_of_threads_and_as_their_query_says(
+    made: Report, views: Views, threads: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    side = Side(label="run", manifest=made.manifest, cells=made.cells)
+    first, second = (narrowed(side, name) for name in ("random", "greedy"))
+    found = compare(first, second, [("random", "greedy")])
+    asked = views.sql(found.tables[0].query).to_pylist()
+    scores = [row for row in found.tables[0].rows if row["measure"] == "Score"]
+    others = {cell.suite.name: {one.instance for one in cell.prefix} for cell in second.cells}
+    suites = [
+        cell.suite.name
+        for cell in first.cells
+        if {one.instance for one in cell.prefix} & others.get(cell.suite.name, set())
+    ]
+    for row, suite in zip(scores, suites, strict=True):
+        mine = [one for one in asked if one["used"] and (one["agent"], one["suite"]) == ("random", suite)]
+        shared = [one["score"] for one in mine if one["instance"] in others[suite]]
+        assert row["pairs"] == len(shared) > 0
+        assert row["first"] == pytest.approx(100 * sum(shared) / len(shared))
+    monkeypatch.setattr("evalkit.report.comparing.compare.RunData", partial(RunData, threads=threads))
+    assert orjson.dumps(compare(first, second, [("random", "greedy")]).to_json()) == orjson.dumps(found.to_json())
 
 
 def test_a_table_on_request_says_its_query_too(made: Report, views: Views) -> None:

@@ -10,7 +10,8 @@ from evalkit.envs.environment import outcomes
 from evalkit.envs.table import ENVIRONMENTS
 from evalkit.replies import encode_reply
 from evalkit.report.environments import costbench
-from evalkit.report.quotes import BOUND, Quote, error_kinds, quotes, quotes_table
+from evalkit.report.quotes import BOUND, NO_FAULT, Quote, error_kinds, quotes, quotes_table
+from evalkit.report.run_data import RunData
 from evalkit.results.cells import Cell
 from evalkit.results.episodes import EpisodeResult
 from evalkit.results.moves import Move
@@ -115,8 +116,11 @@ def test_each_kind_is_quoted_where_it_first_happens(run: Run) -> None:
 
 
 def test_nothing_that_happened_goes_unquoted(run: Run) -> None:
-    kinds = {kind.name for kind in error_kinds([run.cell]) if any(map(kind.count, run.cell.prefix))}
-    assert {one.kind for one in run.quotes()} == kinds
+    outcomes = {outcome for one in run.cell.prefix for _, outcome in one.outcomes} - NO_FAULT
+    refused = {f"refused: {outcome.replace('_', ' ')}" for outcome in outcomes}
+    known = RunData(run.manifest, [run.cell])
+    others = {kind.name for kind in error_kinds([run.cell]) if any(known.values(f"({kind.sql})::int").values())}
+    assert {one.kind for one in run.quotes()} == refused | others
 
 
 def test_the_same_run_gives_the_same_quotes_in_any_order(run: Run) -> None:

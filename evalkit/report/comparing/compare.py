@@ -5,12 +5,13 @@ prefixes, and where one is partial interval and test hold at every look (`looks.
 tests that are made together (Holm), and the scores' say what the comparison comes to (`verdicts.py`).
 """
 
+from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from evalkit.report.comparing.looks import BY, at_every_look
-from evalkit.report.comparing.measures import measures
+from evalkit.report.comparing.looks import BY, Figures, at_every_look
+from evalkit.report.comparing.measures import measures, measures_query
 from evalkit.report.comparing.settings import settings_table
 from evalkit.report.comparing.verdicts import (
     PRIMARY,
@@ -25,6 +26,7 @@ from evalkit.report.comparing.verdicts import (
     verdict,
 )
 from evalkit.report.extras.record import Measure
+from evalkit.report.run_data import RunData
 from evalkit.report.scores import kind_notes, packs_of, where
 from evalkit.report.sizes import size
 from evalkit.report.tables import Column, Table, method_of
@@ -35,11 +37,10 @@ from evalkit.store.manifest import Manifest
 SCHEMA = "evalkit.compare"
 VERSION = 1
 
-QUERY = """\
-select agent, suite, instance, 100 * avg(score) as score, 100 * avg(solved::int) as solved, count(*) as episodes
-from episodes where used group by all order by suite, agent, instance
--- asked of each run; other measures are metrics of the view scores, averaged in the same way
--- B - A: the mean, over instances that both sides have, of the differences; interval, p and more: `change` of
+ADDED = """
+-- asked of each run; A, B: means over instances that both sides have, by digest, of the means over replicates; of the
+-- episodes that are not used only those count that looks at a partial side take
+-- B - A: the mean, over these instances, of the differences; interval, p and more: `change` of
 -- evalkit/stats/pairs.py (`at_every_look` of looks.py where a side is partial), `size` of sizes.py, `corrected` and
 -- `verdict` of verdicts.py"""
 
@@ -90,6 +91,7 @@ class _Match:
     first: Cell
     second: Cell
     measure: Measure
+    figures: tuple[Figures, Figures]
     pairs: Pairs
 
     @property
@@ -109,7 +111,10 @@ def compare(first: Side, second: Side, agents: Sequence[tuple[str, str]], *, wan
         for other in second.cells
         if (cell.agent, other.agent) in agents and cell.suite.name == other.suite.name
     ]
-    matches = [_match(cell, other, measure) for cell, other in cell_pairs for measure in measures(cell, other)]
+    compared = [(cell, other, measure) for cell, other in cell_pairs for measure in measures(cell, other)]
+    query = measures_query((cell.suite.environment, measure) for cell, _, measure in compared)
+    known = [_figures_of(side, query) for side in (first, second)] if compared else []
+    matches = [_match(cell, other, measure, [side[measure.key] for side in known]) for cell, other, measure in compared]
     paired = [match for match in matches if match.pairs.names]
     changes = [_change(match, len(paired)) for match in paired]
     rows = [_tested(match, change) for match, change in zip(paired, changes, strict=True)]
@@ -130,26 +135,44 @@ def compare(first: Side, second: Side, agents: Sequence[tuple[str, str]], *, wan
         second=second,
         agents=tuple(agents),
         tables=(
-            _main_table((first, second), cell_pairs, paired, [*zip(changes, ps, verdicts, strict=True)], notes),
-            _details_table(cell_pairs, paired, changes, wanted),
+            replace(
+                _main_table((first, second), cell_pairs, paired, [*zip(changes, ps, verdicts, strict=True)], notes),
+                query=query + ADDED,
+            ),
+            replace(_details_table(cell_pairs, paired, changes, wanted), query=query + ADDED),
             *([settings] if settings.rows else []),
         ),
         overall=tuple(together),
     )
 
 
-def _match(first: Cell, second: Cell, measure: Measure) -> _Match:
+def _figures_of(side: Side, query: str) -> dict[str, dict[str, float]]:
+    """By measure and episode id: what a side was asked."""
+    figures: dict[str, dict[str, float]] = defaultdict(dict)
+    for row in RunData(side.manifest, side.cells).rows(query):
+        for key, value in row.items():
+            if value is not None:
+                figures[key][row["episode"]] = value
+    return figures
+
+
+def _match(first: Cell, second: Cell, measure: Measure, figures: Sequence[Figures]) -> _Match:
+    of_first, of_second = figures
     return _Match(
-        first=first, second=second, measure=measure, pairs=pair(_values(first, measure), _values(second, measure))
+        first=first,
+        second=second,
+        measure=measure,
+        figures=(of_first, of_second),
+        pairs=pair(_values(first, of_first), _values(second, of_second)),
     )
 
 
-def _values(cell: Cell, measure: Measure) -> dict[str, list[float]]:
+def _values(cell: Cell, figures: Figures) -> dict[str, list[float]]:
     """By instance, named by its content: instances that changed between two runs do not pair."""
     digests = {name: target.digest for name, target in cell.targets.items()}
     values: dict[str, list[float]] = {}
     for episode in cell.prefix:
-        value = measure.value(episode)
+        value = figures.get(episode.id)
         if value is not None:
             values.setdefault(digests[episode.instance], []).append(value)
     return values
@@ -167,7 +190,7 @@ def _change(match: _Match, tests: int) -> Change:
     )
     if not match.partial:
         return result
-    return at_every_look(result, match.first, match.second, match.measure.value, match.measure.width)
+    return at_every_look(result, (match.first, match.second), match.figures, match.measure.width)
 
 
 def _tested(match: _Match, change: Change) -> Tested:
@@ -244,7 +267,6 @@ def _main_table(
             *notes,
             *kind_notes(rows, [cell for pair in cell_pairs for cell in pair]),
         ),
-        query=QUERY,
     )
 
 
@@ -295,7 +317,6 @@ def _details_table(
             f"more: further instances, played by both, for a half width of {100 * wanted:g} points, "
             "which is reached in about half of the cases; from, to: the 10th and 90th percentile",
         ),
-        query=QUERY,
     )
 
 

@@ -6,9 +6,9 @@ partial, interval and p-value are those of a sequence (`sequential.py`) over the
 """
 
 import math
+from collections.abc import Mapping
 from dataclasses import replace
 
-from evalkit.report.extras.record import MeasuredValue
 from evalkit.results.cells import Cell
 from evalkit.stats.bootstrap import LEAST_INSTANCES, Interval
 from evalkit.stats.contrasts import FEW, NO_DIFFERENCE, HypothesisTest
@@ -18,17 +18,20 @@ from evalkit.stats.sequential import filled, sequence, sequential_p
 
 BY = "betting"
 
+Figures = Mapping[str, float]
+"""By episode id: a measure of it, of those that have one."""
+
 _Place = tuple[int, str, float | None]
 """(place in the admission order, stratum, the value; None where the episode has not ended)."""
 
 
-def at_every_look(change: Change, first: Cell, second: Cell, value: MeasuredValue, width: float) -> Change:
+def at_every_look(change: Change, cells: tuple[Cell, Cell], figures: tuple[Figures, Figures], width: float) -> Change:
     """The difference with interval and p-value that hold at every look, over first replicates that both have begun.
 
     What has not ended may be the worst or the best. The p-value is of the question whether a difference is as likely to
     have the other sign; greater ones than `width` or 1 count as 1. Where `width` is not finite there is no interval.
     """
-    pairs = _joint(first, second, value)
+    pairs = _joint(*map(_begun, cells, figures))
     most = width if math.isfinite(width) else 1.0
     low, high = ([_difference(*pair, most, unknown) for pair in pairs] for unknown in (-1.0, 1.0))
     # From -most..most to 0..1.
@@ -61,19 +64,18 @@ def at_every_look(change: Change, first: Cell, second: Cell, value: MeasuredValu
     return replace(change, difference=difference, test=test, test_by=BY, least_p=None)
 
 
-def _joint(first: Cell, second: Cell, value: MeasuredValue) -> list[tuple[_Place, _Place]]:
+def _joint(first: Mapping[str, _Place], second: Mapping[str, _Place]) -> list[tuple[_Place, _Place]]:
     """The pairs of instances that both sides have begun, in the order in which both have come to them."""
-    first_begun, second_begun = _begun(first, value), _begun(second, value)
-    names = [name for name in first_begun if name in second_begun]
-    names.sort(key=lambda name: (max(first_begun[name][0], second_begun[name][0]), first_begun[name][0]))
-    return [(first_begun[name], second_begun[name]) for name in names]
+    names = [name for name in first if name in second]
+    names.sort(key=lambda name: (max(first[name][0], second[name][0]), first[name][0]))
+    return [(first[name], second[name]) for name in names]
 
 
-def _begun(cell: Cell, value: MeasuredValue) -> dict[str, _Place]:
+def _begun(cell: Cell, figures: Figures) -> dict[str, _Place]:
     """By instance (digest): what has begun; without those that have ended and have no such value."""
     begun: dict[str, _Place] = {}
     for index, (target, episode) in enumerate(cell.begun):
-        measured = None if episode is None else value(episode)
+        measured = None if episode is None else figures.get(episode.id)
         if episode is None or measured is not None:
             begun[target.digest] = index, target.stratum, measured
     return begun

@@ -3,14 +3,15 @@
 Source: Table of GT change and section 5.2 of the paper; specification, sections 5.6 and 7.6.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from typing import Any
 
 import orjson
 
 from evalkit.envs.costbench.distance import edit_distance, normalised
 from evalkit.report import queries
-from evalkit.report.costbench.planning_cells import digest_notes, is_blocked, is_reference, reached, share_interval
+from evalkit.report.costbench.planning_cells import digest_notes, is_blocked, is_reference, share_interval
+from evalkit.report.costbench.planning_queries import REACHED
 from evalkit.report.run_data import RunData
 from evalkit.report.scores import AGENT, by_instance, kind_notes, packs_of, where
 from evalkit.report.tables import Column, Table, method_of
@@ -38,7 +39,8 @@ def adaptation_tables(source: RunData, cells: Sequence[Cell]) -> tuple[Table, ..
     blocked = [cell for cell, _ in pairs]
     query = _query(blocked)
     calm_of = {id(cell): calm for cell, calm in pairs}
-    rows = [{**row, **_paths(cell, calm_of[id(cell)])} for cell, row in source.by_cell(query, blocked)]
+    reached = source.values("1", REACHED).keys()
+    rows = [{**row, **_paths(cell, calm_of[id(cell)], reached)} for cell, row in source.by_cell(query, blocked)]
     table = Table(
         name="adaptation",
         title="Change of path under blocks",
@@ -110,12 +112,13 @@ def _key(line: Mapping[str, Any]) -> str:
     return orjson.dumps(kept, option=orjson.OPT_SORT_KEYS).decode()
 
 
-def _paths(cell: Cell, calm: Cell) -> dict[str, Any]:
+def _paths(cell: Cell, calm: Cell, reached: Set[str]) -> dict[str, Any]:
+    """`reached`: the episodes that met all blocks and reached the goal."""
     keys, runs = _keys(cell), _runs(calm)
     after = []
     for episode in cell.prefix:
         calm_episode = runs.get((keys[episode.instance], episode.replicate))
-        if calm_episode is not None and reached(calm_episode) and reached(episode):
+        if calm_episode is not None and {calm_episode.id, episode.id} <= reached:
             after.append((episode, calm_episode.path))
     distances = by_instance((episode, float(edit_distance(path, episode.path))) for episode, path in after)
     shares = by_instance((episode, normalised(path, episode.path)) for episode, path in after)

@@ -9,7 +9,7 @@ from typing import Any
 
 from evalkit.envs.errand import errand
 from evalkit.report import queries
-from evalkit.report.costbench.planning_cells import counted, digest_notes, is_blocked, share_interval
+from evalkit.report.costbench.planning_cells import Figures, digest_notes, is_blocked, share_interval
 from evalkit.report.costbench.planning_queries import COUNTED
 from evalkit.report.run_data import RunData
 from evalkit.report.scores import AGENT, by_instance, kind_notes, packs_of, where
@@ -25,6 +25,12 @@ THERE = "% of the paths there are"
 _LISTED = "as listed: in the paper's sense, whatever a plan lists as a path counts, whether it is valid or not"
 
 
+TALKED = f"{COUNTED} and metrics['paths_whole'] is not null"
+PLANNED = f"{TALKED} and metrics['plan_paths'] is not null"
+"""Of which runs coverage is: those that said something, those that planned something."""
+OWN = "metrics['plan_paths'] / metrics['paths_whole']"
+
+
 def coverage_tables(source: RunData, cells: Sequence[Cell]) -> tuple[Table, ...]:
     """Suites without blocks by agent; none where there is no such suite. Judges counted complete paths
     (`coverage`) or all that is listed as one (`enumeration`)."""
@@ -37,7 +43,9 @@ def coverage_tables(source: RunData, cells: Sequence[Cell]) -> tuple[Table, ...]
     titles = {"planned": "Runs", "silent": "Without text", "judged": "Judged runs", "listed": "Judged runs, as listed"}
     share = [column for sense in senses for column in _judged_columns(sense)]
     query = _query(static, judged)
-    rows = [{**row, **_intervals(cell, judged)} for cell, row in source.by_cell(query, static)]
+    whole = source.values(queries.metric("paths_whole"), TALKED)
+    own = source.values(OWN, PLANNED)
+    rows = [{**row, **_intervals(cell, own, whole, judged)} for cell, row in source.by_cell(query, static)]
     table = Table(
         name="coverage",
         title="Coverage of the visible plan",
@@ -75,8 +83,6 @@ def _judged_columns(sense: str) -> tuple[Column, ...]:
 
 
 def _query(cells: Sequence[Cell], judged: Mapping[str, Mapping[str, int]]) -> str:
-    talked = f"{COUNTED} and metrics['paths_whole'] is not null"
-    planned = f"{talked} and metrics['plan_paths'] is not null"
     methods = {"coverage_interval, coverage_kind": queries.CHOSEN}
     for kind, sense in SENSES.items():
         if kind in judged:
@@ -86,34 +92,36 @@ def _query(cells: Sequence[Cell], judged: Mapping[str, Mapping[str, int]]) -> st
     return queries.by_cell(
         cells,
         (
-            queries.mean("coverage", "metrics['plan_paths'] / metrics['paths_whole']", scale=100, keep=planned),
+            queries.mean("coverage", OWN, scale=100, keep=PLANNED),
             queries.mean(
-                "coverage_possible", "metrics['plan_paths'] / metrics['paths_possible']", scale=100, keep=planned
+                "coverage_possible", "metrics['plan_paths'] / metrics['paths_possible']", scale=100, keep=PLANNED
             ),
             queries.mean(
-                "coverage_valid", "metrics['plan_valid'] / metrics['paths_possible']", scale=100, keep=planned
+                "coverage_valid", "metrics['plan_valid'] / metrics['paths_possible']", scale=100, keep=PLANNED
             ),
-            queries.count("planned_runs", planned),
-            queries.count("silent_runs", f"{talked} and metrics['plan_paths'] is null"),
+            queries.count("planned_runs", PLANNED),
+            queries.count("silent_runs", f"{TALKED} and metrics['plan_paths'] is null"),
         ),
         methods=methods,
     )
 
 
-def _intervals(cell: Cell, judged: Mapping[str, Mapping[str, int]]) -> dict[str, Any]:
-    """What SQL cannot say: the interval of the built-in counter's share, and what judges counted."""
-    talked = [episode for episode in cell.prefix if counted(episode) and "paths_whole" in episode.metrics]
+def _intervals(cell: Cell, own: Figures, whole: Figures, judged: Mapping[str, Mapping[str, int]]) -> dict[str, Any]:
+    """What SQL cannot say: the interval of the built-in counter's share, and what judges counted.
 
-    def shares(counts: Mapping[str, float]) -> dict[str, list[float]]:
-        return by_instance(
-            (episode, counts[episode.id] / episode.metrics["paths_whole"]) for episode in talked if episode.id in counts
-        )
+    own     the built-in counter's shares
+    whole   how many paths there are
+    """
 
-    own = {episode.id: episode.metrics["plan_paths"] for episode in talked if "plan_paths" in episode.metrics}
-    interval, kind = share_interval(cell, "coverage", shares(own))
+    def by_judge(counts: Mapping[str, int]) -> dict[str, list[float]]:
+        ids = counts.keys() & whole.keys()
+        return by_instance((one, counts[one.id] / whole[one.id]) for one in cell.prefix if one.id in ids)
+
+    shares = by_instance((episode, own.get(episode.id)) for episode in cell.prefix)
+    interval, kind = share_interval(cell, "coverage", shares)
     row: dict[str, Any] = {"coverage_interval": interval, "coverage_kind": kind}
     for sense_key, counts in judged.items():
-        name, values = f"{SENSES[sense_key]}_coverage", shares(counts)
+        name, values = f"{SENSES[sense_key]}_coverage", by_judge(counts)
         interval, kind = share_interval(cell, name, values)
         row |= {
             name: 100 * mean_of_instances(values) if values else None,

@@ -16,13 +16,11 @@ from evalkit.report.costbench.adaptation import adaptation_tables
 from evalkit.report.costbench.coverage import coverage_tables
 from evalkit.report.costbench.planning_cells import (
     ENVIRONMENT,
-    Keep,
-    counted,
+    Figures,
     digest_notes,
     interval,
     is_blocked,
     is_reference,
-    reached,
 )
 from evalkit.report.costbench.planning_queries import (
     CALLS,
@@ -36,6 +34,7 @@ from evalkit.report.costbench.planning_queries import (
     blocks_query,
     calls_query,
     paths,
+    populations,
 )
 from evalkit.report.costbench.ties import ties_tables
 from evalkit.report.published.printed import as_printed
@@ -122,8 +121,13 @@ def _path_columns(title: Mapping[str, str]) -> tuple[Column, ...]:
 _PATH_INTERVALS = ("ned_interval", "exact_interval")
 
 
-def _path_intervals(cell: Cell, keep: Keep) -> dict[str, Any]:
-    (ned, ned_kind), (exact, exact_kind) = (interval(cell, name, keep) for name in ("ned", "exact"))
+def _shares(source: RunData, keep: str, among: str = "episodes") -> dict[str, Figures]:
+    """What path intervals are of: shares by name and episode."""
+    return {name: source.values(queries.metric(name), keep, among) for name in ("ned", "exact")}
+
+
+def _path_intervals(cell: Cell, shares: Mapping[str, Figures]) -> dict[str, Any]:
+    (ned, ned_kind), (exact, exact_kind) = (interval(cell, name, figures) for name, figures in shares.items())
     return {"ned_interval": ned, "ned_kind": ned_kind, "exact_interval": exact, "exact_kind": exact_kind}
 
 
@@ -131,7 +135,8 @@ def _main_table(source: RunData, cells: Sequence[Cell], named: bool) -> Table:
     """Table 4 of the paper, by the reference's rules."""
     title = _titles(named)
     query = queries.by_cell(cells, (*GAP, *paths(COUNTED), answers(COUNTED), *CALLS), methods=INTERVALS)
-    rows = [{**row, **_path_intervals(cell, counted)} for cell, row in source.by_cell(query, cells)]
+    shares = _shares(source, COUNTED)
+    rows = [{**row, **_path_intervals(cell, shares)} for cell, row in source.by_cell(query, cells)]
     return Table(
         name="planning" if named else "planning_own",
         title="Planning" if named else "Planning, own suites",
@@ -192,7 +197,8 @@ def _goal_table(source: RunData, cells: Sequence[Cell], named: bool) -> Table:
     title = _titles(named)
     figures = (*paths(REACHED), answers(REACHED), queries.count("reached", REACHED), queries.count("episodes"))
     query = queries.by_cell(cells, figures, methods=INTERVALS)
-    rows = [{**row, **_path_intervals(cell, reached)} for cell, row in source.by_cell(query, cells)]
+    shares = _shares(source, REACHED)
+    rows = [{**row, **_path_intervals(cell, shares)} for cell, row in source.by_cell(query, cells)]
     return Table(
         name="planning_goal_only" if named else "planning_goal_only_own",
         title="Planning where the goal was reached" if named else "Planning where the goal was reached, own suites",
@@ -261,9 +267,9 @@ def _blocks_table(source: RunData, cells: Sequence[Cell], named: bool) -> Table:
     """Paths under blocks over three populations: the reference's depends on the agent, so agents differ in it."""
     title = _titles(named)
     query = blocks_query(cells)
-    kept = {name: _populations([cell for cell in cells if _suite(cell) == name]) for name in map(_suite, cells)}
+    shares = {name: _shares(source, "true", f"({kept})") for name, kept in populations(cells).items()}
     rows = [
-        {**row, **_path_intervals(cell, kept[_suite(cell)][row["population"]])}
+        {**row, **_path_intervals(cell, shares[row["population"]])}
         for cell, row in source.by_cell(query, [cell for cell in cells for _ in POPULATIONS])
     ]
     return Table(
@@ -287,13 +293,3 @@ def _blocks_table(source: RunData, cells: Sequence[Cell], named: bool) -> Table:
         ),
         query=query,
     )
-
-
-def _populations(rivals: Sequence[Cell]) -> dict[str, Keep]:
-    runs = [{(episode.instance, episode.replicate) for episode in rival.prefix if counted(episode)} for rival in rivals]
-    shared = set.intersection(*runs)
-    return {
-        "own": counted,
-        "any agent": lambda episode: bool(episode.metrics["eligible_any_agent"]),
-        "shared": lambda episode: (episode.instance, episode.replicate) in shared,
-    }

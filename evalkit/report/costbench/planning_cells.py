@@ -1,12 +1,10 @@
 """What the tables about planning (environment costbench) ask of cells and episodes: which count, means over them."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
-from evalkit.report.costbench.planning_queries import SHORT_TALK
 from evalkit.report.scores import EXACT, by_instance, strata_of
 from evalkit.results.cells import Cell
-from evalkit.results.episodes import EpisodeResult
 from evalkit.stats.intervals import estimate
 
 ENVIRONMENT = "costbench"
@@ -20,7 +18,8 @@ queries, so only runs on the same queries may bear its names."""
 
 DIGEST_SHOWN = 12
 
-Keep = Callable[[EpisodeResult], bool]
+Figures = Mapping[str, float]
+"""By episode id: a figure of it, of those that have one (`RunData.values`)."""
 
 
 def is_reference(cell: Cell) -> bool:
@@ -44,23 +43,13 @@ def is_blocked_line(line: Mapping[str, Any]) -> bool:
     return bool(planned or line.get("schedule") or line.get("failures"))
 
 
-def counted(episode: EpisodeResult) -> bool:
-    """The reference's population of path and intent figures: blocks met, truth complete, and more than a word said."""
-    return bool(episode.metrics["eligible"]) and episode.metrics["messages"] > SHORT_TALK
-
-
-def reached(episode: EpisodeResult) -> bool:
-    """The paper's: as the reference's, and the goal was reached."""
-    return counted(episode) and bool(episode.metrics["goal"])
-
-
 Spread = tuple[tuple[float, float] | None, str | None]
 """(a 95 % interval, None where there is none; its method, None where nothing was measured)."""
 
 
-def interval(cell: Cell, name: str, keep: Keep) -> Spread:
-    """The 95 % interval of such a mean of a share, in percent, and its method."""
-    values = by_instance((episode, episode.metrics.get(name)) for episode in cell.prefix if keep(episode))
+def interval(cell: Cell, name: str, figures: Figures) -> Spread:
+    """The 95 % interval of the mean of a share, in percent, and its method."""
+    values = by_instance((episode, figures.get(episode.id)) for episode in cell.prefix)
     if cell.exact and len({value for scores in values.values() for value in scores}) == 1:
         return None, EXACT
     return share_interval(cell, name, values)

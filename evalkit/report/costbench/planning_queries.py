@@ -10,9 +10,9 @@ SHORT_TALK = 3
 
 ELIGIBLE = "metrics['eligible'] = 1"
 COUNTED = f"{ELIGIBLE} and metrics['messages'] > {SHORT_TALK}"
-"""`planning.counted`."""
+"""The reference's population of path and intent figures: blocks met, truth complete, and more than a word said."""
 REACHED = f"{COUNTED} and metrics['goal'] = 1"
-"""`planning.reached`."""
+"""The paper's: as the reference's, and the goal was reached."""
 PLAIN = f"{REACHED} and metrics['repeated'] = 0 and metrics['extra'] = 0"
 """The same without repeated and extra calls."""
 
@@ -79,23 +79,28 @@ def calls_query(cells: Sequence[Cell], counts: Sequence[str], errors: Sequence[s
 POPULATIONS = ("own", "any agent", "shared")
 
 
-def blocks_query(cells: Sequence[Cell]) -> str:
-    """Of the table of paths under blocks, over three populations."""
+def populations(cells: Sequence[Cell]) -> dict[str, str]:
+    """By name: the episodes of a population of paths under blocks, as a query."""
     condition = f"used and {queries.suites(cells)}"
     agents = "(select count(*) from cells c where c.suite = e.suite)"
     counted_by = f"count(*) filter (where {COUNTED}) over (partition by suite, instance, replicate)"
-    parts = (
-        _population("own", f"{condition} and {COUNTED}"),
-        _population("any agent", f"{condition} and metrics['eligible_any_agent'] = 1"),
-        _population("shared", f"{condition} qualify {counted_by} = {agents}"),
+    conditions = (
+        f"{condition} and {COUNTED}",
+        f"{condition} and metrics['eligible_any_agent'] = 1",
+        f"{condition} qualify {counted_by} = {agents}",
     )
+    return {name: _population(name, kept) for name, kept in zip(POPULATIONS, conditions, strict=True)}
+
+
+def blocks_query(cells: Sequence[Cell]) -> str:
+    """Of the table of paths under blocks, over three populations."""
     named = ", ".join(f"({queries.text(name)}, {nth})" for nth, name in enumerate(POPULATIONS))
     return queries.comments(INTERVALS) + queries.two_levels(
         (*queries.place(cells), "population"),
         (*paths(""), queries.count("runs")),
         keep=queries.suites(cells),
         order="min(place), min(nth)",
-        source="(\n        " + "\n        union all ".join(parts) + "\n    )",
+        source="(\n        " + "\n        union all ".join(populations(cells).values()) + "\n    )",
         among=" ".join(("(select cells.*, p.* from cells,", f"(values {named}) p(population, nth))")),
         apart=("population",),
     )

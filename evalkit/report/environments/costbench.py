@@ -6,14 +6,12 @@ from typing import Any
 
 from evalkit.envs.costbench.score import walked
 from evalkit.report.charts.costbench import costbench_figures, costbench_lines
-from evalkit.report.comparing.measures import metric
 from evalkit.report.costbench.planning import planning_tables
-from evalkit.report.costbench.planning_cells import counted, reached
+from evalkit.report.costbench.planning_queries import COUNTED, REACHED
 from evalkit.report.extras.record import (
     HIGHER,
     LOWER,
     Charts,
-    Count,
     ErrorKind,
     Extras,
     Find,
@@ -21,14 +19,9 @@ from evalkit.report.extras.record import (
     QuotedPlace,
 )
 from evalkit.report.figures.blocks import adaptation_figures, coverage_figures
-from evalkit.results.episodes import EpisodeResult
 from evalkit.results.moves import Move
 
 NAME = "costbench"
-
-
-def _count(name: str) -> Count:
-    return lambda episode: int(episode.metrics.get(name, 0))
 
 
 def _grows(name: str) -> Find:
@@ -51,55 +44,56 @@ def _last(_: Any, played: Sequence[Move]) -> QuotedPlace | None:
 
 
 ERRORS = (
-    ErrorKind(name="repeated call", environment=NAME, unit="calls", count=_count("repeated"), find=_grows("repeated")),
-    ErrorKind(name="call behind the goal", environment=NAME, unit="calls", count=_count("extra"), find=_grows("extra")),
+    ErrorKind(name="repeated call", environment=NAME, unit="calls", sql="metrics['repeated']", find=_grows("repeated")),
+    ErrorKind(
+        name="call behind the goal", environment=NAME, unit="calls", sql="metrics['extra']", find=_grows("extra")
+    ),
     ErrorKind(
         name="wrong answer",
         environment=NAME,
         unit="episodes",
-        count=lambda episode: int(
-            bool(episode.metrics.get("answered") and episode.metrics.get("goal") and not episode.metrics["intent"])
-        ),
+        sql="metrics['answered'] > 0 and metrics['goal'] > 0 and metrics['intent'] = 0",
         find=_last,
     ),
     ErrorKind(
         name="answer without the goal",
         environment=NAME,
         unit="episodes",
-        count=lambda episode: int(episode.ending == "answered" and not episode.metrics.get("goal")),
+        sql="ending = 'answered' and coalesce(metrics['goal'], 0) = 0",
         find=_last,
     ),
     ErrorKind(
         name="given up without an answer",
         environment=NAME,
         unit="episodes",
-        count=lambda episode: int(episode.ending == "no_call"),
+        sql="ending = 'no_call'",
         find=_last,
     ),
     ErrorKind(
         name="out of turns",
         environment=NAME,
         unit="episodes",
-        count=lambda episode: int(episode.ending == "step_limit"),
+        sql="ending = 'step_limit'",
         find=_last,
     ),
 )
 
 
-def _extra_cost(episode: EpisodeResult) -> float | None:
-    """Cost above the optimum, as a share of it, where the goal was reached."""
-    return (
-        episode.metrics["gap"] / episode.metrics["optimal_cost"]
-        if reached(episode) and "gap" in episode.metrics
-        else None
-    )
+def _where(condition: str, value: str) -> str:
+    return f"case when {condition} then {value} end"
 
 
 MEASURES = (
-    Measure(key="exact", title="Same path", value=metric("exact", counted), better=HIGHER),
-    Measure(key="ned", title="Edit distance %", value=metric("ned", counted), better=LOWER),
-    Measure(key="gap_share", title="Cost gap %", value=_extra_cost, width=float("inf"), better=LOWER),
-    Measure(key="intent", title="Right answer", value=metric("intent", counted), better=HIGHER),
+    Measure(key="exact", title="Same path", sql=_where(COUNTED, "metrics['exact']"), better=HIGHER),
+    Measure(key="ned", title="Edit distance %", sql=_where(COUNTED, "metrics['ned']"), better=LOWER),
+    Measure(
+        key="gap_share",
+        title="Cost gap %",
+        sql=_where(REACHED, "metrics['gap'] / metrics['optimal_cost']"),
+        width=float("inf"),
+        better=LOWER,
+    ),
+    Measure(key="intent", title="Right answer", sql=_where(COUNTED, "metrics['intent']"), better=HIGHER),
 )
 """The paper's, over the runs it counts; distance and gap are better when they are lower."""
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from evalkit.report.extras.record import Count, ErrorKind, Find
+from evalkit.report.extras.record import ErrorKind, Find
 from evalkit.report.figures.econ import ladder_figures
 from evalkit.results.moves import Move
 
@@ -11,19 +11,19 @@ TABLE_FIGURES = (("econ_scores", ladder_figures),)
 
 def errors(environment: str) -> tuple[ErrorKind, ...]:
     """The kinds of error that playing in periods brings."""
-    kinds: tuple[tuple[str, str, Count, Callable[[Move], bool]], ...] = (
-        ("reply without a call", "replies", lambda episode: episode.without_call, _silent),
-        ("period without an action", "periods", lambda episode: episode.no_action, _idle),
+    kinds: tuple[tuple[str, str, str, Callable[[Move], bool]], ...] = (
+        ("reply without a call", "replies", "without_call", _silent),
+        ("period without an action", "periods", "no_action", _idle),
         (
             "unresponsive",
             "episodes",
-            lambda episode: int(episode.ending == "unresponsive"),
+            "ending = 'unresponsive'",
             lambda move: bool(move.ending),
         ),
     )
     return tuple(
-        ErrorKind(name=name, environment=environment, unit=unit, count=count, find=_first(holds))
-        for name, unit, count, holds in kinds
+        ErrorKind(name=name, environment=environment, unit=unit, sql=sql, find=_first(holds))
+        for name, unit, sql, holds in kinds
     )
 
 

@@ -15,7 +15,6 @@ from evalkit.report.figures.econ import runs_figures
 from evalkit.report.markets.econ import econ_tables
 from evalkit.report.periods import Action, best_so_far, by_period
 from evalkit.report.scores import ACCEPTED
-from evalkit.results.episodes import EpisodeResult
 from evalkit.results.moves import Move
 
 if TYPE_CHECKING:
@@ -34,10 +33,6 @@ def plan_values(instance: Any, actions: Sequence[Action], periods: int) -> "Valu
         return value_of(int(action["product"]), len(action["totals"]), best) if action["feasible"] else 0.0
 
     return by_period(actions, periods, worth)
-
-
-def _infeasible(episode: EpisodeResult) -> int:
-    return int(episode.metrics.get("plans", 0) - episode.metrics.get("feasible_plans", 0))
 
 
 def _bought_nothing(_: Any, played: Sequence[Move]) -> QuotedPlace | None:
@@ -69,7 +64,11 @@ EXTRAS = Extras(
     ),
     errors=(
         ErrorKind(
-            name="plan that cannot be bought", environment=NAME, unit="plans", count=_infeasible, find=_bought_nothing
+            name="plan that cannot be bought",
+            environment=NAME,
+            unit="plans",
+            sql="metrics['plans'] - coalesce(metrics['feasible_plans'], 0)",
+            find=_bought_nothing,
         ),
         *markets.errors(NAME),
     ),

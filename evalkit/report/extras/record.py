@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from evalkit.report.run_data import RunData
     from evalkit.report.tables import Table
     from evalkit.results.cells import Cell
-    from evalkit.results.episodes import EpisodeResult
     from evalkit.results.moves import Move
 
 Tables = Callable[["RunData"], tuple["Table", ...]]
@@ -30,13 +29,10 @@ CellFigures = Callable[[Sequence[str], "RunData"], tuple["Figure", ...]]
 """(agents in order, the run) -> figures. A figure's rows are what its query gives, as a table's are."""
 Actions = Sequence[tuple[int, Mapping[str, Any]]]
 """(period, what the log says of the action), in order."""
-MeasuredValue = Callable[["EpisodeResult"], float | None]
-"""An episode's; None where it is not defined."""
 HIGHER, LOWER = "higher", "lower"
 
 QuotedPlace = tuple[int, int | None]
 """(place among the moves, place among the reply's calls; None: the whole reply)."""
-Count = Callable[["EpisodeResult"], int]
 Find = Callable[[Any, Sequence["Move"]], QuotedPlace | None]
 """(instance, moves) -> the first place of such an error."""
 Series = Callable[[Any, Actions, int], "npt.NDArray[np.float64]"]
@@ -49,8 +45,8 @@ class Measure:
 
     key: str
     title: str
-    value: MeasuredValue
-    """Of one episode, 1 for 100 %; None where it is not defined."""
+    sql: str
+    """Of a row of the view `episodes`, 1 for 100 %; null where it is not defined."""
     width: float = 1.0
     """The greatest difference there can be."""
     better: str = ""
@@ -66,7 +62,8 @@ class ErrorKind:
     name: str
     environment: str
     unit: str
-    count: Count
+    sql: str
+    """How often it occurs, of a row of the view `episodes`; null or 0 where it does not."""
     find: Find
 
 
