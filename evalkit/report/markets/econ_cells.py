@@ -1,21 +1,16 @@
 """What the tables of EconAgentBench ask of cells and episodes: difficulty, varied parameters, means over instances."""
 
-import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from evalkit.report.scores import by_instance, where
+from evalkit.report.scores import where
 from evalkit.report.tables import Column
 from evalkit.results.cells import Cell
-from evalkit.results.episodes import EpisodeResult
 
 ENVIRONMENTS: Mapping[str, str] = {"procurement": "Procurement", "scheduling": "Scheduling", "pricing": "Pricing"}
 """The paper's environments in its order, with their titles."""
 
 LEVELS = ("basic", "medium", "hard")
-
-Value = Callable[[EpisodeResult], float | None]
-"""A figure of one episode; None where it is not defined."""
 
 DIFFICULTY = Column(key="difficulty", title="Difficulty")
 ENVIRONMENT = Column(key="environment", title="Environment", group=True)
@@ -49,17 +44,6 @@ def axes_of(cell: Cell) -> dict[str, Any]:
 def without_axes(row: Mapping[str, Any]) -> dict[str, Any]:
     """A row of a query without what the sweep varied, which SQL gives as text."""
     return {key: value for key, value in row.items() if not key.startswith("axis:")}
-
-
-def means(cell: Cell, value: Value) -> dict[str, float]:
-    """By instance: the mean over its replicates, where one is defined."""
-    values = by_instance((episode, value(episode)) for episode in cell.prefix)
-    return {name: math.fsum(values[name]) / len(values[name]) for name in sorted(values)}
-
-
-def score_of(episode: EpisodeResult) -> float | None:
-    """Its score."""
-    return episode.score
 
 
 def owed_notes(cells: Iterable[Cell]) -> tuple[str, ...]:

@@ -6,6 +6,9 @@ from evalkit.report import queries
 from evalkit.report.markets.econ_cells import LEVELS
 from evalkit.results.cells import Cell
 
+MEASURES = ("score", "exploration")
+"""What is tested between packs."""
+
 
 def beside(
     cells: Sequence[Cell], named: Mapping[str, str], figures: Iterable[queries.QueryColumn], extra: str = ""
@@ -66,6 +69,10 @@ def difficulty_query(pairs: Sequence[tuple[Cell, Cell]], own: bool) -> str:
                 queries.derived("basic_instances", f"count(score) {easy}"),
                 queries.derived("hard", f"100 * favg(score order by instance) {hard}"),
                 queries.derived("hard_instances", f"count(score) {hard}"),
+                *(
+                    queries.derived(f"{level}_means", f"list(score order by instance) {side} and score is not null)")
+                    for level, side in (("basic", easy[:-1]), ("hard", hard[:-1]))
+                ),
             ),
             order="min(nth)",
             among=" ".join(
@@ -129,10 +136,14 @@ def tests_query(pairs: Sequence[tuple[str, Cell, Cell]], named: Mapping[str, str
         '    a.prompts as "from", b.prompts as "to",',
         "    100 * (favg(now order by instance) - favg(was order by instance)) as change,",
         "    count(was) as from_instances, count(now) as to_instances,",
-        "    count(*) filter (where was is not null and now is not null) as pairs",
+        "    count(*) filter (where was is not null and now is not null) as pairs,",
+        "    list(was order by instance) filter (where was is not null) as from_means,",
+        "    list(now order by instance) filter (where now is not null) as to_means,",
+        "    list(now - was order by instance) filter (where was is not null and now is not null) as differences",
         "from pairs p join cells a on a.suite = p.suite and a.agent = p.one",
         "    join (select suite, agent, prompts from cells) b on b.suite = p.suite and b.agent = p.two",
-        "    cross join (values ('score', 0), ('exploration', 1)) m(measure, rank)",
+        f"    cross join (values {', '.join(f'({queries.text(name)}, {nth})' for nth, name in enumerate(MEASURES))})"
+        " m(measure, rank)",
         "    left join sides using (nth, measure)",
         "group by all order by min(nth), min(rank)",
     )

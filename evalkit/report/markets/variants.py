@@ -17,26 +17,25 @@ from evalkit.report.markets.difficulty import INDEPENDENT
 from evalkit.report.markets.econ_cells import (
     DIFFICULTY,
     ENVIRONMENT,
-    Value,
     axes_columns,
     axes_of,
     labels,
-    means,
     owed_notes,
-    score_of,
     without_axes,
 )
-from evalkit.report.markets.econ_queries import tests_query, variants_query
+from evalkit.report.markets.econ_queries import MEASURES, tests_query, variants_query
 from evalkit.report.published.printed import as_printed
 from evalkit.report.run_data import RunData
 from evalkit.report.scores import interval_figures, kind_notes, packs_of
 from evalkit.report.tables import PROMPTS, Column, Table, method_of
 from evalkit.results.cells import Cell
-from evalkit.results.episodes import EpisodeResult
 from evalkit.stats.contrasts import flips, paired, signs, welch
 from evalkit.store.manifest import Manifest, ManifestAgent
 
 STANDARD = "standard"
+
+MEANS = ("from_means", "to_means", "differences")
+"""Columns of the query that the tests are made of."""
 
 SUBJECT = Column(key="agent", title="Agent", group=True)
 LEVEL = replace(DIFFICULTY, group=True)
@@ -50,14 +49,6 @@ def variant_tables(source: RunData, cells: Sequence[Cell]) -> tuple[Table, ...]:
     mine = [cell for group in groups.values() for cell in group]
     named = labels(mine)
     return (as_printed(_side_by_side(source, groups, mine, named), "econ_5"), _tests(source, groups, mine, named))
-
-
-def exploration_of(episode: EpisodeResult) -> float | None:
-    """Its share of accepted actions that were new."""
-    return episode.metrics.get("exploration_rate")
-
-
-MEASURES: dict[str, Value] = {"score": score_of, "exploration": exploration_of}
 
 
 _Key = tuple[str, str]
@@ -132,10 +123,10 @@ def _side_by_side(
 def _tests(source: RunData, groups: dict[_Key, list[Cell]], cells: Sequence[Cell], named: dict[str, str]) -> Table:
     pairs = _pairs(source.manifest, groups)
     query = tests_query(pairs, named)
-    tested = [(first, second, value) for _, first, second in pairs for value in MEASURES.values()]
+    tested = [cell for _, cell, _ in pairs for _ in MEASURES]
     rows = [
-        {**without_axes(row), **axes_of(first), **_contrast(means(first, value), means(second, value))}
-        for row, (first, second, value) in zip(source.rows(query), tested, strict=True)
+        {**_contrast(*(row.pop(name) or [] for name in MEANS)), **without_axes(row), **axes_of(cell)}
+        for row, cell in zip(source.rows(query), tested, strict=True)
     ]
     return Table(
         name="econ_prompts_tests",
@@ -180,14 +171,13 @@ def _pairs(manifest: Manifest, groups: dict[_Key, list[Cell]]) -> list[tuple[str
     ]
 
 
-def _contrast(first: dict[str, float], second: dict[str, float]) -> dict[str, Any]:
+def _contrast(first: list[float], second: list[float], differences: list[float]) -> dict[str, Any]:
     """The tests of two variants' means by instance."""
-    values = [second[name] - first[name] for name in first if name in second]
     outcomes = {
-        "welch": welch(list(second.values()), list(first.values())),
-        "paired": paired(values),
-        "signs": signs(values),
-        "permutation": flips(values),
+        "welch": welch(second, first),
+        "paired": paired(differences),
+        "signs": signs(differences),
+        "permutation": flips(differences),
     }
     return {
         **{f"{name}_p": outcome.p for name, outcome in outcomes.items()},
