@@ -1,8 +1,11 @@
 """What the tests of linear readers call linear is: a square is told from a line, whatever a byte of either costs."""
 
+from collections.abc import Callable
+from itertools import count
+
 import pytest
 
-from tests.support.growth import MOST, WIDER, assert_linear
+from tests.support.growth import FLOOR_S, MOST, WIDER, assert_linear
 
 
 def bytes_of(n: int) -> bytes:
@@ -17,12 +20,12 @@ def looked_at(given: bytes) -> None:
 def cut_from_the_front(given: bytes) -> None:
     """A square whose single step costs a copy at the memory's own speed."""
     while given:
-        given = given[64:]
+        given = given[16:]
 
 
 def searched_for_each(given: bytes) -> None:
     seen: list[int] = []
-    for place in range(len(given) // 40):
+    for place in range(len(given) // 32):
         if place not in seen:
             seen.append(place)
 
@@ -39,3 +42,27 @@ def test_a_square_is_found(work) -> None:  # type: ignore[no-untyped-def]
 
 def test_a_square_lies_far_from_what_is_allowed() -> None:
     assert WIDER * 8 < MOST < WIDER**2 / 4
+
+
+@pytest.mark.parametrize("disturbed", range(12))
+def test_a_square_is_found_whichever_run_the_machine_disturbs(monkeypatch: pytest.MonkeyPatch, disturbed: int) -> None:
+    """By a clock of its own: nothing here depends on the machine."""
+    with pytest.raises(AssertionError, match=r"^wide: 524288 bytes took"):
+        timed(monkeypatch, lambda n: n**2 * 1.5e-13, disturbed)
+
+
+@pytest.mark.parametrize("disturbed", range(12))
+def test_a_line_passes_whichever_run_the_machine_disturbs(monkeypatch: pytest.MonkeyPatch, disturbed: int) -> None:
+    timed(monkeypatch, lambda n: n * 1e-7, disturbed)
+
+
+def timed(monkeypatch: pytest.MonkeyPatch, cost: Callable[[int], float], disturbed: int) -> None:
+    """Assert that work is linear that takes `cost` of its bytes, and one run 100 times as long."""
+    now, run = [0.0], count()
+
+    def work(n: int) -> None:
+        now[0] += cost(n) * (100 if next(run) == disturbed else 1)
+
+    assert cost(2**19) > FLOOR_S
+    monkeypatch.setattr("tests.support.growth.time.thread_time", lambda: now[0])
+    assert_linear(lambda n: n, work, what="wide")

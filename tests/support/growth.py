@@ -48,9 +48,7 @@ def assert_linear(
     gc.disable()  # a collection looks at the whole process
     try:
         work(make(FIRST))  # what is done once is not measured
-        size = FIRST
-        while size < last and seconds(work, make(size)) < enough_s:
-            size *= 4
+        size = _size(make, work, last, enough_s)
         small, large = make(size // WIDER), make(size)
         for _ in range(ATTEMPTS):
             after, before = seconds(work, large, RUNS), seconds(work, small, RUNS)
@@ -59,3 +57,14 @@ def assert_linear(
         raise AssertionError(f"{what}: {size} bytes took {after:.4f} CPU s, {size // WIDER} of them {before:.4f}")
     finally:
         gc.enable()
+
+
+def _size(make: Callable[[int], Input], work: Callable[[Input], object], last: int, enough_s: float) -> int:
+    """The first size whose least time is enough, or `last`; what one run says is enough is run again."""
+    size = FIRST
+    while size < last:
+        given = make(size)
+        if seconds(work, given) >= enough_s and seconds(work, given, RUNS) >= enough_s:
+            return size
+        size *= 4
+    return size
