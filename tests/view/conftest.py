@@ -71,6 +71,9 @@ class Said:
 
 Get = Callable[..., Awaitable[Said]]
 
+MOST_READINGS = 20
+"""A page shows two runs at most, each read in two parts."""
+
 
 @asynccontextmanager
 async def client(cache: RunCache) -> AsyncIterator[tuple[str, Get]]:
@@ -78,14 +81,21 @@ async def client(cache: RunCache) -> AsyncIterator[tuple[str, Get]]:
     async with serving(cache) as url, aiohttp.ClientSession() as session:
 
         async def get(path: str, *, method: str = "GET", **headers: str) -> Said:
-            while True:
+            for _ in range(MOST_READINGS):
                 async with session.request(method, url + path, headers=headers) as answer:
                     said = Said(answer.status, await answer.text(), dict(answer.headers))
                 if said.status != 202 and "Figures are being drawn" not in said.text:
                     return said
-                await asyncio.sleep(0.01)
+                await at_rest(cache)
+            raise AssertionError(f"{path}: nothing is being read, and the page is still not whole")
 
         yield url, get
+
+
+async def at_rest(cache: RunCache) -> None:
+    """Wait until nothing is being read."""
+    while cache.busy:  # noqa: ASYNC110 - it tells nobody
+        await asyncio.sleep(0.01)
 
 
 def ask(cache: RunCache, *paths: str) -> list[Said]:

@@ -18,7 +18,7 @@ from evalkit.view.reading import Reading, read_run
 from evalkit.view.run_cache import RunCache
 from evalkit.view.server import POLICY, serving
 from tests.support.patience import PATIENCE_S
-from tests.view.conftest import ask, client
+from tests.view.conftest import ask, at_rest, client
 
 
 def test_every_page_of_a_run_is_there_with_its_headers(run: Path, reading: Reading) -> None:
@@ -219,15 +219,17 @@ def test_a_log_that_is_damaged_while_it_is_viewed_is_said(
     shutil.copytree(run, copy)
 
     async def play() -> None:
-        async with client(RunCache([copy])) as (_, get):
+        cache = RunCache([copy])
+        async with client(cache) as (_, get):
             assert "is no longer readable" not in (await get("/run/shown/")).text
             for path in (copy / "steps").glob("*.parquet"):
                 path.unlink()
             newest = max((copy / "log").glob("*/*.parquet"))
             (newest.parent / f"{int(newest.stem) + 1:09d}.parquet").write_bytes(b"PAR1")
+            await get("/run/shown/")  # it is read again in the background
+            await at_rest(cache)
             said = await get("/run/shown/")
-            while "is no longer readable" not in said.text:
-                said = await get("/run/shown/")
+            assert "is no longer readable" in said.text
             assert "hostile" in said.text
             assert "damaged" in (await get("/")).text
 
