@@ -32,6 +32,10 @@ PYTHON ?= $(shell for name in python3.11 python3.12 python3.13 python3.14 python
 
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
+# Modules are compiled once and kept, also where the environment says otherwise: each test process would compile all of
+# them, and each `evalkit` that a test starts.
+export PYTHONDONTWRITEBYTECODE :=
+
 
 # How many seeds `make sim` lives through; ALWAYS=first_format: each goes on from a run of the log's first format.
 SEEDS ?= 1000
