@@ -4,8 +4,9 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from evalkit.seeds import Stream
 from evalkit.stats.contrasts import NO_DIFFERENCE
-from evalkit.stats.pairs import LEAST_DRAWS, Pairs, change, holm, least_p, pair, relabelled, sign_flips
+from evalkit.stats.pairs import LEAST_DRAWS, Pairs, _dealt, change, holm, least_p, pair, relabelled, sign_flips
 
 PLACE = ("suite", "a", "b")
 
@@ -90,6 +91,16 @@ def test_dealing_replicates_anew_is_the_definition() -> None:
     assert least_p(pairs) == pytest.approx(1 / 9)
     same = pair(several(np.full((4, 2), 0.5)), several(np.full((4, 1), 0.5)))
     assert relabelled(same, place=PLACE).why == NO_DIFFERENCE
+
+
+@pytest.mark.parametrize("counts", [(1, 1), (3, 1), (2, 5), (4, 4), (5, 4), (10, 8)])
+def test_replicates_are_dealt_in_the_order_of_their_draws(counts: tuple[int, int]) -> None:
+    first, second = counts
+    pool = np.random.Generator(np.random.Philox(23)).random((7, first + second))
+    order = Stream(0, "dealt").uniforms(50 * pool.size).reshape(50, *pool.shape).argsort(axis=2)
+    dealt = np.take_along_axis(pool[None], order, axis=2)
+    wanted = (dealt[:, :, :second].mean(axis=2) - dealt[:, :, second:].mean(axis=2)).sum(axis=1)
+    np.testing.assert_allclose(_dealt(pool, counts, Stream(0, "dealt"), 50), wanted, atol=1e-12)
 
 
 def test_more_replicates_on_one_side_still_show_a_difference() -> None:
