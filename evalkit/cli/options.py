@@ -177,7 +177,12 @@ def compare(sub: argparse.ArgumentParser) -> None:
 def show(sub: argparse.ArgumentParser) -> None:
     """Options of `show`."""
     sub.add_argument("run", metavar="RUN", help="a run directory, or its name below runs/")
-    sub.add_argument("episode", metavar="EPISODE", help="an id or the start of one, or agent:suite:instance:replicate")
+    sub.add_argument(
+        "episode",
+        metavar="EPISODE",
+        nargs="?",
+        help="an id or the start of one, or agent:suite:instance:replicate (default: list some)",
+    )
     sub.add_argument("--period", metavar="N", type=whole_number, help="only this period, counted from 0")
     sub.add_argument("--full", action="store_true", help="do not shorten texts, and show the descriptions of the tools")
 

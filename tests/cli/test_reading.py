@@ -136,6 +136,19 @@ def test_show_prints_a_trajectory_and_one_of_its_periods(call: Call, run: str) -
     assert "0 to 3" in call("show", run, name, "--period", "4").message
 
 
+def test_show_without_an_episode_lists_some_and_each_can_be_shown(call: Call, run: str) -> None:
+    said = call("show", run)
+    assert said.code == 0
+    places = [line.split()[1] for line in said.out.splitlines() if line.startswith("  ") and ":" in line]
+    assert {place.split(":")[0] for place in places} == {"knuth", "random"}
+    assert f"evalkit show {run} {places[0]}" in said.out
+    for place in places:
+        assert call("show", run, place).code == 0
+    refused = call("show", run, "--period", "0")
+    assert refused.code != 0
+    assert "name it" in refused.err
+
+
 def test_verify_as_json(call: Call, run: str) -> None:
     assert json.loads(call("verify", run, "--json").out) == {"version": 1, "findings": []}
 

@@ -25,6 +25,15 @@ def test_a_query_is_answered_in_three_forms(ran: str, call: Call) -> None:
     assert call("sql", ran, "select 'a' as x, 1 as y", "--csv").out == '"x","y"\n"a",1\n'
 
 
+def test_a_long_answer_is_set_in_part_and_says_how_to_get_the_rest(ran: str, call: Call) -> None:
+    query = "select i from range(1234) t(i)"
+    shown = call("sql", ran, query)
+    assert shown.code == 0
+    assert [int(line) for line in shown.out.split()[1:]] == list(range(1000))
+    assert "234 more rows: --csv and --json print all 1,234." in shown.err
+    assert len(call("sql", ran, query, "--csv").out.splitlines()) == 1235
+
+
 @pytest.mark.parametrize(
     "view", ["steps", "calls", "log", "cells", "episodes", "scores", "ledger", "agents", "instances"]
 )

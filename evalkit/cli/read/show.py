@@ -1,14 +1,54 @@
-"""`evalkit show`: one trajectory, readable."""
+"""`evalkit show`: one trajectory, readable; without a name, some episodes to choose from."""
 
 import argparse
+import shlex
+from pathlib import Path
 
 from evalkit.api.specs import run_directory
+from evalkit.errors import RunError, UsageError
+
+CELLS = 12
+"""Agents on suites whose episodes are listed."""
 
 
 def show(args: argparse.Namespace) -> int:
-    """Print the episode."""
+    """Print the episode, or list some."""
+    run = run_directory(args.run)
+    if args.episode is None:
+        if args.period is not None or args.full:
+            raise UsageError("--period and --full show parts of one episode: name it.")
+        return _list(run, args.run)
     from evalkit.report.render.terminal import print_trajectory
     from evalkit.results.show import show as render
 
-    print_trajectory(render(run_directory(args.run), args.episode, period=args.period, full=args.full))
+    print_trajectory(render(run, args.episode, period=args.period, full=args.full))
+    return 0
+
+
+def _list(run: Path, name: str) -> int:
+    """The worst and the best episode of each agent on each suite."""
+    from evalkit.results.cells import cells
+    from evalkit.results.derived import read_run
+    from evalkit.store.void import read_voids
+    from evalkit.text import visible
+
+    manifest, _, results = read_run(run)
+    played = [cell for cell in cells(manifest, results, read_voids(run)) if cell.ended]
+    if not played:
+        raise RunError("No episode of the run has ended yet, so there is none to list.")
+    print(
+        f"{sum(cell.ended for cell in played):,} episodes have ended. The worst and the best of each agent on a suite:"
+    )
+    example = ""
+    for cell in played[:CELLS]:
+        scored = sorted((one for one in cell.episodes if one.score is not None), key=lambda one: one.score or 0.0)
+        ends = [scored[0], scored[-1]] if scored and scored[0].score != scored[-1].score else scored[:1]
+        for episode in ends:
+            place = f"{episode.agent}:{episode.suite}:{episode.instance}:{episode.replicate}"
+            example = example or place
+            print(f"  {100 * (episode.score or 0.0):6.1f}  {visible(place)}")
+    if len(played) > CELLS:
+        print(f"  and {len(played) - CELLS:,} more agents on suites")
+    print(f"Show one: evalkit show {shlex.quote(name)} {shlex.quote(visible(example))}")
+    print(f"All of them, in the browser: evalkit view {shlex.quote(name)}")
     return 0

@@ -9,6 +9,9 @@ from evalkit.api.specs import run_directory
 from evalkit.report.views import VIEWS, answer_csv, numbers, open_views, plain, rows_of
 from evalkit.text import visible
 
+MOST_ROWS = 1_000
+"""Of a table that is set for reading: its columns are as wide as all of them need."""
+
 
 def sql(args: argparse.Namespace) -> int:
     """Print the answer to a query; without a query, the views and their columns."""
@@ -28,7 +31,10 @@ def sql(args: argparse.Namespace) -> int:
     elif args.csv:
         sys.stdout.buffer.write(answer_csv(answer))
     else:
-        _print(rows_of(answer), numbers(answer))
+        _print(rows_of(answer.slice(0, MOST_ROWS)), numbers(answer))
+        if answer.num_rows > MOST_ROWS:
+            more = f"{answer.num_rows - MOST_ROWS:,} more rows: --csv and --json print all {answer.num_rows:,}."
+            print(f"evalkit: {more}", file=sys.stderr)
     return 0
 
 
