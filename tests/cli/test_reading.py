@@ -1,6 +1,7 @@
 """`plan`, `status`, `report`, `show`, `verify`, `providers`: what they print, and the schema of their JSON."""
 
 import json
+import shlex
 from pathlib import Path
 
 import pytest
@@ -141,7 +142,7 @@ def test_show_without_an_episode_lists_some_and_each_can_be_shown(call: Call, ru
     assert said.code == 0
     places = [line.split()[1] for line in said.out.splitlines() if line.startswith("  ") and ":" in line]
     assert {place.split(":")[0] for place in places} == {"knuth", "random"}
-    assert f"evalkit show {run} {places[0]}" in said.out
+    assert f"evalkit show {run} {shlex.quote(places[0])}" in said.out
     for place in places:
         assert call("show", run, place).code == 0
     refused = call("show", run, "--period", "0")
