@@ -4,31 +4,20 @@ Source: EconAgentBench, section on pricing and appendices E and F.3; the loop is
 """
 
 from evalkit.dialogue import Sampling
-from evalkit.envs import periods
+from evalkit.envs import periods, rules
 from evalkit.envs.environment import Described, Environment, Kit, Quantity
 from evalkit.envs.pricing import instance, prices, score
 from evalkit.envs.pricing.instance import PricingInstance
 from evalkit.envs.pricing.prices import PricingWorld
-from evalkit.envs.rules import (
-    TEXT_CHOICES,
-    Getter,
-    PeriodsState,
-    Rules,
-    attempt_getter,
-    history_getter,
-    loop_texts,
-    make_setting,
-    optional_texts,
-)
 
 ACTION = "set_prices"
 HISTORY = "get_previous_pricing_data"
 
-RULES: Rules[PricingWorld] = Rules(
+RULES: rules.Rules[PricingWorld] = rules.Rules(
     getters=(
-        history_getter(HISTORY, "previous_pricing_data"),
-        Getter(name="get_product_ids", key="product_ids", read=lambda state: list(state.world.market.products)),
-        attempt_getter(),
+        rules.history_getter(HISTORY, "previous_pricing_data"),
+        rules.Getter(name="get_product_ids", key="product_ids", read=lambda state: list(state.world.market.products)),
+        rules.attempt_getter(),
     ),
     action=ACTION,
     argument="prices_dict_str",
@@ -39,13 +28,13 @@ RULES: Rules[PricingWorld] = Rules(
     last_opening=False,
 )
 
-TEXTS = {**loop_texts(RULES), **prices.TEXTS}
+TEXTS = {**rules.loop_texts(RULES), **prices.TEXTS}
 
 
-def start(target: PricingInstance, kit: Kit) -> PeriodsState[PricingWorld]:
+def start(target: PricingInstance, kit: Kit) -> rules.PeriodsState[PricingWorld]:
     """An episode before its first request. Raises UsageError for a line that is not what it says, or a partial pack."""
     market = instance.market_of(target)
-    setting = make_setting(
+    setting = rules.make_setting(
         RULES,
         kit,
         TEXTS,
@@ -53,7 +42,7 @@ def start(target: PricingInstance, kit: Kit) -> PeriodsState[PricingWorld]:
         queries=target.queries,
         restarts=target.no_action == "restart",
     )
-    return PeriodsState(setting=setting, world=PricingWorld(market=market, hinted=target.hint))
+    return rules.PeriodsState(setting=setting, world=PricingWorld(market=market, hinted=target.hint))
 
 
 DESCRIBED = Described(
@@ -63,7 +52,7 @@ DESCRIBED = Described(
     )
 )
 
-PRICING: Environment[PricingInstance, PeriodsState[PricingWorld]] = Environment(
+PRICING: Environment[PricingInstance, rules.PeriodsState[PricingWorld]] = Environment(
     name=instance.NAME,
     version=1,
     defaults=Sampling(temperature=1.0, max_tokens=8192, tool_choice="required"),
@@ -82,10 +71,10 @@ PRICING: Environment[PricingInstance, PeriodsState[PricingWorld]] = Environment(
     stratum=instance.stratum,
     offers=lambda _: len(RULES.tools),
     likeness=instance.likeness,
-    later_texts=optional_texts(RULES),
+    later_texts=rules.optional_texts(RULES),
     zero_means="no profit",
     described=DESCRIBED,
-    text_choices=TEXT_CHOICES,
+    text_choices=rules.TEXT_CHOICES,
     report="evalkit.report.environments.pricing:EXTRAS",
     prompt_import="evalkit.spec.importing.pricing:IMPORT",
     policies="evalkit.policy.pricing.policies:POLICIES",

@@ -6,35 +6,24 @@ Source: EconAgentBench, section on procurement and appendices D and F.1; the loo
 from dataclasses import replace
 
 from evalkit.dialogue import Sampling
-from evalkit.envs import periods
+from evalkit.envs import periods, rules
 from evalkit.envs.environment import ActionShare, Described, Environment, Kit, Quantity, fill
 from evalkit.envs.procurement import instance, menu, plan, score
 from evalkit.envs.procurement.instance import ProcurementInstance
 from evalkit.envs.procurement.menu import menu_text
 from evalkit.envs.procurement.plan import ProcurementWorld
-from evalkit.envs.rules import (
-    TEXT_CHOICES,
-    Getter,
-    PeriodsState,
-    Rules,
-    attempt_getter,
-    history_getter,
-    loop_texts,
-    make_setting,
-    optional_texts,
-)
 
 ACTION = "submit_purchase_plan"
 HISTORY = "get_previous_purchase_data"
 MENU = "get_equipment_information"
 BUDGET = "get_budget"
 
-RULES: Rules[ProcurementWorld] = Rules(
+RULES: rules.Rules[ProcurementWorld] = rules.Rules(
     getters=(
-        history_getter(HISTORY, "previous_purchase_data"),
-        Getter(name=MENU, key="", read=lambda state: state.world.menu, once=True),
-        Getter(name=BUDGET, key="budget", read=lambda state: state.world.market.budget / 100),
-        attempt_getter(),
+        rules.history_getter(HISTORY, "previous_purchase_data"),
+        rules.Getter(name=MENU, key="", read=lambda state: state.world.menu, once=True),
+        rules.Getter(name=BUDGET, key="budget", read=lambda state: state.world.market.budget / 100),
+        rules.attempt_getter(),
     ),
     action=ACTION,
     argument="purchase_plan",
@@ -44,13 +33,13 @@ RULES: Rules[ProcurementWorld] = Rules(
     last_opening=False,
 )
 
-TEXTS = {**loop_texts(RULES), **menu.TEXTS, **plan.TEXTS, "system": frozenset({"notes", "periods"})}
+TEXTS = {**rules.loop_texts(RULES), **menu.TEXTS, **plan.TEXTS, "system": frozenset({"notes", "periods"})}
 
 
-def start(target: ProcurementInstance, kit: Kit) -> PeriodsState[ProcurementWorld]:
+def start(target: ProcurementInstance, kit: Kit) -> rules.PeriodsState[ProcurementWorld]:
     """An episode before its first request. Raises UsageError for a line that is not what it says, or a partial pack."""
     market = instance.market_of(target).market
-    setting = make_setting(
+    setting = rules.make_setting(
         RULES,
         _telling(kit, target.periods),
         TEXTS,
@@ -59,7 +48,7 @@ def start(target: ProcurementInstance, kit: Kit) -> PeriodsState[ProcurementWorl
         restarts=target.no_action == "restart",
     )
     places = {deal.id: index for index, deal in enumerate(market.deals)}
-    return PeriodsState(
+    return rules.PeriodsState(
         setting=setting, world=ProcurementWorld(market=market, places=places, menu=menu_text(market, setting.texts))
     )
 
@@ -79,7 +68,7 @@ DESCRIBED = Described(
     )
 )
 
-PROCUREMENT: Environment[ProcurementInstance, PeriodsState[ProcurementWorld]] = Environment(
+PROCUREMENT: Environment[ProcurementInstance, rules.PeriodsState[ProcurementWorld]] = Environment(
     name=instance.NAME,
     version=1,
     defaults=Sampling(temperature=1.0, max_tokens=8192, tool_choice="required"),
@@ -98,7 +87,7 @@ PROCUREMENT: Environment[ProcurementInstance, PeriodsState[ProcurementWorld]] = 
     stratum=instance.stratum,
     offers=lambda _: len(RULES.tools),
     likeness=instance.likeness,
-    later_texts=optional_texts(RULES),
+    later_texts=rules.optional_texts(RULES),
     score_range=(0.0, 1.0),
     zero_means="nobody supported",
     stationary=True,
@@ -108,7 +97,7 @@ PROCUREMENT: Environment[ProcurementInstance, PeriodsState[ProcurementWorld]] = 
         )
     },
     described=DESCRIBED,
-    text_choices=TEXT_CHOICES,
+    text_choices=rules.TEXT_CHOICES,
     compiled_ahead="evalkit.envs.procurement.warmup:search",
     report="evalkit.report.environments.procurement:EXTRAS",
     prompt_import="evalkit.spec.importing.procurement:IMPORT",

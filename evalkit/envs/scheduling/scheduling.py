@@ -7,19 +7,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from evalkit.dialogue import Sampling
-from evalkit.envs import periods
+from evalkit.envs import periods, rules
 from evalkit.envs.environment import Described, Environment, Kit, Quantity
-from evalkit.envs.rules import (
-    TEXT_CHOICES,
-    Getter,
-    PeriodsState,
-    Rules,
-    attempt_getter,
-    history_getter,
-    loop_texts,
-    make_setting,
-    optional_texts,
-)
 from evalkit.envs.scheduling import assignment, instance, score
 from evalkit.envs.scheduling.assignment import SchedulingWorld
 from evalkit.envs.scheduling.instance import SchedulingInstance
@@ -28,12 +17,12 @@ from evalkit.envs.scheduling.market import MOST_N
 ACTION = "submit_assignment"
 HISTORY = "get_previous_attempts_data"
 
-RULES: Rules[SchedulingWorld] = Rules(
+RULES: rules.Rules[SchedulingWorld] = rules.Rules(
     getters=(
-        history_getter(HISTORY, "previous_attempts_data"),
-        attempt_getter(),
-        Getter(name="get_worker_ids", key="worker_ids", read=lambda state: list(state.world.market.workers)),
-        Getter(name="get_task_ids", key="task_ids", read=lambda state: list(state.world.market.tasks)),
+        rules.history_getter(HISTORY, "previous_attempts_data"),
+        rules.attempt_getter(),
+        rules.Getter(name="get_worker_ids", key="worker_ids", read=lambda state: list(state.world.market.workers)),
+        rules.Getter(name="get_task_ids", key="task_ids", read=lambda state: list(state.world.market.tasks)),
     ),
     action=ACTION,
     argument="assignment",
@@ -41,13 +30,13 @@ RULES: Rules[SchedulingWorld] = Rules(
     refusals=assignment.REFUSALS,
 )
 
-TEXTS = {**loop_texts(RULES), **assignment.TEXTS}
+TEXTS = {**rules.loop_texts(RULES), **assignment.TEXTS}
 
 
-def start(target: SchedulingInstance, kit: Kit) -> PeriodsState[SchedulingWorld]:
+def start(target: SchedulingInstance, kit: Kit) -> rules.PeriodsState[SchedulingWorld]:
     """An episode before its first request. Raises UsageError for a line that is not what it says, or a partial pack."""
     market, random_state = instance.market_of(target)
-    setting = make_setting(
+    setting = rules.make_setting(
         RULES,
         kit,
         TEXTS,
@@ -55,7 +44,7 @@ def start(target: SchedulingInstance, kit: Kit) -> PeriodsState[SchedulingWorld]
         queries=target.queries,
         restarts=target.no_action == "restart",
     )
-    return PeriodsState(
+    return rules.PeriodsState(
         setting=setting, world=SchedulingWorld(market=market, k=target.k, seed=target.seed, random_state=random_state)
     )
 
@@ -76,7 +65,7 @@ DESCRIBED = Described(
     )
 )
 
-SCHEDULING: Environment[SchedulingInstance, PeriodsState[SchedulingWorld]] = Environment(
+SCHEDULING: Environment[SchedulingInstance, rules.PeriodsState[SchedulingWorld]] = Environment(
     name=instance.NAME,
     version=1,
     defaults=Sampling(temperature=1.0, max_tokens=8192, tool_choice="required"),
@@ -96,11 +85,11 @@ SCHEDULING: Environment[SchedulingInstance, PeriodsState[SchedulingWorld]] = Env
     offers=lambda _: len(RULES.tools),
     likeness=instance.likeness,
     compiled_saves_s=compiled_saves_s,
-    later_texts=optional_texts(RULES),
+    later_texts=rules.optional_texts(RULES),
     zero_means="random assignment",
     stationary=True,
     described=DESCRIBED,
-    text_choices=TEXT_CHOICES,
+    text_choices=rules.TEXT_CHOICES,
     kernels="evalkit.envs.scheduling.kernels",
     report="evalkit.report.environments.scheduling:EXTRAS",
     prompt_import="evalkit.spec.importing.scheduling:IMPORT",

@@ -6,34 +6,11 @@ Some are refused; prices that are far too high or below zero are prices all the 
 import json
 
 from evalkit.dialogue import Reply
-from evalkit.policy.noisy.mistakes import (
-    Mistakes,
-    Moment,
-    arguments_of,
-    bomb,
-    empty,
-    huge,
-    malformed_json,
-    several,
-    unknown_tool,
-    with_last,
-    wrong_type,
-)
-from evalkit.policy.noisy.periods import (
-    after_action,
-    damaged,
-    future_notes,
-    non_ascii,
-    other_value,
-    partial,
-    text_only,
-    unparseable,
-    writes_notes,
-)
+from evalkit.policy.noisy import mistakes, periods
 
-_text_only = text_only("I should first think about what people would pay. Let me do that.")
+_text_only = periods.text_only("I should first think about what people would pay. Let me do that.")
 
-_unparseable = unparseable(
+_unparseable = periods.unparseable(
     [
         "a little more than yesterday",
         "```python\n{}\n```",
@@ -45,66 +22,66 @@ _unparseable = unparseable(
 )
 
 
-def _bare_number(moment: Moment) -> Reply:
+def _bare_number(moment: mistakes.Moment) -> Reply:
     """One price, and no word of what it is the price of."""
-    return with_last(moment.good, lambda call: json.dumps(dict.fromkeys(arguments_of(call), "19.99")))
+    return mistakes.with_last(moment.good, lambda call: json.dumps(dict.fromkeys(mistakes.arguments_of(call), "19.99")))
 
 
-def _unknown_ids(moment: Moment) -> Reply:
+def _unknown_ids(moment: mistakes.Moment) -> Reply:
     """A price for a product that does not exist."""
-    return damaged(moment.good, lambda value: value.update({"Product_9999": 1.0}))
+    return periods.damaged(moment.good, lambda value: value.update({"Product_9999": 1.0}))
 
 
-def _negative(moment: Moment) -> Reply:
+def _negative(moment: mistakes.Moment) -> Reply:
     """A price that is paid to whoever buys."""
-    return other_value(moment, [-0.01, -0.5, -1])
+    return periods.other_value(moment, [-0.01, -0.5, -1])
 
 
-def _sky_high(moment: Moment) -> Reply:
+def _sky_high(moment: mistakes.Moment) -> Reply:
     """A price at which nobody buys."""
-    return other_value(moment, [1e4, 10**9, 1e300, 10**400])
+    return periods.other_value(moment, [1e4, 10**9, 1e300, 10**400])
 
 
-def _not_finite(moment: Moment) -> Reply:
+def _not_finite(moment: mistakes.Moment) -> Reply:
     """A number that is none, or has no end."""
-    return other_value(moment, [float("nan"), float("inf"), float("-inf")])
+    return periods.other_value(moment, [float("nan"), float("inf"), float("-inf")])
 
 
-def _no_number(moment: Moment) -> Reply:
+def _no_number(moment: mistakes.Moment) -> Reply:
     """Something that is no price."""
-    return other_value(moment, [None, "9.99", "cheap", True, [9.99], {"price": 9.99}])
+    return periods.other_value(moment, [None, "9.99", "cheap", True, [9.99], {"price": 9.99}])
 
 
-def _free(moment: Moment) -> Reply:
+def _free(moment: mistakes.Moment) -> Reply:
     """Everything for nothing."""
-    return damaged(moment.good, lambda value: value.update(dict.fromkeys(value, 0)))
+    return periods.damaged(moment.good, lambda value: value.update(dict.fromkeys(value, 0)))
 
 
-def _bomb(moment: Moment) -> Reply:
-    return bomb(moment, "{'Product_1': {}}")
+def _bomb(moment: mistakes.Moment) -> Reply:
+    return mistakes.bomb(moment, "{'Product_1': {}}")
 
 
-MISTAKES: Mistakes = (
+MISTAKES: mistakes.Mistakes = (
     (0.03, _text_only),
-    (0.02, empty),
-    (0.02, unknown_tool),
-    (0.02, malformed_json),
-    (0.03, wrong_type),
+    (0.02, mistakes.empty),
+    (0.02, mistakes.unknown_tool),
+    (0.02, mistakes.malformed_json),
+    (0.03, mistakes.wrong_type),
     (0.03, _unparseable),
     (0.01, _bare_number),
-    (0.03, partial),
+    (0.03, periods.partial),
     (0.03, _unknown_ids),
     (0.02, _negative),
     (0.02, _sky_high),
     (0.02, _not_finite),
     (0.03, _no_number),
     (0.01, _free),
-    (0.03, several),
-    (0.03, after_action),
+    (0.03, mistakes.several),
+    (0.03, periods.after_action),
     (0.01, _bomb),
-    (0.002, huge),
-    (0.02, future_notes),
-    (0.02, non_ascii),
-    (0.04, writes_notes),
+    (0.002, mistakes.huge),
+    (0.02, periods.future_notes),
+    (0.02, periods.non_ascii),
+    (0.04, periods.writes_notes),
 )
 """Each mistake with its probability a reply; what remains to 1 is the reply as it should be."""

@@ -6,21 +6,7 @@ from math import fsum
 
 from evalkit.envs.pricing.instance import PricingInstance, market_of, optimum_of
 from evalkit.envs.pricing.optimum import best_prices
-from evalkit.report.charts.drawing import (
-    BEST,
-    OWN,
-    PERIOD,
-    PLAYED,
-    WIDTH,
-    beyond,
-    compared,
-    edge_note,
-    figure,
-    numbered,
-    plot,
-    rule,
-    steps_query,
-)
+from evalkit.report.charts import drawing
 from evalkit.report.figure import Figure
 from evalkit.report.tables import Column
 from evalkit.report.vega import mark, number, panels, scaled, span, tips
@@ -109,24 +95,24 @@ def _prices(target: PricingInstance, episode: str, periods: Sequence[PricedPerio
     drawn = [
         {"period": period.period, "product": names[i], "who": who, "price": prices[i]}
         for period in periods[::every]
-        for who, prices in ((PLAYED, period.prices), (BEST, period.best))
+        for who, prices in ((drawing.PLAYED, period.prices), (drawing.BEST, period.best))
         if prices is not None
         for i in range(shown)
     ]
     charged = [price for period in periods for price in (period.prices or ())[:shown]]
     ends = span(charged, 0.0, max(max(period.best[:shown]) for period in periods), far=1.0, top=True)
     where = {
-        "x": numbered("period", periods[-1].period),
+        "x": drawing.numbered("period", periods[-1].period),
         "y": number("price", "Price", scale=scaled(ends, clamp=True)),
-        "color": compared(),
+        "color": drawing.compared(),
         "tooltip": tips(period="Period|d", product="Product", who="Of", price="Price|,.3f"),
     }
     line = mark("line", where, point={"size": 12}, strokeWidth=1.3, clip=True)
     if shown > 1:
-        small = {**line, "width": (WIDTH - 40) // BESIDE, "height": 90}
+        small = {**line, "width": (drawing.WIDTH - 40) // BESIDE, "height": 90}
         spec = panels(drawn, small, "product", names[:shown], columns=BESIDE, spacing=12)
     else:
-        spec = plot(line, rows=drawn)
+        spec = drawing.plot(line, rows=drawn)
     rows = [
         {
             "period": period.period,
@@ -141,20 +127,20 @@ def _prices(target: PricingInstance, episode: str, periods: Sequence[PricedPerio
         "What was charged for a unit beside the price that earns the most in that period, in the game's currency.",
         *((f"drawn: the first {shown} of {len(names):,} products",) if shown < len(names) else ()),
         *((f"drawn: every {every}. period",) if every > 1 else ()),
-        *edge_note(beyond(charged, ends), "prices"),
+        *drawing.edge_note(drawing.beyond(charged, ends), "prices"),
     ]
-    return figure(
+    return drawing.figure(
         name="prices",
         title="Prices beside the best ones",
         spec=spec,
         columns=[
-            PERIOD,
+            drawing.PERIOD,
             Column(key="product", title="Product"),
             Column(key="price", title="Price", kind="fine"),
             Column(key="best", title="Best", kind="fine"),
         ],
         rows=rows,
-        query=steps_query(episode, ["facts->'$.action.prices' as prices"], _OPTIMUM),
+        query=drawing.steps_query(episode, ["facts->'$.action.prices' as prices"], _OPTIMUM),
         notes=notes,
     )
 
@@ -165,14 +151,14 @@ def _profits(target: PricingInstance, episode: str, periods: Sequence[PricedPeri
     idle = [{"period": period.period, "profit": 0.0} for period in periods if period.prices is None]
     ends = span([period.profit for period in periods], 0.0, best, far=1.0, top=True)
     first, last = target.periods - target.counted, periods[-1].period
-    x = numbered("period", last)
+    x = drawing.numbered("period", last)
     at = {"x": x, "y": number("profit", "Profit a period", scale=scaled(ends, clamp=True))}
     shaded = [{"from": first, "to": last}] if first <= last else []
-    earned = {**at, "color": OWN, "tooltip": tips(period="Period|d", profit="Profit|,.2f")}
+    earned = {**at, "color": drawing.OWN, "tooltip": tips(period="Period|d", profit="Profit|,.2f")}
     none = {**at, "tooltip": tips(period="Period without prices|d")}
-    spec = plot(
+    spec = drawing.plot(
         mark("rect", {"x": {**x, "field": "from"}, "x2": {"field": "to"}}, rows=shaded, opacity=0.07),
-        *rule(best, f"optimum {best:,.2f}"),
+        *drawing.rule(best, f"optimum {best:,.2f}"),
         mark("line", earned, point={"size": 14}, strokeWidth=1.3),
         mark("point", none, rows=idle, shape="cross", size=30, angle=45),
         rows=drawn,
@@ -181,16 +167,16 @@ def _profits(target: PricingInstance, episode: str, periods: Sequence[PricedPeri
     notes = [
         f"What each period earned, all products together; the best prices earn {best:,.2f} in every period.",
         f"shaded: the last {target.counted:,} of {target.periods:,} periods, which make the score; cross: no prices",
-        *edge_note(beyond([period.profit for period in periods], ends), "profits"),
+        *drawing.edge_note(drawing.beyond([period.profit for period in periods], ends), "profits"),
     ]
     if len(counted) == target.counted:
         notes.append(f"score: {100 * fsum(counted) / (target.counted * best):.2f} = counted profits / the best ones")
-    return figure(
+    return drawing.figure(
         name="profits",
         title="Profit against the best profit",
         spec=spec,
         columns=[
-            PERIOD,
+            drawing.PERIOD,
             Column(key="profit", title="Profit", kind="number"),
             Column(key="best", title="Best", kind="number"),
             Column(key="counted", title="Counted"),
@@ -204,7 +190,7 @@ def _profits(target: PricingInstance, episode: str, periods: Sequence[PricedPeri
             }
             for period in periods
         ],
-        query=steps_query(episode, [_PROFIT], _OPTIMUM),
+        query=drawing.steps_query(episode, [_PROFIT], _OPTIMUM),
         notes=notes,
     )
 
@@ -214,29 +200,29 @@ def _regret(target: PricingInstance, episode: str, periods: Sequence[PricedPerio
     rows = [{"period": period.period, "lost": period.lost, "regret": period.regret} for period in periods]
     everything = best * len(periods)
     where = {
-        "x": numbered("period", periods[-1].period),
+        "x": drawing.numbered("period", periods[-1].period),
         "y": number("regret", "Profit lost so far"),
-        "color": OWN,
+        "color": drawing.OWN,
         "tooltip": tips(period="Period|d", lost="Lost in it|,.2f", regret="Lost so far|,.2f"),
     }
-    spec = plot(mark("area", where, line={"strokeWidth": 1.5}, opacity=0.25), rows=rows)
+    spec = drawing.plot(mark("area", where, line={"strokeWidth": 1.5}, opacity=0.25), rows=rows)
     notes = [
         "The best profit less what was earned, added up: where it is flat, nothing is lost any more.",
         f"{periods[-1].regret:,.2f} of {everything:,.2f} ({100 * periods[-1].regret / everything:.1f} %)"
         f" in {len(periods):,} periods",
         "profits are shown, and counted, with two decimals: the best prices may seem to lose or win that little",
     ]
-    return figure(
+    return drawing.figure(
         name="regret",
         title="Regret",
         spec=spec,
         columns=[
-            PERIOD,
+            drawing.PERIOD,
             Column(key="lost", title="Lost in it", kind="number"),
             Column(key="regret", title="Lost so far", kind="number"),
         ],
         rows=rows,
-        query=steps_query(
+        query=drawing.steps_query(
             episode,
             [_PROFIT],
             _OPTIMUM,

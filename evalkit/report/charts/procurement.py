@@ -6,24 +6,7 @@ from dataclasses import dataclass
 from evalkit.envs.procurement.instance import ProcurementInstance, market_of, optimum_of
 from evalkit.envs.procurement.market import Deal, ProcurementMarket, workers_of
 from evalkit.envs.procurement.score import value_of
-from evalkit.report.charts.drawing import (
-    ACTED,
-    BEST,
-    OWN,
-    PERIOD,
-    PLAYED,
-    WIDTH,
-    beyond,
-    compared,
-    edge_note,
-    figure,
-    label,
-    numbered,
-    plot,
-    quoted,
-    rule,
-    steps_query,
-)
+from evalkit.report.charts import drawing
 from evalkit.report.figure import Figure
 from evalkit.report.tables import Column
 from evalkit.report.vega import Spec, data, mark, number, scaled, span, tips, word
@@ -134,16 +117,16 @@ def _values(target: ProcurementInstance, episode: str, plans: Sequence[Planned],
         }
         for plan in plans
     ]
-    x = numbered("period", last)
+    x = drawing.numbered("period", last)
     scale = scaled([0, max(100.0, *(100 * plan.value for plan in plans))])
     best, value = (number(name, "% of the optimum's workers", scale=scale) for name in ("best", "value"))
     shown = tips(
         period="Period|d", workers="Workers|,.2f", value="Of the optimum, %|.2f", can="Can be bought", why="Why not"
     )
-    dots = {"x": x, "y": value, "color": OWN, "shape": _bought(plans), "tooltip": shown}
-    line = {"x": x, "y": best, "color": OWN}
-    spec = plot(
-        *rule(100.0, f"optimum: {optimum.workers:,.2f} workers"),
+    dots = {"x": x, "y": value, "color": drawing.OWN, "shape": _bought(plans), "tooltip": shown}
+    line = {"x": x, "y": best, "color": drawing.OWN}
+    spec = drawing.plot(
+        *drawing.rule(100.0, f"optimum: {optimum.workers:,.2f} workers"),
         mark("line", line, interpolate="step-after", strokeWidth=1.6, opacity=0.7),
         mark("point", dots, filled=True, size=22, opacity=1),
         rows=rows,
@@ -155,12 +138,12 @@ def _values(target: ProcurementInstance, episode: str, plans: Sequence[Planned],
         f"score: {100 * plans[-1].best:.2f}, of the best plan; {sum(plan.feasible for plan in plans):,} of "
         f"{len(plans):,} plans can be bought",
     ]
-    return figure(
+    return drawing.figure(
         name="values",
         title="What each plan is worth",
         spec=spec,
         columns=[
-            PERIOD,
+            drawing.PERIOD,
             Column(key="workers", title="Workers", kind="number"),
             Column(key="value", title="Of the optimum", kind="score", unit="%"),
             Column(key="best", title="Best so far", kind="score", unit="%"),
@@ -169,7 +152,7 @@ def _values(target: ProcurementInstance, episode: str, plans: Sequence[Planned],
             Column(key="repeat", title="Repeated"),
         ],
         rows=rows,
-        query=steps_query(
+        query=drawing.steps_query(
             episode,
             _FACTS,
             "workers: the geometric mean of totals; value: (product / the optimum's) ^ (1 / categories)",
@@ -200,30 +183,32 @@ def _spending(target: ProcurementInstance, episode: str, plans: Sequence[Planned
     costs = [plan.cost / 100 for plan in plans]
     ends = span(costs, 0.0, budget, far=1.0, top=True)
     dots = {
-        "x": numbered("period", last),
+        "x": drawing.numbered("period", last),
         "y": number("spent", "Cost of the plan", scale=scaled(ends, clamp=True)),
-        "color": OWN,
+        "color": drawing.OWN,
         "shape": _bought(plans),
         "tooltip": tips(period="Period|d", spent="Cost|,.2f", share="Of the budget, %|.1f", can="Can be bought"),
     }
-    spec = plot(*rule(budget, f"budget {budget:,.2f}"), mark("point", dots, filled=True, size=22, opacity=1), rows=rows)
+    spec = drawing.plot(
+        *drawing.rule(budget, f"budget {budget:,.2f}"), mark("point", dots, filled=True, size=22, opacity=1), rows=rows
+    )
     notes = [
         "What each plan costs, against the budget, in the game's currency.",
         f"the optimal plan costs {optimum:,.2f} ({100 * optimum / budget:.1f} % of the budget)",
-        *edge_note(beyond(costs, ends), "costs"),
+        *drawing.edge_note(drawing.beyond(costs, ends), "costs"),
     ]
-    return figure(
+    return drawing.figure(
         name="spending",
         title="Spending against the budget",
         spec=spec,
         columns=[
-            PERIOD,
+            drawing.PERIOD,
             Column(key="spent", title="Cost", kind="number"),
             Column(key="share", title="Of the budget", kind="percent", unit="%"),
             Column(key="can", title="Can be bought"),
         ],
         rows=rows,
-        query=steps_query(episode, _FACTS[:2], "budget: instance.market_of, in cents as the costs"),
+        query=drawing.steps_query(episode, _FACTS[:2], "budget: instance.market_of, in cents as the costs"),
         notes=notes,
     )
 
@@ -242,18 +227,23 @@ def _quantities(target: ProcurementInstance, episode: str, best: Planned) -> Fig
         for deal in bought
     ]
     drawn = [
-        {"deal": label(deal.id), "who": who, "units": plan.get(deal.id, 0), "contents": label(_contents(market, deal))}
+        {
+            "deal": drawing.label(deal.id),
+            "who": who,
+            "units": plan.get(deal.id, 0),
+            "contents": drawing.label(_contents(market, deal)),
+        }
         for deal in bought[:MOST_DEALS]
-        for who, plan in ((PLAYED, best.plan), (BEST, optimal))
+        for who, plan in ((drawing.PLAYED, best.plan), (drawing.BEST, optimal))
     ]
     bars = {
         "y": word("deal", sort=None),
-        "yOffset": {"field": "who", "type": "nominal", "sort": [PLAYED, BEST]},
+        "yOffset": {"field": "who", "type": "nominal", "sort": [drawing.PLAYED, drawing.BEST]},
         "x": number("units", "Units bought", axis={"format": "d", "tickMinStep": 1}),
-        "color": compared(),
+        "color": drawing.compared(),
         "tooltip": tips(deal="Deal", who="Of", units="Units|,d", contents="A unit holds"),
     }
-    spec = {"data": data(drawn), "width": WIDTH - 40, "height": {"step": 9}, **mark("bar", bars)}
+    spec = {"data": data(drawn), "width": drawing.WIDTH - 40, "height": {"step": 9}, **mark("bar", bars)}
     same = best.value >= 1
     notes = [
         f"What the agent's best plan (period {best.period}) buys beside the optimal plan, in units of each deal.",
@@ -263,9 +253,9 @@ def _quantities(target: ProcurementInstance, episode: str, best: Planned) -> Fig
     query = (
         "select facts->'$.action.plan' as plan, line->'$.optimum.plan' as optimal_plan\n"
         "from steps join instances using (suite, instance)\n"
-        f"where episode = {quoted(episode)} and period = {best.period} and {ACTED}"
+        f"where episode = {drawing.quoted(episode)} and period = {best.period} and {drawing.ACTED}"
     )
-    return figure(
+    return drawing.figure(
         name="quantities",
         title="The best plan beside the optimal plan",
         spec=spec,

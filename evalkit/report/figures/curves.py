@@ -12,26 +12,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from evalkit.envs.table import ENVIRONMENTS
+from evalkit.report import vega
 from evalkit.report.extras.record import Curve, Series, all_extras, extras_of
 from evalkit.report.figure import MOST_MARKS, Figure
 from evalkit.report.figures.marks import SHORT, by_agent, in_order
 from evalkit.report.periods import ACTIONS, Action, logged_actions, standing
 from evalkit.report.scores import AGENT, packs_of
 from evalkit.report.tables import Column, Table
-from evalkit.report.vega import (
-    WIDTH,
-    Rows,
-    Spec,
-    clean,
-    mark,
-    number,
-    panels,
-    reach,
-    scaled,
-    spec_of,
-    tips,
-    whole,
-)
 from evalkit.report.views import open_views
 from evalkit.results.cells import Cell
 
@@ -48,7 +35,7 @@ MOST_SUITES = 6
 MOST_COLUMNS = 3
 """Agents beside each other."""
 
-TOTAL, HEIGHT, GAP = WIDTH + 60, 80, 14
+TOTAL, HEIGHT, GAP = vega.WIDTH + 60, 80, 14
 """Width of the panels of a row together, height of one, space between two; in pixels."""
 
 
@@ -118,7 +105,7 @@ def _figure(
     if any(not low <= row[key] <= high for row in drawn for key in _DRAWN):
         words.append(f"Triangle: it goes on below {low:g} or above {high:g}")
         notes += ("what a triangle stands for is in the table",)
-    spec = spec_of(_chart(agents, curve, clean(drawn)), curve.title, words)
+    spec = vega.spec_of(_chart(agents, curve, vega.clean(drawn)), curve.title, words)
     return Figure(name=curve.name, title=curve.title, spec=spec, table=table, query=table.query, notes=notes)
 
 
@@ -167,7 +154,7 @@ def _thinned(rows: Sequence[dict[str, Any]]) -> tuple[list[dict[str, Any]], tupl
 _DRAWN = ("value", "low", "high")
 
 
-def _chart(agents: Sequence[str], curve: Curve, rows: Rows) -> Spec:
+def _chart(agents: Sequence[str], curve: Curve, rows: vega.Rows) -> vega.Spec:
     shown, suites = in_order(agents, rows), list(dict.fromkeys(row["suite"] for row in rows))
     columns = 2 if len(shown) == 4 else min(MOST_COLUMNS, len(shown))
     width = (TOTAL - GAP * (columns - 1)) // columns
@@ -177,14 +164,14 @@ def _chart(agents: Sequence[str], curve: Curve, rows: Rows) -> Spec:
     blocks = []
     for suite in suites:
         suite_rows = [row for row in rows if row["suite"] == suite]
-        block = panels(suite_rows, panel, "agent", shown, columns=columns, spacing=GAP, head=head)
+        block = vega.panels(suite_rows, panel, "agent", shown, columns=columns, spacing=GAP, head=head)
         blocks.append({"title": {"text": suite, **title}, **block})
     return {"vconcat": blocks, "spacing": 18}
 
 
-def _panel(agents: Sequence[str], curve: Curve, rows: Rows) -> Spec:
+def _panel(agents: Sequence[str], curve: Curve, rows: vega.Rows) -> vega.Spec:
     """One agent on one suite."""
-    low, high = reach(rows, _DRAWN, *curve.ends)
+    low, high = vega.reach(rows, _DRAWN, *curve.ends)
     low, high = max(low, curve.most[0]), min(high, curve.most[1])
     room = 0.05 * (high - low)
     # Marks far outside would be clipped as well, but the drawing of PNGs does not survive them.
@@ -192,12 +179,12 @@ def _panel(agents: Sequence[str], curve: Curve, rows: Rows) -> Spec:
     near = [{"calculate": f"clamp(datum.{key}, {low - beyond}, {high + beyond})", "as": f"{key}_at"} for key in _DRAWN]
     base = {
         # The last label of a panel and the first of the next would touch.
-        "x": whole("period", "Period", scale={"nice": False}, axis={"tickCount": 5, "labelFlush": True}),
+        "x": vega.whole("period", "Period", scale={"nice": False}, axis={"tickCount": 5, "labelFlush": True}),
         "color": by_agent(agents, in_order(agents, rows), legend=False)["color"],
     }
     # With room on both sides, so that no line at an end is cut lengthwise.
-    y = number("value_at", scale=scaled([low - room, high + room]), axis={"tickCount": 4})
-    shown = tips(
+    y = vega.number("value_at", scale=vega.scaled([low - room, high + room]), axis={"tickCount": 4})
+    shown = vega.tips(
         suite="Suite",
         agent="Agent",
         period="Period",
@@ -208,16 +195,16 @@ def _panel(agents: Sequence[str], curve: Curve, rows: Rows) -> Spec:
         episodes="Episodes|,",
     )
 
-    def over(test: str, shape: str, height: float) -> Spec:
+    def over(test: str, shape: str, height: float) -> vega.Spec:
         level = {**base, "y": {"datum": height, "title": None}}
-        return mark("point", level, where=test, filled=True, shape=shape, size=18, opacity=1)
+        return vega.mark("point", level, where=test, filled=True, shape=shape, size=18, opacity=1)
 
-    hover = {**base, "y": number("value_at"), "tooltip": shown}
+    hover = {**base, "y": vega.number("value_at"), "tooltip": shown}
     layers = [
-        mark("area", {**base, "y": number("low_at"), "y2": {"field": "high_at"}}, clip=True, opacity=0.22),
-        mark("rule", {"y": {"datum": curve.line, "title": None}}, rows=[{}], strokeDash=[4, 3], opacity=0.6),
-        mark("line", {**base, "y": y}, clip=True, strokeWidth=1.5),
-        mark("point", hover, clip=True, size=60, opacity=0, filled=True),
+        vega.mark("area", {**base, "y": vega.number("low_at"), "y2": {"field": "high_at"}}, clip=True, opacity=0.22),
+        vega.mark("rule", {"y": {"datum": curve.line, "title": None}}, rows=[{}], strokeDash=[4, 3], opacity=0.6),
+        vega.mark("line", {**base, "y": y}, clip=True, strokeWidth=1.5),
+        vega.mark("point", hover, clip=True, size=60, opacity=0, filled=True),
         over(f"datum.low < {low - room}", "triangle-down", low - room / 2),
         over(f"datum.high > {high + room}", "triangle-up", high + room / 2),
     ]

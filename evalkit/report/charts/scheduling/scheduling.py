@@ -3,17 +3,7 @@
 from collections.abc import Sequence
 
 from evalkit.envs.scheduling.instance import SchedulingInstance, expected_of
-from evalkit.report.charts.drawing import (
-    OWN,
-    PERIOD,
-    beyond,
-    edge_note,
-    figure,
-    numbered,
-    plot,
-    rule,
-    steps_query,
-)
+from evalkit.report.charts import drawing
 from evalkit.report.charts.scheduling.assignments import Assigned, assigned
 from evalkit.report.charts.scheduling.matrix import matrix_figure
 from evalkit.report.figure import Figure
@@ -68,17 +58,17 @@ def _quality(target: SchedulingInstance, episode: str, assignments: Sequence[Ass
     ]
     ends = span([100 * assignment.score for assignment in assignments], 0.0, 100.0, far=1.0, top=True)
     at = {
-        "x": numbered("period", last),
+        "x": drawing.numbered("period", last),
         "y": number("score", "Score (0 = random, 100 = stable)", scale=scaled(ends, clamp=True)),
-        "color": OWN,
+        "color": drawing.OWN,
     }
     shown = tips(
         period="Period|d", blocking="Blocking pairs|d", score="Score|.2f", record="Fewest so far", repeat="Repeated"
     )
     dots = {**at, "tooltip": shown}
-    spec = plot(
-        *rule(0.0, ""),
-        *rule(100.0, "stable"),
+    spec = drawing.plot(
+        *drawing.rule(0.0, ""),
+        *drawing.rule(100.0, "stable"),
         mark("line", at, strokeWidth=1.3),
         mark("point", dots, where="datum.record == 'yes'", filled=True, size=40, opacity=1),
         mark("point", dots, size=14, opacity=0.8),
@@ -89,21 +79,21 @@ def _quality(target: SchedulingInstance, episode: str, assignments: Sequence[Ass
         f"0: as many blocking pairs as a random assignment has, {numerator / denominator:,.1f}; filled: fewest so far",
         f"the last assignment makes the score: {100 * assignments[-1].score:.2f} "
         f"with {assignments[-1].blocking:,} blocking pairs",
-        *edge_note(beyond([100 * assignment.score for assignment in assignments], ends), "scores"),
+        *drawing.edge_note(drawing.beyond([100 * assignment.score for assignment in assignments], ends), "scores"),
     ]
-    return figure(
+    return drawing.figure(
         name="quality",
         title="Stability of each assignment",
         spec=spec,
         columns=[
-            PERIOD,
+            drawing.PERIOD,
             Column(key="blocking", title="Blocking pairs", kind="count"),
             Column(key="score", title="Score", kind="score"),
             Column(key="record", title="Fewest so far"),
             Column(key="repeat", title="Repeated"),
         ],
         rows=rows,
-        query=steps_query(
+        query=drawing.steps_query(
             episode,
             ["(facts->>'$.action.blocking')::int as blocking", "(facts->>'$.action.repeat')::boolean as repeat"],
             _EXPECTED,
@@ -124,28 +114,28 @@ def _known(target: SchedulingInstance, episode: str, assignments: Sequence[Assig
         for assignment in assignments
     ]
     where = {
-        "x": numbered("period", last),
+        "x": drawing.numbered("period", last),
         "y": number("share", "% of all comparisons", scale={"zero": True}),
-        "color": OWN,
+        "color": drawing.OWN,
         "tooltip": tips(period="Period|d", told="Pairs told|d", known="Comparisons known|,d", share="Of all, %|.2f"),
     }
-    spec = plot(mark("line", where, point={"size": 14}, strokeWidth=1.3), rows=rows)
+    spec = drawing.plot(mark("line", where, point={"size": 14}, strokeWidth=1.3), rows=rows)
     notes = [
         "What the agent was told of preferences: each blocking pair says what a worker, and what a task, would rather.",
         f"with what follows from it by transitivity, at the end {assignments[-1].known:,} of {possible:,} comparisons",
     ]
-    return figure(
+    return drawing.figure(
         name="preferences",
         title="Preferences discovered",
         spec=spec,
         columns=[
-            PERIOD,
+            drawing.PERIOD,
             Column(key="told", title="Pairs told", kind="count"),
             Column(key="known", title="Comparisons known", kind="count"),
             Column(key="share", title="Of all, %", kind="fine"),
         ],
         rows=rows,
-        query=steps_query(
+        query=drawing.steps_query(
             episode,
             ["reply->'$.calls' as calls", "facts->'$.action.shown' as told"],
             "known: the transitive closure of w: t > its own task, t: w > its own worker, over all pairs told so far",
