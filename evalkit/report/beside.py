@@ -11,9 +11,8 @@ from functools import cached_property
 from typing import Any
 
 from evalkit.envs.table import ENVIRONMENTS
-from evalkit.report.markets.econ_cells import labels, level_of
-from evalkit.report.published.papers import Paper, PublishedModel, PublishedTable, published_papers
-from evalkit.report.published.printed import as_printed
+from evalkit.report.markets.econ_queries import labels, level_of
+from evalkit.report.published.papers import Paper, PublishedModel, PublishedTable, as_printed, published_papers
 from evalkit.report.scores import packs_of
 from evalkit.report.tables import PROMPTS, Column, Table
 from evalkit.results.cells import Cell

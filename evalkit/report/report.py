@@ -5,8 +5,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from evalkit.report.accounts import LOG_COLUMNS, completeness_table, money_table, speed_table
-from evalkit.report.caching import caching_tables
+from evalkit.report.accounts import LOG_COLUMNS, caching_tables, completeness_table, money_table, speed_table
 from evalkit.report.drift import COLUMNS as DRIFT_COLUMNS
 from evalkit.report.drift import DRIFT, drift_tables
 from evalkit.report.extras.clashes import refuse_clashes, refuse_tables

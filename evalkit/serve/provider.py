@@ -6,9 +6,12 @@ that of real providers: key, body, model, context, limits; then the faults of `f
 The state is one mutable object, changed by `handle` and `leave` alone; the same calls in the same order, with the same
 times, give the same outcomes. What a request is answered does not even depend on that order: replies come from the
 request's seed, latencies and faults from its id. Limits, slots and the prompt cache do depend on it, where they are on.
+
+Pure: when a request will be done is known when it arrives, because what came before it is known.
 """
 
 import hashlib
+import heapq
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
@@ -26,8 +29,30 @@ from evalkit.serve.faults import HTML, REFUSALS, changed_body, changed_reply, is
 from evalkit.serve.options import SimulatorOptions
 from evalkit.serve.outcome import JSON, Arrival, RefusedRequest, ServedOutcome
 from evalkit.serve.routes import Route, check_key, failed, page, route_of, unknown_model
-from evalkit.serve.slots import Slots, open_slots
 from evalkit.wire.tokens import input_tokens, output_tokens
+
+
+@dataclass(slots=True, kw_only=True)
+class Slots:
+    """Places where requests are worked on. Mutable; changed by `work` alone."""
+
+    free_at_s: list[float]
+    """When each place is free, as a heap."""
+
+    def work(self, now_s: float, for_s: float) -> float:
+        """Take the place that is free first. Gives the seconds from now until the work of `for_s` is done.
+
+        The work is completed even if its client has disconnected.
+        """
+        ready_s = max(now_s, self.free_at_s[0]) + for_s
+        heapq.heapreplace(self.free_at_s, ready_s)
+        return ready_s - now_s
+
+
+def open_slots(count: int, now_s: float) -> Slots:
+    """So many places, all free."""
+    return Slots(free_at_s=[now_s] * count)
+
 
 BASE_PATH = "/v1"
 """At which every dialect is spoken."""

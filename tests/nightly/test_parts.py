@@ -12,7 +12,7 @@ from evalkit.engine.freezing.freeze import Resolved
 from evalkit.errors import CorruptLogError, UsageError
 from evalkit.nightly.dates import tonight, utc_date
 from evalkit.nightly.journal import FILE, accepted, last_end, note, read_journal, told
-from evalkit.nightly.rotation import rotated
+from evalkit.nightly.night import rotated
 from evalkit.report.nights.history import FORMAT, CellNight, NightRecord, Rule, cell_key, decode, encode, with_alarms
 from evalkit.report.nights.trends import bars, changes
 from evalkit.store.manifest import ManifestOrder

@@ -2,7 +2,7 @@ from dataclasses import asdict
 from typing import Any
 
 from evalkit.money import PicoUsd, Price
-from evalkit.report.caching import caching_tables
+from evalkit.report.accounts import caching_tables
 from evalkit.report.run_data import RunData
 from evalkit.report.tables import Table
 from evalkit.store.files.schema import steps_table

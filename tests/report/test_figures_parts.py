@@ -17,7 +17,7 @@ from evalkit.report.figures.marks import told_apart
 from evalkit.report.figures.money import decades
 from evalkit.report.figures.scores import score_figures
 from evalkit.report.figures.varied import varied_figures
-from evalkit.report.markets.econ_cells import LEVELS
+from evalkit.report.markets.econ_queries import LEVELS
 from evalkit.report.tables import Column, Table
 from evalkit.report.vega import reach
 from tests.report.test_figures import layers_of, marks

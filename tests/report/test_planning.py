@@ -8,7 +8,7 @@ import pytest
 
 from evalkit.envs.costbench.score import score
 from evalkit.report.costbench.planning import ALL_AGENTS, planning_tables
-from evalkit.report.costbench.planning_cells import REFERENCE_FILES, is_reference
+from evalkit.report.costbench.planning_queries import REFERENCE_FILES, is_reference
 from evalkit.report.scores import behaviour_table, scores_table
 from evalkit.report.tables import Table, as_csv, markdown, shown
 from evalkit.results.cells import Cell

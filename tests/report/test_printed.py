@@ -8,8 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evalkit.report.published.papers import PublishedTable, published_papers
-from evalkit.report.published.printed import as_printed, best_of
+from evalkit.report.published.papers import PublishedTable, as_printed, best_of, published_papers
 from evalkit.report.render.latex import latex
 from evalkit.report.tables import Column, Kind, Table, as_csv, markdown, written
 from evalkit.view.grid import grid

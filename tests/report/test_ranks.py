@@ -4,7 +4,7 @@ from typing import Any
 import pytest
 from scipy import stats
 
-from evalkit.report.ranks import ranks_table
+from evalkit.report.figures.behaviour import ranks_table
 from evalkit.report.scores import behaviour_table, scores_table
 from evalkit.results.cells import Cell
 from tests.report.test_econ import a_cell

@@ -82,7 +82,7 @@ def _chosen(args: argparse.Namespace, directory: Path, run: Report) -> Report:
 
         tables += grouped_tables(run.manifest, run.tables, args.by)
     if args.ranks:
-        from evalkit.report.ranks import ranks_table
+        from evalkit.report.figures.behaviour import ranks_table
 
         tables.append(
             ranks_table(tuple(run.manifest.agents), run.tables, [cell for cell in run.cells if not cell.exact])

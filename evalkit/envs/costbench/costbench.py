@@ -3,20 +3,74 @@
 Source: CostBench (arXiv 2511.02734); the state machine is `step.py`.
 """
 
-from collections.abc import Mapping
+import math
+from collections.abc import Mapping, Sequence
 from typing import Any
+
+import orjson
 
 from evalkit.dialogue import Sampling
 from evalkit.envs.costbench import score, step
-from evalkit.envs.costbench.described import DESCRIBED
 from evalkit.envs.costbench.domain.world import MOST_LENGTH
+from evalkit.envs.costbench.events import world_of
 from evalkit.envs.costbench.instances import suite
 from evalkit.envs.costbench.instances.instance import PlanningProblem
 from evalkit.envs.costbench.instances.line import PARAMETERS
 from evalkit.envs.costbench.instances.parameters import NAME
+from evalkit.envs.costbench.instances.suite import load
 from evalkit.envs.costbench.planning.solve import COMPILED_LENGTH
 from evalkit.envs.costbench.prompt import TEXT_CHOICES
-from evalkit.envs.environment import Environment
+from evalkit.envs.environment import Described, Environment, GroupCount, InstanceSize, Quantity
+
+Line = Mapping[str, Any]
+
+
+def possible_wishes(lines: Sequence[Line]) -> int:
+    """Combinations of the values of all dimensions, over the tasks of these lines, each once."""
+    tasks: dict[bytes, Line] = {}
+    for line in lines:
+        # A catalogue is a name, or stands in the line as a whole.
+        identity = [line.get(key) for key in ("catalogue", "task", "split")]
+        tasks.setdefault(orjson.dumps(identity, option=orjson.OPT_SORT_KEYS), line)
+    return sum(map(_combinations, tasks.values()))
+
+
+def _combinations(line: Line) -> int:
+    instance = load(line)
+    task = instance.catalogue.tasks[instance.task]
+    return math.prod(len(values) for values in (task.train if instance.split == "train" else task.test).values())
+
+
+def _atomic(instance: PlanningProblem) -> int:
+    return sum(tool.size == 1 for tool in world_of(instance).tools)
+
+
+DESCRIBED = Described(
+    quantities=(Quantity(title="Cheapest plan", unit="cost units", of=lambda line: line["optimum"] / 100),),
+    tallies=(
+        GroupCount(
+            key="combinations",
+            title="Possible wishes",
+            of=possible_wishes,
+            about="possible wishes: combinations of the values of all dimensions, in the split that is asked",
+        ),
+        GroupCount(key="queries", title="Queries", of=lambda lines: len({line["query"]["id"] for line in lines})),
+    ),
+    sizes=(
+        InstanceSize(
+            key="sequence",
+            title="Task sequence",
+            unit="atomic tools to the goal",
+            of=lambda instance: world_of(instance).length,
+        ),
+        InstanceSize(key="atomic", title="Atomic tools", of=_atomic),
+        InstanceSize(
+            key="composite",
+            title="Composite tools",
+            of=lambda instance: len(world_of(instance).tools) - _atomic(instance),
+        ),
+    ),
+)
 
 
 def compiled_saves_s(line: Mapping[str, Any]) -> float:

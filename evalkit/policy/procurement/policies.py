@@ -2,12 +2,29 @@
 
 from collections.abc import Mapping
 
+from evalkit.dialogue import Reply, Request
+from evalkit.envs.procurement.instance import ProcurementInstance, optimum_of
 from evalkit.policy.conversation import PolicyFn
 from evalkit.policy.noisy.mistakes import noisy
 from evalkit.policy.procurement import playing
 from evalkit.policy.procurement.mistakes import MISTAKES
-from evalkit.policy.procurement.oracle import oracle
+from evalkit.policy.procurement.playing import submit
 from evalkit.policy.record import Policy
+from evalkit.seeds import Stream
+
+
+def oracle(instance: ProcurementInstance) -> PolicyFn:
+    """Submits the instance's optimal plan in every period, without a question.
+
+    Raises UsageError where the instance does not say its optimum.
+    """
+    plan = dict(optimum_of(instance).plan)
+
+    def reply(request: Request, draws: Stream) -> Reply:
+        del draws
+        return submit(request, plan)
+
+    return reply
 
 
 def _policy(about: str, reply: PolicyFn) -> Policy:

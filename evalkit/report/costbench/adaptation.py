@@ -10,8 +10,7 @@ import orjson
 
 from evalkit.envs.costbench.distance import edit_distance, normalised
 from evalkit.report import queries
-from evalkit.report.costbench.planning_cells import digest_notes, is_blocked, is_reference, share_interval
-from evalkit.report.costbench.planning_queries import REACHED
+from evalkit.report.costbench.planning_queries import REACHED, digest_notes, is_blocked, is_reference, share_interval
 from evalkit.report.run_data import RunData
 from evalkit.report.scores import AGENT, by_instance, kind_notes, packs_of, where
 from evalkit.report.tables import Column, Table, method_of

@@ -9,8 +9,7 @@ from typing import Any
 
 from evalkit.envs.errand import errand
 from evalkit.report import queries
-from evalkit.report.costbench.planning_cells import Figures, digest_notes, is_blocked, share_interval
-from evalkit.report.costbench.planning_queries import COUNTED
+from evalkit.report.costbench.planning_queries import COUNTED, Figures, digest_notes, is_blocked, share_interval
 from evalkit.report.run_data import RunData
 from evalkit.report.scores import AGENT, by_instance, kind_notes, packs_of, where
 from evalkit.report.tables import Column, Table, method_of

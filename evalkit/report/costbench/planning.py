@@ -14,30 +14,28 @@ from typing import Any
 from evalkit.report import queries
 from evalkit.report.costbench.adaptation import adaptation_tables
 from evalkit.report.costbench.coverage import coverage_tables
-from evalkit.report.costbench.planning_cells import (
-    ENVIRONMENT,
-    Figures,
-    digest_notes,
-    interval,
-    is_blocked,
-    is_reference,
-)
 from evalkit.report.costbench.planning_queries import (
     CALLS,
     COUNTED,
     COUNTS,
+    ENVIRONMENT,
     GAP,
     INTERVALS,
     POPULATIONS,
     REACHED,
+    Figures,
     answers,
     blocks_query,
     calls_query,
+    digest_notes,
+    interval,
+    is_blocked,
+    is_reference,
     paths,
     populations,
 )
 from evalkit.report.costbench.ties import ties_tables
-from evalkit.report.published.printed import as_printed
+from evalkit.report.published.papers import as_printed
 from evalkit.report.run_data import RunData
 from evalkit.report.scores import AGENT, kind_notes, packs_of, where
 from evalkit.report.tables import Column, Table, method_of

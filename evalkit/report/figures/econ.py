@@ -10,7 +10,7 @@ from typing import Any
 from evalkit.report.figure import MOST_MARKS, Figure
 from evalkit.report.figures.marks import SCORE, bounds, by_agent, dotted, in_order, names_axis
 from evalkit.report.figures.panels import Panels
-from evalkit.report.markets.econ_cells import ENVIRONMENTS, LEVELS
+from evalkit.report.markets.econ_queries import ENVIRONMENTS, LEVELS
 from evalkit.report.run_data import RunData
 from evalkit.report.scores import AGENT, packs_of
 from evalkit.report.tables import Column, Table

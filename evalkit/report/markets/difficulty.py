@@ -8,17 +8,17 @@ Source: section 4.1 of the paper; specification of the reference, section D.4.
 from collections.abc import Sequence
 from typing import Any
 
-from evalkit.report.markets.econ_cells import (
+from evalkit.report.markets.econ_queries import (
     ENVIRONMENT,
     ENVIRONMENTS,
     LEVELS,
     axes_columns,
     axes_of,
+    difficulty_query,
     level_of,
     owed_notes,
     without_axes,
 )
-from evalkit.report.markets.econ_queries import difficulty_query
 from evalkit.report.run_data import RunData
 from evalkit.report.scores import AGENT, packs_of
 from evalkit.report.tables import Column, Table

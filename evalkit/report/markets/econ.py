@@ -14,19 +14,21 @@ from typing import Any
 from evalkit.envs.known import is_stationary
 from evalkit.report import queries
 from evalkit.report.markets.difficulty import difficulty_tables
-from evalkit.report.markets.econ_cells import (
+from evalkit.report.markets.econ_queries import (
     DIFFICULTY,
     ENVIRONMENTS,
     LEVELS,
     axes_columns,
     axes_of,
+    beside,
     labels,
+    mean_of,
     owed_notes,
+    runs,
     without_axes,
 )
-from evalkit.report.markets.econ_queries import beside, mean_of, runs
 from evalkit.report.markets.variants import variant_tables
-from evalkit.report.published.printed import as_printed
+from evalkit.report.published.papers import as_printed
 from evalkit.report.run_data import RunData
 from evalkit.report.scores import AGENT, interval_figures, kind_notes, packs_of
 from evalkit.report.tables import PROMPTS, Column, Table, method_of

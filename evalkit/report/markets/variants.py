@@ -14,17 +14,19 @@ from typing import Any
 import orjson
 
 from evalkit.report.markets.difficulty import INDEPENDENT
-from evalkit.report.markets.econ_cells import (
+from evalkit.report.markets.econ_queries import (
     DIFFICULTY,
     ENVIRONMENT,
+    MEASURES,
     axes_columns,
     axes_of,
     labels,
     owed_notes,
+    tests_query,
+    variants_query,
     without_axes,
 )
-from evalkit.report.markets.econ_queries import MEASURES, tests_query, variants_query
-from evalkit.report.published.printed import as_printed
+from evalkit.report.published.papers import as_printed
 from evalkit.report.run_data import RunData
 from evalkit.report.scores import interval_figures, kind_notes, packs_of
 from evalkit.report.tables import PROMPTS, Column, Table, method_of

@@ -1,6 +1,6 @@
 """What models are asked about CostBench."""
 
-from evalkit.report.costbench.planning_cells import is_blocked_line
+from evalkit.report.costbench.planning_queries import is_blocked_line
 from evalkit.tasks.costbench.asking import apply_answers, query_lines
 from evalkit.tasks.costbench.queries import import_queries, raw_queries
 from evalkit.tasks.record import Queries, Tasks
