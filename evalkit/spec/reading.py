@@ -105,10 +105,11 @@ def _integers(value: object, key_path: str) -> Iterator[tuple[str, int]]:
 def check_record(data: object, kind: type[RecordT], where: str) -> RecordT:
     """Plain values as a record of `kind`; `where` names their source in errors. Raises UsageError."""
     _refuse_unknown_keys(data, kind, where, "")
-    return _converted(data, kind, where, "")
+    record: RecordT = _converted(data, kind, where, "")
+    return record
 
 
-def _converted(data: object, kind: type[RecordT], where: str, key_path: str) -> RecordT:
+def _converted(data: object, kind: Any, where: str, key_path: str) -> Any:
     try:
         return msgspec.convert(data, kind)
     except msgspec.ValidationError as flaw:
@@ -128,8 +129,7 @@ def _refuse_unknown_keys(data: object, kind: Any, where: str, key_path: str) -> 
         for key, item in data.items():
             entry = get_args(kind)[1]
             _refuse_unknown_keys(item, entry, where, _join(key_path, key))
-            if isinstance(entry, type) and issubclass(entry, msgspec.Struct):
-                _converted(item, entry, where, _join(key_path, key))  # msgspec itself does not say which key it was
+            _converted(item, entry, where, _join(key_path, key))  # msgspec itself does not say which key it was
     elif isinstance(kind, type) and issubclass(kind, msgspec.Struct) and isinstance(data, dict):
         known = {field.encode_name: field.type for field in msgspec.structs.fields(kind)}
         for key, item in data.items():
@@ -142,17 +142,31 @@ def _join(key_path: str, key: str) -> str:
     return f"{key_path}.{key}" if key_path else key
 
 
+_TYPES = {
+    "int": "a whole number",
+    "float": "a number",
+    "str": "a string",
+    "bool": "true or false",
+    "array": "a list",
+    "object": "a table",
+    "null": "nothing",
+}
+"""What msgspec calls types, in the words of a TOML file."""
+
+
+def _type_words(match: re.Match[str]) -> str:
+    return " or ".join(_TYPES.get(name, name) for name in match[1].split(" | "))
+
+
 def _plain(message: str, before: str) -> str:
-    """msgspec's message with the place first: `agents[1].width: expected int, got str`."""
+    """msgspec's message with the place first: `agents[1].width: expected a whole number, got a string`."""
     match = re.fullmatch(r"(.*?)(?: - at `\$\.?(.*)`)?", message, re.DOTALL)
     text, key_path = (match[1], match[2]) if match else (message, None)
-    text = (text[0].lower() + text[1:]).replace("`", "")
-    key_path = _join(before, key_path) if key_path else before
-    if not key_path:
-        return f"{text}."
+    text = re.sub("`([^`]*)`", _type_words, text[0].lower() + text[1:])
     # msgspec counts list entries from 0, people count tables from 1.
-    key_path = re.sub(r"\[(\d+)\]", lambda match: f"[{int(match[1]) + 1}]", key_path)
-    return f"{key_path}: {text}."
+    key_path = re.sub(r"\[(\d+)\]", lambda match: f"[{int(match[1]) + 1}]", key_path or "")
+    key_path = before + key_path if key_path.startswith("[") else _join(before, key_path) if key_path else before
+    return f"{key_path}: {text}." if key_path else f"{text}."
 
 
 _SPAN = re.compile(r"\s*(\d+(?:\.\d+)?)\s*(ms|s|m|min|h|d)\s*")

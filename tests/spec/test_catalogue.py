@@ -49,7 +49,7 @@ def test_a_provider_is_read_with_whole_prices(folder: Path) -> None:
     [
         (('"openai_chat"', '"openai_chatt"'), "no dialect 'openai_chatt'. Did you mean 'openai_chat'"),
         (('input = "0.25"', 'input = "cheap"'), "models.small.usd_per_mtok: 'cheap' is not a price"),
-        (('input = "0.25"', "input = 0.25"), "models.small.usd_per_mtok.input: expected str, got float"),
+        (('input = "0.25"', "input = 0.25"), "models.small.usd_per_mtok.input: expected a string, got a number"),
         (("requests_per_minute = 60", "requests_per_minute = 0"), "limits.requests_per_minute: must be positive"),
         (("requests_per_minute = 60", "requests_per_minute = nan"), "requests_per_minute: must be positive and finite"),
         (("requests_per_minute = 60", "requests_per_minute = inf"), "requests_per_minute: must be positive and finite"),

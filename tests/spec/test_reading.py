@@ -9,6 +9,7 @@ from evalkit.spec.reading import parse_span, read_toml
 
 class Inner(msgspec.Struct, frozen=True, kw_only=True):
     width: int = 1
+    vary: dict[str, list[int]] = {}
 
 
 class Outer(msgspec.Struct, frozen=True, kw_only=True):
@@ -34,8 +35,13 @@ def test_a_good_file_becomes_its_record(tmp_path: Path) -> None:
         ("nmae = 'a'", r"file\.toml: unknown key 'nmae'\. Did you mean 'name'\?"),
         ("[[inner]]\n[[inner]]\nwidht = 3", r"unknown key 'inner\[2\]\.widht'\. Did you mean 'width'\?"),
         ("[by_name.x]\nwidht = 3", r"unknown key 'by_name\.x\.widht'"),
-        ("[[inner]]\nwidth = 'many'", r"file\.toml: inner\[1\]\.width: expected int, got str\."),
-        ("name = 3", r"file\.toml: name: expected str, got int\."),
+        ("[[inner]]\nwidth = 'many'", r"file\.toml: inner\[1\]\.width: expected a whole number, got a string\."),
+        ("name = 3", r"file\.toml: name: expected a string, got a whole number\."),
+        (
+            "[[inner]]\n[[inner]]\nvary = {k = 3}",
+            r"file\.toml: inner\[2\]\.vary\.k: expected a list, got a whole number\.",
+        ),
+        ("[[inner]]\nvary = {k = [3, 'x']}", r"inner\[1\]\.vary\.k\[2\]: expected a whole number, got a string\."),
         ("name = = 3", r"file\.toml is not valid TOML: .*line 1"),
     ],
 )
