@@ -1,4 +1,5 @@
-"""One queue for everything that waits: park, wake one, wake all, leave on cancel. The caller decides what is granted.
+"""One queue for everything that waits its turn: park, wake one, wake all, leave on cancel. The caller decides what is
+granted. (`Crowd` is for those who wait for the same event: there is no turn, and nothing is granted.)
 
 A waiter holds a place from the moment it joins until it leaves, and leaves in one of four ways:
 
@@ -126,9 +127,7 @@ class WaitQueue(Generic[ItemT, GrantT]):
         """Dismiss everybody. Each raises a copy of the error: a shared one would collect the tracebacks of all."""
         waiters, self._waiters = self._waiters, OrderedDict()
         for waiter in waiters:
-            fresh = copy.copy(error)
-            fresh.__cause__ = error.__cause__
-            waiter._dismiss(fresh)
+            waiter._dismiss(_copy(error))
 
     @contextmanager
     def hold(self, item: ItemT) -> Iterator[Waiter[ItemT, GrantT]]:
@@ -150,3 +149,42 @@ class WaitQueue(Generic[ItemT, GrantT]):
         """Wait at the end of the queue until something is granted. Raises the error of its dismissal."""
         with self.hold(item) as waiter:
             return await waiter.turn()
+
+
+class Crowd:
+    """All who wait for one event, which comes for everybody at once. Nobody is first, so waiting costs a future each
+    and no more."""
+
+    __slots__ = ("_futures",)
+
+    def __init__(self) -> None:
+        # A future each: cancelling a task cancels what it waits for. Its value is the error of a dismissal.
+        self._futures: list[asyncio.Future[Exception | None]] = []
+
+    async def wait(self) -> None:
+        """Wait for the event. Raises the error of a dismissal."""
+        future: asyncio.Future[Exception | None] = asyncio.get_running_loop().create_future()
+        self._futures.append(future)
+        error = await future
+        if error is not None:
+            raise error
+
+    def release(self) -> None:
+        """The event has come: wake everybody, in order of arrival."""
+        futures, self._futures = self._futures, []
+        for future in futures:
+            if not future.done():
+                future.set_result(None)
+
+    def dismiss(self, error: Exception) -> None:
+        """It will not come. Each raises a copy of the error: a shared one would collect the tracebacks of all."""
+        futures, self._futures = self._futures, []
+        for future in futures:
+            if not future.done():
+                future.set_result(_copy(error))
+
+
+def _copy(error: Exception) -> Exception:
+    fresh = copy.copy(error)
+    fresh.__cause__ = error.__cause__
+    return fresh

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from evalkit.errors import LaneClosed
-from evalkit.waiting import Waiter, WaitQueue
+from evalkit.waiting import Crowd, Waiter, WaitQueue
 from tests.support.virtual_clock import run_virtual
 
 Queue = WaitQueue[str, int]
@@ -249,3 +249,44 @@ def test_who_is_sent_away_hears_the_cause() -> None:
         return told.value.__cause__
 
     assert str(asyncio.run(sent_away())) == "full"
+
+
+def test_an_event_wakes_everybody_in_their_order_and_those_who_come_later_wait_for_the_next() -> None:
+    async def play() -> None:
+        crowd, woken = Crowd(), list[str]()
+
+        async def wait(name: str) -> None:
+            await crowd.wait()
+            woken.append(name)
+
+        tasks = [asyncio.create_task(wait(name)) for name in "abc"]
+        await turns()
+        tasks[1].cancel()
+        crowd.release()
+        tasks.append(asyncio.create_task(wait("d")))
+        await turns(2)
+        assert (woken, tasks[1].cancelled(), tasks[3].done()) == (["a", "c"], True, False)
+        crowd.release()
+        await asyncio.wait(tasks)
+        assert woken == ["a", "c", "d"]
+
+    played(play)
+
+
+def test_each_of_those_to_whom_an_event_will_not_come_raises_an_error_of_its_own() -> None:
+    async def play() -> None:
+        crowd = Crowd()
+        tasks = [asyncio.create_task(crowd.wait()) for _ in range(3)]
+        await turns()
+        error = LaneClosed("over")
+        error.__cause__ = OSError("full")
+        crowd.dismiss(error)
+        tasks[2].cancel()  # its error has come, and it was cancelled before it could run
+        await asyncio.wait(tasks)
+        first, second = (task.exception() for task in tasks[:2])
+        assert isinstance(first, LaneClosed)
+        assert isinstance(second, LaneClosed)
+        assert len({id(first), id(second), id(error)}) == 3
+        assert (str(first), str(first.__cause__), tasks[2].cancelled()) == ("over", "full", True)
+
+    played(play)

@@ -169,7 +169,7 @@ MUTANTS = (
     Mutant(
         name="a lane that ends leaves its line waiting",
         file="waiting.py",
-        old="            waiter._dismiss(fresh)\n",
+        old="            waiter._dismiss(_copy(error))\n",
         new="            pass\n",
         needs=("outage", "interrupt"),
     ),

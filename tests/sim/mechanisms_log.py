@@ -42,7 +42,7 @@ MUTANTS = (
     Mutant(
         name="durable() returns before the commit",
         file="store/writing/writer.py",
-        old=("            self._want(group.began + self._share_s)\n        await group.waiters.wait(None)\n"),
+        old=("            self._want(group.began + self._share_s)\n        await group.waiters.wait()\n"),
         new="            self._want(group.began + self._share_s)\n",
     ),
     Mutant(
@@ -74,7 +74,7 @@ MUTANTS = (
     Mutant(
         name="a log that cannot be written leaves its waiters waiting",
         file="store/writing/writer.py",
-        old="            waiters.dismiss_all(_again(self._failure))\n",
+        old="            waiters.dismiss(_again(self._failure))\n",
         new="            pass\n",
         needs=("EIO",),
     ),
@@ -254,11 +254,11 @@ MUTANTS = (
     Mutant(
         name="a writer that was fenced goes on",
         file="store/writing/writer.py",
-        old="            self._fail(flaw)\n            group.waiters.dismiss_all(_again(flaw))\n",
+        old="            self._fail(flaw)\n            group.waiters.dismiss(_again(flaw))\n",
         new=(
             '            if type(flaw).__name__ == "FencedError":\n'
-            "                return group.waiters.grant_all(None)\n"
-            "            self._fail(flaw)\n            group.waiters.dismiss_all(_again(flaw))\n"
+            "                return group.waiters.release()\n"
+            "            self._fail(flaw)\n            group.waiters.dismiss(_again(flaw))\n"
         ),
         needs=("taken_over",),
     ),

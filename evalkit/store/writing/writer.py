@@ -31,7 +31,7 @@ from evalkit.store.writing.commit import Load, commit
 from evalkit.store.writing.compact import Tail
 from evalkit.store.writing.compactor import Compactor
 from evalkit.store.writing.opening import Opened, take_over
-from evalkit.waiting import WaitQueue
+from evalkit.waiting import Crowd
 
 GROUP_ROWS = 1024
 """Rows that are committed without waiting for more."""
@@ -47,7 +47,6 @@ LAZY_S = 0.25
 """The same for rows without a waiter."""
 
 _MadeT = TypeVar("_MadeT")
-_Waiters = WaitQueue[None, None]
 
 
 @contextmanager
@@ -80,7 +79,7 @@ class _CommitGroup:
     rows: int = 0
     entries: list[LedgerRecord] = field(default_factory=list)
     lines: list[bytes] = field(default_factory=list)
-    waiters: _Waiters = field(default_factory=_Waiters)
+    waiters: Crowd = field(default_factory=Crowd)
     began: float = 0.0
     """Loop time of its first row."""
 
@@ -108,7 +107,7 @@ class Store:
         self._due = 0.0
         self._share_s = SHARE_LEAST_S
         self._unwritten = 0
-        self._squeezed = _Waiters()
+        self._squeezed = Crowd()
         self._failure: BaseException | None = None
         self._closed = False
         self._writer = ThreadPoolExecutor(1, "evalkit-writer")
@@ -158,7 +157,7 @@ class Store:
             group = self._writing[0]
         if group is self._group:
             self._want(group.began + self._share_s)
-        await group.waiters.wait(None)
+        await group.waiters.wait()
 
     async def room(self) -> None:
         """Wait while the disk is behind: more than MOST_UNWRITTEN rows in memory. Raises StorageError."""
@@ -166,7 +165,7 @@ class Store:
         while self._unwritten > MOST_UNWRITTEN:
             if self._group.rows:
                 self._want(self._loop.time())
-            await self._squeezed.wait(None)
+            await self._squeezed.wait()
             self._refuse()
 
     @property
@@ -289,7 +288,7 @@ class Store:
         flaw = job.exception()
         if flaw is not None:
             self._fail(flaw)
-            group.waiters.dismiss_all(_again(flaw))
+            group.waiters.dismiss(_again(flaw))
             return
         self._written(group, load, job.result())
         if self._timer is not None and self._loop.time() >= self._due:
@@ -304,16 +303,16 @@ class Store:
             self._compactor.add(
                 Tail(segment=segment, digest=digest, table=load.steps, entries=load.entries, bytes=size)
             )
-        group.waiters.grant_all(None)
+        group.waiters.release()
         if self._unwritten <= MOST_UNWRITTEN:
-            self._squeezed.grant_all(None)
+            self._squeezed.release()
 
     def _fail(self, flaw: BaseException) -> None:
         """The log can no longer be written: all present and later waiters get the error."""
         if self._failure is None:
             self._failure = flaw
         for waiters in (self._group.waiters, self._squeezed):
-            waiters.dismiss_all(_again(self._failure))
+            waiters.dismiss(_again(self._failure))
 
     def _start(self, where: ThreadPoolExecutor, work: Callable[[], _MadeT]) -> Future[_MadeT]:
         if not self._inline:
