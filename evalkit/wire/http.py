@@ -7,14 +7,17 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
+import msgspec
+
+from evalkit.dialogue import as_dataclass
 from evalkit.wire.billed import counts_as_billed
 
 Failure = Literal["", "reset", "timeout", "truncated", "oversize", "tls", "connect"]
 Action = Literal["accept", "retry", "end_episode", "end_lane"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HttpResponse:
+@as_dataclass
+class HttpResponse(msgspec.Struct, frozen=True, kw_only=True):
     """What came back, or what went wrong instead."""
 
     status: int = 0
