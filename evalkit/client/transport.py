@@ -8,9 +8,9 @@ import asyncio
 import io
 import ipaddress
 import urllib.request
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Coroutine, Mapping
 from types import TracebackType
-from typing import Protocol, Self
+from typing import Any, Protocol, Self
 
 import aiohttp
 from yarl import URL
@@ -21,6 +21,7 @@ from evalkit.client.redact import Redactor
 from evalkit.client.timeouts import Timeouts
 from evalkit.errors import UsageError
 from evalkit.wire.http import Failure, HttpResponse
+from evalkit.wire.lenient import ON_LOOP_BYTES
 
 BODY_CAP_BYTES = 8 * 2**20
 """Ten times the longest reply of a model; the log has to store it, and every later request may contain it."""
@@ -124,13 +125,15 @@ class HttpTransport:
         try:
             return await self._read(reply)
         finally:
-            reply.close()  # a connection is back in the pool once its body was read completely
+            if not reply.closed:  # it is closed, and its connection back in the pool, once its body was read completely
+                reply.close()
 
     async def _read(self, reply: aiohttp.ClientResponse) -> HttpResponse:
         failure: Failure = ""
         detail, body = "", b""
         try:
-            body = await self._body(reply)
+            # A short body mostly comes with its head: then nothing is waited for.
+            body = reply.content.read_nowait() if reply.content.is_eof() else await self._body(reply)
             if len(body) > self._body_cap:
                 failure, detail, body = "oversize", f"a body of more than {self._body_cap} bytes", b""
         except aiohttp.ClientPayloadError as flaw:
@@ -140,7 +143,10 @@ class HttpTransport:
         except (aiohttp.ClientError, OSError) as flaw:
             failure, detail = "reset", self._words(flaw)
         read, good = body, reply.status == 200
-        body = await aside(lambda: self._redactor.body(read, good=good), len(read))
+        if len(read) > ON_LOOP_BYTES:
+            body = await aside(lambda: self._redactor.body(read, good=good), len(read))
+        else:
+            body = self._redactor.body(read, good=good)
         if reply.status >= 300 and "location" in reply.headers:
             detail = self._redactor.text(f"redirected to {reply.headers['location']}, which is not followed")
         return HttpResponse(status=reply.status, headers=reply.headers, body=body, failure=failure, detail=detail)
@@ -150,7 +156,7 @@ class HttpTransport:
         stream = reply.content
         if (reply.content_length or 0) > self._body_cap:
             return bytes(self._body_cap + 1)
-        body = await stream.readany() if stream.is_eof() else await self._piece(stream)
+        body = await self._piece(stream)
         if stream.at_eof():
             return body
         pieces, size = [body], len(body)
@@ -189,9 +195,9 @@ class EndpointTransport:
     def __repr__(self) -> str:
         return f"Endpoint({str(self._url)!r})"
 
-    async def send(self, body: bytes, request_id: str) -> HttpResponse:
+    def send(self, body: bytes, request_id: str) -> Coroutine[Any, Any, HttpResponse]:
         """The outcome of one POST; never raises but CancelledError."""
-        return await self._transport.post(self._url, body, request_id)
+        return self._transport.post(self._url, body, request_id)
 
 
 def checked_url(url: str, *, with_key: bool) -> URL:
