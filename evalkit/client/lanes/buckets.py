@@ -40,13 +40,17 @@ class Bucket:
 
     def level_at(self, now: float, need: float) -> float:
         """The level at `now`, with room for `need`."""
-        most = max(self.per_s * BURST_S, need, self.awaited)
-        return max(self.level, min(most, self.level + (now - self.at_s) * self.per_s))
+        level = self.level + (now - self.at_s) * self.per_s
+        if level > self.per_s * BURST_S:  # without `max` and `min`: this is done for every request, several times
+            level = min(level, max(self.per_s * BURST_S, need, self.awaited))
+        return level if level > self.level else self.level
 
     def wait_s(self, need: float, now: float) -> float:
         """Seconds until `need` is there; 0 when it is."""
         # Without the bucket's bound: it is never below `need`, so it cannot change whether that is there.
         short = need - (self.level + (now - self.at_s) * self.per_s)
+        if short <= 0.0:
+            return 0.0
         # A timer may fire early by a rounding error. A request should not wait a picosecond for that, or for a rate so
         # high that the clock cannot show the wait.
         if short <= max(1e-9 * need, 1e-6 * self.per_s):
@@ -71,20 +75,18 @@ class Bucket:
 
 
 class Need(msgspec.Struct, frozen=True, kw_only=True):
-    """What one request takes of each limit, as estimated when it is admitted."""
+    """What one request takes of each limit, as estimated when it is admitted. Each part has its bucket's name."""
 
     input: float
     output: float
+    requests: float = 1.0
     blind: bool = False
     """Whether no reply was known yet: the booking is then a bound, far above the real use."""
 
-    def of(self, name: str) -> float:
-        """Its share of one bucket."""
-        if name == "requests":
-            return 1.0
-        if name == "input":
-            return self.input
-        return self.output if name == "output" else self.input + self.output
+    @property
+    def tokens(self) -> float:
+        """Both together."""
+        return self.input + self.output
 
 
 Buckets = dict[str, Bucket]
@@ -105,19 +107,24 @@ def open_buckets(limits: Limits, now: float) -> Buckets:
 
 def wait_s(buckets: Buckets, need: Need, now: float) -> float:
     """Seconds until every bucket has what the request needs."""
-    return max([bucket.wait_s(need.of(name), now) for name, bucket in buckets.items()], default=0.0)
+    longest = 0.0
+    for name, bucket in buckets.items():
+        wait = bucket.wait_s(getattr(need, name), now)
+        if wait > 0.0:
+            longest = max(longest, wait)
+    return longest
 
 
 def told_wait_s(buckets: Buckets, need: Need, now: float) -> tuple[float, str]:
     """(seconds until the limits from providers' headers have what the request needs, the limit that takes longest)."""
-    told = {name: bucket.wait_s(need.of(name), now) for name, bucket in buckets.items() if bucket.adopted}
+    told = {name: bucket.wait_s(getattr(need, name), now) for name, bucket in buckets.items() if bucket.adopted}
     name = max(told, key=lambda limit: told[limit], default="")
     return told.get(name, 0.0), name
 
 
 def scarcest(buckets: Buckets, need: Need, now: float) -> str:
     """The limit that a request waits for, in words; empty: for none."""
-    waits = {name: bucket.wait_s(need.of(name), now) for name, bucket in buckets.items()}
+    waits = {name: bucket.wait_s(getattr(need, name), now) for name, bucket in buckets.items()}
     name = max(waits, key=lambda limit: waits[limit], default="")
     return WORDS[name] if name and waits[name] > 0 else ""
 
@@ -125,21 +132,21 @@ def scarcest(buckets: Buckets, need: Need, now: float) -> str:
 def book(buckets: Buckets, need: Need, now: float) -> None:
     """A request is sent."""
     for name, bucket in buckets.items():
-        bucket.take(need.of(name), now)
+        bucket.take(getattr(need, name), now)
 
 
 def unbook(buckets: Buckets, need: Need, *, sent: bool) -> None:
     """A request used no tokens; where it was not even `sent`, it counts as none."""
     for name, bucket in buckets.items():
         if name != "requests" or not sent:
-            bucket.give(need.of(name))
+            bucket.give(getattr(need, name))
 
 
 def correct(buckets: Buckets, booked: Need, used: Need) -> None:
     """The booking was an estimate: put it right."""
     for name, bucket in buckets.items():
         if name != "requests":
-            bucket.give(booked.of(name) - used.of(name))
+            bucket.give(getattr(booked, name) - getattr(used, name))
             if booked.blind:  # what was held back for the worst case must not be sent all at once
                 bucket.level = min(bucket.level, max(bucket.per_s * BURST_S, bucket.awaited))
 
