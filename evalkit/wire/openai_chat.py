@@ -31,6 +31,8 @@ _OURS = frozenset({"model", "messages", "tools", "tool_choice", "parallel_tool_c
 """Body fields that `Sampling.extra` may not set: evalkit sets them itself, they are an older name of what it sets, or
 they would void the bound on cost (`models` and `plugins` are OpenRouter's: other models, and searches)."""
 
+_ERROR = b'"error"'
+
 
 def _head(model: str, sampling: Sampling, quirks: Quirks) -> bytes:
     """The shared part in two lines: what every body has, then what only a body with tools may have."""
@@ -107,7 +109,7 @@ def _read(value: Any) -> Reply:
     except (KeyError, IndexError, TypeError, AttributeError) as flaw:
         raise MalformedReplyError(f"openai_chat: {flaw!r} in {dumps_any(value)[:300]!r}") from flaw
     calls, opaque = _read_calls(message)
-    text = content if isinstance(content, str) else _text_of_parts(content)
+    text = content if isinstance(content, str) else _text_of_parts(content) if content else ""
     finish = choice.get("finish_reason")
     finish = finish if isinstance(finish, str) and finish else ("tool_calls" if calls else "stop")
     refusal = message.get("refusal")
@@ -177,7 +179,9 @@ def _judge(response: HttpResponse) -> Verdict:
 
     Source: https://openrouter.ai/docs/api/reference/errors-and-debugging.
     """
-    error, begun = _error_of(accepted_with(response, b'"error"'))
+    if _ERROR not in response.body:  # as in nearly all replies
+        return judge(response)
+    error, begun = _error_of(accepted_with(response, _ERROR))
     if not error:
         return judge(response)
     code = error.get("code")
