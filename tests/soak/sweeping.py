@@ -1,6 +1,5 @@
 """A real sweep for the kill tests: a simulated provider in a process of its own, and `evalkit run` in another."""
 
-import json
 import os
 import signal
 import subprocess
@@ -11,34 +10,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from tests.support.command_line import bill_lines, lab
 from tests.support.patience import PATIENCE_S
-
-SPEC = """
-replicates = {replicates}
-width = {width}
-[[agents]]
-name = "knuth"
-provider = "local"
-model = "knuth"
-[[agents]]
-name = "noisy"
-provider = "local"
-model = "noisy"
-[[suites]]
-name = "scheduling/basic"
-vary = {{ periods = [{periods}] }}
-"""
-
-PROVIDER = """
-dialect = "openai_chat"
-url = "{url}"
-any_model = true
-[usd_per_mtok]
-input = "1"
-output = "4"
-as_of = 2026-11-21
-source = "simulated"
-"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,10 +43,10 @@ def simulator(bill: Path, *flags: str) -> Iterator[str]:
 
 def prepare(folder: Path, url: str, *, width: int = 12, periods: int = 30, replicates: int = 1) -> None:
     """A sweep and its provider in a folder of their own."""
-    (folder / "providers").mkdir(parents=True)
-    (folder / "providers" / "local.toml").write_text(PROVIDER.format(url=url))
-    spec = SPEC.format(width=width, periods=periods, replicates=replicates)
-    (folder / "sweep.toml").write_text(spec)
+    folder.mkdir(parents=True, exist_ok=True)
+    lab(folder, url, width=width, periods=periods)
+    sweep = folder / "sweep.toml"
+    sweep.write_text(f"replicates = {replicates}\n{sweep.read_text()}")
 
 
 def start(folder: Path, *more: str) -> subprocess.Popen[str]:
@@ -105,13 +78,8 @@ def kill_after(process: subprocess.Popen[str], seconds: float, bill: Path, since
 
 def read_bill(bill: Path) -> list[Seen]:
     """All requests that have arrived so far, in order."""
-    if not bill.exists():
-        return []
     found = []
-    for line in bill.read_bytes().split(b"\n"):
-        if not line.endswith(b"}"):
-            continue
-        entry = json.loads(line)
+    for entry in bill_lines(bill):
         episode, step, attempt = entry["request_id"].split("/")
         found.append(Seen(episode, int(step), int(attempt), entry["cost"]))
     return found
