@@ -17,6 +17,8 @@ from bench.replicas import SWEEP, write_replicas
 from evalkit.money import PicoUsd
 from evalkit.report.comparing.compare import Side, compare, narrowed
 from evalkit.report.figures.build import figures
+from evalkit.report.nights.history import read_night
+from evalkit.report.nights.trends import nights_table
 from evalkit.report.quotes import quotes_table, run_quotes
 from evalkit.report.report import Report, report
 from evalkit.report.run_data import RunData
@@ -142,6 +144,16 @@ def test_the_errors_that_are_quoted_are_those_their_query_counts(run: Path, made
     keys = ("environment", "kind", "count", "unit", "episodes", "share")
     assert [{key: row[key] for key in keys} for row in table.rows] == [{key: row[key] for key in keys} for row in rows]
     assert [quote.example.id for quote in quoted] == [row["example"] for row in rows]
+
+
+def test_what_a_nights_cells_took_is_what_the_query_of_its_table_gives(run: Path, views: Views) -> None:
+    record = read_night(run, "2026-11-01", 0)
+    asked = views.sql(nights_table([record]).query).to_pylist()
+    for cell, row in zip(record.cells, asked, strict=True):
+        assert (cell.suite, cell.agent, sum(cell.ended.values())) == (row["suite"], row["agent"], row["ended"])
+        for name in ("cost", "tokens_in", "tokens_out", "steps", "latency_s"):
+            assert getattr(cell, name) == row[name], name
+    assert sum(row["tokens_in"] for row in asked) > 0
 
 
 @pytest.mark.parametrize("threads", [2, 8])

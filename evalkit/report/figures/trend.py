@@ -7,7 +7,7 @@ from typing import Any
 from evalkit.report.figure import MOST_MARKS, Figure
 from evalkit.report.figures.marks import by_agent, dotted
 from evalkit.report.nights.history import CellNight, NightRecord
-from evalkit.report.nights.trends import changes, trend_table
+from evalkit.report.nights.trends import changes
 from evalkit.report.scores import INTERVAL
 from evalkit.report.tables import Column, Table, method_of
 from evalkit.report.vega import WIDTH, Rows, Spec, mark, number, panels, reach, scaled, spec_of, tips
@@ -37,7 +37,7 @@ def trend_figure(history: Sequence[NightRecord]) -> Figure | None:
         name="figure_trend",
         title=title,
         spec=spec_of(_chart(rows), title, words),
-        table=_table(rows, trend_table(history)),
+        table=_table(rows, history[-1]),
         query=history[-1].query,
         notes=(left,) if first else (),
     )
@@ -115,7 +115,7 @@ def _every(rows: Rows) -> int:
     return max(1, ((max(nights) - min(nights)).days + 13) // 14)
 
 
-def _table(rows: Rows, nights: Table) -> Table:
+def _table(rows: Rows, last: NightRecord) -> Table:
     return Table(
         name="trend_points",
         title="Scores by night",
@@ -133,6 +133,6 @@ def _table(rows: Rows, nights: Table) -> Table:
         rows=tuple(
             {**row, "interval": None if row["low"] is None else (row["low"], row["high"])} for row in reversed(rows)
         ),
-        packs=nights.packs,
-        query=nights.query,
+        packs=tuple(dict.fromkeys(cell.pack for cell in last.cells)),
+        query=last.query,
     )

@@ -157,19 +157,31 @@ def read_night(run: Path, night: str, spent: int) -> NightRecord:
         served.setdefault(version.agent, []).append(f"{version.served_model} {version.fingerprint}".strip())
     table = scores_table(source)
     night_cells = [
-        _cell(manifest, cell, row, tuple(served.get(cell.agent, ())))
-        for cell, row in zip(source.cells, table.rows, strict=True)
+        _cell(manifest, cell, row, took, tuple(served.get(cell.agent, ())))
+        for cell, row, took in zip(source.cells, table.rows, source.rows(TOOK), strict=True)
     ]
     return NightRecord(format=FORMAT, night=night, spent=spent, query=table.query, cells=tuple(night_cells))
+
+
+TOOK = """\
+select c.suite, c.agent, count(*) filter (where e.finished) as ended,
+    coalesce(sum(e.cost) filter (where not e.void), 0)::bigint as cost,
+    coalesce(sum(e.tokens_in) filter (where not e.void), 0)::bigint as tokens_in,
+    coalesce(sum(e.tokens_out) filter (where not e.void), 0)::bigint as tokens_out,
+    coalesce(sum(e.steps) filter (where not e.void), 0)::bigint as steps,
+    coalesce(sum(e.latency_s order by e.place) filter (where not e.void), 0) as latency_s
+from cells c left join episodes e using (suite, agent) group by c.suite, c.agent order by min(c.place)"""
+"""What a night's cells took, of its run."""
 
 
 def _cell(
     manifest: Manifest,
     cell: Cell,
     row: Mapping[str, Any],
+    took: Mapping[str, Any],
     served: tuple[str, ...],
 ) -> CellNight:
-    """`row`: the cell's of the table `scores`."""
+    """`row`: the cell's of the table `scores`; `took`: of `TOOK`."""
     digests = {name: target.digest for name, target in cell.targets.items()}
     ended: dict[str, int] = {}
     values: dict[str, list[float]] = {}
@@ -193,11 +205,7 @@ def _cell(
         high=high,
         kind=row["kind"] or "",
         episodes=len(cell.prefix),
-        cost=sum(episode.cost for episode in cell.episodes),
-        tokens_in=sum(episode.tokens_in for episode in cell.episodes),
-        tokens_out=sum(episode.tokens_out for episode in cell.episodes),
-        steps=sum(episode.steps for episode in cell.episodes),
-        latency_s=sum((episode.latency_s for episode in cell.episodes), 0.0),
+        **{name: took[name] for name in ("cost", "tokens_in", "tokens_out", "steps", "latency_s")},
         served=served,
     )
 

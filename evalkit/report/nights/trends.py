@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from evalkit.report.nights.history import CellNight, NightRecord
+from evalkit.report.nights.history import TOOK, CellNight, NightRecord
 from evalkit.report.scores import INTERVAL
 from evalkit.report.tables import Column, Table, method_of
 
@@ -45,7 +45,7 @@ def trend_table(history: Sequence[NightRecord]) -> Table:
             f"points at least; {NOTHING} no score",
             "the other columns: the last night",
         ),
-        query=last.query,
+        query=f"{last.query}\n-- owed, cost, reply: as of the table nights",
     )
 
 
@@ -158,11 +158,9 @@ def nights_table(history: Sequence[NightRecord]) -> Table:
         rows=tuple(rows),
         packs=_packs(history),
         notes=("spent: crash charges included", "served anew: agents whose provider served another model than before"),
-        query="select (select count(*) filter (where finished) from episodes) as ended,\n"
-        "    (select sum(tokens_in) from steps) as tokens_in, (select sum(tokens_out) from steps) as tokens_out,\n"
-        "    (select coalesce(sum(cost), 0) from log) + (select coalesce(sum(case when kind in ('charge', 'crash')\n"
-        "        then amount when kind = 'release' then -amount else 0 end), 0) from ledger) as spent\n"
-        "-- of one night's run; owed: what the manifest plans less what ended; alarms: of history.jsonl",
+        query=f"{TOOK}\n"
+        "-- of one night's run, added up over its cells; owed: what the manifest plans less what ended; alarms: of\n"
+        "-- history.jsonl; spent: what all of `log` cost, with charges and crashes of `ledger`, less what was released",
     )
 
 
