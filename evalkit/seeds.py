@@ -54,12 +54,19 @@ class Stream:
             order[i], order[j] = order[j], order[i]
         return order
 
+    def words(self, n: int) -> "Words":
+        """`n` words of 64 random bits at once, shape (n,). In the order of the uniforms that would be drawn, at a third
+        of their cost."""
+        words: Words = self._philox.random_raw(n)
+        return words
+
     def uniforms(self, n: int) -> "Doubles":
         """`n` doubles in [0, 1) at once, shape (n,)."""
         import numpy as np
 
-        words: Words = self._philox.random_raw(n)
-        return (words >> np.uint64(11)).astype(np.float64) * 2.0**-53
+        doubles = (self.words(n) >> np.uint64(11)).astype(np.float64)
+        doubles *= 2.0**-53
+        return doubles
 
 
 def derive(*place: str | int) -> int:

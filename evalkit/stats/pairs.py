@@ -40,7 +40,7 @@ _SEED = 0
 _BITS = 48
 """Signs taken from one draw of 53 bits."""
 _SIGNS_AT_ONCE = 1 << 17
-_FEW_REPLICATES = 8
+_FEW_REPLICATES = 12
 """Of both sides: so many are ranked by comparing each with each."""
 _SAME = 1e-12
 
@@ -219,23 +219,23 @@ def _dealt(pool: "Doubles", counts: tuple[int, int], stream: Stream, draws: int)
     pool    shape (instances, replicates of both sides)
     """
     first, second = counts
-    orders = stream.uniforms(draws * pool.size).reshape(draws, *pool.shape)
-    dealt = np.einsum("dir,ir->di", _smallest(orders, second), pool)
+    words = stream.words(draws * pool.size).reshape(draws, *pool.shape)
+    chosen = _smallest(np.ascontiguousarray(np.moveaxis(words, 2, 0)), second)
+    dealt = sum(values * given for values, given in zip(pool.T, chosen, strict=True))
     sums: Doubles = (dealt / second - (pool.sum(axis=1) - dealt) / first).sum(axis=1)
     return sums
 
 
-def _smallest(values: "Doubles", count: int) -> "npt.NDArray[np.bool_]":
-    """Which of the values along the last of three axes are the `count` smallest, in the values' shape."""
-    if values.shape[2] > _FEW_REPLICATES:
-        return values <= np.partition(values, count - 1, axis=2)[:, :, count - 1 : count]
+def _smallest(values: "npt.NDArray[np.uint64]", count: int) -> "npt.NDArray[np.bool_]":
+    """Which of the values along the first axis are the `count` smallest, in the values' shape."""
+    if len(values) > _FEW_REPLICATES:
+        return values <= np.partition(values, count - 1, axis=0)[count - 1]
     # Comparing whole arrays costs a quarter of sorting many short rows.
-    columns = np.ascontiguousarray(np.moveaxis(values, 2, 0))
-    below = np.zeros(columns.shape, np.int8)
-    for place, one in enumerate(columns):
-        for other in (*columns[:place], *columns[place + 1 :]):
+    below = np.zeros(values.shape, np.int8)
+    for place, one in enumerate(values):
+        for other in (*values[:place], *values[place + 1 :]):
             below[place] += other < one
-    return np.moveaxis(below < count, 0, 2)
+    return below < count
 
 
 def _mcnemar(pairs: Pairs) -> tuple[HypothesisTest, int | None, int | None]:

@@ -16,6 +16,7 @@ the worst for the lower end and as the best for the upper one, and nothing depen
 """
 
 import math
+from bisect import bisect_left
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -63,6 +64,25 @@ def betting(values: "Doubles", *, level: float = LEVEL) -> "tuple[Doubles, Doubl
             break
         high[above] = guess
     return np.minimum(low, high), np.maximum(low, high)
+
+
+def betting_now(values: "Doubles", *, level: float = LEVEL) -> tuple[float, float]:
+    """The last of `betting`'s (low, high), for a fiftieth of its cost; 0 and 1 before the first value."""
+    _check(values)
+    if not len(values):
+        return 0.0, 1.0
+    grid = np.linspace(0, 1, GRID).tolist()
+    low, high = _last_refuted(values, grid, level, up=True), _last_refuted(values, grid[::-1], level, up=False)
+    return min(low, high), max(low, high)
+
+
+def _last_refuted(values: "Doubles", guesses: Sequence[float], level: float, *, up: bool) -> float:
+    """The last guess that is refuted, or the first of all: a bisection, since the bet gains less with each guess."""
+
+    def stands(guess: float) -> bool:
+        return bool(wealth(values, guess, level=level, up=up)[-1] < 0)
+
+    return guesses[max(0, bisect_left(guesses, True, key=stands) - 1)]
 
 
 def wealth(values: "Doubles", guess: float, *, level: float = LEVEL, up: bool) -> "Doubles":
@@ -152,8 +172,7 @@ def sequence(low: "Doubles", high: "Doubles", strata: Sequence[str]) -> tuple[fl
     method: Method
     both = rounds(low, strata), rounds(high, strata)
     if both[0] is None or both[1] is None:
-        ends, method = (bernstein(low), bernstein(high)), "bernstein"
-    else:
-        ends, method = (betting(both[0]), betting(both[1])), "betting"
-    (lows, _), (_, highs) = ends
-    return (float(lows[-1]), float(highs[-1]), method) if len(lows) else None
+        (lows, _), (_, highs), method = bernstein(low), bernstein(high), "bernstein"
+        return (float(lows[-1]), float(highs[-1]), method) if len(lows) else None
+    (least, _), (_, most), method = betting_now(both[0]), betting_now(both[1]), "betting"
+    return (least, most, method) if len(both[0]) else None

@@ -9,7 +9,7 @@ import pytest
 from evalkit.report.report import Report
 from evalkit.report.scores import anytime_interval
 from evalkit.seeds import derive
-from evalkit.stats.sequential import bernstein, betting, filled, rounds, sequence, sequential_p, wealth
+from evalkit.stats.sequential import bernstein, betting, betting_now, filled, rounds, sequence, sequential_p, wealth
 from evalkit.store.manifest import ManifestOrder, ManifestSuite
 from tests.support.guessing_runs import a_manifest, a_suite, an_agent
 
@@ -137,6 +137,16 @@ def test_what_has_begun_and_not_ended_counts_as_the_worst_and_as_the_best() -> N
     alike = [0.4, 0.5, 0.7, 0.6, 0.8, 0.6] * 10
     assert low < betting(np.array(alike))[0][-1]
     assert high > betting(np.array(alike))[1][-1]
+
+
+@pytest.mark.parametrize("unlike", [0.2, 1.0, 5.0])
+def test_the_bound_of_now_is_the_last_of_all_looks(unlike: float) -> None:
+    draws = np.random.Generator(np.random.Philox(9))
+    kinds = [np.zeros(30), np.ones(30), np.repeat([0.0, 1.0], 60), np.array([0.5]), np.repeat([1.0, 0.0], 60)]
+    kinds += [draws.beta(unlike, 1.0, length) for length in (2, 17, 90)]
+    for values in (*kinds, *((values > 0.5) * 1.0 for values in kinds)):
+        assert betting_now(values) == tuple(ends[-1] for ends in betting(values))
+    assert betting_now(np.zeros(0)) == (0.0, 1.0)
 
 
 def test_the_p_value_of_a_sequence_holds_at_all_looks_and_agrees_with_its_bounds() -> None:
