@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 from pyarrow import compute
 
 from evalkit.store.files.schema import FEW_VALUES, RESERVED, STEPS
-from evalkit.store.files.segment import Segment, open_file, read_segment, readable
+from evalkit.store.files.segment import Segment, open_file, read_rows, read_segment, readable
 
 _MAGIC = 4
 _LENGTH = 4
@@ -26,16 +26,23 @@ def footer_flaw(segment: Segment) -> str:
 
     Raises CorruptLogError, FileNotFoundError, StorageError as `read_segment` does.
     """
-    plain = read_segment(segment)
+    with open_file(segment) as file:
+        plain = read_rows(segment, file)
+        for name, coded in _read_by_dictionary(segment, plain):
+            if coded.cast(pa.string()) != plain.column(name):
+                return f"column {name} holds other values read by dictionary"
+        size = segment.path.stat().st_size
+        with readable(segment):
+            return next(_misplaced(file, size, bare=segment.is_object), "") or next(_misjudged(file, plain), "")
+
+
+def _read_by_dictionary(segment: Segment, plain: pa.Table) -> Iterator[tuple[str, pa.ChunkedArray]]:
+    """(name, column) of each that readers read by dictionary."""
     candidates = set(columns_of(segment)) & set(FEW_VALUES) if segment.kind == "steps" else set()
     few = [name for name in candidates if pa.types.is_string(plain.schema.field(name).type)]
-    coded = read_segment(segment, None, few)
-    for name in few:
-        if coded.column(name).cast(pa.string()) != plain.column(name):
-            return f"column {name} holds other values read by dictionary"
-    size = segment.path.stat().st_size
-    with open_file(segment) as file, readable(segment):
-        return next(_misplaced(file, size, bare=segment.is_object), "") or next(_misjudged(file, plain), "")
+    if few:
+        coded = read_segment(segment, few, few)
+        yield from ((name, coded.column(name)) for name in few)
 
 
 def columns_of(segment: Segment) -> list[str]:

@@ -47,6 +47,8 @@ KINDS: tuple[Kind, ...] = ("steps", "ledger", "ends")
 
 LOG, TAIL, STEPS_FOLDER, LEDGER_FOLDER, ENDS_FOLDER = "log", "tail", "steps", "ledger", "ends"
 SCHEMAS: Mapping[Kind, pa.Schema] = {"steps": STEPS, "ledger": LEDGER, "ends": ENDS}
+_FIELDS = {kind: {field.name: (field.type, field.nullable) for field in schema} for kind, schema in SCHEMAS.items()}
+"""Of each kind, by column: its type, and whether it may have no value. A schema takes long to look a column up."""
 _FIRST_STEPS = pa.schema([field for field in STEPS if field.name not in RESERVED])
 """Rows of steps in the log's first format."""
 
@@ -197,36 +199,45 @@ def read_segment(segment: Segment, columns: Sequence[str] | None = None, diction
     Raises FileNotFoundError if compaction has moved the file, CorruptLogError if it is damaged or does not match its
     name, RunError if a newer evalkit wrote it, StorageError if the disk refuses.
     """
-    wanted = list(SCHEMAS[segment.kind].names if columns is None else columns)
     with open_file(segment, dictionary) as file:
-        problem = mismatch(segment, file)
-        if problem:
-            raise CorruptLogError(f"{segment.name} {problem}. {REMEDY}")
-        if segment.is_object and segment.kind == "ledger":
-            return ledger_table(money_of(claim(file), segment.name)).select(wanted)
-        with readable(segment):
-            present = set(file.schema_arrow.names)
-            read = [name for name in wanted if name in present or name not in RESERVED] or file.schema_arrow.names[:1]
-            table = file.read(columns=read, use_threads=False)
-            # Data that the page checksums do not cover may turn valid pages into a column of another type.
-            table.validate(full=True)
-            if table.num_rows != file.metadata.num_rows:
-                raise ValueError(f"{table.num_rows} rows could be read of {file.metadata.num_rows}")
-            odd = unlike(table, segment.kind)
-            if odd:
-                raise ValueError(f"column {', '.join(odd)} does not have its type")
+        return read_rows(segment, file, columns)
+
+
+def read_rows(segment: Segment, file: pq.ParquetFile, columns: Sequence[str] | None = None) -> pa.Table:
+    """`read_segment` of a file that is open. Raises CorruptLogError, RunError."""
+    wanted = list(SCHEMAS[segment.kind].names if columns is None else columns)
+    problem = mismatch(segment, file)
+    if problem:
+        raise CorruptLogError(f"{segment.name} {problem}. {REMEDY}")
+    if segment.is_object and segment.kind == "ledger":
+        return ledger_table(money_of(claim(file), segment.name)).select(wanted)
+    with readable(segment):
+        present = set(file.schema_arrow.names)
+        read = [name for name in wanted if name in present or name not in RESERVED] or file.schema_arrow.names[:1]
+        table = file.read(columns=read, use_threads=False)
+        # Data that the page checksums do not cover may turn valid pages into a column of another type.
+        table.validate(full=True)
+        if table.num_rows != file.metadata.num_rows:
+            raise ValueError(f"{table.num_rows} rows could be read of {file.metadata.num_rows}")
+        odd = unlike(table, segment.kind)
+        if odd:
+            raise ValueError(f"column {', '.join(odd)} does not have its type")
     return with_reserved(table, wanted).select(wanted)
 
 
 def unlike(table: pa.Table, kind: Kind) -> list[str]:
     """Columns of a table with another type than the log's, or without values that a log always has."""
-    odd = []
-    for name in table.schema.names:
-        field, column = SCHEMAS[kind].field(name), table.column(name)
-        plain = column.type.value_type if pa.types.is_dictionary(column.type) else column.type
-        if plain != field.type or (column.null_count and not field.nullable):
+    odd, fields = [], _FIELDS[kind]
+    for name, column in zip(table.schema.names, table.columns, strict=True):
+        wanted, nullable = fields[name]
+        if (column.type != wanted and _plain(column.type) != wanted) or (not nullable and column.null_count):
             odd.append(name)
     return odd
+
+
+def _plain(kind: pa.DataType) -> pa.DataType:
+    """The type of values, whether they are read by dictionary or not."""
+    return kind.value_type if pa.types.is_dictionary(kind) else kind
 
 
 @contextmanager
@@ -315,9 +326,8 @@ def _other_columns(schema: pa.Schema, wanted: pa.Schema) -> str:
     if schema.names != wanted.names:
         odd = sorted(set(schema.names) ^ set(wanted.names)) or ["in another order"]
         return f"has other columns than it should ({', '.join(odd[:3])})"
-    for column in schema:
-        kind = column.type.value_type if pa.types.is_dictionary(column.type) else column.type
-        if kind != wanted.field(column.name).type or column.nullable != wanted.field(column.name).nullable:
+    for column, field in zip(schema, wanted, strict=True):
+        if _plain(column.type) != field.type or column.nullable != field.nullable:
             return f"has a column {column.name} of the wrong type ({column.type})"
     return ""
 

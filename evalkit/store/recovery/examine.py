@@ -4,8 +4,10 @@ If a page is damaged, its rows are not all given up: a step digest covers reques
 row is intact if its digest can be recomputed from the other pages.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
+from functools import cache
 
 import numpy as np
 import pyarrow as pa
@@ -57,7 +59,7 @@ def examine(segment: Segment) -> Examined:
     """Look at a file of steps. Raises StorageError, FileNotFoundError, RunError (a newer evalkit wrote it)."""
     examined = Examined(segment=segment)
     try:
-        with open_file(segment) as strict, open_file(segment, verify=False) as lax:
+        with _opened(segment) as (strict, lax):
             problem = mismatch(segment, strict)
             examined.short = claim(strict).get("rows") != str(strict.metadata.num_rows)
             for number in range(strict.metadata.num_row_groups):
@@ -77,7 +79,7 @@ def rows_of(examined: Examined, chosen: Flags, columns: Sequence[str] = tuple(ST
     schema = pa.schema([STEPS.field(name) for name in names])
     tables = [steps_table([]).select(columns)]
     if chosen.any():
-        with open_file(examined.segment) as strict, open_file(examined.segment, verify=False) as lax:
+        with _opened(examined.segment) as (strict, lax):
             begin = 0
             for number, sound in enumerate(examined.sound):
                 rows = np.flatnonzero(chosen[begin : begin + len(sound)])
@@ -97,10 +99,19 @@ def footer_problem(segment: Segment) -> str:
         return problem_of(segment, flaw)
 
 
+@contextmanager
+def _opened(segment: Segment) -> Iterator[tuple[pq.ParquetFile, Callable[[], pq.ParquetFile]]]:
+    """(the file, what opens it once more without verifying its pages, which only a damaged one needs)."""
+    with open_file(segment) as strict, ExitStack() as more:
+        yield strict, cache(lambda: more.enter_context(open_file(segment, verify=False)))
+
+
 class _RowGroup:
     """A row group: columns read with their checksums verified, or else as they are."""
 
-    def __init__(self, segment: Segment, strict: pq.ParquetFile, lax: pq.ParquetFile, number: int) -> None:
+    def __init__(
+        self, segment: Segment, strict: pq.ParquetFile, lax: Callable[[], pq.ParquetFile], number: int
+    ) -> None:
         self._segment, self._lax, self._number = segment, lax, number
         self.rows: int = strict.metadata.row_group(number).num_rows
         if not 0 <= self.rows <= segment.path.stat().st_size:  # a row has a digest, so it takes more than a byte
@@ -121,7 +132,7 @@ class _RowGroup:
     def column(self, name: str) -> pa.ChunkedArray:
         """A column; a bad one as far as it can be decoded. Raises CorruptLogError where it cannot."""
         if name not in self._columns:
-            self._keep(self._lax, [name])
+            self._keep(self._lax(), [name])
         return self._columns[name]
 
     def _keep(self, file: pq.ParquetFile, names: Sequence[str]) -> None:
