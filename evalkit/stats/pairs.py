@@ -229,7 +229,8 @@ def _dealt(pool: "Doubles", counts: tuple[int, int], stream: Stream, draws: int)
 def _smallest(values: "npt.NDArray[np.uint64]", count: int) -> "npt.NDArray[np.bool_]":
     """Which of the values along the first axis are the `count` smallest, in the values' shape."""
     if len(values) > _FEW_REPLICATES:
-        return values <= np.partition(values, count - 1, axis=0)[count - 1]
+        found: npt.NDArray[np.bool_] = values <= np.partition(values, count - 1, axis=0)[count - 1]
+        return found
     # Comparing whole arrays costs a quarter of sorting many short rows.
     below = np.zeros(values.shape, np.int8)
     for place, one in enumerate(values):

@@ -151,9 +151,18 @@ def _permutations(n: int) -> list[list[int]]:
 
 def sampled(at: Level) -> "Ints":
     """Blocking pairs of the reference's 10,000 random matchings, shape (10000,)."""
+    return _sampled(at.name, at.seed)
+
+
+@lru_cache(maxsize=64)
+def _sampled(name: str, seed: int) -> "Ints":
+    """Several kinds of golden files have figures of one level."""
     import numpy as np
 
-    return np.array([count_blocking_pairs(at.market, matching) for matching in _permutations(at.n)])
+    at = level(name, seed)
+    counts = np.array([count_blocking_pairs(at.market, matching) for matching in _permutations(at.n)])
+    counts.setflags(write=False)
+    return counts
 
 
 def _sample_differs(counts: "Ints", mean: float | None, error: float | None) -> str:
