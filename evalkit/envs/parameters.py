@@ -20,7 +20,6 @@ from evalkit.envs.environment import Parameter
 from evalkit.errors import UsageError, nearest
 from evalkit.seeds import Stream
 
-FileCheck = Callable[[Mapping[str, Any], str], object]
 LineT = TypeVar("LineT", bound=msgspec.Struct)
 
 NO_FIELD = "there is no such field"
@@ -228,6 +227,32 @@ def check_explicit(line: Mapping[str, Any], names: Iterable[str], generator: str
         if explicit != (name in line):
             flaw = "is missing" if explicit else f"needs generator 'explicit', not {generator!r}"
             raise UsageError(f"{name}: {flaw}.")
+
+
+def check_digest(
+    line: str, stored: str, made: str, *, of: str = "the market made from this line has", beside: str = "optimum"
+) -> None:
+    """Raises UsageError where a line's digest is not that of what was made from it; empty: the line says none.
+
+    line     its id
+    of       what was made, in words
+    beside   the field that follows from the same
+    """
+    if stored and stored != made:
+        raise UsageError(
+            f"{line}: digest: {of} digest {made}, the line says {stored}. "
+            f"Leave `digest` and `{beside}` out if the line was changed on purpose."
+        )
+
+
+def by_family(
+    line: Mapping[str, Any], parameters: Mapping[str, Parameter], family_of_seed: Callable[[int], str]
+) -> tuple[Any, ...]:
+    """What a line's stratum follows from, where that is a family. Raises TypeError for a seed that is no number."""
+    family = line.get("family")
+    if family is None:
+        family = family_of_seed(line.get("seed", parameters["seed"].default))
+    return line.get("generator"), family
 
 
 def check_most(line: object, most: Mapping[str, int]) -> None:

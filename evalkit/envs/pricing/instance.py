@@ -18,6 +18,8 @@ from evalkit.envs.parameters import (
     NoAction,
     Queries,
     Seed,
+    by_family,
+    check_digest,
     check_explicit,
     check_most,
     generated,
@@ -147,11 +149,7 @@ def market_of(instance: PricingInstance) -> PricingMarket:
             drift=Drift(kind="", table=alphas),
             factor=native_factor(instance.seed),
         )
-    if instance.digest and instance.digest != market.digest:
-        raise UsageError(
-            f"{instance.id}: digest: the market made from this line has digest {market.digest}, the line says "
-            f"{instance.digest}. Leave `digest` and `optimum` out if the line was changed on purpose."
-        )
+    check_digest(instance.id, instance.digest, market.digest)
     _check_optimum(instance, solve(market))
     return market
 
@@ -186,10 +184,7 @@ def stratum(instance: PricingInstance) -> str:
 
 def likeness(line: Mapping[str, Any]) -> tuple[Any, ...]:
     """What of a line its stratum follows from. Raises TypeError for a seed that is no number."""
-    family = line.get("family")
-    if family is None:
-        family = family_of_seed(line.get("seed", PARAMETERS["seed"].default))
-    return line.get("generator"), family
+    return by_family(line, PARAMETERS, family_of_seed)
 
 
 def generate(parameters: Mapping[str, Any], count: int, seed: int) -> Iterator[dict[str, Any]]:

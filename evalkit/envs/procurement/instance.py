@@ -20,6 +20,7 @@ from evalkit.envs.parameters import (
     Periods,
     Queries,
     Seed,
+    check_digest,
     check_explicit,
     check_most,
     generated,
@@ -156,11 +157,7 @@ def market_of(instance: ProcurementInstance) -> Made:
     Raises UsageError where the line's digest or optimum is not that of the market made.
     """
     made, digest = _made(instance.problem)
-    if instance.digest and instance.digest != digest:
-        raise UsageError(
-            f"{instance.id}: digest: the market made from this line has digest {digest}, the line says "
-            f"{instance.digest}. Leave `digest` and `optimum` out if the line was changed on purpose."
-        )
+    check_digest(instance.id, instance.digest, digest)
     flaw = check_best(made.market, instance.optimum) if instance.optimum else ""
     if flaw:
         raise UsageError(f"{instance.id}: optimum: {flaw}")

@@ -18,6 +18,8 @@ from evalkit.envs.parameters import (
     Periods,
     Queries,
     Seed,
+    by_family,
+    check_digest,
     check_explicit,
     check_most,
     generated,
@@ -153,11 +155,9 @@ def market_of(instance: SchedulingInstance) -> tuple[SchedulingMarket, RandomSta
         market, random_state = _explicit_market(*_rows(instance)), None
     else:
         market, random_state = _made_market(instance.generator, instance.n, instance.seed, instance.gaps)
-    if instance.digest and instance.digest != market.digest:
-        raise UsageError(
-            f"{instance.id}: digest: the preferences made from this line have digest {market.digest}, the line says "
-            f"{instance.digest}. Leave `digest` and `expected` out if the line was changed on purpose."
-        )
+    check_digest(
+        instance.id, instance.digest, market.digest, of="the preferences made from this line have", beside="expected"
+    )
     made = (market.numerator, expected_denominator(market.n))
     if instance.expected is not None and instance.expected[0] * made[1] != made[0] * instance.expected[1]:
         raise UsageError(f"{instance.id}: expected: it is {list(made)}, the line says {list(instance.expected)}.")
@@ -183,10 +183,7 @@ def stratum(instance: SchedulingInstance) -> str:
 
 def likeness(line: Mapping[str, Any]) -> tuple[Any, ...]:
     """What of a line its stratum follows from. Raises TypeError for a seed that is no number."""
-    family = line.get("family")
-    if family is None:
-        family = family_of_seed(line.get("seed", PARAMETERS["seed"].default))
-    return line.get("generator"), family
+    return by_family(line, PARAMETERS, family_of_seed)
 
 
 def generate(parameters: Mapping[str, Any], count: int, seed: int) -> Iterator[dict[str, Any]]:

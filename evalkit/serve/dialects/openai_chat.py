@@ -57,6 +57,11 @@ def _sampling(value: Mapping[str, Any]) -> Sampling:
     most = value.get("max_completion_tokens", value.get("max_tokens", Sampling().max_tokens))
     if type(most) is not int or most < 1:
         raise ValueError("max_tokens: must be an integer of at least 1")
+    return sampling_of(value, most, value.get("reasoning_effort") or "")
+
+
+def sampling_of(value: Mapping[str, Any], most: int, effort: str) -> Sampling:
+    """What both of OpenAI's formats say in the same fields. Raises ValueError."""
     for name in ("temperature", "top_p"):
         if not isinstance(value.get(name), int | float | None):
             raise ValueError(f"{name}: must be a number")
@@ -71,7 +76,7 @@ def _sampling(value: Mapping[str, Any]) -> Sampling:
         tool_choice=_CHOICES[choice],
         parallel_calls=value.get("parallel_tool_calls"),
         top_p=value.get("top_p"),
-        effort=value.get("reasoning_effort") or "",
+        effort=effort,
     )
 
 

@@ -10,9 +10,9 @@ from typing import Any
 
 import orjson
 
-from evalkit.dialogue import Message, Reply, Request, Role, Sampling, Tool, ToolCall, ToolChoice
+from evalkit.dialogue import Message, Reply, Request, Role, Sampling, Tool, ToolCall
 from evalkit.serve.cache import pieces_of
-from evalkit.serve.dialects.openai_chat import SERVED_OPENAI_CHAT
+from evalkit.serve.dialects.openai_chat import SERVED_OPENAI_CHAT, sampling_of
 from evalkit.wire.fields import object_of
 from evalkit.wire.lenient import dumps_any
 from evalkit.wire.openai_responses import LEAST_TOKENS, OPENAI_RESPONSES
@@ -42,7 +42,6 @@ _UNSERVED = ("stream", "background", "previous_response_id", "conversation", "pr
 """Fields of the API that the simulated provider cannot honour."""
 
 _ROLES: Mapping[str, Role] = {"system": "system", "developer": "system", "user": "user", "assistant": "assistant"}
-_CHOICES: Mapping[str, ToolChoice] = {"auto": "auto", "required": "required", "none": "none"}
 _INCOMPLETE: Mapping[str, str] = {"length": "max_output_tokens", "content_filter": "content_filter"}
 
 
@@ -71,22 +70,7 @@ def _sampling(value: Mapping[str, Any]) -> Sampling:
     most = value.get("max_output_tokens", Sampling().max_tokens)
     if type(most) is not int or most < LEAST_TOKENS:
         raise ValueError(f"max_output_tokens: must be an integer of at least {LEAST_TOKENS}")
-    for name in ("temperature", "top_p"):
-        if not isinstance(value.get(name), int | float | None):
-            raise ValueError(f"{name}: must be a number")
-    choice = value.get("tool_choice", "auto")
-    if isinstance(choice, dict):
-        choice = "required"  # one named function: the policies know no finer wish
-    if choice not in _CHOICES:
-        raise ValueError(f"tool_choice: {choice!r} must be auto, required or none")
-    return Sampling(
-        temperature=value.get("temperature"),
-        max_tokens=most,
-        tool_choice=_CHOICES[choice],
-        parallel_calls=value.get("parallel_tool_calls"),
-        top_p=value.get("top_p"),
-        effort=object_of(value, "reasoning").get("effort") or "",
-    )
+    return sampling_of(value, most, object_of(value, "reasoning").get("effort") or "")
 
 
 def _tool(tool: Any, index: int) -> Tool:

@@ -39,7 +39,7 @@ from evalkit.envs.costbench.instances.parameters import (
 from evalkit.envs.costbench.instances.playable import check_events
 from evalkit.envs.costbench.planning.search import check_size
 from evalkit.envs.costbench.planning.solve import optimum
-from evalkit.envs.parameters import check_names, checked, read_line, written
+from evalkit.envs.parameters import check_digest, check_names, checked, read_line, written
 from evalkit.errors import UsageError, nearest
 from evalkit.seeds import Stream
 
@@ -149,11 +149,7 @@ def check_optimum(instance: PlanningProblem) -> None:
     if instance.optimum is None and not instance.digest:
         return
     least, digest = found_optimum(instance)
-    if instance.digest and instance.digest != digest:
-        raise UsageError(
-            f"{instance.id}: digest: the costs drawn from this line have digest {digest}, the line says "
-            f"{instance.digest}. Leave `digest` and `optimum` out if the line was changed on purpose."
-        )
+    check_digest(instance.id, instance.digest, digest, of="the costs drawn from this line have")
     if instance.optimum is not None and instance.optimum != least:
         raise UsageError(
             f"{instance.id}: optimum: the cheapest plan costs {least} cents, the line says {instance.optimum}."
