@@ -70,7 +70,7 @@ class Episode:
         return tuple(message for chat in self.chats for message in chat)
 
     def __repr__(self) -> str:
-        score = "owed" if self.score is None else f"score {self.score.value:g}"
+        score = "not ended" if self.score is None else f"score {self.score.value:g}"
         address = f"{self.agent}:{self.suite}:{self.instance}:{self.replicate}"
         return f"Episode({address}: {self.ending or 'not ended'}, {len(self.replies)} steps, {score})"
 

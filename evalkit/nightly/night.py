@@ -3,7 +3,7 @@
 Called again on the same night it goes on where it was cut short, and does nothing once the night is over. The budget
 is that of the night's run, so it holds across kills; the deadline counts from when the night began, also when resumed.
 
-A night whose money or time does not cover all instances leaves the last ones of its order owed. The next night begins
+A night whose money or time does not cover all instances does not reach the last ones of its order. The next night begins
 with these, then takes the others in the order in which they were measured last, so that every instance has its turn.
 Instances of equal age come in the sweep's order (strata interleaved, a random order within each), so what a night
 covers stays a balanced sample, and a random one. All agents share the order, and all instances still get replicate r

@@ -19,7 +19,7 @@ LOG_COLUMNS = ("agent", "attempts", "cost", "tokens_in", "tokens_out")
 
 
 def completeness_table(source: RunData) -> Table:
-    """Suite by agent: what is planned, how it ended, what is owed, and what the estimates stand on."""
+    """Suite by agent: what is planned, how it ended, what remains, and what the estimates are based on."""
     cells = source.cells
     struck = any(cell.voided for cell in cells)
     query = _completeness_query(cells, struck)
@@ -31,7 +31,7 @@ def completeness_table(source: RunData) -> Table:
             AGENT,
             Column(key="planned", title="Planned", kind="count", unit="episodes"),
             Column(key="ended", title="Ended", kind="count", unit="episodes"),
-            Column(key="owed", title="Owed", kind="count", unit="episodes"),
+            Column(key="owed", title="Remaining", kind="count", unit="episodes"),
             Column(key="begun", title="Begun", kind="count", unit="episodes"),
             Column(key="prefix", title="Used", kind="count", unit="episodes"),
             Column(key="outside", title="Left out", kind="count", unit="episodes"),
@@ -41,10 +41,11 @@ def completeness_table(source: RunData) -> Table:
         rows=tuple(row for _, row in source.by_cell(query, cells)),
         packs=packs_of(cells),
         notes=(
-            "ended: by the agent or its environment, and scored; owed: not played yet, or stopped by the world",
-            "begun: owed, with steps in the log; used: all up to the first that has not ended; scores use these",
-            "left out: ended behind that one; what ends early is often good, so no estimate uses them",
-            *(["void: declared so, with the reason; in no other column and no score, but paid for"] if struck else []),
+            "ended: by the agent or its environment, and scored; remaining: not played yet, or stopped by an error",
+            "begun: remaining, with steps in the log; used: the first episodes, up to the first that has not ended; "
+            "scores use these",
+            "left out: ended after that one; what ends early is often good, so no estimate uses them",
+            *(["void: excluded, with a reason; in no other column and no score, but paid for"] if struck else []),
         ),
         query=query,
     )
@@ -111,8 +112,9 @@ def money_table(source: RunData) -> Table:
         rows=tuple(source.rows(query)),
         packs=packs_of(source.cells),
         notes=(
-            "cost: replies, at the prices frozen when the agent joined; per episode: mean of those that ended",
-            "charged: attempts of unknown cost, at their worst; unconfirmed: what crashes may have left unpaid",
+            "cost: of replies, at the prices fixed when the agent joined; per episode: mean over those that ended",
+            "charged: attempts of unknown cost, at their worst case; unconfirmed: the worst case of what was in flight "
+            "at crashes",
             *(_unmetered_notes(unmetered, manifest)),
             *([f"cost includes {show_usd(replayed)} for replies of episodes played again"] if replayed else []),
             *([f"no price known, counted as free: {', '.join(unpriced)}"] if unpriced else []),
@@ -214,8 +216,8 @@ def speed_table(source: RunData) -> Table:
         rows=tuple(source.rows(_SPEED)),
         packs=packs_of(source.cells),
         notes=(
-            "latency: median and 99th percentile of attempts that succeeded; queue: waiting for the limits",
-            "failed: attempts a step made in vain; those of steps that never came are in events.jsonl",
+            "latency: median and 99th percentile of successful attempts; queue: time spent waiting for limits",
+            "failed: attempts that failed before a step succeeded; those of steps that never did are in events.jsonl",
         ),
         query=_SPEED,
     )
@@ -286,8 +288,8 @@ def caching_tables(source: RunData) -> tuple[Table, ...]:
         packs=packs_of(source.cells),
         notes=(
             "read: input tokens that the provider took from its prompt cache; written: those it put there",
-            "saved: what the same tokens would have cost uncached, less what they cost, at the frozen prices; below "
-            "zero where writing cost more than reading saved",
+            "saved: what the same tokens would have cost without a cache, minus what they cost; negative if writing "
+            "cost more than reading saved",
         ),
         query=_QUERY,
     )

@@ -77,7 +77,7 @@ def drift_tables(source: RunData) -> tuple[Table, ...]:
             *notes,
             "scores of episodes that one version answered alone, all suites together; described, not tested: versions "
             "served at other times and on other episodes",
-            "all ended episodes count here, those behind a gap too, which other tables leave out",
+            "all ended episodes count here, also those after one that has not ended, which other tables leave out",
         ),
         query=_QUERY,
     )

@@ -222,9 +222,9 @@ def quotes_table(quotes: Sequence[Quote], cells: Sequence[Cell], run: str) -> Ta
         rows=tuple(_row(quote, run) for quote in quotes),
         packs=packs_of(cells),
         notes=(
-            "quoted: the first such place in the shortest episode that has one; a text in braces is what was recorded "
-            "where the agent was told nothing",
-            "share: of the environment's episodes that scores stand on",
+            "quoted: the first occurrence in the shortest episode that has one; text in braces is what was recorded if "
+            "the agent was told nothing",
+            "share: of the environment's episodes that scores are based on",
         ),
         query=quotes_query(cells),
     )

@@ -1,6 +1,6 @@
 """The tables about what agents achieved and how they went about it: scores, behaviour, and what was refused.
 
-All three stand on the same episodes: each cell's longest prefix of ended ones (`cells.py`).
+All three are based on the same episodes: the longest prefix of ended ones of each cell (`cells.py`).
 """
 
 import math
@@ -132,31 +132,31 @@ ANYTIME_KINDS = frozenset({"betting", "bernstein"})
 
 
 WORDS: Mapping[str, str] = {
-    "Wilson": "a share's",
-    "alike": "instances agree",
-    "bounded": "scores with two bounds",
-    "t": "Student's",
-    "bootstrap-t": "resampled",
+    "Wilson": "for shares",
+    "alike": "all instances agree",
+    "bounded": "for scores with two bounds",
+    "t": "Student's t",
+    "bootstrap-t": "resampled t",
     "bootstrap": "resampled percentiles",
-    "betting": "of a partial run, holds at every look",
-    "bernstein": "the same, strata out of turn",
-    EXACT: "the optimum's own score, no estimate: no interval",
+    "betting": "for a partial run, valid at every look",
+    "bernstein": "the same, if strata do not take turns",
+    EXACT: "the score of the optimum is not an estimate and has no interval",
 }
 """What a method's name means."""
 
 ALLOWING = frozenset({"bounded", "t", "bootstrap-t", "bootstrap"})
-"""Methods that judge losses that were not met by those that were."""
+"""Methods that judge losses that were not observed by those that were."""
 
 
 def kind_notes(
     rows: Sequence[Mapping[str, Any]], cells: Sequence[Cell], keys: Iterable[str] = ("interval",)
 ) -> list[str]:
-    """How the intervals of rows came about, what they leave out, and why there is none; `keys`: the intervals'."""
+    """How the intervals of rows are made, what they leave out, and why there is none; `keys`: of the intervals."""
     stems = [key.removesuffix("interval") for key in keys]
     met = {row.get(f"{stem}kind") for row in rows for stem in stems}
     kinds_named = "; ".join(f"{kind}: {words}" for kind, words in WORDS.items() if kind in met)
     notes = [
-        f"95 % interval over instances, replicates averaged first; by what suits the figure: {kinds_named}"
+        f"95 % interval: of the mean over instances, with replicates averaged first; by: the method, {kinds_named}"
     ] * bool(kinds_named)
     counts = sorted(
         {len({episode.instance for episode in cell.prefix}) for cell in cells if cell.prefix and not cell.exact}
@@ -164,8 +164,11 @@ def kind_notes(
     enough = [n for n in counts if n >= LEAST_INSTANCES]
     if enough and met & ALLOWING:
         ends = dict.fromkeys((enough[0], enough[-1]))
-        shares = ", ".join(f"{100 * unmet_share(n):.2g} % of instances with {n:,} met" for n in ends)
-        notes.append(f"taken for granted: no loss is rarer and larger than those met; not excluded is one on {shares}")
+        shares = "; ".join(
+            f"with {n:,} instances, one on up to {100 * unmet_share(n):.2g} % of all instances is not excluded"
+            for n in ends
+        )
+        notes.append(f"assumed: no loss is rarer and larger than those observed; {shares}")
     if any(0 < n < LEAST_INSTANCES for n in counts):
         notes.append(f"no interval with fewer than {LEAST_INSTANCES} instances: they say too little about others")
     return notes
@@ -192,8 +195,8 @@ def interval_figures(cell: Cell, stem: str = "") -> dict[str, Any]:
 def interval_and_kind(cell: Cell) -> tuple[Interval | None, str]:
     """The 95 % interval of a cell's mean score and what kind it is: the same in every table.
 
-    Of a partial cell one that holds whenever a run is stopped, where there is such a one; else one that would hold had
-    the run been planned to be so long. None of the optimum's own score, which is no estimate.
+    A partial cell has an interval that is valid whenever a run is stopped, if there is one for its scores; else one
+    that would be valid if the run had been planned to be so long. The optimum's own score is not an estimate: None.
     """
     scores = scores_by_instance(cell)
     if not scores:
@@ -215,17 +218,17 @@ def interval_and_kind(cell: Cell) -> tuple[Interval | None, str]:
 
 
 def scores_by_instance(cell: Cell) -> dict[str, list[float]]:
-    """The scores that a cell's estimate stands on, by instance."""
+    """The scores that a cell's estimate is based on, by instance."""
     return by_instance((episode, episode.score) for episode in cell.prefix)
 
 
 def strata_of(cell: Cell) -> dict[str, str]:
-    """By instance: its stratum."""
+    """The stratum of each instance."""
     return {episode.instance: episode.stratum for episode in cell.prefix}
 
 
 def bounds(cell: Cell) -> tuple[float, float]:
-    """Between what a cell's scores can be."""
+    """The lowest and the highest score that a cell can have."""
     return score_range(cell.suite.environment)
 
 
@@ -241,8 +244,9 @@ def by_instance(values: Iterable[tuple[EpisodeResult, float | None]]) -> dict[st
 def _partial_notes(cells: Sequence[Cell]) -> list[str]:
     partial = [cell for cell in cells if not cell.complete]
     notes = [
-        f"partial: {cell.agent} on {cell.suite.name}: the first {len(cell.prefix):,} of {cell.planned:,} episodes; "
-        f"owed {cell.owed:,}, ended behind a gap and left out {cell.outside:,}{_interval_note(cell)}"
+        f"partial: {cell.agent} on {cell.suite.name}: uses the first {len(cell.prefix):,} of {cell.planned:,} "
+        f"episodes; remaining: {cell.owed:,}; ended after one that remains, and left out: {cell.outside:,}"
+        f"{_interval_note(cell)}"
         for cell in partial[:PARTIAL_CELLS_NAMED]
     ]
     if len(partial) > PARTIAL_CELLS_NAMED:
@@ -255,10 +259,10 @@ def _interval_note(cell: Cell) -> str:
     if interval is None:
         return ""
     if kind not in ANYTIME_KINDS:
-        return f"; interval: {kind}, of a length fixed beforehand; the mean leans towards short episodes"
+        return f"; interval: {kind}, as if this length had been planned; the mean favours short episodes"
     unknown = sum(episode is None for _, episode in cell.begun)
-    unknown_words = f", whatever the {unknown:,} begun and not ended will bring" if unknown else ""
-    return f"; interval: {kind}, holds whenever a run is stopped{unknown_words}; the mean leans towards short episodes"
+    unknown_words = f", whatever the {unknown:,} that have begun will score" if unknown else ""
+    return f"; interval: {kind}, valid whenever a run is stopped{unknown_words}; the mean favours short episodes"
 
 
 def behaviour_table(source: RunData) -> Table:
@@ -283,7 +287,7 @@ def behaviour_table(source: RunData) -> Table:
             AGENT,
             *(Column(key=name, title=titles[name], kind="percent", unit="% of actions") for name in metrics),
             *divided[:1],
-            Column(key="turns_per_period", title="Turns", kind="number", unit="turns a period"),
+            Column(key="turns_per_period", title="Turns", kind="number", unit="turns per period"),
             *divided[1:],
             Column(key="episodes", title="Episodes", kind="count"),
         ),
@@ -292,10 +296,11 @@ def behaviour_table(source: RunData) -> Table:
         notes=(
             "best so far: % of accepted actions better than all before; exploration: % that were new"
             + "".join(f"; {share.title.lower()}: {share.about}" for name, share in shares.items() if name in metrics),
-            "no action: % of periods without an accepted one; unresponsive: episodes they ended; turns: a period",
+            "no action: % of periods without an accepted action; unresponsive: episodes that ended because of them; "
+            "turns: per period",
         )
         if divided
-        else ("turns: an episode",),
+        else ("turns: per episode",),
         query=query,
     )
 
@@ -321,7 +326,7 @@ def _behaviour_query(cells: Sequence[Cell], metrics: Iterable[str]) -> str:
 
 
 def refusals_table(source: RunData) -> Table:
-    """By agent: what became of its tool calls, and of replies without one."""
+    """By agent: the outcomes of its tool calls, and replies without one."""
     return Table(
         name="refusals",
         title="Refused calls",
@@ -334,7 +339,10 @@ def refusals_table(source: RunData) -> Table:
         ),
         rows=tuple(source.rows(_REFUSALS)),
         packs=packs_of(source.cells),
-        notes=("of the episodes that scores stand on; no call: replies of text alone; refused: outcomes but `ok`",),
+        notes=(
+            "over the episodes that scores are based on; no call: replies without a tool call; refused: calls with "
+            "another outcome than `ok`",
+        ),
         query=_REFUSALS,
     )
 

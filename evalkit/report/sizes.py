@@ -167,16 +167,16 @@ def sizes_table(source: RunData, wanted: float) -> Table:
             Column(key="more_instances", title="More instances", kind="count"),
             Column(key="more_low", title="from", kind="count", unit="instances, 10th percentile"),
             Column(key="more_high", title="to", kind="count", unit="instances, 90th percentile"),
-            Column(key="more_replicates", title="or replicates", kind="count", unit="further ones an instance"),
+            Column(key="more_replicates", title="or replicates", kind="count", unit="further ones per instance"),
         ),
         rows=tuple(rows),
         packs=packs_of(cells),
         notes=(
             f"half width {100 * wanted:g} points of Student's 95 % interval of the mean, at the spread seen so far",
-            "more instances: reaches the width in about half of the cases, since the spread is itself an estimate; "
-            "from, to: its 10th and 90th percentile; the upper end reaches it in about nine of ten",
-            "between instances and within one (between its replicates); no number of replicates where the first alone "
-            "is too wide",
+            "more instances: enough in about half of the cases, because the spread is itself an estimate; from, to: "
+            "the 10th and 90th percentile; the upper end is enough in about nine of ten cases",
+            "between: the spread between instances; within: between the replicates of one; if the first alone is too "
+            "wide, no number of replicates is enough",
         ),
         query=query,
     )

@@ -90,7 +90,7 @@ def _grouped(table: Table, groups: Mapping[str, str], by: str) -> Table:
         rows=tuple(_row(table, key, rows[key], places, spread) for key in ordered),
         packs=table.packs,
         notes=(
-            f"means over the agents of a group, each once; 95 %: over agents, from {LEAST_INSTANCES} on; counts "
+            f"means over the agents of a group; 95 %: interval over agents, from {LEAST_INSTANCES} agents on; counts "
             "are sums",
             *_fewer_notes(columns, [(key, rows[key]) for key in ordered]),
             *table.notes,

@@ -61,12 +61,12 @@ class Cell:
 
     @property
     def outside(self) -> int:
-        """Episodes that have ended, but behind one that has not: known, and not part of any estimate."""
+        """Episodes that have ended, but after one that has not: no estimate uses them."""
         return self.ended - len(self.prefix)
 
     @property
     def complete(self) -> bool:
-        """Whether nothing is owed."""
+        """Whether no episode remains."""
         return not self.owed
 
 

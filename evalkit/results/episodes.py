@@ -2,7 +2,7 @@
 
 Scores are not read but made: the environment's `score` is folded over the logged facts, so a new metric holds for old
 runs too. An episode that the model or the environment ended is scored; one that the infrastructure stopped has no
-ending in the log, is unscored, and is owed.
+ending in the log, has no score, and remains to be played.
 """
 
 from collections import Counter
@@ -28,7 +28,7 @@ Environments = Mapping[str, Environment[Any, Any]]
 
 INFRASTRUCTURE = frozenset({"unavailable", "internal_error", "budget", "deadline", "stopped", "lane", "storage"})
 """Ways to leave an episode that say nothing of the agent. The engine logs none of them as an ending; should a log hold
-one all the same, its episode is owed, not scored."""
+one all the same, its episode remains to be played and has no score."""
 
 NO_ACTION = "no_action_periods"
 """The metric in which environments count the periods without an accepted action."""
@@ -62,24 +62,24 @@ class EpisodeResult:
     stratum: str
     replicate: int
     ending: str
-    """Empty while it is owed."""
+    """Empty if it has not ended."""
     steps: int
     finished: bool
     """Ended by the model or the environment, and so scored."""
     score: float | None
-    """1 is the optimum; None of an episode that is owed."""
+    """1 is the optimum; None if the episode has not ended."""
     solved: bool
     metrics: Mapping[str, float]
     path: tuple[str, ...]
     """Tools of its charged calls, in order; empty where its environment compares no paths."""
     outcomes: Mapping[tuple[str, str], int]
-    """Tool calls by (tool, outcome); empty of an episode that is owed."""
+    """Tool calls by (tool, outcome); empty if the episode has not ended."""
     without_call: int
-    """Replies without a tool call; 0 of an episode that is owed."""
+    """Replies without a tool call; 0 if the episode has not ended."""
     periods: int
     """Periods begun."""
     no_action: int
-    """Periods without an accepted action; 0 of an episode that is owed."""
+    """Periods without an accepted action; 0 if the episode has not ended."""
     cost: int
     """Pico-dollars of its replies."""
     tokens_in: int
@@ -196,7 +196,7 @@ def _place(
 
 
 def result(spot: Spot, fold: Fold | None) -> EpisodeResult:
-    """An episode; `fold`: None of one that is owed."""
+    """An episode; `fold`: None if it has not ended."""
     return EpisodeResult(
         id=spot.id,
         agent=spot.agent,

@@ -134,7 +134,9 @@ def trajectory_of(episode: ReplayedEpisode, *, period: int | None = None, full: 
 
 def _header(result: EpisodeResult, pack: str) -> dict[str, str]:
     score = (
-        "none: owed" if result.score is None else f"{100 * result.score:.1f}" + (" (solved)" if result.solved else "")
+        "none: the episode has not ended"
+        if result.score is None
+        else f"{100 * result.score:.1f}" + (" (solved)" if result.solved else "")
     )
     lines = {
         "episode": result.id,

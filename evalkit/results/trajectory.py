@@ -82,7 +82,9 @@ def trajectory_parts(
             yield from _turn(move, most)
         if not move.reproduced:
             yield TrajectoryPart(kind="warning", title="replay differs", text=_difference(move.row))
-    yield TrajectoryPart(kind="end", title=f"ended: {visible(ending)}" if ending else "not ended: it is owed")
+    yield TrajectoryPart(
+        kind="end", title=f"ended: {visible(ending)}" if ending else "not ended: it remains to be played"
+    )
 
 
 def _titled(row: Mapping[str, Any]) -> str:

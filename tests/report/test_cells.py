@@ -152,7 +152,7 @@ def test_a_partial_cells_interval_holds_whenever_the_run_stops(monkeypatch: pyte
     assert held is not None
     assert held.high - held.low > ordinary.high - ordinary.low
     notes = scores.scores_table(RunData(manifest, [cell])).notes
-    assert any("betting, holds whenever a run is stopped" in note for note in notes)
+    assert any("betting, valid whenever a run is stopped" in note for note in notes)
 
 
 def test_an_interval_is_of_the_range_that_scores_have(monkeypatch: pytest.MonkeyPatch) -> None:

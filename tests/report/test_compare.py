@@ -85,7 +85,7 @@ def test_what_else_differs_is_said(one_run: Side) -> None:
     assert [(one["setting"], one["first"], one["second"]) for one in settings.rows] == [
         ("prompts", "standard, digest d0", "terse, digest d1")
     ]
-    assert "A and B differ also in: prompts" in found.tables[0].notes
+    assert "A and B also differ in: prompts" in found.tables[0].notes
     same = compare(narrowed(one_run, "a"), narrowed(one_run, "c"), [("a", "c")])
     assert [table.name for table in same.tables] == ["compare", "compare_details"]
     other = a_manifest(

@@ -42,7 +42,7 @@ def test_a_score_is_a_hundred_times_the_mean_with_its_interval(the_report: Repor
     assert (good["score"], good["kind"], good["solved"]) == (100.0, "alike", 100.0)
     # What four answers of yes would say: no instance failed, and half of them might.
     assert good["interval"] == pytest.approx((51.0, 100.0), abs=0.05)
-    assert any("alike: instances agree" in note for note in the_report.table("scores").notes)
+    assert any("alike: all instances agree" in note for note in the_report.table("scores").notes)
     assert (good["instances"], good["episodes"], good["prompts"]) == (4, 8, "standard")
     poor = row(the_report, "scores", "poor", "game/basic")
     assert (poor["score"], poor["solved"], poor["prompts"]) == (pytest.approx(90.0), 0.0, "terse")
@@ -92,8 +92,8 @@ def test_a_partial_cell_is_estimated_from_its_prefix_and_says_so(the_report: Rep
     late = row(the_report, "scores", "late", "game/basic")
     assert (late["episodes"], late["instances"], late["interval"]) == (1, 1, None)
     assert (
-        "partial: late on game/basic: the first 1 of 8 episodes; owed 1, ended behind a gap and left out 6"
-        in the_report.table("scores").notes
+        "partial: late on game/basic: uses the first 1 of 8 episodes; remaining: 1; ended after one that remains, and "
+        "left out: 6" in the_report.table("scores").notes
     )
     assert row(the_report, "completeness", "late", "game/basic") == {
         "suite": "game/basic",

@@ -54,7 +54,7 @@ def test_a_brief_report_is_the_scores_alone(the_report: Report) -> None:
     titles = [table.title for table in the_report.tables]
     assert [line for line in whole if line in titles] == titles
     assert [line for line in brief if line in titles] == ["Scores"]
-    assert whole[0] == "nightly: 34 of 36 episodes ended, 2 owed"
+    assert whole[0] == "nightly: 34 of 36 episodes ended, 2 remaining"
 
 
 @pytest.mark.parametrize("width", [80, 100])

@@ -125,7 +125,7 @@ def _show(run: Path, *, as_json: bool) -> None:
     for name, amount, words in rows:
         sign = "-" if (amount or 0) < 0 else ""
         print(f"{name:<{room}}  {sign + show_usd(abs(amount or 0)):>12}  {words}".rstrip())
-    print(f"{len(leases):,} leases in {len(accounts):,} sessions, the largest {show_usd(money['largest_lease'] or 0)}.")
+    print(f"Sessions: {len(accounts):,}. Leases: {len(leases):,}, the largest {show_usd(money['largest_lease'] or 0)}.")
     if open_sessions:
         print(
             f"{open_sessions} sessions are open (running, or crashed and not settled) and hold "

@@ -71,7 +71,7 @@ def _predictions(cells: list[CellStatus], *, wide: bool) -> "Table":
     table = Table(box=None, header_style="bold", pad_edge=False)
     table.add_column("suite", overflow="fold")
     table.add_column("agent", overflow="fold")
-    for column in ("predicted", "seen", "requests", "seen", "owed", "to finish"):
+    for column in ("predicted", "seen", "requests", "seen", "left", "to finish"):
         table.add_column(column, justify="right", no_wrap=True)
     if wide:
         table.add_column("95 % range", justify="right", no_wrap=True)

@@ -260,10 +260,10 @@ def _main_table(
         rows=tuple(rows),
         packs=packs_of(cell for pair in cell_pairs for cell in pair),
         notes=(
-            f"{significant:,} of {tests:,} tests differ at {100 * SURE:g} %, after Holm's correction over the scores "
-            "and, apart, over the other measures",
-            "over instances that both sides have, replicates averaged; p: two-sided permutation test, of whether A and "
-            "B are alike; interval of the difference, not corrected",
+            f"{significant:,} of {tests:,} tests show a difference at {100 * SURE:g} %, after Holm's correction, over "
+            "the scores and separately over the other measures",
+            "over the instances that both sides have, with replicates averaged; p: two-sided permutation test of "
+            "whether A and B are alike; interval: of the difference, not corrected",
             *notes,
             *kind_notes(rows, [cell for pair in cell_pairs for cell in pair]),
         ),
@@ -311,11 +311,11 @@ def _details_table(
         ),
         packs=packs_of(cell for pair in cell_pairs for cell in pair),
         notes=(
-            "least p: the smallest that so many pairs that differ can have, not corrected",
-            "p McNemar: exact, not corrected; where each side answers yes or no once an instance; alone: solved by "
+            "least p: the smallest possible p for this number of pairs that differ, not corrected",
+            "p McNemar: exact, not corrected, if each side answers yes or no once per instance; alone: solved by "
             "one side only",
-            f"more: further instances, played by both, for a half width of {100 * wanted:g} points, "
-            "which is reached in about half of the cases; from, to: the 10th and 90th percentile",
+            f"more: further instances, played by both sides, for a half width of {100 * wanted:g} points; enough in "
+            "about half of the cases; from, to: the 10th and 90th percentile",
         ),
     )
 

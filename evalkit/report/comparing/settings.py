@@ -34,7 +34,7 @@ def settings_table(first: Manifest, second: Manifest, cell_pairs: Sequence[tuple
         ),
         rows=tuple(rows.values()),
         packs=packs_of(cell for pair in cell_pairs for cell in pair),
-        notes=(f"A and B differ also in: {', '.join(names)}",) if names else (),
+        notes=(f"A and B also differ in: {', '.join(names)}",) if names else (),
     )
 
 

@@ -150,13 +150,13 @@ def _main_table(source: RunData, cells: Sequence[Cell], named: bool) -> Table:
         rows=tuple(rows),
         packs=packs_of(cells),
         notes=(
-            "the reference's rules: runs without a call that was answered are left out, and with blocks those that did "
-            "not meet all of them; where the goal was not reached, the distance is the worst and no path is the same",
-            f"{title['gap']}: cost above the optimum where the goal was reached, not with blocks; in (clean) without "
-            "runs with repeated or extra calls",
+            "the reference's rules: runs without an answered call are left out, and so are runs that did not meet all "
+            "blocks; a run that did not reach the goal has the worst distance and no path in common",
+            f"{title['gap']}: cost above the optimum, over runs that reached the goal, only without blocks; (clean): "
+            "without runs that have repeated or extra calls",
             *kind_notes(rows, cells, _PATH_INTERVALS),
-            f"{title['exact']}: the reference's one path; {title['any']}: any path that was optimal where it was taken",
-            f"{title['invalid']}: of the calls in all runs; means are over instances; what over is counted below",
+            f"{title['exact']}: the reference's path; {title['any']}: any path that was optimal where it was taken",
+            f"{title['invalid']}: % of the calls in all runs; means are over instances; the next table counts the runs",
             *digest_notes(cells),
         ),
         query=query,
@@ -168,7 +168,7 @@ def _counts_table(source: RunData, cells: Sequence[Cell]) -> Table:
     query = queries.by_cell(cells, COUNTS)
     return Table(
         name="planning_counts",
-        title="What planning figures are over",
+        title="What planning figures are based on",
         columns=(
             *where(cells),
             AGENT,
@@ -183,8 +183,8 @@ def _counts_table(source: RunData, cells: Sequence[Cell]) -> Table:
         rows=tuple(row for _, row in source.by_cell(query, cells)),
         packs=packs_of(cells),
         notes=(
-            "blocks missed: runs that did not meet all blocks, or whose truth is incomplete; no call: others without a "
-            "call that was answered; both are in no figure of paths, answers and gap",
+            "blocks missed: runs that did not meet all blocks, or whose truth is incomplete; no call: other runs "
+            "without an answered call; figures of paths, answers and gap leave both out",
         ),
         query=query,
     )
@@ -211,7 +211,7 @@ def _goal_table(source: RunData, cells: Sequence[Cell], named: bool) -> Table:
         rows=tuple(rows),
         packs=packs_of(cells),
         notes=(
-            "the paper's exclusions (B.3.2): runs that did not reach the goal are left out, also of the answers",
+            "the paper's exclusions (B.3.2): runs that did not reach the goal are left out, for the answers too",
             *kind_notes(rows, cells, _PATH_INTERVALS),
             *digest_notes(cells),
         ),
@@ -228,7 +228,7 @@ ERRORS: Mapping[str, str] = {
 """Table 6's kinds of error, with their titles."""
 
 OTHERS: Mapping[str, str] = {"parallel_extra": "Parallel", "banned_calls": "Banned", "failed_calls": "Failed"}
-"""Calls that are no error of planning, or that nobody could know of."""
+"""Calls that are not errors of planning, or that nobody could foresee."""
 
 
 def _calls_table(source: RunData, cells: Sequence[Cell]) -> Table:
@@ -248,9 +248,9 @@ def _calls_table(source: RunData, cells: Sequence[Cell]) -> Table:
         rows=tuple(row for _, row in source.by_cell(query, rows_of)),
         packs=packs_of(cells),
         notes=(
-            "repeated: does again what was done; extra: behind the goal; wrong parameter: name or arguments; "
-            "unaccessible: inputs not there yet; total: these four",
-            "parallel: beside another call of one turn, not among the calls; banned, failed: charged, and no error",
+            "repeated: does again what was done; extra: after the goal; wrong parameter: wrong name or arguments; "
+            "unaccessible: inputs not available yet; total: the sum of these four",
+            "parallel: a further call in one turn, not among the calls; banned, failed: charged, and not errors",
             *digest_notes(cells),
         ),
         query=query,
@@ -283,9 +283,9 @@ def _blocks_table(source: RunData, cells: Sequence[Cell], named: bool) -> Table:
         rows=tuple(rows),
         packs=packs_of(cells),
         notes=(
-            "own: the runs that met all blocks, by the reference's rule, which lets slow agents keep more of them",
+            "own: the runs that met all blocks (the reference's rule); slow agents keep more of them",
             "any agent: all runs of the instances in which the perfect agent meets all blocks: the same for all agents",
-            "shared: runs of the own set that every agent's own set holds, by instance and replicate (the paper's)",
+            "shared: runs that are in every agent's own set, by instance and replicate (the paper's rule)",
             *kind_notes(rows, cells, _PATH_INTERVALS),
             *digest_notes(cells),
         ),

@@ -230,10 +230,10 @@ def ranks_table(agents: Sequence[str], tables: Sequence[Table], cells: Sequence[
         packs=packs_of(cells),
         notes=(
             f"from {LEAST_RANKED} agents on, over the suites that all agents of the environment played",
-            "an oracle is left out: it sees what is hidden",
-            "95 %: Fisher's interval with the error of Bonett and Wright, rough with a dozen agents; none where ranks "
-            "agree wholly",
-            "agents are no random sample: a correlation describes these agents",
+            "an oracle is left out: it sees the hidden data",
+            "95 %: Fisher's interval with the error of Bonett and Wright, rough with a dozen agents; none if the ranks "
+            "agree completely",
+            "agents are not a random sample: a correlation describes these agents",
         ),
         query="\n\n".join(queries),
     )

@@ -26,8 +26,8 @@ from evalkit.results.cells import Cell
 from evalkit.stats.contrasts import welch
 
 INDEPENDENT = (
-    "tests are over n instances, replicates averaged first, since runs on one instance are not independent; p-values "
-    "are not corrected for how many there are"
+    "tests are over n instances, with replicates averaged first, because runs on one instance are not independent; "
+    "p-values are not corrected for the number of tests"
 )
 
 _ENDS = frozenset({LEVELS[0], LEVELS[-1]})

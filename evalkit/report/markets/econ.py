@@ -133,8 +133,8 @@ def _scores_table(source: RunData, cells: Sequence[Cell]) -> Table:
         rows=tuple(rows),
         packs=packs_of(cells),
         notes=(
-            "as Table 2 of the paper: 100 times the mean score; over instances, which is over runs where every "
-            "instance has as many",
+            "as Table 2 of the paper: 100 times the mean score, over instances; the mean over runs is the same if all "
+            "instances have equally many",
             f"in parentheses: episodes that reached the optimum; 95 %: interval of the mean, from {LEAST_INSTANCES} "
             "instances on",
             *kind_notes(rows, cells, [f"{name}_interval" for name in environments]),
@@ -253,21 +253,21 @@ def _figure_queries(figure: MetricColumn) -> tuple[queries.QueryColumn, ...]:
 
 def _quality_table(source: RunData, cells: Sequence[Cell]) -> Table:
     """Table 3 of the paper."""
-    lead = "as Table 3 of the paper, which has it for hard instances; over: episodes where it is defined"
+    lead = "as Table 3 of the paper (there for hard instances); over: episodes in which the figure is defined"
     return _figures_table(source, cells, QUALITY, name="econ_action_quality", title="Action quality", lead=lead)
 
 
 def _exploration_table(source: RunData, cells: Sequence[Cell]) -> Table:
     """Table 4 of the paper."""
     lead = (
-        "as Table 4 of the paper, which has it for hard instances: % of accepted actions that were new; over: episodes "
+        "as Table 4 of the paper (there for hard instances): % of accepted actions that were new; over: episodes "
         "with an action"
     )
     return _figures_table(source, cells, EXPLORATION, name="econ_exploration", title="Exploration", lead=lead)
 
 
 def _feasible_tables(source: RunData, cells: Sequence[Cell]) -> tuple[Table, ...]:
-    """Procurement's mean by the reference's code beside ours."""
+    """Procurement's mean by the reference's code, and by ours."""
     own_cells = [cell for cell in cells if cell.suite.environment == "procurement"]
     if not own_cells:
         return ()
@@ -294,8 +294,8 @@ def _feasible_tables(source: RunData, cells: Sequence[Cell]) -> tuple[Table, ...
         rows=tuple(_placed(source.rows(query), own_cells)),
         packs=packs_of(own_cells),
         notes=(
-            "score: a run without a feasible plan scores 0; without them: the reference's code drops such runs from "
-            "the mean",
+            "score: a run without a feasible plan scores 0; without them: the reference's code leaves such runs out "
+            "of the mean",
             *owed_notes(own_cells),
         ),
         query=query,

@@ -48,10 +48,10 @@ def without_axes(row: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def owed_notes(cells: Iterable[Cell]) -> tuple[str, ...]:
-    """What to say where cells are incomplete."""
+    """The note if cells are incomplete."""
     if all(cell.complete for cell in cells):
         return ()
-    return ("some episodes are owed: figures are over those that scores stand on",)
+    return ("some episodes remain: figures are over those that scores are based on",)
 
 
 MEASURES = ("score", "exploration")

@@ -114,7 +114,7 @@ def _side_by_side(
         notes=(
             "as Table 5 of the paper, whose prompts are these in procurement: Baseline (standard), Known Horizon "
             "(known_horizon), Known Horizon + Goal (known_horizon_goal)",
-            "agents that differ in nothing but their prompts; exploration: % of accepted actions that were new",
+            "agents that differ only in their prompts; exploration: % of accepted actions that were new",
             *kind_notes(rows, cells),
             *owed_notes(cells),
         ),
@@ -154,8 +154,8 @@ def _tests(source: RunData, groups: dict[_Key, list[Cell]], cells: Sequence[Cell
         rows=tuple(rows),
         packs=packs_of(cells),
         notes=(
-            "p-values are two-sided. Welch: the groups as independent ones; paired: Student's, of the differences "
-            "within instances; signs: their exact sign test; flips: their exact permutation test, over all signs",
+            "p-values are two-sided. Welch: the groups are taken as independent; paired: Student's t of the "
+            "differences within instances; signs: their exact sign test; flips: their exact permutation test",
             INDEPENDENT,
             *owed_notes(cells),
         ),

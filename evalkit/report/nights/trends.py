@@ -34,15 +34,15 @@ def trend_table(history: Sequence[NightRecord]) -> Table:
             method_of(INTERVAL),
             Column(key="alarm", title="Alarm"),
             Column(key="instances", title="Instances", kind="count"),
-            Column(key="owed", title="Owed", kind="count", unit="episodes"),
+            Column(key="owed", title="Remaining", kind="count", unit="episodes"),
             Column(key="cost", title="Cost", kind="usd"),
-            Column(key="reply", title="A reply", kind="seconds"),
+            Column(key="reply", title="Per reply", kind="seconds"),
         ),
         rows=tuple(_trend_row(history, cell) for cell in last.cells),
         packs=_packs(history),
         notes=(
-            f"trend: a bar a night, at most {MOST_NIGHTS}; from each row's lowest to its highest, {LEAST_SPAN:.0f} "
-            f"points at least; {NOTHING} no score",
+            f"trend: one bar per night, at most {MOST_NIGHTS}; from the row's lowest score to its highest, at least "
+            f"{LEAST_SPAN:.0f} points; {NOTHING} no score",
             "the other columns: the last night",
         ),
         query=f"{last.query}\n-- owed, cost, reply: as of the table nights",
@@ -120,7 +120,7 @@ def alarms_table(history: Sequence[NightRecord]) -> Table:
         rows=tuple(rows),
         packs=_packs(history),
         notes=(
-            "before, now: means over the instances that were compared, of the nights before the window and of it",
+            "before, now: means over the compared instances, of the nights before the window and of the window",
             "p: one-sided permutation test of the last 1, 2 and 4 nights, times the windows tried",
         ),
         query=history[-1].query,
@@ -148,16 +148,19 @@ def nights_table(history: Sequence[NightRecord]) -> Table:
         columns=(
             Column(key="night", title="Night"),
             Column(key="ended", title="Ended", kind="count", unit="episodes"),
-            Column(key="owed", title="Owed", kind="count", unit="episodes"),
+            Column(key="owed", title="Remaining", kind="count", unit="episodes"),
             Column(key="spent", title="Spent", kind="usd"),
             Column(key="tokens_in", title="Tokens in", kind="tokens"),
             Column(key="tokens_out", title="Tokens out", kind="tokens"),
             Column(key="alarms", title="Alarms", kind="count"),
-            Column(key="served", title="Served anew"),
+            Column(key="served", title="Changed version"),
         ),
         rows=tuple(rows),
         packs=_packs(history),
-        notes=("spent: crash charges included", "served anew: agents whose provider served another model than before"),
+        notes=(
+            "spent: crash charges included",
+            "changed version: agents whose provider served another model than before",
+        ),
         query=f"{TOOK}\n"
         "-- of one night's run, added up over its cells; owed: what the manifest plans less what ended; alarms: of\n"
         "-- history.jsonl; spent: what all of `log` cost, with charges and crashes of `ledger`, less what was released",

@@ -38,7 +38,7 @@ def print_report(report: "Report", *, brief: bool = False, to: Console | None = 
     """Print a report's tables; `brief`: the scores alone."""
     to = to or console()
     if not brief:
-        state = "complete" if report.planned == report.ended else f"{report.planned - report.ended:,} owed"
+        state = "complete" if report.planned == report.ended else f"{report.planned - report.ended:,} remaining"
         state += f", {report.voided:,} void" if report.voided else ""
         name = visible(report.manifest.name)
         to.print(Text(f"{name}: {report.ended:,} of {report.planned:,} episodes ended, {state}"))
