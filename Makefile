@@ -5,22 +5,22 @@ VENV := .venv
 PY := $(VENV)/bin/python
 READY := $(VENV)/.ready
 LOCK := requirements.lock
-# The official SDKs bring many packages along; here the lock's environment stays as it is locked.
+# The official SDKs bring many packages, so they have an environment of their own, and .venv stays as it is locked.
 SDKS := .venv-sdks
 SDKS_LOCK := requirements-sdks.lock
 COMPILE = -m uv pip compile pyproject.toml --universal --python-version 3.11 --upgrade --generate-hashes \
 	--no-emit-index-url --no-emit-find-links --no-header --quiet
 
-# One process a core and one more, since some tests wait; tests of one file share what they made. The files begin in the
-# order that tests/conftest.py gives them, the longest first, and not in that of how many tests they have.
+# One process per core and one more, because some tests wait; tests of one file share what they made. The files begin in
+# the order that tests/conftest.py gives them, the longest first, and not by the number of their tests.
 IN_PARALLEL = -n $(shell expr $$(getconf _NPROCESSORS_ONLN) + 1) --dist loadfile --no-loadscope-reorder
 
-# Tests sync tens of thousands of small files, and no test can tell whether the medium below has them: what outlives a
-# process is seen in memory too. Where there is room they write to memory; `make soak` and `make chaos` write to the disk.
+# Tests sync tens of thousands of small files, and no test can tell whether the disk has them: what survives a process
+# survives in memory too. If there is room they write to memory; `make soak` and `make chaos` write to the disk.
 IN_MEMORY := $(shell free=$$(df -Pk /dev/shm 2>/dev/null | awk 'NR == 2 { print $$4 }'); \
 	if [ -w /dev/shm ] && [ "$${free:-0}" -gt 4000000 ]; then echo TMPDIR=/dev/shm; fi)
 
-# Where golden files and the reference's data lie, for `make conform`. Empty: beside the project in `../shared`, or else
+# Where the golden files and the reference's data are, for `make conform`. Empty: beside the project in `../shared`, or else
 # the sample of golden numbers in `tests/conform/sample`.
 GOLDENS ?=
 DATA ?=
@@ -37,7 +37,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export PYTHONDONTWRITEBYTECODE :=
 
 
-# How many seeds `make sim` lives through; ALWAYS=first_format: each goes on from a run of the log's first format.
+# How many seeds `make sim` plays; ALWAYS=first_format: each continues a run of the log's first format.
 SEEDS ?= 1000
 
 .PHONY: help run test check cover format bench large conform soak chaos sim mutants sdks docs lock wheel installed setup clean
@@ -59,8 +59,8 @@ ifndef WITHOUT_TESTS
 	$(IN_MEMORY) $(PY) -m pytest $(IN_PARALLEL)
 endif
 
-# Compiled loops run as plain Python, so that their lines are seen; what is about compiling alone is skipped.
-cover: $(READY) ## which lines of evalkit the tests reach, numba off: a table, and build/cover/index.html
+# Compiled loops run as plain Python, so that their lines are seen; tests of compiling itself are skipped.
+cover: $(READY) ## which lines the tests reach, without compiled kernels: a table, and build/cover/index.html
 	NUMBA_DISABLE_JIT=1 $(IN_MEMORY) $(PY) -m pytest $(IN_PARALLEL) --cov --cov-report=term:skip-covered \
 		--cov-report=html:build/cover
 
@@ -68,10 +68,10 @@ format: $(READY) ## rewrite the code as `make check` wants it
 	$(PY) -m ruff format .
 	$(PY) -m ruff check --fix .
 
-bench: $(READY) ## throughput beside a bare HTTP client, measured in the same run
+bench: $(READY) ## throughput relative to a bare HTTP client, measured in the same run
 	$(PY) -m bench
 
-large: $(READY) ## runs of a million instances, and of a million steps: what it takes to begin and to go on
+large: $(READY) ## runs of a million instances and of a million steps: time and memory to start and to resume
 	$(PY) -m bench.start
 	$(PY) -m bench.finding
 
@@ -84,13 +84,13 @@ soak: $(READY) ## kill and resume, many times in a row (minutes)
 chaos: $(READY) ## faults, limits, kills and budgets at once, against the simulated provider's bill (minutes)
 	$(PY) -m pytest -s -m soak tests/soak/test_chaos.py
 
-sim: $(READY) ## whole runs under virtual time, network and disk: make sim SEEDS=10000
+sim: $(READY) ## whole runs in virtual time, with a simulated network and disk: make sim SEEDS=10000
 	$(PY) -m tests.sim --seeds $(SEEDS) $(if $(ALWAYS),--always $(ALWAYS))
 
-mutants: $(READY) ## take one mechanism at a time out of a copy, and see that the simulation misses it
+mutants: $(READY) ## remove one mechanism at a time from a copy, and check that the simulation notices
 	$(PY) -m tests.sim.mutants
 
-sdks: $(SDKS)/.ready ## the providers' own SDKs, LiteLLM, and readers of exports, installed apart
+sdks: $(SDKS)/.ready ## test with the providers' own SDKs, LiteLLM and readers of exports, installed in .venv-sdks
 	$(SDKS)/bin/python -m pytest -p no:cacheprovider tests/sdks
 
 $(SDKS)/.ready: pyproject.toml $(SDKS_LOCK) | $(READY)
@@ -99,20 +99,20 @@ $(SDKS)/.ready: pyproject.toml $(SDKS_LOCK) | $(READY)
 	$(SDKS)/bin/python -m pip install --quiet --no-deps --no-build-isolation --editable .
 	@touch $@
 
-docs: $(READY) ## the documentation site in build/docs, strictly; writes the generated pages anew
+docs: $(READY) ## build the documentation site in build/docs, strictly; write the generated pages
 	$(PY) -m docs.tools.cli_page
 	$(PY) -m docs.tools.environment_page
 	$(PY) -m sphinx --fail-on-warning --keep-going --quiet -b html -c docs . build/docs
 	@echo "Open build/docs/index.html, or serve it: $(PY) -m http.server --directory build/docs"
 
-lock: $(READY) ## resolve the dependencies afresh into the two locks
+lock: $(READY) ## resolve the dependencies again into the two locks
 	$(PY) $(COMPILE) --extra dev --extra docs --output-file $(LOCK)
 	$(PY) $(COMPILE) --extra sdks --extra exports --extra inspect --output-file $(SDKS_LOCK)
 
 wheel: $(READY) ## build the wheel and the source distribution into dist/
 	$(PY) -m hatchling build -t wheel -t sdist -d dist
 
-installed: $(READY) ## both, installed and played with in new environments, with every Python from 3.11 that is here
+installed: $(READY) ## install both in new environments and try them, with every Python from 3.11 that is here
 	$(PY) -m tests.installed
 
 setup: $(READY) ## only create .venv and install into it
