@@ -143,7 +143,7 @@ class Reply(msgspec.Struct, frozen=True, kw_only=True):
     finish        `stop`, `tool_calls`, `length`, `content_filter`, `refusal`, or the provider's own word
     usage         `Usage`; replies that are read from a log have none, its columns have the tokens
     model, fingerprint, response_id
-                  what the provider reports about itself; empty where it reports nothing
+                  what the provider reports about itself; empty if it reports nothing
     opaque        bytes of JSON that only the provider's format understands; sent back as they are
 
     >>> from evalkit import Reply, ToolCall

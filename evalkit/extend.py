@@ -1,12 +1,12 @@
-"""What packages that extend evalkit are written with: records, and the values in them.
+"""Names for packages that extend evalkit: records, and the values in them.
 
     >>> from evalkit.extend import Environment, Observation, Opening, Parameter, Score
     >>> Parameter(kind=int, help="how many offers", default=3, least=1).default
     3
 
-`evalkit new --plugin DIR` writes a project that uses most of it; docs/plugins.md says what each group of entry points
-takes. `evalkit.__all__`, `evalkit.testing.__all__` and the names here are the interface: what is in none of them is
-private. A name is loaded when it is first used.
+`evalkit new --plugin DIR` writes a project that uses most of them. docs/plugins.md says which values each group of
+entry points takes. The public interface is `evalkit.__all__`, `evalkit.testing.__all__` and the names here; everything
+else is private. A name is loaded when it is first used.
 
     environments    Environment, Parameter, Kit, Opening, Observation, Facts, Score, fill
     suites' lines   read_line, parameters_of, checked

@@ -99,9 +99,9 @@ FREE = Price(input=0, output=0, cached_read=0, cached_write=0)
 
 
 def pico_per_token(usd_per_mtok: str | int) -> int:
-    """A list price in USD per million tokens, as text, as whole pico-dollars a token.
+    """A list price in USD per million tokens, as text, as whole pico-dollars per token.
 
-    Raises ValueError where the text is not a number, is negative, is above `MOST_USD_PER_MTOK`, or is finer than one
+    Raises ValueError if the text is not a number, is negative, is above `MOST_USD_PER_MTOK`, or is finer than one
     pico-dollar per token.
     """
     what = "a price in USD per million tokens"

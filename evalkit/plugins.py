@@ -106,9 +106,9 @@ def _scanned(path: tuple[str, ...]) -> tuple[Plugin, ...]:
 
 
 def find(group: str, name: str) -> Plugin | None:
-    """The entry of that name, which may be written `PACKAGE:NAME`; None where there is none.
+    """The entry of that name, which may be written `PACKAGE:NAME`; None if there is none.
 
-    Raises UsageError where several packages claim it.
+    Raises UsageError if several packages claim it.
     """
     package, _, bare = name.rpartition(":")
     claims = [
@@ -144,7 +144,7 @@ class PluginTable(Mapping[str, ValueT], Generic[ValueT]):
         self._read: dict[tuple[str, Plugin], ValueT] = {}
 
     def __getitem__(self, name: str) -> ValueT:
-        """The value. Raises KeyError where there is none, UsageError where its package is at fault or several claim
+        """The value. Raises KeyError if there is none, UsageError where its package is at fault or several claim
         it."""
         if name in self.built_in:
             return self.built_in[name]

@@ -4,7 +4,7 @@
     >>> from evalkit.testing import check_environment
     >>> check_environment(ENVIRONMENTS["scheduling"], instances=1, episodes=2)
 
-A package's own tests pass its own record: `check_environment(OFFERS)`. It need not be installed.
+A package's own tests pass its own record: `check_environment(OFFERS)`. The package need not be installed.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -33,22 +33,22 @@ def check_environment(
     most_steps: int = 120,
     seed: int = 0,
 ) -> None:
-    """Check all that the engine, the log and the report rely on. Raises AssertionError that says what is wrong and
-    where.
+    """Check everything that the engine, the log and the report rely on. Raises AssertionError, which says what is wrong
+    and where.
 
     lines       suite lines to play in addition to those that the environment generates
     instances   how many it generates (with its parameters at their defaults)
-    episodes    how many are played of each instance: one in which the model only talks, one that calls tools as their
-                schemas say, and ones with every mistake a model makes
-    most_steps  replies of an episode at most; the one that only talks must end by itself within ten times as many
+    episodes    how many are played of each instance: one in which the model writes only text, one that calls tools by
+                their schemas, and others with every mistake that models make
+    most_steps  the maximum number of replies; the episode with only text must end by itself within ten times as many
     seed        of all draws: equal seeds play equal episodes
 
-    Checked are: fields of the record; its standard texts and its report; that equal seeds generate equal instances,
-    however many are made; that lines survive being loaded and described, and that damaged ones are refused by
-    UsageError; that `step` raises nothing and changes no state in place; that facts are JSON, every call is answered,
-    openings and tools can be said in every dialect, and no tool is offered beyond `offers`; that the same replies lead
-    to the same digests; that `score` is a pure function of facts as a log holds them, within `score_range`, with
-    metrics that clash with nothing. Takes about a second for a small environment.
+    It checks the fields of the record, its standard texts and its report. Equal seeds must generate equal instances,
+    however many are made. A line must stay the same when it is loaded and described, and damaged lines must be refused
+    with UsageError. `step` must not raise or change a state in place. Facts must be JSON, every call must be answered,
+    every dialect must be able to express openings and tools, and no more tools than `offers` may be offered. The same
+    replies must lead to the same digests. `score` must be a pure function of facts as a log holds them, within
+    `score_range`, and its metrics must not clash with other names. This takes about a second for a small environment.
 
     >>> from dataclasses import replace
     >>> from evalkit.envs.table import ENVIRONMENTS
@@ -99,7 +99,7 @@ def play_policy(
 
 
 def _kits(env: Environment[Any, Any]) -> Iterator[Kit]:
-    """Texts of each variant in turn, with notes and without; for ever."""
+    """Texts of each variant in turn, with notes and without, endlessly."""
     while True:
         for notes in (True, False):
             for pack in packs_of(env):

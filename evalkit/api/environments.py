@@ -22,7 +22,7 @@ class Instance:
 
     environment   name of the environment that plays it
     id            its name within the suite
-    suite         the suite's name, with `?k=2` behind it where parameters were varied
+    suite         the suite's name, with `?k=2` after it where parameters were varied
     digest        32 hexadecimal digits of its definition: equal problems have equal digests, whatever their names
     stratum       the group it belongs to (a difficulty, a kind), for balanced samples
     line          a mapping: the instance as in a suite's file, with its optimum

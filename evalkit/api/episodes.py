@@ -20,7 +20,7 @@ class Episode:
     id           hexadecimal digits, derived from agent, instance and replicate
     agent        its name in the sweep
     environment, suite, instance
-                 names; the suite with `?k=2` behind it where parameters were varied
+                 names; the suite with `?k=2` after it where parameters were varied
     replicate    from 0
     ending       `complete`, `stable`, `unresponsive`, ... as the environment says, or `context_length`, ... where the
                  provider refused; empty if the episode has not ended

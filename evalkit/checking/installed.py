@@ -28,7 +28,7 @@ class Inspected:
 
     plugin: Plugin
     offers: str
-    """What it brings, in a line; empty where that cannot be said."""
+    """What it brings, in a line; empty if that cannot be said."""
     problems: tuple[str, ...]
 
     def to_json(self) -> dict[str, Any]:

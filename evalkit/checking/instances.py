@@ -15,7 +15,7 @@ _ODD: tuple[Any, ...] = (None, True, -1, 10**12, 0.5, float("nan"), "", "odd", [
 
 
 def check_generator(env: Environment[Any, Any], count: int, seed: int) -> list[Mapping[str, Any]]:
-    """The first lines that it generates. Raises AssertionError where they are not the same however they are made."""
+    """The first lines that it generates. Raises AssertionError if they are not the same however they are made."""
     if not count:
         return []
     where = f"{env.name}: generate"
@@ -47,7 +47,7 @@ def _json(where: str, value: Any) -> bytes:
 
 
 def check_line(env: Environment[Any, Any], line: Mapping[str, Any]) -> Any:
-    """The instance of a line. Raises AssertionError where loading or describing it is not as it must be."""
+    """The instance of a line. Raises AssertionError if loading or describing it is not as it must be."""
     where = f"{env.name}: line {line.get('id')!r}"
     named = str(line.get("environment")).rpartition(":")[2] == env.name.rpartition(":")[2]
     assert named, f"{where}: `environment` must be the environment's name, got {line.get('environment')!r}."

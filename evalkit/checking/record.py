@@ -14,7 +14,7 @@ _NAME = re.compile(r"[a-z][a-z0-9_]*")
 
 
 def check_record(env: Environment[Any, Any]) -> None:
-    """Raises AssertionError where a field is not as it must be."""
+    """Raises AssertionError if a field is not as it must be."""
     where = str(env.name)
     bare = where.rpartition(":")[2]
     assert _NAME.fullmatch(bare), (
@@ -40,7 +40,7 @@ def check_record(env: Environment[Any, Any]) -> None:
 
 
 def check_default(where: str, key: str, parameter: Parameter) -> None:
-    """Raises AssertionError where a parameter's own default is not one of its values."""
+    """Raises AssertionError if a parameter's own default is not one of its values."""
     value: Any = parameter.default
     location = f"{where}: parameters: {key}"
     assert parameter.kind in (int, float, str, bool), f"{location}: the kind must be int, float, str or bool."

@@ -44,7 +44,7 @@ class CheckResult:
 
 
 def most(provider: Provider, model: Model) -> PicoUsd | None:
-    """The most that a check can cost; None where the model's price is unknown."""
+    """The most that a check can cost; None if the model's price is unknown."""
     if model.price is None:
         return None
     tokens = len(_body(provider, model)) + DIALECTS[provider.dialect].overhead_tokens
@@ -52,7 +52,7 @@ def most(provider: Provider, model: Model) -> PicoUsd | None:
 
 
 async def check(provider: Provider, model: Model, *, url: str = "", within_s: float = WITHIN_S) -> CheckResult:
-    """Ask once. `url` replaces the one in the provider's file. Raises UsageError where a key or a variable is
+    """Ask once. `url` replaces the one in the provider's file. Raises UsageError if a key or a variable is
     missing."""
     dialect = DIALECTS[provider.dialect]
     clock = asyncio.get_running_loop().time

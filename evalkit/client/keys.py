@@ -18,7 +18,7 @@ Place = Literal["env", "keyring", "not set"]
 
 
 def read_key(provider: Provider) -> str:
-    """The provider's key; empty where none is needed. Raises UsageError if it is missing or not valid in a header."""
+    """The provider's key; empty if none is needed. Raises UsageError if it is missing or not valid in a header."""
     if not provider.key_env:
         return ""
     key, source = _look(provider.key_env)
@@ -35,7 +35,7 @@ def read_key(provider: Provider) -> str:
 
 
 def key_place(provider: Provider) -> Place:
-    """Where the key of a provider that needs one is found. Raises UsageError where the keyring cannot be read."""
+    """Where the key of a provider that needs one is found. Raises UsageError if the keyring cannot be read."""
     return _look(provider.key_env)[1]
 
 

@@ -12,7 +12,7 @@ def open_transport(provider: Provider, *, url: str = "", others: Collection[str]
     """The provider; `url` replaces the one in the file (for a simulated provider that was just started). `others`: keys
     of other providers, which its answers must not show either.
 
-    Raises UsageError where the key or a variable of the URL is missing, or the key would be sent unencrypted. To be
+    Raises UsageError if the key or a variable of the URL is missing, or the key would be sent unencrypted. To be
     used as `async with`.
     """
     key = read_key(provider)

@@ -33,7 +33,7 @@ Launch = Callable[[Provider, Path], AbstractContextManager[str]]
 
 
 def check_keys(resolved: Resolved, choice: Choice) -> None:
-    """Raises UsageError where a key is missing that the chosen agents need, or a variable of a provider's URL."""
+    """Raises UsageError if a key is missing that the chosen agents need, or a variable of a provider's URL."""
     for name, endpoint in resolved.endpoints.items():
         if not choice.agents or name in choice.agents:
             read_key(endpoint.provider)
@@ -116,7 +116,7 @@ async def open_endpoints(
 ) -> Endpoints:
     """Open an endpoint for each provider and a lane for each model that the chosen agents use; `stack` closes them.
 
-    Raises UsageError where a key is missing, EvalkitError where a simulated provider does not start.
+    Raises UsageError if a key is missing, EvalkitError where a simulated provider does not start.
     """
     endpoints = Endpoints(resolved=resolved, manifest=manifest)
     pools: dict[str, Pool] = {}

@@ -75,7 +75,7 @@ class Prior(msgspec.Struct, frozen=True, kw_only=True):
     spread: float
     """Standard deviation of an episode's cost over its mean."""
     doubt: float = DOUBT
-    """The same of the agent's true mean around this one; 0 where the stand-in is the agent itself."""
+    """The same of the agent's true mean around this one; 0 if the stand-in is the agent itself."""
 
     @property
     def expected(self) -> Expected:

@@ -51,7 +51,7 @@ class LoggedProgress(Protocol):
 
     @property
     def ending(self) -> str:
-        """Empty while the episode goes on."""
+        """Empty while the episode continues."""
 
     @property
     def cost(self) -> int:

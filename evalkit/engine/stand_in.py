@@ -176,7 +176,7 @@ class _NoLog:
 async def play_sample(episode: PlannedEpisode, stand_in: str, till: Till, most: int | None = None) -> Sample:
     """Play an episode to its end; or, where it has periods, for `most` requests, and say how much of it that was.
 
-    Raises UsageError where the environment or the policy fails.
+    Raises UsageError if the environment or the policy fails.
     """
     cell = episode.cell
     policy = player(stand_in, cell.env.name, instance=episode.instance, script=cell.agent.script)
@@ -203,7 +203,7 @@ async def play_sample(episode: PlannedEpisode, stand_in: str, till: Till, most: 
 
 
 def _grown(prompts: Sequence[int], scale: float) -> float:
-    """The tokens of `scale` times as many prompts, which go on growing as they did: a history gets longer."""
+    """The tokens of `scale` times as many prompts, which keep growing as they did: a history gets longer."""
     count = len(prompts)
     if scale == 1 or count < 2:
         return scale * sum(prompts)

@@ -1,5 +1,5 @@
-"""What a run holds, owes and has spent, and what it takes to finish it; read from its directory alone, also while it is
-being written.
+"""The status of a run: what it contains, what remains, what it has spent, and what finishing it will take. It is read
+from the run's directory alone, also while the run is written.
 """
 
 from collections.abc import Mapping, Sequence
@@ -37,11 +37,11 @@ class CellStatus:
     """Of its steps, in pico-dollars."""
     endings: dict[str, int]
     predicted: Expected | None = None
-    """An episode as it was expected before any had ended; None where nobody asks for money."""
+    """An episode as it was expected before any had ended; None if nobody asks for money."""
     seen: Expected | None = None
     """An ended episode on average: cost and requests; None before the first."""
     to_finish: Range = NOTHING
-    """Pico-dollars for the rest of those that are begun and all of those that are not."""
+    """Pico-dollars for the rest of the started episodes and for all others."""
     requests_left: float = 0.0
     seconds_left: float | None = None
     """At the rate at which its lane's requests were sent, shared with the lane's other cells; None: not known."""
@@ -70,11 +70,11 @@ class Status:
     unmetered: Unmetered
     """Replies without usage."""
     lane_seconds: Mapping[str, float]
-    """Seconds to finish, by lane, of lanes that owe something and whose rate is known."""
+    """Seconds to finish, by lane, for lanes with remaining episodes and a known rate."""
     open_sessions: int
     """Sessions that have neither closed nor been charged for their crash, the present one included."""
     kept: tuple[str, ...] = ()
-    """What the run keeps of its own though evalkit has changed since it began, in lines."""
+    """Prompt packs that evalkit has changed since the run began, and that the run keeps as they were; in lines."""
 
     @property
     def to_finish(self) -> Range:
@@ -83,7 +83,7 @@ class Status:
 
     @property
     def seconds_left(self) -> float | None:
-        """Of the slowest lane; None where no rate is known."""
+        """Of the slowest lane; None if no rate is known."""
         return max(self.lane_seconds.values(), default=None)
 
     def to_json(self) -> dict[str, Any]:
@@ -143,8 +143,8 @@ def _usd(amount: Range) -> dict[str, float]:
 
 
 def read_status(directory: Path) -> Status:
-    """The status of a run, from what each of its writers said last. Raises RunError if it is none, CorruptLogError if
-    its log is damaged."""
+    """The status of a run, from the last totals of each of its writers. Raises RunError if it is not a run,
+    CorruptLogError if its log is damaged."""
     manifest = read_manifest(directory)
     totals = read_totals(directory)
     return status_of(directory, manifest, totals)
@@ -187,7 +187,8 @@ def _held(manifest: Manifest, totals: Totals) -> list[CellTotals]:
 
 
 def _forecast(directory: Path, manifest: Manifest, logged: Sequence[CellTotals]) -> Forecast:
-    """From the priors that the run wrote; where it wrote none and owes episodes, they are made now and not kept."""
+    """From the priors that the run wrote; those of cells with remaining episodes that it lacks are made now, and not
+    kept."""
     priors = {(prior.agent, prior.suite): prior for prior in read_priors(directory)}
     owing = [
         cell
@@ -233,7 +234,7 @@ def _cell(manifest: Manifest, cell: CellTotals, forecast: Forecast) -> CellStatu
 
 
 def _rates(totals: Totals, lanes: Mapping[str, str]) -> dict[str, float]:
-    """Requests a second by lane, while it was sending any."""
+    """Requests per second by lane, while it was sending any."""
     of_lane: dict[str, list[CellTotals]] = {}
     for cell in totals.cells.values():
         if cell.agent in lanes:

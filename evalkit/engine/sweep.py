@@ -1,7 +1,8 @@
 """`evalkit run`: one command to start, to resume and to extend. A spec is a desired state; what is missing is played.
 
-Order of events: everything the spec names is checked, the run is locked, the manifest is extended, the money that a
-crash may have left in flight is charged, then the lanes play. Nothing is sent before all of that is durable.
+The order of events: everything that the spec names is checked, the run is locked, the manifest is extended, and the
+money that a crash may have left in flight is charged. Then the lanes play. Nothing is sent before all of that is
+durable.
 """
 
 import asyncio
@@ -50,10 +51,10 @@ PUBLISH_EVERY = 2
 
 
 async def run_sweep(resolved: Resolved, options: RunOptions, show: Callable[[View], None]) -> RunOutcome:
-    """Play what the spec asks for and the run lacks; returns how it ended.
+    """Play what the spec asks for and the run lacks. Returns how it ended.
 
-    Raises UsageError or RunError, before anything is written, for what cannot be run as asked; CorruptLogError for a
-    damaged log, StorageError where the disk refuses.
+    Raises UsageError or RunError, before anything is written, if it cannot be run as asked; CorruptLogError for a
+    damaged log; StorageError if the disk refuses to write.
     """
     directory = options.directory
     check_keys(resolved, options.choice)
@@ -113,7 +114,8 @@ async def _play(session: Session, show: Callable[[View], None]) -> None:
 
 
 def _existing(directory: Path) -> Manifest | None:
-    """The manifest of the run that lies there, or None for a new run. Raises RunError for a foreign directory."""
+    """The manifest of the run in a directory, or None for a new run. Raises RunError if the directory holds other
+    files."""
     if is_run(directory):
         return read_manifest(directory)
     # A run that was killed before its manifest was written has its lock and empty folders.
@@ -131,7 +133,7 @@ def _existing(directory: Path) -> Manifest | None:
 
 
 def _repair(options: RunOptions) -> tuple[str, ...]:
-    """Mend the log; what was given up, in sentences. Raises RunError if another process writes the run."""
+    """Repair the log. Returns what was dropped, in sentences. Raises RunError if another process writes the run."""
 
     def announce(repaired: Repair) -> None:
         if options.announce is not None:
@@ -158,7 +160,7 @@ def _log_start(session: Session) -> None:
 
 
 def _work(session: Session) -> Iterator[tuple[Environment[Any, Any], Mapping[str, Any], float]]:
-    """What is to be played, as `load_for` takes it: before the first request, so that nobody waits for the import."""
+    """What will be played, as `load_for` takes it, before the first request: no request waits for the import."""
     manifest = session.resolved.manifest
     planned = {
         suite.name: len(suite.instances)
@@ -229,7 +231,7 @@ def _close(endpoints: Endpoints) -> None:
 
 
 def _ceilings(session: Session, crashes: Sequence[LedgerRecord]) -> dict[tuple[str, str], Ceiling]:
-    """What single agents and lanes may spend, with what they have spent; `crashes` were charged just now."""
+    """What single agents and lanes may spend, and what they have spent; `crashes` have just been charged."""
     sweep, holdings = session.resolved.sweep, session.holdings
     budgets = {("agent", agent.name): agent.budget for agent in sweep.agents if agent.budget is not None}
     budgets |= {("lane", lane): budget for lane, budget in sweep.budgets.items()}
@@ -241,7 +243,7 @@ def _ceilings(session: Session, crashes: Sequence[LedgerRecord]) -> dict[tuple[s
 
 
 def _wake(session: Session, endpoints: Endpoints) -> None:
-    """The run stops: whoever waits for a limit or for money leaves; what is in flight comes back."""
+    """Stop the run: players that wait for a limit or for money leave; replies in flight are awaited."""
     error = LaneClosed(session.stop.message or f"The run stops ({session.stop.reason}).")
     for lane in endpoints.lanes.values():
         lane.end(error)
@@ -285,7 +287,7 @@ def _strangers(session: Session) -> bool:
 
 @contextmanager
 def _timed(session: Session) -> Iterator[None]:
-    """At the deadline players end after their durable step, and whoever waits for a limit or for money leaves."""
+    """At the deadline players end after their durable step, and players that wait for a limit or for money leave."""
     deadline_s = session.resolved.sweep.deadline_s
     if deadline_s is None:
         yield
@@ -301,7 +303,7 @@ def _timed(session: Session) -> Iterator[None]:
 
 @asynccontextmanager
 async def _watched(session: Session, show: Callable[[View], None]) -> AsyncIterator[None]:
-    """While the lanes play: show the run now and then, to other processes too; set the log's pace by the replies."""
+    """While the lanes play: show the run regularly, to other processes too, and set the log's pace by the replies."""
     pace, directory = Pace(), session.options.directory
     unmetered_before = session.unmetered_before
 
@@ -338,7 +340,7 @@ async def _watched(session: Session, show: Callable[[View], None]) -> AsyncItera
 
 
 def _keep_pace(session: Session, late_s: float) -> None:
-    """A row may wait for company a tenth of the time that the fastest replies take; lanes hear how late we are."""
+    """A row may wait for others a tenth of the time that the fastest replies take; lanes are told the loop's delay."""
     assert session.endpoints is not None
     for lane in session.endpoints.lanes.values():
         lane.late(late_s)

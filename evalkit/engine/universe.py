@@ -1,9 +1,9 @@
 """All episodes of a manifest, lazily and in admission order.
 
 Within a lane: all instances get replicate r before any gets r+1; suites and strata are interleaved, so that any prefix
-is a balanced sample, and within a stratum instances come in a random order that the manifest's key fixes, so that a
-prefix is a random one; agents that share the lane all play an instance before the next one begins. What a run was
-extended by comes after what it was to hold before, so nothing loses its place.
+is a balanced sample. Within a stratum instances come in a random order that the manifest's key fixes, so a prefix is a
+random sample. Agents that share the lane all play an instance before the next one begins. Episodes of an extension come
+after those planned before it, so nothing loses its place.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -25,7 +25,7 @@ from evalkit.store.instances import ManifestInstance, admission
 from evalkit.store.manifest import Manifest, ManifestAgent, ManifestExtent, ManifestSuite, load_target
 
 KEPT = 10_000
-"""Places that are computed once for all replicates; more are computed for each replicate, so that no list is made."""
+"""Up to so many places are computed once for all replicates; more are computed for each replicate, without a list."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,7 +41,7 @@ class AgentSetup:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlannedEpisode:
-    """One agent on one instance, one replicate: where it belongs, and how to begin it."""
+    """One agent on one instance, one replicate: its place in the run, and how to begin it."""
 
     id: str
     cell: AgentSetup
@@ -56,7 +56,7 @@ class PlannedEpisode:
 
 
 class _Target:
-    """An instance that is known by its digest alone."""
+    """An instance of which only the digest is known."""
 
     __slots__ = ("target",)
 
@@ -101,9 +101,10 @@ def placed(manifest: Manifest, suites: Sequence[ManifestSuite]) -> Iterator[tupl
 
 
 class _Once:
-    """Notices instances that are the same as an earlier one, in suites that nobody has looked into line by line.
+    """Notices instances that are the same as an earlier one, in suites that were not checked line by line.
 
-    Open addressing in one array: digests, halves of 8 bytes; exact, and 32 to 64 bytes an instance at most.
+    A hash table with open addressing in one array of digests, as halves of 8 bytes; exact, at most 32 to 64 bytes per
+    instance.
     """
 
     def __init__(self, suites: Sequence[ManifestSuite]) -> None:
@@ -134,7 +135,7 @@ def _places(manifest: Manifest, s: int, suite: ManifestSuite) -> Iterator[tuple[
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Choice:
-    """Which part of a sweep a command is about."""
+    """The part of a sweep that a command selects."""
 
     agents: frozenset[str] = frozenset()
     """Empty: all."""
@@ -169,7 +170,7 @@ Wanted = Callable[[str, ManifestSuite, int, int], bool]
 def episodes(
     manifest: Manifest, agents: Sequence[ManifestAgent], choice: Choice, wanted: Wanted | None = None
 ) -> Iterator[PlannedEpisode]:
-    """The episodes of the given agents in admission order, lazily. Of those that nobody wants no instance is read."""
+    """The episodes of the given agents in admission order, lazily. Instances are read only for wanted episodes."""
     for block in _blocks(manifest, agents, choice):
         suites = [manifest.suites[name] for name in block.players]
         few = sum(len(suite.instances) for suite in suites) <= KEPT
@@ -196,7 +197,7 @@ def episodes(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _EpisodeBlock:
-    """Replicates that the same agents play of the same suites, one after the other."""
+    """Consecutive replicates in which the same agents play the same suites."""
 
     replicates: range
     players: Mapping[str, Sequence[AgentSetup]]
@@ -204,7 +205,7 @@ class _EpisodeBlock:
 
 
 def _blocks(manifest: Manifest, agents: Sequence[ManifestAgent], choice: Choice) -> Iterator[_EpisodeBlock]:
-    """A run as it began, then what each extension has added."""
+    """The run as it began, then the additions of each extension."""
     setups = cells(manifest)
     pairs = [
         (suite.name, agent.name, setups[agent.name, suite.environment])

@@ -92,14 +92,14 @@ class View:
     reserved: int
     budget: int | None
     stopping: str
-    """Why the run is draining; empty while it goes on."""
+    """Why the run is draining; empty while it continues."""
     cells: tuple[CellView, ...] = ()
     unmetered: Unmetered = field(default_factory=Unmetered)
     """Replies without usage, earlier calls included."""
 
     @property
     def eta_s(self) -> float | None:
-        """Seconds to the end if episodes go on ending as they have, or None while none has ended."""
+        """Seconds to the end if episodes keep ending as they have, or None while none has ended."""
         slowest = 0.0
         for lane in self.lanes:
             owed = lane.episodes - lane.done

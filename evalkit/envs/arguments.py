@@ -121,7 +121,7 @@ def shown(name: str) -> str:
 
 
 def listed(ids: Sequence[object]) -> str:
-    """Ids as a text of bounded length, whatever they are."""
+    """Ids as a string of bounded length, whatever they are."""
     named = ", ".join(
         repr(shown(value)) if isinstance(value, str) else type(value).__name__ for value in ids[:MOST_IDS]
     )

@@ -64,7 +64,7 @@ class Answers(Generic[WorldT]):
 
     state: PeriodsState[WorldT]
     messages: tuple[Message, ...]
-    """One for each call, for the chat that goes on."""
+    """One for each call, for the chat that continues."""
     facts: list[dict[str, str]]
     accepted: Accepted[WorldT] | None
     restart: bool

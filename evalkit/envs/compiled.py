@@ -4,7 +4,7 @@ Steps of an environment have a plain path, in Python and numpy, and some have a 
 values. Until `load` has been called only the plain one is taken, so no small command imports numba: the import and the
 first kernel cost `START_S` of CPU. `load_for` weighs that against the work ahead. Kernels are taken from a cache in the
 user's own folder, which `compile_all` fills (`evalkit warmup`); what is not there, or was made by other versions, is
-left aside, and the plain path goes on.
+left aside, and the plain path continues.
 """
 
 import hashlib
@@ -99,7 +99,7 @@ def ready(env: Env) -> bool:
 def compile_all(environments: Iterable[Env]) -> Iterator[tuple[str, str]]:
     """Compile every kernel of these environments into the cache; (environment, kernel) of each as it is done.
 
-    Takes half a minute. Raises OSError where the folder cannot be written, UsageError where a record names what is not
+    Takes half a minute. Raises OSError if the folder cannot be written, UsageError where a record names what is not
     there.
     """
     known = list(environments)

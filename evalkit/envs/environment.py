@@ -1,8 +1,8 @@
-"""What an environment is: a frozen record of pure functions. There is nothing to inherit.
+"""The record of an environment: frozen, with pure functions. Nothing is inherited.
 
 An environment is a state machine `(state, reply) -> (state, observation)`. It does no I/O, reads no clock, and draws
 only from the instance's seed. `step` is total: whatever a model answers has a defined outcome, recorded in the facts.
-What planning and reports must know of an environment is in its record too: no table elsewhere names it.
+The record also has what planning and reports must know about it. No table elsewhere names an environment.
 """
 
 import math
@@ -16,7 +16,7 @@ InstanceT = TypeVar("InstanceT")
 StateT = TypeVar("StateT")
 
 Facts = Mapping[str, Any]
-"""What the environment said back, as JSON-able values: typed outcomes and numbers, never rendered text."""
+"""What the environment answered, as JSON values: typed outcomes and numbers, never rendered text."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,7 +31,7 @@ class Pack:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Kit:
-    """What the agent brings: its prompt pack and its notes. The same instance may be played with other kits."""
+    """What differs between agents: the prompt pack, and whether there are notes. An instance is played with any kit."""
 
     pack: Pack
     notes: bool = True
@@ -43,30 +43,30 @@ class Opening:
     """The start of a chat."""
 
     messages: tuple[Message, ...]
-    """System message first, then what the user says."""
+    """The system message first, then the user's."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Observation:
-    """What a reply brought about."""
+    """The result of a reply."""
 
     messages: tuple[Message, ...]
-    """Appended to the chat behind the reply: tool results, then a notice if there is one. Empty where the chat ends."""
+    """Appended to the chat after the reply: tool results, then a notice if there is one. Empty if the chat ends."""
     facts: Facts
     new_chat: bool = False
-    """The period is over: the next request starts afresh from `opening(state)`."""
+    """The period is over: the next request starts a new chat from `opening(state)`."""
     acted: bool = False
-    """Whether the reply made a valid action. Told to the lane alone: it is in no fact and no digest."""
+    """Whether the reply made a valid action. Only the lane uses it: it is in no fact and no digest."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Score:
     """One episode's result.
 
-    value     the environment's score; 1 is the optimum, `Environment.score_range` says between what it lies
+    value     the environment's score; 1 is the optimum, `Environment.score_range` has its bounds
     solved    whether it counts as solved, by the environment's own rule
     metrics   a mapping from names to floats: secondary figures; an undefined one is left out
-    path      a tuple of names: tools of the charged calls, where the environment compares paths
+    path      a tuple of names: tools of the charged calls, if the environment compares paths
 
     >>> import evalkit
     >>> instance = evalkit.suite("scheduling/basic")[0]
@@ -81,7 +81,7 @@ class Score:
     metrics: Mapping[str, float] = field(default_factory=dict)
     """Secondary metrics by name; an undefined one is left out."""
     path: tuple[str, ...] = ()
-    """Tools of the agent's charged calls, in order, where the environment compares paths."""
+    """Tools of the agent's charged calls, in order, if the environment compares paths."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,13 +96,13 @@ class Parameter:
     most: float | None = None
     choices: tuple[Any, ...] = ()
     file: Callable[[Mapping[str, Any], str], object] | None = None
-    """Checks a value that is a TOML file of the user's: (its table, its name). Raises UsageError. None: no file may
-    stand for a value."""
+    """Checks a value that is given as a TOML file: (its table, its name). Raises UsageError. None: a file cannot be
+    given."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ActionShare:
-    """A secondary metric of `Score.metrics` that is a share of actions, 0 to 1: reports have a column of it."""
+    """A secondary metric of `Score.metrics` that is a share of actions, 0 to 1. Reports have a column for it."""
 
     title: str
     about: str
@@ -111,40 +111,40 @@ class ActionShare:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Quantity:
-    """A number that each instance has: what scores are measured against."""
+    """A number that each instance has, such as its optimum."""
 
     title: str
     unit: str
     of: Callable[[Mapping[str, Any]], float]
-    """Of an instance's line."""
+    """Computes it from an instance's line."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupCount:
-    """A number of each group of a suite's instances."""
+    """A number that describes each group of a suite's instances."""
 
     key: str
     title: str
     of: Callable[[Sequence[Mapping[str, Any]]], int]
-    """Of the lines of the group."""
+    """Computes it from the lines of the group."""
     about: str = ""
-    """What a reader must know of it."""
+    """A note for readers."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InstanceSize:
-    """How large an instance is, in one respect."""
+    """One measure of how large an instance is."""
 
     key: str
     title: str
     of: Callable[[Any], int]
-    """Of an instance."""
+    """Computes it from an instance."""
     unit: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Described:
-    """What `evalkit describe` says of suites beside what it says of every one."""
+    """What `evalkit describe` says about suites of this environment, in addition to what it says about every suite."""
 
     quantities: tuple[Quantity, ...] = ()
     tallies: tuple[GroupCount, ...] = ()
@@ -155,10 +155,10 @@ class Described:
 class Environment(Generic[InstanceT, StateT]):
     """One benchmark: a frozen record of pure functions, a state machine `(state, reply) -> (state, observation)`.
 
-    Whoever plays calls `load(line)` for an instance, `start(instance, kit)` for a state, then `opening(state)` and
-    `tools(state)` for what the agent reads, and `step(state, reply)` until `ended(state)` says why it is over;
-    `score(instance, facts)` scores what came of it. `evalkit.Game` does all that. Each field has a text in the source,
-    and docs/add-an-environment.md builds one from nothing.
+    To play an episode: `load(line)` gives an instance, and `start(instance, kit)` a state. `opening(state)` and
+    `tools(state)` are what the agent reads. `step(state, reply)` is called until `ended(state)` says why the episode is
+    over. `score(instance, facts)` gives the score. `evalkit.Game` does all that. Each field has a docstring in the
+    source, and docs/add-an-environment.md builds a complete environment.
 
     >>> import evalkit
     >>> scheduling = evalkit.env("scheduling")
@@ -168,84 +168,87 @@ class Environment(Generic[InstanceT, StateT]):
 
     name: str
     version: int
-    """Raised when the same replies would lead to other states, texts or facts."""
+    """Increased when the same replies lead to other states, texts or facts."""
     defaults: Sampling
     parameters: Mapping[str, Parameter]
     texts: Mapping[str, frozenset[str]]
-    """Keys of the texts a pack must hold, each with the fields its text may use in braces."""
+    """Keys of the texts that a pack must contain, each with the fields that its text may use in braces."""
     load: Callable[[Mapping[str, Any]], InstanceT]
     """A suite's line as an instance. Raises UsageError naming the field that is wrong."""
     describe: Callable[[InstanceT], Mapping[str, Any]]
-    """An instance as a suite's line: defining fields plus the stored optimum or denominator."""
+    """An instance as a suite's line: the fields that define it, and its optimum or denominator."""
     start: Callable[[InstanceT, Kit], StateT]
     opening: Callable[[StateT], Opening]
     tools: Callable[[StateT], tuple[Tool, ...]]
-    """The tools the next request offers. The same tuple object as long as they stay the same."""
+    """The tools that the next request offers. It is the same tuple object as long as they stay the same."""
     step: Callable[[StateT, Reply], tuple[StateT, Observation]]
     period: Callable[[StateT], int]
-    """The period the next request belongs to."""
+    """The period of the next request."""
     ended: Callable[[StateT], str]
-    """Why the episode is over (`stable`, `complete`, `unresponsive`), or an empty string while it goes on."""
+    """Why the episode is over (`stable`, `complete`, `unresponsive`), or an empty string while it continues."""
     score: Callable[[InstanceT, Sequence[Facts]], Score]
-    """From the facts of all steps, in order. An episode that the model ended early is scored by the same rule, as if
-    its remaining periods had brought no action."""
+    """Computed from the facts of all steps, in order. An episode that the model ended early is scored by the same rule,
+    as if its remaining periods had no action."""
     generate: Callable[[Mapping[str, Any], int, int], Iterator[Mapping[str, Any]]]
     """(parameters, count, seed) -> suite lines of the native generator, lazily."""
     stratum: Callable[[InstanceT], str]
     """The group an instance belongs to, for balanced order and stratified intervals."""
     offers: Callable[[InstanceT], int]
-    """How many tools a request of the instance offers at most: providers bound it."""
+    """The largest number of tools in a request of the instance. Providers limit it."""
     likeness: Callable[[Mapping[str, Any]], Hashable] | None = None
-    """Of a suite's line: lines of equal likeness that load are of one stratum and offer equally many tools. May raise
-    TypeError for a line that makes no sense. So of a suite of a million lines one of each kind is loaded when a run
-    begins; None: only loading tells."""
+    """A key for the kind of a suite's line: lines with equal keys are in one stratum and offer equally many tools. So
+    only one line of each kind is loaded when a run with a large suite begins. May raise TypeError for an invalid line.
+    None: every line must be loaded."""
     compiled_saves_s: Callable[[Mapping[str, Any]], float] = lambda _: 0.0
-    """CPU seconds that compiled kernels save in one period, by an instance's line, as measured by `bench/compiled.py`;
-    0 where steps call none, and for a line that makes no sense."""
+    """CPU seconds that compiled kernels save in one period of an instance with this line, as measured by
+    `bench/compiled.py`; 0 if steps call none, and for an invalid line."""
     kernels: str = ""
     """The module of the compiled kernels that its steps call, if there is one. Its `samples()` gives, by kernel,
-    arguments of the types that steps call it with."""
+    arguments of the types with which steps call it."""
     compiled_ahead: str = ""
-    """What more `evalkit warmup` has to compile, as `module:function`: an iterator of what it has compiled, by name."""
+    """What else `evalkit warmup` compiles, as `module:function`, which yields the name of each thing it compiled."""
     later_texts: Mapping[str, str] = field(default_factory=dict)
-    """Of `texts`, those that a pack may lack, each with what it then says: texts that are younger than the environment,
-    so that a run whose pack was frozen without them goes on byte for byte as it began; and optional ones, empty."""
+    """Those of `texts` that a pack may lack, each with the text that is used instead. They were added after the first
+    version, so that a run whose pack was fixed without them continues byte for byte as it began. Optional texts are
+    empty here."""
     tool_choice: Callable[[StateT], ToolChoice | None] | None = None
-    """Whether the next reply must hold a call, or none, where that is not as the agent is asked anyway (None)."""
+    """Whether the next reply must have a call, or must not. None: as the agent's settings say."""
     open_texts: Mapping[str, frozenset[str]] = field(default_factory=dict)
-    """Beginnings of further keys that a pack may hold, each for one of many things: `tools.of` stands for
-    `tools.of.NAME`; with the fields such a text may use."""
+    """Beginnings of further keys that a pack may contain, one key for each of many things: `tools.of` allows
+    `tools.of.NAME`. With the fields that such a text may use."""
     text_choices: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    """Of `texts`, those that are words of ours and not of the agent's, each with the words there are."""
+    """Those of `texts` that are settings and not read by the agent, each with its possible values."""
     prompts: str = ""
     """Where its standard texts are, as `package:file`: a TOML file with one table, of the environment's name. Empty:
     in evalkit's own `standard` pack."""
     prompt_import: str = ""
-    """What reads its texts out of a copy of the reference that it follows, as `module:name` of a record of
+    """How its texts are read from a copy of the reference, as `module:name` of a record of
     `evalkit/spec/importing/record.py`."""
     made_suites: Mapping[str, str] = field(default_factory=dict)
     """Suites that are not shipped, by name, each with how a user makes it."""
     score_range: tuple[float, float] = (-math.inf, 1.0)
-    """Between what a score can be. Intervals of scores with two bounds are narrower, and hold for a partial run."""
+    """The lowest and the highest possible score. With two finite bounds, intervals are narrower and also valid for a
+    partial run."""
     zero_means: str = ""
-    """What a score of 0 stands for, in words, where it stands for something."""
+    """What a score of 0 means, in words; empty if it has no special meaning."""
     one_chat: bool = False
     """Whether an episode is one chat of many turns, without periods: figures of periods are then left out."""
     stationary: bool = False
-    """Whether periods are alike, so that one best action is best in all of them and an episode can be solved by it."""
+    """Whether all periods are the same problem, so that one action can be the best in all of them and solve it."""
     shares: Mapping[str, ActionShare] = field(default_factory=dict)
-    """Secondary metrics that reports show, by name, beside those that any environment may give."""
+    """Secondary metrics that reports show, by name, in addition to those that any environment may have."""
     described: Described = Described()  # frozen
-    """What its suites are described by."""
+    """What `evalkit describe` shows of its suites."""
     report: str = ""
-    """What reports and pages have of it beside what they have of every environment, as `module:name` of a record of
-    `evalkit/report/extras/record.py`. A name, since an environment lies below reports; read where one needs it."""
+    """Its own tables, figures and charts, as `module:name` of a record of `evalkit/report/extras/record.py`. It is a
+    name because environments are in a layer below reports; it is read when it is needed."""
     policies: str = ""
-    """The policies that play it alone, as `module:name` of a table by name of `evalkit/policy/record.py`'s records."""
+    """The policies that play only this environment, as `module:name` of a table by name of records of
+    `evalkit/policy/record.py`."""
     tasks: str = ""
     """What models are asked about its suites and runs, as `module:name` of a record of `evalkit/tasks/record.py`."""
     stand_in: str = "random"
-    """The policy that plays for a model when a run's requests and cost are forecast."""
+    """The policy that plays in a model's place when the requests and the cost of a run are predicted."""
 
 
 def fill(template: str, **values: object) -> str:

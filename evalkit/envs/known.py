@@ -12,7 +12,7 @@ from evalkit.envs.environment import ActionShare, Environment
 
 
 def known(name: str) -> Environment[Any, Any] | None:
-    """The environment of that name; None where there is none."""
+    """The environment of that name; None if there is none."""
     if name not in table.ENVIRONMENTS:
         return None
     return table.ENVIRONMENTS[name]
@@ -25,7 +25,7 @@ def score_range(name: str) -> tuple[float, float]:
 
 
 def zero_means(name: str) -> str:
-    """What a score of 0 stands for; empty where nobody says."""
+    """What a score of 0 stands for; empty if nobody says."""
     env = known(name)
     return env.zero_means if env else ""
 

@@ -35,14 +35,14 @@ def instance_digest(environment: str, line: Mapping[str, Any]) -> str:
 
 
 def varied(line: Mapping[str, Any], axes: Mapping[str, Any]) -> Mapping[str, Any]:
-    """A line with some parameters set anew, without what followed from the old ones."""
+    """A line with some parameters set to other values, without what followed from the old ones."""
     if not axes:
         return line
     return {**{key: value for key, value in line.items() if key == "id" or key not in DERIVED}, **axes}
 
 
 def load_varied(env: Environment[Any, Any], line: Mapping[str, Any], axes: Mapping[str, Any], where: str) -> Any:
-    """An instance from a line with some parameters set anew. Raises UsageError naming the line."""
+    """An instance from a line with some parameters set to other values. Raises UsageError naming the line."""
     for key in axes:
         if key not in env.parameters:
             raise UsageError(f"vary.{key}: {env.name} has no parameter {key!r}.{nearest(key, env.parameters)}")

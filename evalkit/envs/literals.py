@@ -16,7 +16,7 @@ from typing import Any
 from evalkit.envs.arguments import MOST_BYTES, MOST_DEPTH, Parsed, Refusal, oversize, read_json
 
 # Everything a literal is made of, as Python's own tokenizer cuts it. Comments and strings swallow brackets; a text that
-# this cannot cut is no literal. A line ends at \r too.
+# this cannot cut is not a literal. A line ends at \r too.
 _TOKEN = re.compile(
     r"""(?P<skip>[ \t\f\r\n]++|\#[^\r\n]*+)
       | (?:[bBuUrR]|[bB][rR]|[rR][bB])?

@@ -16,7 +16,7 @@ ValueT = TypeVar("ValueT")
 
 @lru_cache(maxsize=256)
 def named(environment: str, field: str, reference: str, kind: type[ValueT]) -> ValueT:
-    """The value of that kind that a field of an environment's record names. Raises UsageError where there is none."""
+    """The value of that kind that a field of an environment's record names. Raises UsageError if there is none."""
     module, _, name = reference.partition(":")
     try:
         value = getattr(import_module(module), name)

@@ -45,7 +45,7 @@ class RandomStateStream:
         if not isinstance(begin, RandomStateSnapshot):
             self._draws = np.random.RandomState(begin)
             return
-        # Whoever goes on where a stream stood takes that very stream, once; its state is as good for any other.
+        # Whoever continues where a stream stood takes that very stream, once; its state is as good for any other.
         draws = _STANDING.pop(begin, None)
         if draws is None:
             draws = np.random.RandomState(0)
@@ -59,8 +59,8 @@ class RandomStateStream:
         return RandomStateSnapshot(state["key"].astype("<u4").tobytes(), int(state["pos"]))
 
     def leave(self) -> RandomStateSnapshot:
-        """`freeze`, where nothing more is drawn from this stream: who goes on from there needs not build it anew, which
-        takes as long as all else that a step does."""
+        """`freeze`, where nothing more is drawn from this stream: who continues from there needs not build it again,
+        which takes as long as all else that a step does."""
         state = self.freeze()
         if len(_STANDING) >= _MOST_STANDING:
             _STANDING.pop(next(iter(_STANDING)))

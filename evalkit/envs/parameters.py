@@ -61,9 +61,9 @@ def read_part(value: object, kind: Any, where: str, unknown: str = NO_FIELD) -> 
 
 
 def checked(parameters: Mapping[str, Parameter], name: str, value: Any) -> Any:
-    """A parameter's value, of the right type; None where that is the default.
+    """A parameter's value, of the right type; None if that is the default.
 
-    Raises UsageError where it is of another type, out of range or no choice.
+    Raises UsageError if it has another type, is out of range, or is not one of the choices.
     """
     parameter = parameters[name]
     kind: Any = Annotated[parameter.kind, Meta(ge=parameter.least, le=parameter.most)]
@@ -76,7 +76,8 @@ def checked(parameters: Mapping[str, Parameter], name: str, value: Any) -> Any:
 def parameters_of(
     line: type[msgspec.Struct], **files: Callable[[Mapping[str, Any], str], object]
 ) -> dict[str, Parameter]:
-    """The parameters of a line: its described fields. `files`: by name, what checks a file that stands for a value."""
+    """The parameters of a line: its fields that have a description. `files`: by name, what checks a value that is given
+    as a TOML file."""
     known = {}
     for field in msgspec.structs.fields(line):
         plain, meta = _unwrapped(field.type)
@@ -95,7 +96,8 @@ def parameters_of(
 
 
 def written(line: msgspec.Struct, names: Iterable[str], sparse: Container[str] = ()) -> dict[str, Any]:
-    """Fields of a line as plain values, in this order; not those without a value, nor sparse ones at their default."""
+    """Fields of a line as plain values, in this order. Those without a value are left out, and sparse ones at their
+    default."""
     defaults = _defaults(type(line))
     values = ((name, getattr(line, name)) for name in names)
     return {
@@ -129,7 +131,7 @@ def _unwrapped(kind: Any) -> tuple[Any, dict[str, Any]]:
 
 
 def _flaw(value: object, kind: Any, where: str, unknown: str) -> str:
-    """What is wrong with a value, and where; empty where nothing is."""
+    """What is wrong with a value, and where; empty if nothing is."""
     try:
         msgspec.convert(value, kind)
     except msgspec.ValidationError:
@@ -221,7 +223,7 @@ def _line(
 
 
 def check_explicit(line: Mapping[str, Any], names: Iterable[str], generator: str) -> None:
-    """Raises UsageError where a line writes an instance out and says otherwise, or the other way round."""
+    """Raises UsageError if a line writes an instance out and says otherwise, or the other way round."""
     explicit = generator == "explicit"
     for name in names:
         if explicit != (name in line):

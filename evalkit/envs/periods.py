@@ -2,7 +2,7 @@
 
 Pure functions over `rules.State`. A period has so many queries (requests); the last offers only the action. A reply
 without an accepted action is answered with tool results and the reply prompt. What no action was taken in is recorded
-as `no_action`, and the episode goes on; five such periods in a row end it as `unresponsive`.
+as `no_action`, and the episode continues; five such periods in a row end it as `unresponsive`.
 
 Source: specification of the reference, sections B.1 and C.1; the paper's appendix F.
 Differs: the reference throws the chat away and tries the same period again, ten times, and then the run dies; the

@@ -36,7 +36,7 @@ class Position:
     turn: int
     """Place of the next request in its chat, from 0."""
     ending: str
-    """Why the episode is over; empty while it goes on."""
+    """Why the episode is over; empty while it continues."""
 
 
 # Made for every reply: msgspec's frozen records cost a fifth of what dataclasses do.
@@ -45,11 +45,11 @@ class Turn(msgspec.Struct, frozen=True, kw_only=True):
 
     step, period, turn   the place of the reply: in the episode, in time, in its chat; each from 0
     facts                a mapping: what the environment made of it, as JSON-able values; `facts_bytes` is its JSON
-    messages             tuple of `Message`: what the chat appends behind the reply; empty where the chat ends
+    messages             tuple of `Message`: what the chat appends after the reply; empty if the chat ends
     new_chat             whether the next request starts afresh
     new_tools            whether the next request offers other tools
     acted                whether the reply made a valid action
-    ending               why the episode is over; empty while it goes on
+    ending               why the episode is over; empty while it continues
     request_digest, observation_digest, step_digest
                          16 bytes each, by which `evalkit verify` compares replay with the log
 
@@ -67,7 +67,7 @@ class Turn(msgspec.Struct, frozen=True, kw_only=True):
     facts_bytes: bytes
     """The facts as JSON with sorted keys, as the log holds them."""
     messages: tuple[Message, ...]
-    """The observation: what the chat appends behind the reply."""
+    """The observation: what the chat appends after the reply."""
     observation_digest: bytes
     request_digest: bytes
     """Of the request that the reply answered."""
@@ -79,7 +79,7 @@ class Turn(msgspec.Struct, frozen=True, kw_only=True):
     acted: bool
     """Whether the reply made a valid action."""
     ending: str
-    """Why the episode is over; empty while it goes on."""
+    """Why the episode is over; empty while it continues."""
 
 
 def begin(env: Environment[Any, Any], instance: Any, kit: Kit) -> Position:
@@ -104,7 +104,7 @@ def _choice(env: Environment[Any, Any], state: Any) -> ToolChoice | None:
 
 
 def advance(env: Environment[Any, Any], position: Position, reply: Reply, reply_bytes: bytes) -> Turn:
-    """Answer the position's request with a reply, and move the position behind it.
+    """Answer the position's request with a reply, and move the position after it.
 
     `reply_bytes` is the reply as the log holds it (`replies.py`). Raises ValueError if the episode is over.
     """

@@ -36,7 +36,7 @@ class Accepted(Generic[WorldT]):
     history: str
     """What the history tool shows of it, appended to what it showed before."""
     ended: str = ""
-    """Why the episode is over because of it; empty while it goes on."""
+    """Why the episode is over because of it; empty while it continues."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,7 +72,7 @@ class Rules(Generic[WorldT]):
     last_opening: bool = True
     """Whether the last period opens with a text of its own, `opening_last`."""
     bare_number: str = ""
-    """The outcome of a bare number in the mapping's place that lets the chat go on even where misuse restarts the
+    """The outcome of a bare number in the mapping's place that lets the chat continue even where misuse restarts the
     period; empty: it is misuse like any other."""
 
     @property
@@ -89,7 +89,7 @@ class Setting(Generic[WorldT]):
     texts: Mapping[str, str]
     periods: int
     queries: int
-    """Requests a period at most; the last offers only the action."""
+    """Requests per period at most; the last offers only the action."""
     restarts: bool
     """Whether a period without action is restarted, as in the reference, instead of being recorded as `no_action`."""
     tools: tuple[Tool, ...]
@@ -201,7 +201,7 @@ def loop_texts(rules: Rules[Any]) -> dict[str, frozenset[str]]:
 def make_setting(
     rules: Rules[WorldT], kit: Kit, wanted: Mapping[str, frozenset[str]], *, periods: int, queries: int, restarts: bool
 ) -> Setting[WorldT]:
-    """The setting of one episode. Raises UsageError where the kit's pack lacks one of the `wanted` texts."""
+    """The setting of one episode. Raises UsageError if the kit's pack lacks one of the `wanted` texts."""
     texts = {**optional_texts(rules), **kit.pack.texts}
     missing = sorted(wanted.keys() - texts.keys())
     if missing:

@@ -22,7 +22,7 @@ def nights(folder: Path) -> list[str]:
 
 
 def read_history(folder: Path) -> list[NightRecord]:
-    """The history, oldest night first; empty where there is none. Raises CorruptLogError."""
+    """The history, oldest night first; empty if there is none. Raises CorruptLogError."""
     path = folder / HISTORY
     return decode(read_whole(path) or b"", str(path))
 
@@ -34,7 +34,7 @@ def derive(
     rule: Rule,
     announce: Callable[[Sequence[str]], None] | None = None,
 ) -> list[NightRecord]:
-    """The history with what the nights' logs hold, and written so: nights it lacks and those in `again` are read anew.
+    """The history with what the nights' logs hold, and written so: nights it lacks and those in `again` are read again.
 
     A night whose log is gone stays as it is known; one that the history lacks and whose log is damaged is left out, and
     `announce` is told. `rule` is for the nights that are read. Raises CorruptLogError for a damaged one of `again`,
@@ -61,7 +61,7 @@ def derive(
 
 
 def rebuild(folder: Path, rule: Rule) -> tuple[list[NightRecord], list[str]]:
-    """The history made anew of all logs, and the nights that were kept because their logs are gone.
+    """The history made again from all logs, and the nights that were kept because their logs are gone.
 
     Raises as `derive`.
     """
@@ -69,7 +69,7 @@ def rebuild(folder: Path, rule: Rule) -> tuple[list[NightRecord], list[str]]:
     try:
         known = read_history(folder)
     except CorruptLogError:
-        known = []  # what is damaged is made anew; nights without a log were in it alone
+        known = []  # what is damaged is made again; nights without a log were in it alone
     kept = [record.night for record in known if record.night not in night_names]
     return derive(folder, known, night_names, rule), kept
 

@@ -84,7 +84,7 @@ def split_command(command: str) -> list[str]:
 def call_hook(words: Sequence[str], payload: Mapping[str, Any]) -> None:
     """Run the command with the facts as JSON on its standard input and in its environment; no shell.
 
-    Raises EvalkitError where it cannot be run, fails, or takes longer than `HOOK_WITHIN_S`.
+    Raises EvalkitError if it cannot be run, fails, or takes longer than `HOOK_WITHIN_S`.
     """
     new = [alarm for alarm in payload["alarms"] if alarm["new"]]
     more = {

@@ -1,13 +1,13 @@
 """One night: a run of its own within the night's budget and deadline, then its place in the history and its alarms.
 
-Called again on the same night it goes on where it was cut short, and does nothing once the night is over. The budget
+Called again on the same night it continues where it was cut short, and does nothing once the night is over. The budget
 is that of the night's run, so it holds across kills; the deadline counts from when the night began, also when resumed.
 
-A night whose money or time does not cover all instances does not reach the last ones of its order. The next night begins
-with these, then takes the others in the order in which they were measured last, so that every instance has its turn.
-Instances of equal age come in the sweep's order (strata interleaved, a random order within each), so what a night
-covers stays a balanced sample, and a random one. All agents share the order, and all instances still get replicate r
-before any gets r+1: agents stay paired.
+If a night's money or time does not suffice for all instances, the last ones of its order remain. The next night begins
+with these. Then it takes the others in the order in which they were measured last, so every instance has its turn.
+Instances of equal age come in the sweep's order (strata interleaved, a random order within each). So the instances of a
+night are a balanced random sample. All agents share the order, and all instances get replicate r before any gets r+1:
+agents stay paired.
 """
 
 import time
@@ -108,15 +108,15 @@ class Night:
     night: str
     run: Path
     idle: str
-    """Why nothing was played, in words; empty where something was."""
+    """Why nothing was played, in words; empty if something was."""
     outcome: RunOutcome | None
-    """Of the run; None where nothing was played."""
+    """Of the run; None if nothing was played."""
     history: Sequence[NightRecord]
     """All nights, tonight's last; without tonight's where it was interrupted."""
 
     @property
     def record(self) -> NightRecord | None:
-        """Tonight's; None where it was interrupted."""
+        """Tonight's; None if it was interrupted."""
         return next((record for record in self.history if record.night == self.night), None)
 
 

@@ -61,7 +61,7 @@ class ReadDeal:
         return self.fixed + self.price * quantity if quantity else 0
 
     def most(self, cents: int) -> int:
-        """Units that so much money pays; 0 where it does not pay the least."""
+        """Units that so much money pays; 0 if it does not pay the least."""
         units = max(0, cents - self.fixed) // max(1, self.price)
         return units if units >= self.least else 0
 
@@ -71,7 +71,7 @@ def read_menu(text: str) -> tuple[ReadDeal, ...]:
     """The deals of a menu: lines `id: ... price for units of items`.
 
     Of the amounts with a dollar sign before the contents the last is the price of a unit, another one is upfront; a
-    number without one is the least quantity. Lines without a price or contents are no deals.
+    number without one is the least quantity. Lines without a price or contents are not deals.
     """
     deals = []
     for name, rest in _DEAL.findall(unwrapped(text)):
@@ -113,8 +113,8 @@ class Bought:
 def read_purchases(text: str, deals: Sequence[ReadDeal], budget: int) -> list[Bought]:
     """The feasible plans of a history, in order, each with its workers.
 
-    Whether a plan is feasible, and what it costs, follows from the menu: of the numbers with decimals behind it, the
-    cost is recognised by its value, and the one before it (behind it, if none is) is the workers. Plans for which that
+    Whether a plan is feasible, and what it costs, follows from the menu: of the numbers with decimals after it, the
+    cost is recognised by its value, and the one before it (after it, if none is) is the workers. Plans for which that
     fails are left out.
     """
     by_id = {deal.id: deal for deal in deals}
@@ -132,7 +132,7 @@ def read_purchases(text: str, deals: Sequence[ReadDeal], budget: int) -> list[Bo
 
 
 def _quantities(inside: str, by_id: Mapping[str, ReadDeal]) -> dict[str, int] | None:
-    """A plan's quantities other than zero; None where one is no natural number or belongs to no deal."""
+    """A plan's quantities other than zero; None if one is not a natural number or belongs to no deal."""
     quantities = {}
     for name, value in _ENTRY.findall(inside):
         try:
@@ -172,9 +172,9 @@ class Sold:
 
 
 def read_sales(text: str, products: Sequence[str]) -> dict[int, dict[str, Sold]]:
-    """Period -> product -> what was sold, from a history of blocks of four numbers behind each product's id.
+    """Period -> product -> what was sold, from a history of blocks of four numbers after each product's id.
 
-    Numbers are told apart by their labels, or, where the words are others, by their order: price, quantity, profit,
+    Numbers are distinguished by their labels, or, where the words are others, by their order: price, quantity, profit,
     cost. A period's index is the last whole number between the blocks, if it is greater than the one before it.
     """
     if not products:

@@ -1,4 +1,4 @@
-"""What a policy is: how it plays one environment, or any."""
+"""The record of a policy: how it plays one environment, or any."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -10,18 +10,18 @@ from evalkit.policy.conversation import PolicyFn
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Policy:
-    """One policy, as it plays one environment or any. Exactly one of `reply`, `oracle` and `script` is there."""
+    """How one policy plays one environment, or any. Exactly one of `reply`, `oracle` and `script` is set."""
 
     help: str
     """One line for people."""
     reply: PolicyFn | None = None
     """Plays from the conversation alone; such a policy can also be served as a model."""
     oracle: Callable[[Any], PolicyFn] | None = None
-    """Privileged: made for one instance, whose hidden part it reads."""
+    """Privileged: it is made for one instance and sees its hidden data."""
     script: Callable[[str], PolicyFn] | None = None
     """Made from the agent's script, a JSON text."""
     recognises: Callable[[Request], bool] | None = None
-    """Whether `reply` can act on a request: a model's name says nothing of environments, so by this the player of the
-    one that asks is found. None: it can act on any."""
+    """Whether `reply` can answer a request. A policy that is served as a model is not told the environment, so this
+    finds the one that can play. None: it can answer any request."""
     acts_with: str = ""
     """What `recognises` looks for, in words: a tool's name."""

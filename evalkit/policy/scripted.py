@@ -1,14 +1,14 @@
 """A policy that answers from a list: for tests, demonstrations, and replies that a model once gave.
 
 The script is a JSON list. An entry is a text (a reply without calls) or an object with any of `text`, `calls` and
-`finish`; a call is an object with `name` and `arguments`, the latter an object or, to write what is no JSON, a text:
+`finish`; a call is an object with `name` and `arguments`, the latter an object or, to write what is not JSON, a text:
 
     ["Let me think.",
      {"calls": [{"name": "get_worker_ids", "arguments": {}}]},
      {"calls": [{"name": "submit_assignment", "arguments": "{not json"}]}]
 
-The entry is chosen by the number of replies in the chat, so every new chat begins at the first; behind the last entry
-it begins again. A policy has no memory, so a script cannot go on from one chat to the next.
+The entry is chosen by the number of replies in the chat, so every new chat begins at the first; after the last entry
+it begins again. A policy has no memory, so a script cannot continue from one chat to the next.
 """
 
 import json
@@ -40,7 +40,7 @@ def scripted(replies: Sequence[str | Mapping[str, Any]]) -> PolicyFn:
 
 
 def read_script(text: str) -> PolicyFn:
-    """A script's JSON text as a policy. Raises UsageError where it is no list of replies."""
+    """A script's JSON text as a policy. Raises UsageError if it is not a list of replies."""
     try:
         replies = json.loads(text)
     except (ValueError, RecursionError) as flaw:

@@ -35,10 +35,10 @@ BROUGHT = PluginTable("policies", {}, Policy)
 
 
 def find_policy(name: str, environment: str) -> Policy | None:
-    """The policy of that name as it plays that environment; None where it does not.
+    """The policy of that name as it plays that environment; None if it does not.
 
     The environment's own goes first, then what a package brings for it, then what plays any. How a policy of evalkit's
-    plays an environment of evalkit's is no package's to say. Raises UsageError where a package is at fault.
+    plays an environment of evalkit's is not a package's to say. Raises UsageError if a package is at fault.
     """
     own = policies_of(environment).get(name)
     if own is not None:
@@ -67,7 +67,7 @@ def entry_of(name: str, environment: str) -> str:
 def policies_of(environment: str) -> Mapping[str, Policy]:
     """The policies that an environment has of its own; none of one that is not installed.
 
-    Raises UsageError where its record names a table that cannot be read.
+    Raises UsageError if its record names a table that cannot be read.
     """
     env = known(environment)
     return named_table(environment, "policies", env.policies, Policy) if env and env.policies else {}
@@ -113,7 +113,7 @@ def player(name: str, environment: str, *, instance: Any = None, script: str = "
     """The policy of that name, ready to play one episode of that environment.
 
     `instance` is what the oracle reads, `script` what the scripted policy answers; the others look at neither.
-    Raises UsageError where there is no such policy, it does not play the environment, or the script is none.
+    Raises UsageError if there is no such policy, it does not play the environment, or the script is none.
     """
     policy = find_policy(name, environment)
     if policy is None:

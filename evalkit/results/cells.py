@@ -38,7 +38,7 @@ class Cell:
     """The first replicates in admission order up to the last that the log knows, void ones left out: (instance, the
     ended episode; None of one that has not ended)."""
     exact: bool = False
-    """Whether its agent plays the optimum: then its mean is no estimate."""
+    """Whether its agent plays the optimum: then its mean is not an estimate."""
 
     @property
     def targets(self) -> Mapping[str, ManifestInstance]:

@@ -43,7 +43,7 @@ COLUMNS = (*NUMBERS, "take", "step_digest")
 """What of the log's rows is read; facts come apart, of the episodes that need them."""
 
 WORTH_WRITING = 0.02
-"""New entries for one that is kept already, from which the file is written anew."""
+"""New entries for one that is kept already, from which the file is written again."""
 
 _MARK = b"evalkit.derived"
 _NONE = (b"", None)

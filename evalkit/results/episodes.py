@@ -54,7 +54,7 @@ class EpisodeResult:
     id: str
     agent: str
     suite: str
-    """With `?k=2` behind it where the sweep varied parameters."""
+    """With `?k=2` after it where the sweep varied parameters."""
     axes: Mapping[str, Any]
     """The varied parameters and their values."""
     environment: str
@@ -71,7 +71,7 @@ class EpisodeResult:
     solved: bool
     metrics: Mapping[str, float]
     path: tuple[str, ...]
-    """Tools of its charged calls, in order; empty where its environment compares no paths."""
+    """Tools of its charged calls, in order; empty if its environment compares no paths."""
     outcomes: Mapping[tuple[str, str], int]
     """Tool calls by (tool, outcome); empty if the episode has not ended."""
     without_call: int

@@ -56,7 +56,7 @@ def frozen_flaws(manifest: Manifest, environments: Environments) -> Iterator[str
 
 
 def identity_of(agent: ManifestAgent) -> str:
-    """The digest of what an agent is, made anew."""
+    """The digest of what an agent is, made again."""
     return agent_identity(
         AgentSpec(
             name=agent.name,

@@ -21,7 +21,7 @@ class LogRows(ds.Dataset):  # type: ignore[misc]
     """All rows of these segments, in the log's order: DuckDB asks for `schema`, and for a `scanner` in each scan."""
 
     def __init__(self, segments: Sequence[Segment]) -> None:
-        # Without the constructor of `Dataset`, which refuses to be called: this one is no Arrow object inside.
+        # Without the constructor of `Dataset`, which refuses to be called: this one is not an Arrow object inside.
         self._segments = segments
         self.flaw: EvalkitError | FileNotFoundError | None = None
         """Why the last scan ended early: DuckDB keeps no more of an error than its words."""

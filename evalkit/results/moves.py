@@ -34,17 +34,17 @@ class Move:
     reply: Reply | None
     """None: the provider refused the request."""
     facts: Facts
-    """Empty where there is no reply."""
+    """Empty if there is no reply."""
     facts_text: str = ""
     """The facts as JSON with sorted keys."""
     messages: tuple[Message, ...] = ()
-    """What the chat appended behind the reply."""
+    """What the chat appended after the reply."""
     offered_next: tuple[Tool, ...] | None = None
     """What the chat offers from now on; None: the same as before, or the chat is over."""
     reproduced: bool = True
     """Whether facts, texts and request are those of the log."""
     ending: str = ""
-    """Why the episode is over; empty while it goes on."""
+    """Why the episode is over; empty while it continues."""
 
 
 def moves(env: Environment[Any, Any], instance: Any, kit: Kit, rows: Iterable[Mapping[str, Any]]) -> Iterator[Move]:

@@ -45,12 +45,12 @@ class _Track:
     position: Position | None
     """None once its environment ended it."""
     refused: bool = False
-    """Whether its last row is an ending that brought no reply; only a later take goes on from there."""
+    """Whether its last row is an ending that brought no reply; only a later take continues from there."""
     flawed: bool = False
 
 
 class Replayer:
-    """Replays the episodes of a log, rows of many mixed as they were written; keeps only those that go on."""
+    """Replays the episodes of a log, rows of many mixed as they were written; keeps only those that continue."""
 
     def __init__(self, manifest: Manifest, environments: Environments) -> None:
         self._manifest, self._environments = manifest, environments
@@ -95,7 +95,7 @@ class Replayer:
         return (row["step"], problem) if problem else None
 
     def _begin(self, row: Row) -> _Track:
-        """Raises CorruptLogError where the row is not of an episode that the manifest plans."""
+        """Raises CorruptLogError if the row is not of an episode that the manifest plans."""
         target_key = row["suite"], row["instance"]
         if target_key not in self._targets:
             self._targets |= self._manifest.targets([target_key])

@@ -1,4 +1,4 @@
-"""The rows behind the views that are no files of the log: cells, episodes, agents, instances; see `docs/sql.md`.
+"""The rows behind the views that are not files of the log: cells, episodes, agents, instances; see `docs/sql.md`.
 
 Tables of Arrow, column by column. What an episode measured is one map a row, so that SQL reads `metrics['gap']`.
 """

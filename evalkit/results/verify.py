@@ -1,8 +1,8 @@
 """`evalkit verify`: is the log whole, and does replaying every episode reproduce it?
 
-Rows are read segment by segment in the log's order and each episode is kept only while it goes on, so the memory needed
-is that of the episodes in flight, whatever the run's length. Of each episode the first flaw is named: what follows it
-in the same episode is a consequence.
+Rows are read segment by segment in the log's order and each episode is kept only while it continues, so the memory
+needed is that of the episodes in flight, whatever the run's length. Of each episode the first flaw is named: what
+follows it in the same episode is a consequence.
 """
 
 from collections.abc import Iterator, Mapping

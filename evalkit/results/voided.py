@@ -48,7 +48,7 @@ class LoggedEpisode:
     instance: str
     replicate: int
     ending: str
-    """Empty while it goes on."""
+    """Empty while it continues."""
 
 
 def choose(run: Path, wanted: EpisodeChoice) -> list[LoggedEpisode]:

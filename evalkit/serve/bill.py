@@ -24,14 +24,14 @@ class BillLine:
     request_id: str
     """The id that the client sends: `X-Client-Request-Id`."""
     model: str
-    """As asked for; empty where the body could not be read."""
+    """As asked for; empty if the body could not be read."""
     status: int
-    """HTTP status; 0 where none is sent."""
+    """HTTP status; 0 if none is sent."""
     outcome: str
     """`ok`, `rate_limit`, a fault's name, or the code of a refused request (`invalid_api_key`, ...)."""
     billed: bool
     tokens_in: int
-    """0 where nothing is billed, like the next four."""
+    """0 if nothing is billed, like the next four."""
     tokens_out: int
     tokens_cached: int
     """Part of `tokens_in` that was read from the prompt cache."""
@@ -41,9 +41,9 @@ class BillLine:
     """1e-12 USD."""
     limit: str
     """The limit that refused the request (`requests`, `tokens`, `input_tokens`, `output_tokens`,
-    `in_flight`); empty where no limit refused it, an injected 429 included."""
+    `in_flight`); empty if no limit refused it, an injected 429 included."""
     seed: int | None
-    """The seed of the reply; None where the body could not be read."""
+    """The seed of the reply; None if the body could not be read."""
 
     def json(self) -> bytes:
         """The line as it stands in the bill's file, newline included."""

@@ -27,7 +27,7 @@ _STOP_WITHIN_S = 5.0
 def simulated(values: Mapping[str, Any], *, source: str = "simulate") -> Iterator[str]:
     """A simulated provider for the length of the block; gives its base URL.
 
-    `values` are options as a `simulate` table holds them, `source` is what errors call it. Raises UsageError where they
+    `values` are options as a `simulate` table holds them, `source` is what errors call it. Raises UsageError if they
     are wrong, and EvalkitError with the child's own words where it does not start within `READY_WITHIN_S`.
     """
     options_from(values, source)

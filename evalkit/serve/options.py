@@ -49,7 +49,7 @@ class SimulatorOptions:
     itpm: float | None = None
     """Input tokens per minute; in Anthropic's dialect without those read from the cache."""
     otpm: float | None = None
-    """Output tokens a minute."""
+    """Output tokens per minute."""
     in_flight: int | None = None
     """Requests being answered at once, each model for itself; one more is refused. None: unlimited."""
     shared_limits: bool = False

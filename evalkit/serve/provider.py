@@ -4,8 +4,8 @@ Both the HTTP server (`server.py`) and a transport within the process use it. Th
 that of real providers: key, body, model, context, limits; then the faults of `faults.py`; then the policy answers.
 
 The state is one mutable object, changed by `handle` and `leave` alone; the same calls in the same order, with the same
-times, give the same outcomes. What a request is answered does not even depend on that order: replies come from the
-request's seed, latencies and faults from its id. Limits, slots and the prompt cache do depend on it, where they are on.
+times, give the same outcomes. The answer to a request does not even depend on that order: replies come from the
+request's seed, latencies and faults from its id. Limits, slots and the prompt cache do depend on it, if they are used.
 
 Pure: when a request will be done is known when it arrives, because what came before it is known.
 """
@@ -66,9 +66,9 @@ class Simulator:
     options: SimulatorOptions
     started_s: float
     epoch_s: float
-    """What is to be added to a `now` for Unix time."""
+    """Added to a `now`, it gives Unix time."""
     limits: Mapping[str, limits.ServedLimits]
-    """By model; the same one for all where limits are shared."""
+    """By model; one object for all models if limits are shared."""
     slots: Slots | None
     cache: Cache | None
     totals: BillTotals = field(default_factory=BillTotals)
@@ -107,7 +107,7 @@ def handle(simulator: Simulator, arrival: Arrival, now_s: float) -> ServedOutcom
 
 
 def leave(simulator: Simulator, outcome: ServedOutcome) -> None:
-    """A request whose outcome had a bill's line is over: answered, broken, or left by its client."""
+    """Called when a request whose outcome had a line of the bill is over: answered, broken, or left by its client."""
     assert outcome.line is not None
     simulator.totals.leave()
     if outcome.admitted:
@@ -153,14 +153,14 @@ def _ask(simulator: Simulator, route: Route, arrival: Arrival, now_s: float) -> 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Decision:
-    """What becomes of a request, before its latency is known."""
+    """The fate of a request, before its latency is known."""
 
     outcome: ServedOutcome
     word: str
     """`BillLine.outcome`."""
     works: bool = True
-    """Whether it takes its time. What is refused is refused at once; replies, server errors and connections that break
-    later are not."""
+    """Whether it has a latency: replies, server errors and connections that break later have one; refusals are sent at
+    once."""
     limit: str = ""
     model: str = ""
     seed: int | None = None
@@ -246,7 +246,7 @@ def _seed(arrival: Arrival) -> int:
 
 
 def _admit(simulator: Simulator, route: Route, model: str, tokens_in: int, share: CacheShare, now_s: float) -> None:
-    """Let the request in, or raise the 429 that says when it will fit."""
+    """Accept the request, or raise the 429 that says when it will fit."""
     counted = tokens_in if route.served.limits_cached_input else tokens_in - min(share.read, tokens_in)
     amounts = {"requests": 1, "tokens": tokens_in, "input_tokens": counted, "output_tokens": 1}
     short = simulator.limits[model].admit(amounts, now_s)
@@ -264,7 +264,7 @@ _BROKEN = ServedOutcome(status=0, headers={}, body=b"", ending="reset", admitted
 
 
 def _answered(simulator: Simulator, route: Route, reply: Reply, fault: str, now_s: float) -> ServedOutcome:
-    """A reply that was made, and what keeps it from arriving."""
+    """A reply that was made, and a fault that keeps it from arriving, if there is one."""
     if fault == "reset":
         return _BROKEN
     if fault == "stall":
@@ -295,7 +295,7 @@ def _fault(simulator: Simulator, route: Route, fault: str, now_s: float, model: 
 def _refused(
     simulator: Simulator, route: Route, refusal: RefusedRequest, now_s: float, model: str = ""
 ) -> ServedOutcome:
-    """A refusal with its headers; those of the limits where the model is known."""
+    """A refusal with its headers; with those of the limits if the model is known."""
     wall_s = now_s + simulator.epoch_s
     outcome = failed(refusal, route)
     asking = retry_headers(route.served, refusal.wait_s, simulator.options.retry_after_form, wall_s)

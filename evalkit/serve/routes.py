@@ -18,11 +18,11 @@ class Route:
 
     served: ServedDialect
     model: str
-    """The model that the path names; empty where the body does."""
+    """The model that the path names; empty if the body does."""
 
 
 def route_of(path: str) -> Route | None:
-    """What a path asks for; None where it asks no model."""
+    """What a path asks for; None if it asks no model."""
     for served in SERVED_DIALECTS.values():
         for base in served.base_paths:
             model = served.model_of(path.removeprefix(base)) if path.startswith(f"{base}/") else None
@@ -86,7 +86,7 @@ def _lister(arrival: Arrival) -> Route:
 
 
 def _models(route: Route, model: str, models: Sequence[str]) -> ServedOutcome:
-    """All models, or the named one. Raises RefusedRequest where there is no such model."""
+    """All models, or the named one. Raises RefusedRequest if there is no such model."""
     if model and model not in models:
         raise unknown_model(model, models)
     value = route.served.model(model) if model else route.served.models(models)

@@ -30,11 +30,11 @@ from evalkit.serve.provider import BASE_PATH, Simulator, handle, leave, open_sim
 from evalkit.serve.routes import STATS_PATH
 
 READY = "listening on "
-"""What the first line printed at the start begins with; the base URL follows."""
+"""The first line printed begins with it; the base URL follows."""
 _MOST_BODY_BYTES = 256 * 2**20
 _BACKLOG = 4096
 _GRACE_S = 0.2
-"""What requests in flight get when the server is told to stop."""
+"""The answer to requests in flight when the server is told to stop."""
 _DESCRIPTION = "Serve the policies as models of a simulated provider, with its limits, faults and bill."
 _NO_LINGER = struct.pack("ii", 1, 0)
 
@@ -119,7 +119,7 @@ async def _drip(request: web.BaseRequest, outcome: ServedOutcome) -> web.StreamR
 async def serving(options: SimulatorOptions) -> AsyncIterator[tuple[str, Simulator]]:
     """The provider, listening as long as the block lasts: gives its base URL and its state.
 
-    Raises UsageError where the address cannot be listened on or the bill cannot be written.
+    Raises UsageError if the address cannot be listened on or the bill cannot be written.
     """
     loop = asyncio.get_running_loop()
 
@@ -165,8 +165,8 @@ def _bill(path: str) -> Iterator[int | None]:
 async def serve(options: SimulatorOptions, *, until_eof: bool = False) -> None:
     """Print `listening on <base URL>` when ready, then a line for each dialect's, and serve until SIGINT or SIGTERM.
 
-    With `until_eof` also until standard input ends: a parent that holds the other end takes the server along, however
-    it dies. Raises UsageError as `serving` does.
+    With `until_eof` it also ends when standard input does: so the server ends with the parent that holds the other end,
+    however the parent dies. Raises UsageError as `serving` does.
     """
     loop, stop = asyncio.get_running_loop(), asyncio.Event()
     for number in (signal.SIGINT, signal.SIGTERM):

@@ -16,15 +16,15 @@ def suite_folders() -> PluginTable[Path]:
 
 
 def suite_plugin(name: str) -> Plugin | None:
-    """Whose folder a suite of this name would lie in; None where no package has it. Raises UsageError where several
+    """Whose folder a suite of this name would lie in; None if no package has it. Raises UsageError if several
     have."""
     return suite_folders().plugin(name.partition("/")[0])
 
 
 def brought_suite(name: str) -> Path | None:
-    """The file of a suite that a package brings; None where none brings that folder.
+    """The file of a suite that a package brings; None if none brings that folder.
 
-    Raises UsageError where the folder has no such suite, or its package is at fault.
+    Raises UsageError if the folder has no such suite, or its package is at fault.
     """
     if suite_plugin(name) is None:
         return None

@@ -71,7 +71,7 @@ class Bulk:
         return len(self.codes)
 
     def block(self, number: int) -> list[bytes]:
-        """The lines of a block of `ROWS`. Raises UsageError where the file is shorter than it was."""
+        """The lines of a block of `ROWS`. Raises UsageError if the file is shorter than it was."""
         with self.path.open("rb") as file:
             file.seek(self.starts[number])
             raw = file.read(self.starts[number + 1] - self.starts[number])
@@ -82,7 +82,7 @@ class Bulk:
         return chain.from_iterable(self.parts())
 
     def parts(self) -> Iterator[Sequence[bytes]]:
-        """All lines in order, in one pass, many at a time. Raises UsageError where the file is not what it was."""
+        """All lines in order, in one pass, many at a time. Raises UsageError if the file is not what it was."""
         digest, number = hashlib.sha256(), 0
         for chunk in chunks(self.path):
             digest.update(chunk)

@@ -317,7 +317,7 @@ def _price(file: PriceFile | None, where: str) -> Price | None:
 
 
 def _rates(file: PriceFile | LongPromptFile) -> dict[str, int]:
-    """Pico-dollars a token by kind. Raises ValueError where a text is no price."""
+    """Pico-dollars per token by kind. Raises ValueError if a text is not a price."""
     plain = pico_per_token(file.input)
     return {
         "input": plain,

@@ -128,7 +128,7 @@ class SuiteInstance:
     """One instance as a sweep plays it."""
 
     suite: str
-    """Suite name, with `?k=2` behind it where the sweep varied parameters."""
+    """Suite name, with `?k=2` after it where the sweep varied parameters."""
     id: str
     environment: str
     digest: str

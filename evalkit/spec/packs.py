@@ -46,7 +46,7 @@ def read_pack(name_or_path: str, environment: str, variant: str = "") -> Pack:
     A name stands for one of evalkit's packs, or one of a package's; what ends in `.toml` is a path. `variant` is empty
     or one of `VARIANTS`; a pack's variant goes before its plain texts, and any text of the pack before `standard`'s.
     Where a pack changes nothing, it is `standard`, by name too: tables say what was read.
-    Raises UsageError naming file and key for whatever is no pack.
+    Raises UsageError naming file and key for whatever is not a pack.
     """
     if environment not in ENVIRONMENTS:
         raise UsageError(f"There is no environment {environment!r}.{nearest(environment, ENVIRONMENTS)}")
@@ -65,7 +65,7 @@ def read_pack(name_or_path: str, environment: str, variant: str = "") -> Pack:
 
 
 def standard_pack(env: Environment[Any, Any], variant: str = "") -> Pack:
-    """An environment's standard texts, whether or not it is in the table. Raises UsageError where they are none."""
+    """An environment's standard texts, whether or not it is in the table. Raises UsageError if they are none."""
     texts = _standard_texts(env, variant)
     _check_whole(env, texts, _standard(env))
     return Pack(name=STANDARD, digest=texts_digest(env.name, texts), texts=texts)
@@ -115,7 +115,7 @@ def _find(name: str, environment: str) -> tuple[str, Path]:
 
 
 def _standard(env: Environment[Any, Any]) -> Path:
-    """The file of an environment's standard texts. Raises UsageError where the environment names none that is there."""
+    """The file of an environment's standard texts. Raises UsageError if the environment names none that is there."""
     if not env.prompts:
         return _FOLDER / f"{STANDARD}.toml"
     package, _, name = env.prompts.partition(":")
@@ -134,7 +134,7 @@ def _standard_texts(env: Environment[Any, Any], variant: str) -> dict[str, str]:
 
 
 def _own_table(env: Environment[Any, Any]) -> Mapping[str, Any]:
-    """An environment's table of its standard texts; empty where the file has none."""
+    """An environment's table of its standard texts; empty if the file has none."""
     path, name = _standard(env), env.name.rpartition(":")[2]  # a package's name, where one is before it, aside
     return _table(path, name, parse_toml(path).get(name, {}))
 

@@ -43,9 +43,9 @@ class Published:
 
 
 def published(provider: str, model: str, *, on: datetime.date | None = None) -> Published | None:
-    """The price of a model at a provider (the library's id) from a day on (today); None where it knows none.
+    """The price of a model at a provider (the library's id) from a day on (today); None if it knows none.
 
-    Only exact names count, and those with a date or `-latest` behind them: the library's own search would also take
+    Only exact names count, and those with a date or `-latest` after them: the library's own search would also take
     what merely begins or ends like a name it knows.
     """
     day = on or datetime.datetime.now(datetime.UTC).date()
@@ -112,7 +112,7 @@ def _sells_chats(info: "ModelInfo") -> bool:
 
 
 def _price(info: "ModelInfo", day: datetime.date) -> Price | None:
-    """The highest of the prices that may hold from a day on; None where a reply's tokens have none."""
+    """The highest of the prices that may hold from a day on; None if a reply's tokens have none."""
     prices = list(_from(info, day))
     if not all("input_mtok" in vars(price) and "output_mtok" in vars(price) for price in prices):
         return None

@@ -48,7 +48,7 @@ def find_suite(name: str) -> Path:
 
 
 def _made_by_hand(name: str) -> str:
-    """What to do for a suite that sweeps name and that is not ours to ship; empty where nobody says."""
+    """What to do for a suite that sweeps name and that is not ours to ship; empty if nobody says."""
     env = known_environment(name.partition("/")[0])
     how = env.made_suites.get(name) if env else None
     return f"The suite {name!r} does not exist yet. {how}" if how else ""
@@ -86,9 +86,9 @@ def expand(use: SuiteUse, known: Mapping[str, str] | None = None) -> Iterator[tu
 
     Instances are in stratified order: any prefix holds the strata in nearly their proportions. Instances that the
     variation made equal are played once, and so are combinations that come to the same instances: no event three times
-    is no event, so of `block = ["none"], blocks = [1, 2, 3]` the first is left. Of more than `LOOKED_INTO` lines the
-    instances are a `Bulk`: what is checked of it then is said there; or, where all of them are suites that a run has
-    (`known`: digests by name), `Recognised`. Raises UsageError for unknown parameters, values out of range, unknown
+    is not an event, so of `block = ["none"], blocks = [1, 2, 3]` the first is left. Of more than `LOOKED_INTO` lines
+    the instances are a `Bulk`: what is checked of it then is said there; or, where all of them are suites that a run
+    has (`known`: digests by name), `Recognised`. Raises UsageError for unknown parameters, values out of range, unknown
     ids.
     """
     path = find_suite(use.name)

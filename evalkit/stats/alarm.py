@@ -1,12 +1,12 @@
 """An alarm for nightly runs: has an agent become worse than it was? With few false alarms, however many the nights.
 
-The last night, the last two and the last four together are each held against all nights before them, since a small fall
-takes several nights to show and a great one should be told at once. Each test is a one-sided permutation test that asks
-how often chance alone would make the latest nights look so bad:
+The last night, the last two and the last four together are each compared with all nights before them, since a small
+fall takes several nights to show and a great one should be told at once. Each test is a one-sided permutation test that
+asks how often chance alone would make the latest nights look so bad:
 
     paired     where instances are shared: an instance's nights are turned round by a random number of nights, each
                instance for itself; exact where nothing but chance tells an instance's nights apart
-    unpaired   where too few are shared: instances are dealt to the two sides anew
+    unpaired   where too few are shared: instances are dealt to the two sides again
 
 False alarms: within `HORIZON` nights there is one with at most the chance `alpha` where nothing changes. Each night
 gets an equal part of alpha, and so does each window of a night (Bonferroni), so nothing is assumed about how nights
@@ -15,7 +15,7 @@ night worse (a provider under load) is a change like any other.
 
 Chosen: not Student's t, which with rare successes calls a night without any a certain fall (77 % false alarms in 30
 nights of 60 instances at a chance of 0.05); not an e-process, whose baseline would have to be known: ours is estimated
-from a few nights, all later nights are held against the same ones, and a bet against such a baseline is not fair.
+from a few nights, all later nights are compared with the same ones, and a bet against such a baseline is not fair.
 Sources: Good 2005, "Permutation, Parametric and Bootstrap Tests of Hypotheses", 3.2 and 3.6; Besag and Clifford 1991,
 "Sequential Monte Carlo p-values", for stopping early where nothing is in sight.
 """
@@ -58,17 +58,17 @@ class Alarm:
 
     raised: bool
     p: float | None
-    """Of the clearest window, times the number of windows; None where nothing could be tested."""
+    """Of the clearest window, times the number of windows; None if nothing could be tested."""
     threshold: float
-    """What it is held against: alpha / `HORIZON`."""
+    """What it is compared with: alpha / `HORIZON`."""
     nights: int = 0
-    """Nights of that window; 0 where nothing could be tested."""
+    """Nights of that window; 0 if nothing could be tested."""
     before: float | None = None
     """Mean over instances of the nights before the window; over shared instances where pairs were used."""
     now: float | None = None
     """The same of the window."""
     pairs: int = 0
-    """Shared instances; 0 where all were compared unpaired."""
+    """Shared instances; 0 if all were compared unpaired."""
     left_out: int = 0
     """Instances that only one side has and that were therefore not compared."""
     words: str
@@ -185,7 +185,7 @@ def _falls(before: "Doubles", now: "Doubles") -> "Doubles":
 
 
 def _dealt(before: "Doubles", now: "Doubles", stream: Stream, draws: int) -> float:
-    """The chance of a fall as great by dealing all instances to the two sides anew."""
+    """The chance of a fall as great by dealing all instances to the two sides again."""
     pool = np.concatenate([now, before])
     total = float(pool.sum())
 

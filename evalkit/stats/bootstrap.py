@@ -1,7 +1,7 @@
 """Confidence intervals of a mean score: instances are resampled, each with all its replicates.
 
 The question is how the mean would vary with other instances of the same kind, so an instance is what is drawn, and its
-replicates come along: drawing them anew within it would count their variance twice (Davison and Hinkley, "Bootstrap
+replicates come along: drawing them again within it would count their variance twice (Davison and Hinkley, "Bootstrap
 Methods and their Application", 3.8). The estimate is the mean of instance means, so that in a partial run an instance
 that has got one replicate more than another weighs the same.
 

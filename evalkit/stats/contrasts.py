@@ -30,13 +30,13 @@ class HypothesisTest:
     """What a test says."""
 
     p: float | None = None
-    """The p-value; None where the test is not defined."""
+    """The p-value; None if the test is not defined."""
     statistic: float | None = None
     """Student's t, where it is the test's statistic."""
     free: float | None = None
     """Its degrees of freedom."""
     why: str = ""
-    """Why there is no p-value; empty where there is one."""
+    """Why there is no p-value; empty if there is one."""
 
 
 def welch(first: Sequence[float], second: Sequence[float], *, greater: bool = False) -> HypothesisTest:

@@ -1,6 +1,6 @@
 """Which 95 % interval suits a figure: one function that chooses, and says what it chose.
 
-What is drawn is an instance (a cluster): its replicates are averaged first, since they are no independent draws.
+What is drawn is an instance (a cluster): its replicates are averaged first, since they are not independent draws.
 
     all instance means 0 or 1       Wilson's, of a share
     all instances alike             from the share of instances of another kind that may never have been met
@@ -71,7 +71,7 @@ class Estimate:
 
     mean: float
     interval: Interval | None
-    """None where there is no honest one."""
+    """None if there is no honest one."""
     method: Method
     stratified: bool = False
     """Whether it answers for this mix of strata."""
@@ -79,7 +79,7 @@ class Estimate:
     values: int
     """Replicates of all instances together."""
     why: str = ""
-    """Why there is no interval; empty where there is one."""
+    """Why there is no interval; empty if there is one."""
 
 
 def estimate(
@@ -212,7 +212,7 @@ def bounded(groups: "Sequence[Doubles]", least: float, most: float) -> Interval:
     As far as Wilson's own goes, of n answers with that mean: no bounded values vary more. Where nearly all values are
     0 or 1 the ends are Wilson's, by and by.
 
-    Raises ValueError where all values agree, or those of each group.
+    Raises ValueError if all values agree, or those of each group.
     """
     from scipy.special import stdtrit
 

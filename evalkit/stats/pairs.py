@@ -5,7 +5,7 @@ out and counted. Welch's, Student's, the sign test and the exact permutation tes
 
 Where one side has more replicates of an instance than the other, its mean varies less, and with scores that are not
 symmetric the difference of two like agents is as little symmetric: signs must not be flipped then. The replicates are
-dealt to the two sides anew instead, within each instance; and the interval's width is that of as many replicates on
+dealt to the two sides again instead, within each instance; and the interval's width is that of as many replicates on
 both sides as the smaller one has.
 
 Sources: Fisher's permutation test by signs (Good 2005, "Permutation, Parametric and Bootstrap Tests of Hypotheses",
@@ -89,12 +89,12 @@ class Change:
     test_by: str
     """How: `all signs`, `drawn signs`, `drawn labels`, `betting`; or why there is no test."""
     least_p: float | None
-    """The smallest p-value that so many pairs can have; None where there is no test."""
+    """The smallest p-value that so many pairs can have; None if there is no test."""
     mcnemar: HypothesisTest
     """McNemar's exact test, where both sides answer yes or no once an instance."""
     only_first_solved: int | None
     only_second_solved: int | None
-    """Shared instances with yes on one side alone; None where McNemar's test does not apply."""
+    """Shared instances with yes on one side alone; None if McNemar's test does not apply."""
 
 
 def pair(first: Mapping[str, Sequence[float]], second: Mapping[str, Sequence[float]]) -> Pairs:
@@ -185,7 +185,7 @@ def least_p(pairs: Pairs) -> float:
 
 
 def relabelled(pairs: Pairs, *, place: Sequence[str], tests: int = 1) -> HypothesisTest:
-    """The two-sided permutation test that deals the replicates of each instance to the two sides anew.
+    """The two-sided permutation test that deals the replicates of each instance to the two sides again.
 
     Instances with as many on both sides have their sides swapped. `LEAST_DRAWS` or more, drawn at `place`.
     """
@@ -214,7 +214,7 @@ def relabelled(pairs: Pairs, *, place: Sequence[str], tests: int = 1) -> Hypothe
 
 
 def _dealt(pool: "Doubles", counts: tuple[int, int], stream: Stream, draws: int) -> "Doubles":
-    """Sums over instances of (mean of the second side - mean of the first), shape (draws,), dealt anew each time.
+    """Sums over instances of (mean of the second side - mean of the first), shape (draws,), dealt again each time.
 
     pool    shape (instances, replicates of both sides)
     """

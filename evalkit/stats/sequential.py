@@ -10,7 +10,7 @@ misled far more often. A confidence sequence holds at all looks together, for sc
 Sources: Waudby-Smith and Ramdas 2024, "Estimating means of bounded random variables by betting", theorem 3 and section
 4.2 (hedged capital), with a mixture of fixed bets; Howard, Ramdas, McAuliffe and Sekhon 2021, "Time-uniform,
 nonparametric, nonasymptotic confidence sequences", theorems 1 and 4 (stitched boundary, empirical Bernstein).
-Chosen: replicates of an instance are no new draws, so a cell's sequence is the first replicate of its instances. Bets
+Chosen: replicates of an instance are not new draws, so a cell's sequence is the first replicate of its instances. Bets
 that are fixed beforehand: their capital grows with every value, so an episode that has begun and not ended counts as
 the worst for the lower end and as the best for the upper one, and nothing depends on which episodes are the short ones.
 """

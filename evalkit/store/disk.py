@@ -122,7 +122,7 @@ def rename(source: Path, target: Path) -> None:
 def link(source: Path, target: Path) -> None:
     """Give the file a second name, in one step; on a file system without hard links, rename it.
 
-    Raises FileExistsError where the name is taken: then nothing has changed.
+    Raises FileExistsError if the name is taken: then nothing has changed.
     """
     try:
         os.link(source, target)
@@ -195,7 +195,7 @@ def remove_leftovers(directory: Path) -> None:
 
 
 def read_whole(path: Path) -> bytes | None:
-    """A file's content; None where there is none. Raises StorageError for one that cannot be read."""
+    """A file's content; None if there is none. Raises StorageError for one that cannot be read."""
     try:
         with storage_errors(path):
             return path.read_bytes()

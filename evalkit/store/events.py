@@ -16,7 +16,7 @@ FILE = "events.jsonl"
 
 
 def read_events(run: Path, *kinds: str) -> Iterator[dict[str, Any]]:
-    """The events of these kinds, oldest first; none where there is no file. Raises StorageError if it cannot be read.
+    """The events of these kinds, oldest first; none if there is no file. Raises StorageError if it cannot be read.
 
     Only lines that name such a kind are decoded: a long run has many others.
     """

@@ -85,7 +85,7 @@ class ManifestAgent(msgspec.Struct, frozen=True, kw_only=True):
     marks: tuple[str, ...] = ()
     """What readers must know of it: `temperature not sent: the model refuses it`."""
     price: Mapping[str, int] | None = None
-    """Pico-dollars a token by kind, frozen when the agent joined the run; None: no price is known."""
+    """Pico-dollars per token by kind, frozen when the agent joined the run; None: no price is known."""
     price_source: str = ""
 
 
@@ -261,7 +261,7 @@ def _agent_flaws(agent: ManifestAgent, manifest: Manifest) -> Iterator[str]:
 
 
 def load_target(environment: Environment[Any, Any], target: ManifestInstance) -> Any:
-    """The environment's own value of an instance. Raises CorruptLogError where its line cannot be read, UnfitInstance
+    """The environment's own value of an instance. Raises CorruptLogError if its line cannot be read, UnfitInstance
     if it never could be read."""
     if target.flaw:
         raise UnfitInstance(

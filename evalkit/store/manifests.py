@@ -24,7 +24,7 @@ DIGITS = 6
 
 
 def manifest_file(run: Path) -> Path | None:
-    """The file that holds a run's manifest; None where there is none. Raises StorageError."""
+    """The file that holds a run's manifest; None if there is none. Raises StorageError."""
     numbered = _numbered(run)
     if numbered:
         return numbered[-1]

@@ -1,6 +1,6 @@
 """`suites/<digest>.jsonl.zst`: the instances of a suite, in blocks that can be read alone.
 
-The file is a row of zstd frames, each of them a block of whole lines, so that `zstdcat` shows it; behind them comes one
+The file is a row of zstd frames, each of them a block of whole lines, so that `zstdcat` shows it; after them comes one
 frame that zstd skips: the index. The file's name is the SHA-256 of what the index says of the content: the head, the
 blocks' own digests and lengths, the codes of the strata, the hashes of the ids. So a name identifies one content,
 whatever compressed it; the index is checked when it is read, and so is each block.

@@ -26,7 +26,7 @@ def first_texts(run: Path) -> dict[str, str]:
     """By episode: the first text that the agent wrote in it, of every episode that can be judged and has ended.
 
     Episodes without any text, or of a single reply, are left out: no coverage is told of them. Raises RunError for what
-    is no run, CorruptLogError for a damaged log.
+    is not a run, CorruptLogError for a damaged log.
     """
     manifest = read_manifest(run)
     static = {
@@ -50,7 +50,7 @@ def first_texts(run: Path) -> dict[str, str]:
 def read_answers(run: Path) -> tuple[str, dict[str, ErrandAnswer]]:
     """(kind of errand, answers by the errand's digest) of a finished errand run.
 
-    Raises RunError where the run holds no errands, or several kinds, or several answers to one, or is not finished.
+    Raises RunError if the run holds no errands, or several kinds, or several answers to one, or is not finished.
     """
     manifest = read_manifest(run)
     kind, digests = _kind(run, manifest), _digests(manifest)
@@ -113,7 +113,7 @@ def judged_paths(run: Path, judge_run: Path) -> tuple[str, dict[str, int], int]:
     """(what was counted, one of `errand.JUDGED`; paths by episode of `run`; how many of its texts have no readable
     count), from a finished judge run.
 
-    Raises RunError where `judge_run` is no such run, or counted nothing of this run.
+    Raises RunError if `judge_run` is no such run, or counted nothing of this run.
     """
     kind, answers = read_answers(judge_run)
     if kind not in errand.JUDGED:

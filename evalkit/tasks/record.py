@@ -1,4 +1,4 @@
-"""What models are asked about an environment's suites and runs, in work that is no test of theirs.
+"""What models are asked about an environment's suites and runs, in work that is not a test of theirs.
 
 An environment's record names its `Tasks`, as it names what reports have of it.
 """
@@ -58,14 +58,14 @@ NOTHING = Tasks()
 def tasks_of(environment: str) -> Tasks:
     """What models are asked about an environment; nothing where it says nothing, or is not installed.
 
-    Raises UsageError where its record names something that is not there.
+    Raises UsageError if its record names something that is not there.
     """
     env = known(environment)
     return named(environment, "tasks", env.tasks, Tasks) if env and env.tasks else NOTHING
 
 
 def queries_of(environment: str, where: str) -> Queries:
-    """An environment's queries. Raises UsageError where it has none."""
+    """An environment's queries. Raises UsageError if it has none."""
     queries = tasks_of(environment).queries
     if queries is None:
         others = [name for name in ENVIRONMENTS if tasks_of(name).queries is not None]
@@ -74,7 +74,7 @@ def queries_of(environment: str, where: str) -> Queries:
 
 
 def with_queries() -> tuple[Environment[Any, Any], Queries]:
-    """The first environment that has queries. Raises UsageError where none has."""
+    """The first environment that has queries. Raises UsageError if none has."""
     for name, env in ENVIRONMENTS.items():
         queries = tasks_of(name).queries
         if queries is not None:

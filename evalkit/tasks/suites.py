@@ -31,10 +31,10 @@ def asked_about(suite: str, kind: str) -> list[Line]:
 
 
 def answered_suite(run: Path, suite: str) -> tuple[list[Line], Applied, int]:
-    """(lines of the suite that the answers of an errand run make of another one, what became of which line, how many
+    """(lines of the suite that the answers of an errand run make of another one, the outcome of which line, how many
     lines there were).
 
-    Raises UsageError where nothing would be left, or the run judged texts; RunError where it is no finished errand run.
+    Raises UsageError if nothing would be left, or the run judged texts; RunError where it is not a finished errand run.
     """
     kind, answers = read_answers(run)
     if kind in errand.JUDGED:
@@ -51,7 +51,7 @@ def answered_suite(run: Path, suite: str) -> tuple[list[Line], Applied, int]:
 def judged_texts(run: Path, *, listed: bool) -> tuple[str, list[Line], int]:
     """(kind, errands, how many texts) of a run whose plans a judge is to count.
 
-    `listed`: whatever a plan lists as a path counts. Raises RunError where there is nothing to judge.
+    `listed`: whatever a plan lists as a path counts. Raises RunError if there is nothing to judge.
     """
     texts = first_texts(run)
     if not texts:

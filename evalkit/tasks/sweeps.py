@@ -44,7 +44,7 @@ def suite_text(lines: Iterable[Line]) -> str:
 def sweep_text(name: str, kind: str, model: str, suite: Path, budget: str | None, about: str) -> str:
     """The sweep that plays a suite of errands. `model`: provider and model with a slash between.
 
-    Raises UsageError where the provider is not known, or lists no such model.
+    Raises UsageError if the provider is not known, or lists no such model.
     """
     provider_name, _, model_name = model.partition("/")
     if not model_name:

@@ -27,7 +27,7 @@ NO_CONTENT = text_block("(no content)")
 
 
 def write_content(text: str, calls: Sequence[ToolCall], opaque: bytes) -> bytes:
-    """The blocks of an assistant's message, separated by commas; empty where there are none."""
+    """The blocks of an assistant's message, separated by commas; empty if there are none."""
     layout = loads_kept(opaque) if opaque else [len(text)]
     blocks: list[bytes] = []
     offset, left = 0, iter(calls)

@@ -204,7 +204,7 @@ def _config_objections(sampling: Sampling) -> Sequence[str]:
 GEMINI = Dialect(
     name="gemini",
     path="/models/{model}:generateContent",
-    # As for OpenAI Responses: a signature has more bytes than the text behind it had tokens.
+    # As for OpenAI Responses: a signature has more bytes than the text after it had tokens.
     overhead_tokens=512,
     head=_head,
     encode_tools=_encode_tools,

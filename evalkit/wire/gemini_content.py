@@ -37,7 +37,7 @@ NO_CONTENT = text_part("(no content)")
 
 
 def write_parts(text: str, calls: Sequence[ToolCall], opaque: bytes) -> bytes:
-    """The parts of a model's turn, separated by commas; empty where there are none."""
+    """The parts of a model's turn, separated by commas; empty if there are none."""
     layout = loads_kept(opaque) if opaque else [(len(text), None)]
     parts: list[bytes] = []
     offset, left = 0, iter(calls)

@@ -190,7 +190,7 @@ def _judge(response: HttpResponse) -> Verdict:
 
 
 def _error_of(value: Mapping[str, Any]) -> tuple[Mapping[str, Any], bool]:
-    """(the error that stands in a body in a reply's place, empty where there is a reply; whether one had begun)."""
+    """(the error that stands in a body in a reply's place, empty if there is a reply; whether one had begun)."""
     choices = value.get("choices")
     choice = choices[0] if isinstance(choices, list) and choices else None
     if not isinstance(choice, dict):

@@ -27,13 +27,13 @@ def output_tokens(reply: Reply) -> int:
 
 
 def most_output_tokens(reply: Reply) -> int | None:
-    """An upper bound of the output tokens of a reply that shows everything its model wrote; None where it may not: it
+    """An upper bound of the output tokens of a reply that shows everything its model wrote; None if it may not: it
     was cut or stopped, and what was under way may have been dropped.
 
     Proof: every token that a model writes is at least one byte of what it wrote in UTF-8, or one of the marks that its
     template puts around a message and around a call. The bytes are here; of marks there are fewer than a mark's
     allowance below. Nothing follows of models that reason unseen, nor where arguments have been parsed and written
-    anew, since blanks are then lost: whether a model and a dialect are such is for the caller to know.
+    again, since blanks are then lost: whether a model and a dialect are such is for the caller to know.
     """
     if reply.finish not in ("stop", "tool_calls"):
         return None

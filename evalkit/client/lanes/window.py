@@ -109,7 +109,7 @@ class Window:
         self._healthy = self.size
         """Its size at the last reply."""
         self._before_s = self._before_speed = self._before_size = 0.0
-        """Median, replies a second and size that the next sample is compared with; 0: with nothing."""
+        """Median, replies per second and size that the next sample is compared with; 0: with nothing."""
         self._latencies: list[float] = []
         self._were_full = self._strays = 0
         self._looked_at = 0.0

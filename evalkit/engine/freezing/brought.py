@@ -44,7 +44,7 @@ def _used(sweep: Sweep, environments: Sequence[str], providers: Sequence[Provide
 
 
 def require(run: Manifest) -> None:
-    """Raises UsageError where something that a package brought to the run is not installed."""
+    """Raises UsageError if something that a package brought to the run is not installed."""
     for plugin in _latest(run):
         if plugin.group in GROUPS and find(plugin.group, plugin.name) is None:
             raise UsageError(

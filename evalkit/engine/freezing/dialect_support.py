@@ -54,7 +54,7 @@ def offer_of(suite: str, instances: Sequence[SuiteInstance]) -> OfferedTools:
 
 
 def check_offer(spec: AgentSpec, provider: Provider, offer: OfferedTools) -> None:
-    """Raises UsageError where a suite offers more tools than the provider takes."""
+    """Raises UsageError if a suite offers more tools than the provider takes."""
     if provider.most_tools is not None and offer.most > provider.most_tools:
         raise UsageError(
             f"agent {spec.name!r}: a request of suite {offer.suite!r} offers up to {offer.most} tools, and "

@@ -65,7 +65,7 @@ def _content(suite: ManifestSuite) -> str:
 
 
 def extended_order(old: Manifest, new: Manifest) -> ManifestOrder:
-    """The order of the two together: the old one's, and behind it what the new one adds."""
+    """The order of the two together: the old one's, and after it what the new one adds."""
     grown = (
         new.agents.keys() - old.agents.keys()
         or new.suites.keys() - old.suites.keys()
@@ -162,7 +162,7 @@ def _packs_of(run: Manifest) -> Iterator[tuple[str, str, ManifestPack]]:
 
 
 def _own(pack: ManifestPack, environment: str, which: str) -> frozenset[str] | None:
-    """Which texts are the pack's and not `standard`'s; None where an older manifest does not say."""
+    """Which texts are the pack's and not `standard`'s; None if an older manifest does not say."""
     if pack.file is not None:
         return frozenset(pack.own)
     if pack.name not in packs():

@@ -60,7 +60,7 @@ class Proposal:
         return self.spent + self.amount
 
     def to_json(self) -> dict[str, Any]:
-        """Plain values: money in USD, widths in the units of the score, null where there is no interval."""
+        """Plain values: money in USD, widths in the units of the score, null if there is no interval."""
         return {
             "usd": self.amount * USD,
             "kept_usd": self.kept * USD,

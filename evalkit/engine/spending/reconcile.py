@@ -90,7 +90,7 @@ def read_books(run: Path) -> Books:
 
 
 def last_budget(run: Path) -> int | None:
-    """The budget of the run's latest session, in pico-dollars; None where it had none."""
+    """The budget of the run's latest session, in pico-dollars; None if it had none."""
     budget = None
     for event in read_events(run, "started"):
         budget = event.get("budget_pico_usd")
@@ -305,7 +305,7 @@ class Reconciled:
 
 
 async def reconcile_usage(run: Path, lines: Iterable[Billed]) -> Reconciled:
-    """Release what a usage by request shows was not spent. Raises RunError where another process writes the run,
+    """Release what a usage by request shows was not spent. Raises RunError if another process writes the run,
     CorruptLogError, StorageError."""
     with open_store(run, session=f"reconcile:{time.time():.3f}") as store:
         books = read_books(run)

@@ -282,7 +282,7 @@ def _strictly(desk: Desk, tool: ToolSpec, values: Mapping[str, str], query: Quer
     """Where ids that the user gave must be the right ones: the first that is not."""
     if desk.instance.strict:
         for name in tool.inputs:
-            # Constants stay what the first message said: a change of mind does not give them anew.
+            # Constants stay what the first message said: a change of mind does not give them again.
             given = desk.instance.query.given if name in desk.world.catalogue.constants else query.given
             if name in given and _id_number(desk, name, values[name]) != given[name]:
                 return Refusal("wrong_id", {"argument": name})

@@ -74,7 +74,7 @@ DESCRIBED = Described(
 
 
 def compiled_saves_s(line: Mapping[str, Any]) -> float:
-    """CPU seconds that compiled distances save in an episode: they are found anew with each event. Measured: 2 us each
+    """CPU seconds that compiled distances save in an episode: they are found again with each event. Measured: 2 us each
     at N = 8, 7 us at N = 15."""
     length, blocks = line.get("length"), line.get("blocks", 0)
     if not (isinstance(length, int) and isinstance(blocks, int) and COMPILED_LENGTH <= length <= MOST_LENGTH):

@@ -1,9 +1,9 @@
 """How many complete paths a visible plan writes out: a parser of tool names in their order, in place of a judge.
 
 A path is a sequence of offered tools whose first can be called at once and whose last gives the goal. Read as one are
-names joined in a line (`A -> B -> C`, `A + B`, `A, then B`, with costs in parentheses or behind them), lines that begin
-or end with an arrow, and list lines with one name each. A list of tools that is no path (names side by side under a
-headline of tools or costs, or going on behind the goal) is not taken for one.
+names joined in a line (`A -> B -> C`, `A + B`, `A, then B`, with costs in parentheses or after them), lines that begin
+or end with an arrow, and list lines with one name each. A list of tools that is not a path (names side by side under a
+headline of tools or costs, or continuing after the goal) is not taken for one.
 Source: section 5.1 of the paper; specification, section 7.5, whose judge is a model.
 Chosen: everything about how a text is read. Linear in the text, whose first `MOST_TEXT` characters count.
 """
@@ -16,7 +16,7 @@ from evalkit.envs.costbench.domain.world import World
 
 MOST_TEXT = 1 << 16
 MOST_CALLS = 64
-"""A longer sequence is no path."""
+"""A longer sequence is not a path."""
 
 _TOKEN = re.compile(
     r"(?P<word>[^\W\d]\w*)"
@@ -55,7 +55,7 @@ class _PlanLine:
 
     chains: list[_JoinedNames] = field(default_factory=list)
     bare_head: bool = True
-    """Whether nothing but marks and neutral words stands before the first name; and behind the last one."""
+    """Whether nothing but marks and neutral words stands before the first name; and after the last one."""
     bare_tail: bool = True
     strong_head: bool = False
     """Whether an arrow or the like stands there."""
@@ -104,7 +104,7 @@ def _paths(text: str, world: World) -> Iterator[tuple[int, ...]]:
 
 
 def _split(chain: _JoinedNames, world: World) -> Iterator[list[int]]:
-    """A chain's paths: one ends where the goal is given. Names side by side that go on behind it are just a list."""
+    """A chain's paths: one ends where the goal is given. Names side by side that continue after it are just a list."""
     ends = [i for i, index in enumerate(chain.places) if world.tools[index].gives == world.goal]
     if not chain.strong:
         listing = _LISTING.search(chain.head) and not _ROUTE.search(chain.head)
@@ -118,7 +118,7 @@ def _split(chain: _JoinedNames, world: World) -> Iterator[list[int]]:
 
 
 def _chains(text: str, names: Mapping[str, int]) -> Iterator[_JoinedNames]:
-    """The joined names of a text, across lines where they go on."""
+    """The joined names of a text, across lines where they continue."""
     current: _JoinedNames | None = None
     before, headline, pending = _PlanLine(), "", False
     for raw in text.replace("\\rightarrow", "->").replace("\\to", "->").splitlines():
@@ -152,7 +152,7 @@ def _chains(text: str, names: Mapping[str, int]) -> Iterator[_JoinedNames]:
 
 
 def _joint(before: _PlanLine, line: _PlanLine, pending: bool) -> str:
-    """How a line goes on from the one before: `strong`, `weak`, or not at all."""
+    """How a line continues from the one before: `strong`, `weak`, or not at all."""
     if not line.bare_head:
         return ""
     if pending or line.strong_head or (before.strong_tail and before.bare_tail):
@@ -161,7 +161,7 @@ def _joint(before: _PlanLine, line: _PlanLine, pending: bool) -> str:
 
 
 def _read(raw: str, names: Mapping[str, int]) -> _PlanLine:
-    """One line. What stands in brackets right behind a name (its cost, its components) is passed over."""
+    """One line. What stands in brackets right after a name (its cost, its components) is passed over."""
     line = _PlanLine()
     marker = _MARKER.match(raw)
     if marker:
@@ -203,7 +203,7 @@ def _join(line: _PlanLine, index: int, *, bare: bool, strong: bool, head: str) -
 
 
 def _behind(raw: str, begin: int) -> int:
-    """The place behind the bracket that opens at `begin`; just behind its opening where it does not close soon."""
+    """The place after the bracket that opens at `begin`; right after its opening where it does not close soon."""
     depth = 0
     for i in range(begin, min(len(raw), begin + _MOST_ASIDE)):
         if raw[i] in "([{":

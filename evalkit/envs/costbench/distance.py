@@ -16,6 +16,6 @@ def edit_distance(first: Sequence[str], second: Sequence[str]) -> int:
 
 
 def normalised(first: Sequence[str], second: Sequence[str]) -> float:
-    """The distance over the longer one's length, from 0 to 1; 0 where both are empty."""
+    """The distance over the longer one's length, from 0 to 1; 0 if both are empty."""
     longer = max(len(first), len(second))
     return edit_distance(first, second) / longer if longer else 0.0

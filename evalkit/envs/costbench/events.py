@@ -85,7 +85,7 @@ class Course:
     """How an episode goes that nobody plays wrong, and what happens in it whoever plays."""
 
     events: tuple[Event, ...]
-    """By turn. A schedule's events and failing calls may lie behind the end of the ground truth."""
+    """By turn. A schedule's events and failing calls may lie after the end of the ground truth."""
     scenarios: tuple[Scenario, ...]
     """The start and one for each event that the ground truth meets, in order; of a block that is due when nothing is
     left to plan there is none."""
@@ -235,7 +235,7 @@ class _TruthWalk:
             length = len(self.plan)
             turn += max(1, 0 if length == 1 else length // (len(blocks) - i + 1))
             if not length:
-                # The block still comes for agents that are slower; behind it no plan is left to give a turn.
+                # The block still comes for agents that are slower; after it no plan is left to give a turn.
                 self.events.append(self._event(block, turn))
                 self.complete = False
                 return
@@ -249,7 +249,7 @@ class _TruthWalk:
         self.complete = bool(self.plan)
 
     def _follow(self, blocks: Sequence[Block]) -> None:
-        """A schedule's blocks; those behind the end of the ground truth happen to agents that take longer."""
+        """A schedule's blocks; those after the end of the ground truth happen to agents that take longer."""
         turn = 0
         for block in blocks:
             turn = max(block.at, turn + 1)

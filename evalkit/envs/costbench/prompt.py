@@ -160,7 +160,7 @@ def _system(world: World, split: str, shown: tuple[bool, bool, bool], words: tup
 
 
 def _structure(world: World, texts: Mapping[str, str]) -> tuple[int, str, str]:
-    """How many stages the work has (0: it is no chain), what they are, and by what candidates are filtered."""
+    """How many stages the work has (0: it is not a chain), what they are, and by what candidates are filtered."""
     chain = world.catalogue.chain
     if not world.chain or chain is None:
         return 0, "", ""
@@ -180,7 +180,7 @@ def named_criterion(chain: TaskChain, step: int, texts: Mapping[str, str], secti
 
 
 def _context(world: World, texts: Mapping[str, str]) -> str:
-    """The pack's words for the preference that the user gives from another task; empty where none is given."""
+    """The pack's words for the preference that the user gives from another task; empty if none is given."""
     catalogue = world.catalogue
     given = has_context(catalogue, world.task)
     return fill(texts["parts.context"], type=context_type(catalogue)) if given else ""
@@ -238,7 +238,7 @@ _Own = tuple[str | None, ...]
 def _sheets(world: World, split: str, kinds: bool, words: tuple[tuple[str, ...], _Own, _Own]) -> tuple[_ToolSheet, ...]:
     """All of a world's tools. `kinds`: whether descriptions say what is composite, and of what.
 
-    `words`: the pack's texts of tools; those of its own for each tool and for each type, None where it has none.
+    `words`: the pack's texts of tools; those of its own for each tool and for each type, None if it has none.
     """
     texts = dict(zip(TOOL_TEXTS, words[0], strict=True))
     own = {tool.name: text for tool, text in zip(world.tools, words[1], strict=True) if text}
@@ -275,7 +275,7 @@ def _description(world: World, tool: ToolSpec, kinds: bool, texts: Mapping[str, 
 
 
 def _deeds(world: World, tool: ToolSpec, texts: Mapping[str, str]) -> str:
-    """What a tool of a chain does, at length; empty where the pack, or the catalogue, has no words for it."""
+    """What a tool of a chain does, at length; empty if the pack, or the catalogue, has no words for it."""
     chain = world.catalogue.chain
     if texts["tools.detail"] != FULL or not world.chain or chain is None:
         return ""

@@ -18,7 +18,7 @@ MOST_ROUNDS = 3
 """How often a text within a text is parsed."""
 
 MARKS = ("<|call|>", "</tool_call>", "<|im_end|>")
-"""What chat templates put behind a call; some models write it into the arguments."""
+"""What chat templates put after a call; some models write it into the arguments."""
 
 _QUOTES = "\"'`"
 
@@ -60,7 +60,7 @@ def _decoded(text: str, rounds: int) -> dict[str, Any] | Refusal | _Broken:
 
 
 def _repairs(text: str) -> Iterator[str]:
-    """What the text may have been meant to be: each repair goes on from the one before it."""
+    """What the text may have been meant to be: each repair continues from the one before it."""
     text = _without_marks(text)
     yield text
     yield from _braced(text)

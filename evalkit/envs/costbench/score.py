@@ -75,7 +75,7 @@ def score(instance: PlanningProblem, trajectory: Sequence[Facts]) -> Score:
     """How near the agent's path came to an optimal one; `solved` where it is optimal.
 
     value: 1 - normalised edit distance to the nearest optimal path (with events: 1 where every call was optimal where
-    it was made, else the distance to the segmented truth); 0 where the goal was not reached. Metrics, costs in cost
+    it was made, else the distance to the segmented truth); 0 if the goal was not reached. Metrics, costs in cost
     units:
 
     goal              1 if the goal type was held at the end
@@ -87,8 +87,8 @@ def score(instance: PlanningProblem, trajectory: Sequence[Facts]) -> Score:
     answered          1 if there was an answer that could be read
     messages          length of the conversation, instructions and request included
     calls, valid_calls, atomic_calls   calls looked at (one a turn), charged ones, ones that name an atomic tool
-    repeated, extra   successful calls that do again what was done; that come behind the goal
-    wrong_parameter, unaccessible, banned_calls, failed_calls   calls by what became of them
+    repeated, extra   successful calls that do again what was done; that come after the goal
+    wrong_parameter, unaccessible, banned_calls, failed_calls   calls by the outcome of them
     parallel_extra    calls beside another in one turn; no part of `calls`
     blocks_planned, blocks_met   events the course plans; that came early enough to matter (the reference's rule)
     eligible, eligible_any_agent   1 if the reference would count this run; if it would count the perfect agent's
@@ -151,7 +151,7 @@ def units(cents: Sequence[int]) -> float:
 
 
 def answered(trajectory: Sequence[Facts]) -> int | None:
-    """The number in the reply that decides: the last one that speaks of an answer, unless a silent one is behind it."""
+    """The number in the reply that decides: the last one that speaks of an answer, unless a silent one is after it."""
     for facts in reversed(trajectory):
         if "answer" in facts:
             return int(facts["answer"]) if facts["answer"] else None
@@ -199,7 +199,7 @@ class Place:
         return None if index is None or index >= len(self.world.tools) else index
 
     def change(self, kind: str) -> None:
-        """The next event comes about. A ban's tool is known by the call."""
+        """The next event happens. A ban's tool is known by the call."""
         self._fired += 1
         if kind == PREFERENCE:
             self.state, self.reached, self.done = self.world.start, False, set()

@@ -2,7 +2,7 @@
 
 A turn is one message of the agent. An answer of the right form ends the episode whatever else is in the message;
 else the message's first call is carried out and further ones are refused; without a call the episode ends. At most one
-event a turn: a ban or a failure takes the place of the call, the others come behind it, told (a change of mind) or not
+event a turn: a ban or a failure takes the place of the call, the others come after it, told (a change of mind) or not
 (costs, tools that vanish). When they fire, and what costs are then, no agent can influence (`events.py`).
 Source: specification, sections 4.2 and 5.3.
 Chosen: calls beside an answer are recorded as not executed; the reference puts them into the agent's path for nothing.
@@ -52,7 +52,7 @@ NO_CALL = "no_call"
 STEP_LIMIT = "step_limit"
 
 ANSWER_TAG = "<answer>"
-"""What ends an episode, where every reply must hold a call, even without a right number behind it."""
+"""What ends an episode, where every reply must hold a call, even without a right number after it."""
 
 _BAN, _CHANGE = "ban_tool", "preference_change"
 _IN_PLACE = frozenset({_BAN, TOOL_FAILURE})
@@ -220,7 +220,7 @@ def _said(before: State, text: str) -> dict[str, Any]:
 
 
 def _call_turn(state: State, calls: tuple[ToolCall, ...]) -> tuple[State, tuple[Message, ...], list[dict[str, Any]]]:
-    """A turn with calls: the first is carried out, or something happens in its place; then what happens behind it."""
+    """A turn with calls: the first is carried out, or something happens in its place; then what happens after it."""
     call, event = calls[0], _due(state)
     if event is not None and event.kind in _IN_PLACE:
         state, done = _instead(state, event, call)
@@ -264,7 +264,7 @@ def _ban(state: State, name: str, *, first: bool) -> Done:
 
 
 def _happen(state: State, event: Event) -> tuple[State, tuple[Message, ...]]:
-    """What comes behind a call: other wishes, which the user tells, or other terms, which nobody does."""
+    """What comes after a call: other wishes, which the user tells, or other terms, which nobody does."""
     desk, fired = state.desk, state.fired + 1
     if event.kind == _CHANGE and event.query is not None:
         state = replace(state, fired=fired, query=event.query, have=desk.world.start)

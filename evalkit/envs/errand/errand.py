@@ -59,7 +59,7 @@ class ErrandTask(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ErrandState:
-    """Where an errand stands: before its one reply, or behind it."""
+    """Where an errand stands: before its one reply, or after it."""
 
     kind: str
     opening: Opening
@@ -84,7 +84,7 @@ def describe(instance: ErrandTask) -> dict[str, Any]:
 
 
 def start(instance: ErrandTask, kit: Kit) -> ErrandState:
-    """An errand before its request. Raises UsageError where the pack lacks a text."""
+    """An errand before its request. Raises UsageError if the pack lacks a text."""
     missing = sorted(TEXTS.keys() - kit.pack.texts.keys())
     if missing:
         raise UsageError(f"The prompt pack {kit.pack.name!r} lacks {NAME} texts: {', '.join(missing)}.")

@@ -1,7 +1,7 @@
 """What the free text of an errand's reply comes to. Total: any text gives a value or None, in linear time.
 
 Source: specification of CostBench, section 3.3 step 2 (forms of a verdict, the first match wins) and section 7.5.
-Differs: what fits no form is no verdict (None), where the reference would keep the query.
+Differs: what fits no form is not a verdict (None), where the reference would keep the query.
 """
 
 import re
@@ -34,7 +34,7 @@ def written(text: str) -> str:
 def verdict_in(text: str) -> bool | None:
     """Whether wishes conflict, as a validator said it: `**no conflict**`, then a line of its own, then in a sentence.
 
-    None where nothing of that kind is said. Chosen: in a sentence, a `conflict` behind a negation (`no real conflict`,
+    None if nothing of that kind is said. Chosen: in a sentence, a `conflict` after a negation (`no real conflict`,
     `do not conflict`) or a condition is neither verdict.
     """
     for form in (_BOLD_VERDICT, _LINE_VERDICT):
@@ -53,7 +53,7 @@ def _is_conflict(words: str) -> bool:
 
 
 def count_in(text: str) -> int | None:
-    """The whole number that a judge said: `**15**`, else on a line of its own, else behind `total` or the like.
+    """The whole number that a judge said: `**15**`, else on a line of its own, else after `total` or the like.
 
     Of each form the last in the text counts, since judges number what they list. Else the only number there is.
     """

@@ -133,7 +133,7 @@ def optimum_of(instance: PricingInstance) -> PricingOptimum:
 def market_of(instance: PricingInstance) -> PricingMarket:
     """The instance's market.
 
-    Raises UsageError where the line's digest or optimum is not that of the market made, or next to nothing can be
+    Raises UsageError if the line's digest or optimum is not that of the market made, or next to nothing can be
     earned.
     """
     costs, qualities, groups, alphas = instance.costs, instance.qualities, instance.group_of, instance.alphas

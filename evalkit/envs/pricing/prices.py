@@ -6,7 +6,7 @@ as they were given.
 Source: specification of the reference, sections B.5 and B.6.
 Differs: the reference dies of prices that are texts or not finite; here they are refused, with a text to the agent, and
 so is `True`, which it takes for 1. Any finite price is accepted, below 0 too; one beyond `MOST_PRICE` counts as that.
-A bare number in place of the mapping is answered, and the chat goes on, also where other misuse restarts the period.
+A bare number in place of the mapping is answered, and the chat continues, also where other misuse restarts the period.
 """
 
 import math

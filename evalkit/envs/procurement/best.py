@@ -75,7 +75,7 @@ def made_best(made: Made) -> Best:
 
 
 def check_best(market: ProcurementMarket, best: Best) -> str:
-    """Why a stored optimum is not one of this market's plans, or not as good as it says; empty where all is well."""
+    """Why a stored optimum is not one of this market's plans, or not as good as it says; empty if all is well."""
     index_of = {deal.id: i for i, deal in enumerate(market.deals)}
     quantities = [0] * len(market.deals)
     for deal, quantity in best.plan.items():

@@ -6,7 +6,7 @@
              {"id": "Offer_3", "kind": "bulk_discount", "price": 10.68, "least": 2, "contents": [["B1", 2]]}]
 
 Lists, because order matters and the keys of objects are sorted where lines are digested. Money is in units of currency
-with at most two decimals, as a number or a text.
+with at most two decimals, as a number or a string.
 """
 
 import re

@@ -46,7 +46,7 @@ from evalkit.errors import UsageError
 NAME: Final = "procurement"
 
 MOST_REFERENCE = {"seed": MOST_SEED, "categories": 26}
-"""Of numbers for the reference's generator: it has 26 letters for categories; the native one goes on with AA."""
+"""Of numbers for the reference's generator: it has 26 letters for categories; the native one continues with AA."""
 
 _SHAPE = ("p_items", "p_quantity", "p_budget", "effectiveness_least", "effectiveness_most")
 _DRAWN = ("categories", "products", "deals", *_SHAPE, "slack")
@@ -122,7 +122,7 @@ def load(line: Mapping[str, Any]) -> ProcurementInstance:
 def describe(instance: ProcurementInstance) -> dict[str, Any]:
     """An instance as a suite's line, with the market's digest and its optimum. What is not stored is solved for.
 
-    Raises UsageError where no plan within the budget supports anybody: there is nothing to compare with.
+    Raises UsageError if no plan within the budget supports anybody: there is nothing to compare with.
     """
     digest, best = instance.digest, instance.optimum
     if not digest or best is None:
@@ -144,7 +144,7 @@ def describe(instance: ProcurementInstance) -> dict[str, Any]:
 
 
 def optimum_of(instance: ProcurementInstance) -> Best:
-    """The stored optimum. Raises UsageError where the line has none: it is solved for when suites are written and when
+    """The stored optimum. Raises UsageError if the line has none: it is solved for when suites are written and when
     runs are planned, not by those who play or score."""
     if instance.optimum is None:
         raise UsageError(f"{instance.id}: optimum: is missing; `describe` adds it.")
@@ -154,7 +154,7 @@ def optimum_of(instance: ProcurementInstance) -> Best:
 def market_of(instance: ProcurementInstance) -> Made:
     """The instance's market and the plan its budget was made from (of no use where it was not).
 
-    Raises UsageError where the line's digest or optimum is not that of the market made.
+    Raises UsageError if the line's digest or optimum is not that of the market made.
     """
     made, digest = _made(instance.problem)
     check_digest(instance.id, instance.digest, digest)

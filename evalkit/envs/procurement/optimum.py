@@ -39,7 +39,7 @@ class ProcurementOptimum:
     """The best plan found and what is proven of it."""
 
     quantities: tuple[int, ...]
-    """By deal; all 0 where no plan that can be bought covers all categories."""
+    """By deal; all 0 if no plan that can be bought covers all categories."""
     product: int
     """Of the categories' totals, exactly."""
     cost: int

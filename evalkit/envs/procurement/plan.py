@@ -1,7 +1,7 @@
 """A submitted purchase plan: whether it is one, what it costs and supports, and what the history says of it.
 
-A well-formed plan is an attempt even if it cannot be bought: it is recorded with the reasons. What is no plan is
-refused, the agent is told why, and the period goes on.
+A well-formed plan is an attempt even if it cannot be bought: it is recorded with the reasons. What is not a plan is
+refused, the agent is told why, and the period continues.
 
 Source: specification of the reference, sections B.3, B.6 and G.
 Differs: the reference takes quantities of any kind: negative ones lower the cost and can make a plan support more than
@@ -32,7 +32,7 @@ REFUSALS = {
     "negative": frozenset({"ids"}),
     "too_many": frozenset({"ids", "limit"}),
 }
-"""Outcomes of a mapping that is no plan, in the order they are looked for."""
+"""Outcomes of a mapping that is not a plan, in the order they are looked for."""
 
 SHORT = "under_minimum"
 OVER = "over_budget"
@@ -65,7 +65,7 @@ def submit(state: PeriodsState[ProcurementWorld], mapping: Mapping[Any, Any]) ->
     """Judge a submitted mapping. Outcomes: those of `REFUSALS`, or an accepted action.
 
     The action's facts: `feasible`; `reasons` why it is not, each an object with `reason`; `cost` in cents; `totals` by
-    category and their `product` as a text; `plan`, what it buys; `repeat`, whether a plan that buys the same was
+    category and their `product` as a string; `plan`, what it buys; `repeat`, whether a plan that buys the same was
     submitted before; `repeat_text`, whether one was that the reference would have written the same way (it minds the
     order of deals and zeros that are spelled out).
     """
@@ -100,7 +100,7 @@ def submit(state: PeriodsState[ProcurementWorld], mapping: Mapping[Any, Any]) ->
 def read_plan(world: ProcurementWorld, mapping: Mapping[Any, Any]) -> tuple[int, ...] | Refusal:
     """A mapping from deals to quantities as a quantity for each deal, 0 for those left out.
 
-    A quantity is a whole number, as an integer, a float or a text of digits; a truth value is none.
+    A quantity is a whole number, as an integer, a float or a string of digits; a truth value is none.
     """
     unknown = [name for name in mapping if not isinstance(name, str) or name not in world.places]
     if unknown:

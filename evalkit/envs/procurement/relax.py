@@ -20,7 +20,7 @@ from evalkit.envs.procurement.newton import direction, move
 from evalkit.envs.procurement.scratch import BOUND, TOLL, VALUE, WHOLE, Deals, Ints, Scratch
 
 FUTILE, OPEN, EMPTY = 0, 1, 2
-"""What became of a box: its bound is no better than the cutoff; it may hold better plans; it holds no plan at all."""
+"""The outcome of a box: its bound is no better than the cutoff; it may hold better plans; it holds no plan at all."""
 
 _TURNS = 200
 """Steps after which the relaxation is left as it is."""

@@ -6,8 +6,8 @@ quotient is the k-th root of a quotient of integers. An episode without a feasib
 Source: specification of the reference, sections D.1 and D.4.
 Differs: the reference calls a run solved if a quotient of floats is exactly 1; here integers are compared. It leaves
 runs without a feasible plan out of its means; the metric `reference_score` is left out for them.
-Chosen: all plans are the denominator of budget utilisation, infeasible ones included; exploration tells plans apart by
-what they buy, and the reference's rate, which minds how they are written, stands beside it.
+Chosen: all plans are the denominator of budget utilisation, infeasible ones included; exploration distinguishes plans
+by what they buy, and the reference's rate, which minds how they are written, stands beside it.
 """
 
 import math
@@ -28,7 +28,7 @@ _LEAST_QUOTIENT = 1e-300
 
 
 def score(instance: ProcurementInstance, trajectory: Sequence[Facts]) -> Score:
-    """The score with its secondary metrics. Raises UsageError where the instance has no stored optimum.
+    """The score with its secondary metrics. Raises UsageError if the instance has no stored optimum.
 
     reference_score: the score by the reference's floats; first_score, final_score: of the first and the last feasible
     plan; budget_utilisation: share of plans that are feasible and cost 0.95 of the budget or more; exploration_rate:

@@ -2,7 +2,7 @@
 
 Source: specification of the reference, sections B.4 and B.6; math.md, section 1.
 Differs: the reference prints offending ids as a set, in an order that varies between processes; here they are in order,
-and so many at most. It dies of values that are lists; here they are no task's id. That tasks are unknown can be no
+and so many at most. It dies of values that are lists; here they are not ids of tasks. That tasks are unknown can be no
 refusal of its own: known workers that hold all n tasks hold no other.
 """
 

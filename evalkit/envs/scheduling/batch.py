@@ -26,7 +26,7 @@ def blocking_counts(
 ) -> "Ints":
     """Number of blocking pairs of each matching: (m, n) tasks by worker -> (m,).
 
-    `compiled` is which path to take; None: whichever is sooner done. Raises ValueError for what is no matching.
+    `compiled` is which path to take; None: whichever is sooner done. Raises ValueError for what is not a matching.
     """
     import numpy as np
 

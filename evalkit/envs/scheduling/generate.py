@@ -60,7 +60,7 @@ def family_of_seed(seed: int) -> Family:
 
 
 def reference_market(n: int, seed: int, gaps: Gaps) -> tuple[SchedulingMarket, RandomStateSnapshot]:
-    """The reference's instance, and where its generator then stands: feedback goes on drawing from there."""
+    """The reference's instance, and where its generator then stands: feedback keeps drawing from there."""
     stream = RandomStateStream(seed)
     worker_prefs = _reference_side(stream, n, gaps.task)
     task_prefs = _reference_side(stream, n, gaps.worker)

@@ -149,7 +149,7 @@ def expected_of(instance: SchedulingInstance) -> tuple[int, int]:
 def market_of(instance: SchedulingInstance) -> tuple[SchedulingMarket, RandomStateSnapshot | None]:
     """The instance's market, and where the reference's generator stands after making it (None for the others).
 
-    Raises UsageError where the line's digest or expected value is not that of the preferences made.
+    Raises UsageError if the line's digest or expected value is not that of the preferences made.
     """
     if instance.worker_prefs is not None and instance.task_prefs is not None:
         market, random_state = _explicit_market(*_rows(instance)), None

@@ -68,7 +68,7 @@ def make_market(
 ) -> SchedulingMarket:
     """A market from preference lists, best first: (n, n) tasks by worker, (n, n) workers by task.
 
-    Raises ValueError where a row is no permutation of 0..n-1, or the two sides differ in size.
+    Raises ValueError if a row is not a permutation of 0..n-1, or the two sides differ in size.
     """
     import numpy as np
 

@@ -1,7 +1,7 @@
 """What tools are offered, read from their descriptions and schemas: types, costs, and how much each stands for.
 
-The words are not ours: a prompt pack may word them anew. Only what every wording must hold is read: in a description
-the first number behind "cost", and the first identifier behind "output type". Input types are the schema's arguments.
+The words are not ours: a prompt pack may word them again. Only what every wording must hold is read: in a description
+the first number after "cost", and the first identifier after "output type". Input types are the schema's arguments.
 """
 
 import re
@@ -87,7 +87,7 @@ class _Sheets:
 
 
 def read_tools(request: Request) -> Offers | None:
-    """The tools offered, or None where there are none or one of them states no cost or no output type.
+    """The tools offered, or None if there are none or one of them states no cost or no output type.
 
     A tool's size is the number of offered tools that its description mentions. Where no description mentions any, it
     comes from the types: each type is taken back to the inputs of the finest tool that gives it (the one that needs

@@ -1,4 +1,4 @@
-"""Baselines for CostBench: the cheapest next call, a plan made once, a plan made anew in every turn, and chance.
+"""Baselines for CostBench: the cheapest next call, a plan made once, a plan made again in every turn, and chance.
 
 Source: CostBench, B.2 (greedy), and the specification, sections 6.1 to 6.3; the planners are ours. All of them decide
 from the conversation alone (`offers.py`, `reading.py`). Costs are compared in whole cents; of equally cheap plans the
@@ -105,7 +105,7 @@ greedy = _player(_greedy)
 gained last (specification, section 6.2); what was gained last is forgotten only when the user changes the wishes."""
 
 planner = _player(_planner)
-"""Plans at first, says so, and follows that plan whatever changes; plans anew only when it cannot go on: a call was
+"""Plans at first, says so, and follows that plan whatever changes; plans again only when it cannot continue: a call was
 refused, a tool vanished, or the user changed the wishes."""
 
 replanner = _player(_replanner)
@@ -175,7 +175,7 @@ def _joined(chat: ChatState, keys: Sequence[Key]) -> Key:
 
 
 def _from_set_to_set(chat: ChatState, lacking: Mapping[int, frozenset[str]]) -> tuple[int, ...]:
-    """Dijkstra's search over the sets of types gained; empty where it would look at more than `MOST_STATES`."""
+    """Dijkstra's search over the sets of types gained; empty if it would look at more than `MOST_STATES`."""
     tools = chat.offers.tools
     useful = _useful(chat, lacking)
     heap: list[tuple[Key, frozenset[str]]] = [(_NO_CALLS, frozenset())]

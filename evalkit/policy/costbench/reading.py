@@ -1,8 +1,8 @@
 """Where a conversation about typed tools stands: what is held, what was refused, what was planned.
 
-The texts are not ours: a prompt pack may word them anew. Only what every wording must hold is read: in a successful
+The texts are not ours: a prompt pack may word them again. Only what every wording must hold is read: in a successful
 result an id like `<DiningCandidateSet00012>`, of several the last; `[ERROR]` at the beginning of every other result.
-Each message of the user begins anew: what was gained is gone, and what it gives replaces what was given.
+Each message of the user begins again: what was gained is gone, and what it gives replaces what was given.
 
 A tool may vanish from the list after it was called, and its output type with it. So our own replies name the type that
 they are after (`says`), and the plan they follow, if any: a policy has no memory but the conversation.
@@ -32,7 +32,7 @@ class ChatState:
 
     offers: Offers
     goal: str
-    """Empty where it cannot be told."""
+    """Empty if it cannot be told."""
     held: set[str] = field(default_factory=set)
     """Types held now."""
     ids: dict[str, str] = field(default_factory=dict)
@@ -59,7 +59,7 @@ class ChatState:
 
 
 def read_chat(request: Request) -> ChatState | None:
-    """Where the conversation stands, or None where the tools cannot be read (`offers.read_tools`)."""
+    """Where the conversation stands, or None if the tools cannot be read (`offers.read_tools`)."""
     offers = read_tools(request)
     if offers is None:
         return None

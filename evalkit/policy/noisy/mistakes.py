@@ -67,7 +67,7 @@ def malformed_json(moment: Moment) -> Reply:
 
 
 def wrong_type(moment: Moment) -> Reply:
-    """Arguments that are no object, or an object whose values have the wrong type."""
+    """Arguments that are not an object, or an object whose values have the wrong type."""
     values: list[object] = [7, 2.5, None, True, [1, [2]], {"a": {"b": None}}]
     wrong = values[moment.draws.below(len(values))]
     if moment.draws.below(2):

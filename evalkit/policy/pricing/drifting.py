@@ -23,7 +23,7 @@ _RIDGE = 1e-9
 def forecast(seen: "Doubles", errors: "Doubles", times: "Doubles", time: float) -> "Doubles":
     """The figures at a time, by figure.
 
-    `seen`: figures by times, NaN where one was not seen; `errors`: how far each may be off, same shape; `times`: when.
+    `seen`: figures by times, NaN if one was not seen; `errors`: how far each may be off, same shape; `times`: when.
     NaN for a figure that was never seen.
     """
     import numpy as np

@@ -48,7 +48,7 @@ def _not_finite(moment: mistakes.Moment) -> Reply:
 
 
 def _no_number(moment: mistakes.Moment) -> Reply:
-    """Something that is no price."""
+    """Something that is not a price."""
     return periods.other_value(moment, [None, "9.99", "cheap", True, [9.99], {"price": 9.99}])
 
 

@@ -1,7 +1,7 @@
 """The mistakes that are made in procurement: those of an action that is a plan, and those of all periods.
 
 Some are refused, some are plans that cannot be carried out (too dear, or under a deal's least quantity), and some are
-plans as good as any other (a quantity as a text of digits, a deal at zero).
+plans as good as any other (a quantity as a string of digits, a deal at zero).
 """
 
 from evalkit.dialogue import Reply
@@ -43,7 +43,7 @@ def _countless(moment: mistakes.Moment) -> Reply:
 
 
 def _no_number(moment: mistakes.Moment) -> Reply:
-    """Something that is no quantity."""
+    """Something that is not a quantity."""
     return periods.other_value(moment, [float("nan"), None, "a few", True, [1], {"units": 2}])
 
 

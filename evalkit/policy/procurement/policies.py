@@ -16,7 +16,7 @@ from evalkit.seeds import Stream
 def oracle(instance: ProcurementInstance) -> PolicyFn:
     """Submits the instance's optimal plan in every period, without a question.
 
-    Raises UsageError where the instance does not say its optimum.
+    Raises UsageError if the instance does not say its optimum.
     """
     plan = dict(optimum_of(instance).plan)
 

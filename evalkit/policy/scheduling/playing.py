@@ -4,10 +4,10 @@ Source: the naive heuristic of the EconAgentBench paper (after Knuth's question 
 matching): submit, pick one shown blocking pair at random, give the task to the worker and the worker's old task to the
 task's old worker, and again.
 
-The texts are not ours: a prompt pack may word them anew. So only what every wording must hold is read: the last mapping
-of quoted ids in the history is the last assignment, and of each line behind it the first four ids that it knows are
-w, mu(w), w', t for a worker w who would rather have t, which w' holds. A line whose ids contradict the assignment is no
-problem.
+The texts are not ours: a prompt pack may word them again. So only what every wording must hold is read: the last
+mapping of quoted ids in the history is the last assignment, and of each line after it the first four ids that it knows
+are w, mu(w), w', t for a worker w who would rather have t, which w' holds. A line whose ids contradict the assignment
+is not a problem.
 """
 
 import re
@@ -85,7 +85,7 @@ def read_history(text: str) -> tuple[Assignment, list[tuple[str, str]]]:
     """The last assignment a history shows, and the (worker, task) pairs reported for it, in order.
 
     The text may be plain or the repr (or JSON) of a one-key mapping, whose newlines and quotes are escaped. Both parts
-    are empty where nothing can be read.
+    are empty if nothing can be read.
     """
     end = len(text)
     for _ in range(_MOST_BRACES_TRIED):

@@ -2,7 +2,7 @@
 
 For the simulated provider. Strict where the real server is: turns alternate and begin and end with the user's, every
 call is answered at the start of the next message, nothing is answered that was not called, no text is blank, and no
-field is unknown (a seed is). Calls' ids must differ within a message only, since policies count theirs anew each turn.
+field is unknown (a seed is). Calls' ids must differ within a message only, since policies count theirs again each turn.
 """
 
 import math
@@ -113,7 +113,7 @@ def _dialogue(turns: Sequence[Any]) -> list[Message]:
 
 
 def _answers(blocks: Sequence[Any], owed: Sequence[str], path: str) -> list[Message]:
-    """A user's turn: a result for each call that is owed, then texts."""
+    """A user's turn: a result for each call that still needs one, then texts."""
     messages: list[Message] = []
     missing = list(owed)
     for i, block in enumerate(blocks):

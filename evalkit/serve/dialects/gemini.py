@@ -129,7 +129,7 @@ def _dialogue(turns: Sequence[Any]) -> list[Message]:
 
 
 def _answers(parts: Sequence[dict[str, Any]], owed: Sequence[ToolCall], path: str) -> list[Message]:
-    """A user's turn: a result for each call that is owed, and texts."""
+    """A user's turn: a result for each call that still needs one, and texts."""
     messages: list[Message] = []
     missing = list(owed)
     for i, part in enumerate(parts):

@@ -139,7 +139,7 @@ def _part(item: Mapping[str, Any], path: str) -> Message | tuple[str, Any]:
 
 
 def _check_pairs(items: Sequence[Any]) -> None:
-    """Every output has its call before it, every call its output behind it, every reasoning something behind it."""
+    """Every output has its call before it, every call its output after it, every reasoning something after it."""
     open_calls: dict[str, str] = {}
     for index, item in enumerate(items):
         if not isinstance(item, dict):

@@ -75,7 +75,7 @@ class ServedDialect:
         return (self.base_path, *self.other_paths)
 
     def model_of(self, path: str) -> str | None:
-        """The model that a path names; empty where paths name none; None where the path is not this dialect's."""
+        """The model that a path names; empty if paths name none; None if the path is not this dialect's."""
         before, holds, after = self.dialect.path.partition("{model}")
         if not holds:
             return "" if path == before else None

@@ -53,7 +53,7 @@ class _Continue(Exception):
 
 
 def class_methods(module: ast.Module, name: str) -> dict[str, ast.FunctionDef]:
-    """The methods of a class by name. Raises Unreadable where there is no such class."""
+    """The methods of a class by name. Raises Unreadable if there is no such class."""
     for node in module.body:
         if isinstance(node, ast.ClassDef) and node.name == name:
             return {method.name: method for method in node.body if isinstance(method, ast.FunctionDef)}

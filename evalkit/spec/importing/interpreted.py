@@ -68,7 +68,7 @@ def joined(op: ast.operator, left: Any, right: Any) -> Any:
 
 
 def checked(value: Any) -> Any:
-    """A value that was made. Raises Unreadable where it is too large to go on with."""
+    """A value that was made. Raises Unreadable if it is too large to continue with."""
     if isinstance(value, str | list) and len(value) > MOST_TEXT:
         raise Unreadable(TOO_LONG)
     if isinstance(value, int) and value.bit_length() > MOST_BITS:
@@ -77,13 +77,13 @@ def checked(value: Any) -> Any:
 
 
 def text_of(value: Any) -> str:
-    """A value as a text; not a list that holds lists that hold lists many times over."""
+    """A value as a string; not a list that holds lists that hold lists many times over."""
     _measured(value, MOST_TEXT)
     return str(value)
 
 
 def _measured(value: Any, left: int) -> int:
-    """What is left of so many letters behind a value. Raises Unreadable where nothing is."""
+    """What is left of so many letters after a value. Raises Unreadable if nothing is."""
     left -= len(value) if isinstance(value, str) else 1
     if left < 0:
         raise Unreadable(TOO_LONG)
@@ -95,7 +95,7 @@ def _measured(value: Any, left: int) -> int:
 
 
 def method_of(value: Any, name: str) -> Callable[..., Any] | None:
-    """A method of a text, list, mapping or set; None where it is not known."""
+    """A method of a text, list, mapping or set; None if it is not known."""
     if (type(value), name) in _MEASURED:
         measured = _MEASURED[type(value), name]
         return lambda *given: measured(value, *given)

@@ -14,7 +14,7 @@ from evalkit.spec.importing.record import PromptImport
 def import_reference(repo: Path, wording: str = "") -> str:
     """A pack's TOML text. `wording`: one that a reference compares with its plain one, in some environments.
 
-    Nothing of the copy is executed. Raises UsageError where a file or a text that must be there is not, or there is no
+    Nothing of the copy is executed. Raises UsageError if a file or a text that must be there is not, or there is no
     such wording.
     """
     available = (

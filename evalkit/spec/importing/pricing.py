@@ -60,7 +60,7 @@ def _price_refusals(code: ast.Module) -> Texts:
 def _part_hint(texts: Texts) -> Texts:
     """Pricing's: the paragraph of the opening that names a price is a text of its own, since it can be left out.
 
-    Raises UsageError where it is no paragraph of its own.
+    Raises UsageError if it is not a paragraph of its own.
     """
     paragraphs = texts["opening"].split(GAP)
     naming = [index for index, paragraph in enumerate(paragraphs) if BOUND in paragraph]

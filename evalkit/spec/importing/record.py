@@ -15,7 +15,7 @@ class PromptImport:
     source: str
     """The file by which a copy of its reference is known, as a message says it."""
     tables: Callable[[Path, str], Iterator[str]]
-    """(a copy, a wording or nothing) -> its tables of a pack's TOML text; none where it is a copy of something else.
+    """(a copy, a wording or nothing) -> its tables of a pack's TOML text; none if it is a copy of something else.
     Raises UsageError for what must be there and is not."""
     wordings: tuple[str, ...] = ()
     """Other wordings that the reference compares with its plain one."""

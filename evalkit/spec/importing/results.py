@@ -52,7 +52,7 @@ def added(body: Iterable[ast.stmt], fields: Mapping[str, str]) -> list[str | Non
 
 
 def template(node: ast.expr, fields: Mapping[str, str]) -> str | None:
-    """A formatted string with our fields; None where it shows something we have no field for."""
+    """A formatted string with our fields; None if it shows something we have no field for."""
     parts = node.values if isinstance(node, ast.JoinedStr) else [node]
     pieces: list[str] = []
     for part in parts:
@@ -86,7 +86,7 @@ def notices(code: ast.Module) -> Texts:
 
 def _shown_again(statement: ast.stmt) -> str | None:
     """The text that a branch shows at once where a flag of the agent is set: a constant, or the repr of a mapping of
-    constants; None where it is something else."""
+    constants; None if it is something else."""
     match statement:
         case ast.If(
             test=ast.Attribute(value=ast.Name(id="self")),

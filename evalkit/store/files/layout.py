@@ -88,7 +88,7 @@ def journals(run: Path) -> list[JournalObjects]:
 
 
 def newest_object(run: Path, writer: str) -> Segment | None:
-    """The newest object of one journal, looked up now; None where it has none."""
+    """The newest object of one journal, looked up now; None if it has none."""
     names = (NUMBER.fullmatch(path.name) for path in (run / LOG / writer).glob("*.parquet"))
     numbers = [int(match[1]) for match in names if match and match[2] is None]
     return journal_object(run, writer, max(numbers)) if numbers else None
@@ -155,7 +155,7 @@ def _journal_objects(run: Path, kind: Kind) -> tuple[dict[str, list[Segment]], l
 
 
 def _parquet_files(folder: Path) -> list[Path]:
-    """Of a folder, by name; none where there is no folder. A glob of pathlib takes several times as long."""
+    """Of a folder, by name; none if there is no folder. A glob of pathlib takes several times as long."""
     try:
         return [folder / name for name in sorted(os.listdir(folder)) if name.endswith(".parquet")]  # noqa: PTH208
     except (FileNotFoundError, NotADirectoryError):

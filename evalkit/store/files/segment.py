@@ -3,7 +3,7 @@
     log/WRITER/000000012.parquet                      what the writer's commit 12 made durable: steps, money, totals
     steps/WRITER-000000000-000000011.parquet          steps of its commits 0 to 11
     ledger/WRITER-000000000-000000011.parquet         their money rows
-    ends/WRITER-000000000-000000011.parquet           the episodes that ended in them, and those that went on
+    ends/WRITER-000000000-000000011.parquet           the episodes that ended in them, and those that continued
 
 and, of runs that began in format 1, whose numbers are the run's:
 
@@ -119,7 +119,7 @@ def digest_of(data: bytes | memoryview) -> str:
 def encode_object(table: pa.Table | None, facts: Mapping[str, str]) -> pa.Buffer:
     """An object's bytes: step rows, and `facts` in the footer (see `journal.py`).
 
-    A commit is written for speed: no dictionaries and statistics, 0.4 ms and 0.6 us a row; with the defaults it would
+    A commit is written for speed: no dictionaries and statistics, 0.4 ms and 0.6 us per row; with the defaults it would
     be 1.2 ms.
     """
     rows = no_rows(STEPS) if table is None else table
@@ -135,7 +135,8 @@ def encode_object(table: pa.Table | None, facts: Mapping[str, str]) -> pa.Buffer
 def encode_compacted(
     table: pa.Table, kind: Kind, first: int, last: int, *, writer: str, facts: Mapping[str, str] | None = None
 ) -> pa.Buffer:
-    """The bytes of a compacted file: written once and read often. zstd, dictionaries, statistics, units; 2 us a row."""
+    """The bytes of a compacted file: written once and read often. zstd, dictionaries, statistics, units; 2 us per
+    row."""
     footer = {
         "format": str(FORMAT if writer else 1),
         "kind": kind,

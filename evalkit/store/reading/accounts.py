@@ -46,7 +46,7 @@ class Account:
     apart: bool = False
     """Whether agents had budgets of their own, so that some may have been skipped in the order."""
     leases_lost: bool = False
-    """Whether some of its leases may be lost with their file: then they are no bound."""
+    """Whether some of its leases may be lost with their file: then they are not a bound."""
     closed: bool = False
     crashed_close: bool = False
     """Whether a later session closed it."""

@@ -34,7 +34,7 @@ class Before:
     """What is known of earlier rows."""
 
     steps: Ints
-    """(episodes,) in effect: 0 to `steps` - 1; 0 where there is none."""
+    """(episodes,) in effect: 0 to `steps` - 1; 0 if there is none."""
     take: Ints
     """(episodes,) their highest take; -1 where there is none."""
 

@@ -162,7 +162,7 @@ def ends_table(standings: Mapping[str, Standing]) -> pa.Table:
 
 
 def _array(standing: Standing) -> bytes | None:
-    """The facts as a JSON array; None where they are not all there, or the episode goes on."""
+    """The facts as a JSON array; None if they are not all there, or the episode continues."""
     if not standing.ending or standing.facts is None or standing.steps == UNKNOWN:
         return None
     return b"[" + b",".join(standing.facts) + b"]"

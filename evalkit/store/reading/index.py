@@ -41,7 +41,7 @@ class RunIndex:
     ledger: tuple[LedgerRecord, ...]
 
     def owed(self, retry: Collection[str] = ()) -> set[str]:
-        """The episodes that go on, and those that ended in one of these ways."""
+        """The episodes that continue, and those that ended in one of these ways."""
         return self.episodes.ended_as(("", *retry))
 
 
@@ -130,7 +130,7 @@ class HeldEpisode:
 
     @property
     def ending(self) -> str:
-        """Of the last row in effect; empty while the episode goes on."""
+        """Of the last row in effect; empty while the episode continues."""
         return self._states.text("ending", self._at)
 
     @property
@@ -168,7 +168,7 @@ class Episodes(Mapping[str, HeldEpisode]):
         return episode in self._states.episodes
 
     def ended_as(self, endings: Collection[str]) -> set[str]:
-        """The episodes whose ending is one of these; the empty one: those that go on."""
+        """The episodes whose ending is one of these; the empty one: those that continue."""
         chosen = np.array([word in endings for word in self._states.values["ending"]], np.bool_)
         numbers = np.flatnonzero(chosen[self._states.texts["ending"]])
         if not len(numbers):

@@ -140,7 +140,7 @@ class _Wanted:
 
 
 def _split(text: str | None) -> list[str] | None:
-    """The elements of a JSON array as they stand; None where it is none, and then the rows say it."""
+    """The elements of a JSON array as they stand; None if it is none, and then the rows say it."""
     try:
         return None if text is None else [bytes(element).decode() for element in _ELEMENTS.decode(text)]
     except msgspec.MsgspecError:

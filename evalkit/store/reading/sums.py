@@ -53,7 +53,7 @@ def totals_at(run: Path, files: Mapping[Kind, Sequence[Segment]], upto: Mapping[
 def totals_of(rows: pa.Table, money: Iterable[LedgerRecord] = (), *, apart: bool = False) -> Totals:
     """What rows of steps, in the order in which they were written, and of money come to.
 
-    `apart`: each episode that goes on by itself, however many there are. Raises CorruptLogError if a step is missing.
+    `apart`: each episode that continues by itself, however many there are. Raises CorruptLogError if a step is missing.
     """
     states = States()
     states.fold(rows)

@@ -32,7 +32,7 @@ class Held(Protocol):
 
     @property
     def ending(self) -> str:
-        """Empty while the episode goes on."""
+        """Empty while the episode continues."""
 
     @property
     def cost(self) -> int:
@@ -64,7 +64,7 @@ class CellTotals(msgspec.Struct, kw_only=True):
     ended_steps: int = 0
     """Of these, rows in effect."""
     going: dict[int, list[int]] = msgspec.field(default_factory=dict)
-    """Of episodes that go on, by how far they have come (`far`): how many, their rows in effect, their cost."""
+    """Of episodes that continue, by how far they have come (`far`): how many, their rows in effect, their cost."""
     unmetered: int = 0
     """Replies without usage; then as `UnmeteredRows` has them."""
     unmetered_cost: int = 0
@@ -156,7 +156,7 @@ def joined(spells: Iterable[tuple[float, float]]) -> list[tuple[float, float]]:
 
 
 def rate(cells: Iterable[CellTotals]) -> float | None:
-    """Requests a second while any of these cells was sending; None where no two were sent."""
+    """Requests per second while any of these cells was sending; None if no two were sent."""
     all_cells = list(cells)
     spells = joined(spell for cell in all_cells for spell in cell.spells)
     busy = sum(last - first for first, last in spells) + sum(cell.earlier_s for cell in all_cells)

@@ -23,7 +23,7 @@ __all__ = ["Flaw", "check_log"]
 def check_log(run: Path) -> list[Flaw]:
     """Everything in a run's log that was changed or is missing; empty if nothing is.
 
-    Raises StorageError where the disk refuses, RunError where a newer evalkit wrote a file.
+    Raises StorageError if the disk refuses, RunError where a newer evalkit wrote a file.
     """
     layouts = {kind: lay_out(run, kind) for kind in KINDS}
     chain = follow(run)

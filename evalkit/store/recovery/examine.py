@@ -48,7 +48,7 @@ class Examined:
     """Whether it has not as many rows as it says."""
     flaws: list[Flaw] = field(default_factory=list)
     episodes: list[str] = field(default_factory=list)
-    """One a row; empty where it cannot be known."""
+    """One a row; empty if it cannot be known."""
     take: list[Ints] = field(default_factory=list)
     step: list[Ints] = field(default_factory=list)
     sound: list[Flags] = field(default_factory=list)
@@ -130,7 +130,7 @@ class _RowGroup:
                     self.bad.append(name)
 
     def column(self, name: str) -> pa.ChunkedArray:
-        """A column; a bad one as far as it can be decoded. Raises CorruptLogError where it cannot."""
+        """A column; a bad one as far as it can be decoded. Raises CorruptLogError if it cannot."""
         if name not in self._columns:
             self._keep(self._lax(), [name])
         return self._columns[name]
@@ -162,7 +162,7 @@ def _examine_group(examined: Examined, group: _RowGroup) -> None:
 
 
 def _agreement(group: _RowGroup) -> Flags:
-    """Which rows agree with their digests; none where the columns cannot be decoded."""
+    """Which rows agree with their digests; none if the columns cannot be decoded."""
     try:
         columns = [group.column(name).cast(_bytes_of(name)).to_pylist() for name in COVERED]
     except CorruptLogError:

@@ -132,7 +132,7 @@ def _charge(session: str, amount: int, now: float) -> LedgerRecord:
 
 def _suspects(remains: Remains, books: Mapping[str, Account]) -> Iterator[Account]:
     """The sessions that may have written what is lost: those from the one that wrote before a hole to the one that
-    wrote behind it, in the order in which they began; all of them where money rows are lost."""
+    wrote after it, in the order in which they began; all of them where money rows are lost."""
     order = list(dict.fromkeys(row.session for row in remains.ledger))
     positions = {session: number for number, session in enumerate(order)}
     suspected = set() if remains.ledger_whole else set(order)

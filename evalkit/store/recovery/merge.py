@@ -63,7 +63,7 @@ def merge_runs(runs: Sequence[Path], manifest: Manifest, out: Path, *, prefer_fi
     """Write the new run, completely or not at all; the originals are only read.
 
     `manifest`: of all of them together. `prefer_first`: of episodes that differ take the first run's and do not
-    refuse. Raises RunError where a run is being written or episodes differ; UsageError, CorruptLogError, StorageError.
+    refuse. Raises RunError if a run is being written or episodes differ; UsageError, CorruptLogError, StorageError.
     """
     _refuse(runs, out)
     before = [_files(run) for run in runs]

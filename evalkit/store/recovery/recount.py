@@ -46,7 +46,8 @@ def _whole(segment: Segment) -> Part:
 
 def ends_anew(parts: Sequence[Part], files: Sequence[Segment]) -> Iterator[tuple[Segment, pa.Table]]:
     """(file, its rows) of these files of ended episodes, from the steps, all in the log's order. In memory are the
-    facts of episodes that go on, and where all others stand. Raises CorruptLogError for steps that cannot be read."""
+    facts of episodes that continue, and where all others stand. Raises CorruptLogError for steps that cannot be
+    read."""
     standings: dict[str, Standing] = {}
     ended: dict[str, Standing] = {}
     touched: dict[str, None] = {}

@@ -107,7 +107,7 @@ class Sources:
         return promised
 
     def newest_says(self, writer: str, upto: int) -> Mapping[str, str]:
-        """What the newest object of a journal says, up to this number, that can be read; empty where none can."""
+        """What the newest object of a journal says, up to this number, that can be read; empty if none can."""
         numbers = [
             segment.first for segment in self.segments("steps", writer) if segment.is_object and segment.first <= upto
         ]
@@ -366,7 +366,7 @@ class _Writer:
         return self._last_held(number - 1)
 
     def _last_held(self, number: int) -> str:
-        """Digest of a compacted object, as files of any kind say it, or the object behind it."""
+        """Digest of a compacted object, as files of any kind say it, or the object after it."""
         claims = self.sources.chain.claims
         for kind in KINDS:
             for segment in self.sources.segments(kind, self.writer):

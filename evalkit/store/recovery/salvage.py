@@ -29,7 +29,7 @@ class GivenUp:
 
     episode: str
     place: str
-    """`agent:suite:instance:replicate`; empty where no row that is given up can be read."""
+    """`agent:suite:instance:replicate`; empty if no row that is given up can be read."""
     step: int
     """Its first lost step: where it will be played on."""
     rows: int

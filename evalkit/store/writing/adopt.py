@@ -86,7 +86,7 @@ def _by_writer(segments: Sequence[Segment]) -> dict[str, list[Segment]]:
 
 
 def _upto(files: Sequence[Segment]) -> int:
-    """The number behind the last that compacted files hold."""
+    """The number after the last that compacted files hold."""
     return files[-1].last + 1 if files else 0
 
 

@@ -31,7 +31,7 @@ class Load:
 
 
 def commit(journal: Appender, load: Load) -> Segment | None:
-    """Write a load; it is durable once this returns. The object, or None where nothing but events came.
+    """Write a load; it is durable once this returns. The object, or None if nothing but events came.
 
     Raises FencedError, StorageError.
     """

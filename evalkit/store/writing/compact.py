@@ -34,7 +34,7 @@ class Tail:
     digest: str
     """Of the object's bytes."""
     table: pa.Table | None
-    """Its steps, kept from when they were written; None where it has none."""
+    """Its steps, kept from when they were written; None if it has none."""
     entries: Sequence[LedgerRecord]
     bytes: int
     """Of memory."""
@@ -54,7 +54,7 @@ class CompactedFiles:
     named: dict[str, Named] = field(default_factory=dict)
     """By kind, the newest file."""
     standings: dict[str, Standing] = field(default_factory=dict)
-    """Of episodes that go on."""
+    """Of episodes that continue."""
 
     def compact(self, tails: Sequence[Tail], kinds: Sequence[Kind] = KINDS) -> None:
         """Write the tails' rows, in order, as one file of each kind; `kinds`: of those that are not there yet.

@@ -44,7 +44,7 @@ class Opened:
 def take_over(run: Path, session: str) -> Opened:
     """Make ready the log of a run that is held; its journal is named after the session where that is a writer's name.
 
-    Raises CorruptLogError where files are missing, before anything is changed, or damaged; StorageError.
+    Raises CorruptLogError if files are missing, before anything is changed, or damaged; StorageError.
     """
     layouts = {kind: lay_out(run, kind) for kind in KINDS}
     for layout in layouts.values():

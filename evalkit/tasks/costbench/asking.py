@@ -27,7 +27,7 @@ def query_lines(kind: str, suite: Iterable[Line], where: str) -> Iterator[dict[s
 
 
 def _queries(line: Line, where: str) -> list[Mapping[str, Any]]:
-    """A line's query and its alternatives. Raises UsageError where it has none."""
+    """A line's query and its alternatives. Raises UsageError if it has none."""
     queries = [line.get("query"), *(line.get("alternatives") or ())]
     if line.get("environment") != "costbench":
         raise UsageError(f"{where}: {line['id']}: this line is not of costbench, the only environment with queries.")
@@ -125,7 +125,7 @@ def _is_drawn(line: Line) -> bool:
 
 
 def _redrawn(lines: Sequence[Line]) -> Iterator[list[dict[str, Any]] | None]:
-    """Each line's alternatives, drawn by the reference's rule from these lines; None where it is not for us to draw."""
+    """Each line's alternatives, drawn by the reference's rule from these lines; None if it is not for us to draw."""
     pools: dict[tuple[str, str], list[int]] = {}
     for index, line in enumerate(lines):
         pools.setdefault((line["task"], line.get("split", "")), []).append(index)

@@ -218,7 +218,7 @@ def suite_lines(
 ) -> list[dict[str, Any]]:
     """The files' queries as lines of one suite, `q00001` and so on; from several files, `test-q00001`.
 
-    Raises UsageError where two lines would have one id.
+    Raises UsageError if two lines would have one id.
     """
     lines: dict[str, dict[str, Any]] = {}
     for file in files:

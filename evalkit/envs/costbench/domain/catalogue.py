@@ -66,10 +66,10 @@ class TaskChain(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     step_one_inputs: tuple[str, ...]
     """Step 1's inputs, where they are not those of the other steps."""
     words: tuple[str, ...]
-    """`{word}` of steps 1, 2, ...; behind the last one, `more_word`."""
+    """`{word}` of steps 1, 2, ...; after the last one, `more_word`."""
     more_word: str
     criteria: tuple[str, ...]
-    """`{criterion}` of steps 1, 2, ...; behind the last one, `more_criterion`, which may hold `{k}`."""
+    """`{criterion}` of steps 1, 2, ...; after the last one, `more_criterion`, which may hold `{k}`."""
     more_criterion: str
     filters: tuple[str, ...] = ()
     """What steps 1, 2, ... keep, for `{filter}`: `those that are open at that time`. May be left out."""
@@ -91,7 +91,7 @@ class GraphTool(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
 
 
 class Graph(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Tools that are no chain."""
+    """Tools that are not chains."""
 
     start: tuple[str, ...]
     """Types held before any call, dimension types and constants among them."""

@@ -25,7 +25,7 @@ def split_values(catalogue: Catalogue, task: str, split: str) -> Mapping[str, tu
 
 
 def combinations(catalogue: Catalogue, task: str, split: str) -> int:
-    """How many combinations of wishes a task has in a split (K); 0 where it has no values."""
+    """How many combinations of wishes a task has in a split (K); 0 if it has no values."""
     values = split_values(catalogue, task, split)
     return prod(len(values.get(key, ())) for key in catalogue.keys)
 

@@ -23,7 +23,7 @@ _MOST_DRAWS = 2000
 def reference_queries(catalogue: Catalogue, split: str, total: int) -> Iterator[dict[str, object]]:
     """The reference's raw queries in its order and with its fields; `total` is 1000 (test) or 6000 (train) there.
 
-    Tasks with a graph have none. Raises ValueError where the split has no values.
+    Tasks with a graph have none. Raises ValueError if the split has no values.
     """
     chain = catalogue.chain
     tasks = [name for name, task in catalogue.tasks.items() if task.graph is None]
@@ -67,7 +67,7 @@ def native_query(catalogue: Catalogue, task: str, split: str, seed: int, index: 
     """The query at one place, the same whatever others are made: `<dining-7-0003>` is place 3 of seed 7.
 
     Wishes and the context's preference are drawn evenly from the combinations without a conflict, constants from 1 to
-    5000. Raises UsageError where the split has no values, or conflicts leave no combination.
+    5000. Raises UsageError if the split has no values, or conflicts leave no combination.
     """
     name = (catalogue.name, task, split, index)
     wishes = _wishes(catalogue, task, split, Stream(seed, "wishes", *name))

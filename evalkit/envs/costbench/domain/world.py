@@ -93,7 +93,7 @@ def make_world(catalogue: Catalogue, task: str, length: int, whole: bool, longes
     """The world of one task. `whole`: whether the tool that does everything at once is offered (the reference bans it).
     `longest`: atomic tools that a composite stands for at most.
 
-    In a graph these three play no part. One value for equal arguments. Raises UsageError where the catalogue's
+    In a graph these three play no part. One value for equal arguments. Raises UsageError if the catalogue's
     names, which were compared for shorter chains, are not distinct at this length.
     """
     if catalogue.tasks[task].graph is not None:
@@ -226,7 +226,7 @@ def filled(text: str, chain: TaskChain, task: str, step: int) -> str:
 
 
 def deed(chain: TaskChain, task: str, length: int, position: int) -> str:
-    """What the tool of a position does, in the catalogue's words at length; empty where it has none."""
+    """What the tool of a position does, in the catalogue's words at length; empty if it has none."""
     kept = chain.filters[position - 2] if position - 2 in range(len(chain.filters)) else ""
     text = _link(chain, length, position).does
     if "{filter}" in text and not kept:
@@ -235,7 +235,7 @@ def deed(chain: TaskChain, task: str, length: int, position: int) -> str:
 
 
 def meaning(world: World, name: str) -> str:
-    """What an id of this type stands for, in the catalogue's words; empty where it has none."""
+    """What an id of this type stands for, in the catalogue's words; empty if it has none."""
     catalogue = world.catalogue
     chain = catalogue.chain
     if name in catalogue.constants or chain is None:

@@ -1,6 +1,6 @@
 """The nested fields of a suite's line: queries, costs, a schedule, a source; read with care, and written back.
 
-Money in a line is in the benchmark's units with at most two decimals, as a number or a text; inside it is cents.
+Money in a line is in the benchmark's units with at most two decimals, as a number or a string; inside it is cents.
 """
 
 from collections.abc import Iterable, Mapping
@@ -132,7 +132,7 @@ def _cents(value: object, where: str) -> int:
     if isinstance(value, bool) or not isinstance(value, int | float | str):
         raise refused
     try:
-        # A float's shortest text is what its writer meant: 20.1 is no binary fraction.
+        # A float's shortest text is what its writer meant: 20.1 is not a binary fraction.
         cents = Decimal(value if isinstance(value, int) else str(value)) * 100
     except (InvalidOperation, Overflow):
         raise refused from None

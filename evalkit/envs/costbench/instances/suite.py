@@ -131,7 +131,7 @@ def describe(instance: PlanningProblem) -> dict[str, Any]:
 def found_optimum(instance: PlanningProblem) -> tuple[int, str]:
     """The least cost of a plan before any event, in cents, and the digest of the costs.
 
-    Raises UsageError where no plan reaches the goal.
+    Raises UsageError if no plan reaches the goal.
     """
     world = _world(instance)
     costs = costs_of(instance, world)
@@ -145,7 +145,7 @@ def found_optimum(instance: PlanningProblem) -> tuple[int, str]:
 
 
 def check_optimum(instance: PlanningProblem) -> None:
-    """Raises UsageError where the line's digest or optimum is not that of the costs drawn."""
+    """Raises UsageError if the line's digest or optimum is not that of the costs drawn."""
     if instance.optimum is None and not instance.digest:
         return
     least, digest = found_optimum(instance)

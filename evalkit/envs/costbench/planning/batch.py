@@ -32,7 +32,7 @@ class Plans:
     number: "Ints"
     """(m,) how many plans cost as little; 0: the goal is not reached. Of greedy plans always 1 or 0."""
     path: "Places"
-    """(m, N + 1) the position where the plan begins, then the one each call leads to; behind the end -1."""
+    """(m, N + 1) the position where the plan begins, then the one each call leads to; after the end -1."""
 
 
 def span_costs(world: World, terms: Terms) -> "Ints":

@@ -55,7 +55,7 @@ def first_popped(world: World, terms: Terms, state: int) -> tuple[int, ...]:
 
 
 class _Types(frozenset[int]):
-    """A state as the heap compares it: `<` is "proper subset", and no two are equal, so nothing behind them decides."""
+    """A state as the heap compares it: `<` is "proper subset", and no two are equal, so nothing after them decides."""
 
     __slots__ = ()
     __hash__ = frozenset.__hash__

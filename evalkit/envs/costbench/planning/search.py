@@ -1,4 +1,4 @@
-"""Cheapest plans in worlds that are no chain: states are sets of types, the cheapest way on is known for each.
+"""Cheapest plans in worlds that are not chains: states are sets of types, the cheapest way on is known for each.
 
 A call that gives nothing new changes no state, and a type from which no tool leads to the goal changes no plan: both
 are left out, so that states only grow, and distances follow from the fullest states to the emptiest.
@@ -78,7 +78,7 @@ class Routes:
 
 
 def check_size(world: World, most: int = MOST_STATES) -> None:
-    """Raises UsageError where a graph has more than `most` states; a chain never has too many."""
+    """Raises UsageError if a graph has more than `most` states; a chain never has too many."""
     if world.chain:
         return
     count = len(_states(world, world.start, most))
@@ -159,7 +159,7 @@ def _states(world: World, start: int, most: int) -> tuple[int, ...]:
 
 @lru_cache(maxsize=16)
 def _distances(world: World, terms: Terms, start: int) -> dict[int, int]:
-    """Distance of each state that can be reached from `start`. Raises UsageError where there are too many."""
+    """Distance of each state that can be reached from `start`. Raises UsageError if there are too many."""
     states = _states(world, start, MOST_STATES)
     if len(states) > MOST_STATES:
         check_size(world)

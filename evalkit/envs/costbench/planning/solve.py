@@ -1,7 +1,7 @@
 """Cheapest plans from any state, exactly: in integer cents, with the number of plans that cost as little.
 
 In a chain a plan is a way through positions: from position i, the tool that stands for i..j leads to j + 1, and a state
-holds position 0 and those behind all that was given so far. Whatever else a plan called would be for nothing, so the
+holds position 0 and those after all that was given so far. Whatever else a plan called would be for nothing, so the
 least cost from a set of positions is the least over its members, and one pass from the goal back answers for all
 states. Other worlds take `search.py`. A call costs at least one cent; a state holds the start types.
 
@@ -115,7 +115,7 @@ def spans(world: World) -> tuple[tuple[Edge, ...], ...]:
 
 
 def positions(world: World, state: int) -> list[int]:
-    """Of a chain: the positions from which a plan can go on; the goal is position N."""
+    """Of a chain: the positions from which a plan can continue; the goal is position N."""
     return [0, *(i + 1 for i in range(world.length) if world.tools[i].gives & state)]
 
 

@@ -18,7 +18,7 @@ DIGITS = "98765"
 TASK, KIND = "qqtaskqq", "Qqtypeqq"
 STEPS = 5
 ONE, OTHER = 1, 2
-"""Two steps, told apart by the criteria that we give them."""
+"""Two steps, distinguished by the criteria that we give them."""
 
 CRITERIA = {step: f"Qqcriterion{'abcde'[step - 1]}qq" for step in range(1, STEPS + 1)}
 ARGUMENT, VALUE, OPTION, NAME = "QqargumentCategory", "Qqvalueqq", "Qqoptionqq", "Qqnameqq"
