@@ -80,7 +80,7 @@ def test_the_optimum_itself_is_no_estimate() -> None:
     best, good = made.table("scores").rows
     assert (best["score"], best["interval"], best["kind"]) == (100.0, None, "exact")
     assert good["interval"] is not None
-    assert any("exact: the optimum's own score" in note for note in made.table("scores").notes)
+    assert any("exact: the score of the optimum" in note for note in made.table("scores").notes)
 
 
 def test_two_instances_get_no_interval_and_a_note_says_why(the_report: Report) -> None:
