@@ -4,7 +4,7 @@ from evalkit.store.files.layout import compacted
 from evalkit.store.files.segment import Kind
 from evalkit.store.reading.index import read_index
 from evalkit.store.reading.reader import read_ledger
-from evalkit.store.writing.adopt import adopt
+from evalkit.store.writing.adopt import Adopted, adopt
 from evalkit.store.writing.compact import discard
 from tests.support.format2_logs import append, begin, compact
 from tests.support.run_directories import a_charge, a_step
@@ -24,8 +24,24 @@ def test_an_object_that_files_of_one_kind_lack_stays(tmp_path: Path) -> None:
         compacted(run, kind, dead.writer, first, last).path.unlink()
     dead.close()
     before, money = read_index(run).rows, read_ledger(run)
-    adopted = adopt(run, lambda names: {})
+    adopted = adopt(run, lambda names: {}, {dead.writer})
     going = [*adopted.covered, *adopted.unnamed]
     assert sorted(one.first for one in going) == [0, 1, 3]
     discard(going)
     assert (read_index(run).rows, read_ledger(run)) == (before, money) != (0, [])
+
+
+def test_a_journal_that_has_begun_meanwhile_is_left_to_its_writer(tmp_path: Path) -> None:
+    """A process that was suspended while it opened the log may find the journal of one that has taken the run over."""
+    run = tmp_path / "run"
+    suspended = begin(run)
+    alive = begin(run)
+    for number in range(3):
+        append(alive, [a_step("a", number)])
+    compact(alive, 0, 0)
+    before = {path.name for path in run.rglob("*.parquet")}
+    adopted = adopt(run, lambda names: {}, suspended.heads)
+    assert adopted == Adopted()
+    assert {path.name for path in run.rglob("*.parquet")} == before
+    compact(alive, 1, 2)
+    assert sorted(path.stem.rsplit("-", 2)[1] for path in (run / "steps").iterdir()) == ["000000000", "000000001"]

@@ -37,14 +37,15 @@ class Adopted:
     """Objects that files cover which are named: to be deleted."""
 
 
-def adopt(run: Path, recall: Recall) -> Adopted:
-    """Compact what dead writers, whose journals have all ended, left uncompacted.
+def adopt(run: Path, recall: Recall, ended: Collection[str]) -> Adopted:
+    """Compact what dead writers left uncompacted. `ended`: those whose journals have ended.
 
-    Raises CorruptLogError, StorageError.
+    Others are left alone. They have begun since, and their writers live: they compact their journals themselves, and
+    two compacted files with the same rows would be there. Raises CorruptLogError, StorageError.
     """
     adopted, known = Adopted(), _named(run)
     files = {kind: _by_writer(lay_out(run, kind).segments) for kind in KINDS}
-    for journal in (journal for journal in journals(run) if journal.numbers):  # one's own has none yet
+    for journal in (journal for journal in journals(run) if journal.writer in ended):
         by_kind = {kind: files[kind].get(journal.writer, []) for kind in KINDS}
         end = journal.numbers[-1]
         if any(_upto(by_kind[kind]) < end for kind in KINDS):

@@ -58,7 +58,7 @@ def take_over(run: Path, session: str) -> Opened:
     journal = open_journal(run, session if fits else new_writer(others))
 
     recall = partial(facts_of, run)
-    adopted = adopt(run, recall)
+    adopted = adopt(run, recall, journal.heads)
     discard((*adopted.covered, *(segment for kind in KINDS for segment in layouts[kind].covered if not segment.writer)))
     index = read_index(run)
     return Opened(
