@@ -290,14 +290,18 @@ def built_on(names: Iterable[Path]) -> bool:
 
 
 def told(held: bytes) -> int:
-    """What rows in a file's bytes say was spent, in pico-dollars."""
-    with pq.ParquetFile(pa.BufferReader(held)) as file:
-        names = file.schema_arrow.names
-        if "ending" in names and "step" not in names:
-            return 0  # episodes that have ended: their steps lie elsewhere
-        rows = file.read(columns=[name for name in ("cost", "kind", "amount") if name in names]).to_pylist()
-        steps: int = sum(row.get("cost", 0) for row in rows)
-        money: list[tuple[str, int]] = [(row["kind"], row["amount"]) for row in rows if "amount" in row]
+    """What rows in a file's bytes say was spent, in pico-dollars. A file that was damaged before, and that nobody reads
+    because a larger one holds its rows, says nothing."""
+    try:
+        with pq.ParquetFile(pa.BufferReader(held)) as file:
+            names = file.schema_arrow.names
+            if "ending" in names and "step" not in names:
+                return 0  # episodes that have ended: their steps lie elsewhere
+            rows = file.read(columns=[name for name in ("cost", "kind", "amount") if name in names]).to_pylist()
+    except (OSError, pa.ArrowException):
+        return 0
+    steps: int = sum(row.get("cost", 0) for row in rows)
+    money: list[tuple[str, int]] = [(row["kind"], row["amount"]) for row in rows if "amount" in row]
     money += [(row.kind, row.amount) for row in _money(held)]
     return steps + sum(amount for kind, amount in money if kind in ("charge", "crash"))
 

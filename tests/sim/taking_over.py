@@ -40,6 +40,7 @@ class TakingOver:
         if not how.unlocked:
             (world.run / lock.FILE).unlink(missing_ok=True)
         loop = SimLoop(first.loop.time() + how.seconds / 2, self._turn_of_second)
+        loop.set_exception_handler(world.failed)
         process = Process(world.network.join(), loop)
         world.second = Second(process, world.begun(RunOptions(directory=world.run)))
         for _ in range(how.ahead):
@@ -101,6 +102,14 @@ class TakingOver:
             world.disk.dead = world.network.dead = True
         if world.disk.dead:
             raise Died
+        world.moves(world.second.process.loop)
+
+
+def closed_books(second: Second[RunOutcome | str]) -> bool:
+    """Whether a second process has left nothing in flight that is not on the books yet: it has ended in good order, or
+    has sent nothing. The end of the first does not tell: it may have ended in good order before, and knows nothing of
+    the other's requests. What a disk has kept the second from closing is charged when the next one begins."""
+    return isinstance(second.result, RunOutcome) or not second.process.sent
 
 
 def granted(descriptor: int) -> bool:

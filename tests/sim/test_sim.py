@@ -10,6 +10,10 @@ import pytest
 from evalkit.engine import sweep
 from evalkit.seeds import Stream
 from evalkit.store import disk
+from evalkit.store.files.layout import journals
+from evalkit.store.reading.ends import Recall
+from evalkit.store.writing import opening
+from evalkit.store.writing.adopt import Adopted, adopt
 from tests.sim.disk import Plan, SimDisk
 from tests.sim.loop import Died
 from tests.sim.mutants import MUTANTS, PROJECT
@@ -37,7 +41,7 @@ def test_every_promise_holds(first: int) -> None:
         assert not found.broken, "\n".join((*found.story, found.broken, f"python -m tests.sim --seed {seed}"))
 
 
-@pytest.mark.parametrize("seed", [2034, 3000, 4147])
+@pytest.mark.parametrize("seed", [2034, 2259, 2617, 2694, 3000, 4147])
 def test_what_once_broke_a_promise_does_not_any_more(seed: int) -> None:
     found = lived(seed)
     assert not found.broken, "\n".join((*found.story, found.broken))
@@ -64,6 +68,15 @@ def test_what_is_missed_is_told_in_its_shortest_story() -> None:
     assert least.active < failing.active
     assert len(least.lives) <= len(failing.lives)
     assert any(words in lived.broken for words in ("on the books", "the bill is", "the budget is"))
+
+
+def test_what_breaks_in_a_callback_of_a_second_process_is_told() -> None:
+    def adopt_all(run: Path, recall: Recall, ended: object) -> Adopted:
+        del ended
+        return adopt(run, recall, {journal.writer for journal in journals(run) if journal.numbers})
+
+    with mock.patch.object(opening, "adopt", adopt_all):
+        assert "twice" in live_through(scenario(2694, len(SWEEPS))).broken
 
 
 def test_each_mutant_s_text_stands_in_its_file_once() -> None:

@@ -37,7 +37,7 @@ from tests.sim.reading import Reading
 from tests.sim.remembered import Remembered
 from tests.sim.scenario import Life, Scenario
 from tests.sim.sweeps import extended, resolved, spec
-from tests.sim.taking_over import TakingOver, granted, of_files
+from tests.sim.taking_over import TakingOver, closed_books, granted, of_files
 
 STEPS = {"tail", "steps", "log"}
 """Folders of files with rows of steps."""
@@ -78,7 +78,7 @@ class World:
     detailed: bool = False
     """Whether the story tells of each request and each commit."""
     closed: bool = False
-    """Whether the last life has ended by itself."""
+    """Whether the last life has ended by itself, with its money on the books."""
 
     def __post_init__(self) -> None:
         self.run = self.folder / "run"
@@ -240,7 +240,7 @@ class World:
             self.process = self.life = None
         if self.flaws:
             raise _first(self.flaws[0])
-        self.closed = isinstance(outcome, RunOutcome)
+        self.closed = isinstance(outcome, RunOutcome) and (self.second is None or closed_books(self.second))
         self._end(life, number, outcome)
         self.checks.between_lives(closed=self.closed)
         flaw = self.reading.flaw(self.network.long_bodies)
@@ -289,15 +289,15 @@ class World:
         else:
             self.disk.forget_nothing()
 
+    def failed(self, loop: asyncio.AbstractEventLoop, context: dict[str, object]) -> None:
+        """A callback of a process's loop has raised: asyncio itself would only print it."""
+        del loop
+        flaw = context.get("exception")
+        if isinstance(flaw, BaseException) and not self.disk.dead:
+            self.flaws.append(flaw)
+
     async def _main(self, life: Life, *, repair: bool) -> RunOutcome | str:
-        loop = asyncio.get_running_loop()
-
-        def failed(_: asyncio.AbstractEventLoop, context: dict[str, object]) -> None:
-            flaw = context.get("exception")
-            if isinstance(flaw, BaseException) and not self.disk.dead:
-                self.flaws.append(flaw)
-
-        loop.set_exception_handler(failed)
+        asyncio.get_running_loop().set_exception_handler(self.failed)
         options = RunOptions(directory=self.run, repair=repair)
         second: asyncio.Task[RunOutcome | str] | None = None
         first = asyncio.ensure_future(self.begun(options))
@@ -372,6 +372,10 @@ class World:
             self.taking.begins(life.taken_over)
         if turn == life.interrupt_turn:
             self._interrupt()
+        self.moves(loop)
+
+    def moves(self, loop: SimLoop) -> None:
+        """Raises Hung where a process waits for longer than anything may take."""
         waited = loop.time() - max(self.progress, self.network.progress)
         if waited > LONGEST_WAIT_S:
             raise Hung(f"nothing was sent, answered or written for {waited:.0f} s: {loop.waiting()}")
