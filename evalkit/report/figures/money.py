@@ -4,7 +4,7 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from evalkit.report import queries
+from evalkit.report import queries, vega
 from evalkit.report.figure import Figure
 from evalkit.report.figures.marks import (
     bounds,
@@ -20,21 +20,6 @@ from evalkit.report.figures.scores import at_most
 from evalkit.report.run_data import RunData
 from evalkit.report.scores import AGENT, INTERVAL, packs_of
 from evalkit.report.tables import Column, Table, method_of
-from evalkit.report.vega import (
-    WIDTH,
-    Rows,
-    Spec,
-    clean,
-    data,
-    mark,
-    number,
-    panels,
-    reach,
-    scaled,
-    spec_of,
-    tips,
-    word,
-)
 
 MOST_DOTS = 240
 MOST_PANELS = 9
@@ -95,7 +80,7 @@ def money_figures(agents: Sequence[str], scores: Table, source: RunData) -> tupl
     ]
     kept, notes = at_most(marks, MOST_DOTS, "suite", MOST_PANELS)
     words = ["Mean cost of an episode, logarithmic", "Mean score with its 95 % interval", FRONTIER, *hollow(kept)]
-    spec = spec_of(_cost_chart(agents, clean(kept)), title, words)
+    spec = vega.spec_of(_cost_chart(agents, vega.clean(kept)), title, words)
     return (Figure(name="figure_cost", title=title, spec=spec, table=table, query=table.query, notes=notes),)
 
 
@@ -110,11 +95,11 @@ def _mark_frontier(rows: Sequence[dict[str, Any]]) -> None:
         best = max(best, row["score"])
 
 
-def _cost_chart(agents: Sequence[str], rows: Rows) -> Spec:
+def _cost_chart(agents: Sequence[str], rows: vega.Rows) -> vega.Spec:
     shown, suites = in_order(agents, rows), list(dict.fromkeys(row["suite"] for row in rows))
     base = {
         "x": _logarithmic("usd", "Cost of an episode (USD)", "$.2~r", decades(rows, ("usd",))),
-        "tooltip": tips(
+        "tooltip": vega.tips(
             suite="Suite",
             agent="Agent",
             usd="USD an episode|.4~r",
@@ -123,9 +108,11 @@ def _cost_chart(agents: Sequence[str], rows: Rows) -> Spec:
             episodes="Episodes|,",
         ),
     }
-    y = number("score", scale=scaled(reach(rows, ("score", "low", "high"), 0, 100)), axis={"tickCount": 5})
+    y = vega.number(
+        "score", scale=vega.scaled(vega.reach(rows, ("score", "low", "high"), 0, 100)), axis={"tickCount": 5}
+    )
     steps = {"x": base["x"], "y": y, "order": {"field": "usd"}}
-    frontier = mark(
+    frontier = vega.mark(
         "line",
         steps,
         where="datum.frontier === 'yes'",
@@ -136,15 +123,15 @@ def _cost_chart(agents: Sequence[str], rows: Rows) -> Spec:
         strokeDash=[4, 3],
     )
     layers = [frontier, *estimates(base, "y", y, dotted(by_agent(agents, shown)))]
-    return panels(rows, {"layer": layers, "width": WIDTH, "height": 120}, "suite", suites)
+    return vega.panels(rows, {"layer": layers, "width": vega.WIDTH, "height": 120}, "suite", suites)
 
 
-def _logarithmic(field: str, title: str, form: str, ticks: Sequence[float]) -> Spec:
+def _logarithmic(field: str, title: str, form: str, ticks: Sequence[float]) -> vega.Spec:
     scale = {"type": "log", "padding": 12, "nice": False}
-    return number(field, title, scale=scale, axis={"format": form, "values": list(ticks)})
+    return vega.number(field, title, scale=scale, axis={"format": form, "values": list(ticks)})
 
 
-def decades(rows: Rows, names: Sequence[str]) -> list[float]:
+def decades(rows: vega.Rows, names: Sequence[str]) -> list[float]:
     """Ticks of a logarithmic axis: powers of ten, with 2 and 5 times them where the values span less than two.
 
     Where no two of these lie among the values: the least and the largest of those.
@@ -172,25 +159,25 @@ def latency_figures(agents: Sequence[str], speed: Table) -> tuple[Figure, ...]:
     if not rows:
         return ()
     title = "Time of a reply"
-    spec = spec_of(_latency_chart(agents, clean(rows)), title, ["Dot: median; line: to the 99th percentile"])
+    spec = vega.spec_of(_latency_chart(agents, vega.clean(rows)), title, ["Dot: median; line: to the 99th percentile"])
     return (Figure(name="figure_latency", title=title, spec=spec, table=speed, query=speed.query, notes=speed.notes),)
 
 
-def _latency_chart(agents: Sequence[str], rows: Rows) -> Spec:
+def _latency_chart(agents: Sequence[str], rows: vega.Rows) -> vega.Spec:
     shown = in_order(agents, rows)
     look = dotted(by_agent(agents, shown, legend=False))
     base = {
         "x": _logarithmic("value", "Seconds, logarithmic", ".2~r", decades(rows, ("value", "high"))),
-        "y": word("agent", sort=shown, axis=names_axis()),
-        "tooltip": tips(agent="Agent", value="Median, s|.4~r", high="99 %, s|.4~r", requests="Requests|,"),
+        "y": vega.word("agent", sort=shown, axis=names_axis()),
+        "tooltip": vega.tips(agent="Agent", value="Median, s|.4~r", high="99 %, s|.4~r", requests="Requests|,"),
     }
     rule = {**base, "x2": {"field": "high"}, "color": look["color"]}
     return {
-        "data": data(rows),
+        "data": vega.data(rows),
         "layer": [
-            mark("rule", rule, strokeWidth=2, opacity=0.5),
-            mark("point", {**base, **look}, filled=True, size=60, opacity=1),
+            vega.mark("rule", rule, strokeWidth=2, opacity=0.5),
+            vega.mark("point", {**base, **look}, filled=True, size=60, opacity=1),
         ],
-        "width": WIDTH,
+        "width": vega.WIDTH,
         "height": {"step": 18},
     }

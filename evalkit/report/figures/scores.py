@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+from evalkit.report import vega
 from evalkit.report.figure import Figure
 from evalkit.report.figures.marks import (
     SCORE,
@@ -14,21 +15,6 @@ from evalkit.report.figures.marks import (
     suite_of,
 )
 from evalkit.report.tables import Table, shown
-from evalkit.report.vega import (
-    WIDTH,
-    Rows,
-    Spec,
-    clean,
-    data,
-    mark,
-    number,
-    panels,
-    reach,
-    scaled,
-    spec_of,
-    tips,
-    word,
-)
 
 MOST_ROWS = 120
 """Dots in one column; more suites are left to the table."""
@@ -48,7 +34,7 @@ TIPS = {
 def score_figures(agents: Sequence[str], table: Table) -> tuple[Figure, ...]:
     """The report's table `scores` drawn; nothing where nobody has a score. `agents`: all, in the manifest's order."""
     score = next(column for column in table.columns if column.key == "score")
-    rows: Rows = [
+    rows: vega.Rows = [
         {
             "suite": suite_of(row),
             "agent": row["agent"],
@@ -65,7 +51,7 @@ def score_figures(agents: Sequence[str], table: Table) -> tuple[Figure, ...]:
         return ()
     kept, note = at_most(rows, MOST_ROWS, "suite")
     words = ["Mean over instances with its 95 % interval; 100 = optimum", *hollow(kept)]
-    spec = spec_of(_chart(agents, clean(kept)), "Scores", words)
+    spec = vega.spec_of(_chart(agents, vega.clean(kept)), "Scores", words)
     return (
         Figure(
             name="figure_scores",
@@ -78,7 +64,7 @@ def score_figures(agents: Sequence[str], table: Table) -> tuple[Figure, ...]:
     )
 
 
-def at_most(rows: Rows, most: int, group: str, groups: int = MOST_ROWS) -> tuple[Rows, tuple[str, ...]]:
+def at_most(rows: vega.Rows, most: int, group: str, groups: int = MOST_ROWS) -> tuple[vega.Rows, tuple[str, ...]]:
     """The first groups (at most `groups`) whose rows are at most `most` together, but one at least; and a note on what
     is left out."""
     sizes: dict[str, int] = {}
@@ -97,20 +83,20 @@ def at_most(rows: Rows, most: int, group: str, groups: int = MOST_ROWS) -> tuple
     return [row for row in rows if row[group] in set(kept)], (note,)
 
 
-def _chart(agents: Sequence[str], rows: Rows) -> Spec:
+def _chart(agents: Sequence[str], rows: vega.Rows) -> vega.Spec:
     suites, played = list(dict.fromkeys(row["suite"] for row in rows)), in_order(agents, rows)
     by, order = ("agent", played) if len(played) > 1 else ("suite", suites)
-    base = {"y": word(by, sort=order, axis=names_axis()), "tooltip": tips(**TIPS)}
-    x = number("value", SCORE, scale=scaled(reach(rows, ("value", "low", "high"), 0, 100)))
-    numbers = {**base, "x": {"value": WIDTH}, "text": word("words")}
+    base = {"y": vega.word(by, sort=order, axis=names_axis()), "tooltip": vega.tips(**TIPS)}
+    x = vega.number("value", SCORE, scale=vega.scaled(vega.reach(rows, ("value", "low", "high"), 0, 100)))
+    numbers = {**base, "x": {"value": vega.WIDTH}, "text": vega.word("words")}
     layers = {
         "layer": [
             *estimates(base, "x", x, by_agent(agents, played, legend=False), size=55),
-            mark("text", numbers, align="left", dx=8, style="quiet-text"),
+            vega.mark("text", numbers, align="left", dx=8, style="quiet-text"),
         ],
-        "width": WIDTH,
+        "width": vega.WIDTH,
         "height": {"step": ROW_HEIGHT},
     }
     if by == "suite":
-        return {"data": data(rows), **layers}
-    return panels(rows, layers, "suite", suites, spacing=14, apart="y")
+        return {"data": vega.data(rows), **layers}
+    return vega.panels(rows, layers, "suite", suites, spacing=14, apart="y")
