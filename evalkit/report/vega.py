@@ -43,9 +43,9 @@ def number(field: str, title: str | None = None, **more: Any) -> Spec:
     return {"field": field, "type": "quantitative", "title": title, **more}
 
 
-def word(field: str, title: str | None = None, **more: Any) -> Spec:
+def word(field: str, **more: Any) -> Spec:
     """A channel of names."""
-    return {"field": field, "type": "nominal", "title": title, **more}
+    return {"field": field, "type": "nominal", "title": None, **more}
 
 
 def whole(field: str, title: str, **more: Any) -> Spec:

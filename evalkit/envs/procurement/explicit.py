@@ -106,14 +106,14 @@ def write_market(market: ProcurementMarket) -> dict[str, Any]:
     return {"items": items, "menu": [_entry(deal, market.items) for deal in market.deals]}
 
 
-def read_money(name: str, value: float | str, most: int, least: int = 1) -> int:
+def read_money(name: str, value: float | str, most: int) -> int:
     """An amount of currency in cents. Raises UsageError naming the field."""
     match = _MONEY.fullmatch(str(value))
     if not match:
         raise UsageError(f"{name}: expected an amount with at most two decimals, got {value!r}.")
     cents = int(match[1]) * 100 + int((match[2] or "").ljust(2, "0"))
-    if not least <= cents <= most:
-        raise UsageError(f"{name}: {value} is out of range ({least / 100:.2f} to {most / 100:.2f}).")
+    if not 1 <= cents <= most:
+        raise UsageError(f"{name}: {value} is out of range (0.01 to {most / 100:.2f}).")
     return cents
 
 

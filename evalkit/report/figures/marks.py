@@ -32,21 +32,18 @@ def in_order(agents: Sequence[str], rows: Rows) -> list[str]:
     return [name for name in map(visible, agents) if name in present]
 
 
-def by_agent(agents: Sequence[str], shown: Sequence[str], *, legend: bool = True, lines: bool = False) -> Spec:
+def by_agent(agents: Sequence[str], shown: Sequence[str], *, legend: bool = True) -> Spec:
     """Colour of the field `agent`, shape of its dots, dashes of its lines.
 
     agents  all of the run, in the manifest's order: it fixes the colours
     shown   those that the figure holds: the legend's
-    lines   whether the legend shows lines, not dots
     """
     everyone, present = [visible(agent) for agent in agents], {visible(agent) for agent in shown}
-    symbol: Spec = {"symbolStrokeWidth": 0}
-    if lines:
-        symbol = {"symbolType": "stroke", "symbolStrokeWidth": 2.5, "symbolSize": 260}
     values = [name for name in everyone if name in present]
     widest = min(LONGEST_NAME, LETTER * max(map(len, values), default=1)) + 34
     columns = max(1, min(MOST_BESIDE, len(values), int((WIDTH + 60) // widest)))
-    entries = {"title": None, "values": values, "columns": columns, "symbolOpacity": 1, "labelExpr": SHORT, **symbol}
+    entries: Spec = {"title": None, "values": values, "columns": columns, "symbolOpacity": 1, "labelExpr": SHORT}
+    entries["symbolStrokeWidth"] = 0
     turns = [i // len(LIGHT) % len(SHAPES) for i in range(len(everyone))]
 
     def look(shown: bool, **scale: Any) -> Spec:
