@@ -53,7 +53,7 @@ class EpisodePage:
     cell: str
     """Where the episodes of the same agent and suite are listed; empty: nowhere."""
     word: str
-    """Its ending, or `owed`."""
+    """Its ending, or `remaining`."""
     facts: Sequence[Fact]
     query: str
     command: str
@@ -104,7 +104,7 @@ def episode_page(directory: Path, name: str, episode: str, *, offline: bool = Fa
         heading=f"{result.agent} on {result.instance}",
         place=_place(result),
         cell=f"{prefix}/episodes?{urlencode({'agent': result.agent, 'suite': result.suite})}" if prefix else "",
-        word=result.ending or "owed",
+        word=result.ending or "remaining",
         facts=_facts(replayed),
         query=query,
         command=sql_command(run, query),
@@ -186,7 +186,9 @@ def _facts(replayed: ReplayedEpisode) -> list[Fact]:
     score = "none" if result.score is None else f"{100 * result.score:.1f}"
     steps = max(1, sum(move.reply is not None for move in replayed.moves))
     return [
-        Fact(title="Score", value=score, note="owed" if result.score is None else "solved" if result.solved else ""),
+        Fact(
+            title="Score", value=score, note="remaining" if result.score is None else "solved" if result.solved else ""
+        ),
         Fact(title="Length", value=counted(result.periods, "period"), note=counted(result.steps, "step")),
         Fact(title="Cost", value=show_usd(result.cost), note=_per(result.cost and show_usd(result.cost // steps))),
         Fact(

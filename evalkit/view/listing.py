@@ -13,7 +13,7 @@ from evalkit.results.episodes import EpisodeResult
 from evalkit.view.grid import Grid, grid
 
 PER_PAGE = 100
-OWED = "owed"
+REMAINING = "remaining"
 """In place of an ending: episodes that have begun and not ended."""
 
 ORDERS = {
@@ -140,7 +140,7 @@ def listing(cells: Sequence[Cell], wanted: ListingQuery, run: str, prefix: str) 
         wanted=wanted,
         agents=list(dict.fromkeys(cell.agent for cell in cells)),
         suites=list(dict.fromkeys(cell.suite.name for cell in cells)),
-        endings=[*sorted({episode.ending for cell in cells for episode in cell.episodes if episode.ending}), OWED],
+        endings=[*sorted({episode.ending for cell in cells for episode in cell.episodes if episode.ending}), REMAINING],
         orders=ORDERS,
         found=len(episodes),
         first=first + 1 if shown else 0,
@@ -154,7 +154,7 @@ def listing(cells: Sequence[Cell], wanted: ListingQuery, run: str, prefix: str) 
 def _asked(episode: EpisodeResult, wanted: ListingQuery) -> bool:
     if (wanted.agent and episode.agent != wanted.agent) or (wanted.suite and episode.suite != wanted.suite):
         return False
-    if wanted.ending and wanted.ending != (episode.ending or OWED):
+    if wanted.ending and wanted.ending != (episode.ending or REMAINING):
         return False
     if wanted.instance not in episode.instance:
         return False
@@ -192,7 +192,7 @@ def _row(episode: EpisodeResult) -> dict[str, object]:
         "id": episode.id,
         "episode": episode.id[:10],
         "score": None if episode.score is None else 100 * episode.score,
-        "ending": episode.ending or OWED,
+        "ending": episode.ending or REMAINING,
     }
 
 
@@ -200,7 +200,7 @@ def query_of(wanted: ListingQuery, offset: int = 0) -> str:
     """The SQL that gives the page."""
     tests = [f"{name} = {_quoted(getattr(wanted, name))}" for name in ("agent", "suite") if getattr(wanted, name)]
     if wanted.ending:
-        tests.append("ending = ''" if wanted.ending == OWED else f"ending = {_quoted(wanted.ending)}")
+        tests.append("ending = ''" if wanted.ending == REMAINING else f"ending = {_quoted(wanted.ending)}")
     if wanted.instance:
         tests.append(f"contains(instance, {_quoted(wanted.instance)})")
     tests += [f"100 * score >= {wanted.least:g}"] if wanted.least is not None else []

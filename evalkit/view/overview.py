@@ -28,7 +28,7 @@ WHY = {
     "storage": "the disk refused a write",
     "corrupt": "the log has changed or is damaged",
 }
-"""By the reason of an outcome: why episodes are owed."""
+"""By the reason of an outcome: why episodes remain."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

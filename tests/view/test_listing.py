@@ -15,7 +15,7 @@ from evalkit.view.reading import Reading
         ListingQuery(agent="noisy"),
         ListingQuery(agent="hostile", suite="costbench/basic"),
         ListingQuery(ending="answered"),
-        ListingQuery(ending="owed"),
+        ListingQuery(ending="remaining"),
         ListingQuery(instance="seed-0"),
         ListingQuery(instance="'; drop view episodes; --"),
         ListingQuery(least=100.0),
