@@ -5,8 +5,11 @@ It uses names only, so that readers can afford it at each look. `chain.py` check
 
 import os
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import groupby
+from operator import attrgetter
 from pathlib import Path
 from typing import Annotated
 
@@ -14,7 +17,7 @@ import msgspec
 import orjson
 
 from evalkit.errors import RunError
-from evalkit.store.disk import read_whole
+from evalkit.store.disk import read_whole, storage_errors
 from evalkit.store.files.schema import FORMAT
 from evalkit.store.files.segment import (
     ENDS_FOLDER,
@@ -89,7 +92,7 @@ def journals(run: Path) -> list[JournalObjects]:
 
 def newest_object(run: Path, writer: str) -> Segment | None:
     """The newest object of one journal, looked up now; None if it has none."""
-    names = (NUMBER.fullmatch(path.name) for path in (run / LOG / writer).glob("*.parquet"))
+    names = (NUMBER.fullmatch(entry.name) for entry in _parquet_files(run / LOG / writer))
     numbers = [int(match[1]) for match in names if match and match[2] is None]
     return journal_object(run, writer, max(numbers)) if numbers else None
 
@@ -104,15 +107,17 @@ def lay_out(run: Path, kind: Kind) -> Layout:
     again."""
     by_writer, flaws, stray = _journal_objects(run, kind)
     for folder in FOLDERS[kind]:
-        if (run / folder).exists() and not (run / folder).is_dir():
+        path = run / folder
+        entries = _parquet_files(path)
+        if not entries and path.exists() and not path.is_dir():
             flaws.append((folder, "is not a folder: move it elsewhere"))
-        for path in _parquet_files(run / folder):
-            segment = _segment(kind, path)
+        for entry in entries:
+            segment = _segment(kind, str(path), entry.name)
             if segment is not None:
                 by_writer.setdefault(segment.writer, []).append(segment)
-            elif not path.name.startswith("."):
-                flaws.append((f"{folder}/{path.name}", "is no segment of this run: move it elsewhere"))
-                stray.append(path)
+            elif not entry.name.startswith("."):
+                flaws.append((f"{folder}/{entry.name}", "is no segment of this run: move it elsewhere"))
+                stray.append(path / entry.name)
     segments, covered, following = list[Segment](), list[Segment](), 0
     for writer in sorted(by_writer, key=lambda name: (name != "", began(name) if name else ())):
         upto = _put_in_order(run, kind, by_writer[writer], segments, covered, flaws, stray)
@@ -132,43 +137,63 @@ def _journal_objects(run: Path, kind: Kind) -> tuple[dict[str, list[Segment]], l
     by_writer: dict[str, list[Segment]] = {}
     flaws, stray = list[tuple[str, str]](), list[Path]()
     folder = run / LOG
-    if folder.exists() and not folder.is_dir():
+    entries = _entries(folder)
+    if not entries and folder.exists() and not folder.is_dir():
         return by_writer, [(LOG, "is not a folder: move it elsewhere")], stray
-    writers = [path for path in folder.glob("*") if not path.name.startswith(".")]
-    for path in writers:
-        if not WRITER.fullmatch(path.name) or not path.is_dir():
-            flaws.append((f"{LOG}/{path.name}", "is not a journal of this run: move it elsewhere"))
-            stray.append(path)
-    for path in sorted((path for path in writers if path not in stray), key=lambda path: began(path.name)):
-        objects = by_writer.setdefault(path.name, [])
+    writers = list[str]()
+    for entry in entries:
+        if WRITER.fullmatch(entry.name) and entry.is_dir():
+            writers.append(entry.name)
+        elif not entry.name.startswith("."):
+            flaws.append((f"{LOG}/{entry.name}", "is not a journal of this run: move it elsewhere"))
+            stray.append(folder / entry.name)
+    for writer in sorted(writers, key=began):
+        objects, path = by_writer.setdefault(writer, []), folder / writer
         for file in _parquet_files(path):
-            match = NUMBER.fullmatch(file.name)
-            if match and match[2] is None:
-                number = int(match[1])
-                objects.append(Segment(kind=kind, path=file, first=number, last=number, writer=path.name))
-                if file.is_symlink() and not file.exists():
-                    flaws.append((f"{LOG}/{path.name}/{file.name}", "is a link to a missing file"))
+            segment = _object(kind, str(path), file.name, writer)
+            if segment is not None:
+                objects.append(segment)
+                if file.is_symlink() and not segment.path.exists():
+                    flaws.append((f"{LOG}/{writer}/{file.name}", "is a link to a missing file"))
             elif not file.name.startswith("."):
-                flaws.append((f"{LOG}/{path.name}/{file.name}", "is not an object of this journal: move it elsewhere"))
-                stray.append(file)
+                flaws.append((f"{LOG}/{writer}/{file.name}", "is not an object of this journal: move it elsewhere"))
+                stray.append(path / file.name)
     return by_writer, flaws, stray
 
 
-def _parquet_files(folder: Path) -> list[Path]:
-    """Of a folder, by name; none if there is no folder. A glob of pathlib takes several times as long."""
-    try:
-        return [folder / name for name in sorted(os.listdir(folder)) if name.endswith(".parquet")]  # noqa: PTH208
-    except (FileNotFoundError, NotADirectoryError):
-        return []
+def _entries(folder: Path) -> list["os.DirEntry[str]"]:
+    """What is in a folder; nothing if there is no folder. A glob of pathlib takes several times as long."""
+    with storage_errors(folder), suppress(FileNotFoundError, NotADirectoryError), os.scandir(folder) as entries:
+        return list(entries)
+    return []
 
 
-def _segment(kind: Kind, path: Path) -> Segment | None:
+def _parquet_files(folder: Path) -> list["os.DirEntry[str]"]:
+    """Of a folder, by name."""
+    return sorted((entry for entry in _entries(folder) if entry.name.endswith(".parquet")), key=attrgetter("name"))
+
+
+_KNOWN = 16_384
+"""Files whose names are taken apart once: a run is listed again and again while it is played or looked at."""
+
+
+@lru_cache(_KNOWN)
+def _object(kind: Kind, folder: str, name: str, writer: str) -> Segment | None:
+    """An object of a journal, by its name."""
+    match = NUMBER.fullmatch(name)
+    if match is None or match[2] is not None:
+        return None
+    return Segment(kind=kind, path=Path(folder, name), first=int(match[1]), last=int(match[1]), writer=writer)
+
+
+@lru_cache(_KNOWN)
+def _segment(kind: Kind, folder: str, name: str) -> Segment | None:
     """A file of format 1, or a compacted one, by its name."""
-    old, new = NUMBER.fullmatch(path.name), RANGE.fullmatch(path.name)
+    old, new = NUMBER.fullmatch(name), RANGE.fullmatch(name)
     if new:
-        return Segment(kind=kind, path=path, writer=new[1], first=int(new[2]), last=int(new[3]))
+        return Segment(kind=kind, path=Path(folder, name), writer=new[1], first=int(new[2]), last=int(new[3]))
     if old and kind != "ends":
-        return Segment(kind=kind, path=path, first=int(old[1]), last=int(old[2] or old[1]))
+        return Segment(kind=kind, path=Path(folder, name), first=int(old[1]), last=int(old[2] or old[1]))
     return None
 
 

@@ -16,7 +16,6 @@ import hashlib
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from operator import attrgetter
 from pathlib import Path
 from typing import Any, Literal
@@ -63,8 +62,7 @@ _FACTS_GROUP = 256
 REMEDY = "`evalkit verify` says what is affected; `evalkit run --repair` goes on without it."
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Segment:
+class Segment(msgspec.Struct, frozen=True, kw_only=True):
     """Rows of one kind in one file of the log, by the file's name."""
 
     kind: Kind
@@ -77,19 +75,25 @@ class Segment:
     @property
     def name(self) -> str:
         """The path within the run, for messages."""
-        if self.path.parent.parent.name == LOG and self.writer:
-            return f"{LOG}/{self.writer}/{self.path.name}"
-        return f"{self.path.parent.name}/{self.path.name}"
+        above, folder, file = self._ends()
+        return f"{LOG}/{self.writer}/{file}" if above == LOG and self.writer else f"{folder}/{file}"
 
     @property
     def is_object(self) -> bool:
         """Whether it is an object of a journal, which contains rows of all kinds."""
-        return bool(self.writer) and self.path.parent.name == self.writer
+        return bool(self.writer) and self._ends()[1] == self.writer
 
     @property
     def is_commit(self) -> bool:
         """Whether it is as a commit left it; if not, it is a compacted file."""
-        return self.is_object or self.path.parent.name == TAIL or (not self.writer and "-" not in self.path.stem)
+        _, folder, file = self._ends()
+        if self.writer:
+            return folder in (self.writer, TAIL)
+        return folder == TAIL or "-" not in file.removesuffix(".parquet")
+
+    def _ends(self) -> list[str]:
+        """The last three parts of its path. `Path.parent` makes a new path each time."""
+        return f"//{self.path}".rsplit("/", 3)[1:]
 
 
 def object_name(number: int) -> str:

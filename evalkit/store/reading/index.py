@@ -6,9 +6,10 @@ over episodes except for their names.
 """
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
+import msgspec
 import numpy as np
 
 from evalkit.store.files.record import LedgerRecord
@@ -80,7 +81,7 @@ def _held(files: Mapping[Kind, Sequence[Segment]]) -> States:
     old = States()
     old.fold(tables_of("steps", [segment for segment in files["steps"] if not segment.writer], ROW))
     states.put_newer(old)
-    recent = [replace(segment, kind="steps") for segment in files["ends"] if segment.is_object]
+    recent = [msgspec.structs.replace(segment, kind="steps") for segment in files["ends"] if segment.is_object]
     states.fold(tables_of("steps", recent, ROW))
     return states
 

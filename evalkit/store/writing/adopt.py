@@ -6,7 +6,6 @@ are named in the next writer's journal; only then the objects that they cover ar
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import groupby
 from pathlib import Path
 
 import numpy as np
@@ -44,15 +43,15 @@ def adopt(run: Path, recall: Recall, ended: Collection[str]) -> Adopted:
     two compacted files with the same rows would be there. Raises CorruptLogError, StorageError.
     """
     adopted, known = Adopted(), _named(run)
-    files = {kind: _by_writer(lay_out(run, kind).segments) for kind in KINDS}
+    there = _Compacted(run)
     for journal in (journal for journal in journals(run) if journal.writer in ended):
-        by_kind = {kind: files[kind].get(journal.writer, []) for kind in KINDS}
-        end = journal.numbers[-1]
+        by_kind, end = there.files(journal.writer), journal.numbers[-1]
         if any(_upto(by_kind[kind]) < end for kind in KINDS):
             _compact(run, journal.writer, by_kind, end, recall)
-        newest = {kind: _newest(run, kind, journal.writer) for kind in KINDS}
-        names: dict[str, Named] = {kind: named for kind, named in newest.items() if named is not None}
-        compacted = _held(run, journal.writer)
+            there = _Compacted(run)
+            by_kind = there.files(journal.writer)
+        names: dict[str, Named] = {kind: _name(files[-1]) for kind, files in by_kind.items() if files}
+        compacted = there.covered(journal.writer)
         covered = [journal.object(run, number) for number in journal.numbers[:-1] if number in compacted]
         if not known.issuperset(names.values()):
             adopted.named[journal.writer] = names
@@ -62,12 +61,27 @@ def adopt(run: Path, recall: Recall, ended: Collection[str]) -> Adopted:
     return adopted
 
 
-def _held(run: Path, writer: str) -> set[int]:
-    """Numbers of a journal's objects that compacted files of every kind cover: a repair may have left holes in one."""
-    layouts = (lay_out(run, kind) for kind in KINDS)
-    return set.intersection(
-        *({segment.first for segment in layout.covered if segment.writer == writer} for layout in layouts)
-    )
+class _Compacted:
+    """What compacted files hold, listed once."""
+
+    def __init__(self, run: Path) -> None:
+        self._files: dict[tuple[Kind, str], list[Segment]] = {}
+        self._covered: dict[tuple[Kind, str], set[int]] = {}
+        for kind in KINDS:
+            layout = lay_out(run, kind)
+            for segment in layout.segments:
+                if not segment.is_commit:
+                    self._files.setdefault((kind, segment.writer), []).append(segment)
+            for segment in layout.covered:
+                self._covered.setdefault((kind, segment.writer), set()).add(segment.first)
+
+    def files(self, writer: str) -> dict[Kind, list[Segment]]:
+        """A writer's compacted files of each kind, in order."""
+        return {kind: self._files.get((kind, writer), []) for kind in KINDS}
+
+    def covered(self, writer: str) -> set[int]:
+        """Numbers of a journal's objects that files of every kind cover: a repair may have left holes in one."""
+        return set.intersection(*(self._covered.get((kind, writer), set()) for kind in KINDS))
 
 
 def _named(run: Path) -> set[Named]:
@@ -80,20 +94,9 @@ def _named(run: Path) -> set[Named]:
     return names
 
 
-def _by_writer(segments: Sequence[Segment]) -> dict[str, list[Segment]]:
-    """Each writer's compacted files, in order."""
-    whole = (segment for segment in segments if not segment.is_commit)
-    return {writer: list(files) for writer, files in groupby(whole, key=lambda segment: segment.writer)}
-
-
 def _upto(files: Sequence[Segment]) -> int:
     """The number after the last that compacted files hold."""
     return files[-1].last + 1 if files else 0
-
-
-def _newest(run: Path, kind: Kind, writer: str) -> Named | None:
-    files = _by_writer(lay_out(run, kind).segments).get(writer)
-    return _name(files[-1]) if files else None
 
 
 def _name(segment: Segment) -> Named:
