@@ -10,7 +10,7 @@ import fcntl
 import os
 import sys
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from io import FileIO
 from pathlib import Path
 
@@ -196,13 +196,9 @@ def remove_leftovers(directory: Path) -> None:
 
 def read_whole(path: Path) -> bytes | None:
     """A file's content; None if there is none. Raises StorageError for one that cannot be read."""
-    try:
-        with storage_errors(path):
-            return path.read_bytes()
-    except StorageError as flaw:
-        if isinstance(flaw.__cause__, FileNotFoundError):
-            return None
-        raise
+    with storage_errors(path), suppress(FileNotFoundError):
+        return path.read_bytes()
+    return None
 
 
 @contextmanager
