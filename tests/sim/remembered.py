@@ -5,21 +5,23 @@ reads a file's bytes each time, and asks the function that it stands in for when
 """
 
 import copy
-import hashlib
 import sys
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
+from functools import lru_cache
+from io import FileIO
 from pathlib import Path
 from types import ModuleType
 from typing import Any
-from unittest import mock
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from evalkit.errors import CorruptLogError
 from evalkit.store.files import segment as files
+from evalkit.store.files.schema import FEW_VALUES
 from evalkit.store.files.segment import Segment
+from evalkit.store.reading.reader import CODED
 from evalkit.store.recovery import examine as examining
 from evalkit.store.recovery.examine import Examined
 
@@ -28,7 +30,8 @@ class Remembered:
     """What was read."""
 
     def __init__(self) -> None:
-        self._known: dict[Hashable, Any] = {}
+        self._known: dict[tuple[Hashable, bytes], dict[Hashable, Any]] = {}
+        """By file and bytes: what was made of them."""
         self.changed = False
         """Whether bytes may be others than were written. Until then columns that are read as dictionaries are made of
         those that were read as they are, which a damaged file would tell apart."""
@@ -37,53 +40,90 @@ class Remembered:
         self, segment: Segment, columns: Sequence[str] | None = None, dictionary: Iterable[str] = ()
     ) -> pa.Table:
         few = tuple(dictionary)
-        try:
-            table = self._once(segment, ("rows", few), lambda: self._rows(segment, few))
-        except CorruptLogError:
-            return _read_segment(segment, columns, few)  # the columns that are asked for may be sound
-        return table if columns is None else table.select(columns)
-
-    def _rows(self, segment: Segment, few: Sequence[str]) -> pa.Table:
-        if self.changed or not few:
-            return _read_segment(segment, None, few)
-        table = self.read_segment(segment)
-        for name in set(few) & set(table.column_names):
-            place = table.schema.get_field_index(name)
-            coded = table.column(place).dictionary_encode()
-            table = table.set_column(place, table.schema.field(place).with_type(coded.type), coded)
+        known = self._of(segment, segment.path)
+        if known is None:
+            return _read_segment(segment, columns, few)
+        place = ("rows", few, None if columns is None else tuple(columns))
+        if place not in known:
+            try:
+                known[place] = self._rows(known, segment, columns, few)
+            except CorruptLogError:
+                return _read_segment(segment, columns, few)  # the columns that are asked for may be sound
+        table: pa.Table = known[place]
         return table
+
+    def _rows(
+        self, known: dict[Hashable, Any], segment: Segment, columns: Sequence[str] | None, few: Sequence[str]
+    ) -> pa.Table:
+        """The columns that are asked for: each is decoded once as it is, and once as a dictionary."""
+        if "plain" not in known:
+            known["plain"] = _read_segment(segment)
+        plain: pa.Table = known["plain"]
+        if columns is not None:
+            plain = plain.select(columns)
+        if not few:
+            return plain
+        coded = [self._coded(known, segment, name) if name in few else None for name in plain.schema.names]
+        fields = [
+            field if column is None else field.with_type(column.type)
+            for field, column in zip(plain.schema, coded, strict=True)
+        ]
+        made = [own if column is None else column for own, column in zip(plain.columns, coded, strict=True)]
+        return pa.Table.from_arrays(made, schema=pa.schema(fields, metadata=plain.schema.metadata))
+
+    def _coded(self, known: dict[Hashable, Any], segment: Segment, name: str) -> pa.ChunkedArray:
+        place = ("coded", name)
+        if place not in known:
+            if self.changed:
+                if "dictionaries" not in known:
+                    known["dictionaries"] = _read_segment(segment, None, _TEXTS)
+                known[place] = known["dictionaries"].column(name)
+            else:
+                known[place] = known["plain"].column(name).dictionary_encode()
+        return known[place]
 
     def columns(self, path: Path, *names: str) -> pa.Table:
         """Some columns of a file of rows, as other programs read it."""
-
-        def read() -> pa.Table:
-            with pq.ParquetFile(path) as file:
-                return file.read(columns=list(names), use_threads=False)
-
-        held = hashlib.blake2b(path.read_bytes(), digest_size=16).digest()
-        place = (path, held, names)
-        if place not in self._known:
-            self._known[place] = read()
-        return self._known[place]
+        held = _bytes(path)
+        known = self._known.setdefault((str(path), held), {})
+        if not known:
+            with pq.ParquetFile(pa.BufferReader(held), pre_buffer=False) as file:
+                known["keys"] = file.read(columns=list(_KEYS), use_threads=False)
+        return known["keys"].select(names)
 
     def examine(self, segment: Segment) -> Examined:
-        return copy.deepcopy(self._once(segment, ("examined",), lambda: _examine(segment)))
+        return copy.deepcopy(self._once(segment, "examined", lambda: _examine(segment)))
 
     def read_claim(self, segment: Segment) -> dict[str, str]:
-        return dict(self._once(segment, ("claim",), lambda: _read_claim(segment)))
+        return dict(self._once(segment, "claim", lambda: _read_claim(segment)))
 
     def footer_problem(self, segment: Segment) -> str:
-        return str(self._once(segment, ("footer",), lambda: _footer_problem(segment)))
+        return str(self._once(segment, "footer", lambda: _footer_problem(segment)))
 
-    def _once(self, segment: Segment, key: tuple[Hashable, ...], read: Callable[[], Any]) -> Any:
-        try:
-            held = segment.path.read_bytes()
-        except OSError:
+    def _once(self, segment: Segment, key: Hashable, read: Callable[[], Any]) -> Any:
+        known = self._of(segment, segment.path)
+        if known is None:
             return read()
-        place = (segment, hashlib.blake2b(held, digest_size=16).digest(), *key)
-        if place not in self._known:
-            self._known[place] = read()
-        return self._known[place]
+        if key not in known:
+            known[key] = read()
+        return known[key]
+
+    def _of(self, name: Hashable, path: Path) -> dict[Hashable, Any] | None:
+        """What is known of a file as it is now; None where it cannot be read."""
+        try:
+            return self._known.setdefault((name, _bytes(path)), {})
+        except OSError:
+            return None
+
+
+_KEYS = ("episode", "take", "step")
+_TEXTS = tuple(dict.fromkeys((*CODED, *FEW_VALUES)))
+"""Whatever is read as a dictionary somewhere."""
+
+
+def _bytes(path: Path) -> bytes:
+    with FileIO(path) as file:
+        return file.readall()
 
 
 _read_segment, _read_claim = files.read_segment, files.read_claim
@@ -100,14 +140,24 @@ def remembered() -> Iterator[Remembered]:
         _examine: memory.examine,
         _footer_problem: memory.footer_problem,
     }
-    with ExitStack() as stack:
-        for module in [module for name, module in sys.modules.items() if name.startswith(("evalkit.", "tests."))]:
-            if module.__name__ != __name__:
-                _stand_in(stack, module, own)
+    places = list(_places(frozenset(sys.modules)))
+    for module, name, value in places:
+        setattr(module, name, own[value])
+    try:
         yield memory
+    finally:
+        for module, name, value in places:
+            setattr(module, name, value)
 
 
-def _stand_in(stack: ExitStack, module: ModuleType, own: dict[Callable[..., Any], Callable[..., Any]]) -> None:
-    for name, value in list(vars(module).items()):
-        if isinstance(value, type(_read_segment)) and value in own:
-            stack.enter_context(mock.patch.object(module, name, own[value]))
+@lru_cache(1)
+def _places(modules: frozenset[str]) -> tuple[tuple[ModuleType, str, Callable[..., Any]], ...]:
+    """(module, name, function): where the functions are known by name, once these modules were imported."""
+    own = {_read_segment, _read_claim, _examine, _footer_problem}
+    chosen = [sys.modules[name] for name in modules if name.startswith(("evalkit.", "tests.")) and name != __name__]
+    return tuple(
+        (module, name, value)
+        for module in chosen
+        for name, value in list(vars(module).items())
+        if isinstance(value, type(_read_segment)) and value in own
+    )
