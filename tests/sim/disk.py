@@ -15,7 +15,6 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from functools import lru_cache
 from io import FileIO
 from pathlib import Path
 from unittest import mock
@@ -135,9 +134,10 @@ class SimDisk:
         self._name(path)
         self._operate("sync folder", path)
         self._slept(self.plan.slow_s)
-        inside = {name: file for name, file in self._names.items() if _parent(name) == path}
+        folder = str(path)
+        inside = {name: file for name, file in self._names.items() if _parent(name) == folder}
         fresh = [name for name, file in inside.items() if self._lasting.get(name) is not file]
-        for name in [name for name in self._lasting if _parent(name) == path]:
+        for name in [name for name in self._lasting if _parent(name) == folder]:
             del self._lasting[name]
         self._lasting |= inside
         with os.scandir(path) as entries:
@@ -312,9 +312,9 @@ class SimDisk:
 _make_directories = disk.make_directories
 
 
-@lru_cache(4096)
-def _parent(path: Path) -> Path:
-    return path.parent
+def _parent(path: Path) -> str:
+    """Its folder's path. `Path.parent` takes several times as long."""
+    return str(path).rpartition("/")[0]
 
 
 def _garbage(size: int, draws: Stream) -> bytes:

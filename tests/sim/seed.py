@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 
+from evalkit.engine.gc_threshold import seldom_collected
 from evalkit.engine.outcome import RunOutcome
 from evalkit.money import PicoUsd
 from evalkit.seeds import Stream
@@ -58,7 +59,11 @@ def live_through(scenario: Scenario, *, detailed: bool = False) -> Lived:
         found = replace(
             found, sweep=replace(found.sweep, width=scenario.width, budget=None if budget is None else PicoUsd(budget))
         )
-        with tempfile.TemporaryDirectory(prefix="evalkit-sim-", dir=_quick()) as folder, remembered() as memory:
+        with (
+            tempfile.TemporaryDirectory(prefix="evalkit-sim-", dir=_quick()) as folder,
+            remembered() as memory,
+            seldom_collected(),
+        ):
             world = World(scenario=scenario, folder=Path(folder), resolved=found, story=story, detailed=detailed)
             world.memory = memory
             world.say(f"seed {scenario.seed}: sweep {scenario.sweep}, width {scenario.width}, budget {budget}")
