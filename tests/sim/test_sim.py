@@ -15,6 +15,7 @@ from evalkit.store.reading.ends import Recall
 from evalkit.store.writing import opening
 from evalkit.store.writing.adopt import Adopted, adopt
 from tests.sim.disk import Plan, SimDisk
+from tests.sim.found import FOUND_BY
 from tests.sim.loop import Died
 from tests.sim.mutants import MUTANTS, PROJECT
 from tests.sim.scenario import DISTURBANCES, scenario
@@ -84,6 +85,10 @@ def test_each_mutant_s_text_stands_in_its_file_once() -> None:
         text = (PROJECT / "evalkit" / mutant.file).read_text(encoding="utf-8")
         assert text.count(mutant.old) == 1, mutant.name
         assert mutant.old != mutant.new
+
+
+def test_only_mutants_are_remembered_as_found() -> None:
+    assert FOUND_BY.keys() <= {mutant.name for mutant in MUTANTS}
 
 
 def list_nothing(*_: object, **__: object) -> list[object]:
