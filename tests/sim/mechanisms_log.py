@@ -188,8 +188,8 @@ MUTANTS = (
     Mutant(
         name="totals leave out steps",
         file="store/writing/writer.py",
-        old=("        self._tally.step(record)\n"),
-        new="",
+        old=("            self._tally.step(record)\n"),
+        new="            pass\n",
     ),
     Mutant(
         name="totals of a commit are those of the one before",
