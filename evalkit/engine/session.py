@@ -33,7 +33,7 @@ class RunOptions:
     launch: Launch | None = None
     """Starts a provider that evalkit runs itself, given the run's directory; gives its base URL."""
     announce: Callable[[Sequence[str]], None] | None = None
-    """Receives, as lines, what a repair gives up, before anything is changed, and which prompts the run keeps."""
+    """Receives, as lines, what a repair drops, before anything is changed, and which prompts the run keeps."""
     stop: Stop | None = None
     """Set by the caller to end the run. None: signals end it, if this is the main thread."""
 

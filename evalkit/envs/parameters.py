@@ -234,7 +234,7 @@ def check_explicit(line: Mapping[str, Any], names: Iterable[str], generator: str
 def check_digest(
     line: str, stored: str, made: str, *, of: str = "the market made from this line has", beside: str = "optimum"
 ) -> None:
-    """Raises UsageError where a line's digest is not that of what was made from it; empty: the line says none.
+    """Raises UsageError if a line's digest is not that of what was made from it; empty: the line says none.
 
     line     its id
     of       what was made, in words

@@ -1,6 +1,6 @@
 """The tables about what was done and what it took: completeness, money, speed.
 
-They count everything the log and the ledger hold, also of episodes that no score stands on: it was paid for.
+They count everything the log and the ledger hold, also of episodes that no score is based on: it was paid for.
 """
 
 from collections.abc import Iterator, Mapping, Sequence

@@ -35,7 +35,7 @@ _UNSAID = frozenset({"extra", "seed"})
 
 
 def beside_tables(manifest: Manifest, cells: Sequence[Cell], tables: Sequence[Table]) -> tuple[Table, ...]:
-    """Published tables with this run's rows, and the settings that differ; none where the run has no such table.
+    """Published tables with this run's rows, and the settings that differ; none if the run has no such table.
 
     `tables`: the report's, made of the same cells.
     """

@@ -19,7 +19,7 @@ VALUES_SHOWN = 6
 def describe_tables(name: str, env: Environment[Any, Any], lines: Iterable[Line], pack: Pack) -> tuple[Table, ...]:
     """The tables of a suite, in reading order. `pack`: whose words tools are shown in.
 
-    Raises UsageError for a line that is no instance, ValueError without lines.
+    Raises UsageError for a line that is not an instance, ValueError without lines.
     """
     described = [line if _stored(line) else dict(env.describe(env.load(line))) for line in lines]
     if not described:

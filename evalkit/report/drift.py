@@ -1,4 +1,4 @@
-"""Whether a provider changed what it serves while a run went on: the model's name or its fingerprint, by agent.
+"""Whether a provider changed what it serves while a run continued: the model's name or its fingerprint, by agent.
 
 A model behind an alias can be replaced at any hour. Where an agent's replies came from several versions, its scores are
 those of a mixture; the table says from when to when each served, and what the episodes that it played alone scored.
@@ -50,7 +50,7 @@ def drift_notes(versions: Sequence[Version]) -> tuple[str, ...]:
 
 
 def drift_tables(source: RunData) -> tuple[Table, ...]:
-    """The versions of the agents that drifted, with their scores; none where nobody did."""
+    """The versions of the agents that drifted, with their scores; none if nobody did."""
     notes = drift_notes(versions(source))
     if not notes:
         return ()

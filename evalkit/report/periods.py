@@ -74,7 +74,7 @@ def last_so_far(values: "Values") -> "Values":
 
 
 def alone(values: "Values") -> "Values":
-    """Each period's value; 0 where there is none."""
+    """Each period's value; 0 if there is none."""
     return np.nan_to_num(values, nan=0.0)
 
 
@@ -116,7 +116,7 @@ def _judge(cell: "Cell") -> "Callable[[EpisodeResult, Sequence[Action]], tuple[V
 
 def period_scores(ask: "Callable[[str], pa.Table]", cells: Iterable["Cell"]) -> "pa.Table":
     """One row an episode and period: `episode`, `period`, `score` (of what was done in it alone; null without) and
-    `standing`. A finished episode has all its periods, one that goes on those that have begun.
+    `standing`. A finished episode has all its periods, one that continues those that have begun.
 
     `ask`: answers a query over the view `steps`.
     """

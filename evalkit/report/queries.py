@@ -55,7 +55,7 @@ def derived(key: str, outer: str) -> QueryColumn:
 
 
 def inside(key: str, inner: str) -> QueryColumn:
-    """What only other figures read: it is no column of the query."""
+    """What only other figures read: it is not a column of the query."""
     return QueryColumn(key=key, inner=inner, outer="")
 
 
@@ -64,7 +64,7 @@ def _only(keep: str) -> str:
 
 
 def metric(name: str) -> str:
-    """A metric of an episode; null where it has none."""
+    """A metric of an episode; null if it has none."""
     return f"metrics[{text(name)}]"
 
 
@@ -142,7 +142,7 @@ def two_levels(
     """A query in two levels: `keys` (columns of the view `cells`, perhaps renamed), then `figures`.
 
     keep     a condition on cells
-    source   what is read in place of the view `episodes`; `apart`: its columns, of `among` too, that tell rows apart
+    source   what is read in place of the view `episodes`; `apart`: its columns, of `among` too, that distinguish rows
              beside the cell
     among    what is read in place of the view `cells`
     """

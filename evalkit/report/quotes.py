@@ -31,7 +31,7 @@ BOUND = 120
 """Characters of a text that a table quotes."""
 
 NO_FAULT = frozenset({ACCEPTED, "not_executed", "banned", "failed"})
-"""Outcomes of calls that are no error of the agent's: events on the way are the environment's doing."""
+"""Outcomes of calls that are not errors of the agent: events on the way are the environment's doing."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,7 +54,7 @@ class Quote:
     said: str
     """The call or reply as the model wrote it: untrusted and unbounded."""
     answer: str
-    """What the environment said to it, as a text or as facts."""
+    """What the environment said to it, as a string or as facts."""
 
 
 def error_kinds(cells: Sequence[Cell]) -> tuple[ErrorKind, ...]:
@@ -100,7 +100,7 @@ def quotes(
     environments: Environments,
     read: Callable[[Sequence[EpisodeResult]], Mapping[str, Sequence[Any]]],
 ) -> tuple[Quote, ...]:
-    """A quote for each kind of error that occurs in the episodes estimates stand on, the most frequent kind first.
+    """A quote for each kind of error that occurs in the episodes estimates are based on, the most frequent kind first.
 
     read   gives the rows of a few episodes by id, with step, reply, step digest and ending; called once
     """

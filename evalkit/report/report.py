@@ -1,4 +1,4 @@
-"""`evalkit report`: everything a reader asks of a run, as tables; computed from the log anew each time."""
+"""`evalkit report`: everything a reader asks of a run, as tables; computed from the log again each time."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -30,7 +30,7 @@ class Report:
     manifest: Manifest
     cells: tuple[Cell, ...]
     tables: tuple[Table, ...]
-    """`scores`, `behaviour`, `refusals`, `completeness`, `money`, `speed`, in this order; behind them `caching` where a
+    """`scores`, `behaviour`, `refusals`, `completeness`, `money`, `speed`, in this order; after them `caching` where a
     provider cached prompts, and those that only some environments have (`planning.py`)."""
 
     @property
@@ -66,7 +66,7 @@ class Report:
                           notes; query (SQL over the views of `evalkit sql`)
 
         Kinds of values: `score` and `percent` 0 to 100, unrounded; `interval` [low, high] or null; `usd` whole
-        pico-dollars (1e-12 USD); `p` a p-value; `seconds`; `counts` an object from names to counts; null where there
+        pico-dollars (1e-12 USD); `p` a p-value; `seconds`; `counts` an object from names to counts; null if there
         is no value.
         Keys `axis:NAME` depend on what the sweep varied; `best_so_far_rate`, `exploration_rate` and
         `budget_utilisation` are there where an environment of the run gives them, `no_action` and `unresponsive` where

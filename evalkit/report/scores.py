@@ -32,7 +32,7 @@ UNMET = (0.0, 1.0)
 """Between what an instance unlike all that were met is taken to score, where scores lack a bound."""
 
 EXACT = "exact"
-"""In place of an interval's method: what the optimum itself scores is no estimate."""
+"""In place of an interval's method: what the optimum itself scores is not an estimate."""
 
 INTERVAL = Column(key="interval", title="95 % interval", kind="interval", unit="100 = optimum")
 
@@ -109,10 +109,10 @@ def _version_notes(manifest: Manifest) -> list[str]:
 
 
 def anytime_interval(cell: Cell) -> tuple[float, float, Method] | None:
-    """(low, high, method) of a cell's mean score, valid at all looks; None where there is none.
+    """(low, high, method) of a cell's mean score, valid at all looks; None if there is none.
 
     Of the first replicates that have begun, in admission order; what has not ended may be as low or as high as a score
-    can be. None where scores lack a bound, or before a whole round of strata.
+    can be. None if scores lack a bound, or before a whole round of strata.
     """
     least, most = score_range(cell.suite.environment)
     if not cell.prefix or not (math.isfinite(least) and math.isfinite(most)):

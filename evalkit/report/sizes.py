@@ -39,13 +39,13 @@ class Size:
     between: float
     """Standard deviation of instances' true means."""
     within: float | None
-    """Standard deviation between replicates of an instance; None where no instance has two."""
+    """Standard deviation between replicates of an instance; None if no instance has two."""
     half_width: float
     """Of Student's 95 % interval as it stands."""
     more_instances: int | None
     """Further instances with as many replicates each; 0 if it is narrow enough; None beyond `MOST`."""
     more_replicates: int | None
-    """Further replicates of every instance instead; None where no number of them would do, or where it is not known."""
+    """Further replicates of every instance instead; None if no number of them would do, or where it is not known."""
     more_range: tuple[int | None, int | None]
     """Further instances at the 10th and at the 90th percentile of the variance; None beyond `MOST`."""
 

@@ -80,7 +80,7 @@ class Table:
     """(place of a row, key of a column) of the values that are set in bold."""
     query: str = ""
     """SQL over the views of `evalkit sql` that gives the numbers, with the method of whatever SQL cannot say as comment
-    lines (`-- interval: ...`); empty where the numbers are no run's (published ones)."""
+    lines (`-- interval: ...`); empty if the numbers are not a run's (published ones)."""
 
     @property
     def outer(self) -> tuple[Column, ...]:

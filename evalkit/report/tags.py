@@ -31,14 +31,14 @@ def grouped_tables(manifest: Manifest, tables: Iterable[Table], by: str) -> tupl
     by   names of tags, split by commas: a group is the values its agents have of them (`family` of `family:qwen`,
          `open` of a word)
 
-    Raises UsageError where no agent has such a tag.
+    Raises UsageError if no agent has such a tag.
     """
     groups = groups_of(manifest, by)
     return tuple(_grouped(table, groups, by) for table in tables if _fits(table))
 
 
 def groups_of(manifest: Manifest, by: str) -> dict[str, str]:
-    """By agent: its group. Raises UsageError where no agent has a tag of such a name."""
+    """By agent: its group. Raises UsageError if no agent has a tag of such a name."""
     names = [name.strip() for name in by.split(",")]
     tag_names = {tag.partition(":")[0] for agent in manifest.agents.values() for tag in agent.tags}
     for name in names:

@@ -1,10 +1,10 @@
 """A run as SQL: DuckDB views over its log, and over what is derived of it. Documented in `docs/sql.md`.
 
-What the log reserves for later comes behind all other columns, so that these keep their places.
+What the log reserves for later comes after all other columns, so that these keep their places.
 
 `steps`, `log` and `calls` are read from the log's files as they lie there (`log_rows.py`). `episodes` and `scores` are
 made by folding the environments' scores over the logged facts, only where a query names them, and kept (`derived.py`);
-`periods` is made anew (`periods.py`), and so is `instances`, for which every suite is read whole. A query reads these
+`periods` is made again (`periods.py`), and so is `instances`, for which every suite is read whole. A query reads these
 views and nothing else: it has neither the disk nor the network, and cannot change that.
 """
 

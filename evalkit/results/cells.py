@@ -56,7 +56,7 @@ class Cell:
 
     @property
     def owed(self) -> int:
-        """Episodes that are still to be played, or played on."""
+        """Episodes that are still to be played, or continued."""
         return self.planned - self.ended
 
     @property

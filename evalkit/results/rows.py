@@ -19,7 +19,8 @@ if TYPE_CHECKING:
 _TEXT, _COUNT, _NUMBER, _FLAG = "string", "int64", "float64", "bool"
 
 Place = tuple[Cell, int, EpisodeResult, bool, str | None]
-"""(cell, place in its admission order among those known, episode, whether estimates stand on it, why it is void)."""
+"""(cell, place in its admission order among those known, episode, whether estimates are based on it, why it is
+void)."""
 
 _OF_CELL: Mapping[str, Callable[[Cell], str]] = {
     "environment": lambda cell: cell.suite.environment,

@@ -1,6 +1,6 @@
 """What a run gives to ask about, and what an errand run answered: both read from logs.
 
-Making the errands, and what becomes of a suite once they are answered, is an environment's own (`tasks/record.py`).
+Making the errands, and what happens to a suite once they are answered, is an environment's own (`tasks/record.py`).
 """
 
 from pathlib import Path

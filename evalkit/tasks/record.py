@@ -38,7 +38,7 @@ class Queries:
     errands: Callable[[str, Iterable[Line], str], Iterator[dict[str, Any]]]
     """(kind, lines of a suite, the suite's name) -> errands. Raises UsageError naming the line."""
     apply: Callable[[str, Sequence[Line], Answers, str], Applied]
-    """(kind, lines of a suite, answers, the suite's name) -> what becomes of the suite."""
+    """(kind, lines of a suite, answers, the suite's name) -> what happens to the suite."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

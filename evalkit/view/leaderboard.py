@@ -43,7 +43,7 @@ class LeaderboardScore:
     sort: str
     """The same, unrounded; empty: none."""
     span: Span | None
-    """Its interval, drawn; None where there is none."""
+    """Its interval, drawn; None if there is none."""
     href: str
 
 

@@ -57,7 +57,7 @@ class PackedPart:
 
 
 def write_page(directory: Path, file: Path) -> tuple[int, int]:
-    """Write the file; (its bytes, how many trajectories it holds). Raises UsageError where it cannot be written, else
+    """Write the file; (its bytes, how many trajectories it holds). Raises UsageError if it cannot be written, else
     as `offline_page`."""
     text, trajectories = offline_page(directory)
     try:
@@ -134,7 +134,7 @@ def _score(episode: EpisodeResult) -> float:
 
 
 def _trajectory(directory: Path, name: str, episode: str) -> str:
-    """The episode's page without what surrounds it; empty where this evalkit cannot replay it."""
+    """The episode's page without what surrounds it; empty if this evalkit cannot replay it."""
     try:
         page: EpisodePage = episode_page(directory, name, episode, offline=True)
     except EvalkitError:

@@ -158,7 +158,7 @@ def _stamp(path: Path) -> tuple[int, int]:
 
 
 def _last_session(directory: Path) -> tuple[dict[str, Any], dict[str, Any]]:
-    """(how the last session started, how it ended); empty where the events do not say."""
+    """(how the last session started, how it ended); empty if the events do not say."""
     started: dict[str, Any] = {}
     ended: dict[str, Any] = {}
     for event in read_events(directory, "started", "ended"):

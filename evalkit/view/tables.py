@@ -179,7 +179,7 @@ def table_href(reading: Reading, table: Table, prefix: str) -> Href | None:
 
 
 def _to_episodes(table: Table, cells: Sequence[Cell], prefix: str) -> Href | None:
-    """From a row that is a cell's to its episodes; None where rows are not those of cells."""
+    """From a row that is a cell's to its episodes; None if rows are not those of cells."""
     if len(table.rows) != len(cells) or any(
         row.get("agent") != cell.agent for row, cell in zip(table.rows, cells, strict=True)
     ):

@@ -20,7 +20,7 @@ class CellPlan:
     basis: str
     """Where the figures come from, in words."""
     episodes: int
-    """To be played, or played on."""
+    """To be played, or continued."""
     ended: int
     """What the run that the spec would resume has already."""
     played: int

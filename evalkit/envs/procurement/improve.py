@@ -10,7 +10,7 @@ from typing import NamedTuple
 from evalkit.envs.procurement.scratch import Deals, Floats, Ints, Scratch
 
 _MOST_TAKEN = 12
-"""Units of one deal that an exchange gives up at most, unless it gives up the deal."""
+"""Units of one deal that an exchange removes at most, unless it removes the deal."""
 _MOST_EXCHANGES = 60
 _NOTHING = 1e-3
 """What a total of 0 counts as while plans are compared."""

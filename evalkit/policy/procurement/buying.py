@@ -1,6 +1,6 @@
 """Searching for a good plan, given what one unit of each deal adds to each category's total.
 
-Steepest ascent on the product of the totals: part of one deal is given up, and the money goes into another, as much as
+Steepest ascent on the product of the totals: part of one deal is dropped, and the money goes into another, as much as
 there is or part of it. All such moves are weighed at once.
 """
 

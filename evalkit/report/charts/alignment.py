@@ -72,7 +72,7 @@ def path_figure(pairs: Sequence[Pair], task: str, query: str, notes: Sequence[st
 
 
 def _drawn(rows: Sequence[Mapping[str, Any]], task: str) -> list[dict[str, Any]]:
-    """The rows as they are drawn; what happened in a turn is a row of its own behind the call."""
+    """The rows as they are drawn; what happened in a turn is a row of its own after the call."""
     drawn: list[dict[str, Any]] = []
     for row in rows:
         short = {

@@ -29,7 +29,7 @@ class Called:
     lost: int | None
     """By how much the call makes the cheapest total dearer; 0: it begins an optimal plan, or cost nothing."""
     world: int | None
-    """By how much what happened in its turn does; below 0 where that makes things cheaper."""
+    """By how much what happened in its turn does; below 0 if that makes things cheaper."""
     events: tuple[str, ...]
     """Kinds of what happened in its turn."""
     goal: bool

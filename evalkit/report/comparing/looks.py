@@ -22,7 +22,7 @@ Figures = Mapping[str, float]
 """By episode id: a measure of it, of those that have one."""
 
 _Place = tuple[int, str, float | None]
-"""(place in the admission order, stratum, the value; None where the episode has not ended)."""
+"""(place in the admission order, stratum, the value; None if the episode has not ended)."""
 
 
 def at_every_look(change: Change, cells: tuple[Cell, Cell], figures: tuple[Figures, Figures], width: float) -> Change:

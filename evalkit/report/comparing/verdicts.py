@@ -41,7 +41,7 @@ class Overall:
     counts: dict[str, int]
     """By verdict: suites."""
     difference: Estimate | None
-    """Of the scores; None where a side is partial or there is one suite only."""
+    """Of the scores; None if a side is partial or there is one suite only."""
     p: float | None
     """One test, not corrected."""
 
@@ -88,7 +88,7 @@ def corrected(rows: Sequence[Tested]) -> list[float | None]:
 def least_corrected(rows: Sequence[Tested], row: Tested) -> float | None:
     """The smallest corrected p-value that a row's pairs could have had beside the other tests, these being as they are.
 
-    None where the row has no test of one look.
+    None if the row has no test of one look.
     """
     if row.change.least_p is None:
         return None

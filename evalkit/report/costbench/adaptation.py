@@ -31,7 +31,7 @@ _Run = tuple[str, int]
 
 
 def adaptation_tables(source: RunData, cells: Sequence[Cell]) -> tuple[Table, ...]:
-    """Suites with blocks by agent, each beside the suite without them; none where no suite has such a partner."""
+    """Suites with blocks by agent, each beside the suite without them; none if no suite has such a partner."""
     pairs = [(cell, calm) for cell in cells if is_blocked(cell) and (calm := _partner(cell, cells)) is not None]
     if not pairs:
         return ()

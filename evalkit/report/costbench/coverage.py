@@ -31,7 +31,7 @@ OWN = "metrics['plan_paths'] / metrics['paths_whole']"
 
 
 def coverage_tables(source: RunData, cells: Sequence[Cell]) -> tuple[Table, ...]:
-    """Suites without blocks by agent; none where there is no such suite. Judges counted complete paths
+    """Suites without blocks by agent; none if there is no such suite. Judges counted complete paths
     (`coverage`) or all that is listed as one (`enumeration`)."""
     judged = source.judged
     static = [cell for cell in cells if not is_blocked(cell)]

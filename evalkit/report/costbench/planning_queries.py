@@ -150,7 +150,7 @@ def is_blocked_line(line: Mapping[str, Any]) -> bool:
 
 
 Spread = tuple[tuple[float, float] | None, str | None]
-"""(a 95 % interval, None where there is none; its method, None where nothing was measured)."""
+"""(a 95 % interval, None if there is none; its method, None if nothing was measured)."""
 
 
 def interval(cell: Cell, name: str, figures: Figures) -> Spread:

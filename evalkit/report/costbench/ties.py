@@ -20,7 +20,7 @@ _TIED = f"used and {COUNTED} and metrics['exact_any'] = 1 and metrics['exact'] =
 
 
 def ties_tables(source: RunData, cells: Sequence[Cell]) -> tuple[Table, ...]:
-    """One row a cell in which some run was optimal on another path than the reference's; none where there is none."""
+    """One row a cell in which some run was optimal on another path than the reference's; none if there is none."""
     if not cells:
         return ()
     tied = {(row["suite"], row["agent"]) for row in source.rows(" ".join((_CELLS, _TIED, "group by all")))}

@@ -60,7 +60,7 @@ class Exported:
     agent: ManifestAgent
     cell: Cell
     used: bool
-    """Whether the report's estimates stand on it."""
+    """Whether the report's estimates are based on it."""
     rows: tuple[Mapping[str, Any], ...] = field(repr=False)
     """Its rows in effect with `COLUMNS`, in step order."""
     moves: tuple[Move, ...] = field(repr=False)
@@ -74,7 +74,7 @@ class Exported:
 def choose(run: Path, agents: Collection[str] = (), suites: Collection[str] = ()) -> Chosen:
     """What is exported of a run; of these agents and suites (or base suites) alone, where any are named.
 
-    Raises RunError if it is no run, CorruptLogError.
+    Raises RunError if it is not a run, CorruptLogError.
     """
     manifest, cells = read_cells(run)
     chosen_cells = tuple(
@@ -86,7 +86,7 @@ def choose(run: Path, agents: Collection[str] = (), suites: Collection[str] = ()
 
 
 def stream(chosen: Chosen, cells: Sequence[Cell], environments: Environments) -> Iterator[Exported]:
-    """The episodes of some of the cells, each once. Raises CorruptLogError where one cannot be replayed."""
+    """The episodes of some of the cells, each once. Raises CorruptLogError if one cannot be replayed."""
     from evalkit.store.reading.stream import stream_rows
 
     episodes = {episode.id: (cell, episode) for cell in cells for episode in cell.episodes if episode.finished}

@@ -27,7 +27,7 @@ order by suite, agent, replicate, instance, metric
 def write_sheets(chosen: Chosen, out: Path) -> None:
     """Write a folder of sheets, whole or not at all; the tables have the chosen cells' rows, and all of other tables.
 
-    `episodes.csv` has the void episodes and the owed ones too, marked. Raises UsageError where the folder exists,
+    `episodes.csv` has the void episodes and the remaining ones too, marked. Raises UsageError if the folder exists,
     StorageError, CorruptLogError.
     """
     cells = ", ".join(f"({_text(cell.agent)}, {_text(cell.suite.name)})" for cell in chosen.cells)

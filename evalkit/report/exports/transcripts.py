@@ -24,7 +24,7 @@ from evalkit.store.folder import refuse_existing
 def write_transcripts(chosen: Chosen, environments: Environments, out: Path) -> int:
     """Write the file, whole or not at all; how many episodes this evalkit does not reproduce.
 
-    Raises UsageError where it exists, StorageError, CorruptLogError.
+    Raises UsageError if it exists, StorageError, CorruptLogError.
     """
     refuse_existing(out)
     make_directories(out.absolute().parent)

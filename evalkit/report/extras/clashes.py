@@ -34,7 +34,7 @@ def metric_flaws(names: Iterable[str]) -> list[str]:
 
 
 def record_flaws(env: Environment[Any, Any]) -> list[str]:
-    """What is wrong with the names that a record gives to columns and measures. Raises UsageError where its report
+    """What is wrong with the names that a record gives to columns and measures. Raises UsageError if its report
     cannot be read."""
     taken = OWN_METRICS | BEHAVIOUR | set(EPISODE_COLUMNS)
     said = [f"shares: {name!r} is a column of evalkit's own." for name in env.shares if name in taken]
@@ -60,7 +60,7 @@ def _twice(place: str, keys: Sequence[str]) -> list[str]:
 
 
 def refuse_clashes(environments: Iterable[str]) -> None:
-    """Raises UsageError where environments that are not evalkit's give names that stand for something else."""
+    """Raises UsageError if environments that are not evalkit's give names that stand for something else."""
     shares: dict[str, tuple[str, ActionShare]] = {}
     for name in dict.fromkeys(environments):
         env = known(name)
@@ -75,7 +75,7 @@ def refuse_clashes(environments: Iterable[str]) -> None:
 
 
 def refuse_tables(taken: Iterable[str], names: Iterable[str], environments: Iterable[str]) -> None:
-    """Raises UsageError where a table that environments bring has the name of another one, or of any of evalkit's."""
+    """Raises UsageError if a table that environments bring has the name of another one, or of any of evalkit's."""
     seen = {*taken, *OWN_TABLES}
     for name in names:
         if name in seen or name.startswith(OWN_BEGINNINGS):

@@ -42,7 +42,7 @@ class Ranks:
 
     rho: float
     low: float | None
-    """Ends of the 95 % interval; None where the ranks agree or disagree wholly."""
+    """Ends of the 95 % interval; None if the ranks agree or disagree wholly."""
     high: float | None
     n: int
 

@@ -17,8 +17,8 @@ def numeric(rows: Rows) -> bool:
 class Panels:
     """One figure's drawing.
 
-    A row has `x`, `agent`, `panel` (empty where there is one), `measure` and `cell` (titles of its panel where there
-    is one, and where there are several), `value`, `low`, `high` (None where there is no interval), `runs`; it may have
+    A row has `x`, `agent`, `panel` (empty if there is one), `measure` and `cell` (titles of its panel where there
+    is one, and where there are several), `value`, `low`, `high` (None if there is no interval), `runs`; it may have
     a `reference` that `dots` marks across the agents.
     """
 
@@ -89,7 +89,7 @@ class Panels:
         return self._panelled(layers, {"step": step, "for": "offset"})
 
     def spread(self) -> Spec:
-        """A parameter that only draws anew: a dot a seed, a line from the least to the most, a tick at the mean."""
+        """A parameter that only draws again: a dot a seed, a line from the least to the most, a tick at the mean."""
         look = by_agent(self._agents, self._shown, legend=False)
         base = {"y": word("agent", sort=self._shown, axis=names_axis()), "color": look["color"]}
 

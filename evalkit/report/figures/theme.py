@@ -9,7 +9,7 @@ from typing import Any
 
 LIGHT = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#8C6D1F", "#6E6E6E")
 DARK = ("#4DA3DB", "#F08A4B", "#2FC49B", "#E3A3C8", "#F2B84B", "#8CCBF2", "#C9AD62", "#BDBDBD")
-"""Category colours, in order; behind the last they begin anew, with the next shape."""
+"""Category colours, in order; after the last they begin again, with the next shape."""
 
 SHAPES = ("circle", "diamond", "square", "triangle-up", "cross")
 

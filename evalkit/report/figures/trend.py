@@ -18,7 +18,7 @@ ALARM = "#C1121F"
 
 
 def trend_figure(history: Sequence[NightRecord]) -> Figure | None:
-    """Every cell's scores by night; None where nothing was scored. `history`: oldest first."""
+    """Every cell's scores by night; None if nothing was scored. `history`: oldest first."""
     first = _first_drawn(history)
     rows = [
         _row(record, cell, cell.agent in changed)

@@ -40,7 +40,7 @@ class DrawnMeasure:
 
     key: str
     interval: str
-    """Empty where there is none."""
+    """Empty if there is none."""
     title: str
     short: str
 
@@ -54,7 +54,7 @@ class VariedTable:
     table: Table
     measures: tuple[DrawnMeasure, ...]
     runs: Mapping[tuple[Any, ...], int]
-    """By `place_of` a row: the episodes behind it."""
+    """By `place_of` a row: the episodes after it."""
 
 
 def varied_figures(agents: Sequence[str], tables: Mapping[str, Table]) -> tuple[Figure, ...]:

@@ -34,7 +34,7 @@ _ENDS = frozenset({LEVELS[0], LEVELS[-1]})
 
 
 def difficulty_tables(source: RunData, cells: Sequence[Cell]) -> tuple[Table, ...]:
-    """Basic against hard, by environment and agent; none where no agent has played both."""
+    """Basic against hard, by environment and agent; none if no agent has played both."""
     families: dict[tuple[Any, ...], dict[str, Cell]] = {}
     for cell in cells:
         axes = tuple(sorted((axis, repr(value)) for axis, value in cell.suite.axes.items()))

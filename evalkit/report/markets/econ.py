@@ -44,14 +44,14 @@ class MetricColumn:
     title: str
     environment: str
     sql: str
-    """Of an episode; null where it is not defined."""
+    """Of an episode; null if it is not defined."""
     unit: str = "% of actions"
     about: str = ""
     """What a reader must know of it."""
 
 
 def econ_tables(source: RunData) -> tuple[Table, ...]:
-    """All tables about the paper's environments in a run; none where there are none."""
+    """All tables about the paper's environments in a run; none if there are none."""
     market_cells = [cell for cell in source.cells if cell.suite.environment in ENVIRONMENTS]
     if not market_cells:
         return ()

@@ -18,7 +18,7 @@ ENVIRONMENT = Column(key="environment", title="Environment", group=True)
 
 
 def level_of(cell: Cell) -> str:
-    """The paper's difficulty that a suite's name ends in; empty where it ends in none."""
+    """The paper's difficulty that a suite's name ends in; empty if it ends in none."""
     last = cell.suite.base.removesuffix(".jsonl").rpartition("/")[2]
     return last if last in LEVELS else ""
 
@@ -82,7 +82,7 @@ def difficulty(named: Mapping[str, str]) -> str:
 
 
 def runs(key: str, environment: str, condition: str = "") -> queries.QueryColumn:
-    """How many episodes of an environment; null where it was not played."""
+    """How many episodes of an environment; null if it was not played."""
     name = queries.quoted(key)
     return queries.QueryColumn(
         key=key,

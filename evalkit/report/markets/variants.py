@@ -44,7 +44,7 @@ LEVEL = replace(DIFFICULTY, group=True)
 
 
 def variant_tables(source: RunData, cells: Sequence[Cell]) -> tuple[Table, ...]:
-    """Agents with several prompt packs among `cells`, and tests between the packs; none where there are none."""
+    """Agents with several prompt packs among `cells`, and tests between the packs; none if there are none."""
     groups = _groups(source.manifest, cells)
     if not groups:
         return ()

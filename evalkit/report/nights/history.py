@@ -1,9 +1,9 @@
 """Nights: what each cell of a sweep came to, night by night, and the alarms that this raises.
 
 A night is a run of its own over the same instances, so nights are paired. One record a night is kept in
-`history.jsonl`; it is derived from the night's log and can be made anew while that log is there. A cell is one agent on
-one suite; nights are held against each other only while the cell is the same: agent, sampling, prompts and environment
-version (`key`).
+`history.jsonl`; it is derived from the night's log and can be made again while that log is there. A cell is one agent
+on one suite; nights are compared with each other only while the cell is the same: agent, sampling, prompts and
+environment version (`key`).
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -29,7 +29,7 @@ from evalkit.store.void import read_voids
 FORMAT = 1
 
 Accepted = Mapping[tuple[str, str], Sequence[str]]
-"""(agent, suite) -> the nights at which it was accepted as it is: later nights are held against none before the last
+"""(agent, suite) -> the nights at which it was accepted as it is: later nights are compared with none before the last
 of these."""
 
 
@@ -55,9 +55,9 @@ class AlarmNote(msgspec.Struct, frozen=True, kw_only=True):
     now: float | None
     words: str
     since: str = ""
-    """The night in which it was raised first, with none without an alarm between; empty where it is not raised."""
+    """The night in which it was raised first, with none without an alarm between; empty if it is not raised."""
     fell: str = ""
-    """The first night of the window that raised it then; empty where it is not raised."""
+    """The first night of the window that raised it then; empty if it is not raised."""
 
 
 class CellNight(msgspec.Struct, frozen=True, kw_only=True):
@@ -73,14 +73,14 @@ class CellNight(msgspec.Struct, frozen=True, kw_only=True):
     ended: Mapping[str, int]
     """By instance (digest): how many of its replicates have ended."""
     values: Mapping[str, tuple[float, ...]]
-    """By instance (digest): the scores that the estimate stands on, 1 is the optimum."""
+    """By instance (digest): the scores that the estimate is based on, 1 is the optimum."""
     score: float | None
-    """Mean over instances, 100 is the optimum; None where nothing was scored."""
+    """Mean over instances, 100 is the optimum; None if nothing was scored."""
     low: float | None
     high: float | None
-    """The ends of its 95 % interval; None where there is none."""
+    """The ends of its 95 % interval; None if there is none."""
     episodes: int
-    """Those that the estimate stands on."""
+    """Those that the estimate is based on."""
     cost: int
     """Pico-dollars of its replies."""
     tokens_in: int
@@ -89,10 +89,10 @@ class CellNight(msgspec.Struct, frozen=True, kw_only=True):
     latency_s: float
     """Of all its replies together."""
     served: tuple[str, ...]
-    """What answered as the agent that night, `model fingerprint`, in order of first reply; empty where nobody says."""
+    """What answered as the agent that night, `model fingerprint`, in order of first reply; empty if nobody says."""
     alarm: AlarmNote | None = None
     kind: str = ""
-    """The method of its interval; empty where nobody wrote it down."""
+    """The method of its interval; empty if nobody wrote it down."""
 
     @property
     def why(self) -> str:
@@ -149,7 +149,7 @@ def cell_key(agent: ManifestAgent, suite: ManifestSuite) -> str:
 
 
 def read_night(run: Path, night: str, spent: int) -> NightRecord:
-    """A night's record from its log, without alarms. Raises RunError if it is no run, CorruptLogError."""
+    """A night's record from its log, without alarms. Raises RunError if it is not a run, CorruptLogError."""
     manifest, steps, results = read_run(run, DRIFT_COLUMNS)
     source = RunData(manifest, cells(manifest, results, read_voids(run)), {"steps": steps})
     served: dict[str, list[str]] = {}
@@ -211,7 +211,7 @@ def _cell(
 
 
 def judged(history: Sequence[NightRecord], tonight: NightRecord, accepted: Accepted, rule: Rule) -> NightRecord:
-    """Tonight with what each cell's alarm says, held against earlier nights, oldest first."""
+    """Tonight with what each cell's alarm says, compared with earlier nights, oldest first."""
     share = rule.alpha / max(1, len(tonight.cells))
     marked = []
     for cell in tonight.cells:
@@ -221,7 +221,7 @@ def judged(history: Sequence[NightRecord], tonight: NightRecord, accepted: Accep
 
 
 def earlier(history: Sequence[NightRecord], cell: CellNight, night: str, accepted: Accepted) -> list[Dated]:
-    """The same cell in the nights that `night` may be held against, oldest first; alarms before it was accepted are
+    """The same cell in the nights that `night` may be compared with, oldest first; alarms before it was accepted are
     gone."""
     first = max((date for date in accepted.get(cell.cell, ()) if date < night), default="")
     return [
@@ -276,7 +276,7 @@ def taken(record: NightRecord, accepted: Accepted) -> NightRecord:
 def with_alarms(
     records: Sequence[NightRecord], accepted: Accepted, rule: Rule, only: Collection[str]
 ) -> list[NightRecord]:
-    """The records in order of nights, those named in `only` judged anew, each by those before it."""
+    """The records in order of nights, those named in `only` judged again, each by those before it."""
     done: list[NightRecord] = []
     for record in sorted(records, key=lambda record: record.night):
         done.append(judged(done, record, accepted, rule) if record.night in only else record)

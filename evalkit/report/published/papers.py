@@ -1,4 +1,4 @@
-"""The papers' own figures, as data: `published/*.toml` holds each table's rows, its place and the settings behind it.
+"""The papers' own figures, as data: `published/*.toml` holds each table's rows, its place and the settings after it.
 
 Figures are facts; nothing else of the papers is here. `beside.py` sets them next to a run's.
 
@@ -34,7 +34,7 @@ class PublishedModel(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
 
 
 class PublishedSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """How a paper's figures came about, in the names that `beside.settings_of` gives a run's."""
+    """How a paper's figures were made, in the names that `beside.settings_of` gives a run's."""
 
     values: Mapping[str, Any]
     """A list: the values that there were, over instances."""
@@ -53,7 +53,7 @@ class PublishedColumn(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     as_share: bool = False
     """Whether a percentage is printed as a share of 1."""
     inside: tuple[str, ...] = ()
-    """Keys of what stands in parentheses behind each value."""
+    """Keys of what stands in parentheses after each value."""
 
 
 class PublishedTable(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -164,7 +164,7 @@ def _best(table: Table, published: PublishedTable, group: Group) -> frozenset[tu
 
 
 def best_of(values: Mapping[int, float], most: int) -> Iterable[int]:
-    """The places of the greatest `most` values, with those that equal the least of them; none where all would be."""
+    """The places of the greatest `most` values, with those that equal the least of them; none if all would be."""
     if len(values) <= most:
         return ()
     least = sorted(values.values(), reverse=True)[most - 1]

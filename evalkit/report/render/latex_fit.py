@@ -66,7 +66,7 @@ class Fit:
     floats: tuple[tuple[Tabular, ...], ...]
     """By float: its tabulars."""
     notes_apart: bool
-    """Whether the notes are so long that they stand behind the last float, as text that pages may break."""
+    """Whether the notes are so long that they stand after the last float, as text that pages may break."""
 
 
 @lru_cache(maxsize=1 << 14)
@@ -151,7 +151,7 @@ def _parts(whole: Mapping[Column, float], gap: float) -> list[dict[Column, float
     if _fits(whole, gap):
         return [dict.fromkeys(columns, 0.0)]
     lead = next((index for index, column in enumerate(columns) if column.numeric), len(columns))
-    # Names take a half of the width at most, so that something stands behind them; a table of texts alone wraps all.
+    # Names take a half of the width at most, so that something stands after them; a table of texts alone wraps all.
     names = columns[:lead] if lead < len(columns) and lead <= MOST_NAMES else columns[:1]
     most = TEXT_WIDTH / (2 * len(names)) - 2 * gap if names else 0.0
     shares = {column: whole[column] if whole[column] <= most else most for column in names}

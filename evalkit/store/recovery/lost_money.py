@@ -49,7 +49,7 @@ class Remains:
     files: Sequence[Remnant]
     """In the log's order, one without rows for each file that is missing."""
     ledger: Sequence[LedgerRecord]
-    """The rows that can be read, and the charges for rows that are given up."""
+    """The rows that can be read, and the charges for rows that are dropped."""
     ledger_whole: bool
     said: Totals = field(default_factory=Totals)
     """Running totals of the journals, which outlive files."""

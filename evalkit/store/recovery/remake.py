@@ -160,7 +160,7 @@ def _missing(run: Path, sources: Sources) -> Iterator[Segment]:
 def _not_yet_compacted(run: Path, sources: Sources) -> Iterator[Segment]:
     """What kinds lack of the ranges that others have compacted, while the objects are there: nothing of it is lost.
 
-    The next writer would make these files of objects that still hold what is given up of compacted ones.
+    The next writer would make these files of objects that still hold what is dropped of compacted ones.
     """
     for writer, own_files in _compacted_files(sources).items():
         if sources.newest(writer) < max(segment.last for segment in own_files):

@@ -1,6 +1,6 @@
-"""Make a damaged log valid again: say what is given up, then give up exactly that.
+"""Make a damaged log valid again: say what is dropped, then drop exactly that.
 
-Each episode that has lost a step is cut off at its first lost step; it will be played on from there. What is given up
+Each episode that has lost a step is cut off at its first lost step; it will be continued from there. What is dropped
 was paid for, so its cost goes into the ledger first: where no row tells it any more, by what running totals say, or
 what the sessions of the lost rows had leased and had not given back (`lost_money.py`). Damaged files are kept in
 `quarantine/`. A repair is a writer with a journal of its own, which names the files that it replaces by their digests.
@@ -39,7 +39,7 @@ __all__ = ["GIVEN_UP", "QUARANTINE", "GivenUp", "Repair", "repair"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Repair:
-    """What a repair gives up and changes; all empty if the log is whole."""
+    """What a repair drops and changes; all empty if the log is whole."""
 
     flaws: tuple[Flaw, ...] = ()
     given_up: tuple[GivenUp, ...] = ()
@@ -51,7 +51,7 @@ class Repair:
     ledger_lost: tuple[str, ...] = ()
     """Files of money rows that are lost: what they said counts only as far as other rows still show it."""
     recovered: int = 0
-    """What stays charged in addition to the rows that are given up, since nothing else shows it any more."""
+    """What stays charged in addition to the rows that are dropped, since nothing else shows it any more."""
     uncounted: tuple[str, ...] = ()
     """Sessions that may have written the lost rows, and of which nobody knows what they had spent."""
 
@@ -82,7 +82,7 @@ class Repair:
 
 
 def repair(run: Path, announce: Callable[[Repair], None]) -> Repair:
-    """Make the log valid again; `announce` is told what will be given up before anything is changed.
+    """Make the log valid again; `announce` is told what will be dropped before anything is changed.
 
     Raises RunError if another process writes the run, StorageError where the disk refuses.
     """

@@ -1,4 +1,4 @@
-"""What of a damaged log can be kept: rows up to each episode's first lost step, and what is given up was paid for."""
+"""What of a damaged log can be kept: rows up to each episode's first lost step, and what is dropped was paid for."""
 
 import time
 from collections import Counter
@@ -29,11 +29,11 @@ class GivenUp:
 
     episode: str
     place: str
-    """`agent:suite:instance:replicate`; empty if no row that is given up can be read."""
+    """`agent:suite:instance:replicate`; empty if no row that is dropped can be read."""
     step: int
-    """Its first lost step: where it will be played on."""
+    """Its first lost step: where it will be continued."""
     rows: int
-    """Rows that are given up with it, as far as they are known."""
+    """Rows that are dropped with it, as far as they are known."""
     cost: int
     """Of these rows, in pico-dollars; charged in the ledger."""
 
@@ -92,7 +92,7 @@ def kept_rows(rows: KnownRows) -> tuple[Flags, dict[int, int]]:
 
 
 def salvage(rows: KnownRows, files: Sequence[Examined]) -> tuple[list[Kept], list[GivenUp], list[LedgerRecord]]:
-    """(what stays of each file, episodes that are cut off, charges for the rows that are given up)."""
+    """(what stays of each file, episodes that are cut off, charges for the rows that are dropped)."""
     keep, cuts = kept_rows(rows)
     counts = np.bincount(rows.episode[~keep], minlength=len(rows.names))
     facts: dict[str, list[dict[str, Any]]] = {}
@@ -146,7 +146,7 @@ def _charges(facts: Mapping[str, Sequence[dict[str, Any]]], cuts: Mapping[str, i
 
 def not_yet(charges: Sequence[LedgerRecord], ledger: Sequence[LedgerRecord]) -> list[LedgerRecord]:
     """What of them no repair that was cut short has written. It may have put some of its files in place, so that
-    fewer rows are left to be given up than it charged. Rows that are played again have another session."""
+    fewer rows are left to be dropped than it charged. Rows that are played again have another session."""
     written = Counter[tuple[str, str, int]]()
     for row in ledger:
         if row.reason == GIVEN_UP:

@@ -1,4 +1,4 @@
-"""CostBench's queries as errands, and what becomes of a suite once they are answered."""
+"""CostBench's queries as errands, and what happens to a suite once they are answered."""
 
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence

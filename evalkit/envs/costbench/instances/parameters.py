@@ -27,7 +27,7 @@ DISTRIBUTIONS: tuple[Distribution, ...] = get_args(Distribution)
 
 MalformedIds = Literal["refused", "charged"]
 REFUSED, CHARGED = get_args(MalformedIds)
-"""What becomes of a malformed id that is given to a composite tool."""
+"""What happens to a malformed id that is given to a composite tool."""
 
 Cost = Annotated[float, Meta(ge=0.0, le=1e6)]
 
@@ -100,7 +100,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def steps_by_rule(length: int) -> int:
-    """Assistant messages at most, where the line does not say: enough for atomic tools alone, and as many in vain."""
+    """Assistant messages at most, where the line does not say: enough for atomic tools alone, and as many without
+    success."""
     return max(LEAST_STEPS, 2 * length + 4)
 
 
