@@ -26,7 +26,7 @@ def table(name):
     return lambda run: (Table(name=name, title="T", columns=(), rows=(), packs=(), query=""),)
 CORE, OURS, REQUESTED = (Extras(tables=table(name)) for name in ("scores", "refusals", "beside_mine"))
 FINE = Extras(tables=table("guessing_seen"))
-MEASURES = Extras(measures=(Measure(key="score", title="S", value=lambda one: None),))
+MEASURES = Extras(measures=(Measure(key="score", title="S", sql="null"),))
 """
 
 
