@@ -4,6 +4,7 @@ import ast
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
+from functools import cache
 from pathlib import Path
 
 import networkx as nx
@@ -89,11 +90,17 @@ def imported(tree: ast.Module) -> Iterator[tuple[int, str]]:
             yield from ((node.lineno, f"{node.module}.{alias.name}") for alias in node.names)
 
 
+@cache
+def imports_of(text: str) -> tuple[tuple[int, str], ...]:
+    """`imported` of a file's text: several rules look at the imports of all files."""
+    return tuple(imported(ast.parse(text)))
+
+
 def offences(sources: Mapping[str, str]) -> list[str]:
     """Every import that breaks a rule, in words. `sources`: path below evalkit/ -> text."""
     found = []
     for path, text in sources.items():
-        for line, name in imported(ast.parse(text)):
+        for line, name in imports_of(text):
             flaw = broken_rule(path, name)
             if flaw:
                 found.append(f"{path}:{line} {flaw}")
@@ -135,7 +142,7 @@ def edges(sources: Mapping[str, str]) -> Iterator[tuple[str, str]]:
     """(importer, imported) by dotted name, wherever an import stands: in a function, or for types alone."""
     modules = {module_name(path) for path in sources}
     for path, text in sources.items():
-        for _, name in imported(ast.parse(text)):
+        for _, name in imports_of(text):
             target = name if name in modules else name.rpartition(".")[0]
             # `from evalkit import __version__` takes a constant of the package, not what the package offers.
             if target in modules and not name.startswith("evalkit.__"):
