@@ -54,10 +54,16 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=_turn)
 
 
+def pytest_sessionstart() -> None:
+    """What is made until the tests are collected stays."""
+    gc.disable()
+
+
 def pytest_collection_finish() -> None:
     """Half a million objects are there now and stay to the end: the collector need not look at them again and again."""
     gc.collect()
     gc.freeze()
+    gc.enable()
 
 
 def _turn(item: pytest.Item) -> int:

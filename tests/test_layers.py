@@ -202,6 +202,7 @@ def idle_delays(sources: Mapping[str, str]) -> list[str]:
             inside = name if name in trees else name.rpartition(".")[0]
             loads.add_edge(module, inside if inside in trees else name.split(".")[0])
 
+    @cache
     def heavy(module: str) -> frozenset[str]:
         return HEAVY & nx.descendants(loads, module)
 
