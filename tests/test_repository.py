@@ -8,6 +8,7 @@ import tomllib
 import zipfile
 from pathlib import Path
 
+import msgspec
 import pytest
 
 import evalkit
@@ -163,12 +164,18 @@ def test_no_file_names_a_machine_or_a_registry() -> None:
 
 
 def test_the_sweeps_document_names_every_key_of_a_spec_and_no_other() -> None:
-    from evalkit.spec.catalogue import LimitsFile
+    from evalkit.spec.catalogue import InFlightFile, LimitsFile
     from evalkit.spec.sweep import AgentFile, SuiteTable, SweepFile
 
     text = (PROJECT / "docs" / "sweeps.md").read_text()
     sections = dict(re.findall(r"^## ([^\n]+)\n(.*?)(?=^## |\Z)", text, re.MULTILINE | re.DOTALL))
-    for title, record in (("The sweep", SweepFile), ("An agent", AgentFile), ("A suite", SuiteTable)):
+    tables: tuple[tuple[str, type[msgspec.Struct]], ...] = (
+        ("The sweep", SweepFile),
+        ("An agent", AgentFile),
+        ("A suite", SuiteTable),
+        ("Requests in flight", InFlightFile),
+    )
+    for title, record in tables:
         rows = [row.split("|")[1] for row in sections[title].splitlines() if row.startswith("| `")]
         named = {key for row in rows for key in re.findall(r"`(\w+)`", row)}
         assert named == set(record.__struct_fields__), title

@@ -175,7 +175,7 @@ class ModelAsker:
         latency_s = self._lane.succeeded(ticket, known_usage)
         requests, tokens = self._allowances(response.headers)
         if requests is not None or tokens is not None:
-            self._lane.heed(requests, tokens)
+            self._lane.heed(requests, tokens, took_s=latency_s, used=known_usage.input + known_usage.output)
         if not self._budget.settle(asking.bound, cost):
             self._lane.end(LaneClosed(self._why_over(asking, cost)))
         return Answer(

@@ -22,6 +22,7 @@ from evalkit.dialogue import Reply, Request
 from evalkit.engine.episode import ActiveEpisode, next_question
 from evalkit.engine.freezing.freeze import Endpoint, Resolved, lane_limits, lane_shares
 from evalkit.engine.universe import Choice, PlannedEpisode
+from evalkit.engine.windows import remembered
 from evalkit.errors import UsageError
 from evalkit.money import FREE, PicoUsd, Price
 from evalkit.policy.table import find_policy, player
@@ -119,6 +120,7 @@ async def open_endpoints(
     Raises UsageError if a key is missing, EvalkitError where a simulated provider does not start.
     """
     endpoints = Endpoints(resolved=resolved, manifest=manifest)
+    windows = remembered(directory)
     pools: dict[str, Pool] = {}
     chosen = {
         name: endpoint for name, endpoint in resolved.endpoints.items() if not choice.agents or name in choice.agents
@@ -139,18 +141,22 @@ async def open_endpoints(
                 open_transport(provider, url=url, others=keys)
             )
         if agent.lane not in endpoints.lanes:
-            endpoints.lanes[agent.lane] = _lane(resolved, endpoint, agent.lane, pools)
+            endpoints.lanes[agent.lane] = _lane(resolved, endpoint, agent.lane, pools, windows.get(agent.lane))
     return endpoints
 
 
-def _lane(resolved: Resolved, endpoint: Endpoint, name: str, pools: dict[str, Pool]) -> Lane:
-    """A model's lane; `pools` are the shared limits of all lanes, by name."""
+def _lane(resolved: Resolved, endpoint: Endpoint, name: str, pools: dict[str, Pool], last_window: int | None) -> Lane:
+    """A model's lane; `pools` are the shared limits of all lanes, by name. It starts as wide as its limits say or as it
+    last was, whichever is more."""
+    limits, shares = lane_limits(resolved, name), lane_shares(resolved, endpoint)
+    starts = [one.start for one in (limits, *(share.limits for share in shares)) if one.start is not None]
+    start = max([*starts[:1], *([last_window] if last_window else [])], default=None)
     shared = []
-    for share in lane_shares(resolved, endpoint):
+    for share in shares:
         if share.name not in pools:
             pools[share.name] = Pool(share.name, limits=share.limits)
         shared.append(pools[share.name])
-    lane = Lane(name, limits=lane_limits(resolved, name), width=resolved.sweep.width, shared=shared, canary=True)
+    lane = Lane(name, limits=limits, width=resolved.sweep.width, shared=shared, canary=True, start=start)
     if resolved.sweep.deadline_s is not None:
         lane.deadline = asyncio.get_running_loop().time() + resolved.sweep.deadline_s
     return lane

@@ -31,6 +31,7 @@ from evalkit.engine.session import RunOptions, Session
 from evalkit.engine.spending.money import WorstCase, open_row, settle_crashes, spent_below
 from evalkit.engine.universe import Choice, lanes
 from evalkit.engine.view import Pace, View, view_of
+from evalkit.engine.windows import WindowNotes
 from evalkit.envs.compiled import LOADED, load_for, pays
 from evalkit.envs.environment import Environment
 from evalkit.envs.table import ENVIRONMENTS
@@ -319,11 +320,15 @@ async def _watched(session: Session, show: Callable[[View], None]) -> AsyncItera
             unmetered_before=unmetered_before,
         )
 
+    assert session.endpoints is not None
+    windows = WindowNotes(lanes=session.endpoints.lanes, event=session.store.event)
+
     async def watch() -> None:
         for number in count(1):
             due = loop.time() + SHOW_EVERY_S
             await asyncio.sleep(SHOW_EVERY_S)
             _keep_pace(session, loop.time() - due)
+            windows.look()
             view = look()
             show(view)
             if number % PUBLISH_EVERY == 0:
@@ -336,6 +341,7 @@ async def _watched(session: Session, show: Callable[[View], None]) -> AsyncItera
             show(look())
         finally:
             watching.cancel()
+            windows.look(last=True)
             withdraw(directory)
 
 

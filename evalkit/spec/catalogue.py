@@ -28,23 +28,36 @@ from evalkit.wire.dialect import Quirks
 from evalkit.wire.table import DIALECTS
 
 
+class InFlightFile(msgspec.Struct, frozen=True, kw_only=True):
+    """Requests in flight at once: at the beginning, and at most."""
+
+    start: int | None = None
+    most: int | None = None
+
+
 class LimitsFile(msgspec.Struct, frozen=True, kw_only=True):
     """Limits as a file states them."""
 
     requests_per_minute: float | None = None
     input_tokens_per_minute: float | None = None
     output_tokens_per_minute: float | None = None
-    in_flight: int | None = None
+    in_flight: int | InFlightFile | None = None
 
     def checked(self, where: str) -> Limits:
-        """The limits; raises UsageError where one is not positive."""
-        given = {name: getattr(self, name) for name in LimitsFile.__struct_fields__}
-        for name, value in given.items():
+        """The limits; raises UsageError where one is not positive, or more may be in flight at first than at most."""
+        given = {name: getattr(self, name) for name in LimitsFile.__struct_fields__ if name != "in_flight"}
+        if isinstance(self.in_flight, InFlightFile):
+            key, most, start = "in_flight.most", self.in_flight.most, self.in_flight.start
+        else:
+            key, most, start = "in_flight", self.in_flight, None
+        for name, value in (*given.items(), (key, most), ("in_flight.start", start)):
             if value is not None and not 0 < value < math.inf:
                 raise UsageError(
                     f"{where}.{name}: must be positive and finite, not {value}. Leave it out for no limit."
                 )
-        return Limits(**given)
+        if start is not None and most is not None and start > most:
+            raise UsageError(f"{where}.in_flight.start: must be at most in_flight.most ({most}), not {start}.")
+        return Limits(**given, in_flight=most, start=start)
 
 
 class GroupFile(LimitsFile, frozen=True, kw_only=True):

@@ -19,6 +19,8 @@ class Limits:
     input_tokens_per_minute: float | None = None
     output_tokens_per_minute: float | None = None
     in_flight: int | None = None
+    start: int | None = None
+    """Requests that may be in flight from the beginning; None: few, and more as replies come."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -27,6 +27,32 @@ def test_a_small_bound_holds_from_the_start() -> None:
     assert Window(3).size == 3
 
 
+def test_a_window_starts_as_wide_as_it_is_told_within_its_bound() -> None:
+    assert Window(500, start=256).size == 256
+    assert Window(100, start=256).size == 100
+    assert Window(500, start=2).size == 2
+
+
+def test_a_window_opens_to_what_its_provider_says_until_something_was_refused() -> None:
+    window = Window(500)
+    window.open_to(200.0, 1.0)
+    assert window.size == 200
+    window.open_to(50.0, 1.0)
+    assert window.size == 200
+    window.open_to(9000.0, 1.0)
+    assert window.size == 500
+    window.refused(sent_at=2.0, now=3.0)
+    window.open_to(500.0, 3.0)
+    assert window.size == 500 * CUT
+
+
+def test_a_window_is_proven_once_a_sample_of_replies_came() -> None:
+    window = Window(500, start=64)
+    assert window.proven == 0
+    round_trip(window, start=0.0, latency_s=1.0)
+    assert 64 <= window.proven == int(window.size)
+
+
 def test_a_storm_of_refusals_cuts_once_a_round_trip() -> None:
     window = Window(500)
     assert window.refused(sent_at=0.0, now=1.0)

@@ -193,3 +193,38 @@ def test_the_page_about_providers_names_every_key_and_no_other() -> None:
         rows = [line.split("|")[1].strip() for line in part.splitlines() if line.startswith("| `")]
         assert sorted(rows) == sorted(f"`{name}`" for name in record.__struct_fields__)
     assert all(f"`{name}`" in section for name in (*DIALECTS, *REFUSABLE, *LimitsFile.__struct_fields__))
+
+
+IN_FLIGHT = "requests_per_minute = 60"
+
+
+@pytest.mark.parametrize(
+    ("given", "start", "most"),
+    [
+        ("2000", None, 2000),
+        ("{ start = 256, most = 2000 }", 256, 2000),
+        ("{ start = 256 }", 256, None),
+        ("{ most = 64 }", None, 64),
+    ],
+)
+def test_requests_in_flight_may_have_a_start(folder: Path, given: str, start: int | None, most: int | None) -> None:
+    (folder / "mine.toml").write_text(GOOD.replace(IN_FLIGHT, f"in_flight = {given}"))
+    limits = read_provider("mine").limits
+    assert (limits.start, limits.in_flight) == (start, most)
+
+
+@pytest.mark.parametrize(
+    ("given", "says"),
+    [
+        ("{ start = 0 }", r"limits\.in_flight\.start: must be positive"),
+        ("{ start = 20, most = 10 }", r"limits\.in_flight\.start: must be at most in_flight\.most \(10\), not 20"),
+        ("{ most = -1 }", r"limits\.in_flight\.most: must be positive"),
+        ("-1", r"limits\.in_flight: must be positive"),
+        ("{ first = 8 }", "first"),
+        ('"many"', "in_flight"),
+    ],
+)
+def test_a_start_that_cannot_be_is_refused(folder: Path, given: str, says: str) -> None:
+    (folder / "mine.toml").write_text(GOOD.replace(IN_FLIGHT, f"in_flight = {given}"))
+    with pytest.raises(UsageError, match=says):
+        read_provider("mine")

@@ -169,7 +169,14 @@ async def _sail(run: Path, fleets: tuple[Fleet, ...], limit: int | None) -> None
 
 def _job(fleet: Fleet, store: Store, budget: Budget, stop: Stop, pools: dict[str, Pool]) -> LaneJob:
     shared = [pools[one.name] for one in fleet.shared]
-    lane = Lane(fleet.name, limits=fleet.limits, width=fleet.width, shared=shared, canary=fleet.canary)
+    lane = Lane(
+        fleet.name,
+        limits=fleet.limits,
+        width=fleet.width,
+        shared=shared,
+        canary=fleet.canary,
+        start=fleet.limits.start,
+    )
     fleet.lane = lane
     asker = ModelAsker(
         request_template(

@@ -18,6 +18,7 @@ from collections.abc import Mapping, Sequence
 from evalkit.client.lanes.buckets import Need, book, correct, heed, open_buckets, scarcest, told_wait_s, unbook, wait_s
 from evalkit.client.lanes.estimate import TokenEstimate
 from evalkit.client.lanes.health import GIVE_UP_S, OUTAGE, REFUSAL, Health
+from evalkit.client.lanes.opening import announced_room
 from evalkit.client.lanes.pauses import NOTICED_S, used_up, why_paced
 from evalkit.client.lanes.ramp import BARREN_EPISODES, CANARY_EPISODES, EpisodeRamp
 from evalkit.client.lanes.shared import Pool
@@ -40,10 +41,18 @@ class Lane:
     """Admission to one (provider, model) within one event loop."""
 
     def __init__(
-        self, name: str, *, limits: Limits, width: int, shared: Sequence[Pool] = (), canary: bool = False
+        self,
+        name: str,
+        *,
+        limits: Limits,
+        width: int,
+        shared: Sequence[Pool] = (),
+        canary: bool = False,
+        start: int | None = None,
     ) -> None:
         """`width`: the most that may be in flight, unless `limits.in_flight` is lower. `shared`: limits that
-        hold for other lanes too, narrow ones first. `canary`: few episodes at first."""
+        hold for other lanes too, narrow ones first. `canary`: few episodes at first. `start`: as many may be in flight
+        then at once; None: a few."""
         self.name = name
         self.unread = 0
         """Consecutive answers without a reply."""
@@ -52,7 +61,9 @@ class Lane:
         self.deadline = math.inf
         """Loop time at which the run ends in any case: no pause beyond it is waited for."""
         self._loop = asyncio.get_running_loop()
-        self._window = Window(min(width, limits.in_flight or width))
+        self._window = Window(min(width, limits.in_flight or width), start=start)
+        self._announced = False
+        """Whether the provider's headers have stated limits."""
         self._buckets = open_buckets(limits, self._loop.time())
         self._pools = tuple(shared)
         self._health = Health()
@@ -184,9 +195,16 @@ class Lane:
             self._unbook(ticket.need, sent=False)
         self._leave(ticket)
 
-    def heed(self, requests: Allowance | None, tokens: Allowance | None) -> None:
-        """The remaining limits that the provider's headers state."""
+    def heed(self, requests: Allowance | None, tokens: Allowance | None, *, took_s: float = 0.0, used: int = 0) -> None:
+        """The remaining limits that the headers of a reply state, which took `took_s` and has used so many tokens. The
+        lane opens at the first."""
         now = self._loop.time()
+        if not self._announced:
+            self._announced = True
+            room = announced_room(requests, tokens, in_flight=self._in_flight + 1, took_s=took_s, used=used)
+            self._window.open_to(room, now)
+            self._ramp.usher()
+            self.serve()
         for name, allowance in (("requests", requests), ("tokens", tokens)):
             if allowance is not None and not self._heeded(name, allowance, now):
                 heed(self._buckets, name, allowance, now)
@@ -220,6 +238,10 @@ class Lane:
     def late(self, seconds: float) -> None:
         """How late this process runs what is due: this part of a reply's time is not the provider's."""
         self._window.late_s = seconds
+
+    def proven(self) -> int:
+        """Requests that were allowed in flight when the last reply came; 0 while there were too few to tell."""
+        return self._window.proven
 
     def stats(self) -> LaneStats:
         """The lane at this moment."""

@@ -85,10 +85,11 @@ class Window:
         "size",
     )
 
-    def __init__(self, most: int) -> None:
-        """`most`: never more than this (the lane's configured `in_flight`, or its players)."""
+    def __init__(self, most: int, *, start: int | None = None) -> None:
+        """`most`: never more than this (the lane's configured `in_flight`, or its players). `start`: its first size,
+        where one is known; else `FIRST`."""
         self.most = float(most)
-        self.size = float(min(FIRST, most))
+        self.size = float(min(start or FIRST, most))
         self.median_s = 0.0
         """Median latency of the last full sample; 0 before the first."""
         self.late_s = 0.0
@@ -141,6 +142,19 @@ class Window:
             self._ceiling = max(1.0, min(self._ceiling, CEILING * self.size))
         self._cut(self.size * CUT, now)
         return True
+
+    @property
+    def proven(self) -> int:
+        """Its size at the last reply, once a sample of replies has come; 0 before."""
+        return int(self._healthy) if self.median_s else 0
+
+    def open_to(self, size: float, now: float) -> None:
+        """The provider says that it takes so many: grow to that at once, if nothing was refused so far."""
+        wide = min(self._ceiling, size)
+        if self._growing_fast and wide > self.size:
+            self.size = wide
+            self._before_s = 0.0
+            self._begin_sample(now)
 
     def restart(self, now: float, *, paced: bool) -> None:
         """After an outage: grow again, from half of the earlier good width, or from all of it if a rate limits what is
