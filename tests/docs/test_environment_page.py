@@ -85,7 +85,7 @@ def test_a_model_plays_it_under_a_budget_from_the_plan_to_the_pages(project: Ins
     assert asked == [{**row, "seen": pytest.approx(row["seen"])} for row in shown["rows"]]
     (first, *_) = json.loads(project.evalkit("sql", "runs/model", "select episode from episodes", "--json"))
     with project.started(*called("view"), says="Pages at") as url:
-        page(f"{url}/run/model/", "Offers seen")
+        page(f"{url}/run/model/tables", "Offers seen")
         page(f"{url}/run/model/episode/{first['episode']}", "The first offer is ")
 
 
