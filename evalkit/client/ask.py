@@ -1,4 +1,4 @@
-"""One question in, one answer out: the engine's view of an agent, which is a model behind HTTP or a policy.
+"""The engine's view of an agent (a model at the other end of HTTP, or a policy): one question in, one answer out.
 
 The engine passes each message once, when it joins the chat, and keeps its encoded form; so the cost of a turn does not
 grow with the chat.

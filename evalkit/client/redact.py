@@ -72,7 +72,7 @@ class _Secret:
 
     def taken_out_of(self, body: bytes) -> bytes:
         # Looked for only where there are such escapes at all: the whole pattern takes 20 times as long as these. And
-        # first, since of a key that begins with `\\/` the rest would be left behind a backslash.
+        # first, since of a key that begins with `\\/` the rest would be left after a backslash.
         if self._escape.search(body) or _PERCENT.search(body):
             body = self._searched(body)
         for plain in self._plain:
@@ -133,7 +133,7 @@ def _behind_percent(char: bytes) -> bytes:
 
 
 def _behind_backslash(char: bytes) -> bytes:
-    """Bounded, as what is behind the percent sign, so that a search is linear."""
+    """Bounded, like what follows the percent sign, so that a search is linear."""
     itself = b"" if char.isalnum() else b"|" + re.escape(char)
     if char == b"\\":
         return rb"\\{0,7}+(?:(?:u00|x)5[cC])?"
@@ -146,7 +146,7 @@ def _digits(char: bytes) -> bytes:
 
 
 def _spellings(code: int) -> bytes:
-    """A pattern for one character of the key behind its first one."""
+    """A pattern for one character of the key after its first one."""
     char = bytes([code])
     return rb"(?:%%%b|\\%b|%b)" % (_behind_percent(char), _behind_backslash(char), re.escape(char))
 

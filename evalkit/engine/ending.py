@@ -11,7 +11,7 @@ from evalkit.money import show_usd
 
 
 def outcome_of(session: Session) -> RunOutcome:
-    """What this call has done, and what remains. Writes an event if the money was not sufficient."""
+    """What this call has done, and what remains. It writes an event if the money was not sufficient."""
     jobs, stop = session.jobs, session.stop
     left = [ending for job in jobs for ending, count in job.context.ended.items() for _ in range(count)]
     ended = sum(job.done_before for job in jobs) + sum(ending not in LEFT_OWED for ending in left)
@@ -68,7 +68,7 @@ def _unfinished(session: Session) -> int:
 
 
 def _cut_words(session: Session, owed: int, owed_cost: int | None) -> Iterator[str]:
-    """That no further episode was started, why, and what would be needed."""
+    """Sentences that say that no further episode was started, why, and what would be needed."""
     budget, spent = session.resolved.sweep.budget, _spent(session)
     if session.cut == "budget" and budget is not None and owed_cost is not None and _all_wait(session):
         yield (
@@ -129,7 +129,7 @@ def _reason(session: Session, owed: int, lane_ended: bool) -> str:
 
 
 def _example(session: Session) -> str:
-    """An episode that is worth looking at, as an argument of `show`."""
+    """An episode to look at, as an argument of `show`."""
     choice = session.options.choice
     manifest = session.resolved.manifest
     for suite in filter(choice.takes_suite, manifest.suites.values()):

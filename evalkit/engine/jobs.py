@@ -1,4 +1,4 @@
-"""What each lane of a session has to do, and the admission queue in front of those that cost money or time."""
+"""The jobs of each lane of a session, and the admission queue for episodes that cost money or time."""
 
 import asyncio
 from collections import Counter

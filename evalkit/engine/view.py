@@ -1,4 +1,4 @@
-"""What a running sweep looks like at one moment: read by the display, never steering anything."""
+"""The state of a running sweep at one moment, for the display. It never influences the run."""
 
 from collections import deque
 from collections.abc import Mapping, Sequence
@@ -26,14 +26,14 @@ class LaneView:
     steps: int
     """In this call."""
     rate: float
-    """Steps a second over the last few seconds."""
+    """Steps per second over the last few seconds."""
     in_flight: int
     window: int
-    """Requests the lane would have in flight at most just now; 0: no such thing (a policy in this process)."""
+    """The most requests that the lane may have in flight now; 0: it sends none (a policy in this process)."""
     waiting: int
     """Requests waiting for a limit."""
     waits_for: str = ""
-    """What keeps it from having more in flight, in words; empty: nothing does."""
+    """What limits its requests in flight, in words; empty: nothing does."""
     ended: str = ""
     """Why it takes no more requests; empty while it does."""
     requests_per_min: float = 0.0
@@ -45,7 +45,7 @@ class LaneView:
     failures: Mapping[str, int]
     """Failed attempts by kind."""
     left: Mapping[str, int]
-    """Episodes of this call by how they were left."""
+    """Episodes of this call by how they ended or were interrupted."""
 
     def to_json(self) -> dict[str, Any]:
         """The lane as plain values."""
@@ -151,7 +151,7 @@ class Pace:
     looks: deque[tuple[float, dict[str, int]]] = field(default_factory=deque)
 
     def rates(self, now: float, steps: dict[str, int]) -> dict[str, float]:
-        """Steps a second of each lane over the last seconds."""
+        """Steps per second of each lane over the last seconds."""
         self.looks.append((now, steps))
         while now - self.looks[0][0] > RATE_OVER_S and len(self.looks) > 2:
             self.looks.popleft()

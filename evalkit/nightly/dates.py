@@ -6,7 +6,7 @@ from datetime import UTC, date, datetime
 from evalkit.errors import UsageError
 
 RESUMED_WITHIN_S = 12 * 3600.0
-"""A night that was killed is taken up again, also after midnight, until this long after it began."""
+"""A night that was killed can be resumed until this long after it began, also after midnight."""
 
 
 def parse_date(text: str) -> str:

@@ -17,7 +17,7 @@ _DATE = re.compile(r"\d{4}-\d\d-\d\d")
 
 
 def nights(folder: Path) -> list[str]:
-    """The nights whose runs lie there, oldest first."""
+    """The nights whose runs exist, oldest first."""
     return sorted(path.name for path in runs_in(folder) if _DATE.fullmatch(path.name))
 
 

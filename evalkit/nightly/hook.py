@@ -1,4 +1,4 @@
-"""What an alarm says to people and to a command of the user's."""
+"""The words of an alarm for people, and its facts for the user's command."""
 
 import os
 import shlex
@@ -15,7 +15,7 @@ from evalkit.report.nights.history import CellNight, NightRecord, earlier
 from evalkit.text import visible
 
 HOOK_WITHIN_S = 60.0
-"""A hook that takes longer is ended."""
+"""A hook that takes longer is stopped."""
 
 
 def facts(

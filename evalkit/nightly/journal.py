@@ -1,5 +1,5 @@
-"""`journal.jsonl`: what cannot be derived from the nights' logs: how each call ended, what the user accepted, what the
-hook was told. Lines are only added."""
+"""`journal.jsonl`: what the nights' logs do not contain: how each call ended, what the user accepted, what the hook was
+told. Lines are only added."""
 
 import time
 from collections.abc import Mapping, Sequence

@@ -5,7 +5,7 @@ is (between + within / r) / n, so replicates alone narrow an interval only so fa
 analysis of variance (Searle, Casella and McCulloch 1992, "Variance Components", 3.6), within strata where there are
 some.
 
-A plan is no surer than the spread that it was made from: a few instances know theirs badly. So each plan has a range:
+A plan is as certain as the spread that it was made from, which a few instances show badly. So each plan has a range:
 from the 10th to the 90th percentile of the variance that may be behind the one that was seen. Who plays as many
 instances as the middle says reaches the width in about half of the cases; with the upper end in about nine of ten.
 """

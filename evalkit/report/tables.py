@@ -43,7 +43,7 @@ class Column:
     over_agents: bool = False
     """Whether its mean over a group of agents has an interval although its own has none."""
     inside: "tuple[Column, ...]" = ()
-    """Columns whose values people read in parentheses behind this one's, as papers print them: of one, its value; of
+    """Columns whose values people read in parentheses after this one's, as papers print them: of one, its value; of
     two, the share of counts `(2/12)`, or `(0)`. In JSON and CSV they stand for themselves."""
 
     @property
@@ -58,7 +58,7 @@ class Column:
 
 
 def method_of(interval: Column) -> Column:
-    """The column behind an interval's that says by which method each of them is: `ned_kind` of `ned_interval`."""
+    """The column after an interval's that says by which method each of them is: `ned_kind` of `ned_interval`."""
     stem = interval.key.removesuffix("interval") if interval.key.endswith("interval") else f"{interval.key}_"
     return Column(key=f"{stem}kind", title="By")
 

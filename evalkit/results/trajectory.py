@@ -96,7 +96,7 @@ def _titled(row: Mapping[str, Any]) -> str:
 
 
 def usage_words(rows: Iterable[Mapping[str, Any]]) -> str:
-    """What is to be said behind the tokens of rows some of which their provider did not count; else empty."""
+    """What is said after the tokens of rows some of which their provider did not count; else empty."""
     words = {str(row.get("attempts", "")).rpartition(",")[2] for row in rows}
     if ESTIMATED in words:
         return " (estimated from the text)"

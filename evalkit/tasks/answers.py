@@ -1,6 +1,6 @@
-"""What a run gives to ask about, and what an errand run answered: both read from logs.
+"""The texts of a run that a model is asked about, and the answers of an errand run: both are read from logs.
 
-Making the errands, and what happens to a suite once they are answered, is an environment's own (`tasks/record.py`).
+Each environment makes its own errands, and its own suites from the answers (`tasks/record.py`).
 """
 
 from pathlib import Path

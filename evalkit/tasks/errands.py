@@ -1,7 +1,7 @@
-"""Errands for a model that is not being tested, and what came of them.
+"""Errands for a model that is not being tested, and their answers.
 
-An errand is known by what it asks, not by its id: texts and wishes that are equal are asked about once, and an answer
-is found again by the digest of the errand.
+An errand is identified by what it asks, not by its id: equal texts and wishes are asked about once, and an answer is
+found by the digest of the errand.
 """
 
 from collections.abc import Iterable, Mapping
@@ -12,17 +12,17 @@ from evalkit.envs.errand import errand
 from evalkit.envs.lines import instance_digest
 
 ASKED = (errand.CONFLICT, errand.REQUIREMENT)
-"""What a suite's queries can be asked about."""
+"""The kinds of questions about a suite's queries."""
 
 Line = Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ErrandAnswer:
-    """What came of one errand."""
+    """The answer to one errand."""
 
     outcome: str
-    """`ok`, `unparseable`, `empty`, or how the episode ended where it brought no reply."""
+    """`ok`, `unparseable`, `empty`, or how the episode ended if it has no reply."""
     value: int | bool | None = None
     text: str = ""
     """A writer's paragraph."""
@@ -54,7 +54,7 @@ def errand_line(kind: str, name: str, values: Mapping[str, str]) -> dict[str, An
 
 
 def errand_digest(line: Line) -> str:
-    """What an errand is known by."""
+    """The digest that identifies an errand."""
     return instance_digest(errand.NAME, line)
 
 

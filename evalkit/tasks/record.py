@@ -1,6 +1,6 @@
 """What models are asked about an environment's suites and runs, in work that is not a test of theirs.
 
-An environment's record names its `Tasks`, as it names what reports have of it.
+An environment's record names its `Tasks`, as it names its tables and charts.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence

@@ -49,7 +49,7 @@ def answered_suite(run: Path, suite: str) -> tuple[list[Line], Applied, int]:
 
 
 def judged_texts(run: Path, *, listed: bool) -> tuple[str, list[Line], int]:
-    """(kind, errands, how many texts) of a run whose plans a judge is to count.
+    """(kind, errands, how many texts) of a run whose plans a judge will count.
 
     `listed`: whatever a plan lists as a path counts. Raises RunError if there is nothing to judge.
     """

@@ -20,9 +20,9 @@ WRITERS_TEMPERATURE = 0.6
 def write_errands(
     kind: str, lines: Sequence[Line], *, name: str, suite: str, model: str, budget: str | None, about: str
 ) -> tuple[Path, Path]:
-    """Write a suite of errands and its sweep, whose paths are returned; both or, where one cannot be made, none.
+    """Write a suite of errands and its sweep, and return their paths. Either both are written or none.
 
-    Raises UsageError for wrong names, models and amounts, where there is nothing to ask, and over files that are there.
+    Raises UsageError for wrong names, models and amounts, if there is nothing to ask, and if the files exist.
     """
     checked_name(name, "--name", "/:")
     parse_budget(budget, "--budget")

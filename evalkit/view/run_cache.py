@@ -80,7 +80,7 @@ class RunCache:
         return {path.parent.name: path for path in sorted(self._folder.glob(f"*/{NIGHTS}")) if path.is_dir()}
 
     def everything(self) -> Mapping[str, Path]:
-        """All runs by name, those of nights too, behind the others and newest first."""
+        """All runs by name, those of nights too, after the others and newest first."""
         everything = dict(self.runs())
         for name, folder in self.sweeps().items():
             everything |= {night_name(name, night): folder / night for night in reversed(nights(folder))}
@@ -203,13 +203,13 @@ def night_name(sweep: str, night: str) -> str:
 
 
 def run_name(run: Path) -> str:
-    """What a run is called: its directory's name, behind its sweep's if it is a night."""
+    """What a run is called: its directory's name, after its sweep's if it is a night."""
     resolved = run.resolve()
     return night_name(resolved.parent.parent.name, resolved.name) if resolved.parent.name == NIGHTS else resolved.name
 
 
 def _named(runs: Sequence[Path]) -> dict[str, Path]:
-    """By the runs' names; of two that share it, the second has a number behind."""
+    """By the runs' names; of two that share it, the second has a number after it."""
     by_name: dict[str, Path] = {}
     for path in runs:
         base = run_name(path)

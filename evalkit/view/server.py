@@ -103,7 +103,7 @@ async def serve_until_signal(cache: RunCache, *, port: int, ready: Callable[[str
 
 
 def _log() -> logging.Logger:
-    """What the server could not answer is logged, but for what is no request: anybody on this machine may send that."""
+    """What the server could not answer is logged, except what is not a request: anybody here may send that."""
     log = logging.getLogger(__name__)
     log.addFilter(_no_request)
     return log

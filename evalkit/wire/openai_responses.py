@@ -10,7 +10,7 @@ reasoning models as developer's, and compatible servers know the role.
 Chosen: the opaque part holds all items of a reply where one of them must go back as it came (reasoning, items of types
 we do not know, a message in phases, another order than text, then calls); elsewhere it is empty and the items are
 written again. Reasoning without encrypted or plain content is left out, since nobody could find it, and so is
-reasoning behind which nothing follows, which the API refuses.
+reasoning that nothing follows, which the API refuses.
 The API has no `seed`: none is sent.
 """
 

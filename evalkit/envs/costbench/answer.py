@@ -1,6 +1,6 @@
 """The final answer in a reply's text: whether it ends the episode, and which number it gives. Two rules, not one.
 
-An episode ends where exactly so many digits stand between the first pair of answer tags, whatever else is there. The
+An episode ends if the right number of digits is between the first pair of answer tags, whatever else is there. The
 number that counts is read by a stricter rule: a label of the domain's goals and the digits, in one of a few spellings.
 Source: specification, sections 4.2 (a) and 4.4.
 """

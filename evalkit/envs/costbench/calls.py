@@ -269,7 +269,7 @@ def _settled(
 
 
 def _id_number(desk: Desk, kind: str, text: str) -> int | None:
-    """The number of an id of this type, with or without angle brackets; None: it is no such id."""
+    """The number of an id of this type, with or without angle brackets; None: it is not such an id."""
     text = text.strip().removeprefix("<").removesuffix(">")
     label = desk.world.labels[kind]
     digits = text.removeprefix(label)

@@ -26,7 +26,7 @@ Line = Mapping[str, Any]
 
 
 def possible_wishes(lines: Sequence[Line]) -> int:
-    """Combinations of the values of all dimensions, over the tasks of these lines, each once."""
+    """The number of combinations of the values of all dimensions, over the tasks of these lines, each once."""
     tasks: dict[bytes, Line] = {}
     for line in lines:
         # A catalogue is a name, or stands in the line as a whole.
@@ -74,8 +74,8 @@ DESCRIBED = Described(
 
 
 def compiled_saves_s(line: Mapping[str, Any]) -> float:
-    """CPU seconds that compiled distances save in an episode: they are found again with each event. Measured: 2 us each
-    at N = 8, 7 us at N = 15."""
+    """CPU seconds that compiled distances save in an episode, in which they are computed again at each event. Measured:
+    2 us each at N = 8, 7 us at N = 15."""
     length, blocks = line.get("length"), line.get("blocks", 0)
     if not (isinstance(length, int) and isinstance(blocks, int) and COMPILED_LENGTH <= length <= MOST_LENGTH):
         return 0.0

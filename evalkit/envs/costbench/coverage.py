@@ -1,11 +1,11 @@
 """How many complete paths a visible plan writes out: a parser of tool names in their order, in place of a judge.
 
-A path is a sequence of offered tools whose first can be called at once and whose last gives the goal. Read as one are
-names joined in a line (`A -> B -> C`, `A + B`, `A, then B`, with costs in parentheses or after them), lines that begin
-or end with an arrow, and list lines with one name each. A list of tools that is not a path (names side by side under a
-headline of tools or costs, or continuing after the goal) is not taken for one.
+A path is a sequence of offered tools: the first can be called at once, and the last gives the goal. These are read as a
+path: names joined in a line (`A -> B -> C`, `A + B`, `A, then B`, with costs in parentheses or after them), lines that
+begin or end with an arrow, and list lines with one name each. A list of tools is not a path: names next to each other
+under a headline of tools or costs, or names that continue after the goal.
 Source: section 5.1 of the paper; specification, section 7.5, whose judge is a model.
-Chosen: everything about how a text is read. Linear in the text, whose first `MOST_TEXT` characters count.
+Chosen: everything about how a text is read. The time is linear in the text, of which `MOST_TEXT` characters are read.
 """
 
 import re

@@ -1,14 +1,14 @@
-"""When blocks fire, what they change, and what the ground truth makes of them.
+"""When blocks happen, what they change, and the plans of the ground truth with them.
 
-All of it is known before the first turn: turns come from the lengths of the ground truth's plans, and the ground truth
-plans for itself, banning tools of its own, whatever an agent does. Source: specification, sections 5.2 to 5.5; section
-3.2 and B.4 of the paper. Ours: schedules, failing calls, and what happens where the reference would crash (below).
+All of it is known before the first turn. Turns come from the lengths of the ground truth's plans, and the ground truth
+plans by itself, with bans on its own tools, whatever an agent does. Source: specification, sections 5.2 to 5.5; section
+3.2 and B.4 of the paper. Ours: schedules, failing calls, and what happens if the reference would crash (below).
 
-The reference loses an episode where a ban is due on a plan of one call, or where a block is due and the ground truth
-has reached the goal two blocks ago. Here the course ends before the first and behind the second: later events do not
-exist, and the course is not complete, so that no metric counts the episode. It also ends before an event that would
-leave the ground truth no way to the goal. Bans alone never do up to N - 2 of them (B.5 of the paper); together with
-removed tools, so in `mixed` blocks, two can at N = 5.
+The reference loses an episode if a ban is due on a plan of one call, or if a block is due two blocks after the ground
+truth has reached the goal. Here the course ends before the first and after the second: later events do not exist, and
+the course is not complete, so no metric counts the episode. It also ends before an event that would leave the ground
+truth no way to the goal. Up to N - 2 bans alone never do that (B.5 of the paper); together with removed tools (in
+`mixed` blocks) two can at N = 5.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -82,7 +82,7 @@ class Scenario:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Course:
-    """How an episode goes that nobody plays wrong, and what happens in it whoever plays."""
+    """The course of an episode without mistakes, and the events that happen to every agent."""
 
     events: tuple[Event, ...]
     """By turn. A schedule's events and failing calls may lie after the end of the ground truth."""
@@ -97,11 +97,11 @@ class Course:
     """How many blocks an agent must go through to be comparable: the instance's, or of a schedule those that the
     ground truth meets; and the failing calls that it meets."""
     complete: bool
-    """Whether the ground truth met all of them with something left to plan after the last one."""
+    """Whether the ground truth met all of them and had something left to plan after the last one."""
 
 
 def world_of(instance: PlanningProblem) -> World:
-    """The world an instance is played in."""
+    """The world in which an instance is played."""
     return make_world(instance.catalogue, instance.task, instance.length, instance.whole, instance.longest)
 
 
@@ -138,11 +138,11 @@ def query_after(instance: PlanningProblem, fired: int) -> Query:
 
 
 def agent_blocks(fired: Sequence[tuple[int, str]], final_steps: int) -> int:
-    """How many blocks an agent went through, from (turn, kind) of those that fired in an episode of `final_steps`.
+    """How many blocks an agent went through, from (turn, kind) of those that happened in an episode of `final_steps`.
 
-    `final_steps` counts all assistant messages, the answer too. What comes after a call counts only if another turn
-    with a call could follow, and one more after that; what took the place of a call counts always. Source:
-    specification, section 5.5.
+    `final_steps` counts all assistant messages, the answer too. An event after a call counts only if another turn with
+    a call could follow, and one more after that. An event in place of a call always counts. Source: specification,
+    section 5.5.
     """
     return sum(kind in ON_CALL or turn + 1 < final_steps for turn, kind in fired)
 
@@ -228,7 +228,7 @@ class _TruthWalk:
         )
 
     def _trigger(self, blocks: Sequence[Block]) -> None:
-        """Planned blocks: each block's turn follows from the plan behind the one before (B.4 of the paper)."""
+        """Planned blocks: each block's turn follows from the plan after the one before (B.4 of the paper)."""
         self.planned = len(blocks)
         turn = 0
         for i, block in enumerate(blocks):
@@ -287,7 +287,7 @@ class _TruthWalk:
         self.plan = self.plan[1:]
 
     def _meet(self, event: Event) -> bool:
-        """The turn of an event. False, and nothing has happened, where it would leave no way to the goal."""
+        """The turn of an event. False, and nothing has happened, if it would leave no way to the goal."""
         called, banned, terms, state = self.plan[0], self.banned, self.terms, self.state
         if event.kind == "ban_tool":
             banned |= {called}

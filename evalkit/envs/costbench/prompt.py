@@ -1,7 +1,7 @@
-"""What the agent is told before it acts, in a pack's words: the instructions, the user's message, the tools offered.
+"""What the agent reads before it acts, in a pack's words: the instructions, the user's message, the tools offered.
 
-The pack has the words of the benchmark, the catalogue those of the domain. All that is the same for many episodes is
-made once: of a tool's description only its cost differs from one to the next.
+The pack has the words of the benchmark, the catalogue those of the domain. What many episodes share is made once: only
+the cost in a tool's description differs between them.
 Source: specification, sections 1.7 and 4.1. Differs: the wording is evalkit's own.
 """
 
@@ -113,11 +113,11 @@ OF_TOOL, OF_ARGUMENT, OF_LENGTH = "tools.of", "arguments.of", "example.of"
 
 OPEN_TEXTS: Mapping[str, tuple[str, ...]] = {OF_TOOL: (), OF_ARGUMENT: ("options",), OF_LENGTH: ()}
 """Texts that stand for one tool (its description), one type (its description as an argument) or one length of the chain
-(the worked example), behind a dot. No pack need have any; what has none is described by the texts above."""
+(the worked example), after a dot. No pack need have any; what has none is described by the texts above."""
 
 
 def opening(instance: PlanningProblem, world: World, texts: Mapping[str, str]) -> Opening:
-    """The instructions, and what the user says first."""
+    """The instructions, and the user's first message."""
     shown = (instance.example, instance.composites, instance.sequence)
     words = (*(texts[key] for key in SYSTEM_TEXTS), texts.get(f"{OF_LENGTH}.{world.length}", ""))
     instructions = _system(world, instance.split, shown, words)

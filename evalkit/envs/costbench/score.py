@@ -1,7 +1,7 @@
 """One CostBench episode's score and figures, from the facts of its steps and the instance's course alone.
 
 The agent's path is its charged calls in order: those that succeeded, and those that failed because their tool was just
-banned or failed for once. What was refused for any other reason neither costs nor counts as a step of the path.
+banned or failed once. A call that was refused for any other reason costs nothing and is not a step of the path.
 
 Source: sections 3.3 and B.3 of the paper; specification, sections 5.5 and 7.
 Chosen: `value`, `solved` and every metric that accepts any optimal path; the reference compares with one path only,
@@ -38,17 +38,17 @@ WRONG_PARAMETER = frozenset(
     {"unknown_tool", "not_json", "not_object", "missing", "bad_value", "bad_id", "unknown_context", "wrong_id"}
     | {"too_large", "too_deep"}
 )
-"""Outcomes that come of a wrong name or wrong arguments."""
+"""Outcomes of calls with a wrong name or wrong arguments."""
 
 IGNORED = frozenset({"extra_parallel", "not_executed"})
-"""Outcomes of calls that were not looked at, beside the one that was, or beside an answer."""
+"""Outcomes of calls that were not executed, because another call or an answer was in the same message."""
 
 BAN, PREFERENCE = KINDS[:2]
 
 
 @dataclass(slots=True)
 class Walk:
-    """What a trajectory comes to before it is compared with any truth."""
+    """The sums of a trajectory, before it is compared with a ground truth."""
 
     path: list[str] = field(default_factory=list)
     costs: list[int] = field(default_factory=list)
@@ -72,7 +72,7 @@ class Walk:
 
 
 def score(instance: PlanningProblem, trajectory: Sequence[Facts]) -> Score:
-    """How near the agent's path came to an optimal one; `solved` where it is optimal.
+    """How close the agent's path is to an optimal one; `solved` if it is optimal.
 
     value: 1 - normalised edit distance to the nearest optimal path (with events: 1 where every call was optimal where
     it was made, else the distance to the segmented truth); 0 if the goal was not reached. Metrics, costs in cost
@@ -89,7 +89,7 @@ def score(instance: PlanningProblem, trajectory: Sequence[Facts]) -> Score:
     calls, valid_calls, atomic_calls   calls looked at (one a turn), charged ones, ones that name an atomic tool
     repeated, extra   successful calls that do again what was done; that come after the goal
     wrong_parameter, unaccessible, banned_calls, failed_calls   calls by the outcome of them
-    parallel_extra    calls beside another in one turn; no part of `calls`
+    parallel_extra    further calls in one turn; not part of `calls`
     blocks_planned, blocks_met   events the course plans; that came early enough to matter (the reference's rule)
     eligible, eligible_any_agent   1 if the reference would count this run; if it would count the perfect agent's
     complete_truth    1 if the truth was planned to its end
@@ -138,7 +138,7 @@ def score(instance: PlanningProblem, trajectory: Sequence[Facts]) -> Score:
 
 
 def is_static(instance: PlanningProblem) -> bool:
-    """Whether nothing can happen in an episode but what the agent does."""
+    """Whether an episode has no events."""
     return not (instance.blocks or instance.schedule or instance.failures)
 
 

@@ -1,11 +1,11 @@
-"""The state machine: what one reply of the agent brings about, and what happens behind its back.
+"""The state machine: what one reply of the agent changes, and what happens without it.
 
-A turn is one message of the agent. An answer of the right form ends the episode whatever else is in the message;
-else the message's first call is carried out and further ones are refused; without a call the episode ends. At most one
-event a turn: a ban or a failure takes the place of the call, the others come after it, told (a change of mind) or not
-(costs, tools that vanish). When they fire, and what costs are then, no agent can influence (`events.py`).
+A turn is one message of the agent. An answer of the right form ends the episode, whatever else is in the message.
+Otherwise the message's first call is executed and further ones are refused. Without a call the episode ends. A turn has
+at most one event. A ban or a failure takes the place of the call. Other events come after it, with a message (a change
+of mind) or without one (costs, tools that vanish). No agent can influence when they happen, or the costs (`events.py`).
 Source: specification, sections 4.2 and 5.3.
-Chosen: calls beside an answer are recorded as not executed; the reference puts them into the agent's path for nothing.
+Chosen: calls in a message with an answer are recorded as not executed; the reference adds them to the path, at no cost.
 """
 
 from dataclasses import dataclass, replace
@@ -81,7 +81,7 @@ TEXTS = {
 """The keys of all texts, with the fields each may use in braces."""
 
 LATER_TEXTS = {**prompt.LATER_TEXTS, **calls.LATER_TEXTS}
-"""Texts that are younger than the environment, with what a pack says that was frozen without them."""
+"""Texts that were added after the first version, each with what a pack that lacks it says instead."""
 
 OPEN_TEXTS = {key: frozenset(fields) for key, fields in prompt.OPEN_TEXTS.items()}
 """Beginnings of keys that a pack may hold for single tools, types and lengths."""
@@ -89,7 +89,7 @@ OPEN_TEXTS = {key: frozenset(fields) for key, fields in prompt.OPEN_TEXTS.items(
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class State:
-    """Where an episode stands. Its size and the cost of a step do not grow with what has happened."""
+    """The state of an episode. Its size, and the cost of a step, do not grow with the number of steps."""
 
     desk: Desk
     """What stays the same in all states of an episode."""
@@ -144,7 +144,7 @@ def tools(state: State) -> tuple[Tool, ...]:
 
 
 def period(state: State) -> int:
-    """The period the next request belongs to: an episode is one chat."""
+    """The period of the next request: an episode is one chat."""
     del state
     return 0
 
@@ -162,7 +162,7 @@ def ended(state: State) -> str:
 
 
 def step(state: State, reply: Reply) -> tuple[State, Observation]:
-    """Answer a reply, whatever it holds. Raises ValueError only where the episode was over before it."""
+    """Answer a reply, whatever it contains. Raises ValueError only if the episode was already over."""
     if state.ended:
         raise ValueError(f"the episode is over: {state.ended}")
     before, turn = state, state.steps + 1
@@ -220,7 +220,7 @@ def _said(before: State, text: str) -> dict[str, Any]:
 
 
 def _call_turn(state: State, calls: tuple[ToolCall, ...]) -> tuple[State, tuple[Message, ...], list[dict[str, Any]]]:
-    """A turn with calls: the first is carried out, or something happens in its place; then what happens after it."""
+    """A turn with calls: the first is executed, or an event happens in its place; then the event after it."""
     call, event = calls[0], _due(state)
     if event is not None and event.kind in _IN_PLACE:
         state, done = _instead(state, event, call)
@@ -250,7 +250,7 @@ def _due(state: State) -> Event | None:
 
 
 def _instead(state: State, event: Event, call: ToolCall) -> tuple[State, Done]:
-    """A ban or a failure, whatever the call is: not even its name is looked at."""
+    """A ban or a failure, whatever the call is: not even its name is checked."""
     state = replace(state, fired=state.fired + 1)
     if event.kind == _BAN:
         return replace(state, bans=state.bans | {call.name}), _ban(state, call.name, first=True)
@@ -264,7 +264,7 @@ def _ban(state: State, name: str, *, first: bool) -> Done:
 
 
 def _happen(state: State, event: Event) -> tuple[State, tuple[Message, ...]]:
-    """What comes after a call: other wishes, which the user tells, or other terms, which nobody does."""
+    """The event after a call: another wish, which the user tells the agent, or other terms, which nobody does."""
     desk, fired = state.desk, state.fired + 1
     if event.kind == _CHANGE and event.query is not None:
         state = replace(state, fired=fired, query=event.query, have=desk.world.start)

@@ -186,7 +186,7 @@ def _effectiveness(shape: Shape, draws: GeneratorDraws) -> tuple[int, ...]:
 def _anchors(shape: Shape, draws: GeneratorDraws) -> list[int]:
     """By deal: the item it certainly holds. Each item at least once.
 
-    Chosen: where deals are several times the items, copies of all items stand one behind the other before the draw;
+    Chosen: where deals are several times the items, copies of all items stand one after the other before the draw;
     no published instance has more deals than items.
     """
     n, m = shape.products, shape.offered

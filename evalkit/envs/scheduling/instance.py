@@ -182,7 +182,7 @@ def stratum(instance: SchedulingInstance) -> str:
 
 
 def likeness(line: Mapping[str, Any]) -> tuple[Any, ...]:
-    """What of a line its stratum follows from. Raises TypeError for a seed that is no number."""
+    """What of a line its stratum follows from. Raises TypeError for a seed that is not a number."""
     return by_family(line, PARAMETERS, family_of_seed)
 
 

@@ -38,7 +38,7 @@ class SchedulingMarket:
     digest: str
     """Hex digest of both tables."""
     numerator: int
-    """Sum behind the expected number of blocking pairs; see `expected_blocking`."""
+    """The sum in the expected number of blocking pairs; see `expected_blocking`."""
 
     @property
     def workers(self) -> tuple[str, ...]:

@@ -70,7 +70,7 @@ def _left(position: Place) -> int | None:
 
 
 def _called(position: Place, walk: Walk, move: Move, call: Mapping[str, Any], kinds: Sequence[str]) -> Called:
-    """One call, which moves `position` and `walk` on, and the events of its turn behind it."""
+    """One call, which moves `position` and `walk` on, and the events of its turn after it."""
     before, cost = _left(position), call.get("cost", 0) if call["outcome"] in CHARGED else 0
     lost = _lost(position, call, cost, before) if call["outcome"] in CHARGED else 0
     follow(walk, position, call)

@@ -100,7 +100,7 @@ class Paper(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
         return next((model for model in self.models if any(fnmatchcase(name, like) for like in model.like)), None)
 
     def settings_for(self, environment: str, difficulty: str) -> dict[str, Any]:
-        """The settings behind its figures of an environment at a difficulty."""
+        """The settings of its figures of an environment at a difficulty."""
         values: dict[str, Any] = {}
         for settings in self.settings:
             if settings.environment in ("", environment) and settings.difficulty in ("", difficulty):

@@ -171,7 +171,7 @@ LONGEST_PIECE = 12
 
 
 def breakable(text: str) -> str:
-    """Any text as LaTeX that may be broken behind what separates the parts of a name."""
+    """Any text as LaTeX that may be broken after what separates the parts of a name."""
     parts = [piece[i : i + LONGEST_PIECE] for piece in pieces(text) for i in range(0, len(piece), LONGEST_PIECE)]
     return "".join(
         escaped(part) + ("" if part.endswith((" ", "\n")) or i + 1 == len(parts) else r"\allowbreak{}")

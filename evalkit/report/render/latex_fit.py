@@ -146,7 +146,7 @@ def natural(table: Table, column: Column) -> float:
 
 
 def _parts(whole: Mapping[Column, float], gap: float) -> list[dict[Column, float]]:
-    """The columns in groups that fit, each behind the names; with widths of those that wrap."""
+    """The columns in groups that fit, each after the names; with widths of those that wrap."""
     columns = list(whole)
     if _fits(whole, gap):
         return [dict.fromkeys(columns, 0.0)]

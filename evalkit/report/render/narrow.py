@@ -114,7 +114,7 @@ _JOINTS = re.compile(r"(?<=\s)(?=\S)|(?<=[^\W_][/_=?&|-])(?=[^\W_])")
 
 
 def pieces(text: str) -> list[str]:
-    """The text in parts that a line may end behind: at spaces and at what joins the parts of a name."""
+    """The text in parts after which a line may end: at spaces and at what joins the parts of a name."""
     return [piece for piece in _JOINTS.split(text) if piece]
 
 

@@ -90,7 +90,7 @@ def _widened_all(table: Table, columns: Sequence[Column], width: int) -> dict[Co
 
 
 def _parts(table: Table, columns: Sequence[Column], width: int) -> list[dict[Column, int]]:
-    """The columns in groups that fit, each behind the names and with the width of each column."""
+    """The columns in groups that fit, each after the names and with the width of each column."""
     lead = next((index for index, column in enumerate(columns) if column.numeric), len(columns))
     names, rest = columns[:lead], columns[lead:]
     # Names take two thirds of the terminal at most, and leave room for any figure with its interval.

@@ -75,7 +75,7 @@ class Kept:
 
 
 def kept_rows(rows: KnownRows) -> tuple[Flags, dict[int, int]]:
-    """(which rows stay, by episode the step at which it is cut off): no row twice, none behind a lost step."""
+    """(which rows stay, by episode the step at which it is cut off): no row twice, none after a lost step."""
     by_key = np.lexsort((~rows.sound, rows.step, rows.take, rows.episode))
     keys = np.stack([rows.episode, rows.take, rows.step])[:, by_key]
     once = np.zeros(len(by_key), np.bool_)

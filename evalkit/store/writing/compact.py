@@ -42,7 +42,7 @@ class Tail:
 
 @dataclass(slots=True, kw_only=True)
 class CompactedFiles:
-    """One writer's compacted files, one behind another, and where its episodes stand after the last."""
+    """One writer's compacted files, one after another, and where its episodes stand after the last."""
 
     run: Path
     writer: str

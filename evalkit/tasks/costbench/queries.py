@@ -1,8 +1,8 @@
 """The reference's `queries.json` as lines of a suite: a user's copy, read by its path, never part of evalkit.
 
-Every row is checked against the arithmetic that ids follow, so that a file that is no such query file, or one that was
-changed, is refused by row. Alternatives for preference changes are drawn as the reference draws them, from all queries
-of the same task in the file. Source: specification of CostBench, sections 3.2 to 3.4 and 5.1.
+Every row is checked by the arithmetic of its ids, so another kind of file, or one that was changed, is refused by row.
+Alternatives for preference changes are drawn as the reference draws them, from all queries of the same task in the
+file. Source: specification of CostBench, sections 3.2 to 3.4 and 5.1.
 """
 
 import hashlib
