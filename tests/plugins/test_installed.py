@@ -111,7 +111,7 @@ def test_a_model_plays_it_from_the_plan_to_the_page(project: Installed) -> None:
     assert asked == [{**row, "seen": pytest.approx(row["seen"])} for row in seen["rows"]]
     (episode, *_) = json.loads(project.evalkit("sql", "runs/model", "select episode from episodes", "--json"))
     with project.started("view", "runs/model", says="Pages at") as url:
-        page(f"{url}/run/model/", "auctions/basic")
+        page(f"{url}/run/model/tables", "auctions/basic")
         page(f"{url}/run/model/episode/{episode['episode']}", "The first offer is ")
     assert "auctions" in project.evalkit("describe", "auctions/basic")
     project.evalkit("generate", "auctions", "--sellers", "5", "--instances", "3", "--out", "more.jsonl")
@@ -128,7 +128,8 @@ def test_its_run_is_read_where_it_is_not_installed(project: Installed, tmp_path:
     said = alone.evalkit("run", "runs/baselines.toml", code=2)
     assert "pip install evalkit-auctions==0.1.0" in said
     with alone.started("view", "runs/baselines", says="Pages at") as url:
-        page(f"{url}/run/baselines/", "auctions/basic")
+        page(f"{url}/run/baselines/", "Leaderboard")
+        page(f"{url}/run/baselines/tables", "auctions/basic")
 
 
 def test_a_dialect_of_a_package_asks_a_model(there: Installed) -> None:

@@ -13,6 +13,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.patience import PATIENCE_S
+
 PROJECT = Path(__file__).resolve().parent.parent.parent
 STUBS = PROJECT / "tests" / "plugins" / "projects"
 
@@ -85,16 +87,16 @@ class Installed:
             raise AssertionError(said)
         finally:
             process.terminate()
-            process.communicate(timeout=30)
+            process.communicate(timeout=PATIENCE_S)
 
 
 def page(url: str, words: str) -> str:
     """What a page says; asked for again until it has these words, for pages of a run come before it has been read."""
-    text = ""
-    for _ in range(600):
-        with urllib.request.urlopen(url, timeout=60) as answer:
+    until = time.monotonic() + PATIENCE_S
+    while True:
+        with urllib.request.urlopen(url, timeout=PATIENCE_S) as answer:
             text = answer.read().decode()
         if words in text:
             return text
+        assert time.monotonic() < until, f"{url} never says {words!r}:\n{text}"
         time.sleep(0.1)
-    raise AssertionError(f"{url} never says {words!r}:\n{text}")
