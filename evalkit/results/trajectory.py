@@ -31,7 +31,7 @@ class TrajectoryPart:
     title: str
     text: str = ""
     move: Move | None = field(default=None, repr=False, compare=False)
-    """Of a turn, and of the first turn of a period."""
+    """Of a turn, of its facts, and of the first turn of a period."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -149,7 +149,7 @@ def _turn(move: Move, most: int) -> Iterator[TrajectoryPart]:
         yield TrajectoryPart(
             kind="read", title="tools", text=bounded(_changed_tools(move.offered, move.offered_next), most)
         )
-    yield TrajectoryPart(kind="facts", title="facts", text=bounded(move.facts_text, FACTS_BOUND))
+    yield TrajectoryPart(kind="facts", title="facts", text=bounded(move.facts_text, FACTS_BOUND), move=move)
 
 
 def _difference(row: Mapping[str, Any]) -> str:

@@ -7,6 +7,7 @@ from typing import Any
 
 from evalkit.money import show_usd
 from evalkit.report.charts.build import period_lines
+from evalkit.results.fact_words import fact_lines
 from evalkit.results.moves import Move
 from evalkit.results.show import ReplayedEpisode
 from evalkit.results.trajectory import TrajectoryPart, trajectory_parts, usage_words
@@ -28,6 +29,8 @@ class PartView:
     title: str
     text: str
     folded: bool
+    raw: str = ""
+    """Of facts: the JSON whose words the text is."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -117,9 +120,16 @@ def _turns(parts: Iterable[TrajectoryPart]) -> tuple[list[PartView], list[TurnVi
                 )
             )
         elif part.kind != "period":
-            folded = part.title in FOLDED and len(part.text) > len("(as before)")
-            into.append(PartView(kind=part.kind, title=part.title, text=part.text, folded=folded))
+            into.append(_view(part))
     return opening, turns
+
+
+def _view(part: TrajectoryPart) -> PartView:
+    if part.kind == "facts" and part.move is not None:
+        words = "\n".join(fact_lines(part.move.facts))
+        return PartView(kind=part.kind, title="what happened", text=words or "nothing", folded=False, raw=part.text)
+    folded = part.title in FOLDED and len(part.text) > len("(as before)")
+    return PartView(kind=part.kind, title=part.title, text=part.text, folded=folded)
 
 
 def _numbers(rows: Sequence[Mapping[str, Any]], *, turns: bool = False) -> str:

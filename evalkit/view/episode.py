@@ -5,10 +5,10 @@ most of them come when they are opened.
 """
 
 import functools
+import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from urllib.parse import quote, urlencode
 
 from evalkit.errors import RunError
 from evalkit.money import show_usd
@@ -19,9 +19,11 @@ from evalkit.results.episodes import EpisodeResult
 from evalkit.results.moves import Move
 from evalkit.results.show import ReplayedEpisode, open_episode
 from evalkit.text import BOUND, seconds
+from evalkit.view.around import Around
 from evalkit.view.chat import PeriodView, bounded_to, counted, period_address, periods_of
 from evalkit.view.grid import Plot, plot, sql_command
-from evalkit.view.overview import Fact, run_links
+from evalkit.view.overview import Fact, run_address, run_links
+from evalkit.view.places import episode_address, place_of, titled, with_query
 from evalkit.view.reading import LogState, log_state
 from evalkit.view.render import Frame, PageLink
 
@@ -47,11 +49,13 @@ class EpisodePage:
 
     id: str
     heading: str
-    """`agent on instance`."""
+    """`agent on instance`, with the replicate behind the first."""
     place: str
     """`agent:suite:instance:replicate`, as `evalkit show` takes it."""
     cell: str
     """Where the episodes of the same agent and suite are listed; empty: nowhere."""
+    around: Around | None
+    """None: nothing leads to other pages, or the run's episodes are not known yet."""
     word: str
     """Its ending, or `remaining`."""
     facts: Sequence[Fact]
@@ -88,7 +92,9 @@ class PeriodPage:
     period: PeriodView
 
 
-def episode_page(directory: Path, name: str, episode: str, *, offline: bool = False) -> EpisodePage:
+def episode_page(
+    directory: Path, name: str, episode: str, *, around: Around | None = None, offline: bool = False
+) -> EpisodePage:
     """The page of one episode. `name`: how the pages call the run; `episode`: its id, or what else `show` takes.
 
     `offline`: nothing leads to other pages, so that periods that are too much are left out. Raises RunError if there
@@ -96,14 +102,15 @@ def episode_page(directory: Path, name: str, episode: str, *, offline: bool = Fa
     """
     replayed = _opened(directory, episode, log_state(directory))
     result, run = replayed.result, str(directory)
-    prefix = "" if offline else f"/run/{quote(name, safe='')}"
+    prefix = "" if offline else run_address(name)
     figures = episode_figures(result.environment, replayed.target, result.id, replayed.moves)
     query, metrics = _query(result), _metrics_query(result)
     return EpisodePage(
         id=result.id,
-        heading=f"{result.agent} on {result.instance}",
-        place=_place(result),
-        cell=f"{prefix}/episodes?{urlencode({'agent': result.agent, 'suite': result.suite})}" if prefix else "",
+        heading=titled(result),
+        place=place_of(result),
+        cell=with_query(f"{prefix}/episodes", {"agent": result.agent, "suite": result.suite}) if prefix else "",
+        around=around,
         word=result.ending or "remaining",
         facts=_facts(replayed),
         query=query,
@@ -116,10 +123,11 @@ def episode_page(directory: Path, name: str, episode: str, *, offline: bool = Fa
         metrics_query=metrics,
         metrics_command=sql_command(run, metrics),
         periods=bounded_to(
-            list(periods_of(replayed, _address(prefix, result) if prefix else "")), OFFLINE if offline else INLINE
+            list(periods_of(replayed, episode_address(prefix, result) if prefix else "")),
+            OFFLINE if offline else INLINE,
         ),
         chat=result.periods == 1,
-        show=f"evalkit show {run} {result.id}",
+        show=f"evalkit show {shlex.quote(run)} {shlex.quote(place_of(result))}",
     )
 
 
@@ -130,12 +138,12 @@ def period_page(directory: Path, name: str, episode: str, number: int, *, full: 
     """
     replayed = _opened(directory, episode, log_state(directory))
     result = replayed.result
-    address = _address(f"/run/{quote(name, safe='')}", result)
+    address = episode_address(run_address(name), result)
     if not 0 <= number < result.periods:
         raise RunError(f"The episode has periods 0 to {result.periods - 1}, so there is no period {number} to show.")
     (period,) = periods_of(replayed, address, only=number, most=FULL if full else BOUND)
     return PeriodPage(
-        heading=f"{result.agent} on {result.instance}, period {number}",
+        heading=f"{titled(result)}, period {number}",
         episode=f"{address}#{period.anchor}",
         before=period_address(address, number - 1) if number else "",
         after=period_address(address, number + 1) if number + 1 < result.periods else "",
@@ -171,14 +179,6 @@ def _opened(directory: Path, episode: str, state: LogState) -> ReplayedEpisode:
     """The episode, replayed once a state of the run's log."""
     del state
     return open_episode(directory, episode)
-
-
-def _place(result: EpisodeResult) -> str:
-    return f"{result.agent}:{result.suite}:{result.instance}:{result.replicate}"
-
-
-def _address(prefix: str, result: EpisodeResult) -> str:
-    return f"{prefix}/episode/{quote(result.id, safe='')}"
 
 
 def _facts(replayed: ReplayedEpisode) -> list[Fact]:

@@ -1,33 +1,23 @@
 """The episodes of a run: chosen, ordered and given a page at a time."""
 
-import operator
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from urllib.parse import quote, urlencode
+from urllib.parse import quote
 
 from evalkit.errors import UsageError
-from evalkit.report.tables import Column, Table
+from evalkit.report.tables import Column, Table, as_csv
 from evalkit.results.cells import Cell
 from evalkit.results.episodes import EpisodeResult
-from evalkit.view.grid import Grid, grid
+from evalkit.view.grid import Grid, Ordered, grid
+from evalkit.view.places import episode_address, instance_address, titled, with_query
 
 PER_PAGE = 100
 REMAINING = "remaining"
 """In place of an ending: episodes that have begun and not ended."""
 
-ORDERS = {
-    "": "admission",
-    "score": "score",
-    "-score": "score desc",
-    "-cost": "cost desc",
-    "-steps": "steps desc",
-}
-"""How episodes can be ordered: the word in the address, and in SQL."""
-
 COLUMNS = (
-    Column(key="episode", title="Episode"),
-    Column(key="agent", title="Agent"),
+    Column(key="agent", title="Episode"),
     Column(key="suite", title="Suite"),
     Column(key="instance", title="Instance"),
     Column(key="replicate", title="Repl.", kind="count"),
@@ -40,6 +30,20 @@ COLUMNS = (
     Column(key="tokens_out", title="Tokens out", kind="tokens"),
     Column(key="latency_s", title="Replies took", kind="seconds"),
 )
+"""What a row shows; an episode is named by its agent and instance, and so ordered by its agent."""
+
+WRITTEN = (Column(key="episode", title="Episode"), Column(key="agent", title="Agent"), *COLUMNS[1:])
+"""What the CSV of a page holds."""
+
+ORDERS = {
+    "": "",
+    **{column.key: column.key for column in COLUMNS},
+    **{f"-{column.key}": f"{column.key} desc" for column in COLUMNS},
+}
+"""How episodes can be ordered: the word in the address, and in SQL; empty: as they were admitted."""
+
+ALL = "in"
+"""What an address of an episode has if it was found in the list of all, as they were admitted."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,6 +60,13 @@ class ListingQuery:
     """Of the score, 100 the optimum."""
     order: str = ""
     page: int = 1
+
+    @property
+    def parameters(self) -> dict[str, object]:
+        """What an address says of it, but for the page."""
+        names = ("agent", "suite", "ending", "instance", "least", "most", "order")
+        kept = {name: getattr(self, name) for name in names}
+        return {name: value for name, value in kept.items() if value not in ("", None)}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,14 +85,28 @@ class Listing:
     before: str
     """Address of the page before; empty: there is none."""
     after: str
+    plain: str
+    """Address of the list of all; empty: it is."""
     grid: Grid
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Neighbours:
+    """Where an episode stands in a list."""
+
+    number: int
+    """From 1."""
+    found: int
+    before: EpisodeResult | None
+    after: EpisodeResult | None
 
 
 def read_wanted(query: Mapping[str, str]) -> ListingQuery:
     """What an address asks for. Raises UsageError for a number that is none, or an unknown order."""
     order = query.get("order", "")
     if order not in ORDERS:
-        raise UsageError(f"order: {order!r} is not one of {', '.join(repr(name) for name in ORDERS)}.")
+        columns = ", ".join(column.key for column in COLUMNS)
+        raise UsageError(f"order: {order!r} is not one of {columns}, each with - before it for the reverse.")
     return ListingQuery(
         agent=query.get("agent", ""),
         suite=query.get("suite", ""),
@@ -111,44 +136,80 @@ def _page(text: str) -> int:
 
 def listing(cells: Sequence[Cell], wanted: ListingQuery, run: str, prefix: str) -> Listing:
     """One page of the episodes of a run's cells. `run`: how `evalkit sql` calls it; `prefix`: its address."""
-    episodes = [episode for cell in cells for episode in cell.episodes if _asked(episode, wanted)]
-    _sort(episodes, wanted.order)
+    episodes = _found(cells, wanted)
     pages = max(1, -(-len(episodes) // PER_PAGE))
     page = min(wanted.page, pages)
     first = (page - 1) * PER_PAGE
     shown = episodes[first : first + PER_PAGE]
+    rows = tuple(_row(episode) for episode in shown)
     table = Table(
-        name="episodes",
-        title="Episodes",
-        columns=COLUMNS,
-        rows=tuple(_row(episode) for episode in shown),
-        packs=(),
-        query=query_of(wanted, first),
+        name="episodes", title="Episodes", columns=COLUMNS, rows=rows, packs=(), query=query_of(wanted, first)
     )
+    by_row = {id(row): episode for row, episode in zip(rows, shown, strict=True)}
+    came_from = wanted.parameters or {ALL: "all"}
 
-    def to_episode(row: Mapping[str, object], key: str) -> str:
-        return f"{prefix}/episode/{quote(str(row['id']), safe='')}" if key == "episode" else ""
+    def to_page(row: Mapping[str, object], key: str) -> str:
+        episode = by_row[id(row)]
+        if key == "instance":
+            return instance_address(prefix, episode.suite, episode.instance)
+        return with_query(episode_address(prefix, episode), came_from) if key == "agent" else ""
 
-    def address(number: int) -> str:
-        parameters = {
-            name: getattr(wanted, name) for name in ("agent", "suite", "ending", "instance", "least", "most", "order")
-        }
-        kept = {name: value for name, value in parameters.items() if value not in ("", None)}
-        return f"{prefix}/episodes?{urlencode({**kept, 'page': number})}"
+    def address(parameters: Mapping[str, object]) -> str:
+        return with_query(f"{prefix}/episodes", parameters)
 
+    csv_text = as_csv(Table(name="", title="", columns=WRITTEN, rows=tuple(map(_written, shown)), packs=()))
     return Listing(
         wanted=wanted,
         agents=list(dict.fromkeys(cell.agent for cell in cells)),
         suites=list(dict.fromkeys(cell.suite.name for cell in cells)),
         endings=[*sorted({episode.ending for cell in cells for episode in cell.episodes if episode.ending}), REMAINING],
-        orders=ORDERS,
+        orders={name: _in_words(name) for name in ORDERS},
         found=len(episodes),
         first=first + 1 if shown else 0,
         last=first + len(shown),
-        before=address(page - 1) if page > 1 else "",
-        after=address(page + 1) if page < pages else "",
-        grid=grid(table, run, href=to_episode),
+        before=address({**wanted.parameters, "page": page - 1}) if page > 1 else "",
+        after=address({**wanted.parameters, "page": page + 1}) if page < pages else "",
+        plain=address({}) if wanted.parameters else "",
+        grid=grid(
+            table,
+            run,
+            csv=f"data:text/csv;charset=utf-8,{quote(csv_text, safe='')}",
+            href=to_page,
+            ordered=Ordered(order=wanted.order, address=lambda order: address({**wanted.parameters, "order": order})),
+        ),
     )
+
+
+def neighbours(cells: Sequence[Cell], wanted: ListingQuery, episode: str) -> Neighbours | None:
+    """Where the episode with this id stands in a list; None: it is not in it."""
+    episodes = _found(cells, wanted)
+    place = next((place for place, one in enumerate(episodes) if one.id == episode), None)
+    if place is None:
+        return None
+    return Neighbours(
+        number=place + 1,
+        found=len(episodes),
+        before=episodes[place - 1] if place else None,
+        after=episodes[place + 1] if place + 1 < len(episodes) else None,
+    )
+
+
+def _in_words(order: str) -> str:
+    titles = {column.key: column.title.lower() for column in COLUMNS}
+    if not order:
+        return "as admitted"
+    return f"{titles[order.removeprefix('-')]} {'↓' if order.startswith('-') else '↑'}"
+
+
+def _found(cells: Sequence[Cell], wanted: ListingQuery) -> list[EpisodeResult]:
+    """The episodes that are asked for, in that order."""
+    episodes = [episode for cell in cells for episode in cell.episodes if _asked(episode, wanted)]
+    key = wanted.order.removeprefix("-")
+    if not key:
+        return episodes
+    known = [episode for episode in episodes if getattr(episode, key) is not None]
+    known.sort(key=lambda episode: getattr(episode, key), reverse=wanted.order.startswith("-"))
+    return known + [episode for episode in episodes if getattr(episode, key) is None]
 
 
 def _asked(episode: EpisodeResult, wanted: ListingQuery) -> bool:
@@ -166,31 +227,15 @@ def _asked(episode: EpisodeResult, wanted: ListingQuery) -> bool:
     return (wanted.least is None or score >= wanted.least) and (wanted.most is None or score <= wanted.most)
 
 
-def _sort(episodes: list[EpisodeResult], order: str) -> None:
-    if order in ("score", "-score"):
-        sign = -1 if order == "-score" else 1
-        episodes.sort(key=lambda episode: (episode.score is None, sign * (episode.score or 0.0)))
-    elif order:
-        episodes.sort(key=operator.attrgetter(order.removeprefix("-")), reverse=True)
-
-
 def _row(episode: EpisodeResult) -> dict[str, object]:
-    same = (
-        "agent",
-        "suite",
-        "instance",
-        "replicate",
-        "periods",
-        "steps",
-        "cost",
-        "tokens_in",
-        "tokens_out",
-        "latency_s",
-    )
+    return {**_written(episode), "agent": titled(episode)}
+
+
+def _written(episode: EpisodeResult) -> dict[str, object]:
+    names = (column.key for column in COLUMNS)
     return {
-        **{name: getattr(episode, name) for name in same},
-        "id": episode.id,
-        "episode": episode.id[:10],
+        **{name: getattr(episode, name) for name in names},
+        "episode": episode.id,
         "score": None if episode.score is None else 100 * episode.score,
         "ending": episode.ending or REMAINING,
     }

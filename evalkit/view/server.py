@@ -7,7 +7,7 @@ import asyncio
 import logging
 import re
 import signal
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -18,12 +18,17 @@ from aiohttp.http_exceptions import HttpProcessingError
 
 from evalkit.errors import EvalkitError, RunError, UsageError
 from evalkit.report.tables import as_csv
+from evalkit.results.cells import Cell
+from evalkit.results.episodes import EpisodeResult
 from evalkit.store.lock import holder
 from evalkit.store.manifests import read_manifest
+from evalkit.view.around import around
+from evalkit.view.beside import beside_frame, beside_page
 from evalkit.view.comparing import comparing, read_pair
 from evalkit.view.episode import episode_frame, episode_page, period_frame, period_page
 from evalkit.view.grid import NUMBERS, plot
 from evalkit.view.home import home
+from evalkit.view.instance import instance_frame, instance_page
 from evalkit.view.listing import listing, read_wanted
 from evalkit.view.nights import known_nights, nights_overview
 from evalkit.view.overview import (
@@ -35,6 +40,7 @@ from evalkit.view.overview import (
     run_address,
     run_links,
 )
+from evalkit.view.places import episode_at
 from evalkit.view.progress import progress
 from evalkit.view.reading import Reading
 from evalkit.view.render import LIVE, SCRIPT, STYLE, VEGA, Frame, PageLink, asset, environment, render
@@ -262,13 +268,41 @@ async def _episodes(request: web.Request) -> web.Response:
 
 async def _episode(request: web.Request) -> web.Response:
     name, directory = _place(request)
-    page = await asyncio.to_thread(episode_page, directory, name, request.match_info["episode"])
+    cells, found = await _found(request, directory)
+    beside = None if found is None else around(cells, found, run_address(name), request.query)
+    episode = request.match_info["episode"] if found is None else found.id
+    page = await asyncio.to_thread(episode_page, directory, name, episode, around=beside)
     return _page("episode.html", episode_frame(page, name), page=page)
+
+
+async def _found(request: web.Request, directory: Path) -> tuple[Sequence[Cell], EpisodeResult | None]:
+    """(the run's cells, the episode of an address); nothing while the run is read for the first time, or cannot be as a
+    whole: it may hold the episode all the same."""
+    try:
+        reading = await request.app[RUN_CACHE].reading(directory)
+    except EvalkitError:
+        reading = None
+    if reading is None:
+        return (), None
+    return reading.report.cells, episode_at(reading.report.cells, request.match_info["episode"])
+
+
+async def _instance(request: web.Request) -> web.Response:
+    name, reading = await _reading(request)
+    page = await asyncio.to_thread(instance_page, reading, name, request.match_info["place"])
+    return _page("instance.html", instance_frame(page, name), page=page)
+
+
+async def _beside(request: web.Request) -> web.Response:
+    name, directory = _place(request)
+    page = await asyncio.to_thread(beside_page, directory, name, request.query.getall("episode", []))
+    return _page("beside.html", beside_frame(page, name), page=page)
 
 
 async def _period(request: web.Request) -> web.Response:
     name, directory = _place(request)
-    episode, number = request.match_info["episode"], int(request.match_info["period"])
+    _, found = await _found(request, directory)
+    episode, number = found.id if found else request.match_info["episode"], int(request.match_info["period"])
     page = await asyncio.to_thread(period_page, directory, name, episode, number, full="full" in request.query)
     template = "period_part.html" if "part" in request.query else "period.html"
     return _page(template, period_frame(page, name), page=page)
@@ -345,6 +379,8 @@ ROUTES: Mapping[str, Handler] = {
     "/run/{run}/table/{table}": _table,
     "/run/{run}/figures": _figures,
     "/run/{run}/figure/{figure}": _figure,
-    "/run/{run}/episode/{episode}": _episode,
-    r"/run/{run}/episode/{episode}/period/{period:\d{1,7}}": _period,
+    r"/run/{run}/episode/{episode:.+}/period/{period:\d{1,7}}": _period,
+    "/run/{run}/episode/{episode:.+}": _episode,
+    "/run/{run}/instance/{place:.+}": _instance,
+    "/run/{run}/beside": _beside,
 }

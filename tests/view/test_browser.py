@@ -174,6 +174,40 @@ def test_all_is_reached_by_keyboard(browser: Any, url: str) -> None:
         opened.clean()
 
 
+def test_episodes_are_filtered_while_a_word_is_typed_and_sorted_by_any_head(browser: Any, url: str) -> None:
+    with tab(browser, f"{url}/run/shown/episodes") as opened:
+        page = opened.page
+        places = page.evaluate("history.length")
+        field = page.locator("input[name=instance]")
+        field.press_sequentially("seed-3")
+        page.wait_for_function("() => location.search === '?instance=seed-3'")
+        page.wait_for_function("() => !document.querySelector('#found[aria-busy]')")
+        assert set(page.locator("#found tbody td:nth-child(3)").all_inner_texts()) == {"seed-3"}
+        assert page.evaluate("document.activeElement.name") == "instance"
+        page.locator("select[name=agent]").select_option("noisy")
+        page.wait_for_function("() => location.search.includes('agent=noisy')")
+        page.wait_for_function("() => document.querySelectorAll('#found tbody tr').length === 1")
+        assert page.evaluate("history.length") == places  # what is typed leaves no places to go back to
+        page.goto(f"{url}/run/shown/episodes")
+        for title, direction in (("Score", "descending"), ("Score", "ascending"), ("Instance", "ascending")):
+            page.locator("#found th a", has_text=title).click()
+            page.locator(f"#found th[aria-sort={direction}]", has_text=title).wait_for()
+        opened.clean()
+
+
+def test_a_telephone_reads_each_value_with_its_columns_name(browser: Any, url: str) -> None:
+    with tab(browser, f"{url}/run/shown/episodes", width=400) as opened:
+        page = opened.page
+        row = page.locator("#found tbody tr").first
+        labels = row.locator("td").evaluate_all(
+            "cells => cells.map(cell => getComputedStyle(cell, '::before').content)"
+        )
+        titles = page.locator("#found th").all_inner_texts()
+        assert [label.strip('"') for label in labels[1:]] == titles[1:]
+        assert opened.overflow() <= 0
+        opened.clean()
+
+
 def test_a_running_sweep_is_seen_to_move(browser: Any, tmp_path: Path) -> None:
     from playwright.sync_api import expect
 

@@ -3,6 +3,7 @@
 import re
 from dataclasses import replace
 from pathlib import Path
+from urllib.parse import unquote
 
 import pytest
 
@@ -11,6 +12,7 @@ from evalkit.report.views import open_views
 from evalkit.results.show import open_episode
 from evalkit.view import episode as module
 from evalkit.view.episode import episode_page, period_page
+from evalkit.view.places import episode_address, place_of
 from evalkit.view.reading import Reading
 from evalkit.view.run_cache import RunCache
 from tests.view.conftest import ask
@@ -120,13 +122,15 @@ def test_a_text_is_cut_and_shown_whole_on_request(run: Path, reading: Reading, m
     cut, whole = (period_page(run, "shown", episode, 0, full=full) for full in (False, True))
     assert "more characters" in cut.period.turns[0].parts[0].text
     assert "more characters" not in whole.period.turns[0].parts[0].text
-    assert cut.full == f"/run/shown/episode/{episode}/period/0?full=1"
+    place = next(place_of(one) for cell in reading.report.cells for one in cell.episodes if one.id == episode)
+    assert unquote(cut.full) == f"/run/shown/episode/{place}/period/0?full=1"
     assert whole.full == ""
 
 
 def test_periods_lead_to_their_neighbours(run: Path, reading: Reading) -> None:
     episode = id_of(reading, "oracle", "pricing")
-    where = f"/run/shown/episode/{episode}"
+    result = next(one for cell in reading.report.cells for one in cell.episodes if one.id == episode)
+    where = episode_address("/run/shown", result)
     found = [period_page(run, "shown", episode, number) for number in (0, 1, 3)]
     assert [(one.before, one.after) for one in found] == [
         ("", f"{where}/period/1"),

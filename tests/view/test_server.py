@@ -140,7 +140,7 @@ def test_numbers_of_cells_lead_to_their_episodes(run: Path, reading: Reading) ->
     (link,) = {link for link in links if "hostile" in link and "costbench" in link}
     (said,) = ask(RunCache([run]), link)
     assert f"{len(cell.episodes)} found" in said.text
-    assert said.text.count('<td class="text">costbench/basic</td>') == len(cell.episodes)
+    assert said.text.count('data-label="Suite">costbench/basic</td>') == len(cell.episodes)
 
 
 def test_only_its_own_host_is_answered_and_only_reading(run: Path) -> None:

@@ -13,6 +13,7 @@ from evalkit.envs.costbench.score import CHARGED, IGNORED, Place, Walk, follow, 
 from evalkit.report.charts.alignment import path_figure
 from evalkit.report.charts.drawing import BEST, PLAYED, compared, figure, label, numbered, plot, quoted, rule
 from evalkit.report.charts.path import Called, Pair, aligned
+from evalkit.report.extras.record import EpisodeLine
 from evalkit.report.figure import Figure
 from evalkit.report.tables import Column
 from evalkit.report.vega import Rows, Spec, mark, number, tips, word
@@ -123,6 +124,21 @@ def costbench_figures(target: PlanningProblem, episode: str, moves: Sequence[Mov
     path = path_of(target, moves)
     query = _query(episode)
     return (path_figure(path.pairs, world_of(target).title, query, _path_notes(target, path)), _costs(path, query))
+
+
+def costbench_line(target: PlanningProblem, facts: Sequence[Mapping[str, Any]], _periods: int) -> EpisodeLine:
+    """What was spent, call by call, beside the optimal path's costs."""
+    position, walk, spent = Place(target), Walk(), [(0.0, 0.0)]
+    for fact in facts:
+        for call in fact.get("calls", ()):
+            if call["outcome"] not in IGNORED:
+                follow(walk, position, call)
+                spent.append((len(spent), sum(walk.costs) / 100))
+        for event in fact.get("events", ()):
+            position.change(event["kind"])
+    _, costs = _truth(target, walk.path)
+    best = [(call, cents / 100) for call, cents in enumerate(accumulate(costs, initial=0))]
+    return EpisodeLine(played=spent, optimum=best)
 
 
 def costbench_lines(target: PlanningProblem, moves: Sequence[Move]) -> dict[int, str]:
@@ -241,7 +257,8 @@ def _costs_spec(drawn: Rows, best: Sequence[int], calls: int) -> Spec:
     return plot(
         *rule(best[-1] / 100, f"optimal path {best[-1] / 100:,.2f}"),
         *_events([row for row in drawn if row.get("event")], x),
-        mark("line", of("spent"), rows=[*drawn, *truth], strokeWidth=1.4, point={"size": 14}),
+        mark("line", of("spent"), rows=truth, strokeWidth=1.4, point={"size": 14}),
+        mark("line", of("spent"), rows=drawn, strokeWidth=1.4, point={"size": 14}),
         *([mark("line", of("total"), rows=possible, strokeWidth=1.4, strokeDash=[6, 2])] if possible else ()),
         *([mark("point", of("total"), rows=losing, filled=True, size=60, opacity=1)] if losing else ()),
     )

@@ -107,12 +107,15 @@ def _prices(target: PricingInstance, episode: str, periods: Sequence[PricedPerio
         "color": drawing.compared(),
         "tooltip": tips(period="Period|d", product="Product", who="Of", price="Price|,.3f"),
     }
-    line = mark("line", where, point={"size": 12}, strokeWidth=1.3, clip=True)
+    lines = [
+        mark("line", where, where=f"datum.who == '{who}'", point={"size": 12}, strokeWidth=1.3, clip=True)
+        for who in (drawing.BEST, drawing.PLAYED)  # where both are the same, the agent's is seen
+    ]
     if shown > 1:
-        small = {**line, "width": (drawing.WIDTH - 40) // BESIDE, "height": 90}
+        small = {"layer": lines, "width": (drawing.WIDTH - 40) // BESIDE, "height": 90}
         spec = panels(drawn, small, "product", names[:shown], columns=BESIDE, spacing=12)
     else:
-        spec = drawing.plot(line, rows=drawn)
+        spec = drawing.plot(*lines, rows=drawn)
     rows = [
         {
             "period": period.period,

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from evalkit.envs.costbench.score import walked
-from evalkit.report.charts.costbench import costbench_figures, costbench_lines
+from evalkit.report.charts.costbench import costbench_figures, costbench_line, costbench_lines
 from evalkit.report.costbench.planning import planning_tables
 from evalkit.report.costbench.planning_queries import COUNTED, REACHED
 from evalkit.report.extras.record import (
@@ -15,6 +15,7 @@ from evalkit.report.extras.record import (
     ErrorKind,
     Extras,
     Find,
+    LinePlots,
     Measure,
     QuotedPlace,
 )
@@ -103,5 +104,9 @@ EXTRAS = Extras(
     table_figures=(("coverage", coverage_figures), ("adaptation", adaptation_figures)),
     errors=ERRORS,
     measures=MEASURES,
-    charts=Charts(figures=costbench_figures, lines=costbench_lines),
+    charts=Charts(
+        figures=costbench_figures,
+        lines=costbench_lines,
+        beside=LinePlots(across="Call", up="Cost units spent", line=costbench_line),
+    ),
 )

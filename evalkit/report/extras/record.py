@@ -86,6 +86,31 @@ class Curve:
     """Where the optimum lies."""
 
 
+Points = Sequence[tuple[float, float]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EpisodeLine:
+    """An episode as one line, which lies beside those of other episodes on its instance."""
+
+    played: Points
+    """(how far the episode was, what stood then), in order."""
+    optimum: Points
+    """The same of the optimum."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LinePlots:
+    """How an environment's episodes are drawn as one line each."""
+
+    across: str
+    """Title of the axis of how far an episode is."""
+    up: str
+    """Title of the axis of what stands."""
+    line: Callable[[Any, Sequence[Mapping[str, Any]], int], EpisodeLine]
+    """(instance, the facts of its steps in order, periods to draw) -> its line."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Charts:
     """What draws an environment's episodes."""
@@ -94,6 +119,8 @@ class Charts:
     """(instance, the episode's id, its moves) -> figures in reading order; none where there is nothing to draw."""
     lines: "Callable[[Any, Sequence[Move]], dict[int, str]]"
     """(instance, moves) -> by period: what came of it, in a line."""
+    beside: LinePlots | None = None
+    """None: what stands at the end of each period, where the extras say that."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

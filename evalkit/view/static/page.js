@@ -67,6 +67,44 @@
     }
   };
 
+  // A form with data-live-form shows what it asks for while it is filled in: the attribute names the element that is
+  // replaced by what the page of the new query has in its place. Without scripts the form is sent as any other.
+  const LIVE_MS = 150;
+  const wireForms = (root) => {
+    for (const form of all("form[data-live-form]", root)) {
+      let timer, asked = 0;
+      const load = async () => {
+        clearTimeout(timer);
+        const number = ++asked;
+        const given = [...new FormData(form)].filter(([, value]) => value !== "");
+        const query = new URLSearchParams(given).toString();
+        const address = location.pathname + (query ? `?${query}` : "");
+        const shown = document.getElementById(form.dataset.liveForm);
+        shown.setAttribute("aria-busy", "true");
+        try {
+          const answer = await fetch(address);
+          const page = new DOMParser().parseFromString(await answer.text(), "text/html");
+          if (number !== asked) return;
+          if (answer.status === 202) { timer = setTimeout(load, 1000); return; }
+          const found = page.getElementById(form.dataset.liveForm) || page.getElementById("content");
+          shown.replaceChildren(...found.childNodes);
+          wire(shown);
+          history.replaceState(null, "", address);
+        } catch (flaw) {
+          if (number === asked) shown.textContent = `This cannot be shown: ${flaw.message}`;
+        }
+        shown.removeAttribute("aria-busy");
+      };
+      form.addEventListener("input", () => { clearTimeout(timer); timer = setTimeout(load, LIVE_MS); });
+      form.addEventListener("submit", (event) => { event.preventDefault(); load(); });
+      // What was filled in before this script came, or was restored by the browser, is asked for at once.
+      const changed = (field) => field.options
+        ? field.selectedIndex !== Math.max(0, [...field.options].findIndex((option) => option.defaultSelected))
+        : "defaultValue" in field && field.value !== field.defaultValue;
+      if ([...form.elements].some(changed)) load();
+    }
+  };
+
   // Mark the visible section in the navigation.
   const marks = new Map(all(".sections a").map((link) => [decodeURIComponent(link.hash.slice(1)), link]));
   if (marks.size) {
@@ -152,7 +190,7 @@
   };
   dark.addEventListener("change", () => all(".plot[data-drawn]").forEach(draw));
 
-  const wire = (root) => { wireTables(root); wireButtons(root); wirePlots(root); };
+  const wire = (root) => { wireTables(root); wireButtons(root); wirePlots(root); wireForms(root); };
   wire(document);
 
   // In a one-file page, each trajectory is a packed part and is shown when its address is opened.
