@@ -145,6 +145,7 @@ class Reply(msgspec.Struct, frozen=True, kw_only=True):
     model, fingerprint, response_id
                   what the provider reports about itself; empty if it reports nothing
     opaque        bytes of JSON that only the provider's format understands; sent back as they are
+    reasoning     what the model thought, as far as it is shown and not part of `opaque`; never sent back
 
     >>> from evalkit import Reply, ToolCall
     >>> reply = Reply(text="First the notes.", calls=(ToolCall(id="1", name="read_notes", arguments="{}"),))
@@ -164,6 +165,8 @@ class Reply(msgspec.Struct, frozen=True, kw_only=True):
     response_id: str = ""
     opaque: bytes = b""
     """JSON that only the dialect understands (reasoning items, signatures); stored and sent back verbatim."""
+    reasoning: str = ""
+    """What the model thought, where the provider shows it and does not want it back; stored for readers."""
 
     def message(self) -> Message:
         """The reply as it joins the chat."""

@@ -1,8 +1,8 @@
 """A reply as the log holds it: canonical JSON with what the agent answered, without its cost.
 
-`{"calls":[[id,name,arguments],...],"finish":"tool_calls","opaque":"...","text":"..."}`, keys sorted, `opaque` left out
-where it is empty. Tokens, served model and response id have their own columns. They are left out because an environment
-must not depend on them: otherwise replay would differ from play.
+`{"calls":[[id,name,arguments],...],"finish":"tool_calls","opaque":"...","reasoning":"...","text":"..."}`, keys sorted,
+`opaque` and `reasoning` left out where they are empty. Tokens, served model and response id have their own columns: an
+environment must not depend on them, otherwise replay would differ from play.
 """
 
 from typing import Any
@@ -26,6 +26,8 @@ def encode_reply(reply: Reply) -> bytes:
     }
     if reply.opaque:
         value["opaque"] = reply.opaque.decode()
+    if reply.reasoning:
+        value["reasoning"] = reply.reasoning
     return orjson.dumps(value, option=orjson.OPT_SORT_KEYS)
 
 
@@ -40,18 +42,27 @@ def decode_reply(data: bytes) -> Reply:
         raise CorruptLogError(f"a logged reply is not JSON ({flaw}): {data[:80]!r}") from flaw
     if not isinstance(value, dict) or not value.keys() <= _KEYS:
         raise _malformed(data)
-    text, finish, opaque, calls = (
+    text, finish, opaque, reasoning, calls = (
         value.get("text"),
         value.get("finish"),
         value.get("opaque", ""),
+        value.get("reasoning", ""),
         value.get("calls"),
     )
     if not (isinstance(text, str) and isinstance(finish, str) and isinstance(opaque, str) and isinstance(calls, list)):
         raise _malformed(data)
-    return Reply(text=text, calls=tuple([_call(call, data) for call in calls]), finish=finish, opaque=opaque.encode())
+    if not isinstance(reasoning, str):
+        raise _malformed(data)
+    return Reply(
+        text=text,
+        calls=tuple([_call(call, data) for call in calls]),
+        finish=finish,
+        opaque=opaque.encode(),
+        reasoning=reasoning,
+    )
 
 
-_KEYS = frozenset({"calls", "finish", "opaque", "text"})
+_KEYS = frozenset({"calls", "finish", "opaque", "reasoning", "text"})
 
 
 def _call(value: object, data: bytes) -> ToolCall:

@@ -139,9 +139,9 @@ def _reply(reply: object) -> Reply:
     if isinstance(reply, str):
         return Reply(text=reply)
     if isinstance(reply, Reply):
-        texts = (reply.text, reply.finish)
+        texts = (reply.text, reply.finish, reply.reasoning)
         if not all(isinstance(text, str) for text in texts) or not isinstance(reply.opaque, bytes):
-            raise TypeError("reply: text and finish of a Reply must be strings, opaque must be bytes")
+            raise TypeError("reply: text, finish and reasoning of a Reply must be strings, opaque must be bytes")
         _check_calls(reply.calls)
         return reply
     if isinstance(reply, Sequence) and not isinstance(reply, bytes | bytearray):

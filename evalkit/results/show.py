@@ -13,7 +13,7 @@ from evalkit.results.episodes import COLUMNS as RESULT_COLUMNS
 from evalkit.results.episodes import Environments, EpisodeResult, episode_results
 from evalkit.results.installed import require_environments
 from evalkit.results.moves import Move, moves
-from evalkit.results.trajectory import Trajectory, trajectory_parts
+from evalkit.results.trajectory import Trajectory, folded, trajectory_parts
 from evalkit.store.manifest import Manifest, load_target
 from evalkit.store.manifests import read_manifest
 from evalkit.text import BOUND, seconds, visible
@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from evalkit.store.reading.reader import ReplayRow
 
 KEYS = ("episode", "agent", "suite", "instance", "replicate")
+SHOWN = (*RESULT_COLUMNS, "tokens_reasoning")
+"""What of the log is read of the episode, but for its texts."""
 NAMED = 8
 """Episodes that a message lists at most."""
 
@@ -71,10 +73,10 @@ def open_episode(run: Path, episode: str) -> ReplayedEpisode:
 
     manifest = read_manifest(run)
     # A run may hold a million steps: who knows the id waits for no look at all of them.
-    known, steps = episode, scan(run, RESULT_COLUMNS, episode)
+    known, steps = episode, scan(run, SHOWN, episode)
     if not steps.num_rows:
         known = find_episode(_keys(scan(run, KEYS)), episode).id
-        steps = scan(run, RESULT_COLUMNS, known)
+        steps = scan(run, SHOWN, known)
     return replayed(manifest, steps, replay_rows(run, {known})[known], ENVIRONMENTS)
 
 
@@ -114,7 +116,9 @@ def replayed(
     suites = [manifest.suites[name] for name in steps.column("suite").unique().to_pylist() if name in manifest.suites]
     require_environments(manifest, (suite.environment for suite in suites), environments)
     (result,) = episode_results(steps, manifest, environments)
-    numbers = steps.sort_by("step").select(["tokens_in", "tokens_out", "cost", "latency_s", "attempts"]).to_pylist()
+    counted = ["tokens_in", "tokens_out", "tokens_reasoning", "cost", "latency_s", "attempts"]
+    counted = [name for name in counted if name in steps.column_names]
+    numbers = steps.sort_by("step").select(counted).to_pylist()
     rows = [{**asdict(row), **more} for row, more in zip(replay, numbers, strict=False)]
     agent, suite = manifest.agents[result.agent], manifest.suites[result.suite]
     kit = manifest.kit_of(agent, suite.environment)
@@ -129,6 +133,7 @@ def trajectory_of(episode: ReplayedEpisode, *, period: int | None = None, full: 
     if period is not None and not 0 <= period <= last:
         raise RunError(f"The episode has periods 0 to {last}, so there is no period {period} to show.")
     parts = tuple(trajectory_parts(episode.moves, period=period, most=sys.maxsize if full else BOUND))
+    parts = parts if full else tuple(map(folded, parts))
     return Trajectory(header=_header(episode.result, episode.pack), parts=parts)
 
 

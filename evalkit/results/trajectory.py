@@ -6,7 +6,7 @@ not reproduce the log, that is said beside the turn, and the logged reply is sho
 
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from evalkit.dialogue import Message, Reply, Tool, ToolCall
@@ -14,10 +14,14 @@ from evalkit.money import show_usd
 from evalkit.results.moves import Move
 from evalkit.store.files.record import ESTIMATED, UNMETERED
 from evalkit.text import BOUND, bounded, seconds, visible
+from evalkit.wire.thoughts import thoughts_of
 
-Kind = Literal["period", "turn", "read", "said", "call", "facts", "warning", "end"]
+Kind = Literal["period", "turn", "read", "thought", "said", "call", "facts", "warning", "end"]
 
 FACTS_BOUND = 400
+
+FOLD = 160
+"""Characters of a thought that stand where thoughts are folded."""
 
 PRETTY_BOUND = 20_000
 """Characters of arguments up to which they are set with one entry a line."""
@@ -142,6 +146,7 @@ def _turn(move: Move, most: int) -> Iterator[TrajectoryPart]:
     if move.reply is None:
         yield TrajectoryPart(kind="warning", title="no reply", text="The provider refused this request.")
         return
+    yield from _thought(move.reply, move.row.get("tokens_reasoning") or 0, most)
     yield from _said(move.reply, most)
     names = _names(move.reply.calls)
     yield from (_message(message, names, most) for message in move.messages)
@@ -161,6 +166,24 @@ def _difference(row: Mapping[str, Any]) -> str:
 
 def _text(value: str | bytes) -> str:
     return value if isinstance(value, str) else value.decode("utf-8", "replace")
+
+
+def _thought(reply: Reply, tokens: int, most: int) -> Iterator[TrajectoryPart]:
+    """What the model thought, with its tokens; nothing of one that did not."""
+    thoughts = thoughts_of(reply)
+    if not (thoughts.text or thoughts.hidden or tokens):
+        return
+    counted = [f"{tokens:,} tokens"] if tokens else []
+    hidden = [] if thoughts.text else ["encrypted" if thoughts.hidden else "not shown by the provider"]
+    title = ", ".join(["agent thinks", *counted, *hidden])
+    yield TrajectoryPart(kind="thought", title=title, text=bounded(thoughts.text, most))
+
+
+def folded(part: TrajectoryPart) -> TrajectoryPart:
+    """The part with no more of a thought than its beginning."""
+    if part.kind != "thought" or len(part.text) <= FOLD:
+        return part
+    return replace(part, text=f"{part.text[:FOLD]}... ({len(part.text):,} characters; --full shows them)")
 
 
 def _said(reply: Reply, most: int) -> Iterator[TrajectoryPart]:

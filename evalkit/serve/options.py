@@ -58,6 +58,8 @@ class SimulatorOptions:
     """Requests processed at once, for all models together; the others wait in a queue. None: all at once."""
     cache_s: float | None = None
     """How long a prompt's beginning stays cached after its last use; None: nothing is cached."""
+    reasoning: int = 0
+    """Tokens of reasoning that each reply shows before its answer; 0: none."""
     burst_s: float = 60.0
     """How many seconds' worth of the limits can be saved up."""
     seed: int = 0
@@ -272,6 +274,11 @@ OPTIONS: Mapping[str, Option] = {
         read=lambda value: _whole(value, 1, 1_000_000),
         metavar="N",
         help="requests processed at once; others wait in a queue: no 429s, but longer waits (default: unlimited)",
+    ),
+    "reasoning": Option(
+        read=lambda value: _whole(value, 0, 1_000_000),
+        metavar="N",
+        help="tokens of reasoning that each reply shows before its answer, as its dialect has it (default: 0)",
     ),
     "burst": Option(read=_span, metavar="SPAN", help="how much unused limit can accumulate, as a time (default: 60s)"),
     "seed": Option(

@@ -29,7 +29,7 @@ from evalkit.serve.faults import HTML, REFUSALS, changed_body, changed_reply, is
 from evalkit.serve.options import SimulatorOptions
 from evalkit.serve.outcome import JSON, Arrival, RefusedRequest, ServedOutcome
 from evalkit.serve.routes import Route, check_key, failed, page, route_of, unknown_model
-from evalkit.wire.tokens import input_tokens, output_tokens
+from evalkit.wire.tokens import BYTES_PER_TOKEN, input_tokens, output_tokens
 
 
 @dataclass(slots=True, kw_only=True)
@@ -191,10 +191,11 @@ def _judge(simulator: Simulator, route: Route, arrival: Arrival, draws: Stream, 
         return replace(about, outcome=failure, word=fault, works=failure.status >= 500)
     if simulator.cache is not None:
         simulator.cache.keep(model, share, now_s)
-    reply = changed_reply(answer(model, served(model), request), fault)
+    reply = changed_reply(_thinking(answer(model, served(model), request), request, simulator.options.reasoning), fault)
     usage = Usage(
         input=tokens_in,
         output=output_tokens(reply),
+        reasoning=-(-len(reply.reasoning) // BYTES_PER_TOKEN),
         cached_read=min(share.read, tokens_in),
         cached_write=min(share.write, tokens_in - min(share.read, tokens_in)),
     )
@@ -209,6 +210,15 @@ def _judge(simulator: Simulator, route: Route, arrival: Arrival, draws: Stream, 
     )
     outcome = failure or _answered(simulator, route, reply, fault, now_s)
     return replace(about, outcome=outcome, word=fault or "ok", usage=usage)
+
+
+def _thinking(reply: Reply, request: Request, tokens: int) -> Reply:
+    """The reply with reasoning of that many tokens before it, or of as many as its limit leaves."""
+    room = min(tokens, request.sampling.max_tokens - output_tokens(reply))
+    if room <= 0:
+        return reply
+    words = " ".join(f"Thought {i} on message {len(request.messages)}." for i in range(1 + room // 4))
+    return replace(reply, reasoning=words[: room * BYTES_PER_TOKEN])
 
 
 def _read(simulator: Simulator, route: Route, arrival: Arrival, tokens_in: int) -> tuple[str, Request]:

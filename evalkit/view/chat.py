@@ -25,7 +25,7 @@ class PartView:
     """One text of the conversation."""
 
     kind: str
-    """As of `results.trajectory.TrajectoryPart`: `read`, `said`, `call`, `facts`, `warning`."""
+    """As of `results.trajectory.TrajectoryPart`: `read`, `thought`, `said`, `call`, `facts`, `warning`."""
     title: str
     text: str
     folded: bool
@@ -128,6 +128,8 @@ def _view(part: TrajectoryPart) -> PartView:
     if part.kind == "facts" and part.move is not None:
         words = "\n".join(fact_lines(part.move.facts))
         return PartView(kind=part.kind, title="what happened", text=words or "nothing", folded=False, raw=part.text)
+    if part.kind == "thought":
+        return PartView(kind=part.kind, title=part.title, text=part.text, folded=bool(part.text))
     folded = part.title in FOLDED and len(part.text) > len("(as before)")
     return PartView(kind=part.kind, title=part.title, text=part.text, folded=folded)
 

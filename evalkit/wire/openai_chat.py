@@ -4,7 +4,8 @@ The client's direction: our messages to their JSON, their JSON to our reply. `se
 
 Chosen: of the fields beyond text and calls, a reply's opaque part keeps those that providers want back and no others:
 `reasoning_details` (OpenRouter) always; `reasoning_content` only beside tool calls, where thinking models need it
-within the tool loop, since in an answer without calls some servers refuse it; and a call's `extra_content` (thought
+within the tool loop, since in an answer without calls some servers refuse it (there, and under the name `reasoning`, it
+is kept for readers alone); and a call's `extra_content` (thought
 signatures of Gemini's compatible endpoint).
 Chosen: empty arguments are sent back as `{}`: several servers parse the history's arguments and refuse an empty text.
 """
@@ -124,7 +125,15 @@ def _read(value: Any) -> Reply:
         fingerprint=text_of(value, "system_fingerprint"),
         response_id=text_of(value, "id"),
         opaque=opaque,
+        reasoning=_read_reasoning(message, calls),
     )
+
+
+def _read_reasoning(message: Mapping[str, Any], calls: Sequence[ToolCall]) -> str:
+    """What the model thought, where the opaque part does not hold it."""
+    if message.get("reasoning_details") or (calls and message.get("reasoning_content")):
+        return ""
+    return text_of(message, "reasoning_content") or text_of(message, "reasoning")
 
 
 def _read_calls(message: Mapping[str, Any]) -> tuple[tuple[ToolCall, ...], bytes]:

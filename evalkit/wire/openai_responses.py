@@ -25,6 +25,7 @@ from evalkit.wire.dialect import Dialect, Quirks, splice
 from evalkit.wire.fields import call_ids, object_of, sampling_objections, text_of, tool_objections
 from evalkit.wire.http import HttpResponse, Verdict
 from evalkit.wire.lenient import MalformedReplyError, dumps_any, loads_kept
+from evalkit.wire.thoughts import item_text, thoughts_of
 from evalkit.wire.usage import stated, usage_of
 from evalkit.wire.verdicts import accepted_with, judge, judge_error
 
@@ -124,6 +125,7 @@ def _read(value: Any) -> Reply:
     text, refusal = _read_text(items)
     calls, items = _read_calls(items)
     opaque = _keep(items)
+    kept = bool(opaque) and bool(thoughts_of(Reply(opaque=opaque)).text)
     return Reply(
         text=text or refusal,
         calls=calls,
@@ -132,7 +134,13 @@ def _read(value: Any) -> Reply:
         model=text_of(value, "model"),
         response_id=text_of(value, "id"),
         opaque=opaque,
+        reasoning="" if kept else _shown(items),
     )
+
+
+def _shown(items: Sequence[Mapping[str, Any]]) -> str:
+    """What the model thought, of items that do not go back."""
+    return "\n\n".join(filter(None, (item_text(item) for item in items if item.get("type") == "reasoning")))
 
 
 def _finish(value: Mapping[str, Any], calls: Sequence[ToolCall]) -> str:

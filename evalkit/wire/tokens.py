@@ -19,8 +19,9 @@ def input_tokens(body_bytes: int) -> int:
 
 
 def output_tokens(reply: Reply) -> int:
-    """Output tokens of a reply: its text, and the names and arguments of its calls, as UTF-8. At least 1."""
-    size = _bytes(reply.text)
+    """Output tokens of a reply: its reasoning, its text, and the names and arguments of its calls, as UTF-8. At least
+    1."""
+    size = _bytes(reply.text) + _bytes(reply.reasoning)
     for call in reply.calls:
         size += _bytes(call.name) + _bytes(call.arguments) + _CALL_ENVELOPE_BYTES
     return max(1, -(-size // BYTES_PER_TOKEN))

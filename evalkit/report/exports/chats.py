@@ -1,7 +1,8 @@
 """Episodes as chats in the common format: messages with role, content and tool calls, and the tools on offer.
 
 An episode is one chat a period, as it was played: CostBench has one, EconAgentBench one an attempt. What a provider
-keeps in parts that only its dialect understands (hidden reasoning, signatures) is no part of a chat.
+keeps in parts that only its dialect understands (encrypted reasoning, signatures) is no part of a chat; reasoning that
+it shows is.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -11,6 +12,7 @@ from typing import Any
 from evalkit.dialogue import Message, Tool, ToolCall
 from evalkit.report.exports.episodes import Exported
 from evalkit.results.moves import Move
+from evalkit.wire.thoughts import Thoughts, thoughts_of
 
 Plain = dict[str, Any]
 TOKENS = ("tokens_in", "tokens_out", "tokens_cached_read", "tokens_cached_write", "tokens_reasoning")
@@ -25,6 +27,8 @@ class ChatEntry:
     """Of a reply, the row that holds it; None of what the agent read."""
     calls: tuple[ToolCall, ...] = ()
     """Of a tool's answer, the calls of the reply before it."""
+    thoughts: Thoughts | None = None
+    """Of a reply, what the model thought."""
 
     @property
     def tool(self) -> str:
@@ -67,7 +71,7 @@ def _chat(chat_moves: Sequence[Move]) -> Chat:
     for move in chat_moves:
         if move.reply is None:
             continue
-        entries.append(ChatEntry(message=move.reply.message(), row=move.row))
+        entries.append(ChatEntry(message=move.reply.message(), row=move.row, thoughts=thoughts_of(move.reply)))
         entries += [ChatEntry(message=message, row=None, calls=move.reply.calls) for message in move.messages]
         if move.offered_next is not None:
             changes.append((len(entries), move.offered_next))
@@ -86,6 +90,8 @@ def message_json(entry: ChatEntry) -> Plain:
     """A message as chat APIs and training tools take it; arguments are the text that the model wrote."""
     message = entry.message
     fields: Plain = {"role": message.role, "content": message.text}
+    if entry.thoughts is not None and entry.thoughts.text:
+        fields["reasoning_content"] = entry.thoughts.text
     if message.calls:
         fields["tool_calls"] = [
             {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": call.arguments}}

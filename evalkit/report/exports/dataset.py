@@ -88,7 +88,7 @@ def _schemas() -> "dict[str, pa.Schema]":
 
     function = pa.struct([("name", pa.string()), ("arguments", pa.string())])
     call = pa.struct([("id", pa.string()), ("type", pa.string()), ("function", function)])
-    fields = [(name, pa.string()) for name in ("role", "content", "name", "tool_call_id")]
+    fields = [(name, pa.string()) for name in ("role", "content", "reasoning_content", "name", "tool_call_id")]
     message = pa.struct([*fields, ("tool_calls", pa.list_(call))])
     plain = dict(zip(CONFIGS, (_EPISODE, _STEP, _CHAT), strict=True))
     schemas = {

@@ -154,6 +154,9 @@ def message_json(entry: ChatEntry, name: str, period: int) -> Plain:
     """A message as Inspect has it; `name` is its id."""
     message, row = entry.message, entry.row
     fields: Plain = {"id": name, "role": message.role, "content": message.text, "metadata": {"period": period}}
+    if entry.thoughts is not None and (entry.thoughts.text or entry.thoughts.hidden):
+        thought = {"type": "reasoning", "reasoning": entry.thoughts.text, "redacted": not entry.thoughts.text}
+        fields["content"] = [thought, *([{"type": "text", "text": message.text}] if message.text else [])]
     if row is not None:
         fields["source"] = "generate"
         fields["model"] = row["served_model"] or None

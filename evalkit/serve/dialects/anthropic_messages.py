@@ -182,13 +182,19 @@ def _list(value: Mapping[str, Any], name: str) -> list[Any]:
     return items or []
 
 
+def _layout(reply: Reply) -> bytes:
+    """The blocks of a reply with a thinking block before the others."""
+    thinking = {"type": "thinking", "thinking": reply.reasoning, "signature": f"sealed-{len(reply.reasoning)}"}
+    return dumps_any([thinking, len(reply.text), *([None] * len(reply.calls))])
+
+
 def encode_reply(reply: Reply) -> bytes:
     """A 200 body."""
     usage = reply.usage
     return b'{"id":%b,"type":"message","role":"assistant","model":%b,"content":[%b],%b}' % (
         dumps_any(reply.response_id),
         dumps_any(reply.model),
-        write_content(reply.text, reply.calls, reply.opaque),
+        write_content(reply.text, reply.calls, _layout(reply) if reply.reasoning else reply.opaque),
         orjson.dumps(
             {
                 "stop_reason": _REASONS.get(reply.finish, reply.finish),

@@ -214,6 +214,14 @@ def _list(value: Mapping[str, Any], name: str) -> list[Any]:
     return items
 
 
+def _layout(reply: Reply) -> bytes:
+    """The parts of a reply with its thoughts before the others, and their signature on the first of these."""
+    sealed = {"thoughtSignature": f"sealed-{len(reply.reasoning)}"}
+    parts: list[Any] = [[len(reply.text), sealed]] if reply.text or not reply.calls else []
+    parts += [[None, None if parts or i else sealed] for i in range(len(reply.calls))]
+    return dumps_any([{"text": reply.reasoning, "thought": True}, *parts])
+
+
 def encode_reply(reply: Reply) -> bytes:
     """A 200 body."""
     usage = reply.usage
@@ -225,7 +233,7 @@ def encode_reply(reply: Reply) -> bytes:
         "totalTokenCount": usage.input + usage.output,
     }
     return b'{"candidates":[{"content":{"role":"model","parts":[%b]},"finishReason":%b,"index":0}],%b}' % (
-        write_parts(reply.text, reply.calls, reply.opaque),
+        write_parts(reply.text, reply.calls, _layout(reply) if reply.reasoning else reply.opaque),
         dumps_any(_REASONS.get(reply.finish, reply.finish)),
         dumps_any({"usageMetadata": counted, "modelVersion": reply.model, "responseId": reply.response_id})[1:-1],
     )

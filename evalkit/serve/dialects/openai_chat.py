@@ -134,6 +134,8 @@ def _list(value: Mapping[str, Any], name: str) -> Sequence[Any]:
 def encode_reply(reply: Reply) -> bytes:
     """A 200 body. `created` is 0: the wire knows no clock, and nobody reads it."""
     message: dict[str, Any] = {"role": "assistant", "content": reply.text or (None if reply.calls else "")}
+    if reply.reasoning:
+        message["reasoning_content"] = reply.reasoning
     if reply.finish == "refusal":
         message |= {"content": None, "refusal": reply.text}
     if reply.calls:

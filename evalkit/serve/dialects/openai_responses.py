@@ -223,6 +223,12 @@ def encode_reply(reply: Reply) -> bytes:
 def _output(reply: Reply, status: str) -> list[dict[str, Any]]:
     """The items of a reply: its text, then its calls; only the last can have been cut off."""
     items: list[dict[str, Any]] = []
+    if reply.reasoning:
+        summary = [{"type": "summary_text", "text": reply.reasoning}]
+        sealed = f"sealed-{len(reply.reasoning)}"
+        items.append(
+            {"type": "reasoning", "id": f"rs_{reply.response_id}", "summary": summary, "encrypted_content": sealed}
+        )
     if reply.text or not reply.calls:
         part: dict[str, Any] = {"type": "output_text", "text": reply.text, "annotations": []}
         if reply.finish == "refusal":
