@@ -96,6 +96,8 @@ class View:
     cells: tuple[CellView, ...] = ()
     unmetered: Unmetered = field(default_factory=Unmetered)
     """Replies without usage, earlier calls included."""
+    history: tuple[tuple[float, float], ...] = ()
+    """(seconds since this call began, steps per second), at most `MOST_KEPT`, oldest first."""
 
     @property
     def eta_s(self) -> float | None:
@@ -136,11 +138,15 @@ class View:
             "name": self.name,
             "at": time(),
             "reserved_usd": self.reserved / 1e12,
+            "history": [list(point) for point in self.history],
             "cells": [[cell.agent, cell.suite, cell.ended, cell.planned] for cell in self.cells],
         }
 
 
 RATE_OVER_S = 5.0
+
+MOST_KEPT = 120
+"""Points of the rate's history, from the beginning of this call."""
 
 
 @dataclass(slots=True)
@@ -149,6 +155,19 @@ class Pace:
 
     began: float = field(default_factory=monotonic)
     looks: deque[tuple[float, dict[str, int]]] = field(default_factory=deque)
+    history: list[tuple[float, float]] = field(default_factory=list)
+    """(seconds since this call began, steps per second), evenly spaced."""
+    _every_s: float = 0.0
+
+    def remember(self, now: float, rate: float) -> None:
+        """Keep the rate, if the last one kept is old enough; when there are too many, every second one goes."""
+        elapsed = now - self.began
+        if self.history and elapsed < self.history[-1][0] + self._every_s:
+            return
+        self.history.append((round(elapsed, 1), round(rate, 1)))
+        if len(self.history) >= MOST_KEPT:
+            del self.history[1::2]
+            self._every_s = 2 * elapsed / MOST_KEPT
 
     def rates(self, now: float, steps: dict[str, int]) -> dict[str, float]:
         """Steps per second of each lane over the last seconds."""
@@ -172,10 +191,12 @@ def view_of(
     """The run as it stands; the last two are of earlier calls."""
     now = monotonic()
     rates = pace.rates(now, {job.name: job.context.steps for job in jobs})
+    pace.remember(now, sum(rates.values()))
     money = endpoints.budget.stats() if endpoints is not None and endpoints.budget is not None else None
     return View(
         name=sweep.name,
         elapsed_s=now - pace.began,
+        history=tuple(pace.history),
         lanes=tuple(_lane_view(job, endpoints, rates[job.name]) for job in jobs),
         spent=spent_before if money is None else money.spent,
         reserved=0 if money is None else money.reserved,

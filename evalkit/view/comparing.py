@@ -1,12 +1,24 @@
-"""Two runs, or two agents, beside each other: what the page asks for, and the comparison's tables."""
+"""Runs, or two agents, beside each other: what the page asks for, and the comparison's tables."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import combinations
+from pathlib import Path
+from typing import Any
 
-from evalkit.errors import UsageError, nearest
+from evalkit.errors import EvalkitError, UsageError, nearest
 from evalkit.report.comparing.compare import Side, compare, narrowed, same_agents
+from evalkit.report.figures.marks import suite_of
+from evalkit.report.tables import Column, Table
+from evalkit.store.manifests import read_manifest
 from evalkit.view.grid import Grid, grid
 from evalkit.view.reading import Reading
+
+LOOKED_AT = 8
+"""The newest runs, among which two are looked for that have something in common."""
+
+MOST_RUNS = 12
+"""Runs on one page."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -17,6 +29,13 @@ class ComparedAgents:
     second: str
     first_agent: str = ""
     second_agent: str = ""
+    more: tuple[str, ...] = ()
+    """Further runs: then each has a column, and no two are paired."""
+
+    @property
+    def runs(self) -> tuple[str, ...]:
+        """All of them, each once."""
+        return tuple(dict.fromkeys((self.first, self.second, *self.more)))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,30 +52,77 @@ class Comparing:
     tables: Sequence[Grid]
 
 
-def read_pair(query: Mapping[str, str], runs: Sequence[str]) -> ComparedAgents:
-    """What an address asks for; a run is compared with itself where it names one alone. Raises UsageError."""
+def read_compared(query: Mapping[str, Sequence[str]], runs: Mapping[str, Path]) -> ComparedAgents:
+    """What an address asks for (values by key), of runs by name, newest first. Raises UsageError.
+
+    Where it does not say: the two newest runs with something in common; of a run that is named alone, the newest other
+    one that has something in common with it; else that run with itself.
+    """
     if not runs:
         raise UsageError("There is no run to compare.")
-    first = query.get("first") or runs[0]
-    second = query.get("second") or first
-    for name in (first, second):
+    several = list(dict.fromkeys(name for name in query.get("run", ()) if name))
+    keys = ("first", "second", "first_agent", "second_agent")
+    first, second, *agents = (next(iter(query.get(key, ())), "") for key in keys)
+    if several:
+        first, second = several[0], several[1] if len(several) > 1 else ""
+    for name in filter(None, (first, second, *several)):
         if name not in runs:
-            raise UsageError(f"There is no run {name!r} here.{nearest(name, runs)}")
+            raise UsageError(f"There is no run {name!r} here.{nearest(name, list(runs))}")
+    if len(several) > MOST_RUNS:
+        raise UsageError(f"Choose at most {MOST_RUNS} runs to compare, not {len(several)}.")
+    if not (first and second) and any(agents):
+        first = second = first or second or next(iter(runs))
+    elif not (first and second):
+        first, second = _in_common(runs, first or second)
     return ComparedAgents(
-        first=first,
-        second=second,
-        first_agent=query.get("first_agent", ""),
-        second_agent=query.get("second_agent", ""),
+        first=first, second=second, first_agent=agents[0], second_agent=agents[1], more=tuple(several[2:])
     )
 
 
-def comparing(asked: ComparedAgents, first: Reading, second: Reading, runs: Sequence[str]) -> Comparing:
-    """The comparison. Raises UsageError for an agent that a run does not have."""
+def _in_common(runs: Mapping[str, Path], named: str) -> tuple[str, str]:
+    """Two runs that play a suite in common with an agent of the same name; the older one is A."""
+    newest = list(dict.fromkeys([*([named] if named else []), *list(runs)[:LOOKED_AT]]))
+    played = {name: _played(runs[name]) for name in newest}
+    for newer, older in combinations(newest, 2):
+        if named and named not in (newer, older):
+            break
+        if played[newer] & played[older]:
+            return older, newer
+    return newest[0], newest[0]
+
+
+def _played(directory: Path) -> set[tuple[str, str]]:
+    """(agent, suite) of a run; nothing of one that cannot be read."""
+    try:
+        manifest = read_manifest(directory)
+    except EvalkitError:
+        return set()
+    return {(agent, suite) for agent in manifest.agents for suite in manifest.suites}
+
+
+def comparing(asked: ComparedAgents, readings: Sequence[Reading], runs: Sequence[str]) -> Comparing:
+    """The comparison; `readings`: of `asked.runs`. Raises UsageError for an agent that a run does not have."""
+    if asked.more:
+        return Comparing(
+            asked=asked,
+            runs=runs,
+            agents={},
+            heading=", ".join(asked.runs),
+            text="",
+            tables=[_several(asked.runs, readings)],
+        )
+    return _pair(asked, readings[0], readings[-1], runs)
+
+
+def _pair(asked: ComparedAgents, first: Reading, second: Reading, runs: Sequence[str]) -> Comparing:
     first_side, second_side = _side(first, asked.first), _side(second, asked.second)
     for side, name in ((first_side, asked.first_agent), (second_side, asked.second_agent)):
         if name and name not in side.manifest.agents:
             raise UsageError(f"{side.label} has no agent {name!r}.{nearest(name, list(side.manifest.agents))}")
     agents = {asked.first: list(first_side.manifest.agents), asked.second: list(second_side.manifest.agents)}
+    if asked.first == asked.second and not (asked.first_agent or asked.second_agent):
+        best = _two_best(first)
+        asked = replace(asked, first_agent=best[0], second_agent=best[1]) if best else asked
     first_agent, second_agent = asked.first_agent or asked.second_agent, asked.second_agent or asked.first_agent
     text, tables = "", list[Grid]()
     if (asked.first, first_agent) == (asked.second, second_agent):
@@ -69,9 +135,11 @@ def comparing(asked: ComparedAgents, first: Reading, second: Reading, runs: Sequ
             else (first_side, second_side)
         )
         comparison = compare(*sides, pairs)
-        tables = [grid(table, str(first.directory)) for table in comparison.tables if table.rows]
+        tables = [grid(table, str(first.directory), apart="measure") for table in comparison.tables if table.rows]
         if not comparison.tables[0].rows:
             text, tables = "They have no played instance in common, so nothing can be compared.", []
+        if asked.first != asked.second and not first_agent:
+            tables = [_several(asked.runs, (first, second)), *tables]
     return Comparing(
         asked=asked,
         runs=runs,
@@ -80,6 +148,42 @@ def comparing(asked: ComparedAgents, first: Reading, second: Reading, runs: Sequ
         text=text,
         tables=tables,
     )
+
+
+def _two_best(reading: Reading) -> tuple[str, str] | None:
+    """The two agents of a run with the best scores on one suite, its widest; None: there are no two on any."""
+    by_suite: dict[str, list[tuple[float, str]]] = {}
+    for row in reading.report.table("scores").rows:
+        if row["score"] is not None:
+            by_suite.setdefault(suite_of(row), []).append((row["score"], row["agent"]))
+    widest = max(by_suite.values(), key=len, default=[])
+    best = sorted(widest, key=lambda scored: -scored[0])[:2]
+    return (best[1][1], best[0][1]) if len(best) == 2 else None
+
+
+def _several(names: Sequence[str], readings: Sequence[Reading]) -> Grid:
+    """Agents by suites, with a column of each run."""
+    rows: dict[tuple[str, str], dict[str, Any]] = {}
+    columns = [Column(key="suite", title="Suite", group=True), Column(key="agent", title="Agent")]
+    for number, (name, reading) in enumerate(zip(names, readings, strict=True)):
+        columns.append(Column(key=f"score_{number}", title=name, kind="score", unit="100 = optimum"))
+        columns.append(Column(key=f"interval_{number}", title="95 % interval", kind="interval", unit="100 = optimum"))
+        for row in reading.report.table("scores").rows:
+            place = suite_of(row), row["agent"]
+            held = rows.setdefault(place, {"suite": place[0], "agent": place[1]})
+            held |= {f"score_{number}": row["score"], f"interval_{number}": row["interval"]}
+    known = {suite: max(map(len, (row for row in rows.values() if row["suite"] == suite))) for suite, _ in rows}
+    suites = sorted(known, key=lambda suite: -known[suite])  # first what most of the runs have
+    table = Table(
+        name="runs",
+        title="Scores by run",
+        columns=tuple(columns),
+        rows=tuple(sorted(rows.values(), key=lambda row: suites.index(row["suite"]))),
+        packs=("",),
+        notes=("100 = optimum; mean over instances; each run on the instances that it has played",),
+        query=readings[0].report.table("scores").query,
+    )
+    return grid(table, str(readings[0].directory))
 
 
 def _heading(run: str, agent: str) -> str:

@@ -21,6 +21,10 @@ Href = Callable[[Mapping[str, Any], str], str]
 """Where a cell leads, from its row and its column's key; empty: nowhere."""
 
 
+Marks = Callable[[Mapping[str, Any], str], str]
+"""What a cell is marked as, from its row and its column's key: `good`, `bad`, `warn`, `going`; empty: nothing."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Span:
     """An interval, drawn: places in pixels from 0 to `width`."""
@@ -124,14 +128,23 @@ class Plot:
     """Where that page is."""
 
 
-def grid(table: Table, run: str, *, csv: str = "", href: Href | None = None, ordered: Ordered | None = None) -> Grid:
+def grid(
+    table: Table,
+    run: str,
+    *,
+    csv: str = "",
+    href: Href | None = None,
+    ordered: Ordered | None = None,
+    apart: str = "",
+    marks: Marks | None = None,
+) -> Grid:
     """A table for a page.
 
     `run`: how `evalkit sql` calls its run; `csv`: where its rows lie, else they go along; `ordered`: how the server
-    has ordered the rows, else the browser sorts them.
+    has ordered the rows, else the browser sorts them; `apart`: the column whose values have scales of their own.
     """
     columns = without_shared_packs(table).outer
-    spans = {column.key: _spans(table, column) for column in columns if column.kind == "interval"}
+    spans = {column.key: _spans(table, column, apart) for column in columns if column.kind == "interval"}
     rows: list[GridRow] = []
     above: Mapping[str, Any] = {}
     grouped = ordered is None or not ordered.order
@@ -141,7 +154,9 @@ def grid(table: Table, run: str, *, csv: str = "", href: Href | None = None, ord
             same = same and column.group and above.get(column.key) == row.get(column.key)
             span = spans[column.key][index] if column.key in spans else None
             bold = (index, column.key) in table.bold
-            cells.append(_cell(column, row, span, same=same, bold=bold, href=href))
+            cell = _cell(column, row, span, same=same, bold=bold, href=href)
+            mark = marks(row, column.key) if marks is not None else ""
+            cells.append(replace(cell, style=f"{cell.style} {mark}") if mark else cell)
         groups = [column.key for column in columns if column.group][:1]
         begins = grouped and bool(above) and any(above.get(key) != row.get(key) for key in groups)
         rows.append(GridRow(cells=cells, begins=begins))
@@ -222,19 +237,29 @@ def sort_value(column: Column, value: Any) -> int | float | None:
     return number
 
 
-def _spans(table: Table, column: Column) -> list[Span | None]:
-    """The intervals of a column, on one scale."""
+def _spans(table: Table, column: Column, apart: str = "") -> list[Span | None]:
+    """The intervals of a column, on one scale; on one around 0 for each value of the column `apart`."""
     intervals = [row.get(column.key) for row in table.rows]
     ends = [float(end) for interval in intervals if interval is not None for end in interval]
     if not ends:
         return [None] * len(intervals)
-    scale = (min(0.0, *ends), max(100.0, *ends))
+    scales = {row.get(apart): (min(0.0, *ends), max(100.0, *ends)) for row in table.rows}
+    for value in scales if apart else ():
+        furthest = max(
+            (abs(end) for row in table.rows if row.get(apart) == value for end in row.get(column.key) or ()),
+            default=0.0,
+        )
+        scales[value] = (-(furthest or 1.0), furthest or 1.0)
     estimate = _estimate(table, column)
     return [
         None
         if interval is None
         else span(
-            interval, None if estimate is None else row.get(estimate.key), scale, RANGE_WIDTH, shown(column, interval)
+            interval,
+            None if estimate is None else row.get(estimate.key),
+            scales[row.get(apart)],
+            RANGE_WIDTH,
+            shown(column, interval),
         )
         for row, interval in zip(table.rows, intervals, strict=True)
     ]

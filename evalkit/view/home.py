@@ -14,22 +14,25 @@ from evalkit.store.live import read_live
 from evalkit.store.lock import holder
 from evalkit.store.manifests import read_manifest
 from evalkit.view.grid import Grid, grid
-from evalkit.view.nights import known_nights
+from evalkit.view.nights import REGRESSION, known_nights
 from evalkit.view.reading import BEST, Glance
 from evalkit.view.run_cache import RunCache
 
 COLUMNS = (
     Column(key="run", title="Run"),
     Column(key="state", title="State"),
+    Column(key="scores", title="Scores"),
     Column(key="ended", title="Ended", kind="count", unit="episodes"),
     Column(key="planned", title="Planned", kind="count", unit="episodes"),
     Column(key="spent", title="Spent", kind="usd"),
     Column(key="budget", title="Budget", kind="usd"),
     Column(key="agents", title="Agents", kind="count"),
     Column(key="suites", title="Suites", kind="count"),
-    Column(key="scores", title="Scores"),
     Column(key="began", title="Began (UTC)"),
 )
+
+STATES = {"complete": "good", "running": "going", "partial": "warn", "damaged": "warn", REGRESSION: "bad"}
+"""What a state is marked as."""
 
 NIGHTS_COLUMNS = (
     Column(key="sweep", title="Sweep"),
@@ -79,7 +82,9 @@ def home(cache: RunCache) -> Home:
         notes=(f"scores: 100 = optimum; mean of an agent's suites, of each the mean over instances; the best {BEST}",),
         query=QUERY,
     )
-    runs_grid = grid(table, "RUN", href=lambda row, key: f"/run/{quote(row['run'], safe='')}/" if key == "run" else "")
+    runs_grid = grid(
+        table, "RUN", href=lambda row, key: f"/run/{quote(row['run'], safe='')}/" if key == "run" else "", marks=_marks
+    )
     nights = [_sweep_row(name, folder) for name, folder in cache.sweeps().items()]
     waiting = waiting or any(row["state"] == "running" for row in nights)
     return Home(grid=runs_grid, nights=_nights_grid(nights) if nights else None, waiting=waiting)
@@ -94,7 +99,19 @@ def _nights_grid(rows: Sequence[Mapping[str, Any]]) -> Grid:
         packs=("",),
         notes=("ended, planned, spent, alarms: of the last night, from history.jsonl",),
     )
-    return grid(table, "", href=lambda row, key: f"/nights/{quote(row['sweep'], safe='')}" if key == "sweep" else "")
+    return grid(
+        table,
+        "",
+        href=lambda row, key: f"/nights/{quote(row['sweep'], safe='')}" if key == "sweep" else "",
+        marks=_marks,
+    )
+
+
+def _marks(row: Mapping[str, Any], key: str) -> str:
+    """A regression is red."""
+    if key == "alarms":
+        return "bad" if row["state"] == REGRESSION else ""
+    return f"badge {STATES.get(row['state'], '')}" if key == "state" and row["state"] else ""
 
 
 def _sweep_row(name: str, folder: Path) -> dict[str, Any]:
@@ -107,7 +124,7 @@ def _sweep_row(name: str, folder: Path) -> dict[str, Any]:
         return row | {"state": row["state"] or "no history"}
     last = history[-1]
     return row | {
-        "state": row["state"] or ("partial" if last.owed else "complete"),
+        "state": row["state"] or (REGRESSION if last.raised else "partial" if last.owed else "complete"),
         "nights": len(history),
         "last": last.night,
         "ended": last.planned - last.owed,

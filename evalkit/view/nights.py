@@ -16,6 +16,9 @@ from evalkit.view.overview import Fact, Overview, overview_frame
 from evalkit.view.render import render
 from evalkit.view.run_cache import night_name
 
+REGRESSION = "regression"
+"""The state of nights whose last one raised an alarm."""
+
 
 def known_nights(folder: Path) -> list[NightRecord]:
     """The nights of a history, oldest first, the last one without alarms that were accepted. Raises CorruptLogError."""
@@ -42,13 +45,13 @@ def nights_overview(
     figure = trend_figure(history)
     costs = nights_table(history)
     night_names = [] if offline else nights(folder)
-    tables = [grid(trend_table(history), run, href=_to_last(name, last.night, night_names))]
+    tables = [grid(trend_table(history), run, href=_to_last(name, last.night, night_names), marks=_marks)]
     if any(record.raised for record in history):
-        tables.append(grid(alarms_table(history), run, href=_to_compared(name, night_names)))
-    tables.append(grid(costs, run, href=_to_night(name, night_names)))
+        tables.append(grid(alarms_table(history), run, href=_to_compared(name, night_names), marks=_marks))
+    tables.append(grid(costs, run, href=_to_night(name, night_names), marks=_marks))
     return Overview(
         name=f"{name}: nights",
-        word="running" if running else "partial" if last.owed else "complete",
+        word="running" if running else REGRESSION if last.raised else "partial" if last.owed else "complete",
         began=history[0].night,
         facts=_facts(history),
         query=costs.query,
@@ -57,6 +60,11 @@ def nights_overview(
         figures=[] if figure is None else [plot(figure, run)],
         tables=tables,
     )
+
+
+def _marks(row: Mapping[str, Any], key: str) -> str:
+    """An alarm is red, wherever it stands."""
+    return "bad" if key in ("alarm", "alarms", "since") and row[key] else ""
 
 
 def _run(name: str, night: str) -> str:

@@ -24,7 +24,7 @@ from evalkit.store.lock import holder
 from evalkit.store.manifests import read_manifest
 from evalkit.view.around import around
 from evalkit.view.beside import beside_frame, beside_page
-from evalkit.view.comparing import comparing, read_pair
+from evalkit.view.comparing import comparing, read_compared
 from evalkit.view.episode import episode_frame, episode_page, period_frame, period_page
 from evalkit.view.grid import NUMBERS, plot
 from evalkit.view.home import home
@@ -351,11 +351,10 @@ async def _live_json(request: web.Request) -> web.Response:
 async def _compare(request: web.Request) -> web.Response:
     cache = request.app[RUN_CACHE]
     runs = cache.everything()
-    asked = read_pair(request.query, list(runs))
-    first, second = [await _read(request, name, runs[name]) for name in (asked.first, asked.second)]
-    page = await asyncio.to_thread(comparing, asked, first, second, list(runs))
-    sections = [PageLink(title=table.title, href=f"#{table.name}") for table in page.tables]
-    frame = Frame(title=f"Compare {page.heading}", links=_shelf_links("/compare"), sections=sections)
+    asked = read_compared({key: request.query.getall(key) for key in request.query}, runs)
+    readings = [await _read(request, name, runs[name]) for name in asked.runs]
+    page = await asyncio.to_thread(comparing, asked, readings, list(runs))
+    frame = Frame(title=f"Compare {page.heading}", links=_shelf_links("/compare"))
     return _page("compare.html", frame, page=page)
 
 

@@ -39,7 +39,7 @@ def most_output_tokens(reply: Reply) -> int | None:
     if reply.finish not in ("stop", "tool_calls"):
         return None
     calls = sum(_bytes(call.name) + _bytes(call.arguments) + _CALL_MARKS for call in reply.calls)
-    return _bytes(reply.text) + calls + _MESSAGE_MARKS
+    return _bytes(reply.text) + _bytes(reply.reasoning) + calls + _MESSAGE_MARKS
 
 
 _MESSAGE_MARKS, _CALL_MARKS = 16, 64

@@ -19,13 +19,13 @@ from tests.view.test_episode import id_of
 
 
 @contextmanager
-def served(run: Path) -> Iterator[str]:
+def served(*runs: Path) -> Iterator[str]:
     """The address of a server in a thread of this process, which sees what a test has patched."""
     loop, ready, told = asyncio.new_event_loop(), threading.Event(), list[str]()
     stop = asyncio.Event()
 
     async def serve() -> None:
-        async with serving(RunCache([run])) as url:
+        async with serving(RunCache(runs)) as url:
             told.append(url)
             ready.set()
             await stop.wait()

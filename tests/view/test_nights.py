@@ -47,6 +47,9 @@ def test_nights_stand_among_the_runs_and_lead_to_runs_and_comparisons(folder: Pa
     assert "/run/" not in home.text
     assert "<b>" not in home.text + nights.text
     assert "Regression since 2026-11-02: oracle on" in nights.text
+    assert '<span class="state regression">regression</span>' in nights.text
+    assert re.search(r'<td class="[^"]* badge bad"[^>]*>regression</td>', home.text)
+    assert re.search(r'<td class="[^"]* bad"[^>]*>oracle on ', home.text)
     assert 'id="figure-figure_trend"' in nights.text
     links = [html.unescape(link) for link in re.findall(r'href="(/(?:run|compare)[^"]+)"', nights.text)]
     assert {"/run/%3Cb%3E%2F2026-11-01/", "/run/%3Cb%3E%2F2026-11-02/"} <= set(links)

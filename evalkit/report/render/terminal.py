@@ -184,6 +184,7 @@ STYLES: "Mapping[Kind, str]" = {
     "turn": "dim",
     "read": "cyan",
     "said": "green",
+    "thought": "magenta",
     "call": "bold green",
     "facts": "dim",
     "warning": "bold red",

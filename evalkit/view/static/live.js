@@ -3,7 +3,7 @@
 (() => {
   const page = document.getElementById("live");
   if (!page) return;
-  const EVERY_MS = 500, IDLE_MS = 3000, LOOKS = 600;
+  const EVERY_MS = 500, IDLE_MS = 3000;
   const part = (id) => document.getElementById(id);
   const whole = (value) => Math.round(value).toLocaleString("en-US");
   const usd = (value) => value === 0 ? "$0" : `$${value.toFixed(value >= 1 ? 2 : 4)}`;
@@ -44,12 +44,12 @@
   };
   const counts = (of) => Object.entries(of).map(([name, count]) => `${name} ${whole(count)}`).join(", ");
 
-  const rates = [];
+  // The process keeps the rate from its beginning on, so a page that is opened late draws the whole curve at once.
   const line = (live) => {
-    rates.push(live.steps_per_s);
-    if (rates.length > LOOKS) rates.shift();
-    const most = Math.max(1, ...rates);
-    const points = rates.map((rate, i) => `${(600 * i / Math.max(1, rates.length - 1)).toFixed(1)},${(58 - 54 * rate / most).toFixed(1)}`);
+    const known = [...(live.history || []), [live.elapsed_s, live.steps_per_s]];
+    const most = Math.max(1, ...known.map(([, rate]) => rate));
+    const [from, to] = [known[0][0], live.elapsed_s];
+    const points = known.map(([at, rate]) => `${(600 * (at - from) / Math.max(0.1, to - from)).toFixed(1)},${(58 - 54 * rate / most).toFixed(1)}`);
     const drawn = document.createElementNS("http://www.w3.org/2000/svg", "polyline");
     drawn.setAttribute("points", points.join(" "));
     part("rate-line").replaceChildren(drawn);
