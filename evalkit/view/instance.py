@@ -149,7 +149,10 @@ def _grid(episodes: Sequence[EpisodeResult], run: str, prefix: str) -> Grid:
     rows = []
     for episode in episodes:
         row = {column.key: getattr(episode, column.key) for column in COLUMNS}
-        row |= {"score": None if episode.score is None else 100 * episode.score, "ending": episode.ending or "remaining"}
+        row |= {
+            "score": None if episode.score is None else 100 * episode.score,
+            "ending": episode.ending or "remaining",
+        }
         by_row[id(row)] = episode
         rows.append(row)
     query = "\n".join(

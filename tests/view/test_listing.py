@@ -45,7 +45,7 @@ def test_a_page_is_what_its_query_gives(run: Path, reading: Reading, wanted: Lis
         assert sorted(row["episode"] for row in shown) == sorted(row["episode"] for row in given)
     if wanted.order:
         key = wanted.order.removeprefix("-")
-        expected = [row[key] or ("owed" if key == "ending" else row[key]) for row in given]
+        expected = [row[key] or ("remaining" if key == "ending" else row[key]) for row in given]
         assert [
             row[key] if isinstance(one, str) else float(row[key]) for row, one in zip(shown, expected, strict=True)
         ] == expected
