@@ -46,6 +46,40 @@ def test_no_sequence_is_ahead_of_its_rate_by_more_than_a_second_or_one_request(
         assert sent <= most + (now - since) * per_s + first * 1e-6 + 1e-6 * sent
 
 
+@given(
+    per_s=st.floats(0.1, 1000),
+    needs=st.lists(st.tuples(st.floats(0.01, 5000), st.floats(0, 100), st.floats(0, 100)), min_size=1, max_size=30),
+)
+def test_neither_is_one_whose_requests_are_sent_some_time_after_they_were_booked(
+    per_s: float, needs: list[tuple[float, float, float]]
+) -> None:
+    bucket, now, taken = Bucket(per_s=per_s, at_s=0.0), 0.0, []
+    for need, idle, late in needs:
+        now += idle
+        while (wait := bucket.wait_s(need, now)) > 0:
+            now += wait
+        bucket.take(need, now)
+        bucket.delay(need, now, now + late)
+        now += late
+        taken.append((now, need))
+    for i, (since, first) in enumerate(taken):
+        sent = sum(need for _, need in taken[i:])
+        most = max(per_s, *(need for _, need in taken[i:]))
+        assert sent <= most + (now - since) * per_s + first * 1e-6 + 1e-6 * sent
+
+
+def test_what_is_used_late_leaves_no_less_than_what_is_booked_late() -> None:
+    bucket = Bucket(per_s=1.0, level=1.0, at_s=0.0)
+    bucket.take(1.0, 0.0)
+    bucket.delay(1.0, 0.0, 60.0)
+    assert bucket.wait_s(1.0, 60.0) == pytest.approx(1.0)
+    bucket.take(1.0, 61.0)
+    bucket.take(1.0, 62.0)  # of another, which is used at once
+    assert bucket.wait_s(1.0, 62.0) == pytest.approx(1.0)  # and a third waits
+    bucket.delay(1.0, 61.0, 62.9)
+    assert bucket.wait_s(1.0, 62.9) == pytest.approx(1.1)  # three in two seconds and a bit would be one too many
+
+
 def test_all_limits_hold_at_once() -> None:
     limits = Limits(requests_per_minute=60, input_tokens_per_minute=600, output_tokens_per_minute=60_000)
     buckets = open_buckets(limits, 0.0)

@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from evalkit.client.lanes.buckets import PACE
 from evalkit.client.lanes.health import DOWN_AFTER, GIVE_UP_S, LAST_PROBE_S
 from evalkit.client.lanes.lane import Lane
+from evalkit.client.lanes.shared import Pool
 from evalkit.client.lanes.ticket import Ticket
 from evalkit.client.lanes.window import FIRST
 from evalkit.dialogue import Usage
@@ -55,6 +56,22 @@ def test_requests_a_minute_are_kept_from_the_first_one_on() -> None:
 
     run_virtual(main())
     assert sent == pytest.approx([0.5 / PACE * (i + 1) for i in range(20)])
+
+
+@pytest.mark.parametrize("shared", [False, True])
+def test_who_waits_for_money_behind_its_admission_keeps_those_behind_it_apart(shared: bool) -> None:
+    async def main() -> None:
+        limits = Limits(requests_per_minute=60)
+        pools = [Pool("p", limits=limits)] if shared else []
+        lane = Lane("p/m", limits=Limits() if shared else limits, width=50, shared=pools)
+        first = await admitted(lane)
+        await asyncio.sleep(0.9 / PACE)
+        assert lane.renew(first)
+        renewed = now()
+        await admitted(lane)
+        assert now() - renewed == pytest.approx(1 / PACE)
+
+    run_virtual(main())
 
 
 @pytest.mark.parametrize("counted", [5, 0], ids=["metered", "unmetered"])

@@ -64,6 +64,14 @@ class Bucket:
         self.at_s = now
         self.awaited = 0.0
 
+    def delay(self, need: float, booked_at: float, now: float) -> None:
+        """What was booked is used only now: what has come in since, up to `need`, is not there for others. Otherwise
+        those behind it would follow it more closely than the rate."""
+        level = self.level_at(now, 0.0) - min(need, (now - booked_at) * self.per_s)
+        # Where nobody has booked since, it is as if it were booked now: no less is there than behind a booking.
+        self.level = level if self.at_s > booked_at else max(level, min(self.level, 0.0))
+        self.at_s = now
+
     def give(self, amount: float) -> None:
         """Correct a booking that was too high (or, below zero, too low)."""
         self.level += amount
@@ -133,6 +141,12 @@ def book(buckets: Buckets, need: Need, now: float) -> None:
     """A request is sent."""
     for name, bucket in buckets.items():
         bucket.take(getattr(need, name), now)
+
+
+def delay(buckets: Buckets, need: Need, booked_at: float, now: float) -> None:
+    """A request that was booked at `booked_at` is sent only now."""
+    for name, bucket in buckets.items():
+        bucket.delay(getattr(need, name), booked_at, now)
 
 
 def unbook(buckets: Buckets, need: Need, *, sent: bool) -> None:

@@ -15,7 +15,18 @@ import math
 import time
 from collections.abc import Mapping, Sequence
 
-from evalkit.client.lanes.buckets import Need, book, correct, heed, open_buckets, scarcest, told_wait_s, unbook, wait_s
+from evalkit.client.lanes.buckets import (
+    Need,
+    book,
+    correct,
+    delay,
+    heed,
+    open_buckets,
+    scarcest,
+    told_wait_s,
+    unbook,
+    wait_s,
+)
 from evalkit.client.lanes.estimate import TokenEstimate
 from evalkit.client.lanes.health import GIVE_UP_S, OUTAGE, REFUSAL, Health
 from evalkit.client.lanes.opening import announced_room
@@ -186,6 +197,9 @@ class Lane:
         now = self._loop.time()
         if self._end is not None or now < self._paused_until or (self._health.down and not ticket.probe):
             return False
+        delay(self._buckets, ticket.need, ticket.sent_at, now)
+        for pool in self._pools:
+            pool.delay(ticket.need, ticket.sent_at, now)
         ticket.sent_at = now
         return True
 

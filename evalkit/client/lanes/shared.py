@@ -12,7 +12,7 @@ from heapq import heappop, heappush
 from itertools import count
 from typing import Protocol
 
-from evalkit.client.lanes.buckets import Need, book, correct, heed, open_buckets, scarcest, unbook, wait_s
+from evalkit.client.lanes.buckets import Need, book, correct, delay, heed, open_buckets, scarcest, unbook, wait_s
 from evalkit.spec.model import Limits
 from evalkit.wire.allowance import Allowance
 
@@ -81,6 +81,10 @@ class Pool:
         self._in_flight += 1
         book(self._buckets, need, now)
         self._call()
+
+    def delay(self, need: Need, booked_at: float, now: float) -> None:
+        """A request that was booked at `booked_at` is sent only now."""
+        delay(self._buckets, need, booked_at, now)
 
     def withdraw(self, lane: Member) -> None:
         """The lane has nothing to send now."""
