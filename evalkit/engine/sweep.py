@@ -350,7 +350,7 @@ def _keep_pace(session: Session, late_s: float) -> None:
     assert session.endpoints is not None
     for lane in session.endpoints.lanes.values():
         lane.late(late_s)
-    medians = [lane.stats().median_latency_s for lane in session.endpoints.lanes.values()]
+    medians = [lane.median_s for lane in session.endpoints.lanes.values()]
     known = [median for median in medians if median > 0]
     if known:
         session.store.pace(min(known))

@@ -257,6 +257,11 @@ class Lane:
         """Requests that were allowed in flight when the last reply came; 0 while there were too few to tell."""
         return self._window.proven
 
+    @property
+    def median_s(self) -> float:
+        """Of the replies of the last full sample; 0 before the first."""
+        return self._window.median_s
+
     def stats(self) -> LaneStats:
         """The lane at this moment."""
         now = self._loop.time()
@@ -277,7 +282,7 @@ class Lane:
             requests_per_min=requests,
             input_tokens_per_min=read,
             output_tokens_per_min=written,
-            median_latency_s=self._window.median_s,
+            median_latency_s=self.median_s,
             failures=failures,
         )
 

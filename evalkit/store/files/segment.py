@@ -286,8 +286,9 @@ def read_claim(segment: Segment) -> dict[str, str]:
 def mismatch(segment: Segment, file: pq.ParquetFile) -> str:
     """How a file's name and its footer differ; empty if they agree."""
     with readable(segment):
-        says, columns, rows = claim(file), file.schema_arrow, file.metadata.num_rows
-        groups = [file.metadata.row_group(number).num_rows for number in range(file.metadata.num_row_groups)]
+        says, columns, metadata = claim(file), file.schema_arrow, file.metadata
+        rows = metadata.num_rows
+        groups = [metadata.row_group(number).num_rows for number in range(metadata.num_row_groups)]
     form = says.get("format", "0")
     if is_number(form) and int(form) > FORMAT:
         raise RunError(f"{segment.path} has log format {form}; this evalkit reads {FORMAT}. Use a newer one.")
