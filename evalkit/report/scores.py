@@ -156,7 +156,7 @@ def kind_notes(
     met = {row.get(f"{stem}kind") for row in rows for stem in stems}
     kinds_named = "; ".join(f"{kind}: {words}" for kind, words in WORDS.items() if kind in met)
     notes = [
-        f"95 % interval: of the mean over instances, with replicates averaged first; by: the method, {kinds_named}"
+        f"95 % interval: of the mean over instances, with replicates averaged first; methods: {kinds_named}"
     ] * bool(kinds_named)
     counts = sorted(
         {len({episode.instance for episode in cell.prefix}) for cell in cells if cell.prefix and not cell.exact}
