@@ -159,6 +159,14 @@ SERVERS = (
         own_until=20,
         for_s=60,
     ),
+    Server(
+        name="1 s, own process at 50/s, patience 10 s",
+        base_s=1,
+        slots=_fixed(10_000),
+        own_s=0.02,
+        patience_s=10,
+        for_s=120,
+    ),
     Server(name="1 s, own process at 400/s", base_s=1, slots=_fixed(10_000), own_s=0.0025, for_s=50),
 )
 
@@ -344,8 +352,6 @@ VALUES: Mapping[str, Sequence[float]] = {
     "AGAIN": (0.1, 1.0),
     "SLOW_PART": (8, 128),
     "SLOWER": (1.1, 1e9),
-    "PATIENCE": (0.25, 1e9),
-    "AS_BEST": (1.0, 2.0),
     "RISEN": (1.02, 1.3),
     "RISEN_FAST": (1.08, 1.6),
     "STRAY": (0.1, 0.8),

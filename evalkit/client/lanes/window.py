@@ -34,12 +34,6 @@ long again after capacity has fallen; with 128, growing chats use 73 % instead o
 SLOWER = 1.25
 """During fast growth, a reply that took this many times the median of the earlier ones admits no further request. With
 1.1, as without it, a server that slows down little by little is used to 71 % instead of 85 %."""
-PATIENCE = 0.5
-"""After a request has timed out: a reply that took more than this part of its time admits no further request ..."""
-AS_BEST = 1.15
-"""... unless it took at most this many medians of the best sample: then the server is slow, but not full. Both make
-little difference in the experiment: without them a server of 50 slots, whose replies take 20 s and time out after 50,
-is used to 60 % instead of 58 %."""
 RISEN = 1.08
 RISEN_FAST = 1.25
 """If replies have become slower by this factor, the throughput must have grown by its square root at least. During fast
@@ -99,10 +93,10 @@ class Window:
         "_least_s",
         "_looked_at",
         "_pace",
-        "_patience_s",
         "_settling",
         "_strays",
         "_target",
+        "_too_late",
         "_were_full",
         "late_s",
         "median_s",
@@ -128,7 +122,8 @@ class Window:
         """Growth per round trip during fast growth."""
         self._cut_at = float("-inf")
         self._cut_median_s = 0.0
-        self._patience_s = float("inf")
+        self._too_late = False
+        """Whether requests have timed out that were late, not lost."""
         self._ceiling = self.most
         self._settling = False
         """Whether the next sample is the first after a cut: the server still processes earlier requests."""
@@ -163,7 +158,7 @@ class Window:
         if sent_at < self._cut_at or (timed_out and self._is_stray(now - sent_at)):
             return False
         if timed_out and not self._is_quick(now - sent_at):
-            self._patience_s = min(self._patience_s, now - sent_at)
+            self._too_late = True
             self._ceiling = max(1.0, min(self._ceiling, CEILING * self.size))
         self._cut(self.size * CUT, now)
         return True
@@ -184,7 +179,7 @@ class Window:
     def restart(self, now: float, *, paced: bool) -> None:
         """After an outage: grow again, from half of the earlier good width, or from all of it if a rate limits what is
         sent. If requests time out, it was not a clean outage: the window stays as it was cut."""
-        if self._patience_s == float("inf"):
+        if not self._too_late:
             self.size = min(self.most, max(float(FIRST), self._healthy if paced else self._healthy / 2))
             self._growing_fast, self._pace, self._best_s = True, 1.0, 0.0
             self._cut_at = now  # earlier requests are not comparable
@@ -210,10 +205,8 @@ class Window:
         return self.late_s > max(LATE_S, LATE * middle_s)
 
     def _lets_in(self, latency_s: float) -> bool:
-        if self._is_late(self.median_s) and latency_s < PATIENCE * self._patience_s:
+        if self._is_late(self.median_s):
             return True
-        if latency_s > PATIENCE * self._patience_s and latency_s > AS_BEST * self._least_s:
-            return False
         if self._best_s and latency_s > DOUBLED * self._best_s:
             return False
         return not (self._growing_fast and self.median_s and latency_s > SLOWER * self.median_s)
@@ -236,7 +229,7 @@ class Window:
             return
         if self._is_late(middle_s):
             self._before_s = self._cut_median_s = 0.0
-            if full and not self._growing_fast and self._patience_s == float("inf"):
+            if full and not self._growing_fast and not self._too_late:
                 self._growing_fast, self._pace = True, AGAIN
             return
         if not self._growing_fast and self._cut_for_latency(middle_s, now):
@@ -260,7 +253,7 @@ class Window:
             if fast:
                 self._best_s = (before_s * self._least_s) ** 0.5  # between idle and full
             return False
-        if not fast and slower < RISEN and faster >= TRIED**0.5 and self._patience_s == float("inf"):
+        if not fast and slower < RISEN and faster >= TRIED**0.5 and not self._too_late:
             self._growing_fast, self._pace = True, AGAIN  # what was full has room now; not if requests timed out
         return True
 
