@@ -1,9 +1,13 @@
 from pathlib import Path
+from unittest import mock
 
-from evalkit.store.files.layout import compacted
-from evalkit.store.files.segment import Kind
+import pytest
+
+from evalkit.store.files.layout import compacted, lay_out
+from evalkit.store.files.segment import KINDS, Kind
 from evalkit.store.reading.index import read_index
 from evalkit.store.reading.reader import read_ledger
+from evalkit.store.writing import adopt as adopting
 from evalkit.store.writing.adopt import Adopted, adopt
 from evalkit.store.writing.compact import discard
 from tests.support.format2_logs import append, begin, compact
@@ -45,3 +49,19 @@ def test_a_journal_that_has_begun_meanwhile_is_left_to_its_writer(tmp_path: Path
     assert {path.name for path in run.rglob("*.parquet")} == before
     compact(alive, 1, 2)
     assert sorted(path.stem.rsplit("-", 2)[1] for path in (run / "steps").iterdir()) == ["000000000", "000000001"]
+
+
+@pytest.mark.parametrize("dead", [2, 6])
+def test_files_are_listed_as_often_however_many_writers_have_died(tmp_path: Path, dead: int) -> None:
+    run = tmp_path / "run"
+    writers = []
+    for number in range(dead):
+        writer = begin(run)
+        append(writer, [a_step(f"e{number}", 0)])
+        compact(writer, 0, 0)
+        writer.close()
+        writers.append(writer.writer)
+    with mock.patch.object(adopting, "lay_out", wraps=lay_out) as listed:
+        adopted = adopt(run, lambda names: {}, writers)
+    assert len(adopted.covered) == dead
+    assert listed.call_count == len(KINDS)
