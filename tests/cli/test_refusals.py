@@ -19,7 +19,7 @@ MODEL = '[[agents]]\nprovider = "openai"\nmodel = "{model}"\n'
         ("agents = 3\n" + SUITE, ("sweep.toml", "agents")),
         ("width = \n", ("sweep.toml", "line 1")),
         ("replicate = 2\n" + AGENT + SUITE, ("sweep.toml", "replicate", "'replicates'")),
-        ('replicates = "2"\n' + AGENT + SUITE, ("sweep.toml", "replicates", "int")),
+        ('replicates = "2"\n' + AGENT + SUITE, ("sweep.toml", "replicates", "a whole number, got a string")),
         ("replicates = 0\n" + AGENT + SUITE, ("sweep.toml", "replicates", "1 to")),
         ('budget_usd = "five"\n' + AGENT + SUITE, ("sweep.toml", "budget_usd", "'five'")),
         ("budget_usd = -1\n" + AGENT + SUITE, ("sweep.toml", "budget_usd")),

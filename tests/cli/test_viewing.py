@@ -28,7 +28,7 @@ def test_a_report_is_written_as_one_page(call: Call, spec: Path, here: Path, whe
     assert said.code == 0, said.err
     text = (here / where).read_text()
     assert f"Wrote {where}: {len(text.encode()) / 1e6:.1f} MB, every table and figure, 4 trajectories." in said.out
-    assert text.count("<template ") == 4
+    assert text.count('<script type="text/plain" id="episode-') == 4
     assert 'id="scores"' in text
     assert "this file has 4 of the run&#39;s 4 trajectories" in text
     assert 'http-equiv="Content-Security-Policy" content="default-src &#39;none&#39;' in text

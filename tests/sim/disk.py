@@ -221,7 +221,7 @@ class SimDisk:
         """The process dies where it has given names that others build on, and has not waited for them."""
         if self.plan.dies_naming is None or self.built_on is None or self.dead:
             return
-        files = [name for name, file in self._names.items() if _parent(name) == folder]
+        files = [name for name, file in self._names.items() if _parent(name) == str(folder)]
         fresh = [name for name in files if self._lasting.get(name) is not self._names[name]]
         fresh += [path for path in folder.glob("*/") if path not in self._folders]
         if fresh and self.built_on(fresh):
