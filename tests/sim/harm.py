@@ -11,6 +11,7 @@ from pathlib import Path
 
 from evalkit.errors import CorruptLogError
 from evalkit.seeds import Stream
+from evalkit.store.files.layout import newest_object
 from evalkit.store.reading.index import read_index
 from evalkit.store.writing.opening import refuse_damage
 from tests.sim.scenario import Harm
@@ -34,10 +35,20 @@ class Done:
         """Whether a repair may mend it: only files of rows."""
         return all(path.suffix == ".parquet" for path in self.before)
 
-    @property
-    def money(self) -> bool:
-        """Whether rows of money may be among what is lost."""
-        return any(path.parent.name not in ("tail", "steps", "ends") for path in self.before)
+    def money(self, run: Path) -> bool:
+        """Whether rows of money may be among what is lost, of which no totals tell: these stand in the newest object of
+        each journal."""
+        rows = (path for path in self.before if path.parent.name not in ("tail", "steps", "ends"))
+        return not all(self._told(run, path) for path in rows)
+
+    def _told(self, run: Path, path: Path) -> bool:
+        in_journal, parts = path.parent.parent.name == "log", path.stem.rsplit("-", 2)
+        if not in_journal and len(parts) < 3:
+            return False  # of the first format
+        newest = newest_object(run, path.parent.name if in_journal else parts[0])
+        if newest is None or newest.path in self.before:
+            return False
+        return not in_journal or newest.path.name > path.name
 
     def at_the_end(self, run: Path) -> bool:
         """Whether all were the last of the newest journal, or of a run without any: nothing tells of them.

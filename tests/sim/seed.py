@@ -124,7 +124,7 @@ def _harmed(world: World, life: Life) -> bool:
         world.disk.changed(path)
     world.harmed.update(() if found else done.before)
     world.say(f"verify names it: {found}" if found else "verify cannot know")
-    world.checks.harmed(done.before, knew=knew and bool(found) and not done.money)
+    world.checks.harmed(done.before, knew=knew and bool(found) and not done.money(world.run))
     if not found:
         world.checks.accept()
         return False
