@@ -101,6 +101,22 @@ def test_a_table_sorts_and_filters_in_the_browser(browser: Any, url: str, readin
         opened.clean()
 
 
+def test_a_part_of_a_table_is_filtered_by_the_server_while_words_are_written(browser: Any, url: str) -> None:
+    from playwright.sync_api import expect
+
+    with tab(browser, f"{url}/run/shown/table/scores?contains=hostile") as opened:
+        page = opened.page
+        rows = page.locator("#found tbody tr")
+        assert rows.count() == 4
+        page.locator("input[name=contains]").fill("hostile costbench")
+        expect(rows).to_have_count(1)
+        page.wait_for_url("**/table/scores?contains=hostile+costbench")
+        page.locator("input[name=contains]").fill("")
+        expect(rows).to_have_count(12)
+        page.locator("#found th", has_text="Score").first.click()
+        opened.clean()
+
+
 def test_every_figure_is_fetched_and_drawn_when_it_scrolls_near(browser: Any, url: str, reading: Reading) -> None:
     with tab(browser, f"{url}/run/shown/figures") as opened:
         page = opened.page
