@@ -44,10 +44,13 @@ def display(*, json_lines: bool) -> Iterator[Callable[[View], None]]:
 
 
 def _line_writer(words: Callable[[View], str]) -> Callable[[View], None]:
-    shown_at, stopping = monotonic(), ""
+    shown_at: float | None = None
+    stopping = ""
 
     def show(view: View) -> None:
         nonlocal shown_at, stopping
+        if shown_at is None:  # a call with nothing to play writes no line, however long it took to start
+            shown_at = monotonic()
         # Confirm a stop at once.
         if monotonic() - shown_at >= LINE_EVERY_S or view.stopping != stopping:
             shown_at, stopping = monotonic(), view.stopping

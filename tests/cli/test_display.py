@@ -4,7 +4,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from evalkit.cli.display import display, plain, render
+from evalkit.cli.display import LINE_EVERY_S, display, plain, render
 from evalkit.engine.view import CellView, LaneView, View
 
 
@@ -92,6 +92,20 @@ def test_without_a_terminal_lines_are_plain_words_or_json(capsys: pytest.Capture
                 "30/1,200 episodes   12 steps/s   61 s   $2.00 of $4.00 spent   $0.0100 reserved   "
                 "stopping (budget): waiting for replies in flight\n  provider-1/model-1: timeout 2\n"
             )
+
+
+def test_the_first_line_comes_some_seconds_after_the_first_view_however_long_the_start_took(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = [100.0]
+    monkeypatch.setattr("evalkit.cli.display.monotonic", lambda: now[0])
+    with display(json_lines=True) as show:
+        now[0] += 60
+        show(view(lane(1)))
+        assert capsys.readouterr().err == ""
+        now[0] += LINE_EVERY_S
+        show(view(lane(1)))
+        assert len(capsys.readouterr().err.splitlines()) == 1
 
 
 def test_what_is_published_has_the_time_and_the_cells() -> None:

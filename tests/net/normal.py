@@ -27,7 +27,7 @@ RULES: Sequence[Rule] = (
         "likewise, in words",
     ),
     (
-        re.compile(r'^\{"event":"progress",.*\}\n', re.MULTILINE),
+        re.compile(r'^\{"event": ?"progress",.*\}\n', re.MULTILINE),
         "",
         "how often a call of `run` tells its progress, every few seconds, depends on the machine",
     ),
