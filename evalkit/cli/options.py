@@ -184,7 +184,11 @@ def show(sub: argparse.ArgumentParser) -> None:
         help="an id or the start of one, or agent:suite:instance:replicate (default: list some)",
     )
     sub.add_argument("--period", metavar="N", type=whole_number, help="only this period, counted from 0")
-    sub.add_argument("--full", action="store_true", help="do not shorten texts, and show the descriptions of the tools")
+    sub.add_argument(
+        "--full",
+        action="store_true",
+        help="do not shorten texts; show the descriptions of the tools, and facts as JSON too",
+    )
 
 
 def view(sub: argparse.ArgumentParser) -> None:

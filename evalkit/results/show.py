@@ -13,7 +13,7 @@ from evalkit.results.episodes import COLUMNS as RESULT_COLUMNS
 from evalkit.results.episodes import Environments, EpisodeResult, episode_results
 from evalkit.results.installed import require_environments
 from evalkit.results.moves import Move, moves
-from evalkit.results.trajectory import Trajectory, folded, trajectory_parts
+from evalkit.results.trajectory import Trajectory, folded, trajectory_parts, unfolded
 from evalkit.store.manifest import Manifest, load_target
 from evalkit.store.manifests import read_manifest
 from evalkit.text import BOUND, seconds, visible
@@ -59,7 +59,8 @@ class ReplayedEpisode:
 
 
 def show(run: Path, episode: str, *, period: int | None = None, full: bool = False) -> Trajectory:
-    """One episode of a run, or one period of it; `full`: no text is cut, and tools say what they are.
+    """One episode of a run, or one period of it; `full`: no text is cut, tools say what they are, and
+    facts stand there as JSON too.
 
     `episode` is its id, the beginning of one, or `agent:suite:instance:replicate`. Raises RunError if no episode, or
     more than one, is meant by it, or if it has no such period; CorruptLogError if its rows cannot be read.
@@ -133,8 +134,8 @@ def trajectory_of(episode: ReplayedEpisode, *, period: int | None = None, full: 
     if period is not None and not 0 <= period <= last:
         raise RunError(f"The episode has periods 0 to {last}, so there is no period {period} to show.")
     parts = tuple(trajectory_parts(episode.moves, period=period, most=sys.maxsize if full else BOUND))
-    parts = parts if full else tuple(map(folded, parts))
-    return Trajectory(header=_header(episode.result, episode.pack), parts=parts)
+    shown = tuple(map(unfolded if full else folded, parts))
+    return Trajectory(header=_header(episode.result, episode.pack), parts=shown)
 
 
 def _header(result: EpisodeResult, pack: str) -> dict[str, str]:

@@ -11,6 +11,7 @@ from typing import Any, Literal
 
 from evalkit.dialogue import Message, Reply, Tool, ToolCall
 from evalkit.money import show_usd
+from evalkit.results.fact_words import fact_lines
 from evalkit.results.moves import Move
 from evalkit.store.files.record import ESTIMATED, UNMETERED
 from evalkit.text import BOUND, bounded, seconds, visible
@@ -36,6 +37,8 @@ class TrajectoryPart:
     text: str = ""
     move: Move | None = field(default=None, repr=False, compare=False)
     """Of a turn, of its facts, and of the first turn of a period."""
+    raw: str = field(default="", repr=False)
+    """Of facts: the JSON whose words the text is."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -154,7 +157,13 @@ def _turn(move: Move, most: int) -> Iterator[TrajectoryPart]:
         yield TrajectoryPart(
             kind="read", title="tools", text=bounded(_changed_tools(move.offered, move.offered_next), most)
         )
-    yield TrajectoryPart(kind="facts", title="facts", text=bounded(move.facts_text, FACTS_BOUND), move=move)
+    yield TrajectoryPart(
+        kind="facts",
+        title="what happened",
+        text="\n".join(fact_lines(move.facts)) or "nothing",
+        move=move,
+        raw=bounded(move.facts_text, FACTS_BOUND if most <= BOUND else most),
+    )
 
 
 def _difference(row: Mapping[str, Any]) -> str:
@@ -184,6 +193,11 @@ def folded(part: TrajectoryPart) -> TrajectoryPart:
     if part.kind != "thought" or len(part.text) <= FOLD:
         return part
     return replace(part, text=f"{part.text[:FOLD]}... ({len(part.text):,} characters; --full shows them)")
+
+
+def unfolded(part: TrajectoryPart) -> TrajectoryPart:
+    """The part with the JSON of facts below their words."""
+    return replace(part, text=f"{part.text}\n{part.raw}") if part.raw else part
 
 
 def _said(reply: Reply, most: int) -> Iterator[TrajectoryPart]:

@@ -7,7 +7,6 @@ from typing import Any
 
 from evalkit.money import show_usd
 from evalkit.report.charts.build import period_lines
-from evalkit.results.fact_words import fact_lines
 from evalkit.results.moves import Move
 from evalkit.results.show import ReplayedEpisode
 from evalkit.results.trajectory import TrajectoryPart, trajectory_parts, usage_words
@@ -125,9 +124,8 @@ def _turns(parts: Iterable[TrajectoryPart]) -> tuple[list[PartView], list[TurnVi
 
 
 def _view(part: TrajectoryPart) -> PartView:
-    if part.kind == "facts" and part.move is not None:
-        words = "\n".join(fact_lines(part.move.facts))
-        return PartView(kind=part.kind, title="what happened", text=words or "nothing", folded=False, raw=part.text)
+    if part.kind == "facts":
+        return PartView(kind=part.kind, title=part.title, text=part.text, folded=False, raw=part.raw)
     if part.kind == "thought":
         return PartView(kind=part.kind, title=part.title, text=part.text, folded=bool(part.text))
     folded = part.title in FOLDED and len(part.text) > len("(as before)")

@@ -101,6 +101,7 @@ def test_a_trajectory_tells_what_was_read_said_and_called() -> None:
         ("agent calls guess", '{\n  "value": 5\n}'),
     ]
     assert len(texts(found, "facts")) == 4
+    assert {title for title, _ in texts(found, "facts")} == {"what happened"}
     assert texts(found, "end") == [("ended: stable", "")]
     assert texts(found, "warning") == []
 
@@ -115,6 +116,17 @@ def test_texts_are_cut_unless_all_is_asked_for() -> None:
     tools = next(text for title, text in texts(whole, "read") if title == "tools")
     assert [line.partition("(")[0] for line in tools.splitlines()] == ["hint", "guess"]
     assert "guess(value): " in tools
+
+
+def test_facts_are_words_and_their_json_comes_with_all_of_a_trajectory() -> None:
+    log = rows(MANIFEST, "gpt", "s", "i1", 1, [hint(), guess(5)])
+    words = [text for _, text in texts(trajectory(log), "facts")]
+    assert words[0].startswith("hint: done")
+    assert words[1] == "guess: done\nvalue: 5"
+    assert not any("{" in text for text in words)
+    whole = [text for _, text in texts(trajectory(log, full=True), "facts")]
+    for text, said, row in zip(whole, words, log, strict=True):
+        assert text == f"{said}\n{row.facts.decode()}"
 
 
 def test_one_period_is_shown_alone() -> None:
