@@ -98,6 +98,19 @@ def test_the_cron_line_plays_a_night(home: Path) -> None:
     assert len(played(home)) == 1
 
 
+def test_the_cron_line_needs_no_file_of_keys_and_gives_those_that_it_holds(home: Path) -> None:
+    text = (RECIPES / "nightly.crontab").read_text()
+    variables = dict(re.findall(r"^([A-Z]+)=(.*)$", text, re.MULTILINE))
+    (line,) = re.findall(r"^\d[^\n]*$", text, re.MULTILINE)
+    command = line.split(None, 5)[5]
+    script(home / "evalkit" / ".venv" / "bin" / "evalkit", 'echo "key: ${OPENAI_API_KEY-none}"')
+    for expected in (KEY, "none"):
+        done = shell(["/bin/sh", "-c", command], home, home, **variables)
+        assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+        assert (home / "evalkit" / "nightly.log").read_text().splitlines()[-1] == f"key: {expected}"
+        (home / ".config" / "evalkit" / "keys.env").unlink(missing_ok=True)
+
+
 def workflow() -> dict[str, Any]:
     yaml = pytest.importorskip("yaml")
     found: dict[str, Any] = yaml.safe_load((RECIPES / "nightly.yml").read_text())
