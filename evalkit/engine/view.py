@@ -6,6 +6,8 @@ from dataclasses import dataclass, field
 from time import monotonic, time
 from typing import Any
 
+import msgspec
+
 from evalkit.engine.endpoints import Endpoints
 from evalkit.engine.episode import LEFT_OWED
 from evalkit.engine.scheduler import LaneJob
@@ -13,8 +15,7 @@ from evalkit.spec.model import Sweep
 from evalkit.store.reading.unmetered import Unmetered
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LaneView:
+class LaneView(msgspec.Struct, frozen=True, kw_only=True):
     """One lane at one moment."""
 
     name: str
@@ -69,8 +70,7 @@ class LaneView:
         }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CellView:
+class CellView(msgspec.Struct, frozen=True, kw_only=True):
     """One agent on one suite at one moment."""
 
     agent: str

@@ -6,6 +6,7 @@ python -m tests.sim --always first_format    # each seed goes on from a run of t
 """
 
 import argparse
+import gc
 import os
 import statistics
 import sys
@@ -14,6 +15,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from functools import partial
+from itertools import count
 
 from tests.sim.scenario import AIMED, DISTURBANCES, Scenario, scenario
 from tests.sim.seed import Lived, live_through
@@ -85,10 +87,20 @@ def _all(seeds: range, processes: int, always: frozenset[str]) -> Iterator[tuple
             pool.shutdown(wait=False, cancel_futures=True)
 
 
+COLLECT_EVERY = 16
+"""Seeds between two collections of a process's garbage: each walks all modules, and a seed leaves little."""
+
+_SEEDS = count(1)
+"""How many this process has lived through."""
+
+
 def timed(seed: int, *, always: frozenset[str]) -> tuple[Lived, float]:
     """A seed lived through, and its CPU seconds."""
     began = time.process_time()
+    gc.disable()
     lived = live_through(scenario(seed, len(SWEEPS), always=always))
+    if next(_SEEDS) % COLLECT_EVERY == 0:
+        gc.collect()
     return lived, time.process_time() - began
 
 

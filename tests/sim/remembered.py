@@ -19,8 +19,9 @@ import pyarrow.parquet as pq
 
 from evalkit.errors import CorruptLogError
 from evalkit.store.files import segment as files
+from evalkit.store.files.footer import columns_of
 from evalkit.store.files.schema import FEW_VALUES
-from evalkit.store.files.segment import Segment
+from evalkit.store.files.segment import SCHEMAS, Segment
 from evalkit.store.reading.reader import CODED
 from evalkit.store.recovery import examine as examining
 from evalkit.store.recovery.examine import Examined
@@ -85,7 +86,7 @@ class Remembered:
         if place not in known:
             if self.changed:
                 if "dictionaries" not in known:
-                    known["dictionaries"] = _read_segment(segment, None, _TEXTS)
+                    known["dictionaries"] = _read_segment(segment, None, _texts(segment))
                 known[place] = known["dictionaries"].column(name)
             else:
                 known[place] = known["plain"].column(name).dictionary_encode()
@@ -94,11 +95,37 @@ class Remembered:
     def columns(self, path: Path, *names: str) -> pa.Table:
         """Some columns of a file of rows, as other programs read it."""
         held = _bytes(path)
-        known = self._known.setdefault((str(path), held), {})
-        if not known:
-            with pq.ParquetFile(pa.BufferReader(held), pre_buffer=False) as file:
-                known["keys"] = file.read(columns=list(_KEYS), use_threads=False)
+        known = self._known.setdefault((path, held), {})
+        if "keys" not in known:
+            known["keys"] = self._opened(path, held, (), verify=True).read(columns=list(_KEYS), use_threads=False)
         return known["keys"].select(names)
+
+    @contextmanager
+    def open_file(
+        self, segment: Segment, dictionary: Iterable[str] = (), *, verify: bool = True
+    ) -> Iterator[pq.ParquetFile]:
+        try:
+            held = _bytes(segment.path)
+        except OSError:
+            with _open_file(segment, dictionary, verify=verify) as file:
+                yield file
+            return
+        with files.readable(segment):
+            file = self._opened(segment.path, held, tuple(dictionary), verify=verify)
+        yield file
+
+    def _opened(self, path: Path, held: bytes, dictionary: tuple[str, ...], *, verify: bool) -> pq.ParquetFile:
+        """A file whose footer is parsed once; its bytes are in memory, so nothing stays open."""
+        known = self._known.setdefault((path, held), {})
+        if (dictionary, verify) not in known:
+            known[dictionary, verify] = pq.ParquetFile(
+                pa.BufferReader(held),
+                page_checksum_verification=verify,
+                read_dictionary=list(dictionary),
+                pre_buffer=False,
+            )
+        file: pq.ParquetFile = known[dictionary, verify]
+        return file
 
     def examine(self, segment: Segment) -> Examined:
         return copy.deepcopy(self._once(segment, "examined", lambda: _examine(segment)))
@@ -126,8 +153,12 @@ class Remembered:
 
 
 _KEYS = ("episode", "take", "step")
-_TEXTS = tuple(dict.fromkeys((*CODED, *FEW_VALUES)))
-"""Whatever is read as a dictionary somewhere."""
+
+
+def _texts(segment: Segment) -> list[str]:
+    """Whatever of a file is read as a dictionary somewhere."""
+    has = SCHEMAS[segment.kind].names if segment.kind != "steps" else columns_of(segment)
+    return [name for name in dict.fromkeys((*CODED, *FEW_VALUES)) if name in has]
 
 
 def _bytes(path: Path) -> bytes:
@@ -136,6 +167,7 @@ def _bytes(path: Path) -> bytes:
 
 
 _read_segment, _read_claim, _read_rows = files.read_segment, files.read_claim, files.read_rows
+_open_file = files.open_file
 _examine, _footer_problem = examining.examine, examining.footer_problem
 
 
@@ -149,6 +181,7 @@ def remembered() -> Iterator[Remembered]:
         _examine: memory.examine,
         _footer_problem: memory.footer_problem,
         _read_rows: memory.read_rows,
+        _open_file: memory.open_file,
     }
     places = list(_places(frozenset(sys.modules)))
     for module, name, value in places:
@@ -163,7 +196,7 @@ def remembered() -> Iterator[Remembered]:
 @lru_cache(1)
 def _places(modules: frozenset[str]) -> tuple[tuple[ModuleType, str, Callable[..., Any]], ...]:
     """(module, name, function): where the functions are known by name, once these modules were imported."""
-    own = {_read_segment, _read_claim, _examine, _footer_problem, _read_rows}
+    own = {_read_segment, _read_claim, _examine, _footer_problem, _read_rows, _open_file}
     chosen = [sys.modules[name] for name in modules if name.startswith(("evalkit.", "tests.")) and name != __name__]
     return tuple(
         (module, name, value)

@@ -2,14 +2,14 @@
 
 from collections import deque
 from collections.abc import Mapping
-from dataclasses import dataclass
+
+import msgspec
 
 WINDOW_S = 10
 """Rates are those of the last ten whole seconds."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LaneStats:
+class LaneStats(msgspec.Struct, frozen=True, kw_only=True):
     """One lane at one moment."""
 
     lane: str
