@@ -131,8 +131,14 @@ COMMANDS: Mapping[str, Command] = {
     "verify": Command(
         "read",
         "replay every episode and compare it with the log",
-        ("evalkit verify runs/nightly",),
-        options.on_run,
+        ("evalkit verify runs/nightly", "evalkit verify nightly.zip"),
+        options.verify,
+    ),
+    "archive": Command(
+        "read",
+        "write a run and its numbers to one file for others",
+        ("evalkit archive runs/nightly", 'evalkit archive runs/mine --out mine.zip --author "Ada Lovelace"'),
+        options.archive,
     ),
     "export": Command(
         "read",

@@ -213,6 +213,23 @@ def export(sub: argparse.ArgumentParser) -> None:
     sub.add_argument("--only", metavar="PART", action="append", default=[], help="agent=NAME,suite=NAME")
 
 
+def archive(sub: argparse.ArgumentParser) -> None:
+    """Options of `archive`."""
+    sub.add_argument("run", metavar="RUN", help="a run directory, or its name below runs/")
+    sub.add_argument("--out", metavar="FILE", help="the archive; must not exist (default: NAME.zip)")
+    sub.add_argument(
+        "--author", metavar="NAME", action="append", default=[], help="an author, for CITATION.cff; can be repeated"
+    )
+    sub.add_argument("--title", metavar="TEXT", default="", help="the title, for CITATION.cff")
+    sub.add_argument("--license", metavar="ID", default="", help="the licence, such as CC-BY-4.0, for CITATION.cff")
+
+
+def verify(sub: argparse.ArgumentParser) -> None:
+    """Options of `verify`."""
+    sub.add_argument("run", metavar="RUN", help="a run directory, or its name below runs/; or an archive")
+    sub.add_argument("--json", action="store_true", help="the same as JSON, with a stable schema")
+
+
 def merge(sub: argparse.ArgumentParser) -> None:
     """Options of `merge`."""
     sub.add_argument("runs", metavar="RUN", nargs="+", help="run directories, or their names below runs/")

@@ -44,6 +44,7 @@ from evalkit.store.manifest import Manifest
 from evalkit.store.manifests import is_run, read_manifest, write_manifest
 from evalkit.store.reading.accounts import accounts, unaccounted
 from evalkit.store.recovery.repair import Repair, repair
+from evalkit.store.spec_file import keep_spec
 from evalkit.store.writing.writer import open_store
 
 SHOW_EVERY_S = 0.25
@@ -76,6 +77,8 @@ async def run_sweep(resolved: Resolved, options: RunOptions, show: Callable[[Vie
         if old is None or manifest != old:
             manifest = write_manifest(directory, manifest)
             resolved = replace(resolved, manifest=kept(manifest, resolved.manifest))
+        if resolved.sweep.written:
+            keep_spec(directory, resolved.sweep.written, resolved.sweep.source)
         ledger = accounts(holdings.ledger, holdings.cost_by_worker)
         session = Session(
             name=name,
@@ -121,7 +124,7 @@ def _existing(directory: Path) -> Manifest | None:
         return read_manifest(directory)
     # A run that was killed before its manifest was written has its lock and empty folders.
     # Its nights may have come before it.
-    own = {"lock", "manifest", "suites", "log", "tail", "steps", "ends", "ledger", "events.jsonl", "nights"}
+    own = {"lock", "manifest", "suites", "log", "tail", "steps", "ends", "ledger", "events.jsonl", "nights", "spec"}
     if directory.is_dir() and any(
         entry.name not in own and not entry.name.startswith(".") for entry in directory.iterdir()
     ):

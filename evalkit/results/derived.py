@@ -10,10 +10,8 @@ read it.
 
 import hashlib
 import math
-import secrets
 import sys
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -28,7 +26,7 @@ from evalkit.envs.table import ENVIRONMENTS
 from evalkit.errors import RunError
 from evalkit.results.cells import Cell, cells
 from evalkit.results.episodes import NUMBERS, Environments, EpisodeResult, Fold, Referee, Spot, result, spots
-from evalkit.store.disk import ASIDE
+from evalkit.store.disk import put
 from evalkit.store.manifest import Manifest
 from evalkit.store.manifests import read_manifest
 from evalkit.store.void import read_voids
@@ -215,7 +213,7 @@ def _save(run: Path, marks: Mapping[str, str], kept: Mapping[str, tuple[bytes, F
     ) as writer:
         writer.write_table(pa.table(columns), row_group_size=1 << 14)
         writer.add_key_value_metadata({_MARK: msgspec.json.encode(marks)})
-    _put(run / FOLDER / FILE, sink.getvalue().to_pybytes())
+    put(run / FOLDER / FILE, sink.getvalue().to_pybytes())
 
 
 def _entry(fold: Fold) -> bytes:
@@ -234,18 +232,6 @@ def _entry(fold: Fold) -> bytes:
 def _is_finite(fold: Fold) -> bool:
     """Whether JSON holds its numbers."""
     return math.isfinite(fold.score) and all(map(math.isfinite, fold.metrics.values()))
-
-
-def _put(path: Path, data: bytes) -> None:
-    # Not durable, and under a name of its own until it is whole: several processes may do the same at once.
-    aside = path.with_name(f".{path.name}.{secrets.token_hex(4)}{ASIDE}")
-    try:
-        path.parent.mkdir(exist_ok=True)
-        aside.write_bytes(data)
-        aside.replace(path)
-    except OSError:
-        with suppress(OSError):
-            aside.unlink(missing_ok=True)
 
 
 def read_cells(run: Path) -> tuple[Manifest, list[Cell]]:

@@ -173,6 +173,8 @@ class Sweep:
     """Whether models without a known price may run (they count as free)."""
     limits: Mapping[str, Limits] = field(default_factory=dict)
     """Overrides: `provider/model` of that lane alone, `provider` of all its models together."""
+    written: Mapping[str, Any] = field(default_factory=dict)
+    """What its file or mapping says, as plain values."""
 
     @property
     def bounded(self) -> bool:

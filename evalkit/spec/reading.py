@@ -23,9 +23,15 @@ def read_toml(path: Path, kind: type[RecordT]) -> RecordT:
     """The file as a record of `kind`. Raises UsageError naming file, line or key, and the nearest valid name, and where
     something in it seems to be a secret.
     """
+    return check_record(read_values(path), kind, str(path))
+
+
+def read_values(path: Path) -> dict[str, Any]:
+    """The file as plain values, not checked yet. Raises UsageError as `parse_toml` does, and where something in it
+    seems to be a secret."""
     data = parse_toml(path)
     refuse_keys(data, str(path))
-    return check_record(data, kind, str(path))
+    return data
 
 
 def parse_toml(path: Path) -> dict[str, Any]:
@@ -50,15 +56,15 @@ def parse_toml(path: Path) -> dict[str, Any]:
     return data
 
 
-def record_of(values: Mapping[str, Any], kind: type[RecordT], where: str) -> RecordT:
-    """A program's values as a record of `kind`, checked as those of a file are; an amount of money may be a Decimal.
+def plain_values(values: Mapping[str, Any], where: str) -> dict[str, Any]:
+    """A program's values as `read_values` gives those of a file; an amount of money may be a Decimal.
 
-    Raises UsageError as `read_toml` does, and for a value that TOML has not.
+    Raises UsageError as `read_values` does, and for a value that TOML has not.
     """
-    data = _as_toml(values, where, "")
+    data: dict[str, Any] = _as_toml(values, where, "")
     _refuse_long(data, where)
     refuse_keys(data, where)
-    return check_record(data, kind, where)
+    return data
 
 
 def _as_toml(value: object, where: str, key_path: str) -> Any:

@@ -16,7 +16,7 @@ from evalkit.policy.table import is_policy, policy_names
 from evalkit.shipped import find
 from evalkit.spec.catalogue import LimitsFile
 from evalkit.spec.model import AgentSpec, SuiteUse, Sweep
-from evalkit.spec.reading import parse_span, read_toml, record_of
+from evalkit.spec.reading import check_record, parse_span, plain_values, read_values
 
 MAX_WIDTH = 100_000
 MAX_SEED = 2**31 - 1
@@ -82,18 +82,18 @@ def find_sweep(name: str) -> Path:
 
 def read_sweep(path: Path) -> Sweep:
     """The sweep a file describes. Raises UsageError naming file, key and the nearest valid name."""
-    return _sweep(read_toml(path, SweepFile), str(path), path.stem)
+    return _sweep(read_values(path), str(path), path.stem)
 
 
 def sweep_from(values: Mapping[str, Any], where: str, name: str) -> Sweep:
     """The sweep that a program describes, as a file would; `name`: of one that says none. Raises UsageError."""
-    file = record_of(values, SweepFile, where)
+    return _sweep(plain_values(values, where), where, name)
+
+
+def _sweep(written: Mapping[str, Any], where: str, name: str) -> Sweep:
+    file = check_record(written, SweepFile, where)
     if not file.name and not name:
         raise UsageError(f"{where}: name: a sweep without a file needs a name: its run is in runs/NAME.")
-    return _sweep(file, where, name)
-
-
-def _sweep(file: SweepFile, where: str, name: str) -> Sweep:
     if not file.agents or not file.suites:
         raise UsageError(f"{where}: a sweep needs at least one [[agents]] and one [[suites]] table.")
     agents = tuple(_agent(agent, f"{where}: agents[{i}]") for i, agent in enumerate(file.agents, 1))
@@ -123,6 +123,7 @@ def _sweep(file: SweepFile, where: str, name: str) -> Sweep:
         deadline_s=parse_deadline(file.deadline, f"{where}: deadline"),
         unpriced=file.unpriced,
         limits={lane: limits.checked(f"{where}: limits.{lane}") for lane, limits in file.limits.items()},
+        written=written,
     )
 
 

@@ -8,6 +8,7 @@ import ctypes
 import errno
 import fcntl
 import os
+import secrets
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
@@ -172,6 +173,20 @@ def make_directories(path: Path) -> None:
         for directory in reversed(missing):
             directory.mkdir(exist_ok=True)
             sync_directory(directory.parent)
+
+
+def put(path: Path, data: bytes) -> None:
+    """Put a file in place that the log does not depend on, in one step and not durably; its folder is created.
+
+    Several processes may do the same at once. If the disk refuses, nothing changes, and nothing is said.
+    """
+    aside = path.with_name(f".{path.name}.{secrets.token_hex(4)}{ASIDE}")
+    try:
+        path.parent.mkdir(exist_ok=True)
+        aside.write_bytes(data)
+        aside.replace(path)
+    except OSError:
+        _forget(aside)
 
 
 def append_lines(path: Path, data: bytes) -> None:

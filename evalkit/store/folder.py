@@ -42,6 +42,25 @@ def refuse_existing(path: Path) -> None:
         raise UsageError(f"{path} exists already; nothing was written. Choose another name.")
 
 
+DIGITS = 6
+
+
+def numbered(folder: Path) -> list[Path]:
+    """The files `000000.json`, `000001.json`, ... of a folder, in order; none if there is no folder. Raises
+    StorageError."""
+    if not folder.is_dir():
+        return []
+    with disk.storage_errors(folder):
+        return sorted(path for path in folder.glob("*.json") if path.stem.isdecimal() and len(path.stem) == DIGITS)
+
+
+def next_numbered(folder: Path) -> Path:
+    """The file after those."""
+    files = numbered(folder)
+    number = int(files[-1].stem) + 1 if files else 0
+    return folder / f"{number:0{DIGITS}}.json"
+
+
 def _sync(folder: Path) -> None:
     for where, _, names in os.walk(folder):
         for name in names:

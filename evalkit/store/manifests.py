@@ -12,6 +12,7 @@ import msgspec
 
 from evalkit.errors import CorruptLogError, RunError
 from evalkit.store import disk
+from evalkit.store.folder import next_numbered, numbered
 from evalkit.store.instances import ManifestInstance, laid
 from evalkit.store.json_text import decode
 from evalkit.store.manifest import FORMAT, OLD_FILE, OLD_FORMAT, REMEDY, Manifest, ManifestSuite, flaws_of
@@ -20,14 +21,11 @@ from evalkit.store.suite_file import Description, Stored, write_suite
 FOLDER = "manifest"
 
 
-DIGITS = 6
-
-
 def manifest_file(run: Path) -> Path | None:
     """The file that holds a run's manifest; None if there is none. Raises StorageError."""
-    numbered = _numbered(run)
-    if numbered:
-        return numbered[-1]
+    files = numbered(run / FOLDER)
+    if files:
+        return files[-1]
     old = run / OLD_FILE
     return old if old.exists() else None
 
@@ -49,14 +47,6 @@ def manifest_name(run: Path) -> str:
     """The file that holds a run's manifest, seen from its directory."""
     path = manifest_file(run)
     return FOLDER if path is None else path.relative_to(run).as_posix()
-
-
-def _numbered(run: Path) -> list[Path]:
-    folder = run / FOLDER
-    if not folder.is_dir():
-        return []
-    with disk.storage_errors(folder):
-        return sorted(path for path in folder.glob("*.json") if path.stem.isdecimal() and len(path.stem) == DIGITS)
 
 
 def read_manifest(run: Path) -> Manifest:
@@ -84,7 +74,7 @@ def described(run: Path) -> Manifest | None:
 
     Raises as `read_manifest` does.
     """
-    return read_manifest(run) if _numbered(run) else None
+    return read_manifest(run) if numbered(run / FOLDER) else None
 
 
 def _as_read(run: Path, plain: dict[str, Any], path: Path) -> Manifest:
@@ -128,9 +118,7 @@ def write_manifest(run: Path, manifest: Manifest) -> Manifest:
     disk.make_directories(run / FOLDER)
     disk.remove_leftovers(run / FOLDER)
     manifest = _with_instances(manifest, {name: _kept(run, suite) for name, suite in manifest.suites.items()})
-    numbered = _numbered(run)
-    number = int(numbered[-1].stem) + 1 if numbered else 0
-    path = run / FOLDER / f"{number:0{DIGITS}}.json"
+    path = next_numbered(run / FOLDER)
     with disk.storage_errors(run):
         disk.sync_directory(run)  # a process that was stopped may have made the folders, and not waited for their names
     try:

@@ -313,22 +313,22 @@ MUTANTS = (
     Mutant(
         name="the lowest manifest holds",
         file="store/manifests.py",
-        old="        return numbered[-1]\n",
-        new="        return numbered[0]\n",
+        old="        return files[-1]\n",
+        new="        return files[0]\n",
         needs=("extended",),
     ),
     Mutant(
         name="an extension takes the number that holds",
-        file="store/manifests.py",
-        old="int(numbered[-1].stem) + 1 if numbered else 0",
-        new="int(numbered[-1].stem) if numbered else 0",
+        file="store/folder.py",
+        old="int(files[-1].stem) + 1 if files else 0",
+        new="int(files[-1].stem) if files else 0",
         needs=("extended",),
     ),
     Mutant(
         name="an extension leaves out the suites' files",
         file="store/manifests.py",
         old="file=write_suite(run, own)",
-        new='file="0" * 64 if _numbered(run) else write_suite(run, own)',
+        new='file="0" * 64 if numbered(run / FOLDER) else write_suite(run, own)',
         needs=("extended",),
     ),
     Mutant(

@@ -1,7 +1,7 @@
-"""`evalkit verify`: replay every episode and compare it with the log."""
+"""`evalkit verify`: replay every episode and compare it with the log; of an archive, every number too."""
 
 import argparse
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,22 +16,62 @@ SHOWN = 50
 
 def verify(args: argparse.Namespace) -> int:
     """Print what differs; return 0 if nothing does, else 1."""
-    from evalkit.results.verify import verify as check
-
+    if Path(args.run).is_file():
+        return _verify_archive(args)
     directory = run_directory(args.run)
-    findings = [*check(directory), *_beside(directory)]
+    findings = check(directory)
+    whole = f"{directory}: {'every episode replays to what the log holds.' if not findings else 'the log is damaged.'}"
+    return _tell(args, findings, {}, [whole])
+
+
+def check(directory: Path) -> "list[Finding]":
+    """All findings of a run's directory."""
+    from evalkit.results.verify import verify as check_log
+
+    return [*check_log(directory), *_beside(directory)]
+
+
+def _verify_archive(args: argparse.Namespace) -> int:
+    from evalkit import __version__
+    from evalkit.envs.table import ENVIRONMENTS
+    from evalkit.report.archive.check import verify_archive
+
+    done = verify_archive(Path(args.run), ENVIRONMENTS, check)
+    lines = [f"SHA-256: {done.sha256}"]
+    if done.written_by not in ("", __version__):
+        lines.append(
+            f"evalkit {done.written_by} wrote it, and this is {__version__}: numbers were compared, titles and notes "
+            f"were not."
+        )
+    if done.rounded:
+        lines.append(f"{done.rounded:,} numbers differ in their last digits, by less than one part in a billion.")
+    if done.findings:
+        lines.append(f"{args.run}: the archive is not what its log gives.")
+    else:
+        lines.append(
+            f"{args.run}: every episode replays to what the log holds; {done.numbers:,} numbers and {done.optima:,} "
+            "optima were computed again and are the same."
+        )
+    about = {name: getattr(done, name) for name in ("sha256", "written_by", "numbers", "rounded", "optima")}
+    return _tell(args, done.findings, {"archive": about}, lines)
+
+
+def _tell(
+    args: argparse.Namespace, findings: "Sequence[Finding]", more: Mapping[str, object], lines: Sequence[str]
+) -> int:
+    """Print the findings and what they come to; the exit code."""
     if args.json:
         import orjson
 
-        print(orjson.dumps({"version": 1, "findings": findings}, option=orjson.OPT_INDENT_2).decode())
-    else:
-        for finding in findings[:SHOWN]:
-            print(finding)
-        if len(findings) > SHOWN:
-            print(f"... and {len(findings) - SHOWN:,} more.")
-        print(
-            f"{directory}: {'every episode replays to what the log holds.' if not findings else 'the log is damaged.'}"
-        )
+        told = {"version": 1, "findings": findings, **more}
+        print(orjson.dumps(told, option=orjson.OPT_INDENT_2).decode())
+        return 1 if findings else 0
+    for finding in findings[:SHOWN]:
+        print(finding)
+    if len(findings) > SHOWN:
+        print(f"... and {len(findings) - SHOWN:,} more.")
+    for line in lines:
+        print(line)
     return 1 if findings else 0
 
 

@@ -4,7 +4,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from evalkit.report.exports.episodes import Chosen
-from evalkit.report.report import report
+from evalkit.report.report import Report, report
 from evalkit.report.tables import as_csv
 from evalkit.report.views import answer_csv, open_views
 from evalkit.store.disk import storage_errors
@@ -30,21 +30,27 @@ def write_sheets(chosen: Chosen, out: Path) -> None:
     `episodes.csv` has the void episodes and the remaining ones too, marked. Raises UsageError if the folder exists,
     StorageError, CorruptLogError.
     """
+    made = sheets(chosen, report(chosen.run))
+    with new_folder(out) as folder:
+        for name, data in made.items():
+            with storage_errors(folder):
+                (folder / f"{name}.csv").write_bytes(data)
+
+
+def sheets(chosen: Chosen, tables: Report) -> dict[str, bytes]:
+    """The sheets by name; `tables`: the run's report. Raises CorruptLogError."""
     cells = ", ".join(f"({_text(cell.agent)}, {_text(cell.suite.name)})" for cell in chosen.cells)
     with_cells = f"with chosen(agent, suite) as (values {cells}) "
     views = open_views(chosen.run)
-    sheets = {
+    made = {
         "episodes": answer_csv(views.sql(with_cells + _EPISODES)),
         "scores": answer_csv(views.sql(with_cells + _SCORES)),
     }
     agents = {cell.agent for cell in chosen.cells}
-    for table in report(chosen.run).tables:
+    for table in tables.tables:
         rows = tuple(row for row in table.rows if row.get("agent") is None or row["agent"] in agents)
-        sheets[f"table_{table.name}"] = as_csv(replace(table, rows=rows)).encode()
-    with new_folder(out) as folder:
-        for name, data in sheets.items():
-            with storage_errors(folder):
-                (folder / f"{name}.csv").write_bytes(data)
+        made[f"table_{table.name}"] = as_csv(replace(table, rows=rows)).encode()
+    return made
 
 
 def _text(value: str) -> str:
