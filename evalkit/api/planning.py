@@ -4,30 +4,24 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from evalkit.api.specs import Spec, chosen, run_directory, sweep_of
 from evalkit.engine.forecast import alone
 from evalkit.engine.freezing.freeze import Resolved, resolve
-from evalkit.engine.planning.plan import PriorKnowledge, plan_sweep
+from evalkit.engine.planning.pilot import NOTHING, Basis
+from evalkit.engine.planning.plan import Begun, PriorKnowledge, plan_sweep
 from evalkit.engine.planning.planned import Plan
 from evalkit.money import PicoUsd
 from evalkit.spec.model import Sweep
 from evalkit.store.manifests import described, is_run
 
-if TYPE_CHECKING:
-    from evalkit.engine.planning.pilot import Basis
-
-SECONDS = 8.0
-"""The most CPU seconds for playing; a small sweep is finished long before."""
-
 
 def plan(spec: Spec, *, only: Mapping[str, Sequence[str]] = {}, basis: str | PathLike[str] | None = None) -> Plan:
     """Predict what a sweep costs and how long it takes, without sending requests or writing files.
 
-    Policies are played instead of models: each cell (agent x suite) is played in this process for a while, about 8 s
-    of CPU time in total at most, and the figures are scaled to the sweep. If `runs/NAME` already has episodes, only
-    the remaining ones are planned, and the figures of its models are used instead.
+    Policies are played instead of models: each cell (agent x suite) is played in this process, about 1,500 requests
+    in all, and the figures are scaled to the sweep. If `runs/NAME` has begun, only the remaining episodes are planned,
+    by what its episodes took and at the rate of its requests, as `evalkit status` predicts them.
 
     Args:
         spec: as for `run`.
@@ -54,7 +48,8 @@ class MadePlan:
 
     plan: Plan
     resolved: Resolved
-    known: PriorKnowledge
+    scatter: Basis
+    """A run whose scores show how far they scatter; only of a plan for an amount."""
 
 
 def planned(
@@ -69,11 +64,14 @@ def planned(
     own = Path("runs") / sweep.name
     resolved = _as_frozen(resolve(sweep, described(own)), own)
     known = _known(resolved, own, basis)
+    scatter = known.basis
+    if basis is None and amount is not None and known.begun is not None:
+        scatter = _basis(own)
     if amount is not None:
         resolved = replace(resolved, sweep=replace(resolved.sweep, budget=PicoUsd(known.spent + amount)))
     choice = chosen(only, resolved.manifest, f"{mark}only")
-    made = alone(plan_sweep(resolved, choice, seconds=SECONDS, known=known))
-    return MadePlan(plan=made, resolved=resolved, known=known)
+    made = alone(plan_sweep(resolved, choice, known=known))
+    return MadePlan(plan=made, resolved=resolved, scatter=scatter)
 
 
 def _as_frozen(resolved: Resolved, own: Path) -> Resolved:
@@ -89,23 +87,37 @@ def _as_frozen(resolved: Resolved, own: Path) -> Resolved:
 def _known(resolved: Resolved, own: Path, basis: str | PathLike[str] | None) -> PriorKnowledge:
     """The contents of the run that the spec would resume, and the figures of that run or of `basis`."""
     reply_s = _simulated_reply_s(resolved)
-    if basis is None and not is_run(own):
-        return PriorKnowledge(reply_s=reply_s)
-    from evalkit.engine.planning.pilot import NOTHING
+    if not is_run(own):
+        return (
+            PriorKnowledge(reply_s=reply_s) if basis is None else PriorKnowledge(basis=_named(basis), reply_s=reply_s)
+        )
+    from evalkit.engine.status import forecast_of, lane_rates, logged_cells
     from evalkit.store.reading.accounts import accounts, spent
     from evalkit.store.reading.index import read_index
 
-    episodes, paid = {}, 0
-    if is_run(own):
-        index = read_index(own)
-        episodes = dict(index.episodes)
-        paid = spent(index.totals["cost"], accounts(index.ledger, index.cost_by_worker).values())
-    source = run_directory(basis) if basis is not None else own
-    wanted = basis is not None or any(episode.ending for episode in episodes.values())
-    return PriorKnowledge(basis=_basis(source) if wanted else NOTHING, held=episodes, spent=paid, reply_s=reply_s)
+    index, begun = read_index(own), None
+    if basis is None and index.episodes:
+        logged = logged_cells(resolved.manifest, index.cells)
+        begun = Begun(
+            name=own.name,
+            forecast=forecast_of(own, resolved.manifest, logged),
+            logged={cell.place: cell for cell in logged},
+            rates=lane_rates(logged, {agent.name: agent.lane for agent in resolved.manifest.agents.values()}),
+        )
+    return PriorKnowledge(
+        basis=NOTHING if basis is None else _named(basis),
+        held=dict(index.episodes),
+        begun=begun,
+        spent=spent(index.totals["cost"], accounts(index.ledger, index.cost_by_worker).values()),
+        reply_s=reply_s,
+    )
 
 
-def _basis(directory: Path) -> "Basis":
+def _named(basis: str | PathLike[str]) -> Basis:
+    return _basis(run_directory(basis))
+
+
+def _basis(directory: Path) -> Basis:
     """A run's ended episodes, next to those of its stand-ins."""
     from evalkit.engine.forecast import make_priors, read_priors
     from evalkit.engine.planning.pilot import basis_of

@@ -1,10 +1,11 @@
 """A plan and a proposal as text and tables, for a terminal of at least 80 columns."""
 
 import math
+import shlex
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from evalkit.engine.planning.planned import CellPlan, LanePlan, Plan
+from evalkit.engine.planning.planned import ITSELF, RATE, STAND_IN, THIS_PROCESS, CellPlan, LanePlan, Plan
 from evalkit.engine.planning.propose import LEAST_INSTANCES, Share, worst
 from evalkit.money import show_usd
 
@@ -56,8 +57,8 @@ def _grid(names: Sequence[str], numbers: Sequence[str], width: int) -> "Table":
 
 
 def _cell(cell: CellPlan, above: str, *, wide: bool) -> Iterator[str]:
-    free, nothing = cell.basis == "this process", not cell.episodes
-    part = "" if nothing or cell.played >= cell.episodes + cell.ended else f" ({cell.played:,})"
+    free, nothing = cell.basis == THIS_PROCESS, not cell.episodes
+    part = f" ({cell.played:,})" if _is_part(cell) else ""
     yield cell.suite if cell.suite != above else ""
     yield cell.agent
     yield f"{cell.episodes:,}{part}"
@@ -72,7 +73,12 @@ def _cell(cell: CellPlan, above: str, *, wide: bool) -> Iterator[str]:
         yield _range(cell.cost_low, cell.cost_high)
     yield "" if free or nothing else f"{cell.chain:,}"
     if wide:
-        yield cell.basis.replace("stand-in", f"stand-in {cell.stand_in}")
+        yield cell.basis.replace(STAND_IN, f"{STAND_IN} {cell.stand_in}")
+
+
+def _is_part(cell: CellPlan) -> bool:
+    """Whether the figures of a cell come from the play of a part of it."""
+    return 0 < cell.played < cell.episodes + cell.ended and bool(cell.episodes)
 
 
 def _range(low: float, high: float) -> str:
@@ -83,12 +89,18 @@ def _range(low: float, high: float) -> str:
 def _summary(plan: Plan, *, judge: bool) -> Iterator[str]:
     episodes, requests = (round(sum(getattr(cell, key) for cell in plan.cells)) for key in ("episodes", "requests"))
     tokens = [_short(sum(getattr(cell, key) for cell in plan.cells)) for key in ("tokens_in", "tokens_out")]
-    low, high = (sum(getattr(cell, f"cost_{end}") for cell in plan.cells) for end in ("low", "high"))
     ended = sum(cell.ended for cell in plan.cells)
     left = f" left to play ({ended:,} have ended, {show_usd(plan.spent)} spent)" if ended or plan.spent else ""
     yield f"{episodes:,} episodes{left}, {requests:,} requests, {tokens[0]} tokens in, {tokens[1]} out."
-    spread = _range(low, high)
-    yield f"Cost: {show_usd(round(plan.cost))}{spread and f' ({spread})'}.{_budget_words(plan, high) if judge else ''}"
+    yield f"Cost: {_cost_words(plan)}."
+    if judge:
+        yield _budget_words(plan)
+    guessed = sorted({cell.agent for cell in plan.cells if cell.basis == STAND_IN and cell.cost})
+    if guessed:
+        yield (
+            f"No episode of {_listed(guessed)} has ended yet: expected cost and range are those of the policies that "
+            "stand in, not of a model."
+        )
     for lane in plan.lanes:
         if lane.requests:
             yield _lane_words(plan, lane)
@@ -107,12 +119,24 @@ def _summary(plan: Plan, *, judge: bool) -> Iterator[str]:
     yield from (f"{agent}: {mark}." for agent, marks in plan.marks.items() for mark in marks)
 
 
+def _cost_words(plan: Plan) -> str:
+    spread, cost = _range(plan.low, plan.high), show_usd(round(plan.cost))
+    words = f"{cost} ({spread})" if spread else cost
+    # A policy's episodes are as long as they are.
+    models = any(cell.cost and cell.basis != ITSELF for cell in plan.cells)
+    if models and plan.limit is not None and plan.limit > plan.cost:
+        words += f"; {show_usd(round(plan.limit))} if every episode plays to its limit"
+    return words
+
+
 def _lane_words(plan: Plan, lane: LanePlan) -> str:
     if lane.members:
         return (
             f"{lane.lane}: {len(lane.members)} lanes, at least {show_span(lane.seconds)}; "
             f"what limits them: {lane.bound}, which they share."
         )
+    if lane.bound == RATE:
+        return f"{lane.lane}: about {show_span(lane.seconds)} at {RATE}, {_pace(lane.requests / lane.seconds)}."
     assumed = " (assumed)" if lane.lane in plan.assumed else ""
     return (
         f"{lane.lane}: about {show_span(lane.seconds)} at {plan.reply_s[lane.lane] * 1000:,.0f} ms a reply{assumed}; "
@@ -120,18 +144,22 @@ def _lane_words(plan: Plan, lane: LanePlan) -> str:
     )
 
 
+def _pace(requests_per_s: float) -> str:
+    return f"{requests_per_s:,.1f} requests/s" if requests_per_s >= 1 else f"{60 * requests_per_s:,.1f} requests/min"
+
+
 def _notes(plan: Plan, *, wide: bool) -> Iterator[str]:
-    if any(cell.basis == "this process" for cell in plan.cells):
+    if any(cell.basis == THIS_PROCESS for cell in plan.cells):
         yield "-: played in this process, without a request"
-    if any(cell.played < cell.episodes + cell.ended for cell in plan.cells):
+    if any(_is_part(cell) for cell in plan.cells):
         yield "episodes (n): n episodes were played; the estimate for the rest is based on them"
     yield "longest: requests of the longest episode, which follow one another"
     stand_ins: dict[str, dict[str, None]] = {}
     others: dict[str, dict[str, None]] = {}
     for cell in plan.cells:
-        if cell.basis == "stand-in" and cell.stand_in != cell.agent:
+        if cell.basis == STAND_IN and cell.stand_in != cell.agent:
             stand_ins.setdefault(cell.stand_in, {})[cell.agent] = None
-        elif cell.basis not in ("this process", "stand-in", "the policy itself"):
+        elif cell.basis not in (THIS_PROCESS, STAND_IN, ITSELF):
             others.setdefault(cell.basis, {})[f"{cell.agent} on {cell.suite}"] = None
     together: dict[str, list[str]] = {}
     for stand_in, agents in stand_ins.items():
@@ -151,19 +179,40 @@ def _listed(names: Iterable[str]) -> str:
     return ", ".join(listed[:NAMED]) + more
 
 
-def _budget_words(plan: Plan, high: float) -> str:
+def _budget_words(plan: Plan) -> str:
     if plan.budget is None:
-        return " No budget is set."
+        return "No budget is set."
     budget = show_usd(plan.budget)
     if plan.spent + plan.cost > plan.budget:
-        return f" The budget of {budget} will not do: raise `budget_usd`, or narrow the sweep with --only."
+        return f"The budget of {budget} will not do: raise `budget_usd`, or narrow the sweep with --only."
     if plan.needed > plan.budget:
         return (
-            f" The budget of {budget} is what it costs, but the last episode will not start without room for doubt and "
+            f"The budget of {budget} is what it costs, but the last episode will not start without room for doubt and "
             f"for a request's worst case ({show_usd(plan.dearest)}): {show_usd(round(plan.needed))} will do."
         )
-    enough = plan.spent + high <= plan.budget
-    return f" The budget of {budget} is {'enough' if enough else 'probably enough'}."
+    enough = plan.spent + plan.high <= plan.budget
+    return f"The budget of {budget} is {'enough' if enough else 'probably enough'}."
+
+
+def next_step(plan: Plan, command: str, spec: str) -> str:
+    """What to do next, with a command; `spec`: the sweep as a word of it."""
+    if not any(cell.episodes for cell in plan.cells):
+        return f"Next: {command} report {shlex.quote(f'runs/{plan.name}')}"
+    if not plan.fits:
+        assert plan.budget is not None
+        left = show_plain(max(0, plan.budget - plan.spent))
+        enough = show_plain(ceil_cents(plan.needed))
+        lower = f"\n  {command} plan {spec} --budget {left:<10}what to play for what is left" if left != "0" else ""
+        return f"Next:{lower}\n  {command} run {spec} --budget {enough:<11}all of it"
+    return f"Next: {command} run {spec}"
+
+
+def ceil_cents(amount: float) -> int:
+    """Pico-dollars, up to the next cent."""
+    return math.ceil(amount / PICO_PER_CENT) * PICO_PER_CENT
+
+
+PICO_PER_CENT = 10**10
 
 
 def print_proposal(proposal: "Proposal", run: str) -> None:

@@ -7,7 +7,7 @@ per episode.
 """
 
 import math
-from collections.abc import Coroutine, Iterable, Mapping
+from collections.abc import Coroutine, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
@@ -142,6 +142,10 @@ class Forecast:
         """How many of the cell's episodes it has learned of."""
         seen = self._seen.get((agent, suite))
         return 0 if seen is None else seen.count
+
+    def knows(self, agent: str) -> bool:
+        """Whether an episode of the agent has ended on any suite."""
+        return agent in self._agents
 
     def seen(self, agent: str, suite: str) -> Expected | None:
         """(cost, requests) of an ended episode on average, tokens left 0; None before the first."""
@@ -284,11 +288,6 @@ def _prior(agent: ManifestAgent, suite: ManifestSuite, samples: list[Sample]) ->
         for sample in samples
     ]
     mean = sum(costs) / count
-    spread = SPREAD
-    if count > 1 and mean:
-        # With few of them, their spread is itself uncertain: half of it comes from the usual value.
-        scatter = sum((cost - mean) ** 2 for cost in costs) / (count - 1) / mean**2
-        spread = math.sqrt((scatter * (count - 1) + SPREAD**2) / count)
     stand_in = stand_in_of(agent, suite.environment)
     return Prior(
         agent=agent.name,
@@ -299,9 +298,19 @@ def _prior(agent: ManifestAgent, suite: ManifestSuite, samples: list[Sample]) ->
         requests=sum(sample.requests for sample in samples) / count,
         tokens_in=sum(sample.tokens_in for sample in samples) / count,
         tokens_out=sum(sample.tokens_out for sample in samples) / count,
-        spread=spread,
+        spread=spread_of(costs),
         doubt=0.0 if agent.provider == "simulated" and agent.model == stand_in and not samples[0].cut else DOUBT,
     )
+
+
+def spread_of(costs: Sequence[float]) -> float:
+    """Standard deviation over mean of episodes' costs; with few of them it is itself uncertain, and the usual value
+    counts as one more."""
+    count, mean = len(costs), sum(costs) / len(costs)
+    if not mean:
+        return SPREAD
+    scatter = sum((cost - mean) ** 2 for cost in costs) / mean**2
+    return math.sqrt((scatter + SPREAD**2) / count)
 
 
 def alone(coroutine: Coroutine[Any, Any, T]) -> T:

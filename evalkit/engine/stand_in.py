@@ -6,7 +6,7 @@ counted as the simulated provider counts them. Nothing is sent and nothing is wr
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from evalkit.client.ask import Answer, Question
 from evalkit.dialogue import Message, Request, Sampling, Tool, Usage
@@ -15,7 +15,7 @@ from evalkit.engine.resume import Holdings
 from evalkit.engine.universe import AgentSetup, PlannedEpisode
 from evalkit.envs.table import ENVIRONMENTS
 from evalkit.errors import UsageError
-from evalkit.money import FREE, Price
+from evalkit.money import FREE, PicoUsd, Price
 from evalkit.policy.answer import answer
 from evalkit.policy.conversation import PolicyFn
 from evalkit.policy.table import check_policy, find_policy, player
@@ -24,18 +24,15 @@ from evalkit.store.files.record import StepRecord
 from evalkit.store.manifest import Manifest, ManifestAgent, ManifestSuite
 from evalkit.wire.dialect import Dialect, Quirks
 from evalkit.wire.table import DIALECTS
-from evalkit.wire.tokens import input_tokens, output_tokens
+from evalkit.wire.tokens import BYTES_PER_TOKEN, input_tokens, output_tokens
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Till:
-    """Converts a conversation to bytes and money."""
+    """Converts a conversation to bytes."""
 
     dialect: Dialect
     quirks: Quirks = field(default_factory=Quirks)
-    price: Price = FREE
-    context_tokens: int | None = None
-    """The model's context in tokens; None: unknown."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, order=True)
@@ -48,21 +45,86 @@ class TooLong:
     """Its input tokens and its `max_tokens`."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Sample:
-    """One episode as its stand-in played it."""
+class Asked(NamedTuple):
+    """One request of a sample, and its reply."""
 
-    requests: int
     tokens_in: int
     tokens_out: int
-    cost: int
-    longest_prompt: int
-    """Input tokens of its largest request."""
-    dearest: int
-    """Pico-dollars that its largest request may cost at most: what must be left of a budget for it to be sent."""
-    cut: bool = False
-    """Whether playing was cut short, so that requests, tokens and cost are what its beginning lets expect."""
-    too_long: TooLong | None = None
+    most_in: int
+    """Input tokens that it may cost at most."""
+    period: int
+    turn: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sample:
+    """One episode as its stand-in played it: what was asked, and what that lets expect of the whole."""
+
+    asked: tuple[Asked, ...]
+    scale: float = 1.0
+    """The whole over what was played; 1 unless it was cut short."""
+    to_last: float = 1.0
+    """All of the instance's periods over those that were played; without periods, of its requests."""
+    most: int | None = None
+    """Requests that an episode of this instance takes at most; None: not known."""
+
+    @property
+    def cut(self) -> bool:
+        """Whether playing was cut short, so that all figures are what its beginning lets expect."""
+        return self.scale > 1
+
+    @property
+    def requests(self) -> int:
+        """Of the whole episode."""
+        return round(self.scale * len(self.asked))
+
+    @property
+    def tokens_in(self) -> int:
+        """Of the whole episode."""
+        return round(_grown([one.tokens_in for one in self.asked], self.scale))
+
+    @property
+    def tokens_out(self) -> int:
+        """Of the whole episode."""
+        return round(self.scale * sum(one.tokens_out for one in self.asked))
+
+    @property
+    def longest_prompt(self) -> int:
+        """Input tokens of its largest request."""
+        return max(one.tokens_in for one in self.asked) + self._later()
+
+    @property
+    def growth(self) -> float:
+        """By how much the average prompt grows where the instance is played to its last period."""
+        prompts = [one.tokens_in for one in self.asked]
+        whole = _grown(prompts, self.scale) / self.scale
+        return max(1.0, _grown(prompts, self.to_last) / self.to_last / whole) if whole else 1.0
+
+    def cost(self, price: Price) -> int:
+        """Pico-dollars of the whole episode at a price."""
+        paid = sum(price.of(Usage(input=one.tokens_in, output=one.tokens_out)) for one in self.asked)
+        if not self.cut:
+            return paid
+        later = self.tokens_in / max(1, sum(one.tokens_in for one in self.asked)) / self.scale
+        read = sum(price.of(Usage(input=one.tokens_in, output=0)) for one in self.asked)
+        return round(self.scale * (paid + (later - 1) * read))
+
+    def dearest(self, price: Price, max_tokens: int) -> int:
+        """Pico-dollars that its largest request may cost at most: what must be left of a budget for it to be sent."""
+        largest = max(one.most_in for one in self.asked) + BYTES_PER_TOKEN * self._later()
+        return price.worst(input_tokens=largest, output_tokens=max_tokens)
+
+    def too_long(self, context_tokens: int, max_tokens: int) -> TooLong | None:
+        """The first request that was played and that does not fit such a context."""
+        for one in self.asked:
+            if one.tokens_in + max_tokens > context_tokens:
+                return TooLong(period=one.period, turn=one.turn, tokens=one.tokens_in + max_tokens)
+        return None
+
+    def _later(self) -> int:
+        """Tokens by which the last prompt of the whole is longer than the last that was played."""
+        prompts = [one.tokens_in for one in self.asked]
+        return round(_growth(prompts) * len(prompts) * (self.scale - 1))
 
 
 def stand_in_of(agent: ManifestAgent, environment: str) -> str:
@@ -108,10 +170,7 @@ class _Meter:
         self._most = float("inf")
         self._stop = Stop()
         self._active: ActiveEpisode | None = None
-        self.tokens_out = self.cost = self.longest_prompt = self.dearest = 0
-        self.prompts: list[int] = []
-        """Input tokens of each request."""
-        self.too_long: TooLong | None = None
+        self.asked: list[Asked] = []
 
     def begin(self, active: ActiveEpisode, stop: Stop, most: float) -> None:
         """Count the requests of this episode, and ask for a stop after `most` of them."""
@@ -128,32 +187,23 @@ class _Meter:
         return tools, self._till.dialect.encode_tools(tools)
 
     async def ask(self, question: Question) -> Answer:
+        """The policy's reply; free, since what it would cost is asked of the sample."""
         tools, tools_json = question.tools
         messages, encoded = question.messages
         sampling = question.asked(self._sampling)
         request = Request(messages=tuple(messages), tools=tools, sampling=sampling, seed=question.seed)
         reply = answer(self._name, self._play, request)
-        dialect, price = self._till.dialect, self._till.price
-        body = dialect.body(self._head, tools_json, encoded, question.seed)
-        usage = Usage(input=input_tokens(len(body)), output=output_tokens(reply))
-        worst = price.worst(input_tokens=len(body) + dialect.overhead_tokens, output_tokens=self._sampling.max_tokens)
-        self._note_length(usage.input)
-        self.prompts.append(usage.input)
-        self.tokens_out += usage.output
-        self.longest_prompt = max(self.longest_prompt, usage.input)
-        self.dearest = max(self.dearest, worst)
-        cost = price.of(usage)
-        self.cost += cost
-        if len(self.prompts) >= self._most:
+        assert self._active is not None
+        dialect, position = self._till.dialect, self._active.position
+        size = len(dialect.body(self._head, tools_json, encoded, question.seed))
+        self.asked.append(
+            Asked(
+                input_tokens(size), output_tokens(reply), size + dialect.overhead_tokens, position.period, position.turn
+            )
+        )
+        if len(self.asked) >= self._most:
             self._stop.set("limit")
-        return Answer(reply=reply, cost=cost, latency_s=0.0, queue_s=0.0, attempts="ok", started_at=0.0)
-
-    def _note_length(self, tokens: int) -> None:
-        needed = tokens + self._sampling.max_tokens
-        if self.too_long is None and self._till.context_tokens is not None and needed > self._till.context_tokens:
-            assert self._active is not None
-            position = self._active.position
-            self.too_long = TooLong(period=position.period, turn=position.turn, tokens=needed)
+        return Answer(reply=reply, cost=PicoUsd(0), latency_s=0.0, queue_s=0.0, attempts="ok", started_at=0.0)
 
 
 class _NoLog:
@@ -186,30 +236,28 @@ async def play_sample(episode: PlannedEpisode, stand_in: str, till: Till, most: 
     active = Holdings(episodes={}, rows={}).activate(episode)
     meter.begin(active, table.stop, float("inf") if most is None or periods is None else most)
     left = await play(episode, lambda _: active, meter, table)
-    cut = left == "stopped" and periods is not None
     # A period that has begun counts as half: it has had some of its turns.
     done = active.position.period + (0.5 if active.position.turn else 0.0)
-    scale = periods / done if cut and periods is not None and done else 1.0
-    return Sample(
-        requests=round(scale * len(meter.prompts)),
-        tokens_in=round(_grown(meter.prompts, scale)),
-        tokens_out=round(scale * meter.tokens_out),
-        cost=round(scale * meter.cost),
-        longest_prompt=meter.longest_prompt,
-        dearest=meter.dearest,
-        cut=cut,
-        too_long=meter.too_long,
-    )
+    bound = cell.env.most_requests
+    bounded = None if bound is None else bound(episode.instance)
+    last, came = (bounded or 0.0, float(len(meter.asked))) if periods is None else (periods, done)
+    to_last = max(1.0, last / came) if came else 1.0
+    return Sample(asked=tuple(meter.asked), scale=to_last if left == "stopped" else 1.0, to_last=to_last, most=bounded)
 
 
 def _grown(prompts: Sequence[int], scale: float) -> float:
     """The tokens of `scale` times as many prompts, which keep growing as they did: a history gets longer."""
     count = len(prompts)
-    if scale == 1 or count < 2:
-        return scale * sum(prompts)
+    return scale * (sum(prompts) + _growth(prompts) * count * (count * (scale - 1)) / 2)
+
+
+def _growth(prompts: Sequence[int]) -> float:
+    """Tokens from one prompt to the next."""
+    count = len(prompts)
+    if count < 2:
+        return 0.0
     early, late = sum(prompts[: count // 2]), sum(prompts[-(count // 2) :])
-    growth = max(0.0, (late - early) / (count // 2) / (count - count // 2))  # tokens from one prompt to the next
-    return scale * (sum(prompts) + growth * count * (count * (scale - 1)) / 2)
+    return max(0.0, (late - early) / (count // 2) / (count - count // 2))
 
 
 PLAIN = Till(dialect=DIALECTS["openai_chat"])

@@ -2,7 +2,7 @@
 from the run's directory alone, also while the run is written.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -153,11 +153,11 @@ def read_status(directory: Path) -> Status:
 def status_of(directory: Path, manifest: Manifest, totals: Totals) -> Status:
     """The status of a run whose log comes to these sums."""
     books = totals.books()
-    logged = _held(manifest, totals)
-    forecast = _forecast(directory, manifest, logged)
+    logged = logged_cells(manifest, totals.cells)
+    forecast = forecast_of(directory, manifest, logged)
     cells = [_cell(manifest, cell, forecast) for cell in logged]
     lanes = {agent.name: agent.lane for agent in manifest.agents.values()}
-    rates = _rates(totals, lanes) if any(cell.owed for cell in cells) else {}
+    rates = lane_rates(totals.cells.values(), lanes) if any(cell.owed for cell in cells) else {}
     lane_seconds = _lane_seconds(cells, lanes, rates)
     steps_cost = sum(cell.cost for cell in totals.cells.values())
     return Status(
@@ -176,19 +176,19 @@ def status_of(directory: Path, manifest: Manifest, totals: Totals) -> Status:
     )
 
 
-def _held(manifest: Manifest, totals: Totals) -> list[CellTotals]:
+def logged_cells(manifest: Manifest, known: Mapping[tuple[str, str], CellTotals]) -> list[CellTotals]:
     """What the log knows of each agent on each suite, in the manifest's order."""
     return [
-        totals.cells.get((agent.name, suite.name)) or CellTotals(agent=agent.name, suite=suite.name)
+        known.get((agent.name, suite.name)) or CellTotals(agent=agent.name, suite=suite.name)
         for suite in manifest.suites.values()
         for agent in manifest.agents.values()
         if suite.environment in agent.packs
     ]
 
 
-def _forecast(directory: Path, manifest: Manifest, logged: Sequence[CellTotals]) -> Forecast:
+def forecast_of(directory: Path, manifest: Manifest, logged: Sequence[CellTotals]) -> Forecast:
     """From the priors that the run wrote; those of cells with remaining episodes that it lacks are made now, and not
-    kept."""
+    kept. `logged`: what the log knows of each cell."""
     priors = {(prior.agent, prior.suite): prior for prior in read_priors(directory)}
     owing = [
         cell
@@ -233,13 +233,13 @@ def _cell(manifest: Manifest, cell: CellTotals, forecast: Forecast) -> CellStatu
     )
 
 
-def _rates(totals: Totals, lanes: Mapping[str, str]) -> dict[str, float]:
-    """Requests per second by lane, while it was sending any."""
+def lane_rates(cells: Iterable[CellTotals], lanes: Mapping[str, str]) -> dict[str, float]:
+    """Requests per second by lane, while it was sending any; `lanes`: by agent."""
     of_lane: dict[str, list[CellTotals]] = {}
-    for cell in totals.cells.values():
+    for cell in cells:
         if cell.agent in lanes:
             of_lane.setdefault(lanes[cell.agent], []).append(cell)
-    rates = {lane: rate(cells) for lane, cells in of_lane.items()}
+    rates = {lane: rate(own) for lane, own in of_lane.items()}
     return {lane: pace for lane, pace in rates.items() if pace is not None}
 
 

@@ -211,6 +211,9 @@ class Environment(Generic[InstanceT, StateT]):
     """Those of `texts` that a pack may lack, each with the text that is used instead. They were added after the first
     version, so that a run whose pack was fixed without them continues byte for byte as it began. Optional texts are
     empty here."""
+    most_requests: Callable[[InstanceT], int] | None = None
+    """The most requests that an episode of an instance takes. None: not known, and plans leave out what it would cost
+    if every episode played to its limit."""
     tool_choice: Callable[[StateT], ToolChoice | None] | None = None
     """Whether the next reply must have a call, or must not. None: as the agent's settings say."""
     open_texts: Mapping[str, frozenset[str]] = field(default_factory=dict)

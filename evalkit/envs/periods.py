@@ -11,7 +11,7 @@ the reference where it is a chat's first; here it is always answered with the re
 """
 
 from dataclasses import replace
-from typing import Any
+from typing import Any, Protocol
 
 from evalkit.dialogue import Message, Reply, Tool
 from evalkit.envs.calls import Answers, answer_calls, offered
@@ -30,6 +30,27 @@ UNRESPONSIVE = "unresponsive"
 ACCEPTED = "accepted"
 NO_ACTION = "no_action"
 RESTART = "restart"
+
+
+class _PeriodLimits(Protocol):
+    """How far an instance can be played."""
+
+    @property
+    def periods(self) -> int:
+        """At most."""
+
+    @property
+    def queries(self) -> int:
+        """Requests of a period at most."""
+
+    @property
+    def no_action(self) -> str:
+        """`restart`: a period without an action is played again."""
+
+
+def most_requests(instance: _PeriodLimits) -> int:
+    """The most requests that an episode of an instance takes."""
+    return instance.periods * instance.queries * (MOST_TRIES if instance.no_action == "restart" else 1)
 
 
 def opening(state: PeriodsState[Any]) -> Opening:

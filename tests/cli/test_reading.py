@@ -73,7 +73,7 @@ def test_a_plan_says_whether_the_budget_will_do(call: Call, here: Path, budget: 
     (here / "sweep.toml").write_text(f"budget_usd = {budget}\n{text}")
     said = call("plan", "sweep.toml")
     assert words in said.out
-    assert "Next: evalkit run sweep.toml" in said.out
+    assert ("Next: evalkit run sweep.toml" in said.out) == (budget == "50")
 
 
 def test_a_plan_names_the_stand_in_of_a_model(call: Call, here: Path) -> None:

@@ -197,7 +197,7 @@ def test_a_line_that_is_no_instance_is_left_alone_and_named(lines: list[dict[str
 
 
 async def _plan(resolved: Resolved) -> Any:
-    return await plan_sweep(resolved, Choice(), seconds=0.1)
+    return await plan_sweep(resolved, Choice(), requests=100)
 
 
 def test_a_plan_reads_a_sample(lines: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch) -> None:

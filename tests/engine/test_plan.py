@@ -26,9 +26,9 @@ from tests.support.small_sweeps import resolved
 from tests.support.sweep_runs import go_served, served, with_budget
 
 
-def planned(sweep: Resolved, choice: Choice | None = None, seconds: float = math.inf) -> Plan:
-    """A plan that plays everything, however long this machine takes; `seconds=0`: one episode a cell."""
-    return asyncio.run(plan_sweep(sweep, choice or Choice(), seconds=seconds))
+def planned(sweep: Resolved, choice: Choice | None = None, requests: float = math.inf) -> Plan:
+    """A plan that plays everything; `requests=0`: the beginning of one episode a cell."""
+    return asyncio.run(plan_sweep(sweep, choice or Choice(), requests=requests))
 
 
 def a_part_of_quickstart() -> Resolved:
@@ -49,13 +49,15 @@ def test_the_plan_of_quickstart_is_what_the_bill_says(tmp_path: Path) -> None:
     assert sum(cell.tokens_in for cell in plan.cells) == pytest.approx(totals.tokens_in, rel=0.1)
     assert sum(cell.tokens_out for cell in plan.cells) == pytest.approx(totals.tokens_out, rel=0.1)
     # Played whole, the very same conversations: then it is not a prediction any more.
-    assert all(cell.played == cell.episodes and cell.cost_low == cell.cost_high for cell in plan.cells)
+    paid = [cell for cell in plan.cells if cell.cost]
+    assert all(cell.played == cell.episodes and cell.cost_low == cell.cost_high for cell in paid)
+    assert {cell.played for cell in plan.cells if not cell.cost} == {0}  # they ask nobody: there is nothing to predict
     assert plan.cost == totals.bill > 0
 
 
 def test_a_plan_that_has_played_a_part_stays_near_the_bill(tmp_path: Path) -> None:
     sweep = resolved(tmp_path, served(replicates=6, periods=6))
-    plan = planned(sweep, seconds=0.0)
+    plan = planned(sweep, requests=0)
     _, simulator = go_served(sweep, tmp_path / "run")
     assert all(cell.played < cell.episodes for cell in plan.cells)
     assert all(cell.cost_low < cell.cost < cell.cost_high for cell in plan.cells)
@@ -143,7 +145,7 @@ def known_from(sweep: Resolved, run: Path) -> PriorKnowledge:
 def test_a_plan_from_a_run_is_what_that_run_took(tmp_path: Path) -> None:
     sweep = resolved(tmp_path, served(periods=5, replicates=2))
     outcome, simulator = go_served(sweep, tmp_path / "pilot", simulate={"latency": "20ms"})
-    plan = asyncio.run(plan_sweep(sweep, Choice(), seconds=0.0, known=known_from(sweep, tmp_path / "pilot")))
+    plan = asyncio.run(plan_sweep(sweep, Choice(), requests=0, known=known_from(sweep, tmp_path / "pilot")))
     assert plan.cost == pytest.approx(outcome.spent)
     assert sum(cell.requests for cell in plan.cells) == pytest.approx(simulator.totals.billed)
     assert sum(cell.tokens_in for cell in plan.cells) == pytest.approx(simulator.totals.tokens_in)
@@ -160,7 +162,7 @@ def test_cells_that_a_run_lacks_are_scaled_by_how_its_agents_came_out(tmp_path: 
     known = replace(known, basis=replace(known.basis, against=doubled))
     text = REAL.format(budget=50) + '[[agents]]\nname = "knuth-pro"\nprovider = "openai"\nmodel = "gpt-5"\n'
     other = resolved(tmp_path, text, "other")
-    plain, scaled = (asyncio.run(plan_sweep(other, Choice(), seconds=math.inf, known=one)) for one in (None, known))
+    plain, scaled = (asyncio.run(plan_sweep(other, Choice(), requests=math.inf, known=one)) for one in (None, known))
     mini, _, _ = scaled.cells
     assert mini.requests == pytest.approx(plain.cells[0].requests)
     assert mini.tokens_in == pytest.approx(2 * plain.cells[0].tokens_in)
@@ -176,7 +178,7 @@ def test_a_run_that_has_begun_owes_the_rest_alone(tmp_path: Path) -> None:
     go_served(sweep, tmp_path / "run", limit=3)
     index = read_index(tmp_path / "run")
     known = replace(known_from(sweep, tmp_path / "run"), held=index.episodes, spent=index.totals["cost"])
-    rest = asyncio.run(plan_sweep(sweep, Choice(), seconds=math.inf, known=known))
+    rest = asyncio.run(plan_sweep(sweep, Choice(), requests=math.inf, known=known))
     assert sum(cell.ended for cell in rest.cells) == 6
     assert sum(cell.episodes for cell in rest.cells) == 10
     assert rest.spent + rest.cost == pytest.approx(whole.cost, rel=0.2)
@@ -191,7 +193,7 @@ def test_what_a_run_has_of_a_variant_is_not_counted_for_the_suite_itself(tmp_pat
     go_served(sweep, tmp_path / "run")
     index = read_index(tmp_path / "run")
     held = replace(known_from(sweep, tmp_path / "run"), held=index.episodes, spent=index.totals["cost"])
-    rest = asyncio.run(plan_sweep(sweep, Choice(), seconds=0.0, known=held))
+    rest = asyncio.run(plan_sweep(sweep, Choice(), requests=0, known=held))
     assert {(cell.episodes, cell.requests, cell.cost) for cell in rest.cells} == {(0, 0.0, 0.0)}
     assert sum(cell.ended for cell in rest.cells) == len(index.episodes)
 

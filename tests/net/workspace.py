@@ -2,14 +2,11 @@
 
 import contextlib
 import io
-import math
 import os
 import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-
-import pytest
 
 from evalkit.cli.main import main
 
@@ -67,10 +64,7 @@ def call(folder: Path, *words: str) -> Said:
     out, err = io.TextIOWrapper(io.BytesIO(), encoding="utf-8", newline="", write_through=True), io.StringIO()
     with inside(folder), contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
         try:
-            with pytest.MonkeyPatch.context() as patch:
-                # A plan plays for so many seconds: here it plays everything, on whatever machine.
-                patch.setattr("evalkit.api.planning.SECONDS", math.inf)
-                code = main(list(words))
+            code = main(list(words))
         except SystemExit as leaving:
             code = int(leaving.code or 0)
         except Exception as flaw:  # noqa: BLE001

@@ -16,18 +16,18 @@ def plan(args: argparse.Namespace) -> int:
     if amount is not None:
         from evalkit.engine.planning.nights import proposal_of
 
-        proposal = proposal_of(planned_run.plan, planned_run.resolved, planned_run.known.basis, amount)
+        proposal = proposal_of(planned_run.plan, planned_run.resolved, planned_run.scatter, amount)
     if args.json:
         import orjson
 
         values = planned_run.plan.to_json() | ({} if proposal is None else {"proposal": proposal.to_json()})
         print(orjson.dumps(values, option=orjson.OPT_INDENT_2).decode())
         return 0
-    from evalkit.cli.plan_words import print_plan, print_proposal
+    from evalkit.cli.plan_words import next_step, print_plan, print_proposal
 
     print_plan(planned_run.plan, judge=proposal is None)
     if proposal is not None:
         print_proposal(proposal, f"{program()} run {shlex.quote(args.sweep)}")
     else:
-        print(f"\nNext: {program()} run {shlex.quote(args.sweep)}")
+        print(f"\n{next_step(planned_run.plan, program(), shlex.quote(args.sweep))}")
     return 0

@@ -1,32 +1,47 @@
 """What a sweep will cost and how long it will take, without a request.
 
-Each cell (agent x suite) is played in this process by a policy in place of the agent (`stand_in.py`). Real models
-differ: if a run has ended episodes, its figures are used instead, and they scale the stand-ins of cells that it lacks
-(`pilot.py`). A cell names its basis.
+A run that has begun speaks for itself: what its episodes took, its forecast of the others and the rate of its requests
+are those of `status`. Otherwise each cell (agent x suite) is played in this process by a policy in place of the agent
+(`sampling.py`). Real models differ: the figures of another run can be used instead, and scale the stand-ins of cells
+that it lacks (`pilot.py`). A cell names its basis.
 """
 
 import math
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from evalkit.client.budget_state import in_flight_bound
-from evalkit.engine.forecast import DOUBT, LEAST_SPREAD, SPREAD, around, beyond
+from evalkit.engine.forecast import DOUBT, LEAST_SPREAD, Forecast, around, beyond, spread_of
 from evalkit.engine.freezing.freeze import Resolved, lane_limits, lane_shares
 from evalkit.engine.planning.pilot import NOTHING, Basis, Figures
-from evalkit.engine.planning.planned import CellPlan, LanePlan, Plan
+from evalkit.engine.planning.planned import ITSELF, RATE, STAND_IN, THIS_PROCESS, CellPlan, LanePlan, Plan
+from evalkit.engine.planning.sampling import REQUESTS, PlayedModel, Sampled, model_of, sample
 from evalkit.engine.resume import LoggedProgress
-from evalkit.engine.stand_in import Sample, Till, admitted, play_sample, price_of, stand_in_of
-from evalkit.engine.universe import AgentSetup, Choice, cells
+from evalkit.engine.stand_in import Sample, stand_in_of
+from evalkit.engine.universe import Choice, cells
 from evalkit.spec.model import Limits
-from evalkit.store.manifest import Manifest, ManifestAgent, ManifestSuite
-from evalkit.wire.table import DIALECTS
+from evalkit.store.manifest import Manifest
+from evalkit.store.reading.totals import CellTotals
 
 ASSUMED_REPLY_S = 2.0
 """Seconds that a reply takes if nothing better is known; `plan` reports this assumption."""
 SCALED_DOUBT = 0.3
 """Relative standard deviation of a cell's mean where other cells of a run speak for it. Chosen."""
+
+Place = tuple[str, str]
+"""Agent and suite."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Begun:
+    """What the run that the spec would resume says of its cells, as `status` reads it."""
+
+    name: str
+    forecast: Forecast
+    logged: Mapping[Place, CellTotals]
+    rates: Mapping[str, float]
+    """Requests per second by lane; lanes without any are absent."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,6 +52,8 @@ class PriorKnowledge:
     """A run with figures to be used."""
     held: Mapping[str, LoggedProgress] = field(default_factory=dict)
     """Episodes of the run that the spec would resume."""
+    begun: Begun | None = None
+    """That run's own figures; used unless there is a `basis`."""
     spent: int = 0
     """Pico-dollars that it has spent."""
     reply_s: Mapping[str, float] = field(default_factory=dict)
@@ -49,6 +66,17 @@ class _Owed(NamedTuple):
     ended: int
     fresh: int
     begun: tuple[LoggedProgress, ...]
+    longest: int
+    """Requests of the longest episode that is known."""
+
+    @property
+    def total(self) -> int:
+        return self.ended + self.left
+
+    @property
+    def left(self) -> int:
+        """Episodes to be played, or continued."""
+        return self.fresh + len(self.begun)
 
 
 class _EpisodeEstimate(NamedTuple):
@@ -61,27 +89,43 @@ class _EpisodeEstimate(NamedTuple):
     basis: str
 
 
+class _Rest(NamedTuple):
+    """The remaining part of a cell: figures, pico-dollars with their 95 % range."""
+
+    figures: Figures
+    low: float
+    cost: float
+    high: float
+
+
+NOTHING_LEFT = _Rest(Figures(0.0, 0.0, 0.0), 0.0, 0.0, 0.0)
+
+
 async def plan_sweep(
-    resolved: Resolved, choice: Choice, *, seconds: float, known: PriorKnowledge | None = None
+    resolved: Resolved, choice: Choice, *, requests: float = REQUESTS, known: PriorKnowledge | None = None
 ) -> Plan:
-    """Play samples of every cell for about `seconds` of CPU time in all, and estimate the rest. Writes nothing."""
+    """Play samples of the cells, about `requests` requests in all, and estimate the rest. Writes nothing."""
     known = known or PriorKnowledge()
     manifest, cell_of = resolved.manifest, cells(resolved.manifest)
     suites = [suite for suite in manifest.suites.values() if choice.takes_suite(suite)]
     agents = [agent for agent in manifest.agents.values() if not choice.agents or agent.name in choice.agents]
-    pairs = [(agent, suite) for suite in suites for agent in agents if suite.environment in agent.packs]
-    plans = []
-    for number, (agent, suite) in enumerate(pairs):
-        share = seconds / (len(pairs) - number)
-        began = time.process_time()
-        cell = cell_of[agent.name, suite.environment]
-        owed = _owed(manifest, cell, suite, known.held)
-        samples = await _play(manifest, cell, suite, _till(resolved, agent), share)
-        plans.append(_plan_cell(agent, suite, owed, samples, known.basis, _context(resolved, agent)))
-        seconds = max(0.0, seconds - (time.process_time() - began))
+    pairs = [
+        Sampled(agent, suite, cell_of[agent.name, suite.environment])
+        for suite in suites
+        for agent in agents
+        if suite.environment in agent.packs
+    ]
+    owed = _owed(manifest, pairs, known.held)
+    wanted = [pair for pair in pairs if pair.agent.provider and (known.begun is None or owed[pair.place].left)]
+    samples = await sample(resolved, wanted, requests)
+    plans = [
+        _plan_cell(pair, owed[pair.place], samples.get(pair.place, []), known, model_of(resolved, pair.cell))
+        for pair in pairs
+    ]
+    rates = {} if known.begun is None else known.begun.rates
     named = {agent.lane: known.basis.reply_s(agent) for agent in agents}
     reply_s = {cell.lane: known.reply_s.get(cell.lane) or named[cell.lane] or ASSUMED_REPLY_S for cell in plans}
-    lanes = [_plan_lane(resolved, lane, plans, reply_s[lane], known.spent) for lane in sorted(reply_s)]
+    lanes = [_plan_lane(resolved, lane, plans, reply_s[lane], known.spent, rates.get(lane)) for lane in sorted(reply_s)]
     return Plan(
         name=resolved.sweep.name,
         cells=tuple(plans),
@@ -95,115 +139,141 @@ async def plan_sweep(
     )
 
 
-def _owed(manifest: Manifest, cell: AgentSetup, suite: ManifestSuite, progress: Mapping[str, LoggedProgress]) -> _Owed:
-    total = len(suite.instances) * manifest.replicates
-    if not progress:
-        return _Owed(0, total, ())
-    # By the suite's full name: a `Choice` of a base name would take its variants as well.
-    place = cell.agent.name, suite.name
-    known = [
-        episode
-        for episode in progress.values()
-        if (episode.agent, episode.suite) == place and episode.replicate < manifest.replicates
-    ]
-    begun = tuple(episode for episode in known if not episode.ending)
-    return _Owed(len(known) - len(begun), total - len(known), begun)
-
-
-async def _play(manifest: Manifest, cell: AgentSetup, suite: ManifestSuite, till: Till, seconds: float) -> list[Sample]:
-    stand_in = stand_in_of(cell.agent, suite.environment)
-    until, samples = time.process_time() + seconds, list[Sample]()
-    for episode in admitted(manifest, cell, suite):
-        samples.append(await play_sample(episode, stand_in, till))
-        if time.process_time() >= until:
-            break
-    return samples
-
-
-def _till(resolved: Resolved, agent: ManifestAgent) -> Till:
-    endpoint = resolved.endpoints.get(agent.name)
-    if endpoint is None:
-        return Till(dialect=DIALECTS["openai_chat"])
-    return Till(
-        dialect=DIALECTS[endpoint.provider.dialect],
-        quirks=endpoint.model.quirks,
-        price=price_of(agent),
-        context_tokens=endpoint.model.context_tokens,
-    )
-
-
-def _context(resolved: Resolved, agent: ManifestAgent) -> int | None:
-    endpoint = resolved.endpoints.get(agent.name)
-    return None if endpoint is None else endpoint.model.context_tokens
+def _owed(manifest: Manifest, pairs: Sequence[Sampled], held: Mapping[str, LoggedProgress]) -> dict[Place, _Owed]:
+    """By place. By the suite's full name: a `Choice` of a base name would take its variants as well."""
+    known: dict[Place, list[LoggedProgress]] = {}
+    for episode in held.values():
+        if episode.replicate < manifest.replicates:
+            known.setdefault((episode.agent, episode.suite), []).append(episode)
+    owed = {}
+    for pair in pairs:
+        own = known.get(pair.place, [])
+        begun = tuple(episode for episode in own if not episode.ending)
+        total = len(pair.suite.instances) * manifest.replicates
+        longest = max((episode.steps for episode in own), default=0)
+        owed[pair.place] = _Owed(len(own) - len(begun), total - len(own), begun, longest)
+    return owed
 
 
 def _plan_cell(
-    agent: ManifestAgent,
-    suite: ManifestSuite,
-    owed: _Owed,
-    samples: Sequence[Sample],
-    basis: Basis,
-    context: int | None,
+    pair: Sampled, owed: _Owed, samples: Sequence[Sample], known: PriorKnowledge, model: PlayedModel
 ) -> CellPlan:
-    free, total = not agent.provider, owed.ended + owed.fresh + len(owed.begun)
-    stand_in = stand_in_of(agent, suite.environment)
+    agent, suite = pair.agent, pair.suite
+    free, stand_in = not agent.provider, stand_in_of(agent, suite.environment)
     itself = agent.provider == "simulated" and agent.model == stand_in
-    seen = None if free else basis.cell(agent, suite.name)
-    estimate = _estimate(agent, suite.name, samples, basis, itself=itself)
-    parts = [_rest(estimate, episode) for episode in owed.begun]
-    left = owed.fresh + sum(parts)
-    cost = left * estimate.cost
-    seen_all = itself and len(samples) == total and not owed.ended and not owed.begun and seen is None
-    deviation = 0.0 if seen_all else math.sqrt(left * estimate.spread**2 + (left * estimate.doubt) ** 2) * estimate.cost
-    low, _, high = around(cost, deviation)
+    if free:
+        estimate = _EpisodeEstimate(Figures(0.0, 0.0, 0.0), 0.0, 0.0, 0.0, THIS_PROCESS)
+        rest = NOTHING_LEFT
+    elif known.begun is not None:
+        estimate = _own_estimate(pair, known.begun, itself=itself)
+        rest = _own_rest(pair, owed, estimate, known.begun.forecast)
+    else:
+        estimate = _estimate(pair, samples, known.basis, model, itself=itself)
+        played_all = itself and len(samples) == owed.total == owed.fresh and not any(one.cut for one in samples)
+        exact = played_all and known.basis.cell(agent, suite.name) is None
+        rest = _estimated_rest(owed, estimate, exact=exact)
+    seen = known.basis.cell(agent, suite.name)
+    chain = seen.chain if seen is not None else owed.longest if owed.ended else 0
+    context = model.context_tokens
+    flaws = [] if context is None else [one.too_long(context, model.max_tokens) for one in samples]
     return CellPlan(
         agent=agent.name,
         suite=suite.name,
         lane=agent.lane,
         stand_in=stand_in,
         basis=estimate.basis,
-        episodes=owed.fresh + len(owed.begun),
+        episodes=owed.left,
         ended=owed.ended,
         played=len(samples),
-        requests=0.0 if free else left * estimate.mean.requests,
-        tokens_in=0.0 if free else left * estimate.mean.tokens_in,
-        tokens_out=0.0 if free else left * estimate.mean.tokens_out,
-        cost_low=low,
-        cost=cost,
-        cost_high=high,
+        requests=rest.figures.requests,
+        tokens_in=rest.figures.tokens_in,
+        tokens_out=rest.figures.tokens_out,
+        cost_low=rest.low,
+        cost=rest.cost,
+        cost_high=rest.high,
+        limit=_limit(owed, estimate, rest, samples),
         one=estimate.cost,
-        chain=0 if free else seen.chain if seen is not None else max(sample.requests for sample in samples),
-        longest_prompt=0 if free else max(sample.longest_prompt for sample in samples),
-        dearest=max(sample.dearest for sample in samples),
+        chain=0 if free else chain or max((one.requests for one in samples), default=0),
+        longest_prompt=max((one.longest_prompt for one in samples), default=0),
+        dearest=max((one.dearest(model.price, model.max_tokens) for one in samples), default=0),
         context_tokens=context,
-        too_long=min((sample.too_long for sample in samples if sample.too_long is not None), default=None),
+        too_long=min((flaw for flaw in flaws if flaw is not None), default=None),
     )
+
+
+def _limit(owed: _Owed, estimate: _EpisodeEstimate, rest: _Rest, samples: Sequence[Sample]) -> float | None:
+    """Pico-dollars if every remaining episode takes as many requests as its environment allows, each as dear as they
+    are on average, prompts as long as they grow to be; None if the environment sets no limit."""
+    if not rest.cost:
+        return 0.0
+    most = [one.most for one in samples if one.most is not None]
+    if len(most) < len(samples) or not samples:
+        return None
+    times = sum(most) / len(most) / max(1.0, estimate.mean.requests) * sum(one.growth for one in samples) / len(samples)
+    spent = sum(episode.cost for episode in owed.begun)
+    return max(rest.cost, owed.left * estimate.cost * times - spent)
+
+
+def _own_estimate(pair: Sampled, begun: Begun, *, itself: bool) -> _EpisodeEstimate:
+    """What one episode takes by the forecast of the run, and by the tokens of its requests."""
+    forecast, place = begun.forecast, pair.place
+    whole, logged, ended = forecast.whole(*place), begun.logged.get(place), forecast.ended(*place)
+    tokens_in, tokens_out = whole.tokens_in, whole.tokens_out
+    if logged is not None and logged.rows:
+        tokens_in, tokens_out = (
+            whole.requests * tokens / logged.rows for tokens in (logged.tokens_in, logged.tokens_out)
+        )
+    basis, prior = ITSELF if itself else STAND_IN, forecast.priors.get(place)
+    if ended:
+        basis = _count_words(ended, begun.name)
+    elif not itself and prior is not None and prior.requests and forecast.knows(pair.agent.name):
+        basis = f"stand-in x {whole.requests / prior.requests:.2g}: its other suites in {begun.name}"
+    figures = Figures(whole.requests, tokens_in, tokens_out)
+    return _EpisodeEstimate(figures, whole.cost, 0.0, 0.0, basis)
+
+
+def _own_rest(pair: Sampled, owed: _Owed, estimate: _EpisodeEstimate, forecast: Forecast) -> _Rest:
+    """As `status` has it."""
+    place, mean = pair.place, estimate.mean
+    going = [forecast.rest(*place, cost=episode.cost, requests=episode.steps) for episode in owed.begun]
+    cost = owed.fresh * estimate.cost + sum(going)
+    requests = owed.fresh * mean.requests + sum(max(1.0, mean.requests - episode.steps) for episode in owed.begun)
+    _, middle, high = forecast.owed(*place, owed.left)
+    factor = high / middle if middle else 1.0
+    share = requests / mean.requests if mean.requests else 0.0
+    return _Rest(Figures(requests, share * mean.tokens_in, share * mean.tokens_out), cost / factor, cost, cost * factor)
+
+
+def _estimated_rest(owed: _Owed, estimate: _EpisodeEstimate, *, exact: bool) -> _Rest:
+    left = owed.fresh + sum(_part(estimate, episode) for episode in owed.begun)
+    cost = left * estimate.cost
+    deviation = 0.0 if exact else math.sqrt(left * estimate.spread**2 + (left * estimate.doubt) ** 2) * estimate.cost
+    low, _, high = around(cost, deviation)
+    return _Rest(Figures(*(left * figure for figure in estimate.mean)), low, cost, high)
 
 
 def _estimate(
-    agent: ManifestAgent, suite: str, samples: Sequence[Sample], basis: Basis, *, itself: bool
+    pair: Sampled, samples: Sequence[Sample], basis: Basis, model: PlayedModel, *, itself: bool
 ) -> _EpisodeEstimate:
     """What one episode takes: from the run if it has the cell, else from the stand-in, scaled if the run allows it."""
-    count = len(samples)
+    agent, suite, count = pair.agent, pair.suite.name, len(samples)
+    costs = [one.cost(model.price) for one in samples]
     sampled = Figures(
-        sum(sample.requests for sample in samples) / count,
-        sum(sample.tokens_in for sample in samples) / count,
-        sum(sample.tokens_out for sample in samples) / count,
+        sum(one.requests for one in samples) / count,
+        sum(one.tokens_in for one in samples) / count,
+        sum(one.tokens_out for one in samples) / count,
     )
-    cost = sum(sample.cost for sample in samples) / count
-    spread = _spread([sample.cost for sample in samples])
-    if not agent.provider:
-        return _EpisodeEstimate(sampled, 0.0, 0.0, 0.0, "this process")
+    cost, spread = sum(costs) / count, spread_of(costs)
     seen = basis.cell(agent, suite)
     if seen is not None:
         paid, doubt = basis.cost(agent, seen.mean, seen), seen.spread / math.sqrt(seen.episodes)
         return _EpisodeEstimate(seen.mean, paid, seen.spread, doubt, _count_words(seen.episodes, basis.name))
     doubt = spread / math.sqrt(count)
     if itself:
-        return _EpisodeEstimate(sampled, cost, spread, doubt, "the policy itself")
+        return _EpisodeEstimate(sampled, cost, spread, doubt, ITSELF)
     scale = basis.scale(agent, suite)
     if scale is None:
-        return _EpisodeEstimate(sampled, cost, spread, math.hypot(doubt, DOUBT), "stand-in")
+        return _EpisodeEstimate(sampled, cost, spread, math.hypot(doubt, DOUBT), STAND_IN)
     factors, words = scale
     mean = Figures(*(figure * factor for figure, factor in zip(sampled, factors, strict=True)))
     before = basis.cost(agent, sampled, None)
@@ -217,15 +287,7 @@ def _count_words(count: int, run: str) -> str:
     return f"{count:,} episode{'s' if count != 1 else ''} of {run}"
 
 
-def _spread(costs: Sequence[int]) -> float:
-    """Standard deviation over mean, of a sample."""
-    mean, count = sum(costs) / len(costs), len(costs)
-    if not mean:
-        return 0.0
-    return math.sqrt(sum((cost - mean) ** 2 for cost in costs) / (count - 1)) / mean if count > 1 else SPREAD
-
-
-def _rest(estimate: _EpisodeEstimate, progress: LoggedProgress) -> float:
+def _part(estimate: _EpisodeEstimate, progress: LoggedProgress) -> float:
     """The remaining part of a started episode, as a fraction of an episode."""
     if estimate.mean.requests <= 0:
         return 1.0
@@ -234,8 +296,13 @@ def _rest(estimate: _EpisodeEstimate, progress: LoggedProgress) -> float:
     )
 
 
-def _plan_lane(resolved: Resolved, lane: str, plans: Sequence[CellPlan], reply_s: float, spent: int) -> LanePlan:
+def _plan_lane(
+    resolved: Resolved, lane: str, plans: Sequence[CellPlan], reply_s: float, spent: int, rate: float | None
+) -> LanePlan:
+    """`rate`: requests per second that the lane has had in the run; None: not known."""
     in_lane = [cell for cell in plans if cell.lane == lane]
+    if rate is not None:
+        return _lane(lane, in_lane, {RATE: sum(cell.requests for cell in in_lane) / rate})
     limits = lane_limits(resolved, lane)
     requests = sum(cell.requests for cell in in_lane)
     bounds = _bounds(limits, in_lane)
@@ -295,6 +362,6 @@ def _lane(
         tokens_in=sum(part.tokens_in for part in parts),
         tokens_out=sum(part.tokens_out for part in parts),
         seconds=bounds[bound],
-        bound=bound if requests else "this process",
+        bound=bound if requests else THIS_PROCESS,
         members=members,
     )

@@ -1,12 +1,19 @@
 """A plan as values, and as JSON. `plan.py` makes one."""
 
-from collections.abc import Mapping
+import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from evalkit.engine.stand_in import TooLong
 
 USD = 1e-12
+ITSELF = "the policy itself"
+"""The basis of a cell whose agent is simulated by the policy that was played."""
+STAND_IN, THIS_PROCESS = "stand-in", "this process"
+"""Of one whose figures are its stand-in's alone; of one that is played without requests."""
+RATE = "the rate so far"
+"""What takes a lane's time where its run has sent requests: their rate."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,6 +40,8 @@ class CellPlan:
     cost_high: float
     """Pico-dollars of them all: the 95 % range around the expected cost; models are assumed to differ from
     stand-ins."""
+    limit: float | None
+    """Pico-dollars if every episode takes as many requests as its environment allows; None: it sets no limit."""
     one: float
     """Pico-dollars of one whole episode."""
     chain: int
@@ -58,7 +67,7 @@ class LanePlan:
     seconds: float
     bound: str
     """What takes the time: `requests/min`, `input tokens/min`, `output tokens/min`, `width`, `longest episode`,
-    `budget (requests in flight)`."""
+    `budget (requests in flight)`; `the rate so far` if the run has sent requests."""
     members: tuple[str, ...] = ()
     """The lanes that share the limits; empty for a lane."""
 
@@ -105,6 +114,34 @@ class Plan:
         return sum(cell.cost for cell in self.cells)
 
     @property
+    def low(self) -> float:
+        """The lower end of the 95 % range around that."""
+        return self.cost - self._reach([cell.cost - cell.cost_low for cell in self.cells])
+
+    @property
+    def high(self) -> float:
+        """The upper end."""
+        return self.cost + self._reach([cell.cost_high - cell.cost for cell in self.cells])
+
+    def _reach(self, parts: Sequence[float]) -> float:
+        """How far an end is from the expected cost. What a policy's own episodes scatter is independent from cell to
+        cell; a model that departs from its stand-in may do so on every suite."""
+        apart = [cell.basis == ITSELF for cell in self.cells]
+        together = math.fsum(part for part, alone in zip(parts, apart, strict=True) if not alone)
+        return together + math.hypot(*(part for part, alone in zip(parts, apart, strict=True) if alone))
+
+    @property
+    def limit(self) -> float | None:
+        """Pico-dollars if every remaining episode plays to its limit; None if an environment sets none."""
+        limits = [cell.limit for cell in self.cells]
+        return None if None in limits else sum(limit for limit in limits if limit is not None)
+
+    @property
+    def fits(self) -> bool:
+        """Whether the budget is expected to be enough, so that the last episode can start as well."""
+        return self.budget is None or self.needed <= self.budget
+
+    @property
     def dearest(self) -> int:
         """Pico-dollars: the worst case of the dearest single request."""
         return max((cell.dearest for cell in self.cells if cell.episodes), default=0)
@@ -132,9 +169,10 @@ class Plan:
             "tokens_in": round(sum(cell.tokens_in for cell in self.cells)),
             "tokens_out": round(sum(cell.tokens_out for cell in self.cells)),
             "usd": {
-                "low": sum(cell.cost_low for cell in self.cells) * USD,
+                "low": self.low * USD,
                 "expected": self.cost * USD,
-                "high": sum(cell.cost_high for cell in self.cells) * USD,
+                "high": self.high * USD,
+                "limit": None if self.limit is None else self.limit * USD,
             },
             "spent_usd": self.spent * USD,
             "budget_usd": None if self.budget is None else self.budget * USD,
@@ -170,7 +208,12 @@ def _cell_json(cell: CellPlan) -> dict[str, Any]:
         "requests": round(cell.requests),
         "tokens_in": round(cell.tokens_in),
         "tokens_out": round(cell.tokens_out),
-        "usd": {"low": cell.cost_low * USD, "expected": cell.cost * USD, "high": cell.cost_high * USD},
+        "usd": {
+            "low": cell.cost_low * USD,
+            "expected": cell.cost * USD,
+            "high": cell.cost_high * USD,
+            "limit": None if cell.limit is None else cell.limit * USD,
+        },
         "longest_chain": cell.chain,
         "longest_prompt_tokens": cell.longest_prompt,
         "context_tokens": cell.context_tokens,

@@ -103,6 +103,7 @@ COSTBENCH: Environment[PlanningProblem, step.State] = Environment(
     generate=suite.generate,
     stratum=suite.stratum,
     offers=suite.offers,
+    most_requests=lambda instance: instance.steps,
     likeness=suite.likeness,
     compiled_saves_s=compiled_saves_s,
     score_range=(0.0, 1.0),

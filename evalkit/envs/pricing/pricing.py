@@ -70,6 +70,7 @@ PRICING: Environment[PricingInstance, rules.PeriodsState[PricingWorld]] = Enviro
     generate=instance.generate,
     stratum=instance.stratum,
     offers=lambda _: len(RULES.tools),
+    most_requests=periods.most_requests,
     likeness=instance.likeness,
     later_texts=rules.optional_texts(RULES),
     zero_means="no profit",

@@ -86,6 +86,7 @@ PROCUREMENT: Environment[ProcurementInstance, rules.PeriodsState[ProcurementWorl
     generate=instance.generate,
     stratum=instance.stratum,
     offers=lambda _: len(RULES.tools),
+    most_requests=periods.most_requests,
     likeness=instance.likeness,
     later_texts=rules.optional_texts(RULES),
     score_range=(0.0, 1.0),

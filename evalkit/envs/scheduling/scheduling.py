@@ -83,6 +83,7 @@ SCHEDULING: Environment[SchedulingInstance, rules.PeriodsState[SchedulingWorld]]
     generate=instance.generate,
     stratum=instance.stratum,
     offers=lambda _: len(RULES.tools),
+    most_requests=periods.most_requests,
     likeness=instance.likeness,
     compiled_saves_s=compiled_saves_s,
     later_texts=rules.optional_texts(RULES),
