@@ -36,7 +36,7 @@ EXACT = "exact"
 
 INTERVAL = Column(key="interval", title="95 % interval", kind="interval", unit="100 = optimum")
 
-PARTIAL_CELLS_NAMED = 6
+PARTIAL_CELLS_NAMED = 2
 
 WHERE = (Column(key="suite", title="Suite", group=True),)
 AGENT = Column(key="agent", title="Agent")
@@ -243,15 +243,27 @@ def by_instance(values: Iterable[tuple[EpisodeResult, float | None]]) -> dict[st
 
 def _partial_notes(cells: Sequence[Cell]) -> list[str]:
     partial = [cell for cell in cells if not cell.complete]
-    notes = [
+    if len(partial) > PARTIAL_CELLS_NAMED:
+        return [_partial_summary(cells, partial)]
+    return [
         f"partial: {cell.agent} on {cell.suite.name}: uses the first {len(cell.prefix):,} of {cell.planned:,} "
         f"episodes; remaining: {cell.owed:,}; ended after one that remains, and left out: {cell.outside:,}"
         f"{_interval_note(cell)}"
-        for cell in partial[:PARTIAL_CELLS_NAMED]
+        for cell in partial
     ]
-    if len(partial) > PARTIAL_CELLS_NAMED:
-        notes.append(f"partial: {len(partial) - PARTIAL_CELLS_NAMED:,} more rows; see the table of completeness")
-    return notes
+
+
+def _partial_summary(cells: Sequence[Cell], partial: Sequence[Cell]) -> str:
+    """One line about many partial cells; the table of completeness has their numbers."""
+    owed, outside = sum(cell.owed for cell in partial), sum(cell.outside for cell in partial)
+    kinds = {kind for cell in partial for interval, kind in [interval_and_kind(cell)] if interval is not None}
+    planned = sorted(kinds - ANYTIME_KINDS)
+    words = f"; intervals by {', '.join(planned)} are as if these lengths had been planned" if planned else ""
+    return (
+        f"partial: {len(partial):,} of {len(cells):,} rows, {owed:,} episodes remaining; each row uses its first "
+        f"episodes, up to the first that has not ended ({outside:,} that ended later are left out), and its mean "
+        f"favours short ones{words}; see the table of completeness"
+    )
 
 
 def _interval_note(cell: Cell) -> str:

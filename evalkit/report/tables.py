@@ -160,6 +160,21 @@ def without_shared_packs(table: Table) -> Table:
     return replace(table, columns=tuple(column for column in table.columns if column.key != PROMPTS))
 
 
+def without_empty(table: Table) -> Table:
+    """The table without the columns that have a value in none of its rows."""
+    empty = {
+        one.key
+        for column in table.outer
+        if table.rows and not any(_has(column, row) for row in table.rows)
+        for one in (column, *column.inside)
+    }
+    return replace(table, columns=tuple(column for column in table.columns if column.key not in empty))
+
+
+def _has(column: Column, row: Mapping[str, Any]) -> bool:
+    return shown(column, row.get(column.key)) not in ("", MISSING)
+
+
 def _hundred(value: float, digits: int | None) -> str:
     digits = 1 if digits is None else digits
     text = f"{value:.{digits}f}"

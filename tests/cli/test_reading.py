@@ -242,8 +242,21 @@ def test_status_says_what_it_takes_to_finish(call: Call, here: Path) -> None:
     (here / "sweep.toml").write_text(SERVED.format(width=4, periods=3).replace('"lab"', '"simulated"'))
     call("run", "sweep.toml", "--limit", "3")
     said = call("status", "sweep")
-    assert "predicted" in said.out
+    assert "Predicted" in said.out
     assert "To finish: $" in said.out
     values = json.loads(call("status", "sweep", "--json").out)
     assert values["to_finish_usd"]["low"] < values["to_finish_usd"]["expected"] < values["to_finish_usd"]["high"]
     assert values["seconds_left"] > 0
+
+
+def test_status_breaks_no_name_of_a_suite_in_a_narrow_terminal(
+    call: Call, here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = SERVED.format(width=4, periods="3, 4").replace('"lab"', '"simulated"')
+    (here / "sweep.toml").write_text(text.replace("vary = {", "vary = { k = [1],"))
+    call("run", "sweep.toml", "--limit", "1")
+    monkeypatch.setattr("evalkit.report.render.terminal.console", lambda: Console(width=80, highlight=False))
+    lines = [line.strip() for line in call("status", "sweep").out.splitlines()]
+    names = {suite for suite in lines if suite.startswith("scheduling/basic?")}
+    assert names == {f"scheduling/basic?k=1&periods={periods}" for periods in (3, 4)}
+    assert max(map(len, lines)) <= 80

@@ -1,6 +1,7 @@
 """`evalkit run`: its exit codes, what it tells at the end, and that the commands it recommends work as they stand."""
 
 import json
+import re
 import shlex
 from pathlib import Path
 from typing import Any
@@ -51,6 +52,32 @@ def test_a_complete_run_says_where_it_lies_and_what_to_do_next(call: Call, spec:
         assert call(*command).code == 0, command
 
 
+def test_scores_come_last_and_one_line_sums_up(call: Call, spec: Path) -> None:
+    lines = call("run", "mine.toml").out.splitlines()
+    at = lines.index("Scores")
+    assert re.fullmatch(r"4 of 4 episodes ended; \d+ steps in [\d.]+ s; \$0 spent\.", lines[-1])
+    assert any(line.lstrip().startswith("score: ") for line in lines[:at])
+    assert any(line.startswith("The run is in ") for line in lines[:at])
+    rows = [line.split() for line in lines[at + 1 : -1] if line.strip(" ─")]
+    assert [row[0] for row in rows] == ["Suite", "scheduling/basic", "random"]
+    assert "interval" not in rows[0]  # two instances have none: the column would be empty
+
+
+def test_a_partial_run_says_in_one_line_what_is_partial_and_in_one_what_remains(call: Call, spec: Path) -> None:
+    spec.write_text(spec.read_text().replace("periods = [4]", "periods = [4, 5]"))
+    lines = call("run", "mine.toml", "--limit", "1").out.splitlines()
+    partial = [line for line in lines if "partial: " in line]
+    assert len(partial) == 1
+    assert "partial: 4 of 4 rows, 7 episodes remaining; each row uses its first episodes" in partial[0]
+    at = lines.index("Scores")
+    (summary,) = [number for number, line in enumerate(lines) if line.startswith("1 of 8 episodes ended, 7 remain (")]
+    assert summary > at
+    assert lines[summary + 1 :] == [
+        "Everything so far is on disk in runs/mine. Continue with:",
+        "  evalkit run mine.toml",
+    ]
+
+
 def test_the_trajectory_it_recommends_is_one_that_was_played(call: Call, spec: Path) -> None:
     said = call("run", "mine.toml", "--only", "agent=random")
     assert said.code == 0
@@ -76,7 +103,7 @@ def test_a_complete_run_is_not_touched_by_another_call(call: Call, spec: Path) -
 def test_a_limit_leaves_the_run_incomplete_and_says_how_to_go_on(call: Call, spec: Path) -> None:
     said = call("run", "mine.toml", "--limit", "1", "--name", "small", "--only", "agent=knuth")
     assert said.code == 3
-    assert "1 episode remains" in said.out
+    assert "1 of 2 episodes ended, 1 remains (--limit was reached); " in said.out
     (command,) = recommended(said)
     assert command == ["run", "mine.toml", "--name", "small", "--only", "agent=knuth"]
     rest = call(*command, "--json")

@@ -15,14 +15,21 @@ from evalkit.report.tables import Column, Table, method_of
 INTERVAL = Column(key="interval", title="95 %", kind="interval")
 
 
-def printed(width: int, report: Report, *, brief: bool = False) -> list[str]:
+def printed(width: int, report: Report) -> list[str]:
     out = io.StringIO()
-    print_report(report, brief=brief, to=Console(file=out, width=width, highlight=False))
+    print_report(report, to=Console(file=out, width=width, highlight=False))
+    return out.getvalue().splitlines()
+
+
+def scores(width: int, report: Report) -> list[str]:
+    """The table of scores alone."""
+    out = io.StringIO()
+    print_table(report.table("scores"), Console(file=out, width=width, highlight=False))
     return out.getvalue().splitlines()
 
 
 def test_the_score_table_fits_a_terminal_of_a_hundred_columns(the_report: Report) -> None:
-    lines = printed(100, the_report, brief=True)
+    lines = scores(100, the_report)
     assert max(map(len, lines)) <= 100
     assert not any("…" in line for line in lines)
     head = next(line for line in lines if "Agent" in line)
@@ -41,20 +48,37 @@ def test_no_number_is_cut_in_a_narrow_terminal(the_report: Report, width: int) -
 
 
 def test_numbers_stand_flush_right(the_report: Report) -> None:
-    lines = printed(100, the_report, brief=True)
+    lines = scores(100, the_report)
     head = next(line for line in lines if "Agent" in line)
     edge = head.index("Score") + len("Score")
     cells = [line[edge - 5 : edge] for line in lines if " good " in line or " poor " in line]
     assert cells == ["100.0", " 90.0", "100.0", " 90.0"]
 
 
-def test_a_brief_report_is_the_scores_alone(the_report: Report) -> None:
-    brief, whole = printed(100, the_report, brief=True), printed(100, the_report)
-    assert len(brief) < len(whole)
+def test_a_report_has_all_its_tables(the_report: Report) -> None:
+    whole = printed(100, the_report)
     titles = [table.title for table in the_report.tables]
     assert [line for line in whole if line in titles] == titles
-    assert [line for line in brief if line in titles] == ["Scores"]
     assert whole[0] == "nightly: 34 of 36 episodes ended, 2 remaining"
+
+
+def test_a_column_that_is_empty_in_all_rows_is_left_out() -> None:
+    rows = [{"agent": "a", "low": 1, "high": None}, {"agent": "b", "low": None, "high": None}]
+    columns = (
+        Column(key="agent", title="Agent"),
+        Column(key="low", title="Low", kind="count"),
+        Column(key="high", title="High", kind="count", inside=(Column(key="of", title="Of", kind="count"),)),
+        Column(key="of", title="Of", kind="count"),
+    )
+    table = Table(name="t", title="T", columns=columns, rows=tuple({**row, "of": 3} for row in rows), packs=())
+    out = io.StringIO()
+    print_table(table, Console(file=out, width=80, highlight=False))
+    assert out.getvalue().splitlines()[2].split() == ["Agent", "Low"]
+    rows[1]["high"] = 0
+    out = io.StringIO()
+    full = Table(name="t", title="T", columns=columns, rows=tuple({**row, "of": 3} for row in rows), packs=())
+    print_table(full, Console(file=out, width=80, highlight=False))
+    assert out.getvalue().splitlines()[2].split() == ["Agent", "Low", "High"]
 
 
 @pytest.mark.parametrize("width", [80, 100])

@@ -41,21 +41,37 @@ def announce(lines: Sequence[str]) -> None:
 
 
 def _tell(outcome: RunOutcome, args: argparse.Namespace, *, made_up: bool) -> None:
+    """Print how the call ended: explanations first, then the scores, then what went wrong and one line that sums up.
+
+    The end of what is printed is what a terminal shows.
+    """
     if args.json:
         import orjson
 
         print(orjson.dumps(outcome.to_json()).decode())
         return
     if outcome.steps and outcome.ended:  # what was already complete is not scored again
-        from evalkit.report.render.terminal import print_report
-        from evalkit.report.report import report
-
-        print_report(report(outcome.directory), brief=True)
-        print()
-    print(_summary(outcome, made_up=made_up))
+        _print_scores(outcome, args)
+    elif not outcome.owed:
+        print(_hints(outcome, args), end="\n\n")
     for line in outcome.messages:
         print(line)
-    print(_next(outcome, args))
+    print(_summary(outcome, made_up=made_up))
+    if outcome.owed:
+        print(_remedy(outcome, args))
+
+
+def _print_scores(outcome: RunOutcome, args: argparse.Namespace) -> None:
+    from evalkit.report.render.terminal import console, print_bare, print_notes
+    from evalkit.report.report import report
+
+    scores, to = report(outcome.directory).tables[0], console()
+    print_notes(scores, to)
+    if not outcome.owed:
+        print(f"\n{_hints(outcome, args)}")
+    to.print()
+    print_bare(scores, to)
+    to.print()
 
 
 def _summary(outcome: RunOutcome, *, made_up: bool) -> str:
@@ -66,17 +82,26 @@ def _summary(outcome: RunOutcome, *, made_up: bool) -> str:
     if outcome.unconfirmed:
         money += f", {show_usd(outcome.unconfirmed)} of it unconfirmed crash charges"
     done = f"{outcome.ended:,} of {outcome.episodes:,} episodes ended"
+    if outcome.owed:
+        why = _why(outcome)[0]
+        done += f", {outcome.owed:,} remain{'' if outcome.owed > 1 else 's'}{why and f' ({why})'}"
     return f"{done}; {outcome.steps:,} steps in {outcome.elapsed_s:,.1f} s; {money}."
 
 
-def _next(outcome: RunOutcome, args: argparse.Namespace) -> str:
+def _why(outcome: RunOutcome) -> tuple[str, str]:
+    """(why episodes remain, what the next call needs in addition)"""
+    if outcome.owed == outcome.broken:
+        return "stopped by an error in evalkit, see events.jsonl", " --retry internal_error"
+    return WHY.get(outcome.reason, ("", ""))
+
+
+def _remedy(outcome: RunOutcome, args: argparse.Namespace) -> str:
+    directory = shlex.quote(str(outcome.directory))
+    return f"Everything so far is on disk in {directory}. Continue with:\n  {_again(args, _why(outcome)[1])}"
+
+
+def _hints(outcome: RunOutcome, args: argparse.Namespace) -> str:
     directory, evalkit = shlex.quote(str(outcome.directory)), program()
-    if outcome.owed:
-        why, more = WHY.get(outcome.reason, ("", ""))
-        if outcome.owed == outcome.broken:
-            why, more = "stopped by an error in evalkit, see events.jsonl", " --retry internal_error"
-        owed = f"{outcome.owed:,} episode{'s remain' if outcome.owed > 1 else ' remains'}{why and f': {why}'}."
-        return f"{owed} Everything so far is on disk in {directory}. Continue with:\n  {_again(args, more)}"
     hints = [
         (f"{evalkit} report {directory}", "every table"),
         (f"{evalkit} show {directory} {shlex.quote(outcome.example)}", "one trajectory"),

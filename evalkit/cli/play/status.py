@@ -1,7 +1,8 @@
 """`evalkit status`: a run's progress and cost; what was predicted, and what it takes to finish."""
 
 import argparse
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
 from evalkit.api.specs import run_directory
 from evalkit.cli.plan_words import show_span
@@ -10,12 +11,10 @@ from evalkit.engine.status import CellStatus, Status, read_status
 from evalkit.money import show_usd
 
 if TYPE_CHECKING:
-    from rich.table import Table
+    from evalkit.report.tables import Column, Table
 
 WIDE = 110
 """The least columns for showing each cell's range and time."""
-NAME = 18
-"""Names up to this many columns are never broken."""
 
 
 def status(args: argparse.Namespace) -> int:
@@ -31,71 +30,95 @@ def status(args: argparse.Namespace) -> int:
 
 
 def _print(status: Status) -> None:
-    from rich.table import Table
-
-    from evalkit.report.render.terminal import NO_BREAK
     from evalkit.report.render.terminal import console as console_of
+    from evalkit.report.render.terminal import print_bare
 
     console = console_of()
-    table = Table(box=None, header_style="bold", pad_edge=False)
-    for column, names in (
-        ("suite", [cell.suite for cell in status.cells]),
-        ("agent", [cell.agent for cell in status.cells]),
-    ):
-        # Endings break before names do.
-        table.add_column(column, overflow="fold", min_width=min(NAME, max(map(len, names), default=0)))
-    for column in ("planned", "ended", "begun", "steps", "spent"):
-        table.add_column(column, justify="right", no_wrap=True)
-    table.add_column("endings")
-    above = ""
-    for cell in status.cells:
-        endings = ", ".join(f"{name}{NO_BREAK}{count:,}" for name, count in cell.endings.items())
-        counts = (cell.planned, cell.ended, cell.started, cell.steps)
-        suite = cell.suite if cell.suite != above else ""
-        table.add_row(suite, cell.agent, *(f"{count:,}" for count in counts), show_usd(cell.cost), endings)
-        above = cell.suite
-    console.print(table)
+    print_bare(_progress(status.cells), console)
     paid = [cell for cell in status.cells if cell.predicted is not None]
     if paid:
         console.print()
-        console.print(_predictions(paid, wide=console.width >= WIDE))
+        print_bare(_predictions(paid, wide=console.width >= WIDE), console)
     console.print()
     for line in _words(status):
-        console.print(line, highlight=False)
+        console.print(line, highlight=False, markup=False)
 
 
-def _predictions(cells: list[CellStatus], *, wide: bool) -> "Table":
+def _progress(cells: Sequence[CellStatus]) -> "Table":
+    """How far each agent is on each suite."""
+    from evalkit.report.tables import Column, Table
+
+    counts = ("planned", "ended", "begun", "steps")
+    return Table(
+        name="status",
+        title="",
+        columns=(
+            *_names(),
+            *(Column(key=key, title=key.capitalize(), kind="count") for key in counts),
+            Column(key="spent", title="Spent", kind="usd"),
+            Column(key="endings", title="Endings", kind="counts"),
+        ),
+        rows=tuple(
+            {
+                "suite": cell.suite,
+                "agent": cell.agent,
+                "planned": cell.planned,
+                "ended": cell.ended,
+                "begun": cell.started,
+                "steps": cell.steps,
+                "spent": cell.cost,
+                "endings": cell.endings,
+            }
+            for cell in cells
+        ),
+        packs=(),
+    )
+
+
+def _names() -> "tuple[Column, Column]":
+    from evalkit.report.tables import Column
+
+    return Column(key="suite", title="Suite", group=True), Column(key="agent", title="Agent")
+
+
+def _predictions(cells: Sequence[CellStatus], *, wide: bool) -> "Table":
     """An average episode as predicted and as observed, and what the remaining episodes need."""
-    from rich.table import Table
+    from evalkit.report.tables import Column, Table
 
-    table = Table(box=None, header_style="bold", pad_edge=False)
-    table.add_column("suite", overflow="fold")
-    table.add_column("agent", overflow="fold")
-    for column in ("predicted", "seen", "requests", "seen", "left", "to finish"):
-        table.add_column(column, justify="right", no_wrap=True)
-    if wide:
-        table.add_column("95 % range", justify="right", no_wrap=True)
-        table.add_column("time", justify="right", no_wrap=True)
-    above = ""
-    for cell in cells:
-        assert cell.predicted is not None
-        seen = ("-", "-") if cell.seen is None else (show_usd(round(cell.seen.cost)), f"{cell.seen.requests:,.1f}")
-        row = [
-            cell.suite if cell.suite != above else "",
-            cell.agent,
-            show_usd(round(cell.predicted.cost)),
-            seen[0],
-            f"{cell.predicted.requests:,.1f}",
-            seen[1],
-            f"{cell.owed:,}" if cell.owed else "",
-            show_usd(round(cell.to_finish.expected)) if cell.owed else "",
-        ]
-        if wide:
-            known = cell.owed and cell.seconds_left is not None
-            row += [_range(cell.to_finish) if cell.owed else "", show_span(cell.seconds_left or 0.0) if known else ""]
-        table.add_row(*row)
-        above = cell.suite
-    return table
+    more = (Column(key="range", title="95 % range"), Column(key="time", title="Time")) if wide else ()
+    return Table(
+        name="predictions",
+        title="",
+        columns=(
+            *_names(),
+            Column(key="predicted", title="Predicted", kind="usd"),
+            Column(key="seen", title="Seen", kind="usd"),
+            Column(key="requests", title="Requests", kind="percent"),
+            Column(key="requests_seen", title="Seen", kind="percent"),
+            Column(key="left", title="Left", kind="count"),
+            Column(key="to_finish", title="To finish", kind="usd"),
+            *more,
+        ),
+        rows=tuple(map(_prediction, cells)),
+        packs=(),
+    )
+
+
+def _prediction(cell: CellStatus) -> dict[str, Any]:
+    assert cell.predicted is not None
+    known = cell.owed and cell.seconds_left is not None
+    return {
+        "suite": cell.suite,
+        "agent": cell.agent,
+        "predicted": round(cell.predicted.cost),
+        "seen": None if cell.seen is None else round(cell.seen.cost),
+        "requests": cell.predicted.requests,
+        "requests_seen": None if cell.seen is None else cell.seen.requests,
+        "left": cell.owed or None,
+        "to_finish": round(cell.to_finish.expected) if cell.owed else None,
+        "range": _range(cell.to_finish) if cell.owed else None,
+        "time": show_span(cell.seconds_left or 0.0) if known else None,
+    }
 
 
 def _range(amount: Range) -> str:

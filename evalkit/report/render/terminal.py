@@ -13,7 +13,7 @@ from rich.table import Table as Grid
 from rich.text import Text
 
 from evalkit.report.render.narrow import broken, bundles, even_groups, headed
-from evalkit.report.tables import MISSING, Column, Table, without_shared_packs, written
+from evalkit.report.tables import MISSING, Column, Table, without_empty, without_shared_packs, written
 from evalkit.text import visible
 
 if TYPE_CHECKING:
@@ -34,26 +34,32 @@ def console() -> Console:
     return Console(highlight=False, width=160, file=sys.stdout)
 
 
-def print_report(report: "Report", *, brief: bool = False, to: Console | None = None) -> None:
-    """Print a report's tables; `brief`: the scores alone."""
+def print_report(report: "Report", *, to: Console | None = None) -> None:
+    """Print a report's tables."""
     to = to or console()
-    if not brief:
-        state = "complete" if report.planned == report.ended else f"{report.planned - report.ended:,} remaining"
-        state += f", {report.voided:,} void" if report.voided else ""
-        name = visible(report.manifest.name)
-        to.print(Text(f"{name}: {report.ended:,} of {report.planned:,} episodes ended, {state}"))
-    for table in report.tables[:1] if brief else report.tables:
+    state = "complete" if report.planned == report.ended else f"{report.planned - report.ended:,} remaining"
+    state += f", {report.voided:,} void" if report.voided else ""
+    name = visible(report.manifest.name)
+    to.print(Text(f"{name}: {report.ended:,} of {report.planned:,} episodes ended, {state}"))
+    for table in report.tables:
         print_table(table, to)
 
 
 def print_table(table: Table, to: Console) -> None:
-    """Print one table: title, rows, notes below. A prompt pack that all rows share is a note, not a column.
+    """Print one table: title, rows, notes below. A prompt pack that all rows share is a note, not a column."""
+    to.print()
+    print_bare(table, to)
+    print_notes(table, to)
+
+
+def print_bare(table: Table, to: Console) -> None:
+    """Print a table's title, if it has one, and its rows; columns that are empty in all rows are left out.
 
     Where the terminal is too narrow, what groups rows stands above them; where it still is, the table goes on below.
     """
-    table = without_shared_packs(table)
-    to.print()
-    to.print(Text(visible(table.title), style="bold"))
+    table = without_empty(without_shared_packs(table))
+    if table.title:
+        to.print(Text(visible(table.title), style="bold"))
     columns, rows = table.outer, range(len(table.rows))
     if 1 + sum(_widest(table, column) + GAP for column in columns) <= to.width:
         to.print(_grid(table, dict.fromkeys(columns, 0), rows))
@@ -61,7 +67,11 @@ def print_table(table: Table, to: Console) -> None:
         to.print(_grid(table, _widened_all(table, columns, to.width), rows))
     else:
         _print_narrow(table, to)
-    for line in table.lines_below:
+
+
+def print_notes(table: Table, to: Console) -> None:
+    """Print what a reader of a table must know."""
+    for line in without_shared_packs(table).lines_below:
         to.print(Padding(Text(visible(line), style="dim"), (0, 0, 0, 1), expand=False))
 
 
