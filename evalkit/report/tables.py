@@ -161,12 +161,12 @@ def without_shared_packs(table: Table) -> Table:
 
 
 def without_empty(table: Table) -> Table:
-    """The table without the columns that have a value in none of its rows."""
+    """The table without the columns that have a value in none of its rows; without intervals no method is said."""
     empty = {
         one.key
         for column in table.outer
         if table.rows and not any(_has(column, row) for row in table.rows)
-        for one in (column, *column.inside)
+        for one in (column, *column.inside, *([method_of(column)] if column.kind == "interval" else []))
     }
     return replace(table, columns=tuple(column for column in table.columns if column.key not in empty))
 

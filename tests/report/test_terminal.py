@@ -81,6 +81,16 @@ def test_a_column_that_is_empty_in_all_rows_is_left_out() -> None:
     assert out.getvalue().splitlines()[2].split() == ["Agent", "Low", "High"]
 
 
+def test_without_intervals_no_method_is_said() -> None:
+    columns = (Column(key="agent", title="Agent"), INTERVAL, method_of(INTERVAL))
+    for interval, head in ((None, ["Agent"]), ((1.0, 2.0), ["Agent", "95", "%", "By"])):
+        row = {"agent": "a", "interval": interval, "kind": "exact"}
+        table = Table(name="t", title="T", columns=columns, rows=(row,), packs=())
+        out = io.StringIO()
+        print_table(table, Console(file=out, width=80, highlight=False))
+        assert out.getvalue().splitlines()[2].split() == head
+
+
 @pytest.mark.parametrize("width", [80, 100])
 def test_a_table_wider_than_the_terminal_goes_on_below_with_its_names(width: int) -> None:
     numbers = tuple(Column(key=f"n{i}", title=f"Number {i}", kind="count") for i in range(14))
