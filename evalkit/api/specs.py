@@ -55,7 +55,7 @@ def changed(
             raise UsageError(f"{mark}width: must be 1 to {MAX_WIDTH:,}, not {width}.")
         changes["width"] = width
     if name is not None:
-        changes["name"] = checked_name(name, f"{mark}name", "/:")
+        changes["name"] = checked_name(name, f"{mark}name", "/:=")
     return replace(sweep, **changes)
 
 

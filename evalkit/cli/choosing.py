@@ -24,7 +24,7 @@ def sweep_of(args: argparse.Namespace) -> Sweep:
     options = {option: getattr(args, option, None) for option in ("name", "width", "budget", "deadline")}
     path = find_sweep(args.sweep)
     try:
-        sweep = read_sweep(path)
+        sweep = read_sweep(path, args.set)
     except UsageError:
         _require_packages(args, path)
         raise
@@ -63,6 +63,11 @@ def narrowed(resolved: Resolved, choice: Choice) -> Resolved:
         name: agent for name, agent in resolved.manifest.agents.items() if not choice.agents or name in choice.agents
     }
     return replace(resolved, manifest=msgspec.structs.replace(resolved.manifest, agents=agents))
+
+
+def again(args: argparse.Namespace) -> str:
+    """The sweep and its settings, as the shell reads them."""
+    return shlex.join([args.sweep, *(word for setting in args.set for word in ("--set", setting))])
 
 
 def program() -> str:

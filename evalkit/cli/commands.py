@@ -34,6 +34,7 @@ COMMANDS: Mapping[str, Command] = {
             "evalkit run quickstart",
             "evalkit run runs/nightly.toml --only agent=gpt,suite=scheduling/hard",
             "evalkit run runs/nightly.toml --retry unresponsive --budget 5",
+            "evalkit run runs/mine.toml --name high --set agents.gpt.effort=high",
         ),
         options.run,
     ),

@@ -381,6 +381,13 @@ def _asked(sub: argparse.ArgumentParser) -> None:
 
 def _sweep(sub: argparse.ArgumentParser) -> None:
     sub.add_argument("sweep", metavar="SPEC", help="a sweep's TOML file, or its name below runs/")
+    sub.add_argument(
+        "--set",
+        metavar="KEY=VALUE",
+        action="append",
+        default=[],
+        help="replace a value of the sweep: agents.NAME.effort=high, replicates=2; can be repeated",
+    )
 
 
 def on_run(sub: argparse.ArgumentParser) -> None:

@@ -7,6 +7,7 @@ durable.
 
 import asyncio
 import os
+import shlex
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, nullcontext
 from dataclasses import replace
@@ -44,7 +45,7 @@ from evalkit.store.manifest import Manifest
 from evalkit.store.manifests import is_run, read_manifest, write_manifest
 from evalkit.store.reading.accounts import accounts, unaccounted
 from evalkit.store.recovery.repair import Repair, repair
-from evalkit.store.spec_file import keep_spec
+from evalkit.store.spec_file import keep_spec, read_spec
 from evalkit.store.writing.writer import open_store
 
 SHOW_EVERY_S = 0.25
@@ -61,7 +62,7 @@ async def run_sweep(resolved: Resolved, options: RunOptions, show: Callable[[Vie
     directory = options.directory
     check_keys(resolved, options.choice)
     old = _existing(directory)
-    manifest = resolved.manifest if old is None else merge(old, resolved.manifest, str(directory))
+    manifest = resolved.manifest if old is None else _extended(old, resolved, directory)
     if old is not None:
         newer = changed(old, resolved.manifest)
         resolved = replace(resolved, manifest=kept(old, resolved.manifest))
@@ -78,7 +79,8 @@ async def run_sweep(resolved: Resolved, options: RunOptions, show: Callable[[Vie
             manifest = write_manifest(directory, manifest)
             resolved = replace(resolved, manifest=kept(manifest, resolved.manifest))
         if resolved.sweep.written:
-            keep_spec(directory, resolved.sweep.written, resolved.sweep.source)
+            sweep = resolved.sweep
+            keep_spec(directory, sweep.written, sweep.source, sweep.settings)
         ledger = accounts(holdings.ledger, holdings.cost_by_worker)
         session = Session(
             name=name,
@@ -115,6 +117,18 @@ async def _play(session: Session, show: Callable[[View], None]) -> None:
             with _timed(session):
                 async with _watched(session, show):
                     await play_lanes(session.jobs)
+
+
+def _extended(old: Manifest, resolved: Resolved, directory: Path) -> Manifest:
+    """The run's manifest with what the spec adds. Raises RunError, which names the settings that the run had before."""
+    try:
+        return merge(old, resolved.manifest, str(directory))
+    except RunError as conflict:
+        before = read_spec(directory)
+        if before is None or before.settings == resolved.sweep.settings or not before.settings:
+            raise
+        words = " ".join(f"--set {shlex.quote(setting)}" for setting in before.settings)
+        raise RunError(f"{conflict} The run was last played with {words}.") from None
 
 
 def _existing(directory: Path) -> Manifest | None:
@@ -160,6 +174,7 @@ def _log_start(session: Session) -> None:
         only_agents=sorted(session.options.choice.agents),
         only_suites=sorted(session.options.choice.suites),
         retry=sorted(session.options.retry),
+        **({"set": list(sweep.settings)} if sweep.settings else {}),
     )
 
 

@@ -174,7 +174,9 @@ class Sweep:
     limits: Mapping[str, Limits] = field(default_factory=dict)
     """Overrides: `provider/model` of that lane alone, `provider` of all its models together."""
     written: Mapping[str, Any] = field(default_factory=dict)
-    """What its file or mapping says, as plain values."""
+    """What its file or mapping says, as plain values, with the settings."""
+    settings: tuple[str, ...] = ()
+    """What the command line replaced in it: `agents.gpt.effort=high`."""
 
     @property
     def bounded(self) -> bool:

@@ -108,10 +108,11 @@ def _integers(value: object, key_path: str) -> Iterator[tuple[str, int]]:
         yield key_path, value
 
 
-def check_record(data: object, kind: type[RecordT], where: str) -> RecordT:
-    """Plain values as a record of `kind`; `where` names their source in errors. Raises UsageError."""
-    _refuse_unknown_keys(data, kind, where, "")
-    record: RecordT = _converted(data, kind, where, "")
+def check_record(data: object, kind: type[RecordT], where: str, at: str = "") -> RecordT:
+    """Plain values as a record of `kind`; `where` names their source in errors, and `at` their place in it. Raises
+    UsageError."""
+    _refuse_unknown_keys(data, kind, where, at)
+    record: RecordT = _converted(data, kind, where, at)
     return record
 
 

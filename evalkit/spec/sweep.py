@@ -2,7 +2,8 @@
 missing is asked for.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,13 +16,15 @@ from evalkit.money import PicoUsd, parse_usd
 from evalkit.policy.table import is_policy, policy_names
 from evalkit.shipped import find
 from evalkit.spec.catalogue import LimitsFile
+from evalkit.spec.crossed import crossed
 from evalkit.spec.model import AgentSpec, SuiteUse, Sweep
 from evalkit.spec.reading import check_record, parse_span, plain_values, read_values
+from evalkit.spec.settings import with_settings
 
 MAX_WIDTH = 100_000
 MAX_SEED = 2**31 - 1
 """The highest that every provider takes."""
-_NAME = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-+@:/")
+_NAME = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-+@:/=")
 
 
 class AgentFile(msgspec.Struct, frozen=True, kw_only=True):
@@ -80,9 +83,13 @@ def find_sweep(name: str) -> Path:
     return find("runs", f"{name.removeprefix('runs/').removesuffix('.toml')}.toml")
 
 
-def read_sweep(path: Path) -> Sweep:
-    """The sweep a file describes. Raises UsageError naming file, key and the nearest valid name."""
-    return _sweep(read_values(path), str(path), path.stem)
+def read_sweep(path: Path, settings: Sequence[str] = ()) -> Sweep:
+    """The sweep a file describes; `settings`: values that are replaced (`settings.py`). Raises UsageError naming file,
+    key and the nearest valid name."""
+    written = read_values(path)
+    if settings:
+        written = plain_values(with_settings(written, settings), str(path))
+    return replace(_sweep(written, str(path), path.stem), settings=tuple(settings))
 
 
 def sweep_from(values: Mapping[str, Any], where: str, name: str) -> Sweep:
@@ -91,12 +98,12 @@ def sweep_from(values: Mapping[str, Any], where: str, name: str) -> Sweep:
 
 
 def _sweep(written: Mapping[str, Any], where: str, name: str) -> Sweep:
-    file = check_record(written, SweepFile, where)
+    file, tables = _read(written, where)
     if not file.name and not name:
         raise UsageError(f"{where}: name: a sweep without a file needs a name: its run is in runs/NAME.")
     if not file.agents or not file.suites:
         raise UsageError(f"{where}: a sweep needs at least one [[agents]] and one [[suites]] table.")
-    agents = tuple(_agent(agent, f"{where}: agents[{i}]") for i, agent in enumerate(file.agents, 1))
+    agents = tuple(_agent(agent, f"{where}: agents[{i}]") for i, agent in tables)
     _unique([agent.name for agent in agents], f"{where}: agents")
     suites = tuple(_suite(suite, f"{where}: suites[{i}]") for i, suite in enumerate(file.suites, 1))
     for key, value, most in (("replicates", file.replicates, 10**6), ("width", file.width, MAX_WIDTH)):
@@ -112,7 +119,7 @@ def _sweep(written: Mapping[str, Any], where: str, name: str) -> Sweep:
         if lane not in lanes:
             raise UsageError(f"{where}: budgets: no agent uses the lane {lane!r}.{nearest(lane, lanes)}")
     return Sweep(
-        name=checked_name(file.name or name, f"{where}: name", "/:"),
+        name=checked_name(file.name or name, f"{where}: name", "/:="),
         source=where,
         agents=agents,
         suites=suites,
@@ -125,6 +132,21 @@ def _sweep(written: Mapping[str, Any], where: str, name: str) -> Sweep:
         limits={lane: limits.checked(f"{where}: limits.{lane}") for lane, limits in file.limits.items()},
         written=written,
     )
+
+
+def _read(written: Mapping[str, Any], where: str) -> tuple[SweepFile, list[tuple[int, AgentFile]]]:
+    """(the file, its agents with the number of the table that each is from). Raises UsageError."""
+    agents = written.get("agents")
+    if not isinstance(agents, list) or not all(isinstance(agent, Mapping) for agent in agents):
+        return check_record(written, SweepFile, where), []
+    every = [list(crossed(agent, f"{where}: agents[{i}]", _NAME)) for i, agent in enumerate(agents, 1)]
+    # One of each table first, so that errors name the tables as the file counts them.
+    file = check_record({**written, "agents": [tables[0] for tables in every]}, SweepFile, where)
+    return file, [
+        (i, check_record(table, AgentFile, where, f"agents[{i}]"))
+        for i, tables in enumerate(every, 1)
+        for table in tables
+    ]
 
 
 def parse_budget(text: str | int | float | None, where: str) -> PicoUsd | None:
@@ -182,7 +204,7 @@ def _agent(file: AgentFile, where: str) -> AgentSpec:
 def _tag(tag: str, where: str) -> str:
     """The tag, if it is a word, or a name and a value. Raises UsageError."""
     name, colon, value = tag.partition(":")
-    if not name or (colon and not value) or set(tag) - _NAME or set(tag) & set("/@") or ":" in value:
+    if not name or (colon and not value) or set(tag) - _NAME or set(tag) & set("/@=") or ":" in value:
         raise UsageError(f"{where}: {tag!r} is not a tag: write a word (open), or a name and a value (family:qwen).")
     return tag
 

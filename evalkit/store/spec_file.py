@@ -25,16 +25,18 @@ class KeptSpec(msgspec.Struct, frozen=True, kw_only=True):
 
     source: str
     """The name of the file that the sweep was read from, without its folders; `spec` for a mapping."""
+    settings: tuple[str, ...] = msgspec.field(name="set", default=())
+    """What the command line replaced in it: `agents.gpt.effort=high`."""
     spec: dict[str, Any]
-    """What it says, as plain values."""
+    """What it says with that, as plain values."""
 
 
-def keep_spec(run: Path, spec: Mapping[str, Any], source: str) -> None:
+def keep_spec(run: Path, spec: Mapping[str, Any], source: str, settings: tuple[str, ...] = ()) -> None:
     """Keep what a session was asked for, unless the newest file says the same. The caller has locked the run.
 
     Nothing depends on it: it is not synced, and a disk that refuses it is no error.
     """
-    kept = KeptSpec(source=Path(source).name, spec=dict(spec))
+    kept = KeptSpec(source=Path(source).name, settings=settings, spec=dict(spec))
     data = orjson.dumps(msgspec.to_builtins(kept), option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE)
     folder = run / FOLDER
     files = numbered(folder)

@@ -24,7 +24,7 @@ def write_errands(
 
     Raises UsageError for wrong names, models and amounts, if there is nothing to ask, and if the files exist.
     """
-    checked_name(name, "--name", "/:")
+    checked_name(name, "--name", "/:=")
     parse_budget(budget, "--budget")
     if not lines:
         raise UsageError("There is nothing to ask about; nothing was written.")

@@ -48,4 +48,4 @@ def test_a_run_keeps_what_it_was_asked_for(tmp_path: Path, monkeypatch: pytest.M
     assert len(list((run.directory / FOLDER).iterdir())) == 1
     evalkit.run(kept.spec | {"replicates": 2})
     values = orjson.loads((run.directory / FOLDER / "000001.json").read_bytes())
-    assert values == {"source": "spec", "spec": SPEC | {"replicates": 2}}
+    assert values == {"source": "spec", "set": [], "spec": SPEC | {"replicates": 2}}

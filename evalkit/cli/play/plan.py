@@ -1,10 +1,9 @@
 """`evalkit plan`: predict what a sweep costs and how long it takes, or propose what to play for a given amount."""
 
 import argparse
-import shlex
 
 from evalkit.api.planning import planned
-from evalkit.cli.choosing import only_of, program, sweep_of
+from evalkit.cli.choosing import again, only_of, program, sweep_of
 
 
 def plan(args: argparse.Namespace) -> int:
@@ -27,7 +26,7 @@ def plan(args: argparse.Namespace) -> int:
 
     print_plan(planned_run.plan, judge=proposal is None)
     if proposal is not None:
-        print_proposal(proposal, f"{program()} run {shlex.quote(args.sweep)}")
+        print_proposal(proposal, f"{program()} run {again(args)}")
     else:
-        print(f"\n{next_step(planned_run.plan, program(), shlex.quote(args.sweep))}")
+        print(f"\n{next_step(planned_run.plan, program(), again(args))}")
     return 0

@@ -135,6 +135,7 @@ def _again(args: argparse.Namespace, more: str) -> str:
     for option in ("name", "dir", "budget", "deadline", "width"):
         if getattr(args, option) is not None and not more.startswith(f" --{option}"):
             words += [f"--{option}", str(getattr(args, option))]
-    for choice in args.only:
-        words += ["--only", choice]
+    for option in ("set", "only"):
+        for value in getattr(args, option):
+            words += [f"--{option}", value]
     return f"{program()} {shlex.join(words)}{more}"

@@ -23,7 +23,7 @@ def merge(args: argparse.Namespace) -> int:
         raise UsageError("merge: name at least two runs.")
     runs, out = [run_directory(name) for name in args.runs], Path(args.out)
     refuse_existing(out)
-    name = checked_name(out.absolute().name, "--out", "/:")
+    name = checked_name(out.absolute().name, "--out", "/:=")
     manifest = msgspec.structs.replace(_manifest(runs), name=name)
     merged = merge_runs(runs, manifest, out, prefer_first=args.prefer == "first")
     print(f"Wrote {out}: {merged.episodes:,} episodes in {merged.rows:,} steps, from {len(runs)} runs.")

@@ -1,0 +1,82 @@
+"""`--set agents.gpt.effort=high`: values of a sweep that the command line replaces, before anything is checked."""
+
+import tomllib
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from evalkit.errors import UsageError, nearest
+
+Plain = dict[str, Any]
+EXAMPLE = "--set agents.gpt.effort=high"
+
+
+def with_settings(written: Mapping[str, Any], settings: Sequence[str]) -> Plain:
+    """What a sweep's file says, with some values replaced; `settings`: `KEY=VALUE` each.
+
+    A key is that of the file (`replicates`), or names a table first: `agents.NAME.KEY`, `suites.NAME.KEY`,
+    `limits.LANE.KEY`, `budgets.LANE`. A value is read as TOML, and as text where it is none. Raises UsageError.
+    """
+    data: Plain = dict(written)
+    for setting in settings:
+        key, equals, text = setting.partition("=")
+        key, where = key.strip(), f"--set {setting}"
+        if not equals or not key:
+            raise UsageError(f"{where}: expected KEY=VALUE, as in `{EXAMPLE}`.")
+        data = _replaced(data, key, _value(text.strip()), where)
+    return data
+
+
+def _value(text: str) -> Any:
+    try:
+        read = tomllib.loads(f"value = {text}")
+    except (tomllib.TOMLDecodeError, RecursionError, ValueError):
+        return text
+    value = read["value"]
+    return value if len(read) == 1 and isinstance(value, str | int | float | list | dict) else text
+
+
+def _replaced(data: Plain, key: str, value: Any, where: str) -> Plain:
+    head, _, rest = key.partition(".")
+    if head in ("agents", "suites") and rest:
+        tables = [table for table in data.get(head, ()) if isinstance(table, Mapping)]
+        name, inner = _split(rest, [_name(table) for table in tables], where, head.removesuffix("s"))
+        if not inner:
+            raise UsageError(f"{where}: {name!r} is a table; name a key of it, as in `{EXAMPLE}`.")
+        changed = [_deep(table, inner, value, where) if _name(table) == name else table for table in tables]
+        return {**data, head: changed}
+    if head in ("limits", "budgets") and rest:
+        own = data.get(head)
+        agents = [agent for agent in data.get("agents", ()) if isinstance(agent, Mapping)]
+        lanes = [f"{agent.get('provider')}/{agent.get('model')}" for agent in agents if agent.get("provider")]
+        names = [*(own if isinstance(own, Mapping) else ()), *lanes, *(lane.partition("/")[0] for lane in lanes)]
+        name, inner = _split(rest, names, where, "lane or provider")
+        return {**data, head: _deep(own if isinstance(own, Mapping) else {}, (name, *inner), value, where)}
+    return _deep(data, tuple(key.split(".")), value, where)
+
+
+def _name(table: Mapping[str, Any]) -> str:
+    """What an agent or a suite is called."""
+    return str(table.get("name") or table.get("policy") or table.get("model") or "")
+
+
+def _split(rest: str, names: Iterable[str], where: str, kind: str) -> tuple[str, tuple[str, ...]]:
+    """(the name, which may contain dots; the keys after it). The longest name that fits is meant."""
+    known = sorted({name for name in names if name}, key=len, reverse=True)
+    for name in known:
+        if rest == name or rest.startswith(f"{name}."):
+            return name, tuple(rest[len(name) + 1 :].split(".")) if rest != name else ()
+    name = rest.partition(".")[0]
+    raise UsageError(f"{where}: the sweep has no {kind} {name!r}.{nearest(name, known)}")
+
+
+def _deep(table: Mapping[str, Any], keys: Sequence[str], value: Any, where: str) -> Plain:
+    """The table with a value replaced, at some depth."""
+    key, rest = keys[0], keys[1:]
+    if not key:
+        raise UsageError(f"{where}: a part of the key is empty.")
+    if not rest:
+        return {**table, key: value}
+    inner = table.get(key, {})
+    if not isinstance(inner, Mapping):
+        raise UsageError(f"{where}: {key!r} is no table, so it has no key {rest[0]!r}.")
+    return {**table, key: _deep(inner, rest, value, where)}
