@@ -207,7 +207,7 @@ def export(sub: argparse.ArgumentParser) -> None:
         metavar="FORMAT",
         required=True,
         help="jsonl: one chat per line; inspect: Inspect AI logs; dataset: for Hugging Face datasets; csv: CSV "
-        "files; or one from a plug-in",
+        "files; eee: records of Every Eval Ever; or one from a plug-in",
     )
     sub.add_argument("--out", metavar="PATH", required=True, help="a file (jsonl) or a folder; must not exist")
     sub.add_argument("--only", metavar="PART", action="append", default=[], help="agent=NAME,suite=NAME")

@@ -48,6 +48,12 @@ def _csv(chosen: Chosen, out: Path) -> int:
     return 0
 
 
+def _eee(chosen: Chosen, out: Path) -> int:
+    from evalkit.report.exports.eee import write_eee
+
+    return write_eee(chosen, ENVIRONMENTS, out)
+
+
 EXPORTERS = PluginTable(
     "exporters",
     {
@@ -57,6 +63,7 @@ EXPORTERS = PluginTable(
             Exporter(name="inspect", help="Inspect AI's logs", write=_inspect),
             Exporter(name="dataset", help="for Hugging Face datasets", write=_dataset),
             Exporter(name="csv", help="sheets", write=_csv),
+            Exporter(name="eee", help="records of Every Eval Ever", write=_eee),
         )
     },
     Exporter,
