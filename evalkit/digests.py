@@ -21,23 +21,27 @@ NOTHING = bytes(SIZE)
 """Used where there is nothing to digest: the observation of a request that the provider refused."""
 
 
-def texts_digest(messages: Iterable[Message]) -> bytes:
+Messages = Iterable[Message] | bytes
+"""Messages, or what `encoded` made of them: more than one digest may cover the same."""
+
+
+def texts_digest(messages: Messages) -> bytes:
     """Digest of what the agent reads as the consequence of a reply: the observation, and a new chat's opening."""
-    return _digest(b"texts", _messages(messages))
+    return _digest(b"texts", encoded(messages))
 
 
-def chain_open(messages: Iterable[Message], tools: Sequence[Tool]) -> bytes:
+def chain_open(messages: Messages, tools: Sequence[Tool]) -> bytes:
     """Digest of a chat's first request: its opening messages and the tools it offers."""
-    return _digest(b"open", _tools(tools), _messages(messages))
+    return _digest(b"open", _kept_tools(tools), encoded(messages))
 
 
-def chain_turn(previous: bytes, reply: bytes, observation: Iterable[Message], tools: Sequence[Tool] | None) -> bytes:
+def chain_turn(previous: bytes, reply: bytes, observation: Messages, tools: Sequence[Tool] | None) -> bytes:
     """Digest of the request that follows `previous` in the same chat.
 
     `reply` is the logged JSON of the answer to `previous`; `tools` is None if the same tools are offered as before.
     """
     offered = b"" if tools is None else _tools(tools)
-    return _digest(b"turn", previous, reply, offered, _messages(observation))
+    return _digest(b"turn", previous, reply, offered, encoded(observation))
 
 
 def step_digest(request_digest: bytes, reply: bytes | None, facts: bytes, observation_digest: bytes) -> bytes:
@@ -47,8 +51,10 @@ def step_digest(request_digest: bytes, reply: bytes | None, facts: bytes, observ
     return _digest(b"step", request_digest, facts, observation_digest, reply)
 
 
-def _messages(messages: Iterable[Message]) -> bytes:
+def encoded(messages: Messages) -> bytes:
     """The messages as JSON: different messages never give the same."""
+    if isinstance(messages, bytes):
+        return messages
     value = [
         (
             message.role,
@@ -69,6 +75,22 @@ def _messages(messages: Iterable[Message]) -> bytes:
 def _tools(tools: Sequence[Tool]) -> bytes:
     value = [(tool.name, tool.description, tool.parameters) for tool in tools]
     return orjson.dumps(value, default=_plain, option=orjson.OPT_SORT_KEYS)
+
+
+_MOST_KEPT = 64
+_KEPT: dict[int, tuple[Sequence[Tool], bytes]] = {}
+"""By identity: tools that opened a chat, and their JSON. Most chats of a kind of instance offer the very same."""
+
+
+def _kept_tools(tools: Sequence[Tool]) -> bytes:
+    if not isinstance(tools, tuple):
+        return _tools(tools)
+    kept = _KEPT.get(id(tools))
+    if kept is None or kept[0] is not tools:
+        if len(_KEPT) >= _MOST_KEPT:
+            _KEPT.pop(next(iter(_KEPT)), None)
+        kept = _KEPT[id(tools)] = tools, _tools(tools)
+    return kept[1]
 
 
 def _plain(value: object) -> object:

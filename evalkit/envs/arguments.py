@@ -63,7 +63,8 @@ def read_json(text: str) -> Parsed | Refusal:
     """A JSON text's value. Outcomes: `too_large`, `too_deep`, `not_json`."""
     if oversize(text):
         return Refusal("too_large", {"limit": MOST_BYTES})
-    if _json_depth(text) > MOST_DEPTH:
+    # Few brackets cannot nest deeply, wherever they are.
+    if text.count("[") + text.count("{") > MOST_DEPTH and _json_depth(text) > MOST_DEPTH:
         return Refusal("too_deep", {"limit": MOST_DEPTH})
     try:
         return Parsed(json.loads(text))

@@ -27,10 +27,11 @@ _TOKEN = re.compile(
     """,
     re.VERBOSE | re.DOTALL,
 )
-# The ordinary case, a flat mapping of plain texts to plain texts, which needs no parser.
+# The ordinary case, a flat mapping of plain texts to plain texts or plain numbers, which needs no parser.
 _PLAIN = r"""(?:'[^'\\\r\n\0]*+'|"[^"\\\r\n\0]*+")"""
-_FLAT = re.compile(rf"\{{(?: *+{_PLAIN} *+: *+{_PLAIN} *+(?:,|(?=\}})))*+ *+\}}")
-_ENTRY = re.compile(rf"({_PLAIN}) *+: *+({_PLAIN})")
+_NUMBER = r"(?:0|[1-9][0-9]{0,15}+)(?:\.[0-9]{1,20}+)?+"
+_FLAT = re.compile(rf"\{{(?: *+{_PLAIN} *+: *+(?:{_PLAIN}|{_NUMBER}) *+(?:,|(?=\}})))*+ *+\}}")
+_ENTRY = re.compile(rf"({_PLAIN}) *+: *+({_PLAIN}|{_NUMBER})")
 _MOST_SIGNS = 4
 """In one number: `-1-2j` has two."""
 
@@ -48,11 +49,17 @@ def read_mapping(value: object) -> Parsed | Refusal:
     if oversize(value):
         return Refusal("too_large", {"limit": MOST_BYTES})
     if value.isascii() and _FLAT.fullmatch(value):
-        return Parsed({key[1:-1]: entry[1:-1] for key, entry in _ENTRY.findall(value)})
+        return Parsed({key[1:-1]: _plain(entry) for key, entry in _ENTRY.findall(value)})
     parsed = _first_reading(value)
     if isinstance(parsed, Parsed) and not isinstance(parsed.value, dict):
         return Refusal("not_mapping")
     return parsed
+
+
+def _plain(entry: str) -> str | int | float:
+    if entry[0] in "'\"":
+        return entry[1:-1]
+    return float(entry) if "." in entry else int(entry)
 
 
 def _first_reading(text: str) -> Parsed | Refusal:

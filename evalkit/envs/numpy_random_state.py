@@ -56,7 +56,7 @@ class RandomStateStream:
     def freeze(self) -> RandomStateSnapshot:
         """Where the stream stands now. A half-used pair of normal draws is not kept: nothing here draws normals."""
         state = self._draws.get_state(legacy=False)["state"]
-        return RandomStateSnapshot(state["key"].astype("<u4").tobytes(), int(state["pos"]))
+        return RandomStateSnapshot(state["key"].astype("<u4", copy=False).tobytes(), int(state["pos"]))
 
     def leave(self) -> RandomStateSnapshot:
         """`freeze`, where nothing more is drawn from this stream: who continues from there needs not build it again,

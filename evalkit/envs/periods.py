@@ -97,8 +97,7 @@ def step(state: PeriodsState[WorldT], reply: Reply) -> tuple[PeriodsState[WorldT
 
 def _advance(answers: Answers[WorldT], accepted: Accepted[WorldT]) -> tuple[PeriodsState[WorldT], Observation]:
     """The period ended with an action."""
-    after = _next_period(answers.state, accepted.history)
-    after = replace(after, world=accepted.world, idle=0, ended=accepted.ended or after.ended)
+    after = _next_period(answers.state, accepted.history, idle=0, ended=accepted.ended, world=accepted.world)
     return after, _closing(answers, after, ACCEPTED, accepted.facts)
 
 
@@ -106,9 +105,9 @@ def _pass(answers: Answers[WorldT]) -> tuple[PeriodsState[WorldT], Observation]:
     """The period ended without an action."""
     before = answers.state
     line = fill(before.setting.texts["results.history_no_action"], attempt=before.period)
-    after = _next_period(before, line)
     idle = before.idle + 1
-    after = replace(after, idle=idle, ended=UNRESPONSIVE if idle >= MOST_IDLE else after.ended)
+    ended = UNRESPONSIVE if idle >= MOST_IDLE else ""
+    after = _next_period(before, line, idle=idle, ended=ended, world=before.world)
     return after, _closing(answers, after, NO_ACTION)
 
 
@@ -120,7 +119,10 @@ def _restart(answers: Answers[WorldT]) -> tuple[PeriodsState[WorldT], Observatio
     return after, _closing(answers, after, RESTART)
 
 
-def _next_period(state: PeriodsState[WorldT], history: str) -> PeriodsState[WorldT]:
+def _next_period(
+    state: PeriodsState[WorldT], history: str, *, idle: int, ended: str, world: WorldT
+) -> PeriodsState[WorldT]:
+    """`ended`: why the episode is over, if it is before its last period."""
     number = state.period + 1
     return replace(
         state,
@@ -129,7 +131,9 @@ def _next_period(state: PeriodsState[WorldT], history: str) -> PeriodsState[Worl
         tries=0,
         read=frozenset(),
         history=state.history + history,
-        ended=COMPLETE if number >= state.setting.periods else "",
+        ended=ended or (COMPLETE if number >= state.setting.periods else ""),
+        idle=idle,
+        world=world,
     )
 
 

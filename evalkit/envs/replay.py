@@ -13,7 +13,7 @@ import msgspec
 import orjson
 
 from evalkit.dialogue import Message, Reply, Tool, ToolChoice
-from evalkit.digests import chain_open, chain_turn, step_digest, texts_digest
+from evalkit.digests import chain_open, chain_turn, encoded, step_digest, texts_digest
 from evalkit.envs.environment import Environment, Facts, Kit
 
 
@@ -117,11 +117,12 @@ def advance(env: Environment[Any, Any], position: Position, reply: Reply, reply_
     position.state, position.step, position.ending = state, step + 1, ending
     position.choice = _choice(env, state)
     new_chat = observation.new_chat and not ending
-    shown = observation.messages
     if new_chat:
-        shown += _open_chat(env, position)
+        opening = _open_chat(env, position)
+        shown = encoded((*observation.messages, *position.messages)) if observation.messages else opening
     else:
-        _continue_chat(env, position, reply, reply_bytes, observation.messages)
+        shown = encoded(observation.messages)
+        _continue_chat(env, position, reply, reply_bytes, observation.messages, shown)
     facts_bytes = orjson.dumps(observation.facts, option=orjson.OPT_SORT_KEYS)
     observation_digest = texts_digest(shown)
     return Turn(
@@ -141,18 +142,25 @@ def advance(env: Environment[Any, Any], position: Position, reply: Reply, reply_
     )
 
 
-def _open_chat(env: Environment[Any, Any], position: Position) -> tuple[Message, ...]:
-    opening = env.opening(position.state).messages
-    position.messages = list(opening)
+def _open_chat(env: Environment[Any, Any], position: Position) -> bytes:
+    """The opening, encoded."""
+    position.messages = list(env.opening(position.state).messages)
     position.tools = env.tools(position.state)
+    opening = encoded(position.messages)
     position.request_digest = chain_open(opening, position.tools)
     position.period, position.turn = env.period(position.state), 0
     return opening
 
 
 def _continue_chat(
-    env: Environment[Any, Any], position: Position, reply: Reply, reply_bytes: bytes, observation: tuple[Message, ...]
+    env: Environment[Any, Any],
+    position: Position,
+    reply: Reply,
+    reply_bytes: bytes,
+    observation: tuple[Message, ...],
+    shown: bytes,
 ) -> None:
+    """`shown`: the observation, encoded."""
     position.messages.append(reply.message())
     position.messages.extend(observation)
     position.turn += 1
@@ -163,5 +171,5 @@ def _continue_chat(
     same = tools is position.tools or tools == position.tools
     if not same:
         position.tools = tools
-    position.request_digest = chain_turn(position.request_digest, reply_bytes, observation, None if same else tools)
+    position.request_digest = chain_turn(position.request_digest, reply_bytes, shown, None if same else tools)
     position.period = env.period(position.state)

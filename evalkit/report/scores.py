@@ -198,12 +198,20 @@ def interval_and_kind(cell: Cell) -> tuple[Interval | None, str]:
     A partial cell has an interval that is valid whenever a run is stopped, if there is one for its scores; else one
     that would be valid if the run had been planned to be so long. The optimum's own score is not an estimate: None.
     """
+    between = bounds(cell)
+    known = cell.intervals.get(between)
+    if known is None:
+        known = cell.intervals[between] = _interval_and_kind(cell, between)
+    return known
+
+
+def _interval_and_kind(cell: Cell, between: tuple[float, float]) -> tuple[Interval | None, str]:
     scores = scores_by_instance(cell)
     if not scores:
         return None, ""
     if cell.exact:
         return None, EXACT
-    least, most = bounds(cell)
+    least, most = between
     unmet = None if math.isfinite(least) and math.isfinite(most) else UNMET
     estimated = estimate(
         scores, place=(cell.suite.name, cell.agent), strata=strata_of(cell), least=least, most=most, unmet=unmet

@@ -5,14 +5,18 @@ prefix of its admission order whose episodes have all ended, and says what lies 
 """
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import islice
 from types import MappingProxyType
+from typing import TYPE_CHECKING
 
 from evalkit.results.episodes import EpisodeResult
 from evalkit.store.instances import ManifestInstance, admission, laid
 from evalkit.store.manifest import Manifest, ManifestSuite
 from evalkit.store.void import Void
+
+if TYPE_CHECKING:
+    from evalkit.stats.bootstrap import Interval
 
 ORACLE = "oracle"
 """The policy that plays the optimum."""
@@ -39,6 +43,11 @@ class Cell:
     ended episode; None of one that has not ended)."""
     exact: bool = False
     """Whether its agent plays the optimum: then its mean is not an estimate."""
+    intervals: "dict[tuple[float, float], tuple[Interval | None, str]]" = field(
+        init=False, compare=False, repr=False, default_factory=dict
+    )
+    """By the bounds of its scores: the interval of its mean and what kind it is, once they have been asked for. More
+    than one table shows them, and ten thousand resamples are drawn for them."""
 
     @property
     def targets(self) -> Mapping[str, ManifestInstance]:

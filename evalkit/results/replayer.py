@@ -132,9 +132,8 @@ class Replayer:
             if not row["ending"]:
                 return "has neither a reply nor an ending"
             whole = step_digest(row["request_digest"], None, facts, NOTHING) == row["step_digest"]
-            return _words(whole, differing, self._manifest.file)
+            return self._words(differing, whole=whole)
         data = row["reply"].encode()
-        whole = step_digest(row["request_digest"], data, facts, row["observation_digest"]) == row["step_digest"]
         try:
             reply = decode_reply(data)
         except CorruptLogError as flaw:
@@ -150,7 +149,24 @@ class Replayer:
             )
             if replayed != logged
         ]
-        return _words(whole, differing, self._manifest.file)
+        if not differing and done.step_digest == row["step_digest"]:
+            return ""  # the digest is of what was just compared
+        whole = step_digest(row["request_digest"], data, facts, row["observation_digest"]) == row["step_digest"]
+        return self._words(differing, whole=whole)
+
+    def _words(self, differing: list[str], *, whole: bool) -> str:
+        """What a row's own digest and the replay say about it; empty if both agree with the log."""
+        if whole and not differing:
+            return ""
+        parts = " and ".join(filter(None, [", ".join(differing[:-1]), *differing[-1:]]))
+        if whole:
+            return (
+                f"replay gives another {parts}; the row is as it was written, so either {self._manifest.file} was "
+                "changed, or this evalkit plays the environment differently than the one that wrote it"
+            )
+        if differing:
+            return f"was changed after it was written: replay gives another {parts}"
+        return "was changed after it was written: its reply or its digest is not the one that was logged"
 
 
 def _misnumbered(due: int, step: int) -> tuple[int, str]:
@@ -158,18 +174,3 @@ def _misnumbered(due: int, step: int) -> tuple[int, str]:
         return step, f"comes again after step {due - 1}"
     missing = f"step {due} is" if step == due + 1 else f"steps {due} to {step - 1} are"
     return due, f"{missing} missing: the next row is of step {step}"
-
-
-def _words(whole: bool, differing: list[str], manifest: str) -> str:
-    """What a row's own digest and the replay say about it; empty if both agree with the log."""
-    if whole and not differing:
-        return ""
-    parts = " and ".join(filter(None, [", ".join(differing[:-1]), *differing[-1:]]))
-    if whole:
-        return (
-            f"replay gives another {parts}; the row is as it was written, so either {manifest} was changed, or this "
-            "evalkit plays the environment differently than the one that wrote it"
-        )
-    if differing:
-        return f"was changed after it was written: replay gives another {parts}"
-    return "was changed after it was written: its reply or its digest is not the one that was logged"

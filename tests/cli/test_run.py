@@ -100,6 +100,14 @@ def test_a_complete_run_is_not_touched_by_another_call(call: Call, spec: Path) -
     assert {n: d for n, d in tree(spec.parent / "runs").items() if n.endswith(".parquet")} == before
 
 
+def test_a_call_with_nothing_to_play_makes_no_report(call: Call, spec: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    call("run", "mine.toml")
+    monkeypatch.setattr("evalkit.report.report.report", lambda _: pytest.fail("a report was made"))
+    said = call("run", "mine.toml")
+    assert said.code == 0
+    assert "4 of 4 episodes ended; 0 steps" in said.out
+
+
 def test_a_limit_leaves_the_run_incomplete_and_says_how_to_go_on(call: Call, spec: Path) -> None:
     said = call("run", "mine.toml", "--limit", "1", "--name", "small", "--only", "agent=knuth")
     assert said.code == 3

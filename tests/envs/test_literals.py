@@ -181,3 +181,33 @@ def test_what_python_would_warn_of_warns_nobody(text: str) -> None:
         found = read_mapping(text)
     assert heard == []
     assert plainly(found) == by_the_reference_quietly(text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *(
+            "{'a': 1}",
+            "{'a': 0, 'b': 12}",
+            '{"a": 1.5, "b": \'x\'}',
+            "{'a': 13.095194350066274}",
+            "{'a': 0.0, 'a': 2,}",
+        ),
+        *(
+            "{'a': 1.}",
+            "{'a': .5}",
+            "{'a': 01}",
+            "{'a': 00.5}",
+            "{'a': 1e3}",
+            "{'a': -1}",
+            "{'a': 1_000}",
+            "{'a': 1 2}",
+        ),
+        *("{'a': 12345678901234567890}", "{'a': 9007199254740993.0}", "{'a': 1.2.3}", "{'a': 1j}", "{'a': +1}"),
+        *("{'a': 0.1000000000000000055511151231257827}", "{'a': 1.0, 'b'}", "{1: 'a'}", "{'a': 1,, }"),
+    ],
+)
+def test_numbers_are_read_as_the_reference_reads_them(text: str) -> None:
+    found, wanted = plainly(read_mapping(text)), by_the_reference_quietly(text)
+    assert found == wanted
+    assert repr(found) == repr(wanted)  # 1 and 1.0 are equal, and other values
