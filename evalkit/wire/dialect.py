@@ -66,8 +66,11 @@ class Dialect:
     """(parts of a chat, encoded messages): appends them, or merges them with some of the parts, in place."""
 
     def join(self, parts: list[bytes], messages: Iterable[Message]) -> None:
-        """Append messages to the parts of their chat, in place; each is encoded here and never again."""
-        self.extend(parts, map(self.encode_message, messages))
+        """Append messages to the parts of their chat, in place; each is encoded here and never again.
+
+        Each part is copied: what orjson returns keeps the 4 KiB that it began with, ten times a message of a tool.
+        """
+        self.extend(parts, (bytes(memoryview(self.encode_message(message))) for message in messages))
 
     def path_of(self, model: str) -> str:
         """The path for one model's requests."""

@@ -1,5 +1,7 @@
 """A message joins its chat once: what was joined before stays as it is, and how a chat came together does not show."""
 
+import tracemalloc
+
 import pytest
 
 from evalkit.dialogue import Message, Sampling, Tool, ToolCall
@@ -43,6 +45,21 @@ def test_a_chat_joined_turn_by_turn_is_the_chat_joined_at_once(dialect: Dialect)
         body = dialect.body(head, tools, singly, 7)
         assert body == dialect.body(head, tools, whole, 7)
         assert dialect.body(head, tools, singly, 7) == body, "making a body changed its parts"
+
+
+@pytest.mark.parametrize("dialect", DIALECTS.values(), ids=list(DIALECTS))
+def test_a_chat_holds_little_more_memory_than_its_bytes(dialect: Dialect) -> None:
+    said = [turn(number) for number in range(200)]
+    parts: list[bytes] = []
+    tracemalloc.start()
+    try:
+        before, _ = tracemalloc.get_traced_memory()
+        for messages in said:
+            dialect.join(parts, messages)
+        held = tracemalloc.get_traced_memory()[0] - before
+    finally:
+        tracemalloc.stop()
+    assert held < 2 * sum(map(len, parts)) + 100 * len(parts)  # an empty `bytes` takes 33 bytes, and its place 8
 
 
 @pytest.mark.parametrize(
