@@ -1,6 +1,7 @@
 import io
 import itertools
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -63,7 +64,10 @@ def test_a_report_has_all_its_tables(the_report: Report) -> None:
 
 
 def test_a_column_that_is_empty_in_all_rows_is_left_out() -> None:
-    rows = [{"agent": "a", "low": 1, "high": None}, {"agent": "b", "low": None, "high": None}]
+    rows: list[dict[str, Any]] = [
+        {"agent": "a", "low": 1, "high": None},
+        {"agent": "b", "low": None, "high": None},
+    ]
     columns = (
         Column(key="agent", title="Agent"),
         Column(key="low", title="Low", kind="count"),
