@@ -53,7 +53,9 @@ class Replayer:
     """Replays the episodes of a log, rows of many mixed as they were written; keeps only those that continue."""
 
     def __init__(self, manifest: Manifest, environments: Environments) -> None:
-        self._manifest, self._environments = manifest, environments
+        self._manifest = manifest
+        # Once: to look a name up among packages costs as much as a digest, and there is one for each row.
+        self._environment = lru_cache(maxsize=None)(environments.__getitem__)
         self._tracks: dict[str, _Track] = {}
         self._targets: dict[tuple[str, str], tuple[ManifestSuite, ManifestInstance]] = {}
         self._key = lru_cache(maxsize=None)(self._key_of)
@@ -109,7 +111,7 @@ class Replayer:
             raise CorruptLogError("has another id than agent, instance and replicate make: one of them was changed")
         kit = self._manifest.kit_of(agent, suite.environment)
         instance = self._instance(suite.name, target.id)
-        return _Track(take=row["take"], position=begin(self._environments[suite.environment], instance, kit))
+        return _Track(take=row["take"], position=begin(self._environment(suite.environment), instance, kit))
 
     def _key_of(self, agent_name: str, suite_name: str) -> str:
         agent: ManifestAgent = self._manifest.agents[agent_name]
@@ -119,10 +121,10 @@ class Replayer:
 
     def _instance_of(self, suite_name: str, instance_id: str) -> Any:
         suite, target = self._targets[suite_name, instance_id]
-        return load_target(self._environments[suite.environment], target)
+        return load_target(self._environment(suite.environment), target)
 
     def _replay(self, position: Position, row: Row) -> str:
-        env: Environment[Any, Any] = self._environments[row["environment"]]
+        env: Environment[Any, Any] = self._environment(row["environment"])
         asked, period, turn = position.request_digest, position.period, position.turn
         differing = [] if asked == row["request_digest"] else ["request"]
         if (period, turn) != (row["period"], row["turn"]):
