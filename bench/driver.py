@@ -107,6 +107,7 @@ def _job(store: Store, asker: Asker, lane: Lane) -> LaneJob:
         name="stub/model",
         width=min(CONC, EPISODES),
         episodes=EPISODES,
+        planned=EPISODES,
         done_before=0,
         todo=(_episode(number, cell, suite, tool) for number in range(EPISODES)),
         activate=nothing.activate,

@@ -131,6 +131,7 @@ async def _play(resolved: Resolved, todo: list[PlannedEpisode], replies: Mapping
             name="bench",
             width=WIDTH,
             episodes=len(todo),
+            planned=len(todo),
             done_before=0,
             todo=iter(todo),
             activate=nothing.activate,

@@ -32,15 +32,50 @@ LANES_LEAST = 3
 """Lanes that are shown however few lines the terminal has."""
 
 
+class Display:
+    """Shows views of a run and, before the first of them, what is being done."""
+
+    def __init__(self, show: Callable[[View], None], phase: Callable[[str], None]) -> None:
+        self._show, self._phase = show, phase
+
+    def __call__(self, view: View) -> None:
+        """Show a view."""
+        self._show(view)
+
+    def phase(self, words: str) -> None:
+        """Say what is being done; on a terminal alone, where it is overwritten."""
+        self._phase(words)
+
+
 @contextmanager
-def display(*, json_lines: bool) -> Iterator[Callable[[View], None]]:
-    """Yields a function that shows a view. The display goes to standard error; results go to standard output."""
+def display(*, json_lines: bool) -> Iterator[Display]:
+    """Yields what shows a run. The display goes to standard error; results go to standard output."""
     console = Console(stderr=True)
     if json_lines or not console.is_terminal:
-        yield _line_writer(lambda view: json.dumps(view.to_json()) if json_lines else plain(view))
+        write = _line_writer(lambda view: json.dumps(view.to_json()) if json_lines else plain(view))
+        yield Display(write, _say_nothing)
         return
     with Live(console=console, refresh_per_second=4, transient=True) as live:
-        yield lambda view: live.update(render(view, console.width, console.height))
+        began = monotonic()
+        yield Display(
+            lambda view: live.update(render(view, console.width, console.height)),
+            lambda words: live.update(Phase(words, began), refresh=True),
+        )
+
+
+def _say_nothing(words: str) -> None:
+    """Lines in a file tell of the run alone."""
+    del words
+
+
+class Phase:
+    """What is being done before the first request, with the seconds since the command began."""
+
+    def __init__(self, words: str, began: float) -> None:
+        self._words, self._began = words, began
+
+    def __rich__(self) -> Text:
+        return Text(f"{self._words} ...   {monotonic() - self._began:,.0f} s", style="bold")
 
 
 def _line_writer(words: Callable[[View], str]) -> Callable[[View], None]:
@@ -72,7 +107,7 @@ def render(view: View, width: int, height: int = 50) -> Group:
     most episodes remaining are shown, in their order.
     """
     head = [*(Text(line, style="yellow") for line in _unmetered(view)), Text(_money_line(view), style="bold")]
-    if len(view.lanes) > 1:
+    if len(view.lanes) > 1 or any(lane.target < lane.episodes for lane in view.lanes):
         head.insert(0, Text(_progress(view), style="bold"))
     room = max(LANES_LEAST + 1, height - len(head) - 2)
     troubles = list(_troubles(view.lanes))
@@ -100,7 +135,7 @@ def _is_held_up(lane: LaneView) -> bool:
 
 
 def _of_the_rest(lanes: Sequence[LaneView]) -> str:
-    done, episodes = sum(lane.done for lane in lanes), sum(lane.episodes for lane in lanes)
+    done, episodes = sum(lane.done for lane in lanes), sum(lane.target for lane in lanes)
     return (
         f"and {len(lanes):,} more lanes: {done:,}/{episodes:,} episodes, "
         f"{sum(lane.rate for lane in lanes):,.0f} steps/s"
@@ -133,7 +168,7 @@ def _table(lanes: Sequence[LaneView], width: int) -> tuple[Table, bool]:
     if waits_told:
         table.add_column(WAITS, no_wrap=True, overflow="ellipsis", width=wanted)
     for lane, row, word in zip(lanes, rows, words, strict=True):
-        bars = [ProgressBar(total=max(1, lane.episodes), completed=lane.done, width=bar)] if bar >= BAR_LEAST else []
+        bars = [ProgressBar(total=max(1, lane.target), completed=lane.done, width=bar)] if bar >= BAR_LEAST else []
         table.add_row(Text(row[0]), *bars, *row[1:], *([Text(word, style="dim")] if waits_told else []))
     return table, waits_told
 
@@ -141,7 +176,7 @@ def _table(lanes: Sequence[LaneView], width: int) -> tuple[Table, bool]:
 def _cells(lane: LaneView) -> list[str]:
     flight = f"{lane.in_flight:,}/{lane.window:,}" if lane.window else f"{lane.playing:,}"
     reply = f"{lane.latency_s * 1000:,.0f} ms" if lane.latency_s else ""
-    return [visible(lane.name), f"{lane.done:,}/{lane.episodes:,}", f"{lane.rate:,.0f}", flight, reply]
+    return [visible(lane.name), f"{lane.done:,}/{lane.target:,}", f"{lane.rate:,.0f}", flight, reply]
 
 
 def _troubles(lanes: Sequence[LaneView]) -> Iterator[str]:
@@ -175,15 +210,27 @@ def _unmetered(view: View) -> Iterator[str]:
         yield f"{view.unmetered.words()}."
 
 
+def _time_words(view: View) -> Iterator[str]:
+    """How long it still takes; before the first replies, that these are awaited."""
+    models = [lane for lane in view.lanes if lane.window]
+    if models and not any(lane.steps for lane in models):
+        yield f"~{view.requests_left:,} replies awaited" if view.requests_left else "first replies awaited"
+    elif view.eta_s is not None:
+        yield f"about {show_span(view.eta_s)} to go"
+    elif view.requests_left:
+        yield f"~{view.requests_left:,} requests to go"
+
+
 def _progress(view: View) -> str:
-    done, episodes = sum(lane.done for lane in view.lanes), sum(lane.episodes for lane in view.lanes)
-    return f"{done:,}/{episodes:,} episodes   {sum(lane.rate for lane in view.lanes):,.0f} steps/s"
+    done, target, episodes = (sum(getattr(lane, key) for lane in view.lanes) for key in ("done", "target", "episodes"))
+    limited = f" (--limit; {episodes:,} in all)" if target < episodes else ""
+    return f"{done:,}/{target:,} episodes{limited}   {sum(lane.rate for lane in view.lanes):,.0f} steps/s"
 
 
 def _money_line(view: View) -> str:
     parts = [f"{view.elapsed_s:,.0f} s"]
-    if view.eta_s is not None and not view.stopping:
-        parts.append(f"about {show_span(view.eta_s)} to go")
+    if not view.stopping:
+        parts += _time_words(view)
     spent = show_usd(view.spent)
     parts.append(f"{spent} spent" if view.budget is None else f"{spent} of {show_usd(view.budget)} spent")
     if view.reserved:

@@ -96,6 +96,10 @@ class LaneContext:
     """Of this lane alone."""
     lane: "Lane | None" = None
     """Called for valid actions; None: not needed."""
+    flying: dict[str, ActiveEpisode] = field(default_factory=dict)
+    """Those of the episodes in flight whose position is known, by id."""
+    learn: Callable[[ActiveEpisode], None] | None = None
+    """Called with each episode that has ended; None: not needed."""
     playing: int = 0
     """Episodes in flight."""
     steps: int = 0
@@ -131,10 +135,12 @@ async def play(
     """
     context.playing += 1
     try:
-        active = activate(episode)
+        active = context.flying[episode.id] = activate(episode)
         left = await _play(active, asker, context)
         context.errors_in_a_row = 0
         _tell_idle(active, left, context)
+        if context.learn is not None and left not in LEFT_OWED:
+            context.learn(active)
     except EpisodeUnavailable as flaw:
         left = _park(episode, context, "unavailable", str(flaw))
         context.unavailable = str(flaw)
@@ -158,6 +164,7 @@ async def play(
             context.stop.set("errors", message)
     finally:
         context.playing -= 1
+        context.flying.pop(episode.id, None)
     context.ended[left] = context.ended.get(left, 0) + 1
     return left
 

@@ -3,6 +3,7 @@
 import asyncio
 from collections import Counter
 from collections.abc import Callable, Iterator
+from functools import partial
 
 from evalkit.client.budget import Budget
 from evalkit.client.file_limit import make_room
@@ -12,8 +13,8 @@ from evalkit.engine.admit.admission_queue import AdmissionQueue
 from evalkit.engine.admit.backlogs import LaneBacklog, Place
 from evalkit.engine.admit.ceilings import Ceilings
 from evalkit.engine.endpoints import Endpoints
-from evalkit.engine.episode import LaneContext, Stop
-from evalkit.engine.forecast import forecast_run
+from evalkit.engine.episode import ActiveEpisode, LaneContext, Stop
+from evalkit.engine.forecast import Forecast, forecast_run, learn_all
 from evalkit.engine.resume import RunPart, order
 from evalkit.engine.scheduler import CellCount, LaneJob
 from evalkit.engine.session import Session
@@ -33,11 +34,22 @@ async def make_jobs(session: Session, endpoints: Endpoints) -> list[LaneJob]:
     jobs = [_job(session, endpoints, backlog, min(room, sweep.width)) for backlog in backlogs.values()]
     gated = [job for job in jobs if job.lane is not None]
     bounded = sweep.bounded or sweep.deadline_s is not None
+    session.forecast = Forecast()
     if gated and endpoints.budget is not None and bounded:
         session.gate = await _gate(session, endpoints, endpoints.budget, [backlogs[job.name] for job in gated])
         for job in gated:
             job.gate = session.gate
+    else:
+        learn_all(session.forecast, session.manifest, session.holdings.cells)
+    for job in jobs:
+        if job.gate is None:  # else the gate learns
+            job.context.learn = partial(_learn, session.forecast)
     return jobs
+
+
+def _learn(forecast: Forecast, active: ActiveEpisode) -> None:
+    episode = active.episode
+    forecast.learn(episode.cell.agent.name, episode.suite.name, cost=active.cost, requests=active.position.step)
 
 
 def _backlog(session: Session, name: str, agents: list[ManifestAgent]) -> LaneBacklog:
@@ -102,6 +114,7 @@ def _job(session: Session, endpoints: Endpoints, backlog: LaneBacklog, width: in
         name=backlog.name,
         width=max(1, min(width, backlog.left)),
         episodes=backlog.total,
+        planned=backlog.planned,
         done_before=backlog.ended,
         broken_before=backlog.broken,
         todo=backlog.todo,
@@ -139,6 +152,7 @@ async def _gate(session: Session, endpoints: Endpoints, budget: Budget, backlogs
     holdings, directory = session.holdings, session.options.directory
     began = clock()
     forecast = await forecast_run(session.manifest, holdings.cells, directory, session.options.choice)
+    session.forecast = forecast
 
     def first_bound(episode: PlannedEpisode) -> int:
         return 0 if episode.target.flaw else endpoints.worst_case(holdings.activate(episode))

@@ -35,6 +35,8 @@ class LaneJob:
     """Episodes in flight at once."""
     episodes: int
     """All that the sweep plans for the lane."""
+    planned: int
+    """Of them, those that will have ended when this call has done what it is asked to (`--limit`)."""
     done_before: int
     """Of them, those that have ended and are not to be played again."""
     todo: Iterator[PlannedEpisode]
@@ -53,6 +55,12 @@ class LaneJob:
     taken: int = 0
     broken_before: int = 0
     """Of them, those that an internal error has stopped and that are not to be tried again."""
+
+    @property
+    def done(self) -> int:
+        """Episodes that have ended, earlier calls included."""
+        ended = self.context.ended
+        return self.done_before + sum(count for ending, count in ended.items() if ending not in LEFT_OWED)
 
 
 async def play_lanes(jobs: Sequence[LaneJob]) -> None:

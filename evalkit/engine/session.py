@@ -7,6 +7,7 @@ from pathlib import Path
 from evalkit.engine.admit.admission_queue import AdmissionQueue
 from evalkit.engine.endpoints import Endpoints, Launch
 from evalkit.engine.episode import Stop
+from evalkit.engine.forecast import Forecast
 from evalkit.engine.freezing.freeze import Resolved
 from evalkit.engine.resume import Holdings
 from evalkit.engine.scheduler import LaneJob
@@ -34,6 +35,8 @@ class RunOptions:
     """Starts a provider that evalkit runs itself, given the run's directory; gives its base URL."""
     announce: Callable[[Sequence[str]], None] | None = None
     """Receives, as lines, what a repair drops, before anything is changed, and which prompts the run keeps."""
+    phase: Callable[[str], None] | None = None
+    """Receives, in words, what is being done before the first request."""
     stop: Stop | None = None
     """Set by the caller to end the run. None: signals end it, if this is the main thread."""
 
@@ -57,6 +60,8 @@ class Session:
     endpoints: Endpoints | None = None
     gate: AdmissionQueue | None = None
     """Where lanes of models wait for money and time; None: there is no budget and no deadline."""
+    forecast: Forecast = field(default_factory=Forecast)
+    """What its episodes are expected to take; without a budget or a deadline, what ended ones took."""
     cut: str = ""
     """Why no further episode may start although some remain: `budget` or `deadline`."""
 

@@ -30,6 +30,7 @@ from evalkit.engine.resume import RunPart, order, read_holdings
 from evalkit.engine.scheduler import play_lanes
 from evalkit.engine.session import RunOptions, Session
 from evalkit.engine.spending.money import WorstCase, open_row, settle_crashes, spent_below
+from evalkit.engine.time_left import TimeLeft
 from evalkit.engine.universe import Choice, lanes
 from evalkit.engine.view import Pace, View, view_of
 from evalkit.engine.windows import WindowNotes
@@ -62,6 +63,7 @@ async def run_sweep(resolved: Resolved, options: RunOptions, show: Callable[[Vie
     directory = options.directory
     check_keys(resolved, options.choice)
     old = _existing(directory)
+    _tell(options, "opening the run" if old is None else "reading the run")
     manifest = resolved.manifest if old is None else _extended(old, resolved, directory)
     if old is not None:
         newer = changed(old, resolved.manifest)
@@ -95,6 +97,8 @@ async def run_sweep(resolved: Resolved, options: RunOptions, show: Callable[[Vie
             jobs=[],
         )
         _log_start(session)
+        if pays(_work(session)):
+            _tell(options, "loading compiled kernels")
         if load_for(_work(session)):
             store.event("compiled", kernels=sorted(LOADED))
         elif pays(_work(session)):
@@ -111,8 +115,10 @@ async def run_sweep(resolved: Resolved, options: RunOptions, show: Callable[[Vie
 
 async def _play(session: Session, show: Callable[[View], None]) -> None:
     with interruptible(session.stop) if session.options.stop is None else nullcontext():
+        _tell(session.options, "opening connections, and starting simulated providers")
         async with _endpoints(session) as endpoints:
             session.endpoints = endpoints
+            _tell(session.options, "forecasting what episodes take")
             session.jobs = await make_jobs(session, endpoints)
             with _timed(session):
                 async with _watched(session, show):
@@ -129,6 +135,11 @@ def _extended(old: Manifest, resolved: Resolved, directory: Path) -> Manifest:
             raise
         words = " ".join(f"--set {shlex.quote(setting)}" for setting in before.settings)
         raise RunError(f"{conflict} The run was last played with {words}.") from None
+
+
+def _tell(options: RunOptions, phase: str) -> None:
+    if options.phase is not None:
+        options.phase(phase)
 
 
 def _existing(directory: Path) -> Manifest | None:
@@ -325,6 +336,7 @@ async def _watched(session: Session, show: Callable[[View], None]) -> AsyncItera
     """While the lanes play: show the run regularly, to other processes too, and set the log's pace by the replies."""
     pace, directory = Pace(), session.options.directory
     unmetered_before = session.unmetered_before
+    time_left = TimeLeft(session.jobs, session.forecast, pace.began)
 
     loop = asyncio.get_running_loop()
 
@@ -334,6 +346,7 @@ async def _watched(session: Session, show: Callable[[View], None]) -> AsyncItera
             session.endpoints,
             session.resolved.sweep,
             pace,
+            time_left=time_left,
             spent_before=session.spent_before,
             unmetered_before=unmetered_before,
         )

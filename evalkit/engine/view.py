@@ -9,8 +9,8 @@ from typing import Any
 import msgspec
 
 from evalkit.engine.endpoints import Endpoints
-from evalkit.engine.episode import LEFT_OWED
 from evalkit.engine.scheduler import LaneJob
+from evalkit.engine.time_left import TimeLeft
 from evalkit.spec.model import Sweep
 from evalkit.store.reading.unmetered import Unmetered
 
@@ -21,6 +21,8 @@ class LaneView(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     episodes: int
     """All that the sweep plans here."""
+    target: int
+    """Of them, those that will have ended when this call has done what it is asked to."""
     done: int
     """Ended, earlier calls included."""
     playing: int
@@ -53,6 +55,7 @@ class LaneView(msgspec.Struct, frozen=True, kw_only=True):
         return {
             "done": self.done,
             "episodes": self.episodes,
+            "target": self.target,
             "playing": self.playing,
             "steps": self.steps,
             "steps_per_s": round(self.rate, 1),
@@ -98,19 +101,10 @@ class View:
     """Replies without usage, earlier calls included."""
     history: tuple[tuple[float, float], ...] = ()
     """(seconds since this call began, steps per second), at most `MOST_KEPT`, oldest first."""
-
-    @property
-    def eta_s(self) -> float | None:
-        """Seconds to the end if episodes keep ending as they have, or None while none has ended."""
-        slowest = 0.0
-        for lane in self.lanes:
-            owed = lane.episodes - lane.done
-            ended = sum(count for why, count in lane.left.items() if why not in LEFT_OWED)
-            if owed > 0:
-                if not ended:
-                    return None
-                slowest = max(slowest, self.elapsed_s * owed / ended)
-        return slowest
+    eta_s: float | None = None
+    """Seconds to the end of this call at the present pace; None: not known."""
+    requests_left: int | None = None
+    """Requests that are expected until then; None: not known."""
 
     def to_json(self) -> dict[str, Any]:
         """One line of the JSON log; money in USD."""
@@ -185,11 +179,13 @@ def view_of(
     sweep: Sweep,
     pace: Pace,
     *,
+    time_left: TimeLeft,
     spent_before: int,
     unmetered_before: Unmetered,
 ) -> View:
     """The run as it stands; the last two are of earlier calls."""
     now = monotonic()
+    eta_s = time_left.look(now)
     rates = pace.rates(now, {job.name: job.context.steps for job in jobs})
     pace.remember(now, sum(rates.values()))
     money = endpoints.budget.stats() if endpoints is not None and endpoints.budget is not None else None
@@ -197,6 +193,8 @@ def view_of(
         name=sweep.name,
         elapsed_s=now - pace.began,
         history=tuple(pace.history),
+        eta_s=eta_s,
+        requests_left=time_left.requests() if eta_s is None else None,
         lanes=tuple(_lane_view(job, endpoints, rates[job.name]) for job in jobs),
         spent=spent_before if money is None else money.spent,
         reserved=0 if money is None else money.reserved,
@@ -218,7 +216,8 @@ def _lane_view(job: LaneJob, endpoints: Endpoints | None, rate: float) -> LaneVi
     return LaneView(
         name=job.name,
         episodes=job.episodes,
-        done=job.done_before + sum(count for ending, count in context.ended.items() if ending not in LEFT_OWED),
+        target=job.planned,
+        done=job.done,
         playing=context.playing,
         steps=context.steps,
         rate=rate,

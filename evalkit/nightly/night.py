@@ -93,7 +93,8 @@ class NightOptions:
     repair: bool = False
     launch: Launch | None = None
     announce: Callable[[Sequence[str]], None] | None = None
-    """As of `RunOptions`."""
+    phase: Callable[[str], None] | None = None
+    """As of `RunOptions`, both."""
 
     @property
     def folder(self) -> Path:
@@ -154,7 +155,13 @@ async def play_night(resolved: Resolved, options: NightOptions, show: Callable[[
     note(folder, "began", night)
     outcome = await run_sweep(
         resolved,
-        RunOptions(directory=run, repair=options.repair, launch=options.launch, announce=options.announce),
+        RunOptions(
+            directory=run,
+            repair=options.repair,
+            launch=options.launch,
+            announce=options.announce,
+            phase=options.phase,
+        ),
         show,
     )
     note(folder, "ended", night, reason=outcome.reason, budget=sweep.budget)

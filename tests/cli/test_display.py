@@ -1,3 +1,4 @@
+import io
 import json
 from typing import Any
 
@@ -12,6 +13,7 @@ def lane(i: int, **more: Any) -> LaneView:
     values: dict[str, Any] = {
         "name": f"provider-{i % 4}/model-{i}",
         "episodes": 1200,
+        "target": 1200,
         "done": 30 * i,
         "playing": 16,
         "steps": 9,
@@ -50,6 +52,53 @@ def test_it_fits_the_terminal_with_the_money_below(count: int, width: int, heigh
     assert "$0.0100 reserved" in lines[-1]
     if count == 20:
         assert "5,700/24,000 episodes" in lines[-2]
+
+
+def test_with_a_limit_the_totals_are_those_of_the_call() -> None:
+    lines = shown(view(lane(1, target=40)), 100, 24)
+    assert any(" 30/40 " in line for line in lines)
+    assert any(line.startswith("30/40 episodes (--limit; 1,200 in all)") for line in lines)
+    assert "(--limit" not in "\n".join(shown(view(lane(1), lane(2)), 100, 24))
+    assert plain(view(lane(1, target=40))).startswith("30/40 episodes (--limit; 1,200 in all)")
+
+
+def test_it_says_that_first_replies_are_awaited_then_what_remains() -> None:
+    policy = lane(2, name="policy", window=0, steps=900)
+    for requests, words in ((29_516, "~29,516 replies awaited"), (None, "first replies awaited")):
+        lines = shown(view(lane(1, steps=0), policy, eta_s=90.0, requests_left=requests), 80, 24)
+        assert words in lines[-1]
+        assert "to go" not in lines[-1]
+        assert len(lines[-1]) <= 80
+    assert "~29,516 requests to go" in shown(view(lane(1), policy, requests_left=29_516), 80, 24)[-1]
+    assert "about 4 min to go" in shown(view(lane(1), policy, eta_s=240.0), 80, 24)[-1]
+    assert "to go" not in shown(view(lane(1), eta_s=240.0, stopping="budget"), 80, 24)[-1]
+
+
+class Terminal(io.StringIO):
+    """What a terminal is sent."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+def test_on_a_terminal_the_first_seconds_say_what_is_done(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TERM", "xterm")
+    now = [100.0]
+    monkeypatch.setattr("evalkit.cli.display.monotonic", lambda: now[0])
+    monkeypatch.setattr("sys.stderr", screen := Terminal())
+    with display(json_lines=False) as show:
+        show.phase("reading the sweep")
+        now[0] += 7
+        show.phase("forecasting what episodes take")
+        assert "reading the sweep ...   0 s" in screen.getvalue()
+        assert "forecasting what episodes take ...   7 s" in screen.getvalue()
+
+
+def test_a_file_gets_no_lines_about_the_start(capsys: pytest.CaptureFixture[str]) -> None:
+    for json_lines in (False, True):
+        with display(json_lines=json_lines) as show:
+            show.phase("reading the sweep")
+    assert capsys.readouterr().err == ""
 
 
 def test_of_many_lanes_those_in_trouble_are_shown_and_the_rest_is_counted() -> None:

@@ -170,6 +170,7 @@ def test_the_live_display_cuts_no_number(columns: int) -> None:
     lane = LaneView(
         name="laboratory/a-model-with-a-very-long-name",
         episodes=12_345,
+        target=12_345,
         done=10_222,
         playing=64,
         steps=99,

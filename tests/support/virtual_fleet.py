@@ -202,6 +202,7 @@ def _job(fleet: Fleet, store: Store, budget: Budget, stop: Stop, pools: dict[str
         name=fleet.name,
         width=min(fleet.width, fleet.episodes),
         episodes=fleet.episodes,
+        planned=fleet.episodes,
         done_before=0,
         todo=_episodes(fleet),
         activate=activate,

@@ -53,10 +53,16 @@ def _play(args: argparse.Namespace, resolved: Resolved, folder: Path, rule: Rule
     from evalkit.engine.loop import run_loop
     from evalkit.nightly.night import NightOptions, play_night
 
-    options = NightOptions(
-        directory=folder.parent, date=args.date, rule=rule, repair=args.repair, launch=launch, announce=announce
-    )
     with display(json_lines=args.json) as show:
+        options = NightOptions(
+            directory=folder.parent,
+            date=args.date,
+            rule=rule,
+            repair=args.repair,
+            launch=launch,
+            announce=announce,
+            phase=show.phase,
+        )
         done = run_loop(play_night(resolved, options, show))
     record, outcome = done.record, done.outcome
     code = _code(outcome, record)

@@ -18,16 +18,18 @@ def run(args: argparse.Namespace) -> int:
     """Play the remaining episodes; exit codes are those of `main`."""
     from evalkit.cli.display import display
 
-    call = call_of(
-        sweep_of(args),
-        directory=args.dir,
-        only=only_of(args.only),
-        limit=args.limit,
-        retry=[word for words in args.retry for word in words.split(",") if word],
-        mark="--",
-    )
-    call = replace(call, options=replace(call.options, repair=args.repair, announce=announce))
     with display(json_lines=args.json) as show:
+        show.phase("reading the sweep and its suites")
+        call = call_of(
+            sweep_of(args),
+            directory=args.dir,
+            only=only_of(args.only),
+            limit=args.limit,
+            retry=[word for words in args.retry for word in words.split(",") if word],
+            mark="--",
+        )
+        more = replace(call.options, repair=args.repair, announce=announce, phase=show.phase)
+        call = replace(call, options=more)
         outcome = finish(lambda stop: call.play(stop, show))
     providers = [endpoint.provider for endpoint in call.resolved.endpoints.values()]
     _tell(outcome, args, made_up=bool(providers) and all(provider.simulate is not None for provider in providers))

@@ -1,0 +1,139 @@
+"""Seconds to the end of a call of `run`: the requests that remain, at the pace of each lane. For the display alone.
+
+An episode is expected to take the requests of the forecast (its stand-in's, corrected by episodes that have ended),
+less those that it has made. So there is an estimate from the first replies on, and lanes whose episodes all end
+together do not make it jump. A lane takes as long as its requests at its present width, or as its longest episode,
+whose requests follow one another. Lanes play side by side: the slowest one counts. At first lanes play less than their
+width, since their windows open gradually: the whole width is assumed, and what is seen replaces it.
+"""
+
+import math
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import islice
+
+from evalkit.engine.forecast import Forecast, beyond
+from evalkit.engine.scheduler import LaneJob
+
+EVERY_S = 1.0
+PACE_OVER_S, PACE_LEAST_S = 20.0, 2.0
+"""Seconds over which the pace of a lane is averaged, and at first: the first replies are slower than later ones."""
+SETTLED_S = 3.0
+"""Seconds after a lane's first reply before which nothing is said of its pace."""
+OPENS_WITHIN_S = 20.0
+"""Seconds after a lane's first reply in which its window opens, roughly."""
+CALM, CALM_MOST_S = 0.25, 10.0
+"""What is shown follows the estimate within this part of it, and within so many seconds."""
+LOOKED_AT = 256
+"""Episodes in flight of a lane that are looked at; of more, so many stand for all."""
+SPREAD = 0.25
+"""Relative standard deviation of an episode's requests: how much one that is longer than expected still takes."""
+
+
+@dataclass(slots=True)
+class _Tempo:
+    """How long an episode of a lane takes from one request to the next."""
+
+    steps_before: int = 0
+    steps: float = 0.0
+    busy_s: float = 0.0
+    """Seconds of all episodes in flight, over which `steps` were made; older ones count less."""
+    age_s: float = 0.0
+    """Since the first reply."""
+
+    def look(self, job: LaneJob, passed_s: float) -> float | None:
+        """Seconds per step of one episode; None before the first."""
+        made, self.steps_before = job.context.steps - self.steps_before, job.context.steps
+        if not self.steps and not made:
+            return None
+        kept = math.exp(-passed_s / min(PACE_OVER_S, max(PACE_LEAST_S, self.age_s / 2)))
+        self.steps = self.steps * kept + made
+        self.busy_s = self.busy_s * kept + job.context.playing * passed_s
+        self.age_s += passed_s
+        return max(self.busy_s / self.steps, job.lane.median_s if job.lane is not None else 0.0)
+
+    def width(self, job: LaneJob, left: int) -> float:
+        """The episodes that the lane plays at once, of `left`."""
+        seen, most = max(1, job.context.playing), min(job.width, left)
+        return max(seen, most + (seen - most) * -math.expm1(-self.age_s / OPENS_WITHIN_S))
+
+
+class TimeLeft:
+    """Looks at the lanes while they play."""
+
+    def __init__(self, jobs: Sequence[LaneJob], forecast: Forecast, now: float) -> None:
+        self._jobs, self._forecast = jobs, forecast
+        self._tempos = {job.name: _Tempo() for job in jobs}
+        self._looked_at, self._end = now, math.nan
+        """The last look, and when the call is expected to end, in the clock's time; NaN: not known."""
+
+    def look(self, now: float) -> float | None:
+        """Seconds to the end; None if it is not known."""
+        passed_s = now - self._looked_at
+        if passed_s >= EVERY_S:
+            self._looked_at = now
+            self._follow(self._estimate(passed_s), now, passed_s)
+        return None if math.isnan(self._end) else max(0.0, self._end - now)
+
+    def requests(self) -> int | None:
+        """The requests that are expected to remain, over lanes of models; None if it is not known."""
+        total = sum(_remaining(job, self._forecast)[0] for job in self._jobs if job.lane is not None)
+        return None if math.isnan(total) else round(total)
+
+    def _follow(self, left_s: float | None, now: float, passed_s: float) -> None:
+        if left_s is None:
+            self._end = math.nan
+        elif math.isnan(self._end):
+            self._end = now + left_s
+        else:
+            within_s = max(EVERY_S, min(CALM_MOST_S, CALM * left_s))
+            self._end += (now + left_s - self._end) * -math.expm1(-passed_s / within_s)
+
+    def _estimate(self, passed_s: float) -> float | None:
+        slowest = 0.0
+        for job in self._jobs:
+            step_s = self._tempos[job.name].look(job, passed_s)
+            requests, longest = _remaining(job, self._forecast)
+            if not longest:
+                continue
+            if step_s is None or self._tempos[job.name].age_s < SETTLED_S or math.isnan(requests):
+                return None
+            width = self._tempos[job.name].width(job, _left(job))
+            slowest = max(slowest, step_s * max(requests / width, longest))
+        return slowest
+
+
+def _left(job: LaneJob) -> int:
+    """Episodes that this call has still to end in a lane."""
+    return 0 if job.context.stopping else max(0, job.planned - job.done - job.broken_before)
+
+
+def _remaining(job: LaneJob, forecast: Forecast) -> tuple[float, float]:
+    """(requests that remain in a lane; those of its longest episode). NaN and 1 if nothing is known of its episodes."""
+    left = _left(job)
+    if not left:
+        return 0.0, 0.0
+    means = {place: forecast.whole(*place).requests for place in job.cells}
+    known = [mean for mean in means.values() if mean > 0]
+    if not known:
+        return math.nan, 1.0
+    usual = sum(known) / len(known)
+    requests, longest, playing = 0.0, 0.0, Counter[tuple[str, str]]()
+    flying = job.context.flying
+    stride = max(1, len(flying) // LOOKED_AT)
+    for active in islice(flying.values(), 0, None, stride):
+        place = active.episode.cell.agent.name, active.episode.suite.name
+        playing[place] += stride
+        rest = max(1.0, beyond(means.get(place) or usual, SPREAD, active.position.step))
+        requests += rest * stride
+        longest = max(longest, rest)
+    fresh = {place: max(0, cell.planned - cell.ended - playing[place]) for place, cell in job.cells.items()}
+    waiting = max(0, left - len(flying))
+    share = min(1.0, waiting / max(1, sum(fresh.values())))  # less than 1 with `--limit`
+    for place, count in fresh.items():
+        if count and share:
+            mean = means[place] or usual
+            requests += count * share * mean
+            longest = max(longest, mean)
+    return requests, longest

@@ -1,0 +1,28 @@
+"""What a run says before its first request."""
+
+import asyncio
+from pathlib import Path
+
+from evalkit.engine import sweep
+from evalkit.engine.session import RunOptions
+from evalkit.engine.view import View
+from tests.support.small_sweeps import resolved
+
+
+def test_a_run_says_what_it_does_before_the_first_view(tmp_path: Path) -> None:
+    said: list[str] = []
+    views: list[View] = []
+
+    def show(view: View) -> None:
+        if not views:
+            said.append("view")
+        views.append(view)
+
+    for first in ("opening the run", "reading the run"):
+        said.clear()
+        views.clear()
+        options = RunOptions(directory=tmp_path / "run", phase=said.append)
+        asyncio.run(sweep.run_sweep(resolved(tmp_path), options, show))
+        assert said[0] == first
+        assert said[-2:] == ["forecasting what episodes take", "view"]
+        assert all(lane.target == lane.episodes for lane in views[-1].lanes)
