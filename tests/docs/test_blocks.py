@@ -51,7 +51,7 @@ instances = ["location-0000", "transportation-0001", "attraction-0003", "dining-
 """A quickstart of seconds: the folder `runs/` where one works is looked into before evalkit's own."""
 
 
-OPTIONAL = {"inspect_ai", "datasets"}
+OPTIONAL = {"inspect_ai", "inspect_scout", "datasets"}
 """Libraries that read exports. Blocks that import them are only compiled; tests/report/exports reads the exports."""
 
 

@@ -2,7 +2,8 @@
 
 Source: the format as `inspect_ai` 0.3.285 reads it. A file is a zip of `header.json`, `summaries.json` and one file a
 sample; an episode is a sample, its replicate an epoch. The chats of all periods follow one another in a sample's
-messages, each message marked with its period, for Inspect knows one conversation a sample.
+messages, each message marked with its period, for Inspect knows one conversation a sample. `inspect_events.py` makes
+the events.
 """
 
 import hashlib
@@ -22,6 +23,7 @@ import orjson
 from evalkit import __version__
 from evalkit.report.exports.chats import ChatEntry, Plain, chats, episode_json, tokens, tools_json
 from evalkit.report.exports.episodes import Chosen, Exported, stream
+from evalkit.report.exports.inspect_events import SETTINGS, arguments_of, output_of, time_of, transcript, usage_of
 from evalkit.report.scores import by_instance
 from evalkit.results.cells import Cell
 from evalkit.results.episodes import Environments, EpisodeResult
@@ -32,11 +34,6 @@ from evalkit.store.manifest import ManifestAgent
 LOG_VERSION = 2
 OPEN_FILES = 200
 """Logs that are written in one pass over the run."""
-DEEPEST = 100
-"""Brackets in a call's arguments beyond which they stay text: readers bound how deep JSON may nest."""
-
-_STOPS = {"stop": "stop", "tool_calls": "tool_calls", "length": "max_tokens", "content_filter": "content_filter"}
-_SETTINGS = ("temperature", "max_tokens", "top_p")
 
 
 @dataclass(slots=True)
@@ -137,12 +134,13 @@ def sample_json(episode: Exported) -> Plain:
         "input": _opening(messages),
         "target": "",
         "messages": messages,
+        **transcript(episode, episode_chats, messages, model_name(episode.agent)),
         "output": _output(messages, rows, model_name(episode.agent)),
         "scores": _scores(result),
         "metadata": {**about, "tools": tools_json(episode_chats[0].tools) if episode_chats else []},
-        "model_usage": {model_name(episode.agent): _usage(tokens(rows), result.cost)},
-        "started_at": _time(began),
-        "completed_at": _time(ended),
+        "model_usage": {model_name(episode.agent): usage_of(tokens(rows), result.cost)},
+        "started_at": time_of(began),
+        "completed_at": time_of(ended),
         "total_time": ended - began,
         "working_time": result.latency_s,
         "uuid": result.id,
@@ -163,7 +161,7 @@ def message_json(entry: ChatEntry, name: str, period: int) -> Plain:
         fields["metadata"] |= {"step": row["step"], "finish": row["finish"], "cost_pico_usd": row["cost"]}
     if message.calls:
         fields["tool_calls"] = [
-            {"id": call.id, "function": call.name, "type": "function", **_arguments(call.arguments)}
+            {"id": call.id, "function": call.name, "type": "function", **arguments_of(call.arguments)}
             for call in message.calls
         ]
     if message.role == "tool":
@@ -171,18 +169,6 @@ def message_json(entry: ChatEntry, name: str, period: int) -> Plain:
     elif row is None:
         fields["source"] = "input"
     return fields
-
-
-def _arguments(text: str) -> Plain:
-    """A call's arguments as Inspect wants them, an object; what is none is kept as text, with the reason."""
-    shallow = text.count("[") + text.count("{") <= DEEPEST
-    try:
-        value = orjson.loads(text) if shallow else None
-    except orjson.JSONDecodeError:
-        value = None
-    if isinstance(value, dict):
-        return {"arguments": value}
-    return {"arguments": {"text": text}, "parse_error": "The arguments are not a JSON object, or nest too deeply."}
 
 
 def _opening(messages: Sequence[Plain]) -> list[Plain]:
@@ -200,10 +186,8 @@ def _output(messages: Sequence[Plain], rows: Sequence[Mapping[str, Any]], model:
     last = next((message for message in reversed(messages) if message["role"] == "assistant"), None)
     if last is None:
         return {"model": model, "choices": []}
-    stop = _STOPS.get(last["metadata"].get("finish", ""), "unknown")
     row = next(row for row in reversed(rows) if row["reply"] is not None)
-    usage = _usage(tokens([row]), row["cost"])
-    return {"model": model, "choices": [{"message": last, "stop_reason": stop}], "usage": usage}
+    return output_of(last, row, model)
 
 
 def _scores(result: EpisodeResult) -> Plain:
@@ -213,22 +197,9 @@ def _scores(result: EpisodeResult) -> Plain:
     }
 
 
-def _usage(used: Mapping[str, int], cost: int) -> Plain:
-    """Inspect counts input that was read from or written to a cache apart."""
-    return {
-        "input_tokens": used["in"] - used["cached_read"] - used["cached_write"],
-        "output_tokens": used["out"],
-        "total_tokens": used["in"] + used["out"],
-        "input_tokens_cache_read": used["cached_read"],
-        "input_tokens_cache_write": used["cached_write"],
-        "reasoning_tokens": used["reasoning"],
-        "total_cost": cost / 1e12,
-    }
-
-
 def _header(chosen: Chosen, log: _Log) -> Plain:
     cell = log.cell
-    span = {"started_at": _time(log.first_s), "completed_at": _time(log.last_s)} if log.samples else {}
+    span = {"started_at": time_of(log.first_s), "completed_at": time_of(log.last_s)} if log.samples else {}
     return {
         "version": LOG_VERSION,
         "status": "success" if cell.complete else "cancelled",
@@ -237,7 +208,7 @@ def _header(chosen: Chosen, log: _Log) -> Plain:
         "results": _results(cell),
         "stats": {
             **span,
-            "model_usage": {model_name(chosen.manifest.agents[cell.agent]): _usage(log.tokens, log.cost)}
+            "model_usage": {model_name(chosen.manifest.agents[cell.agent]): usage_of(log.tokens, log.cost)}
             if log.summaries
             else {},
         },
@@ -257,7 +228,7 @@ def _spec(chosen: Chosen, cell: Cell) -> Plain:
     return {
         "eval_id": _id(chosen, cell),
         "run_id": _id(chosen),
-        "created": _time(manifest.created_at),
+        "created": time_of(manifest.created_at),
         "task": suite.name,
         "task_id": _id(chosen, cell),
         "task_version": suite.environment_version,
@@ -270,7 +241,7 @@ def _spec(chosen: Chosen, cell: Cell) -> Plain:
             "shuffled": manifest.order.key is not None,
         },
         "model": model_name(agent),
-        "model_generate_config": {name: sampling[name] for name in _SETTINGS if sampling.get(name) is not None},
+        "model_generate_config": {name: sampling[name] for name in SETTINGS if sampling.get(name) is not None},
         "config": {"epochs": manifest.replicates},
         "packages": {"evalkit": manifest.evalkit},
         "tags": list(agent.tags),
@@ -307,7 +278,3 @@ def _mean(name: str, cell: Cell, values: Sequence[tuple[EpisodeResult, float | N
         "unscored_samples": cell.outside,
         "metrics": {"mean": {"name": "mean", "value": value}},
     }
-
-
-def _time(seconds: float) -> str:
-    return datetime.fromtimestamp(seconds, UTC).isoformat()

@@ -87,9 +87,33 @@ def test_a_full_disk_leaves_nothing_behind(chosen: Chosen, tmp_path: Path, monke
 
 @pytest.mark.parametrize("depth", [99, 101, 5000])
 def test_deep_arguments_do_not_break_a_log(depth: int) -> None:
-    from evalkit.report.exports.inspect_log import _arguments
+    from evalkit.report.exports.inspect_events import arguments_of
 
     text = '{"a":' * depth + "1" + "}" * depth
-    found = _arguments(text)
+    found = arguments_of(text)
     assert ("parse_error" in found) is (depth > 100)
     orjson.dumps(found)
+
+
+def test_events_refer_to_messages_and_repeat_none(chosen: Chosen, tmp_path: Path) -> None:
+    write_inspect(chosen, ENVIRONMENTS, tmp_path / "logs")
+    requests = 0
+    for path in (tmp_path / "logs").iterdir():
+        with ZipFile(path) as file:
+            for name in file.namelist():
+                if not name.startswith("samples/"):
+                    continue
+                sample = orjson.loads(file.read(name))
+                pool = sample["events_data"]["messages"]
+                assert pool == sample["messages"]
+                asked = [event for event in sample["events"] if event["event"] == "model"]
+                assert [event["metadata"]["step"] for event in asked] == list(range(len(asked)))
+                for event in asked:
+                    ((first, end),) = event["input_refs"]
+                    assert event["input"] == []
+                    assert pool[first]["role"] == "system"
+                    if not event.get("error"):
+                        assert event["output"]["choices"][0]["message"] == pool[end]
+                requests += len(asked)
+                assert len({event["uuid"] for event in sample["events"]}) == len(sample["events"])
+    assert requests > 20
