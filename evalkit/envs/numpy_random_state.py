@@ -22,13 +22,17 @@ MOST_SEED = 2**32 - 1
 
 @dataclass(frozen=True, slots=True)
 class RandomStateSnapshot:
-    """Where a stream stands. Equal states give equal draws."""
+    """Where a stream stands. Equal snapshots give equal draws."""
 
     key: bytes
     """The Mersenne Twister's 624 words, little-endian."""
     position: int
+    drawn: tuple[int, ...] = ()
+    """Sizes of the permutations that were drawn from there on: to read the words out takes ten times as long."""
 
 
+_MOST_DRAWN = 16
+"""Permutations after which a stream's words are read out."""
 _MOST_STANDING = 2048
 """Streams that are kept where they were left, of 5 kB each: as many as episodes are played at a time, or so."""
 _STANDING: "dict[RandomStateSnapshot, np.random.RandomState]" = {}
@@ -37,11 +41,14 @@ _STANDING: "dict[RandomStateSnapshot, np.random.RandomState]" = {}
 class RandomStateStream:
     """A stream of draws, from a seed (0 to 2**32 - 1) or from where another one stood."""
 
-    __slots__ = ("_draws",)
+    __slots__ = ("_base", "_drawn", "_draws")
 
     def __init__(self, begin: "int | RandomStateSnapshot") -> None:
         import numpy as np
 
+        self._base: RandomStateSnapshot | None = None
+        """Where the stream stood before `_drawn`; None if nobody knows, or if something else was drawn."""
+        self._drawn: list[int] = []
         if not isinstance(begin, RandomStateSnapshot):
             self._draws = np.random.RandomState(begin)
             return
@@ -51,7 +58,9 @@ class RandomStateStream:
             draws = np.random.RandomState(0)
             key = np.frombuffer(begin.key, dtype="<u4").astype(np.uint32)
             draws.set_state(("MT19937", key, begin.position, 0, 0.0))
-        self._draws = draws
+            for n in begin.drawn:
+                draws.permutation(n)
+        self._draws, self._base = draws, begin
 
     def freeze(self) -> RandomStateSnapshot:
         """Where the stream stands now. A half-used pair of normal draws is not kept: nothing here draws normals."""
@@ -61,24 +70,34 @@ class RandomStateStream:
     def leave(self) -> RandomStateSnapshot:
         """`freeze`, where nothing more is drawn from this stream: who continues from there needs not build it again,
         which takes as long as all else that a step does."""
-        state = self.freeze()
+        base = self._base
+        drawn = () if base is None else (*base.drawn, *self._drawn)
+        if base is None or len(drawn) > _MOST_DRAWN:
+            state = self.freeze()
+        else:
+            state = RandomStateSnapshot(base.key, base.position, drawn)
         if len(_STANDING) >= _MOST_STANDING:
             _STANDING.pop(next(iter(_STANDING)))
         _STANDING[state] = self._draws
         del self._draws
         return state
 
+    def _other(self) -> "np.random.RandomState":
+        """The generator, for what is no permutation."""
+        self._base = None
+        return self._draws
+
     def double(self) -> float:
         """A double in [0, 1). Two words."""
-        return float(self._draws.random_sample())
+        return float(self._other().random_sample())
 
     def uniform(self, low: float, high: float) -> float:
         """A double in [low, high). Two words."""
-        return float(self._draws.uniform(low, high))
+        return float(self._other().uniform(low, high))
 
     def below(self, n: int) -> int:
         """An integer in 0..n-1: words masked to the bits of n-1, until one is small enough; none for n = 1."""
-        return int(self._draws.randint(0, n))
+        return int(self._other().randint(0, n))
 
     def choices(self, n: int, size: int) -> list[int]:
         """`size` integers in 0..n-1, with replacement: so many times `below(n)`."""
@@ -90,13 +109,15 @@ class RandomStateStream:
 
     def sample(self, n: int, size: int) -> list[int]:
         """`size` distinct integers of 0..n-1: the first of a permutation of them all."""
+        if self._base is not None:
+            self._drawn.append(n)
         chosen: list[int] = self._draws.permutation(n)[:size].tolist()
         return chosen
 
     def geometric(self, p: float) -> int:
         """Number of trials up to the first success, from 1. Two words."""
-        return int(self._draws.geometric(p))
+        return int(self._other().geometric(p))
 
     def exponentials(self, scales: "Sequence[float] | Doubles", rows: int) -> "Doubles":
         """Exponential draws with the given means, row by row: shape (rows, len(scales)). Two words each."""
-        return self._draws.exponential(scales, size=(rows, len(scales)))
+        return self._other().exponential(scales, size=(rows, len(scales)))

@@ -110,6 +110,36 @@ def test_a_stream_that_was_left_goes_on_once_and_its_state_stays_good_for_all() 
         stream.double()
 
 
+@given(SEEDS, st.lists(st.tuples(st.sampled_from(["sample", "double", "leave"]), st.integers(1, 40)), max_size=60))
+def test_a_stream_that_is_left_and_taken_up_again_draws_what_one_stream_does(
+    seed: int, moves: list[tuple[str, int]]
+) -> None:
+    whole, part = RandomStateStream(seed), RandomStateStream(RandomStateStream(seed).freeze())
+    for move, n in moves:
+        if move == "sample":
+            assert part.sample(n, n) == whole.sample(n, n)
+        elif move == "double":
+            assert part.double() == whole.double()
+        else:
+            state = part.leave()
+            if n % 2:
+                numpy_random_state._STANDING.clear()  # so that it is built from its state alone
+            part = RandomStateStream(state)
+            assert len(state.drawn) <= numpy_random_state._MOST_DRAWN
+    assert part.double() == whole.double()
+
+
+def test_the_words_of_a_stream_are_read_out_once_in_many_draws(monkeypatch: pytest.MonkeyPatch) -> None:
+    read, real = [], RandomStateStream.freeze
+    monkeypatch.setattr(RandomStateStream, "freeze", lambda stream: (read.append(1), real(stream))[1])
+    state = RandomStateStream(3).freeze()
+    for _ in range(100):
+        stream = RandomStateStream(state)
+        stream.sample(30, 2)
+        state = stream.leave()
+    assert 1 < len(read) <= 1 + 100 // 16
+
+
 def test_only_so_many_streams_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(numpy_random_state, "_MOST_STANDING", 3)
     monkeypatch.setattr(numpy_random_state, "_STANDING", {})
