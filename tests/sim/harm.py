@@ -5,13 +5,17 @@ could have noticed it, where it names none every command works, and a repaired r
 have had.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
 
 from evalkit.errors import CorruptLogError
 from evalkit.seeds import Stream
 from evalkit.store.files.layout import newest_object
+from evalkit.store.files.segment import claim, json_of, object_name
 from evalkit.store.reading.index import read_index
 from evalkit.store.writing.opening import refuse_damage
 from tests.sim.scenario import Harm
@@ -53,12 +57,25 @@ class Done:
     def at_the_end(self, run: Path) -> bool:
         """Whether all were the last of the newest journal, or of a run without any: nothing tells of them.
 
-        A folder without objects is no later journal: its writer died before it named what was before it.
+        A folder without objects is no later journal: its writer died before it named what was before it. Of journals
+        that began in one millisecond, those are the newest that no other of them names.
         """
         lost = {path.parent for path in self.before}
-        folders = (path for path in (run / "log").glob("*/") if path in lost or any(path.glob("*.parquet")))
-        journals = sorted(folders, key=_began)
-        return not journals or all(path.parent == journals[-1] for path in self.before)
+        journals = [path for path in (run / "log").glob("*/") if path in lost or any(path.glob("*.parquet"))]
+        last = max(map(_began, journals), default=0.0)
+        newest = [path for path in journals if _began(path) == last]
+        named = {name for path in newest for name in self._heads(path)} if len(newest) > 1 else set()
+        return not journals or all(path.parent in newest and path.parent.name not in named for path in self.before)
+
+    def _heads(self, journal: Path) -> Iterable[str]:
+        """The journals that the first object of one names: those that it continues."""
+        path = journal / object_name(0)
+        held = self.before.get(path) or (path.read_bytes() if path.exists() else b"")
+        if not held:
+            return ()
+        with pq.ParquetFile(pa.BufferReader(held)) as file:
+            heads: dict[str, object] = json_of(claim(file), "heads", path.name)
+        return heads
 
     def undo(self) -> None:
         """Put everything back."""
