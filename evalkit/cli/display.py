@@ -12,6 +12,7 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
+from evalkit.cli.pipes import unread
 from evalkit.cli.plan_words import show_span
 from evalkit.engine.view import LaneView, View
 from evalkit.money import show_usd
@@ -89,7 +90,8 @@ def _line_writer(words: Callable[[View], str]) -> Callable[[View], None]:
         # Confirm a stop at once.
         if monotonic() - shown_at >= LINE_EVERY_S or view.stopping != stopping:
             shown_at, stopping = monotonic(), view.stopping
-            print(words(view), file=sys.stderr, flush=True)
+            with unread(sys.stderr):  # the run goes on if nobody reads about it
+                print(words(view), file=sys.stderr, flush=True)
 
     return show
 

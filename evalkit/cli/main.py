@@ -15,6 +15,7 @@ from typing import NoReturn
 from evalkit import __version__
 from evalkit.cli.commands import COMMANDS, GROUPS, OWN_OPTIONS, TAKES_ANY
 from evalkit.cli.options import Help
+from evalkit.cli.pipes import discard, unread
 from evalkit.errors import EvalkitError, UsageError, nearest
 
 COULD_NOT_START = 2
@@ -72,11 +73,11 @@ def main(argv: Sequence[str]) -> int:
         code = call(args)
         sys.stdout.flush()  # flushed here, where a closed pipe is not an error
     except EvalkitError as error:
-        print(f"evalkit: {error}", file=sys.stderr)
+        with unread(sys.stderr):
+            print(f"evalkit: {error}", file=sys.stderr)
         return COULD_NOT_START
     except BrokenPipeError:
-        # The reader (`head`) has closed the pipe; Python must not flush the rest again at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        discard(sys.stdout)
         return 0
     except KeyboardInterrupt:
         return INTERRUPTED

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from evalkit.cli.choosing import choice_of, program, sweep_of
+from evalkit.cli.pipes import unread
 from evalkit.engine.freezing.freeze import Resolved, resolve
 from evalkit.engine.outcome import COMPLETE, INCOMPLETE, INTERRUPTED, REFUSED, RunOutcome
 from evalkit.errors import EvalkitError, RunError, UsageError
@@ -156,15 +157,16 @@ def _tell(
     last = taken(history[-1], accepted(read_journal(folder)))
     history = [*history[:-1], last]
     about = facts(name, folder / last.night, last.night, last.raised, history)
-    if args.json:
-        _print_json(about, last, lines)
-    else:
-        from evalkit.report.nights.trends import trend_table
-        from evalkit.report.render.terminal import console, print_table
+    with unread():
+        if args.json:
+            _print_json(about, last, lines)
+        else:
+            from evalkit.report.nights.trends import trend_table
+            from evalkit.report.render.terminal import console, print_table
 
-        print_table(trend_table(history), console())
-        print()
-        print("\n".join([*lines, *(message(about) or ["No alarm."])]))
+            print_table(trend_table(history), console())
+            print()
+            print("\n".join([*lines, *(message(about) or ["No alarm."])]))
     if hook is not None:
         _call(hook, folder, about)
     if args.html is not None:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from evalkit.api.running import call_of
 from evalkit.cli.choosing import only_of, program, sweep_of
+from evalkit.cli.pipes import unread
 from evalkit.engine.loop import finish
 from evalkit.engine.outcome import RunOutcome
 from evalkit.money import show_usd
@@ -32,14 +33,16 @@ def run(args: argparse.Namespace) -> int:
         call = replace(call, options=more)
         outcome = finish(lambda stop: call.play(stop, show))
     providers = [endpoint.provider for endpoint in call.resolved.endpoints.values()]
-    _tell(outcome, args, made_up=bool(providers) and all(provider.simulate is not None for provider in providers))
+    with unread():
+        _tell(outcome, args, made_up=bool(providers) and all(provider.simulate is not None for provider in providers))
     return outcome.exit_code
 
 
 def announce(lines: Sequence[str]) -> None:
     """Print to standard error what a repair drops, and what the run keeps although it has changed since."""
-    for line in lines:
-        print(line, file=sys.stderr, flush=True)
+    with unread(sys.stderr):
+        for line in lines:
+            print(line, file=sys.stderr, flush=True)
 
 
 def _tell(outcome: RunOutcome, args: argparse.Namespace, *, made_up: bool) -> None:

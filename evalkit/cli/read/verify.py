@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from evalkit.api.specs import run_directory
+from evalkit.cli.pipes import unread
 from evalkit.errors import CorruptLogError, StorageError
 
 if TYPE_CHECKING:
@@ -60,18 +61,17 @@ def _tell(
     args: argparse.Namespace, findings: "Sequence[Finding]", more: Mapping[str, object], lines: Sequence[str]
 ) -> int:
     """Print the findings and what they come to; the exit code."""
+    shown = [*map(str, findings[:SHOWN])]
+    if len(findings) > SHOWN:
+        shown.append(f"... and {len(findings) - SHOWN:,} more.")
+    text = "\n".join([*shown, *lines])
     if args.json:
         import orjson
 
         told = {"version": 1, "findings": findings, **more}
-        print(orjson.dumps(told, option=orjson.OPT_INDENT_2).decode())
-        return 1 if findings else 0
-    for finding in findings[:SHOWN]:
-        print(finding)
-    if len(findings) > SHOWN:
-        print(f"... and {len(findings) - SHOWN:,} more.")
-    for line in lines:
-        print(line)
+        text = orjson.dumps(told, option=orjson.OPT_INDENT_2).decode()
+    with unread():
+        print(text)
     return 1 if findings else 0
 
 

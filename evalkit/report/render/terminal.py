@@ -26,12 +26,20 @@ NARROW = 80
 """Columns that a terminal is taken to have at least, so that numbers are not cut."""
 
 
+class _Output(Console):
+    """A console that leaves a closed pipe to its caller, where rich would end the process with an error."""
+
+    def on_broken_pipe(self) -> None:
+        """Called while the error is handled."""
+        raise BrokenPipeError
+
+
 def console() -> Console:
     """A console on standard output; without a terminal it is wide, so that no line is broken in a file."""
-    plain = Console(highlight=False)
+    plain = _Output(highlight=False)
     if plain.is_terminal:
-        return Console(highlight=False, width=max(NARROW, plain.width))
-    return Console(highlight=False, width=160, file=sys.stdout)
+        return _Output(highlight=False, width=max(NARROW, plain.width))
+    return _Output(highlight=False, width=160, file=sys.stdout)
 
 
 def print_report(report: "Report", *, to: Console | None = None) -> None:
