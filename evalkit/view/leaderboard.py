@@ -70,7 +70,7 @@ class LeaderboardRow:
 class Leaderboard:
     """Agents, best first: those that have a score in every column before the others."""
 
-    heads: Sequence[Sequence[str]]
+    heads: Sequence[list[str]]
     """Titles of the columns, in parts between which a line may break: suites with what the sweep varied of them, or
     environments."""
     rows: Sequence[LeaderboardRow]
@@ -122,7 +122,7 @@ def leaderboard(report: Report, run: str, prefix: str) -> Leaderboard:
     what = "an environment's suites" if wide else "the instances of a suite"
     notes = [f"score: 100 = optimum; mean over {what}; line: 95 % interval; mean: over the columns' suites"]
     return Leaderboard(
-        heads=heads,
+        heads=[_parts(head) for head in heads],
         rows=rows[:MOST_AGENTS],
         more=len(rows[MOST_AGENTS:]),
         notes=notes,
@@ -132,7 +132,7 @@ def leaderboard(report: Report, run: str, prefix: str) -> Leaderboard:
 
 
 def _parts(head: str) -> list[str]:
-    return re.findall(r"[^/ ]*[/ ]?", head)[:-1]
+    return re.findall(r"[^/ =]*[/ =]?", head)[:-1]
 
 
 def _standing(

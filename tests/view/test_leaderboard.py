@@ -31,6 +31,7 @@ def test_each_score_stands_in_its_suites_column_with_its_interval(reading: Readi
         "pricing/basic periods=4",
         "costbench/basic",
     ]
+    assert board.heads[0] == ["scheduling/", "basic ", "periods=", "3"]  # lines break behind these, not within words
     by_agent = {row.agent: row for row in board.rows}
     for cell, scored in zip(reading.report.cells, reading.report.table("scores").rows, strict=True):
         (place,) = [
