@@ -46,6 +46,7 @@ help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-9s  %s\n", $$1, $$2 }' Makefile
 
 run: $(READY) ## play the quickstart sweep against a simulated provider: no key, about a minute
+	@echo "Playing runs/quickstart.toml against a simulated provider: about a minute on two idle cores."
 	$(VENV)/bin/evalkit run runs/quickstart.toml
 
 test: $(READY) ## the tests
@@ -123,6 +124,7 @@ $(READY): pyproject.toml $(LOCK)
 		echo "evalkit needs Python 3.11 or newer, and found none as python3.11 to python3.14 or python3." >&2; \
 		echo "Install one, or name it: make PYTHON=/path/to/python3.11" >&2; exit 2; fi
 	@$(PYTHON) -c "$(NEW_ENOUGH)" || { echo "$(PYTHON) does not start, or is older than Python 3.11." >&2; exit 2; }
+	@echo "Setting up $(VENV), once: $$(grep -c '^[a-z0-9].*==' $(LOCK)) packages are downloaded and installed (1 to 3 minutes)."
 	@$(PYTHON) -m venv $(VENV) || { \
 		echo "$(PYTHON) could not create $(VENV); on Debian and Ubuntu, install its venv package first." >&2; exit 2; }
 	$(PY) -m pip install --quiet --require-hashes -r $(LOCK)

@@ -62,6 +62,21 @@ def test_what_make_installs_is_locked() -> None:
     assert [re.search(rf"^{one} := (.+)$", makefile, re.MULTILINE)[1] for one in written] == list(LOCKS)  # type: ignore[index]
 
 
+def test_make_says_what_it_sets_up_before_it_does() -> None:
+    done = subprocess.run(
+        ["make", "--dry-run", "--always-make", "run"], cwd=PROJECT, capture_output=True, text=True, check=True
+    )
+    lines = done.stdout.splitlines()
+    (said,) = [number for number, line in enumerate(lines) if line.startswith('echo "Setting up .venv, once: ')]
+    assert all(number > said for number, line in enumerate(lines) if " -m venv " in line or " pip install " in line)
+    words = subprocess.run(["sh", "-c", lines[said]], cwd=PROJECT, capture_output=True, text=True, check=True).stdout
+    packages = [
+        line for line in (PROJECT / next(iter(LOCKS))).read_text().splitlines() if re.match(r"[a-z0-9].*==", line)
+    ]
+    assert f"once: {len(packages)} packages are " in words
+    assert "about a minute" in "".join(lines[said:])
+
+
 def test_actions_are_pinned_by_digest() -> None:
     used = {
         (name, one)
