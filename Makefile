@@ -8,6 +8,9 @@ LOCK := requirements.lock
 # The official SDKs bring many packages, so they have an environment of their own, and .venv stays as it is locked.
 SDKS := .venv-sdks
 SDKS_LOCK := requirements-sdks.lock
+# Inspect AI wants another version of OpenAI's package than LiteLLM does, so it is measured in an environment of its own.
+PEERS := .venv-peers
+PEERS_LOCK := bench/peers.lock
 COMPILE = -m uv pip compile pyproject.toml --universal --python-version 3.11 --upgrade --generate-hashes \
 	--no-emit-index-url --no-emit-find-links --no-header --quiet
 
@@ -40,10 +43,10 @@ export PYTHONDONTWRITEBYTECODE :=
 # How many seeds `make sim` plays; ALWAYS=first_format: each continues a run of the log's first format.
 SEEDS ?= 1000
 
-.PHONY: help run test check cover format bench large conform soak chaos sim mutants sdks docs lock wheel installed setup clean
+.PHONY: help run test check cover format bench bench-peers large conform soak chaos sim mutants sdks docs lock wheel installed setup clean
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-9s  %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s  %s\n", $$1, $$2 }' Makefile
 
 run: $(READY) ## play the quickstart sweep against a simulated provider: no key, about a minute
 	@echo "Playing runs/quickstart.toml against a simulated provider: about a minute on two idle cores."
@@ -71,6 +74,14 @@ format: $(READY) ## rewrite the code as `make check` wants it
 
 bench: $(READY) ## throughput relative to a bare HTTP client, measured in the same run
 	$(PY) -m bench
+
+bench-peers: $(READY) $(PEERS)/.ready ## evalkit beside Inspect AI: the same conversations, also after kill -9 (minutes)
+	$(PY) -m bench.peers --inspect $(PEERS)/bin/python
+
+$(PEERS)/.ready: $(PEERS_LOCK) | $(READY)
+	$(PY) -m venv $(PEERS)
+	$(PEERS)/bin/python -m pip install --quiet --require-hashes -r $(PEERS_LOCK)
+	@touch $@
 
 large: $(READY) ## runs of a million instances and of a million steps: time and memory to start and to resume
 	$(PY) -m bench.start
@@ -109,6 +120,7 @@ docs: $(READY) ## build the documentation site in build/docs, strictly; write th
 lock: $(READY) ## resolve the dependencies again into the two locks
 	$(PY) $(COMPILE) --extra dev --extra docs --output-file $(LOCK)
 	$(PY) $(COMPILE) --extra sdks --extra exports --extra inspect --output-file $(SDKS_LOCK)
+	$(PY) $(subst pyproject.toml,bench/peers.in,$(COMPILE)) --output-file $(PEERS_LOCK)
 
 wheel: $(READY) ## build the wheel and the source distribution into dist/
 	$(PY) -m hatchling build -t wheel -t sdist -d dist
@@ -132,5 +144,5 @@ $(READY): pyproject.toml $(LOCK)
 	@touch $(READY)
 
 clean: ## remove .venv, caches and built files; runs stay
-	rm -rf $(VENV) $(SDKS) dist build .mypy_cache .ruff_cache .pytest_cache .hypothesis bench/results
+	rm -rf $(VENV) $(SDKS) $(PEERS) dist build .mypy_cache .ruff_cache .pytest_cache .hypothesis bench/results
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -16,11 +16,13 @@ from bench.job import (
     EPISODES,
     MODEL,
     OUT,
+    RESUME,
     SYSTEM,
     TOOL_DESCRIPTION,
     TOOL_NAME,
     TOOL_PARAMETERS,
     TOOL_TEXT,
+    folder_bytes,
     prompt,
     report,
     start,
@@ -34,7 +36,7 @@ from evalkit.client.open import endpoint_of, open_transport
 from evalkit.client.request import request_template
 from evalkit.dialogue import Tool
 from evalkit.engine.episode import LaneContext, Stop
-from evalkit.engine.resume import Holdings
+from evalkit.engine.resume import Holdings, read_holdings
 from evalkit.engine.scheduler import LaneJob, play_lanes
 from evalkit.engine.spending.money import open_row
 from evalkit.engine.universe import AgentSetup, PlannedEpisode
@@ -95,13 +97,13 @@ def _episode(number: int, cell: AgentSetup, suite: ManifestSuite, tool: Tool) ->
     return _Given(id=episode_id(cell.key, str(number), 0), cell=cell, suite=suite, target=target, replicate=0)
 
 
-def _job(store: Store, asker: Asker, lane: Lane) -> LaneJob:
+def _job(store: Store, asker: Asker, lane: Lane, holdings: Holdings) -> LaneJob:
     tool = Tool(name=TOOL_NAME, description=TOOL_DESCRIPTION, parameters=TOOL_PARAMETERS)
     cell = _cell()
     suite = ManifestSuite(
         name="lookup", base="lookup", axes={}, environment="lookup", environment_version=1, digest="", instances=()
     )
-    nothing = Holdings(episodes={}, rows={})
+    planned = (_episode(number, cell, suite, tool) for number in range(EPISODES))
     context = LaneContext(log=store, worker="bench", stop=Stop(), lane_stop=Stop())
     return LaneJob(
         name="stub/model",
@@ -109,8 +111,8 @@ def _job(store: Store, asker: Asker, lane: Lane) -> LaneJob:
         episodes=EPISODES,
         planned=EPISODES,
         done_before=0,
-        todo=(_episode(number, cell, suite, tool) for number in range(EPISODES)),
-        activate=nothing.activate,
+        todo=(episode for episode in planned if not holdings.ended(episode)),
+        activate=holdings.activate,
         asker=lambda _: asker,
         context=context,
         lane=lane,
@@ -119,10 +121,13 @@ def _job(store: Store, asker: Asker, lane: Lane) -> LaneJob:
 
 async def main() -> None:
     """Play all episodes; report what the harness asks for."""
-    with open_store(Path(OUT) / "run", session="bench") as store:
+    run, name = Path(OUT) / "run", "bench-resumed" if RESUME else "bench"
+    with open_store(run, session=name) as store:
+        holdings = read_holdings(run, frozenset(), store.found) if RESUME else Holdings(episodes={}, rows={})
+        before = sum(bool(episode.ending) for episode in holdings.episodes.values())
         async with open_transport(PROVIDER) as transport:
             lane = Lane("stub/model", limits=WIDE, width=CONC)
-            budget = Budget(budget=BUDGET, spent=PicoUsd(0), ledger=store, session="bench")
+            budget = Budget(budget=BUDGET, spent=PicoUsd(0), ledger=store, session=name)
             model = Model(name=MODEL, price=PRICE, limits=WIDE)
             asker = ModelAsker(
                 request_template("stub", provider=PROVIDER, model=model, sampling=LOOKUP.defaults, price=PRICE),
@@ -130,16 +135,17 @@ async def main() -> None:
                 budget=budget,
                 transport=endpoint_of(transport, PROVIDER, MODEL),
             )
-            store.enter(open_row("bench", CONC, budgeted=True))
+            store.enter(open_row(name, CONC, budgeted=True))
             await store.durable()
-            job = _job(store, asker, lane)
+            job = _job(store, asker, lane, holdings)
             start()
             pacing = asyncio.create_task(_pace(store, lane))
             await play_lanes([job])
             pacing.cancel()
             budget.close()
             await store.durable()
-            report(job.context.ended.get("answered", 0), ended=job.context.ended)
+            answered = job.context.ended.get("answered", 0) + before
+            report(answered, ended=job.context.ended, log_bytes=folder_bytes(run))
 
 
 async def _pace(store: Store, lane: Lane) -> None:

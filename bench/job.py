@@ -11,12 +11,15 @@ import os
 import resource
 import sys
 import time
+from pathlib import Path
 
 BASE_URL = os.environ.get("BASE_URL", "http://127.0.0.1:18080/v1")
 EPISODES = int(os.environ.get("EPISODES", "64"))
 TURNS = int(os.environ.get("TURNS", "10"))
 CONC = int(os.environ.get("CONC", "64"))
 OUT = os.environ.get("OUT_DIR", "bench-out")
+RESUME = os.environ.get("RESUME") == "1"
+"""Whether the job goes on that a killed process has begun in `OUT_DIR`."""
 MODEL = f"stub-t{TURNS}"
 SYSTEM = "Find the number that is asked for. Look keys up until you know it."
 TOOL_TEXT = "nothing here ".ljust(int(os.environ.get("RESULT_CHARS", "200")), ".")
@@ -47,6 +50,11 @@ def report(ok: int, **more: object) -> None:
     began, cpu_s = _started
     result = {"ok": ok, "work_wall_s": time.perf_counter() - began, "work_cpu_s": _cpu_s() - cpu_s, **more}
     print(f"RESULT {json.dumps(result)}", flush=True)
+
+
+def folder_bytes(folder: Path) -> int:
+    """The size of all files below a folder."""
+    return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
 
 
 def peak_mb(usage: resource.struct_rusage) -> float:

@@ -61,6 +61,8 @@ class Server:
 
     turns: int
     latency_s: float
+    tell_at: int = 0
+    """Print `reached` at this request; 0: never."""
     counts: Counts = field(default_factory=Counts)
     in_flight: int = 0
     began: float = 0.0
@@ -72,6 +74,8 @@ class Server:
         counts = self.counts
         self.began = self.began or time.perf_counter()
         counts.requests += 1
+        if counts.requests == self.tell_at:
+            print("reached", flush=True)
         self.in_flight += 1
         counts.most_in_flight = max(counts.most_in_flight, self.in_flight)
         try:
@@ -179,10 +183,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--turns", type=int, default=10)
     parser.add_argument("--latency", type=float, default=0.05, help="seconds")
+    parser.add_argument("--tell-at", type=int, default=0, help="print `reached` at this request")
     chosen = parser.parse_args()
     import uvloop
 
-    uvloop.run(serve(Server(turns=chosen.turns, latency_s=chosen.latency)))
+    uvloop.run(serve(Server(turns=chosen.turns, latency_s=chosen.latency, tell_at=chosen.tell_at)))
 
 
 if __name__ == "__main__":

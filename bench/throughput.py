@@ -70,10 +70,8 @@ class Round:
 
 def main() -> bool:
     """Both lengths; whether every promise is kept."""
-    cores = _cores()
-    print(
-        f"server on core {cores[1]}, clients on core {cores[0]}" if cores else "no cores of their own: shared with all"
-    )
+    own = cores()
+    print(f"server on core {own[1]}, clients on core {own[0]}" if own else "no cores of their own: shared with all")
     short = compare(Job(episodes=SHORT, in_flight=IN_FLIGHT), ROUNDS, least_rate=0.0)
     return compare(Job(episodes=LONG, in_flight=IN_FLIGHT), ROUNDS, least_rate=LEAST_RATE) and short
 
@@ -112,10 +110,10 @@ def _values(rounds: Sequence[Round], key: str) -> list[float]:
 
 def measure(client: str, job: Job) -> Round:
     """One round of `client` (a file of this folder) against a fresh server."""
-    with tempfile.TemporaryDirectory() as folder, _served() as (port, counts):
-        wanted = {"BASE_URL": f"http://127.0.0.1:{port}/v1", "EPISODES": job.episodes, "TURNS": TURNS}
+    with tempfile.TemporaryDirectory() as folder, served() as (server, counts):
+        wanted = {"BASE_URL": f"http://127.0.0.1:{server.port}/v1", "EPISODES": job.episodes, "TURNS": TURNS}
         wanted |= {"CONC": job.in_flight, "OUT_DIR": folder, "UVLOOP": int(job.uvloop)}
-        said, code, memory_mb = _run(client, folder, {key: str(value) for key, value in wanted.items()})
+        said, code, memory_mb = run_client(client, folder, {key: str(value) for key, value in wanted.items()})
     results = [line.removeprefix("RESULT ") for line in said.splitlines() if line.startswith("RESULT ")]
     result = json.loads(results[-1]) if results else {"ok": 0, "work_cpu_s": 0.0}
     requests, expected = counts["requests"], job.episodes * TURNS
@@ -133,35 +131,59 @@ def measure(client: str, job: Job) -> Round:
     )
 
 
+@dataclass(frozen=True, slots=True)
+class BenchServer:
+    """The server while it runs."""
+
+    port: int
+    process: "subprocess.Popen[str]"
+
+    def line(self) -> str:
+        """The next line that it prints."""
+        assert self.process.stdout is not None
+        return self.process.stdout.readline().strip()
+
+    def end(self) -> None:
+        """Have it end, without its counts."""
+        self.process.kill()
+
+
 @contextmanager
-def _served() -> Iterator[tuple[int, dict[str, float]]]:
-    """(port, what the server counted: filled in at the end)."""
+def served(tell_at: int = 0) -> Iterator[tuple[BenchServer, dict[str, float]]]:
+    """(the server, what it counted: filled in at the end). `tell_at`: it prints a line at this request."""
     command = [sys.executable, "-m", "bench.stub", "--turns", str(TURNS), "--latency", str(LATENCY_S)]
-    with _on_core(1):
-        server = subprocess.Popen(
-            command, cwd=HERE.parent, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=sys.stderr, text=True
+    with on_core(1):
+        process = subprocess.Popen(
+            [*command, "--tell-at", str(tell_at)],
+            cwd=HERE.parent,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=sys.stderr,
+            text=True,
         )
-    assert server.stdout is not None
+    assert process.stdout is not None
     counts: dict[str, float] = {}
-    with server:
+    with process:
         try:
-            yield int(server.stdout.readline().split()[1]), counts
+            yield BenchServer(int(process.stdout.readline().split()[1]), process), counts
         finally:
-            counts |= json.loads(server.communicate()[0] or "{}")
+            counts |= json.loads(process.communicate()[0] or "{}")
 
 
-def _run(client: str, folder: str, wanted: Mapping[str, str]) -> tuple[str, int, float]:
+def run_client(
+    client: str, folder: str, wanted: Mapping[str, str], python: str = sys.executable, limit_s: float = LIMIT_S
+) -> tuple[str, int, float]:
     """(what a client printed, its exit code, its peak memory in MB)."""
     with (Path(folder) / "printed").open("w+") as printed:
-        with _on_core(0):
+        with on_core(0):
             process = subprocess.Popen(
-                [sys.executable, str(HERE / client)],
+                [python, str(HERE / client)],
                 env={**os.environ, **wanted},
                 cwd=folder,
                 stdout=printed,
                 stderr=subprocess.STDOUT,
             )
-        limit = Timer(LIMIT_S, process.kill)
+        limit = Timer(limit_s, process.kill)
         limit.start()
         _, status, usage = os.wait4(process.pid, 0)
         limit.cancel()
@@ -170,7 +192,7 @@ def _run(client: str, folder: str, wanted: Mapping[str, str]) -> tuple[str, int,
         return printed.read(), process.returncode, peak_mb(usage)
 
 
-def _cores() -> tuple[int, int] | None:
+def cores() -> tuple[int, int] | None:
     """(for clients, for the server); None where a process cannot choose its core or has only one."""
     if not hasattr(os, "sched_setaffinity"):
         return None
@@ -179,14 +201,14 @@ def _cores() -> tuple[int, int] | None:
 
 
 @contextmanager
-def _on_core(place: int) -> Iterator[None]:
+def on_core(place: int) -> Iterator[None]:
     """A process started within inherits the core; ours is given back what it had."""
-    cores = _cores()
-    if cores is None:
+    own = cores()
+    if own is None:
         yield
         return
     before = os.sched_getaffinity(0)
-    os.sched_setaffinity(0, {cores[place]})
+    os.sched_setaffinity(0, {own[place]})
     try:
         yield
     finally:
