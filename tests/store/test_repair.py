@@ -7,7 +7,9 @@ import pytest
 
 from evalkit.errors import CorruptLogError, RunError, StorageError
 from evalkit.store import disk
+from evalkit.store.files.journal import new_writer, open_journal
 from evalkit.store.files.layout import FOLDERS, MARK, journal_object, journals, lay_out
+from evalkit.store.files.schema import steps_table
 from evalkit.store.files.segment import KINDS, Kind
 from evalkit.store.lock import hold_run
 from evalkit.store.reading.accounts import LEASES_LOST, accounts
@@ -396,3 +398,40 @@ def test_a_link_to_nothing_is_mended(tmp_path: Path, harmed: str, named: bool) -
     path.symlink_to("nothing")
     mended(run)
     assert not path.is_symlink()
+
+
+@pytest.mark.parametrize("left", [0, 1])
+def test_a_journal_that_has_lost_its_end_is_mended_at_once(tmp_path: Path, left: int) -> None:
+    run = write_tails(tmp_path / "run", rounds(["a"], 4))
+    (lost,) = journals(run)
+    with hold_run(run):
+        open_journal(run, new_writer([lost.writer])).commit(steps_table([a_step("b", 0)]))
+    for path in sorted((run / "log" / lost.writer).iterdir())[left:]:
+        path.unlink()
+    mended(run)
+    assert steps_of(run) == {**({"a": left} if left else {}), "b": 1, "later": 1}
+
+
+def test_names_that_nobody_waited_for_last_before_a_repair_builds_on_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = write_tails(tmp_path / "run", rounds(["a"], 3))
+    flip(path_of(run, 1), b"answer 1 of a")
+    waited: list[Path] = []
+    linked: list[int] = []
+    sync, link = disk.sync_directory, disk.link
+
+    def syncs(path: Path) -> None:
+        waited.append(path)
+        sync(path)
+
+    def links(source: Path, target: Path) -> None:
+        linked.append(len(waited))
+        link(source, target)
+
+    monkeypatch.setattr(disk, "sync_directory", syncs)
+    monkeypatch.setattr(disk, "link", links)
+    (journal,) = journals(run)
+    repair(run, lambda plan: None)
+    before = waited[: linked[0]]
+    assert {run / "log" / journal.writer, run / "log", run / "steps", run / "ledger", run / "ends", run} <= {*before}

@@ -6,6 +6,7 @@ own journal names them first.
 """
 
 import secrets
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -147,7 +148,7 @@ def _missing(run: Path, sources: Sources) -> Iterator[Segment]:
     yield from named
     made = {segment.name for segment in named}
     for kind in KINDS:
-        for writer, first, last in gaps(sources.layouts[kind]):
+        for writer, first, last in _gaps(sources.layouts[kind], named):
             for segment in _fill(run, sources, kind, writer, first, last, named):
                 if segment.name not in made:
                     made.add(segment.name)
@@ -155,6 +156,21 @@ def _missing(run: Path, sources: Sources) -> Iterator[Segment]:
     for segment in _behind(run, sources):
         if segment.name not in made:
             yield segment
+
+
+def _gaps(layout: Layout, named: Sequence[Segment]) -> Iterator[tuple[str, int, int]]:
+    """(writer, first, last) of missing numbers: between files, and between these and a missing object that is named."""
+    yield from gaps(layout)
+    upto = Counter[str]()
+    for segment in layout.segments:
+        upto[segment.writer] = max(upto[segment.writer], segment.last + 1)
+    ends = Counter[str]()
+    for segment in named:
+        if segment.is_object:
+            ends[segment.writer] = max(ends[segment.writer], segment.first)
+    for writer, end in ends.items():
+        if upto[writer] < end:
+            yield writer, upto[writer], end - 1
 
 
 def _not_yet_compacted(run: Path, sources: Sources) -> Iterator[Segment]:

@@ -32,7 +32,7 @@ from evalkit.store.recovery.in_order import QUARANTINE, in_order
 from evalkit.store.recovery.lost_money import Remains, Remnant, lost_money
 from evalkit.store.recovery.remake import Remade, Sources, remake
 from evalkit.store.recovery.salvage import GIVEN_UP, GivenUp, Kept, not_yet, read_money, salvage
-from evalkit.store.writing.opening import mark
+from evalkit.store.writing.opening import mark, tidy
 
 __all__ = ["GIVEN_UP", "QUARANTINE", "GivenUp", "Repair", "repair"]
 
@@ -215,7 +215,11 @@ def _rows(kept: Sequence[Kept]) -> pa.Table:
 
 
 def _carry_out(run: Path, work: _Work) -> None:
-    """Charges first, so that a crash in between leaves the budget too careful; then copies, then the new files."""
+    """Charges first, so that a crash in between leaves the budget too careful; then copies, then the new files.
+
+    Before that, all names last that the repair's journal builds on: an earlier repair may have died before it waited.
+    """
+    tidy(run)
     made = work.made
     folders = {QUARANTINE, *(name.rpartition("/")[0] for name in made.files)}
     for folder in sorted(folders):

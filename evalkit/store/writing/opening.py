@@ -51,7 +51,7 @@ def take_over(run: Path, session: str) -> Opened:
         for where, what in layout.flaws:
             raise CorruptLogError(f"{run}: {where} {what}. {REMEDY}")
     refuse_damage(run)
-    _tidy(run)
+    tidy(run)
     mark(run, layouts["steps"], layouts["ledger"])
     others = [journal.writer for journal in journals(run)]
     fits = WRITER.fullmatch(session) and all(began(other) < began(session) for other in others)
@@ -86,8 +86,8 @@ def refuse_damage(run: Path) -> None:
                 read_segment(segment)
 
 
-def _tidy(run: Path) -> None:
-    """Folders are there, without what a crash left under temporary names."""
+def tidy(run: Path) -> None:
+    """Folders are there, without what a crash left under temporary names, and all names in them last."""
     present = journals(run)
     every = [run / LOG / journal.writer for journal in present]
     folders = [run / name for name in (LOG, STEPS_FOLDER, LEDGER_FOLDER, ENDS_FOLDER)]
