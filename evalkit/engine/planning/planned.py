@@ -115,12 +115,12 @@ class Plan:
 
     @property
     def low(self) -> float:
-        """The lower end of the 95 % range around that."""
+        """The lower end of the 95 % range around `cost`, in pico-dollars."""
         return self.cost - self._reach([cell.cost - cell.cost_low for cell in self.cells])
 
     @property
     def high(self) -> float:
-        """The upper end."""
+        """The upper end of the 95 % range around `cost`, in pico-dollars."""
         return self.cost + self._reach([cell.cost_high - cell.cost for cell in self.cells])
 
     def _reach(self, parts: Sequence[float]) -> float:
