@@ -8,7 +8,7 @@ import copy
 import sys
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from io import FileIO
 from pathlib import Path
 from types import ModuleType
@@ -118,7 +118,7 @@ class Remembered:
         """A file whose footer is parsed once; its bytes are in memory, so nothing stays open."""
         known = self._known.setdefault((path, held), {})
         if (dictionary, verify) not in known:
-            known[dictionary, verify] = pq.ParquetFile(
+            known[dictionary, verify] = _DecodedOnce(
                 pa.BufferReader(held),
                 page_checksum_verification=verify,
                 read_dictionary=list(dictionary),
@@ -153,6 +153,29 @@ class Remembered:
 
 
 _KEYS = ("episode", "take", "step")
+
+
+class _DecodedOnce(pq.ParquetFile):  # type: ignore[misc]
+    """A file whose columns are decoded once, together; where one cannot be, only those that are asked for."""
+
+    _decoded: pa.Table | None = None
+
+    @cached_property
+    def schema_arrow(self) -> pa.Schema:
+        return super().schema_arrow
+
+    def read(self, columns: Sequence[str] | None = None, **how: Any) -> pa.Table:
+        if self._decoded is None:
+            try:
+                self._decoded = super().read(**how)
+            except (pa.ArrowException, OSError, ValueError):
+                return super().read(columns=columns, **how)
+        return self._decoded if columns is None else self._decoded.select(columns)
+
+    def read_row_group(self, i: int, columns: Sequence[str] | None = None, **how: Any) -> pa.Table:
+        if self.num_row_groups != 1:
+            return super().read_row_group(i, columns=columns, **how)
+        return self.read(columns, **how)
 
 
 def _texts(segment: Segment) -> list[str]:
