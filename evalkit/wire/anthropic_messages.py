@@ -23,6 +23,7 @@ import orjson
 from evalkit.dialogue import Message, Reply, Sampling, Tool, Usage
 from evalkit.wire.allowance import Allowance, checked_allowance
 from evalkit.wire.anthropic_content import NO_CONTENT, read_content, text_block, write_content
+from evalkit.wire.anthropic_stream import ANTHROPIC_STREAM
 from evalkit.wire.dialect import Dialect, Quirks, splice
 from evalkit.wire.durations import date_of, instant_of, until_s
 from evalkit.wire.fields import object_of, sampling_objections, text_of, tool_objections
@@ -216,6 +217,7 @@ ANTHROPIC_MESSAGES = Dialect(
     judge=judge,
     allowances=_allowances,
     objections=_objections,
+    stream=ANTHROPIC_STREAM,
     verbatim_calls=False,
     lacks=frozenset({"seed"}),
 )

@@ -13,6 +13,7 @@ from evalkit.dialogue import Message, Reply, Sampling, Tool
 from evalkit.wire.allowance import Allowance
 from evalkit.wire.http import HttpResponse, Verdict
 from evalkit.wire.lenient import MalformedReplyError, loads_lenient
+from evalkit.wire.streams import StreamForm
 from evalkit.wire.verdicts import unreadable
 
 __all__ = ["Dialect", "MalformedReplyError", "Quirks", "splice"]
@@ -25,7 +26,8 @@ class Quirks:
     max_tokens_field: str = "max_tokens"
     refuses: frozenset[str] = frozenset()
     """Fields of `Sampling` (and `seed`) that the model's API refuses; never sent. `encrypted_reasoning`:
-    the model does not have it (`openai_responses`)."""
+    the model does not have it (`openai_responses`). `stream`: its replies cannot be streamed; `stream_options`: they
+    can, without that field."""
     unseen_tokens: bool = True
     """Whether it may write tokens that its replies do not show, such as reasoning."""
 
@@ -59,6 +61,8 @@ class Dialect:
     agent that sets one is refused."""
     verbatim_calls: bool = True
     """Whether a call's arguments are exactly the text that the model wrote."""
+    stream: StreamForm | None = None
+    """How replies are streamed; None: they are not."""
     cache_key: str = ""
     """The field of a body, besides those of `head`, that lets requests of one name use the same prompt cache; empty:
     the format has none."""
@@ -74,7 +78,15 @@ class Dialect:
 
     def path_of(self, model: str) -> str:
         """The path for one model's requests."""
-        return self.path.replace("{model}", quote(model, safe=""))
+        return _path(self.path, model)
+
+    def stream_path_of(self, model: str) -> str:
+        """The path for one model's requests that ask for a stream."""
+        return _path((self.stream and self.stream.path) or self.path, model)
+
+    def stream_form(self, quirks: Quirks) -> StreamForm | None:
+        """How one model's replies are streamed; None: they are not."""
+        return None if self.stream is None or "stream" in quirks.refuses else self.stream.without(quirks.refuses)
 
     def understand(self, response: HttpResponse) -> tuple[Verdict, Reply | None, bool]:
         """(verdict, reply if it is accepted, whether a strict JSON parser refused its body); defined for every
@@ -94,6 +106,10 @@ class Dialect:
     def decode(self, body: bytes) -> Reply:
         """A 200 body as a reply. Raises MalformedReplyError if it contains no reply."""
         return self.read(loads_lenient(body)[0])
+
+
+def _path(path: str, model: str) -> str:
+    return path.replace("{model}", quote(model, safe=""))
 
 
 def splice(before: bytes, parts: Sequence[bytes], after: bytes) -> bytes:

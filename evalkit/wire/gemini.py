@@ -26,6 +26,7 @@ from evalkit.wire.allowance import Allowance
 from evalkit.wire.dialect import Dialect, Quirks, splice
 from evalkit.wire.fields import object_of, sampling_objections, text_of, tool_objections
 from evalkit.wire.gemini_content import NO_CONTENT, UNNAMED, read_parts, text_part, write_parts
+from evalkit.wire.gemini_stream import GEMINI_STREAM
 from evalkit.wire.lenient import MalformedReplyError, dumps_any
 from evalkit.wire.turns import SYSTEM, extend_turns
 from evalkit.wire.usage import stated, usage_of
@@ -216,6 +217,7 @@ GEMINI = Dialect(
     judge=judge,
     allowances=_allowances,
     objections=_objections,
+    stream=GEMINI_STREAM,
     verbatim_calls=False,
     lacks=frozenset({"parallel_calls"}),
 )

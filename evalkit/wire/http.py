@@ -12,7 +12,7 @@ import msgspec
 from evalkit.dialogue import as_dataclass
 from evalkit.wire.billed import counts_as_billed
 
-Failure = Literal["", "reset", "timeout", "truncated", "oversize", "tls", "connect"]
+Failure = Literal["", "reset", "timeout", "truncated", "oversize", "tls", "connect", "broken_off"]
 Action = Literal["accept", "retry", "end_episode", "end_lane"]
 
 

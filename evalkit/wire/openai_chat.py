@@ -21,11 +21,22 @@ from evalkit.wire.dialect import Dialect, Quirks, splice
 from evalkit.wire.fields import call_ids, object_of, sampling_objections, text_of, tool_objections
 from evalkit.wire.http import HttpResponse, Verdict
 from evalkit.wire.lenient import MalformedReplyError, dumps_any, loads_kept
+from evalkit.wire.openai_chat_stream import CHAT_STREAM
 from evalkit.wire.usage import stated, usage_of
 from evalkit.wire.verdicts import accepted_with, judge, judge_error
 
 _OURS = frozenset({"model", "messages", "tools", "tool_choice", "parallel_tool_calls", "max_tokens"}) | frozenset(
-    {"max_completion_tokens", "temperature", "top_p", "reasoning_effort", "seed", "stream", "n", "best_of"}
+    {
+        "max_completion_tokens",
+        "temperature",
+        "top_p",
+        "reasoning_effort",
+        "seed",
+        "stream",
+        "stream_options",
+        "n",
+        "best_of",
+    }
     | {"functions", "function_call", "service_tier", "web_search_options", "prediction", "modalities", "audio"}
     | {"models", "plugins", "prompt_cache_key"}
 )
@@ -229,5 +240,6 @@ OPENAI_CHAT = Dialect(
     judge=_judge,
     allowances=read_allowances,
     objections=_objections,
+    stream=CHAT_STREAM,
     cache_key="prompt_cache_key",
 )

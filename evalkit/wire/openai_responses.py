@@ -25,6 +25,7 @@ from evalkit.wire.dialect import Dialect, Quirks, splice
 from evalkit.wire.fields import call_ids, object_of, sampling_objections, text_of, tool_objections
 from evalkit.wire.http import HttpResponse, Verdict
 from evalkit.wire.lenient import MalformedReplyError, dumps_any, loads_kept
+from evalkit.wire.openai_responses_stream import RESPONSES_STREAM
 from evalkit.wire.thoughts import item_text, thoughts_of
 from evalkit.wire.usage import stated, usage_of
 from evalkit.wire.verdicts import accepted_with, judge, judge_error
@@ -32,7 +33,17 @@ from evalkit.wire.verdicts import accepted_with, judge, judge_error
 _OURS = frozenset(
     {"model", "input", "max_output_tokens", "temperature", "top_p", "tools", "tool_choice", "parallel_tool_calls"}
 ) | frozenset(
-    {"store", "include", "stream", "seed", "background", "previous_response_id", "conversation", "prompt"}
+    {
+        "store",
+        "include",
+        "stream",
+        "stream_options",
+        "seed",
+        "background",
+        "previous_response_id",
+        "conversation",
+        "prompt",
+    }
     | {"service_tier", "prompt_cache_key"},
 )
 """Body fields that `Sampling.extra` may not set: evalkit sets them itself, or they would void the bound on cost."""
@@ -272,6 +283,7 @@ OPENAI_RESPONSES = Dialect(
     judge=_judge,
     allowances=read_allowances,
     objections=_objections,
+    stream=RESPONSES_STREAM,
     lacks=frozenset({"seed"}),
     cache_key="prompt_cache_key",
 )

@@ -79,6 +79,7 @@ _FAILURES: Mapping[str, Verdict] = {
     "timeout": Verdict(action="retry", kind="timeout", outcome="timeout"),
     "truncated": Verdict(action="retry", kind="truncated", outcome="truncated"),
     "oversize": Verdict(action="retry", kind="oversize", outcome="oversize"),
+    "broken_off": Verdict(action="retry", kind="server_error", outcome="broken_off"),
     "connect": Verdict(action="retry", kind="connect", outcome="connect"),
     "tls": Verdict(action="end_lane", kind="tls", outcome="tls"),
 }
@@ -200,7 +201,8 @@ def verdict(response: HttpResponse, words: ErrorWords) -> Verdict:
         return ACCEPT
     if status == 0:
         return _say(_FAILURES["reset"], None, text)
-    return replace(_of_status(status, words, text, response.headers), outcome=str(status))
+    outcome = "broken_off" if response.failure == "broken_off" else str(status)
+    return replace(_of_status(status, words, text, response.headers), outcome=outcome)
 
 
 def _of_status(status: int, words: ErrorWords, text: str, headers: Mapping[str, str]) -> Verdict:

@@ -1,0 +1,265 @@
+"""Streamed replies: how a dialect asks for one, and how its events become the body that the same reply has unstreamed.
+
+The assembled body is then read as any other: judgement, reply, usage and opaque parts have one way through. Each
+dialect has an assembler of its own beside it (`openai_chat_stream.py`, ...). Pure: `client/` waits and counts time.
+
+A stream has ended well only if its dialect's end mark came. One that ends before is `truncated`, whatever it held, and
+an error in place of its rest is `broken_off`: both count as billed. Usage that came before a break is not used. An
+error that came before the model began, and says which HTTP status it stands for, is judged as one with this status.
+"""
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Protocol
+
+import orjson
+
+from evalkit.wire.fields import object_of
+from evalkit.wire.http import Failure
+from evalkit.wire.lenient import ON_LOOP_BYTES, MalformedReplyError, dumps_any, loads_lenient
+from evalkit.wire.sse import EventParser
+
+RAW_CAP = 8
+"""A stream's own bytes are at most as many times those of a body: each event repeats what a body says once."""
+
+CONTENT_TYPE = "text/event-stream"
+
+_SHOWN_BYTES = 1000
+_HALF = b"\\ud"
+"""What half of a pair in UTF-16 begins with, in JSON."""
+_SSE_STARTS = (b"data:", b"event:", b"id:", b"retry:", b":")
+
+
+class ErrorEvent(Exception):
+    """The provider sent an error in place of the rest of a reply."""
+
+    def __init__(self, error: Any) -> None:
+        super().__init__(error)
+        self.error: Mapping[str, Any] = error if isinstance(error, dict) else {"message": error}
+
+
+class Assembler(Protocol):
+    """The events of one reply, as they come. Defined for all events: what is not as expected is passed over, or raises
+    MalformedReplyError if there can be no reply any more."""
+
+    begun: bool
+    """Whether the model may have begun."""
+    done: bool
+    """Whether the end mark came."""
+    size: int
+    """Characters of texts that are kept."""
+
+    def take(self, name: bytes, data: bytes) -> None:
+        """The next event. Raises ErrorEvent if it is an error."""
+
+    def may_end(self) -> bool:
+        """Whether a connection that was closed in good order ends the reply; for formats without an end mark."""
+
+    def value(self) -> Any:
+        """The body that the reply would have had."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StreamForm:
+    """How a dialect streams."""
+
+    assembler: Callable[[], Assembler]
+    fields: bytes = b""
+    """Members of a body that ask for a stream, each with a comma after it."""
+    options: bytes = b""
+    """Further ones, which some servers refuse (`stream_options`)."""
+    path: str = ""
+    """Another path than for replies in one piece; empty: the same."""
+
+    def body(self, body: bytes) -> bytes:
+        """A request's body, as it asks for a stream."""
+        if not self.fields and not self.options:
+            return body
+        return b"".join((b"{", self.fields, self.options, memoryview(body)[1:]))
+
+    def without(self, refused: frozenset[str]) -> "StreamForm":
+        """The form for a model that refuses these fields."""
+        return replace(self, options=b"") if "stream_options" in refused else self
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Assembled:
+    """What a stream came to, in the terms of `HttpResponse`."""
+
+    status: int = 200
+    body: bytes = b""
+    failure: Failure = ""
+    detail: str = ""
+
+
+def is_stream(content_type: str, start: bytes) -> bool:
+    """Whether a response's body is a stream: it says so, or says nothing that JSON would and begins as one."""
+    if content_type.startswith(CONTENT_TYPE):
+        return True
+    return "json" not in content_type and start.lstrip().startswith(_SSE_STARTS)
+
+
+class ReplyStream:
+    """One streamed reply while it comes: fed with pieces of any size, then ended. Memory is bounded by `cap`."""
+
+    __slots__ = ("_assembler", "_cap", "_error", "_events", "_flaw", "_oversize", "_raw", "events")
+
+    def __init__(self, form: StreamForm, cap: int) -> None:
+        """`cap`: bytes of the longest body."""
+        self._assembler = form.assembler()
+        self._events = EventParser()
+        self._cap = cap
+        self._raw = 0
+        self._oversize = False
+        self._error: Mapping[str, Any] | None = None
+        self._flaw = b""
+        """The data of an event that could not be read."""
+        self.events = 0
+
+    @property
+    def over(self) -> bool:
+        """Whether nothing more is needed of it."""
+        return self._assembler.done or self._oversize or self._error is not None or bool(self._flaw)
+
+    @property
+    def size(self) -> int:
+        """Bytes that wait to be read or were kept: what the work of the next call grows with."""
+        return self._events.held + self._assembler.size
+
+    def feed(self, piece: bytes) -> None:
+        """The next piece."""
+        self._raw += len(piece)
+        self._take(piece)
+        if not self._assembler.done and (
+            self._raw > RAW_CAP * self._cap or self._assembler.size > self._cap or self._events.held > self._cap
+        ):
+            self._oversize = True
+
+    def end(self, *, failure: Failure = "", detail: str = "") -> Assembled:
+        """What came. `failure`: why no more comes, if the connection was not closed in good order."""
+        if not failure and not self.over:
+            self._take(None)
+        assembler = self._assembler
+        if self._error is not None:
+            return self._broken(self._error)
+        if self._flaw:
+            return Assembled(body=b"an event that nothing expected: " + self._flaw)
+        if assembler.done or (not failure and not self._oversize and assembler.may_end()):
+            body = self._whole()
+            return Assembled(body=body) if len(body) <= self._cap else self._too_large()
+        if self._oversize:
+            return self._too_large()
+        ended = detail or "the stream ended"
+        return Assembled(
+            failure=failure or "truncated", detail=f"{ended} before its end mark, after {self.events} events"
+        )
+
+    def _take(self, piece: bytes | None) -> None:
+        """The events of a piece, or the last one where none follows."""
+        assembler, data = self._assembler, b""
+        try:
+            for name, data in self._events.end() if piece is None else self._events.feed(piece):
+                if assembler.done:
+                    break
+                self.events += 1
+                if name == b"error":
+                    raise ErrorEvent(_error_in(loads_event(data)))
+                assembler.take(name, data)
+        except ErrorEvent as event:
+            self._error = event.error
+        except MalformedReplyError:
+            # A stream that was cut within its last event is a cut one.
+            self._flaw = data[:_SHOWN_BYTES] if piece is not None else b""
+
+    def _whole(self) -> bytes:
+        try:
+            return dumps_any(self._assembler.value())
+        except MalformedReplyError as flaw:
+            return str(flaw).encode()
+
+    def _broken(self, error: Mapping[str, Any]) -> Assembled:
+        status = stated_status(error)
+        body = dumps_any({"error": error})
+        if status and not self._assembler.begun:
+            return Assembled(status=status, body=body)
+        return Assembled(status=status or 500, body=body, failure="broken_off")
+
+    def _too_large(self) -> Assembled:
+        return Assembled(failure="oversize", detail=f"a stream of more than {self._cap} bytes")
+
+
+def loads_event(data: bytes) -> Any:
+    """An event's data. Raises MalformedReplyError if they are not JSON.
+
+    Half of a character stays as it is (`joined`): the other half may be in the next event.
+    """
+    if len(data) > ON_LOOP_BYTES:
+        return loads_lenient(data)[0]
+    try:
+        return orjson.loads(data)
+    except orjson.JSONDecodeError:
+        pass
+    if _HALF in data.lower():
+        try:
+            return json.loads(data)
+        except (ValueError, RecursionError):
+            pass
+    return loads_lenient(data)[0]
+
+
+def raise_error(value: Mapping[str, Any]) -> None:
+    """Raises ErrorEvent if an event holds one, as most formats write it."""
+    if value.get("error"):
+        raise ErrorEvent(value["error"])
+
+
+def _error_in(value: Any) -> Any:
+    """The error in an event that is called so."""
+    return object_of(value, "error") or value if isinstance(value, dict) else value
+
+
+_STATUSES: Mapping[str, int] = {
+    "overloaded": 529,
+    "rate_limit": 429,
+    "resource_exhausted": 429,
+    "insufficient_quota": 429,
+    "unavailable": 503,
+    "billing": 402,
+    "authentication": 401,
+    "permission": 403,
+    "not_found": 404,
+    "too_large": 413,
+    "invalid": 400,
+    "badrequest": 400,
+    "exceed_context_size": 400,
+    "context_length": 400,
+    "content_filter": 400,
+    "timeout": 504,
+    "deadline_exceeded": 504,
+    "api_error": 500,
+    "server_error": 500,
+    "internal": 500,
+}
+"""By a word in an error's code, type or status: the HTTP status that it stands for."""
+
+
+def stated_status(error: Mapping[str, Any]) -> int:
+    """The HTTP status that an error in a stream stands for; 0 if it does not say."""
+    words = [error.get(name) for name in ("code", "status", "type")]
+    for word in words:
+        number = int(word) if isinstance(word, str) and word.isascii() and word.isdigit() and len(word) == 3 else word
+        if type(number) is int and 400 <= number < 600:
+            return number
+    text = " ".join(word for word in words if isinstance(word, str)).lower()
+    return next((status for word, status in _STATUSES.items() if word in text), 0)
+
+
+def joined(pieces: list[str]) -> str:
+    """The pieces of a text, with characters whole that were cut in two: halves of a pair in UTF-16."""
+    text = "".join(pieces)
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+    return text
