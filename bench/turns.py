@@ -156,7 +156,7 @@ async def _play(dialect: Dialect, wire: _Wire) -> None:
         sampling=LOOKUP.defaults,
         price=PRICE,
         seeded=False,
-        key_env="",
+        key="",
     )
     asker = _Watched(
         template,

@@ -68,6 +68,9 @@ PLACES = {
     "rpds": ("envs/",),
     "genai_prices": ("spec/",),
     "keyring": ("client/keys",),
+    "botocore": ("client/clouds",),
+    "google": ("client/clouds",),
+    "azure": ("client/clouds",),
     "random": (),
 }
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
-from evalkit.client.keys import key_place, url_of
+from evalkit.client.keys import lacking, url_of
 from evalkit.errors import EvalkitError, UsageError
 from evalkit.money import show_usd
 from evalkit.spec.catalogue import find_model, provider_names, read_provider
@@ -81,9 +81,9 @@ def _case(name: str, model: str | None, *, named: bool) -> _ProviderCheck | _Pro
     """What to ask, or why the provider is not asked."""
     provider = read_provider(name)
     try:
-        missing = bool(provider.key_env) and key_place(provider) == "not set"
+        missing = lacking(provider)
         if missing and not named:
-            return _ProviderLine(provider=name, model="", text=f"skipped: {provider.key_env} is not set", failed=False)
+            return _ProviderLine(provider=name, model="", text=f"skipped: {missing}", failed=False)
         url_of(provider)
     except UsageError as flaw:
         return _ProviderLine(provider=name, model="", text=str(flaw), failed=named)

@@ -75,7 +75,7 @@ def _answered(reply: Reply, latency_s: float, provider: Provider, model: Model) 
 
 
 def _failed(verdict: Verdict, provider: Provider, model: Model) -> CheckResult:
-    message = with_remedy(verdict, provider=provider.name, model=model.name, key_env=provider.key_env)
+    message = with_remedy(verdict, provider=provider.name, model=model.name, key=provider.key_words)
     return CheckResult(kind=verdict.kind, message=message)
 
 

@@ -39,13 +39,17 @@ MOST_UNREAD_OF_ONE = 4
 class _Asking:
     """One question during its attempts."""
 
-    __slots__ = ("attempt", "body", "bound", "outcomes", "question", "queue_s", "started_at", "tries", "unread")
+    __slots__ = (
+        *("attempt", "body", "bound", "outcomes", "question", "queue_s", "refused", "started_at", "tries", "unread"),
+    )
 
     def __init__(self, question: Question, body: bytes, bound: int) -> None:
         self.question = question
         self.body = body
         self.bound = bound
         self.attempt = 0
+        self.refused = -1
+        """The number of the credentials with which it was last refused."""
         self.unread = 0
         """Attempts whose answer was not a reply."""
         self.outcomes = ""
@@ -136,6 +140,8 @@ class ModelAsker:
         verdict, reply, lenient = understood
         if reply is not None:
             return self._accept(asking, ticket, response, reply, lenient=lenient)
+        if verdict.kind == "bad_key" and _renewable(asking, response):
+            verdict = replace(verdict, action="retry")
         return await self._refuse(asking, ticket, verdict, attempt)
 
     async def _stand_in_line(self, asking: _Asking) -> Ticket:
@@ -270,7 +276,7 @@ class ModelAsker:
 
     def _why_closed(self, verdict: Verdict) -> str:
         template = self._template
-        why = with_remedy(verdict, provider=template.provider, model=template.model, key_env=template.key_env)
+        why = with_remedy(verdict, provider=template.provider, model=template.model, key=template.key)
         return f"{self._lane.name}: {why}"
 
     def _why_over(self, asking: _Asking, cost: int) -> str:
@@ -280,3 +286,11 @@ class ModelAsker:
             f"the {show_usd(asking.bound)} that its size and max_tokens allow. The lane is stopped, since its cost "
             "cannot be bounded: check the model's price, and whether the provider honours max_tokens."
         )
+
+
+def _renewable(asking: _Asking, response: HttpResponse) -> bool:
+    """Whether a request whose key was refused is to be sent again, with new credentials: not if those before were
+    refused too."""
+    number, before = response.credentials, asking.refused
+    asking.refused = number
+    return number > 0 and before != number - 1

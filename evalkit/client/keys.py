@@ -1,12 +1,18 @@
 """Keys and endpoints from the user's environment: read only here, and only before a provider is asked.
 
-A key is looked for in the environment first, then in the system's keyring, if the optional package `keyring` is there.
-evalkit never asks for a key, and no message contains one.
+A key is looked for in the environment first, then in the system's keyring, if the optional package `keyring` is there,
+and then where the provider's file says: at a command that prints one, or at a cloud's own SDK. evalkit never asks for a
+key, and no message contains one.
 """
 
 import os
+import shutil
+from collections.abc import Callable, Mapping
 from typing import Literal
 
+from evalkit.client.clouds import from_cloud, missing_library
+from evalkit.client.credentials import Credentials, from_command
+from evalkit.client.redact import Redactor
 from evalkit.errors import UsageError
 from evalkit.spec.catalogue import PLACE_HOLDER
 from evalkit.spec.model import Provider
@@ -18,11 +24,14 @@ Place = Literal["env", "keyring", "not set"]
 
 
 def read_key(provider: Provider) -> str:
-    """The provider's key; empty if none is needed. Raises UsageError if it is missing or not valid in a header."""
+    """The provider's key; empty if none is needed, or if `credentials_of` gives it. Raises UsageError if it is missing
+    or not valid in a header."""
     if not provider.key_env:
         return ""
     key, source = _look(provider.key_env)
     if source == "not set":
+        if provider.key_command or provider.credentials:
+            return ""
         raise UsageError(
             f"Provider {provider.name!r} needs a key: set the environment variable {provider.key_env}, or, with `pip "
             f"install 'evalkit-econ[keyring]'`, put it into the keyring: `keyring set {SERVICE} {provider.key_env}`."
@@ -37,6 +46,45 @@ def read_key(provider: Provider) -> str:
 def key_place(provider: Provider) -> Place:
     """Where the key of a provider that needs one is found. Raises UsageError if the keyring cannot be read."""
     return _look(provider.key_env)[1]
+
+
+def lacking(provider: Provider) -> str:
+    """Why the provider cannot be asked for want of a key, in words; empty if it can. Nothing is called. Raises
+    UsageError if the keyring cannot be read."""
+    if provider.key_env and key_place(provider) != "not set":
+        return ""
+    reasons = [f"{provider.key_env} is not set"] if provider.key_env else []
+    if provider.key_command:
+        if shutil.which(provider.key_command[0]):
+            return ""
+        reasons.append(f"there is no command {provider.key_command[0]}")
+    if provider.credentials:
+        install = missing_library(provider.credentials)
+        if not install:
+            return ""
+        reasons.append(f"{provider.credentials}'s SDK is not installed (`{install}`)")
+    return ", and ".join(reasons)
+
+
+def check_key(provider: Provider) -> None:
+    """Raises UsageError if the provider cannot be asked for want of a key. Calls no command and no SDK."""
+    if not read_key(provider) and (reason := lacking(provider)):
+        raise UsageError(f"Provider {provider.name!r} needs a key: {reason}.")
+
+
+def credentials_of(
+    provider: Provider, *, url: str, headers: Callable[[str], Mapping[str, str]], redactor: Redactor
+) -> Credentials | None:
+    """What gives the provider's keys, where `read_key` gives none; None if none is needed.
+
+    `headers`: the dialect's, made from a key. Raises UsageError if the SDK of a cloud is not installed.
+    """
+    if provider.key_command:
+        command, lasts_s = provider.key_command, provider.key_lasts_s
+        return Credentials(from_command(command, lasts_s=lasts_s, headers=headers, redactor=redactor), redactor)
+    if provider.credentials:
+        return Credentials(from_cloud(provider.credentials, url), redactor)
+    return None
 
 
 def url_of(provider: Provider) -> str:

@@ -1,27 +1,28 @@
 """From the catalogue's values to a connection."""
 
-from collections.abc import Collection
-
-from evalkit.client.keys import read_key, url_of
+from evalkit.client.keys import credentials_of, read_key, url_of
+from evalkit.client.redact import Redactor
 from evalkit.client.transport import HttpTransport, Transport
 from evalkit.spec.model import Provider
 from evalkit.wire.table import DIALECTS
 
 
-def open_transport(provider: Provider, *, url: str = "", others: Collection[str] = ()) -> HttpTransport:
-    """The provider; `url` replaces the one in the file (for a simulated provider that was just started). `others`: keys
-    of other providers, which its answers must not show either.
+def open_transport(provider: Provider, *, url: str = "", redactor: Redactor | None = None) -> HttpTransport:
+    """The provider; `url` replaces the one in the file (for a simulated provider that was just started). `redactor`:
+    what removes the keys of other providers too, which its answers must not show either; it learns this one's.
 
     Raises UsageError if the key or a variable of the URL is missing, or the key would be sent unencrypted. To be
-    used as `async with`.
+    used as `async with`, which raises UsageError if a command or an SDK that gives the key fails.
     """
-    key = read_key(provider)
+    key, url, redactor = read_key(provider), url or url_of(provider), redactor or Redactor()
+    headers = DIALECTS[provider.dialect].headers
     return HttpTransport(
-        url or url_of(provider),
-        headers=DIALECTS[provider.dialect].headers(key),
+        url,
+        headers=headers(key),
         key=key,
         timeout_s=provider.timeout_s,
-        others=others,
+        credentials=None if key else credentials_of(provider, url=url, headers=headers, redactor=redactor),
+        redactor=redactor,
     )
 
 

@@ -12,6 +12,7 @@ The time is linear in the length of the searched text.
 
 import base64
 import re
+import threading
 from collections.abc import Iterable
 
 SECRET_CHARS = 16
@@ -25,18 +26,32 @@ _STANDS_IN = b"***"
 _PERCENT = re.compile(rb"%[0-9A-Fa-f]{2}")
 _WINDOW = 64 * 1024
 """Bytes that are searched at once: other threads can run between two such pieces."""
+_BEGINNING = 32
 _LONGEST = 16
 """Bytes that one character may be escaped to."""
 
 
 class Redactor:
-    """Keys, and the forms in which they may come back; without a key every response stays as it is."""
+    """Keys, and the forms in which they may come back; without a key every response stays as it is.
 
-    __slots__ = ("_secrets",)
+    All providers of a run share one. It may be used in several threads, and changed on the event loop.
+    """
+
+    __slots__ = ("_known", "_learning", "_secrets")
 
     def __init__(self, *keys: str) -> None:
-        # A key that begins with another key comes first.
-        self._secrets = [_Secret(key) for key in sorted({*keys} - {""}, key=len, reverse=True)]
+        self._learning = threading.Lock()
+        self._known: dict[str, _Secret] = {}
+        self._secrets: list[_Secret] = []
+        self.learn(*keys)
+
+    def learn(self, *keys: str, forget: Iterable[str] = ()) -> None:
+        """Remove these keys too, and no longer those to `forget`, because they have expired."""
+        fresh = {key: _Secret(key) for key in {*keys} - {""}}
+        with self._learning:
+            known = {key: secret for key, secret in self._known.items() if key not in forget} | fresh
+            # A key that begins with another key comes first.
+            self._known, self._secrets = known, [known[key] for key in sorted(known, key=len, reverse=True)]
 
     def text(self, text: str) -> str:
         """A message for people, without the keys."""
@@ -76,7 +91,8 @@ class _Secret:
         if self._escape.search(body) or _PERCENT.search(body):
             body = self._searched(body)
         for plain in self._plain:
-            if plain in body:
+            # A long token is prepared for its search each time: most bodies do not have its beginning either.
+            if plain[:_BEGINNING] in body and plain in body:
                 body = body.replace(plain, _STANDS_IN)
         return body
 

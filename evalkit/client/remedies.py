@@ -22,13 +22,7 @@ _REMEDIES: Mapping[str, str] = {
 }
 
 
-def with_remedy(verdict: Verdict, *, provider: str, model: str, key_env: str) -> str:
-    """What went wrong, and what to do about it, in sentences."""
-    remedy = _REMEDIES.get(verdict.kind, "").format(
-        key=f"{key_env} (environment variable, else keyring)"
-        if key_env
-        else "the provider's file: it names no `key_env`",
-        model=model,
-        provider=provider,
-    )
+def with_remedy(verdict: Verdict, *, provider: str, model: str, key: str) -> str:
+    """What went wrong, and what to do about it, in sentences. `key`: where the key comes from."""
+    remedy = _REMEDIES.get(verdict.kind, "").format(key=key, model=model, provider=provider)
     return f"{(verdict.message or verdict.kind).rstrip('.')}. {remedy}".rstrip()

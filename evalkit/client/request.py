@@ -26,8 +26,8 @@ class RequestTemplate:
     """Whether requests carry a seed."""
     cache_key: bool = False
     """Whether they name their episode, so that those of one find the same prompt cache."""
-    key_env: str
-    """The variable that holds the key: for messages."""
+    key: str
+    """Where the key comes from, in words: for messages."""
     billed: Mapping[str, bool] = field(default_factory=dict)
     """By outcome without a reply: whether the provider bills it, if that differs from the table for all
     (`wire/billed.py`)."""
@@ -91,7 +91,7 @@ def request_template(
         price=price,
         seeded=provider.seed,
         cache_key=provider.cache_key,
-        key_env=provider.key_env,
+        key=provider.key_words,
         billed=provider.billed,
         estimates=provider.estimates_usage,
     )

@@ -8,15 +8,17 @@ import asyncio
 import io
 import ipaddress
 import urllib.request
-from collections.abc import Collection, Coroutine, Mapping
+from collections.abc import Coroutine, Mapping
 from types import TracebackType
 from typing import Any, Protocol, Self
 
 import aiohttp
+import msgspec
 from yarl import URL
 
 from evalkit import __version__
 from evalkit.client.aside import aside
+from evalkit.client.credentials import Credentials
 from evalkit.client.redact import Redactor
 from evalkit.client.timeouts import Timeouts
 from evalkit.errors import UsageError
@@ -33,6 +35,8 @@ KEEP_ALIVE_S = 4.0
 """Common servers close idle connections after 5 s; a request sent into that moment would be lost, and charged."""
 _COPIED_BYTES = 2**20 - 1
 """aiohttp warns about larger bodies as plain bytes; these are passed as a stream."""
+REFUSED_KEY = (401, 403)
+"""AWS answers 403 where others answer 401."""
 _NO_HEADERS: Mapping[str, str] = {}
 
 
@@ -47,18 +51,28 @@ class HttpTransport:
     """A provider over HTTP. Use as `async with`; `to` gives its endpoints."""
 
     def __init__(
-        self, url: str, *, headers: Mapping[str, str], key: str, timeout_s: float, others: Collection[str] = ()
+        self,
+        url: str,
+        *,
+        headers: Mapping[str, str],
+        key: str,
+        timeout_s: float,
+        credentials: Credentials | None = None,
+        redactor: Redactor | None = None,
     ) -> None:
-        """`headers`: the dialect's, made from `key`. `others`: further secrets that must not appear.
+        """`headers`: the dialect's, made from `key`. `credentials`: what authenticates the requests instead.
+        `redactor`: what removes further secrets too.
 
-        Raises UsageError if the key would be sent unencrypted.
+        Raises UsageError if a key would be sent unencrypted.
         """
-        self._url = checked_url(url, with_key=bool(key))
+        self._url = checked_url(url, with_key=bool(key or credentials))
         self._proxy = _proxy_for(self._url)
-        self._redactor = Redactor(key, *others, (self._proxy and self._proxy.password) or "")
+        self._credentials = credentials
+        self._redactor = redactor or Redactor()
+        self._redactor.learn(key, (self._proxy and self._proxy.password) or "")
+        self._signed = {"Content-Type": "application/json", "Accept": "application/json"}
         self._headers = {
-            "Content-Type": "application/json",
-            "Accept": "application/json",
+            **self._signed,
             # Replies are small: unpacking them costs more than their transport.
             "Accept-Encoding": "identity",
             "User-Agent": f"evalkit/{__version__}",
@@ -72,6 +86,8 @@ class HttpTransport:
         return f"HttpTransport({str(self._url)!r})"
 
     async def __aenter__(self) -> Self:
+        if self._credentials is not None:
+            await self._credentials.headers(str(self._url), {}, b"")  # if there are none, it is said before anything
         self._total, self._idle = Timeouts(self._timeout_s), Timeouts(self._idle_s)
         self._session = aiohttp.ClientSession(
             connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=KEEP_ALIVE_S),
@@ -98,9 +114,21 @@ class HttpTransport:
 
     async def post(self, url: URL, body: bytes, request_id: str) -> HttpResponse:
         """The outcome of one POST; never raises but CancelledError."""
+        if self._credentials is None:
+            return await self._timed(url, body, {"X-Client-Request-Id": request_id})
+        try:
+            own, number = await self._credentials.headers(str(url), self._signed, body)
+        except UsageError as flaw:
+            return _failed("connect", str(flaw))  # nothing was sent
+        response = await self._timed(url, body, {"X-Client-Request-Id": request_id, **own})
+        if response.status in REFUSED_KEY:
+            self._credentials.refused(number)
+        return msgspec.structs.replace(response, credentials=number)
+
+    async def _timed(self, url: URL, body: bytes, headers: Mapping[str, str]) -> HttpResponse:
         timeout = self._total.start()
         try:
-            return await self._post(url, body, request_id)
+            return await self._post(url, body, headers)
         except asyncio.CancelledError:
             if timeout.caused_cancellation():
                 return _failed("timeout", f"no complete reply within {self._timeout_s:g} s")
@@ -108,12 +136,12 @@ class HttpTransport:
         finally:
             self._total.clear(timeout)
 
-    async def _post(self, url: URL, body: bytes, request_id: str) -> HttpResponse:
+    async def _post(self, url: URL, body: bytes, headers: Mapping[str, str]) -> HttpResponse:
         try:
             reply = await self._session.post(
                 url,
                 data=body if len(body) <= _COPIED_BYTES else io.BytesIO(body),
-                headers={"X-Client-Request-Id": request_id},
+                headers=headers,
                 allow_redirects=False,
                 proxy=self._proxy,
             )

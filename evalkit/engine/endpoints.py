@@ -11,11 +11,12 @@ from pathlib import Path
 from evalkit.client.ask import Asker
 from evalkit.client.budget import Budget
 from evalkit.client.client import ModelAsker
-from evalkit.client.keys import read_key, url_of
+from evalkit.client.keys import check_key, read_key, url_of
 from evalkit.client.lanes.lane import Lane
 from evalkit.client.lanes.shared import Pool
 from evalkit.client.local import PolicyAsker
 from evalkit.client.open import endpoint_of, open_transport
+from evalkit.client.redact import Redactor
 from evalkit.client.request import RequestTemplate, request_template
 from evalkit.client.transport import HttpTransport
 from evalkit.dialogue import Reply, Request
@@ -37,7 +38,7 @@ def check_keys(resolved: Resolved, choice: Choice) -> None:
     """Raises UsageError if a key is missing that the chosen agents need, or a variable of a provider's URL."""
     for name, endpoint in resolved.endpoints.items():
         if not choice.agents or name in choice.agents:
-            read_key(endpoint.provider)
+            check_key(endpoint.provider)
             url_of(endpoint.provider)
 
 
@@ -125,7 +126,7 @@ async def open_endpoints(
     chosen = {
         name: endpoint for name, endpoint in resolved.endpoints.items() if not choice.agents or name in choice.agents
     }
-    keys = {read_key(endpoint.provider) for endpoint in chosen.values()}
+    redactor = Redactor(*(read_key(endpoint.provider) for endpoint in chosen.values()))
     for name, endpoint in chosen.items():
         provider, agent = endpoint.provider, resolved.manifest.agents[name]
         if provider.name not in endpoints.transports:
@@ -138,7 +139,7 @@ async def open_endpoints(
                 # Starting waits for the first line of output, so it is not done on the event loop.
                 url = await asyncio.to_thread(stack.enter_context, launch(provider, directory))
             endpoints.transports[provider.name] = await stack.enter_async_context(
-                open_transport(provider, url=url, others=keys)
+                open_transport(provider, url=url, redactor=redactor)
             )
         if agent.lane not in endpoints.lanes:
             endpoints.lanes[agent.lane] = _lane(resolved, endpoint, agent.lane, pools, windows.get(agent.lane))

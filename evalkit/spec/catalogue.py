@@ -20,9 +20,9 @@ import msgspec
 from evalkit.errors import UsageError, nearest
 from evalkit.money import Price, pico_per_token
 from evalkit.shipped import folders
-from evalkit.spec.model import Limits, Model, Provider, SharedLimits
+from evalkit.spec.model import Cloud, Limits, Model, Provider, SharedLimits
 from evalkit.spec.price_library import published, published_names
-from evalkit.spec.reading import read_toml
+from evalkit.spec.reading import parse_span, read_toml
 from evalkit.wire.billed import BILLED, NEVER_SENT
 from evalkit.wire.dialect import Quirks
 from evalkit.wire.table import DIALECTS
@@ -119,6 +119,9 @@ class ProviderFile(msgspec.Struct, frozen=True, kw_only=True):
     dialect: str
     url: str = ""
     key_env: str = ""
+    key_command: tuple[str, ...] = ()
+    key_lasts: str = ""
+    credentials: Cloud = ""
     timeout_s: float = 600.0
     seed: bool = True
     cache_key: bool = False
@@ -227,6 +230,9 @@ def _provider(name: str, file: ProviderFile, where: str) -> Provider:
         dialect=file.dialect,
         url=file.url.rstrip("/"),
         key_env=file.key_env,
+        key_command=file.key_command,
+        key_lasts_s=_key_lasts_s(file, where),
+        credentials=file.credentials,
         models={key: model for key, model in models.items() if key not in wide},
         families={key: models[key] for key in wide},
         limits=limits,
@@ -244,6 +250,22 @@ def _provider(name: str, file: ProviderFile, where: str) -> Provider:
         default_source=_source(file.usd_per_mtok),
         genai_prices=file.genai_prices,
     )
+
+
+def _key_lasts_s(file: ProviderFile, where: str) -> float:
+    """Seconds. Raises UsageError also for the keys beside it that say where a key comes from."""
+    if file.key_command and file.credentials:
+        raise UsageError(f"{where}: set either `key_command` or `credentials`: one of them gives the key.")
+    if file.key_command and not file.key_command[0].strip():
+        raise UsageError(f"{where}: key_command: the first string must be the name of a program.")
+    if not file.key_lasts:
+        return math.inf
+    if not file.key_command:
+        raise UsageError(f"{where}: key_lasts: only a key that `key_command` prints expires. Leave it out.")
+    try:
+        return parse_span(file.key_lasts)
+    except ValueError as flaw:
+        raise UsageError(f"{where}: key_lasts: {flaw}.") from flaw
 
 
 PLACE_HOLDER = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")

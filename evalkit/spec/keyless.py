@@ -19,14 +19,14 @@ _LOOKS = re.compile(
 
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
-_SERVED = re.compile(r"simulate\.key")
-"""The key that a simulated provider asks for guards nothing."""
+_NO_KEY = re.compile(r"simulate\.key=.*|credentials=[a-z]{1,8}", re.DOTALL)
+"""The key that a simulated provider asks for guards nothing, and a short word such as a cloud's name is no secret."""
 
 
 def refuse_keys(data: object, where: str) -> None:
     """Raises UsageError naming file and place where plain values from a file seem to hold a key."""
     for key_path, name, text in _texts(data, "", ""):
-        if _LOOKS.search(text) or (_plain(name) in _NAMES and text and not _SERVED.fullmatch(key_path)):
+        if _LOOKS.search(text) or (_plain(name) in _NAMES and text and not _NO_KEY.fullmatch(f"{key_path}={text}")):
             raise UsageError(
                 f"{where}: {key_path} seems to contain a key. Files must not contain keys: put it into an "
                 "environment variable, name that variable in `key_env` of the provider's file, and revoke "

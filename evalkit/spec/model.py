@@ -3,9 +3,10 @@
 Reading and checking the files is left to `catalogue.py`, `suites.py`, `packs.py` and `sweep.py`.
 """
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 from evalkit.money import PicoUsd, Price
 from evalkit.wire.dialect import Quirks
@@ -54,6 +55,9 @@ class Model:
     """The model whose published price it costs, where that is another name's (a deployment); empty: its own."""
 
 
+Cloud = Literal["", "aws", "google", "azure"]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Provider:
     """One file of `providers/`."""
@@ -63,7 +67,13 @@ class Provider:
     url: str
     """Base URL, its `${VARIABLES}` not filled in; empty for a provider that evalkit starts itself (`simulate`)."""
     key_env: str = ""
-    """The environment variable that holds the key; empty: none is needed."""
+    """The environment variable that holds the key; empty: none is named."""
+    key_command: tuple[str, ...] = ()
+    """A command that prints a key, called if no variable holds one."""
+    key_lasts_s: float = math.inf
+    """Seconds for which a printed key is valid, if the command does not say it itself."""
+    credentials: Cloud = ""
+    """The cloud whose own SDK finds the credentials, if no variable holds a key."""
     models: Mapping[str, Model] = field(default_factory=dict)
     families: Mapping[str, Model] = field(default_factory=dict)
     """What holds for all other models whose names begin so (`gpt-5*`)."""
@@ -95,6 +105,16 @@ class Provider:
     """Where that price comes from, with its date."""
     most_tools: int | None = None
     """Tools a request may offer; None: no such limit is known."""
+
+    @property
+    def key_words(self) -> str:
+        """Where its key comes from, for messages."""
+        sources = [f"{self.key_env} (environment variable, else keyring)"] if self.key_env else []
+        if self.key_command:
+            sources.append(f"what the command `{self.key_command[0]}` prints")
+        if self.credentials:
+            sources.append(f"the credentials that {self.credentials}'s own SDK finds")
+        return " or ".join(sources) or "the provider's file: it names no `key_env`"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -28,6 +28,8 @@ class HttpResponse(msgspec.Struct, frozen=True, kw_only=True):
     failure: Failure = ""
     detail: str = ""
     """The failure in the library's words."""
+    credentials: int = 0
+    """Which of its provider's credentials the request carried, counted from 1; 0: a key that does not change."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

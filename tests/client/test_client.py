@@ -1,5 +1,6 @@
 import asyncio
 from collections.abc import Callable, Coroutine, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import orjson
@@ -108,7 +109,7 @@ class Scene:
             price=price,
             seeded=True,
             cache_key=cache_key,
-            key_env="ACME_KEY",
+            key="ACME_KEY (environment variable, else keyring)",
             billed=billed or {},
             estimates=estimates,
         )
@@ -191,6 +192,51 @@ def test_a_refusal_costs_nothing_and_is_asked_again(response: HttpResponse) -> N
         assert answer.attempts.endswith(",ok")
         assert scene.budget.stats().spent == COST
         assert not scene.disk.of("charge")
+
+    played(play)
+
+
+def with_credentials(response: HttpResponse, number: int) -> HttpResponse:
+    return replace(response, credentials=number)
+
+
+@pytest.mark.parametrize("status", [401, 403])
+def test_a_refused_key_that_can_be_renewed_is_asked_with_the_next_one(status: int) -> None:
+    async def play() -> None:
+        scene = Scene(with_credentials(refused(status), 1), with_credentials(OK, 2))
+        answer = await scene.asker.ask(scene.question)
+        assert answer.attempts == "bad_key,ok"
+        assert scene.budget.stats().spent == COST
+        assert not scene.disk.of("charge")
+
+    played(play)
+
+
+def test_two_keys_refused_one_after_the_other_end_the_lane() -> None:
+    async def play() -> None:
+        scene = Scene(with_credentials(refused(401), 4), with_credentials(refused(401), 5), OK)
+        with pytest.raises(LaneClosed, match="Check the key in ACME_KEY"):
+            await scene.asker.ask(scene.question)
+        assert len(scene.script.sent) == 2
+
+    played(play)
+
+
+def test_a_key_that_expires_again_later_is_renewed_again() -> None:
+    async def play() -> None:
+        numbers = [with_credentials(refused(401), 1), with_credentials(refused(503), 2)]
+        scene = Scene(*numbers, with_credentials(refused(401), 3), with_credentials(OK, 4))
+        assert (await scene.asker.ask(scene.question)).attempts.startswith("bad_key,overload,bad_key,ok")
+
+    played(play)
+
+
+def test_a_key_that_does_not_change_is_not_asked_with_again() -> None:
+    async def play() -> None:
+        scene = Scene(refused(401), OK)
+        with pytest.raises(LaneClosed):
+            await scene.asker.ask(scene.question)
+        assert len(scene.script.sent) == 1
 
     played(play)
 

@@ -1,3 +1,4 @@
+import re
 from pathlib import Path
 
 import pytest
@@ -228,3 +229,29 @@ def test_a_start_that_cannot_be_is_refused(folder: Path, given: str, says: str) 
     (folder / "mine.toml").write_text(GOOD.replace(IN_FLIGHT, f"in_flight = {given}"))
     with pytest.raises(UsageError, match=says):
         read_provider("mine")
+
+
+@pytest.mark.parametrize(
+    ("lines", "says"),
+    [
+        ('key_command = ["p"]\ncredentials = "aws"', "either `key_command` or `credentials`"),
+        ('key_command = [" "]', "must be the name of a program"),
+        ('key_lasts = "50m"', "key_lasts: only a key that `key_command` prints expires"),
+        ('key_command = ["p"]\nkey_lasts = "often"', "key_lasts: 'often' is not a span of time"),
+        ('credentials = "oracle"', "credentials: invalid enum value 'oracle'"),
+        ('key_command = "gcloud auth"', "key_command: expected a list, got a string"),
+    ],
+)
+def test_a_wrong_source_of_keys_is_refused(folder: Path, lines: str, says: str) -> None:
+    (folder / "mine.toml").write_text(f"{lines}\n{GOOD}")
+    with pytest.raises(UsageError, match=re.escape(says)):
+        read_provider("mine")
+
+
+def test_a_file_says_where_keys_come_from(folder: Path) -> None:
+    (folder / "mine.toml").write_text(f'key_command = ["p", "-x"]\nkey_lasts = "50m"\n{GOOD}')
+    mine = read_provider("mine")
+    assert (mine.key_command, mine.key_lasts_s, mine.credentials) == (("p", "-x"), 3000.0, "")
+    assert mine.key_words == "SOME_KEY (environment variable, else keyring) or what the command `p` prints"
+    (folder / "mine.toml").write_text(f'credentials = "aws"\n{GOOD}')
+    assert read_provider("mine").key_words.endswith(" or the credentials that aws's own SDK finds")

@@ -1,8 +1,10 @@
 """`evalkit providers`: show the catalogue, and which keys are set. Never prints a key."""
 
 import argparse
+from shutil import which
 from typing import TYPE_CHECKING
 
+from evalkit.client.clouds import missing_library
 from evalkit.client.keys import key_place
 from evalkit.errors import UsageError
 from evalkit.money import PICO_PER_USD, Price
@@ -52,12 +54,19 @@ def _count(provider: Provider) -> str:
 
 
 def _key(provider: Provider) -> str:
-    if not provider.key_env:
-        return "none needed"
-    try:
-        return f"{provider.key_env} ({key_place(provider)})"
-    except UsageError:
-        return f"{provider.key_env} (keyring locked)"
+    sources = []
+    if provider.key_env:
+        try:
+            sources.append(f"{provider.key_env} ({key_place(provider)})")
+        except UsageError:
+            sources.append(f"{provider.key_env} (keyring locked)")
+    if provider.key_command:
+        found = "found" if which(provider.key_command[0]) else "not found"
+        sources.append(f"command {provider.key_command[0]} ({found})")
+    if provider.credentials:
+        installed = "not installed" if missing_library(provider.credentials) else "installed"
+        sources.append(f"SDK of {provider.credentials} ({installed})")
+    return ", else ".join(sources) or "none needed"
 
 
 def _print_models(provider: Provider, models: list[Model], console: "Console", *, only: bool) -> None:

@@ -127,7 +127,7 @@ def test_every_dialect_says_it_where_the_question_does(name: str) -> None:
         sampling=COSTBENCH.defaults,
         price=FREE,
         seeded=False,
-        key_env="",
+        key="",
     )
     heads = {asked: template.head(asked) for asked in (None, "auto", "required", "none")}
     assert heads[None] == heads["auto"]
