@@ -20,10 +20,12 @@ from evalkit import __version__
 from evalkit.client.aside import aside
 from evalkit.client.credentials import Credentials
 from evalkit.client.redact import Redactor
-from evalkit.client.timeouts import Timeouts
+from evalkit.client.streaming import feed
+from evalkit.client.timeouts import Timeout, Timeouts
 from evalkit.errors import UsageError
 from evalkit.wire.http import Failure, HttpResponse
 from evalkit.wire.lenient import ON_LOOP_BYTES
+from evalkit.wire.streams import ReplyStream, StreamForm, is_stream
 
 BODY_CAP_BYTES = 8 * 2**20
 """Ten times the longest reply of a model; the log has to store it, and every later request may contain it."""
@@ -31,6 +33,9 @@ CONNECT_S = 30.0
 IDLE_S = 120.0
 """Between two pieces of a body that has begun. While a model thinks, no body has begun: only the total timeout
 applies."""
+FIRST_BYTE_S = SILENCE_S = 300.0
+"""Of a stream, unless the provider's file says otherwise: until its first byte, and between two pieces. Most providers
+send something every few seconds, but some are silent while a model thinks."""
 KEEP_ALIVE_S = 4.0
 """Common servers close idle connections after 5 s; a request sent into that moment would be lost, and charged."""
 _COPIED_BYTES = 2**20 - 1
@@ -57,11 +62,14 @@ class HttpTransport:
         headers: Mapping[str, str],
         key: str,
         timeout_s: float,
+        first_byte_s: float = FIRST_BYTE_S,
+        silence_s: float = SILENCE_S,
         credentials: Credentials | None = None,
         redactor: Redactor | None = None,
     ) -> None:
-        """`headers`: the dialect's, made from `key`. `credentials`: what authenticates the requests instead.
-        `redactor`: what removes further secrets too.
+        """`headers`: the dialect's, made from `key`. `first_byte_s`, `silence_s`: of streams alone; `timeout_s` bounds
+        every attempt. `credentials`: what authenticates the requests instead. `redactor`: what removes further secrets
+        too.
 
         Raises UsageError if a key would be sent unencrypted.
         """
@@ -81,6 +89,7 @@ class HttpTransport:
         self._timeout_s = timeout_s
         self._body_cap = BODY_CAP_BYTES
         self._idle_s = min(IDLE_S, timeout_s)
+        self._first_byte_s, self._silence_s = min(first_byte_s, timeout_s), min(silence_s, timeout_s)
 
     def __repr__(self) -> str:
         return f"HttpTransport({str(self._url)!r})"
@@ -89,6 +98,7 @@ class HttpTransport:
         if self._credentials is not None:
             await self._credentials.headers(str(self._url), {}, b"")  # if there are none, it is said before anything
         self._total, self._idle = Timeouts(self._timeout_s), Timeouts(self._idle_s)
+        self._first, self._silence = Timeouts(self._first_byte_s), Timeouts(self._silence_s)
         self._session = aiohttp.ClientSession(
             connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=KEEP_ALIVE_S),
             headers=self._headers,
@@ -100,43 +110,54 @@ class HttpTransport:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._total.close()
-        self._idle.close()
+        for timeouts in (self._total, self._idle, self._first, self._silence):
+            timeouts.close()
         await self._session.close()
 
-    def to(self, path: str) -> "EndpointTransport":
-        """The endpoint at a path below the provider's URL; it shares everything with its siblings."""
-        return EndpointTransport(self, URL(str(self._url).rstrip("/") + path, encoded=True))
+    def to(self, path: str, form: StreamForm | None = None) -> "EndpointTransport":
+        """The endpoint at a path below the provider's URL; it shares everything with its siblings. `form`: its replies
+        are streamed so."""
+        return EndpointTransport(self, URL(str(self._url).rstrip("/") + path, encoded=True), form)
 
     async def send(self, body: bytes, request_id: str) -> HttpResponse:
         """The outcome of one POST to the URL itself; never raises but CancelledError."""
         return await self.post(self._url, body, request_id)
 
-    async def post(self, url: URL, body: bytes, request_id: str) -> HttpResponse:
-        """The outcome of one POST; never raises but CancelledError."""
+    async def post(self, url: URL, body: bytes, request_id: str, form: StreamForm | None = None) -> HttpResponse:
+        """The outcome of one POST; never raises but CancelledError. `form`: a stream is asked for; the response is as
+        the same reply in one piece would be."""
+        if form is not None:
+            body = form.body(body)
         if self._credentials is None:
-            return await self._timed(url, body, {"X-Client-Request-Id": request_id})
+            return await self._timed(url, body, {"X-Client-Request-Id": request_id}, form)
         try:
             own, number = await self._credentials.headers(str(url), self._signed, body)
         except UsageError as flaw:
             return _failed("connect", str(flaw))  # nothing was sent
-        response = await self._timed(url, body, {"X-Client-Request-Id": request_id, **own})
+        response = await self._timed(url, body, {"X-Client-Request-Id": request_id, **own}, form)
         if response.status in REFUSED_KEY:
             self._credentials.refused(number)
         return msgspec.structs.replace(response, credentials=number)
 
-    async def _timed(self, url: URL, body: bytes, headers: Mapping[str, str]) -> HttpResponse:
+    async def _timed(self, url: URL, body: bytes, headers: Mapping[str, str], form: StreamForm | None) -> HttpResponse:
         timeout = self._total.start()
+        first = None if form is None else self._first.start()
         try:
-            return await self._post(url, body, headers)
+            return await self._post(url, body, headers, form, first)
         except asyncio.CancelledError:
+            if first is not None and first.caused_cancellation():
+                return _failed("timeout", f"no byte of a stream within {self._first_byte_s:g} s")
             if timeout.caused_cancellation():
                 return _failed("timeout", f"no complete reply within {self._timeout_s:g} s")
             raise
         finally:
             self._total.clear(timeout)
+            if first is not None:
+                self._first.clear(first)
 
-    async def _post(self, url: URL, body: bytes, headers: Mapping[str, str]) -> HttpResponse:
+    async def _post(
+        self, url: URL, body: bytes, headers: Mapping[str, str], form: StreamForm | None, first: Timeout | None
+    ) -> HttpResponse:
         try:
             reply = await self._session.post(
                 url,
@@ -151,61 +172,90 @@ class HttpTransport:
         except (aiohttp.ClientError, OSError, TimeoutError) as flaw:
             return _failed(_kind_of(flaw), self._words(flaw))
         try:
-            return await self._read(reply)
+            if form is None or first is None or reply.status != 200:
+                return await self._read(reply)
+            return await self._read_stream(reply, form, first)
         finally:
             if not reply.closed:  # it is closed, and its connection back in the pool, once its body was read completely
                 reply.close()
 
-    async def _read(self, reply: aiohttp.ClientResponse) -> HttpResponse:
+    async def _read(self, reply: aiohttp.ClientResponse, begun: bytes = b"") -> HttpResponse:
+        """The response. `begun`: the piece of its body that was read already."""
         failure: Failure = ""
         detail, body = "", b""
         try:
             # A short body mostly comes with its head: then nothing is waited for.
-            body = reply.content.read_nowait() if reply.content.is_eof() else await self._body(reply)
+            body = begun + (reply.content.read_nowait() if reply.content.is_eof() else await self._body(reply))
             if len(body) > self._body_cap:
                 failure, detail, body = "oversize", f"a body of more than {self._body_cap} bytes", b""
-        except aiohttp.ClientPayloadError as flaw:
-            failure, detail = "truncated", self._words(flaw)
-        except TimeoutError as flaw:  # before OSError, which is its base class
-            failure, detail = "timeout", str(flaw)
         except (aiohttp.ClientError, OSError) as flaw:
-            failure, detail = "reset", self._words(flaw)
-        read, good = body, reply.status == 200
-        if len(read) > ON_LOOP_BYTES:
-            body = await aside(lambda: self._redactor.body(read, good=good), len(read))
-        else:
-            body = self._redactor.body(read, good=good)
+            failure, detail = self._broken(flaw)
+        body = await self._redacted(body, good=reply.status == 200)
         if reply.status >= 300 and "location" in reply.headers:
             detail = self._redactor.text(f"redirected to {reply.headers['location']}, which is not followed")
         return HttpResponse(status=reply.status, headers=reply.headers, body=body, failure=failure, detail=detail)
+
+    async def _read_stream(self, reply: aiohttp.ClientResponse, form: StreamForm, first: Timeout) -> HttpResponse:
+        """The response whose body a stream is assembled to, or that came in one piece although a stream was asked
+        for."""
+        stream = ReplyStream(form, self._body_cap)
+        failure: Failure = ""
+        detail = ""
+        try:
+            begun = await reply.content.readany()
+            self._first.clear(first)
+            if not is_stream(reply.headers.get("Content-Type", ""), begun):
+                return await self._read(reply, begun)
+            since = first.due - self._first_byte_s
+            await feed(stream, reply, begun, lambda content: self._piece(content, self._silence), since=since)
+        except (aiohttp.ClientError, OSError) as flaw:
+            failure, detail = self._broken(flaw)
+        came = await aside(lambda: stream.end(failure=failure, detail=detail), stream.size)
+        body = await self._redacted(came.body, good=came.status == 200)
+        return HttpResponse(
+            status=came.status, headers=reply.headers, body=body, failure=came.failure, detail=came.detail
+        )
+
+    def _broken(self, flaw: BaseException) -> tuple[Failure, str]:
+        """What ended a body before its end, in words."""
+        if isinstance(flaw, aiohttp.ClientPayloadError):
+            return "truncated", self._words(flaw)
+        if isinstance(flaw, TimeoutError):  # before OSError, which is its base class
+            return "timeout", str(flaw)
+        return "reset", self._words(flaw)
+
+    async def _redacted(self, body: bytes, *, good: bool) -> bytes:
+        if len(body) > ON_LOOP_BYTES:
+            return await aside(lambda: self._redactor.body(body, good=good), len(body))
+        return self._redactor.body(body, good=good)
 
     async def _body(self, reply: aiohttp.ClientResponse) -> bytes:
         """The body, cut soon after the cap. Raises TimeoutError when it stalls."""
         stream = reply.content
         if (reply.content_length or 0) > self._body_cap:
             return bytes(self._body_cap + 1)
-        body = await self._piece(stream)
+        body = await self._piece(stream, self._idle)
         if stream.at_eof():
             return body
         pieces, size = [body], len(body)
         while size <= self._body_cap:
-            piece = await self._piece(stream)
+            piece = await self._piece(stream, self._idle)
             if not piece:
                 break
             pieces.append(piece)
             size += len(piece)
         return b"".join(pieces)
 
-    async def _piece(self, stream: aiohttp.StreamReader) -> bytes:
-        timeout = self._idle.start()
+    async def _piece(self, stream: aiohttp.StreamReader, silence: Timeouts) -> bytes:
+        timeout = silence.start()
         try:
             return await stream.readany()
         except asyncio.CancelledError:
             if timeout.caused_cancellation():
-                raise TimeoutError(f"the body stalled for {self._idle_s:g} s") from None
+                raise TimeoutError(f"the body stalled for {silence.seconds:g} s") from None
             raise
         finally:
-            self._idle.clear(timeout)
+            silence.clear(timeout)
 
     def _words(self, flaw: BaseException) -> str:
         return self._redactor.text(f"{type(flaw).__name__}: {flaw}")
@@ -214,18 +264,19 @@ class HttpTransport:
 class EndpointTransport:
     """One path of a provider; satisfies `Transport`."""
 
-    __slots__ = ("_transport", "_url")
+    __slots__ = ("_form", "_transport", "_url")
 
-    def __init__(self, transport: HttpTransport, url: URL) -> None:
+    def __init__(self, transport: HttpTransport, url: URL, form: StreamForm | None = None) -> None:
         self._transport = transport
         self._url = url
+        self._form = form
 
     def __repr__(self) -> str:
         return f"Endpoint({str(self._url)!r})"
 
     def send(self, body: bytes, request_id: str) -> Coroutine[Any, Any, HttpResponse]:
         """The outcome of one POST; never raises but CancelledError."""
-        return self._transport.post(self._url, body, request_id)
+        return self._transport.post(self._url, body, request_id, self._form)
 
 
 def checked_url(url: str, *, with_key: bool) -> URL:

@@ -28,7 +28,6 @@ CONTENT_TYPE = "text/event-stream"
 _SHOWN_BYTES = 1000
 _HALF = b"\\ud"
 """What half of a pair in UTF-16 begins with, in JSON."""
-_SSE_STARTS = (b"data:", b"event:", b"id:", b"retry:", b":")
 
 
 class ErrorEvent(Exception):
@@ -94,10 +93,8 @@ class Assembled:
 
 
 def is_stream(content_type: str, start: bytes) -> bool:
-    """Whether a response's body is a stream: it says so, or says nothing that JSON would and begins as one."""
-    if content_type.startswith(CONTENT_TYPE):
-        return True
-    return "json" not in content_type and start.lstrip().startswith(_SSE_STARTS)
+    """Whether a response's body is a stream: it says so, or does not begin as JSON or markup do."""
+    return content_type.startswith(CONTENT_TYPE) or not start.lstrip().startswith((b"{", b"[", b"<"))
 
 
 class ReplyStream:
@@ -121,6 +118,11 @@ class ReplyStream:
     def over(self) -> bool:
         """Whether nothing more is needed of it."""
         return self._assembler.done or self._oversize or self._error is not None or bool(self._flaw)
+
+    @property
+    def held(self) -> int:
+        """Bytes of an event that has not ended."""
+        return self._events.held
 
     @property
     def size(self) -> int:

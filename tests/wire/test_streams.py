@@ -531,10 +531,11 @@ def test_events_are_those_of_the_standard(stream: bytes, events: list[tuple[byte
     ("kind", "start", "expected"),
     [
         ("text/event-stream; charset=utf-8", b"", True),
-        ("application/json", b"data: {}", False),
+        ("text/event-stream", b"{", True),
         ("text/plain", b": hello\n\n", True),
         ("", b"\ndata: {}", True),
-        ("text/plain", b'{"data": 1}', False),
+        ("application/json", b'\n{"data": 1}', False),
+        ("", b"[]", False),
         ("text/html", b"<html>", False),
     ],
 )

@@ -1,0 +1,63 @@
+"""A streamed reply as it comes over HTTP: its pieces, with a limit for silence between them.
+
+Every piece that is read wakes this process, and a provider sends hundreds a reply. So a connection rests for a small
+part of the time that its reply has taken so far, while what comes waits in the kernel: one wake then reads all of it.
+A reply is at most `REST_SHARE` later for it.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from functools import partial
+
+import aiohttp
+
+from evalkit.client.aside import aside
+from evalkit.wire.streams import ReplyStream
+
+REST_SHARE = 1 / 16
+LEAST_REST_S = 0.004
+"""A shorter rest costs more than it saves."""
+MOST_REST_S = 0.25
+TAIL_S = 0.25
+"""How long the connection's own end is waited for after a reply's: if it comes, the connection can be used again."""
+
+Piece = Callable[[aiohttp.StreamReader], Awaitable[bytes]]
+
+
+async def feed(stream: ReplyStream, reply: aiohttp.ClientResponse, begun: bytes, piece: Piece, *, since: float) -> None:
+    """Read a reply into `stream` until it is over, or the connection's body ends. `begun`: its first piece; `piece`
+    gives the next one, empty at the end, and raises what ends the attempt. `since`: loop time of the request."""
+    clock, data = asyncio.get_running_loop().time, begun
+    while data:
+        await aside(partial(stream.feed, data), len(data) + stream.held)
+        if stream.over:
+            break
+        rest_s = min(MOST_REST_S, (clock() - since) * REST_SHARE)
+        if rest_s >= LEAST_REST_S and not reply.content.is_eof():
+            await _rest(reply, rest_s)
+        data = await piece(reply.content)
+    if not reply.content.is_eof():
+        await _finish(reply)
+
+
+async def _rest(reply: aiohttp.ClientResponse, seconds: float) -> None:
+    """Leave what comes to the kernel for a while."""
+    transport = reply.connection and reply.connection.transport
+    if transport is None or transport.is_closing():
+        return
+    transport.pause_reading()
+    try:
+        await asyncio.sleep(seconds)
+    finally:
+        if not transport.is_closing():
+            transport.resume_reading()
+
+
+async def _finish(reply: aiohttp.ClientResponse) -> None:
+    """Wait for the end of the body after the reply's: what comes until then, or breaks, is nobody's any more."""
+    try:
+        async with asyncio.timeout(TAIL_S):
+            while await reply.content.readany():
+                pass
+    except (aiohttp.ClientError, OSError, TimeoutError):
+        pass
