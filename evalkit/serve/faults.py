@@ -11,6 +11,18 @@ from evalkit.dialogue import Reply
 from evalkit.wire.billed import counts_as_billed
 from evalkit.wire.tokens import cut, output_tokens
 
+STREAM_FAULTS: Mapping[str, str] = {
+    "stream_silent": "of a stream only the headers come, then silence until the client gives up; billed",
+    "stream_stall": "a stream falls silent anywhere, until the client gives up; billed",
+    "stream_end": "a stream ends in an orderly way anywhere before its end mark; billed",
+    "stream_reset": "the connection of a stream is reset anywhere; billed",
+    "stream_error": "an error event anywhere in place of the rest of a stream; billed",
+    "stream_comments": "comments and pings before and between a stream's events, over the whole latency; billed",
+    "stream_joined": "a stream's deltas come joined, in as few events as its format allows; billed",
+    "stream_crlf": "a stream's lines end in CRLF; billed",
+}
+"""Faults that only a streamed reply can have; a reply that comes whole comes as if there were none."""
+
 FAULTS: Mapping[str, str] = {
     "429": "refused as if a limit were reached; not billed",
     "500": "server error; not billed",
@@ -35,6 +47,7 @@ FAULTS: Mapping[str, str] = {
     "408": "the server stopped waiting; not billed",
     "504": "a gateway timed out; not billed",
     "524": "a proxy timed out; not billed",
+    **STREAM_FAULTS,
 }
 """Every fault and what it means. With `bill_failures` those that may have been billed (`wire/billed.py`) are billed."""
 

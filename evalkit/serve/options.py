@@ -75,6 +75,10 @@ class SimulatorOptions:
     """`seconds` or `date`: how headers say what to wait."""
     drip_s: float = 10.0
     """How long a body that drips takes."""
+    stream_first: float = 0.5
+    """The part of its latency after which a stream's first byte is sent; its events are spread over the rest."""
+    stream_tokens: int = 8
+    """Tokens in each delta of a stream, on average."""
     key: str = ""
     """The key that requests must carry; empty: none."""
     context_tokens: int | None = None
@@ -181,10 +185,10 @@ def _positive(value: Any) -> float:
     return number
 
 
-def _probability(value: Any) -> float:
-    number = _number(value, "a probability")
+def _probability(value: Any, what: str = "a probability") -> float:
+    number = _number(value, what)
     if not 0 <= number <= 1:
-        raise ValueError(f"{value!r} is not a probability: it must be from 0 to 1")
+        raise ValueError(f"{value!r} is not {what}: it must be from 0 to 1")
     return number
 
 
@@ -302,6 +306,17 @@ OPTIONS: Mapping[str, Option] = {
         read=_form, metavar="FORM", help="how headers state this wait: seconds or date (default: seconds)"
     ),
     "drip": Option(read=_span, metavar="SPAN", help="how long the `drip` fault takes to send a body (default: 10s)"),
+    "stream_first": Option(
+        read=lambda value: _probability(value, "a part"),
+        metavar="PART",
+        help="part of the latency that passes before a stream's first byte; the events are spread over the rest "
+        "(default: 0.5)",
+    ),
+    "stream_tokens": Option(
+        read=lambda value: _whole(value, 1, 1_000_000),
+        metavar="N",
+        help="tokens in each delta of a stream, on average (default: 8)",
+    ),
     "cache": Option(
         read=_span,
         metavar="SPAN",

@@ -6,7 +6,7 @@ from typing import Literal
 
 from evalkit.serve.bill import BillLine
 
-Ending = Literal["complete", "reset", "stall", "truncated", "drip"]
+Ending = Literal["complete", "reset", "stall", "truncated"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -18,6 +18,8 @@ class Arrival:
     headers: Mapping[str, str]
     """Looked up by names in lower case."""
     body: bytes = b""
+    query: str = ""
+    """What follows the path's `?`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,20 +30,32 @@ class ServedOutcome:
     headers: Mapping[str, str]
     body: bytes
     delay_s: float = 0.0
-    """From arrival until `ending` happens."""
+    """From arrival until the first byte is sent, or what `ending` says happens."""
     ending: Ending = "complete"
-    """`reset`: the connection breaks, nothing is sent. `stall`: nothing happens until the client goes. `truncated`: the
-    headers announce the whole body, `sent` bytes of it come, and the connection is closed. `drip`: the body comes in
-    `faults.PIECES` pieces, spread over `over_s`."""
-    sent: int = 0
-    """For `truncated`: how many bytes of the body are sent."""
+    """What happens after the last piece. `reset`: the connection breaks. `stall`: nothing, until the client goes.
+    `truncated`: the connection is closed, although more was announced."""
+    pieces: tuple[tuple[float, int], ...] = ()
+    """The body in pieces: (when it is sent, as a share of `over_s`; where it ends in the body). None: the body is sent
+    at once."""
     over_s: float = 0.0
-    """For `drip`: seconds from `delay_s` to the last piece."""
+    """Seconds from `delay_s` over which the pieces are spread."""
+    streamed: bool = False
+    """Whether the body is sent without saying how long it is."""
     admitted: bool = False
     """Whether it counts as in flight for the model's limits until it is left."""
     line: BillLine | None = None
     """The bill's line, to be written before anything is sent; None for requests that ask no model. Who gets one must
     call `leave` when the request is over."""
+
+    @property
+    def sent(self) -> int:
+        """How many bytes of the body are sent."""
+        return self.pieces[-1][1] if self.pieces else len(self.body)
+
+    @property
+    def done_s(self) -> float:
+        """From arrival until the last piece is sent."""
+        return self.delay_s + (self.over_s * self.pieces[-1][0] if self.pieces else 0.0)
 
 
 class RefusedRequest(Exception):

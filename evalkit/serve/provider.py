@@ -25,10 +25,21 @@ from evalkit.serve import limits
 from evalkit.serve.bill import BillLine, BillTotals
 from evalkit.serve.cache import Cache, CacheShare
 from evalkit.serve.dialects.served import CREATED_S, retry_headers
-from evalkit.serve.faults import HTML, REFUSALS, changed_body, changed_reply, is_failure, may_be_billed, pick
+from evalkit.serve.faults import (
+    HTML,
+    PIECES,
+    REFUSALS,
+    STREAM_FAULTS,
+    changed_body,
+    changed_reply,
+    is_failure,
+    may_be_billed,
+    pick,
+)
 from evalkit.serve.options import SimulatorOptions
 from evalkit.serve.outcome import JSON, Arrival, RefusedRequest, ServedOutcome
 from evalkit.serve.routes import Route, check_key, failed, page, route_of, unknown_model
+from evalkit.serve.streams import as_unstreamed, streamed
 from evalkit.wire.tokens import BYTES_PER_TOKEN, input_tokens, output_tokens
 
 
@@ -121,11 +132,13 @@ def _ask(simulator: Simulator, route: Route, arrival: Arrival, now_s: float) -> 
     # A request without an id has its place in the order of arrival instead: then a retry may meet another fault.
     draw_key = request_id or f"#{n}"
     draws = Stream(options.seed, "provider", draw_key)
-    verdict = _judge(simulator, route, arrival, draws, now_s)
+    route, arrival = as_unstreamed(route, arrival)
+    verdict = _judge(simulator, route, arrival, draw_key, draws, now_s)
     outcome, usage = verdict.outcome, verdict.usage or Usage()
     if verdict.works:
         for_s = options.latency.draw(draws)
-        outcome = replace(outcome, delay_s=simulator.slots.work(now_s, for_s) if simulator.slots else for_s)
+        done_s = simulator.slots.work(now_s, for_s) if simulator.slots else for_s
+        outcome = _timed(outcome, verdict.word, for_s, done_s, options.stream_first)
     if route.served.id_header:
         name = hashlib.sha256(f"{options.seed}/{draw_key}".encode()).hexdigest()
         outcome = replace(outcome, headers={**outcome.headers, route.served.id_header: f"req_{name[:24]}"})
@@ -133,7 +146,7 @@ def _ask(simulator: Simulator, route: Route, arrival: Arrival, now_s: float) -> 
     line = BillLine(
         n=n,
         seen_s=seen_s,
-        answered_s=None if outcome.ending == "stall" else seen_s + outcome.delay_s + outcome.over_s,
+        answered_s=None if outcome.ending == "stall" else seen_s + outcome.done_s,
         request_id=request_id,
         model=verdict.model,
         status=outcome.status,
@@ -149,6 +162,15 @@ def _ask(simulator: Simulator, route: Route, arrival: Arrival, now_s: float) -> 
     )
     simulator.totals.add(line)
     return replace(outcome, line=line)
+
+
+def _timed(outcome: ServedOutcome, word: str, for_s: float, done_s: float, first: float) -> ServedOutcome:
+    """The outcome that is done after `done_s`, `for_s` of which are its latency. A body that drips begins then."""
+    if not outcome.streamed or outcome.over_s:
+        return replace(outcome, delay_s=done_s)
+    # What keeps a connection alive is there from the beginning.
+    over_s = for_s if word == "stream_comments" else for_s * (1 - first)
+    return replace(outcome, delay_s=done_s - over_s, over_s=over_s)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -168,7 +190,9 @@ class _Decision:
     """None: nothing is billed."""
 
 
-def _judge(simulator: Simulator, route: Route, arrival: Arrival, draws: Stream, now_s: float) -> _Decision:
+def _judge(
+    simulator: Simulator, route: Route, arrival: Arrival, draw_key: str, draws: Stream, now_s: float
+) -> _Decision:
     tokens_in = input_tokens(len(arrival.body))
     try:
         model, request = _read(simulator, route, arrival, tokens_in)
@@ -186,6 +210,8 @@ def _judge(simulator: Simulator, route: Route, arrival: Arrival, draws: Stream, 
         return replace(about, outcome=outcome, word="rate_limit", works=False, limit=refusal.limit)
     faults = simulator.options.faults
     fault = pick(faults, draws.uniform()) if faults else ""
+    if route.wish is None and fault in STREAM_FAULTS:
+        fault = ""
     failure = _fault(simulator, route, fault, now_s, model) if is_failure(fault) else None
     if failure is not None and not (simulator.options.bill_failures and may_be_billed(fault)):
         return replace(about, outcome=failure, word=fault, works=failure.status >= 500)
@@ -208,7 +234,7 @@ def _judge(simulator: Simulator, route: Route, arrival: Arrival, draws: Stream, 
         fingerprint=f"fp_{derive('fingerprint', model):08x}",
         response_id=route.served.reply_id(name),
     )
-    outcome = failure or _answered(simulator, route, reply, fault, now_s)
+    outcome = failure or _answered(simulator, route, reply, fault, draw_key, now_s)
     return replace(about, outcome=outcome, word=fault or "ok", usage=usage)
 
 
@@ -273,18 +299,30 @@ def _admit(simulator: Simulator, route: Route, model: str, tokens_in: int, share
 _BROKEN = ServedOutcome(status=0, headers={}, body=b"", ending="reset", admitted=True)
 
 
-def _answered(simulator: Simulator, route: Route, reply: Reply, fault: str, now_s: float) -> ServedOutcome:
+def _answered(
+    simulator: Simulator, route: Route, reply: Reply, fault: str, draw_key: str, now_s: float
+) -> ServedOutcome:
     """A reply that was made, and a fault that keeps it from arriving, if there is one."""
     if fault == "reset":
         return _BROKEN
     if fault == "stall":
         return replace(_BROKEN, ending="stall")
-    body = changed_body(route.served.encode_reply(reply), fault)
-    headers = {**(_HTML if fault == "html_200" else JSON), **_limit_headers(simulator, route, reply.model, now_s)}
-    outcome = ServedOutcome(status=200, headers=headers, body=body, admitted=True)
+    options, body = simulator.options, route.served.encode_reply(reply)
+    limit_headers = _limit_headers(simulator, route, reply.model, now_s)
+    if route.wish is None or fault == "html_200":
+        headers = {**(_HTML if fault == "html_200" else JSON), **limit_headers}
+        outcome = ServedOutcome(status=200, headers=headers, body=changed_body(body, fault), admitted=True)
+    else:
+        draws = Stream(options.seed, "stream", draw_key)
+        outcome = streamed(route.served, body, route.wish, fault, draws, options.stream_tokens)
+        outcome = replace(outcome, headers={**outcome.headers, **limit_headers})
+    size = len(outcome.body)
     if fault == "truncated":
-        return replace(outcome, ending="truncated", sent=len(body) // 2)
-    return replace(outcome, ending="drip", over_s=simulator.options.drip_s) if fault == "drip" else outcome
+        return replace(outcome, ending="truncated", pieces=((0.0, size // 2),))
+    if fault == "drip":
+        pieces = tuple((i / (PIECES - 1), size * (i + 1) // PIECES) for i in range(PIECES))
+        return replace(outcome, pieces=pieces, over_s=options.drip_s)
+    return outcome
 
 
 _HTML = {"content-type": "text/html; charset=utf-8"}

@@ -5,7 +5,8 @@ from dataclasses import dataclass
 
 import orjson
 
-from evalkit.serve.dialects.served import ServedDialect, with_wait
+from evalkit.serve.dialects.served import ServedDialect, model_in, with_wait
+from evalkit.serve.dialects.streamed import StreamWish
 from evalkit.serve.dialects.table import SERVED_DIALECTS
 from evalkit.serve.outcome import JSON, Arrival, RefusedRequest, ServedOutcome
 
@@ -19,15 +20,23 @@ class Route:
     served: ServedDialect
     model: str
     """The model that the path names; empty if the body does."""
+    wish: StreamWish | None = None
+    """How the answer is streamed; None: it comes whole."""
 
 
 def route_of(path: str) -> Route | None:
     """What a path asks for; None if it asks no model."""
     for served in SERVED_DIALECTS.values():
         for base in served.base_paths:
-            model = served.model_of(path.removeprefix(base)) if path.startswith(f"{base}/") else None
+            if not path.startswith(f"{base}/"):
+                continue
+            model = served.model_of(path.removeprefix(base))
             if model is not None:
                 return Route(served, model)
+            if served.stream.path:
+                model = model_in(served.stream.path, path.removeprefix(base))
+                if model is not None:
+                    return Route(served, model, StreamWish())
     return None
 
 
@@ -54,9 +63,6 @@ def page(arrival: Arrival, models: Sequence[str], key: str, stats: bytes) -> Ser
     if path == STATS_PATH and arrival.method in ("GET", "HEAD"):
         return ServedOutcome(status=200, headers=JSON, body=stats)
     lister = _lister(arrival)
-    if ":streamGenerateContent" in path:
-        message = "streamGenerateContent: is not supported: use generateContent, replies are sent whole"
-        return failed(RefusedRequest(status=400, code="invalid_body", message=message), lister)
     base = next(
         (base_path for base_path in lister.served.base_paths if f"{path}/".startswith(f"{base_path}/models/")), None
     )

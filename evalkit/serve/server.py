@@ -23,9 +23,8 @@ from aiohttp import web
 
 from evalkit.errors import EvalkitError, UsageError
 from evalkit.serve.dialects.table import base_urls
-from evalkit.serve.faults import PIECES
 from evalkit.serve.options import SimulatorOptions, add_arguments, given_flags, options_from
-from evalkit.serve.outcome import Arrival, ServedOutcome
+from evalkit.serve.outcome import Arrival, Ending, ServedOutcome
 from evalkit.serve.provider import BASE_PATH, Simulator, handle, leave, open_simulator
 from evalkit.serve.routes import STATS_PATH
 
@@ -50,7 +49,9 @@ class Shell:
     async def answer(self, request: web.BaseRequest) -> web.StreamResponse:
         """Read, decide, write the bill, wait, and do what was decided."""
         body = await request.read()
-        arrival = Arrival(method=request.method, path=request.path, headers=request.headers, body=body)
+        arrival = Arrival(
+            method=request.method, path=request.path, query=request.query_string, headers=request.headers, body=body
+        )
         outcome = handle(self.simulator, arrival, asyncio.get_running_loop().time())
         if outcome.line is None:
             return _whole(outcome)
@@ -63,17 +64,11 @@ class Shell:
 
 
 async def _perform(request: web.BaseRequest, outcome: ServedOutcome) -> web.StreamResponse:
-    if outcome.ending == "stall":
-        # The handler is cancelled when its client goes.
-        await asyncio.Event().wait()
     if outcome.delay_s > 0:
         await asyncio.sleep(outcome.delay_s)
-    if outcome.ending == "reset":
-        _reset(request)
-    elif outcome.ending == "truncated":
-        return await _truncate(request, outcome)
-    elif outcome.ending == "drip":
-        return await _drip(request, outcome)
+    if outcome.pieces or outcome.streamed:
+        return await _send(request, outcome)
+    await _end(request, outcome.ending)
     return _whole(outcome)
 
 
@@ -82,37 +77,39 @@ def _whole(outcome: ServedOutcome) -> web.Response:
     return web.Response(status=outcome.status or 500, headers=outcome.headers, body=outcome.body)
 
 
-def _reset(request: web.BaseRequest) -> None:
-    """Break the connection so that the client sees a reset, not an orderly end."""
+async def _send(request: web.BaseRequest, outcome: ServedOutcome) -> web.StreamResponse:
+    """The body in its pieces; in one where they are sent at the same time."""
+    response = web.StreamResponse(status=outcome.status, headers=outcome.headers)
+    if not outcome.streamed:
+        response.content_length = len(outcome.body)
+    await response.prepare(request)
+    sent, at = 0, 0.0
+    for share, end in outcome.pieces if outcome.over_s > 0 else [(0.0, outcome.sent)]:
+        if share > at:
+            await asyncio.sleep((share - at) * outcome.over_s)
+        if end > sent:
+            await response.write(outcome.body[sent:end])
+        sent, at = end, share
+    await _end(request, outcome.ending)
+    return response
+
+
+async def _end(request: web.BaseRequest, ending: Ending) -> None:
+    """What happens after the last byte that is sent."""
+    if ending == "stall":
+        # The handler is cancelled when its client goes.
+        await asyncio.Event().wait()
     transport = request.transport
-    if transport is None:
+    if ending == "complete" or transport is None:
         return
+    if ending == "truncated":
+        transport.close()
+        return
+    # The client is to see a reset, not an orderly end.
     connection = transport.get_extra_info("socket")
     if connection is not None:
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _NO_LINGER)
     transport.abort()
-
-
-async def _truncate(request: web.BaseRequest, outcome: ServedOutcome) -> web.StreamResponse:
-    response = web.StreamResponse(status=outcome.status, headers=outcome.headers)
-    response.content_length = len(outcome.body)
-    await response.prepare(request)
-    await response.write(outcome.body[: outcome.sent])
-    if request.transport is not None:
-        request.transport.close()
-    return response
-
-
-async def _drip(request: web.BaseRequest, outcome: ServedOutcome) -> web.StreamResponse:
-    response = web.StreamResponse(status=outcome.status, headers=outcome.headers)
-    response.content_length = len(outcome.body)
-    await response.prepare(request)
-    for piece in range(PIECES):
-        if piece:
-            await asyncio.sleep(outcome.over_s / (PIECES - 1))
-        start, end = (len(outcome.body) * edge // PIECES for edge in (piece, piece + 1))
-        await response.write(outcome.body[start:end])
-    return response
 
 
 @asynccontextmanager

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 import orjson
 import pytest
 
-from evalkit.serve.faults import FAULTS, HUGE_BYTES
+from evalkit.serve.faults import FAULTS, HUGE_BYTES, PIECES, STREAM_FAULTS
 from evalkit.serve.options import options_from
 from evalkit.serve.outcome import ServedOutcome
 from evalkit.serve.provider import handle, open_simulator
@@ -33,7 +33,7 @@ EXPECTED: Mapping[str, tuple[int, str, bool, float]] = {
     "empty": (200, "complete", True, 0.02),
     "invalid_json": (200, "complete", True, 0.02),
     "huge": (200, "complete", True, 0.02),
-    "drip": (200, "drip", True, 0.02),
+    "drip": (200, "complete", True, 0.02),
     "content_filter": (400, "complete", False, 0.0),
     "context_length": (400, "complete", False, 0.0),
     "refusal": (200, "complete", True, 0.02),
@@ -43,6 +43,7 @@ EXPECTED: Mapping[str, tuple[int, str, bool, float]] = {
     "504": (504, "complete", False, 0.02),
     "524": (524, "complete", False, 0.02),
 }
+OF_ANY_REPLY = [fault for fault in FAULTS if fault not in STREAM_FAULTS]
 
 
 def met(fault: str, dialect: str = "", **more: object) -> ServedOutcome:
@@ -52,7 +53,7 @@ def met(fault: str, dialect: str = "", **more: object) -> ServedOutcome:
     return handle(open_simulator(options, 0.0), asked, 0.0)
 
 
-@pytest.mark.parametrize("fault", FAULTS)
+@pytest.mark.parametrize("fault", OF_ANY_REPLY)
 def test_every_fault_does_what_it_is_named_for(fault: str) -> None:
     outcome = met(fault)
     line = outcome.line
@@ -64,9 +65,10 @@ def test_every_fault_does_what_it_is_named_for(fault: str) -> None:
     assert line.answered_s == {"stall": None, "drip": 2.02}.get(fault, outcome.delay_s)
     assert ("retry-after" in outcome.headers) == (fault in ("429", "503", "529"))
     assert (0 < outcome.sent < len(outcome.body)) == (fault == "truncated")
+    assert len(outcome.pieces) == {"drip": PIECES, "truncated": 1}.get(fault, 0)
 
 
-@pytest.mark.parametrize("fault", FAULTS)
+@pytest.mark.parametrize("fault", OF_ANY_REPLY)
 def test_failures_that_count_as_billed_can_be_billed(fault: str) -> None:
     billed = met(fault, bill_failures=True)
     plain = met(fault)

@@ -1,7 +1,7 @@
 """A TCP proxy that resets a connection on which no byte came from the server for some time, as many gateways do.
 
-It reads no HTTP, so a kept connection that waits for its next request is reset too. Bytes that are there already count
-before the time does: a process that was stalled loses no connection by it.
+It reads no HTTP, so a kept connection that waits for its next request is reset too. A process that stood still loses no
+connection by it.
 """
 
 import asyncio
@@ -49,6 +49,8 @@ class _End(asyncio.Protocol):
         self.waits = False
         """Whether the client sent something after the server's last byte."""
         self.timer: asyncio.TimerHandle | None = None
+        self.doubted_s = -1.0
+        """The `heard_s` for which it was silent when it was last looked."""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self.transport = cast(asyncio.Transport, transport)
@@ -106,8 +108,10 @@ class _End(asyncio.Protocol):
     def _look(self) -> None:
         loop = asyncio.get_running_loop()
         left_s = self.heard_s + self.proxy.silent_s - loop.time()
-        if left_s > 0:
-            self.timer = loop.call_later(left_s, self._look)
+        if left_s > 0 or self.doubted_s != self.heard_s:
+            # Looked at twice: where the process stood still, what was due is sent and read before the second time.
+            self.doubted_s = self.heard_s if left_s <= 0 else -1.0
+            self.timer = loop.call_later(max(left_s, self.proxy.silent_s / 10), self._look)
             return
         if self.waits:
             self.proxy.unanswered += 1

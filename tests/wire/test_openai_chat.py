@@ -168,7 +168,7 @@ def test_what_a_client_sends_is_what_a_server_reads() -> None:
         ({"tool_choice": "required"}, "tool_choice"),
         ({"tools": [{"type": "function"}]}, r"tools\[0\]"),
         ({"seed": "x"}, "seed"),
-        ({"stream": True}, "stream"),
+        ({"stream": "yes"}, "stream"),
     ],
 )
 def test_a_served_request_that_is_wrong_is_refused_by_name(change: dict[str, Any], words: str) -> None:

@@ -391,7 +391,7 @@ def test_replies_that_speak_of_failure_are_accepted() -> None:
         ({"tools": [{"type": "web_search"}]}, r"tools\[0\].type"),
         ({"tools": [{"type": "function", "name": "f", "parameters": []}]}, "parameters"),
         ({"tools": {}}, "tools"),
-        ({"stream": True}, "stream"),
+        ({"stream": "yes"}, "stream"),
         ({"previous_response_id": "r"}, "previous_response_id"),
     ],
 )

@@ -15,6 +15,7 @@ import orjson
 from evalkit.dialogue import Message, Reply, Request, Sampling, Tool, ToolChoice
 from evalkit.serve.cache import Piece
 from evalkit.serve.dialects.served import CREATED_S, MOMENT, ServedDialect, as_written, bearer, http_date
+from evalkit.serve.dialects.streamed import Cutter, Event, EventFormat, StreamWish, check_stream
 from evalkit.serve.limits import LimitStanding
 from evalkit.wire.anthropic_content import read_content, write_content
 from evalkit.wire.anthropic_messages import ANTHROPIC_MESSAGES
@@ -38,8 +39,7 @@ def decode_request(body: bytes, _model: str = "") -> tuple[str, Request]:
     model = value.get("model")
     if not isinstance(model, str) or not model:
         raise ValueError("model: must be a string")
-    if value.get("stream"):
-        raise ValueError("stream: is not supported")
+    check_stream(value)
     turns, tools = _list(value, "messages"), _list(value, "tools")
     if _breakpoints(value) > _MOST_BREAKPOINTS:
         raise ValueError(f"a maximum of {_MOST_BREAKPOINTS} blocks with cache_control may be provided")
@@ -211,6 +211,45 @@ def encode_reply(reply: Reply) -> bytes:
     )
 
 
+_PING: Event = {"type": "ping"}
+
+
+def _events(value: Mapping[str, Any], _wish: StreamWish, cut: Cutter) -> Iterator[Event]:
+    """The events of a 200 body's value."""
+    begun, used = {**value, "content": [], "stop_reason": None}, {}
+    if "usage" in value:
+        used = {"usage": value["usage"]}
+        early = {name: count for name, count in value["usage"].items() if name != "output_tokens_details"}
+        begun["usage"] = {**early, "output_tokens": 1}
+    yield {"type": "message_start", "message": begun}
+    for index, block in enumerate(value["content"]):
+        hollow, deltas = _block_deltas(block, cut)
+        yield {"type": "content_block_start", "index": index, "content_block": hollow}
+        if index == 0:
+            yield _PING
+        for delta in deltas:
+            yield {"type": "content_block_delta", "index": index, "delta": delta}
+        yield {"type": "content_block_stop", "index": index}
+    yield {"type": "message_delta", "delta": {name: value[name] for name in ("stop_reason", "stop_sequence")}, **used}
+    yield {"type": "message_stop"}
+
+
+def _block_deltas(block: Event, cut: Cutter) -> tuple[Event, list[Event]]:
+    """(a block as it starts, its deltas); a block of another type starts whole."""
+    if block["type"] == "text":
+        return {**block, "text": ""}, [{"type": "text_delta", "text": piece} for piece in cut(block["text"])]
+    if block["type"] == "thinking":
+        thoughts = [{"type": "thinking_delta", "thinking": piece} for piece in cut(block["thinking"])]
+        signed = {"type": "signature_delta", "signature": block["signature"]}
+        return {**block, "thinking": "", "signature": ""}, [*thoughts, signed]
+    if block["type"] == "tool_use":
+        # An input without members is never written.
+        written = cut(dumps_any(block["input"]).decode() if block["input"] else "")
+        pieces = [{"type": "input_json_delta", "partial_json": piece} for piece in ("", *written)]
+        return {**block, "input": {}}, pieces
+    return block, []
+
+
 _ERROR_TYPES = {
     400: "invalid_request_error",
     401: "authentication_error",
@@ -295,6 +334,7 @@ SERVED_ANTHROPIC_MESSAGES = ServedDialect(
     dialect=ANTHROPIC_MESSAGES,
     decode_request=decode_request,
     encode_reply=encode_reply,
+    stream=EventFormat(events=_events, named=True, ping=_PING),
     encode_error=encode_error,
     base_path="/v1",
     sdk_path="",

@@ -5,7 +5,7 @@ alternate and begin and end with the user's, no part is empty, and a turn with c
 each for one of them. A result without an id belongs to the first call of its name that is still open.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import orjson
@@ -13,6 +13,7 @@ import orjson
 from evalkit.dialogue import Message, Reply, Request, Sampling, Tool, ToolCall, ToolChoice
 from evalkit.serve.cache import pieces_of
 from evalkit.serve.dialects.served import ServedDialect, as_written
+from evalkit.serve.dialects.streamed import Cutter, Event, EventFormat, StreamWish
 from evalkit.wire.fields import object_of
 from evalkit.wire.gemini import GEMINI
 from evalkit.wire.gemini_content import read_parts, write_parts
@@ -239,6 +240,39 @@ def encode_reply(reply: Reply) -> bytes:
     )
 
 
+def _events(value: Mapping[str, Any], _wish: StreamWish, cut: Cutter) -> Iterator[Event]:
+    """The chunks of a 200 body's value: each a response, the last with the finish reason and the whole usage."""
+    if cut.joined:
+        yield dict(value)
+        return
+    (candidate,) = value["candidates"]
+    content, usage = candidate["content"], value.get("usageMetadata")
+    parts = [piece for part in content["parts"] for piece in _part_pieces(part, cut)] or [{"text": ""}]
+    early = {**value, "usageMetadata": {**usage, "totalTokenCount": usage["promptTokenCount"]}} if usage else value
+    for name in ("candidatesTokenCount", "thoughtsTokenCount") if usage else ():
+        del early["usageMetadata"][name]
+    for index, part in enumerate(parts):
+        ends = index == len(parts) - 1
+        said = {**candidate, "content": {**content, "parts": [part]}}
+        if not ends:
+            del said["finishReason"]
+        yield {**(value if ends else early), "candidates": [said]}
+
+
+def _part_pieces(part: Event, cut: Cutter) -> list[Event]:
+    """A part whose text is cut; its signature comes with the last piece, or after it with an empty text."""
+    if "text" not in part:
+        return [part]
+    signed = {name: member for name, member in part.items() if name == "thoughtSignature"}
+    further = {name: member for name, member in part.items() if name not in ("text", "thoughtSignature")}
+    texts = cut(part["text"]) or [""]
+    if signed and texts != [""] and cut.either():
+        texts.append("")
+    return [
+        {"text": text, **further, **(signed if index == len(texts) - 1 else {})} for index, text in enumerate(texts)
+    ]
+
+
 _STATUSES = {
     400: "INVALID_ARGUMENT",
     401: "UNAUTHENTICATED",
@@ -259,13 +293,18 @@ def encode_error(status: int, code: str, message: str) -> bytes:
 
 
 def _model(model: str) -> dict[str, object]:
-    return {"name": f"models/{model}", "displayName": model, "supportedGenerationMethods": ["generateContent"]}
+    return {
+        "name": f"models/{model}",
+        "displayName": model,
+        "supportedGenerationMethods": ["generateContent", "streamGenerateContent"],
+    }
 
 
 SERVED_GEMINI = ServedDialect(
     dialect=GEMINI,
     decode_request=decode_request,
     encode_reply=encode_reply,
+    stream=EventFormat(events=_events, line_end=b"\r\n", path=GEMINI.path.replace(":generate", ":streamGenerate")),
     encode_error=encode_error,
     base_path="/v1beta",
     sdk_path="",

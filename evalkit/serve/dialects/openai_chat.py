@@ -3,7 +3,7 @@
 For the simulated provider. Strict where a real server is: a request it would refuse is a ValueError with the reason.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import orjson
@@ -11,6 +11,7 @@ import orjson
 from evalkit.dialogue import Message, Reply, Request, Role, Sampling, Tool, ToolCall, ToolChoice
 from evalkit.serve.cache import pieces_of
 from evalkit.serve.dialects.served import CREATED_S, ServedDialect, bearer
+from evalkit.serve.dialects.streamed import Cutter, Event, EventFormat, StreamWish, check_stream
 from evalkit.serve.limits import LimitStanding, show_span
 from evalkit.wire.lenient import dumps_any
 from evalkit.wire.openai_chat import OPENAI_CHAT
@@ -36,8 +37,9 @@ def decode_request(body: bytes, _model: str = "") -> tuple[str, Request]:
     messages = _list(value, "messages")
     if not messages:
         raise ValueError("messages: must not be empty")
-    if value.get("stream"):
-        raise ValueError("stream: is not supported")
+    check_stream(value)
+    if value.get("stream_options") is not None and not value.get("stream"):
+        raise ValueError("stream_options: is only allowed when stream is true")
     tools = tuple(_tool(tool, index) for index, tool in enumerate(_list(value, "tools")))
     if value.get("tool_choice") is not None and not tools:
         raise ValueError("tool_choice: is only allowed when tools are specified")
@@ -168,6 +170,36 @@ def encode_reply(reply: Reply) -> bytes:
     )
 
 
+def _events(value: Mapping[str, Any], wish: StreamWish, cut: Cutter) -> Iterator[Event]:
+    """The chunks of a 200 body's value."""
+    shared = {**value, "object": "chat.completion.chunk"}
+    usage, (choice,) = shared.pop("usage", None), shared.pop("choices")
+    if wish.usage:
+        shared["usage"] = None
+
+    def chunk(delta: Mapping[str, Any], finish: str | None = None) -> Event:
+        return {**shared, "choices": [{"index": 0, "delta": delta, "logprobs": None, "finish_reason": finish}]}
+
+    message = choice["message"]
+    calls = message.get("tool_calls", ())
+    if cut.joined:
+        joined = {"tool_calls": [{"index": index, **call} for index, call in enumerate(calls)]} if calls else {}
+        yield chunk({**message, **joined}, choice["finish_reason"])
+    else:
+        yield chunk({"role": message["role"], "content": None if message["content"] is None else ""})
+        for name in ("reasoning_content", "content", "refusal"):
+            for piece in cut(message.get(name) or ""):
+                yield chunk({name: piece})
+        for index, call in enumerate(calls):
+            function = {**call["function"], "arguments": ""}
+            yield chunk({"tool_calls": [{"index": index, **call, "function": function}]})
+            for piece in cut(call["function"]["arguments"]):
+                yield chunk({"tool_calls": [{"index": index, "function": {"arguments": piece}}]})
+        yield chunk({}, choice["finish_reason"])
+    if wish.usage and usage is not None:
+        yield {**shared, "choices": [], "usage": usage}
+
+
 def encode_error(status: int, code: str, message: str) -> bytes:
     """The body of an error."""
     kind = "requests" if status == 429 else "server_error" if status >= 500 else "invalid_request_error"
@@ -198,6 +230,7 @@ SERVED_OPENAI_CHAT = ServedDialect(
     dialect=OPENAI_CHAT,
     decode_request=decode_request,
     encode_reply=encode_reply,
+    stream=EventFormat(events=_events, end_mark=b"[DONE]"),
     encode_error=encode_error,
     base_path="/v1",
     sdk_path="/v1",

@@ -4,7 +4,7 @@ For the simulated provider, which stores nothing. Strict where the real server i
 outputs without each other, and reasoning that could only be found in a store are a ValueError with the reason.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -13,6 +13,7 @@ import orjson
 from evalkit.dialogue import Message, Reply, Request, Role, Sampling, Tool, ToolCall
 from evalkit.serve.cache import pieces_of
 from evalkit.serve.dialects.openai_chat import SERVED_OPENAI_CHAT, sampling_of
+from evalkit.serve.dialects.streamed import Cutter, Event, EventFormat, StreamWish, check_stream
 from evalkit.wire.fields import object_of
 from evalkit.wire.lenient import dumps_any
 from evalkit.wire.openai_responses import LEAST_TOKENS, OPENAI_RESPONSES
@@ -38,7 +39,7 @@ _KNOWN = (
     | frozenset({"prompt_cache_key", "prompt_cache_retention", "safety_identifier"})
 )
 
-_UNSERVED = ("stream", "background", "previous_response_id", "conversation", "prompt")
+_UNSERVED = ("background", "previous_response_id", "conversation", "prompt")
 """Fields of the API that the simulated provider cannot honour."""
 
 _ROLES: Mapping[str, Role] = {"system": "system", "developer": "system", "user": "user", "assistant": "assistant"}
@@ -56,6 +57,7 @@ def decode_request(body: bytes, _model: str = "") -> tuple[str, Request]:
     for name in _UNSERVED:
         if value.get(name):
             raise ValueError(f"{name}: is not supported")
+    check_stream(value)
     model = value.get("model")
     if not isinstance(model, str) or not model:
         raise ValueError("model: must be a string")
@@ -242,11 +244,63 @@ def _output(reply: Reply, status: str) -> list[dict[str, Any]]:
     return items
 
 
+_PARTS: Mapping[str, tuple[str, str, str]] = {
+    "message": ("content", "content_index", "content_part"),
+    "reasoning": ("summary", "summary_index", "reasoning_summary_part"),
+}
+"""By type of item: the member that holds its parts, what places a part, and the start of its events' names."""
+_TEXTS: Mapping[str, tuple[str, str, Event]] = {
+    "output_text": ("output_text", "text", {"logprobs": []}),
+    "refusal": ("refusal", "refusal", {}),
+    "summary_text": ("reasoning_summary_text", "text", {}),
+}
+"""By type of part: the start of its events' names, the member that holds its text, and what its events hold besides."""
+
+
+def _events(value: Mapping[str, Any], _wish: StreamWish, cut: Cutter) -> Iterator[Event]:
+    """The events of a 200 body's value."""
+    begun = {**value, "status": "in_progress", "incomplete_details": None, "output": [], "usage": None}
+    for name in ("created", "in_progress"):
+        yield {"type": f"response.{name}", "response": begun}
+    for index, item in enumerate(value["output"]):
+        place = {"output_index": index}
+        member, placed_by, name = _PARTS.get(item["type"], ("arguments", "", ""))
+        hollow = {**item, "status": "in_progress", member: [] if name else ""}
+        hollow.pop("encrypted_content", None)
+        yield {"type": "response.output_item.added", **place, "item": hollow}
+        place["item_id"] = item["id"]
+        if not name:
+            yield from _deltas("function_call_arguments", member, item[member], place, cut)
+        for number, part in enumerate(item[member]) if name else ():
+            part_place = {**place, placed_by: number}
+            kind, text, more = _TEXTS[part["type"]]
+            yield {"type": f"response.{name}.added", **part_place, "part": {**part, text: ""}}
+            yield from _deltas(kind, text, part[text], {**part_place, **more}, cut)
+            yield {"type": f"response.{name}.done", **part_place, "part": part}
+        yield {"type": "response.output_item.done", "output_index": index, "item": item}
+    yield {"type": f"response.{value['status']}", "response": value}
+
+
+def _deltas(kind: str, member: str, text: str, place: Mapping[str, Any], cut: Cutter) -> Iterator[Event]:
+    for piece in cut(text):
+        yield {"type": f"response.{kind}.delta", **place, "delta": piece}
+    yield {"type": f"response.{kind}.done", **place, member: text}
+
+
+def _failed(error: Event, whole: Mapping[str, Any]) -> list[Event]:
+    """An error, and the response that failed by it."""
+    said = {name: error["error"][name] for name in ("code", "message")}
+    failed = {**whole, "status": "failed", "error": said, "incomplete_details": None, "output": [], "usage": None}
+    return [{"type": "error", **said, "param": None}, {"type": "response.failed", "response": failed}]
+
+
 SERVED_OPENAI_RESPONSES = replace(
     SERVED_OPENAI_CHAT,
     dialect=OPENAI_RESPONSES,
     decode_request=decode_request,
     encode_reply=encode_reply,
+    # The keep-alive event is in no documentation, and the API sends it all the same.
+    stream=EventFormat(events=_events, errors=_failed, named=True, numbered=True, ping={"type": "keepalive"}),
     reply_id=lambda name: f"resp_{name[:48]}",
     prompt_pieces=pieces_of("tools", "instructions", "input"),
 )

@@ -15,6 +15,7 @@ import orjson
 
 from evalkit.dialogue import Reply, Request, ToolCall
 from evalkit.serve.cache import Piece
+from evalkit.serve.dialects.streamed import EventFormat
 from evalkit.serve.limits import LimitStanding
 from evalkit.wire.dialect import Dialect
 from evalkit.wire.fields import RAW
@@ -36,6 +37,8 @@ class ServedDialect:
     """(body, the model that the path names, else empty) -> (model, request). Raises ValueError saying what is wrong."""
     encode_reply: Callable[[Reply], bytes]
     """A reply -> a 200 body."""
+    stream: EventFormat
+    """How the same body comes as a stream."""
     encode_error: Callable[[int, str, str], bytes]
     """(HTTP status, code as the verdicts know it, message) -> the body of an error."""
     base_path: str
@@ -76,12 +79,17 @@ class ServedDialect:
 
     def model_of(self, path: str) -> str | None:
         """The model that a path names; empty if paths name none; None if the path is not this dialect's."""
-        before, holds, after = self.dialect.path.partition("{model}")
-        if not holds:
-            return "" if path == before else None
-        model = path[len(before) : len(path) - len(after)]
-        fits = path.startswith(before) and path.endswith(after) and model and "/" not in model
-        return unquote(model) if fits else None
+        return model_in(self.dialect.path, path)
+
+
+def model_in(pattern: str, path: str) -> str | None:
+    """The model that a path like `pattern` names; empty if the pattern has no `{model}`; None if it is not like it."""
+    before, holds, after = pattern.partition("{model}")
+    if not holds:
+        return "" if path == before else None
+    model = path[len(before) : len(path) - len(after)]
+    fits = path.startswith(before) and path.endswith(after) and model and "/" not in model
+    return unquote(model) if fits else None
 
 
 def retry_headers(served: ServedDialect, wait_s: float | None, form: str, wall_s: float) -> dict[str, str]:

@@ -20,7 +20,7 @@ def turns(*contents: Any) -> dict[str, Any]:
 REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"model": ""}, "model"),
     ({"seed": 5}, "seed: extra"),
-    ({"stream": True}, "stream"),
+    ({"stream": "yes"}, "stream"),
     ({"max_tokens": None}, "max_tokens"),
     ({"max_tokens": 0}, "max_tokens"),
     ({"temperature": 1.5}, "temperature"),

@@ -148,6 +148,7 @@ def test_models_are_listed_at_each_providers_path_in_its_shape() -> None:
     assert (status, [card["name"] for card in page["models"]]) == (200, ["models/knuth", "models/noisy"])
     status, page = got("/v1beta/models/knuth", x_goog_api_key="sk-1")
     assert (status, page["name"]) == (200, "models/knuth")
+    assert got("/v1beta/models/knuth:streamGenerateContent", x_goog_api_key="sk-1")[0] == 405
 
 
 def test_lists_want_the_key_and_errors_are_in_the_dialect_of_who_asks() -> None:
@@ -157,21 +158,6 @@ def test_lists_want_the_key_and_errors_are_in_the_dialect_of_who_asks() -> None:
     status, page = got("/v1beta/models/gpt-9", x_goog_api_key="sk-1")
     assert (status, page["error"]["status"]) == (404, "NOT_FOUND")
     assert got("/v1/model")[0] == 404
-
-
-@pytest.mark.parametrize("dialect", DIALECTS)
-def test_a_stream_is_refused_clearly(dialect: str) -> None:
-    whole = spoken(dialect)
-    if dialect == "gemini":
-        asked = Arrival(
-            method="POST", path=whole.path.replace(":g", ":streamG"), headers=whole.headers, body=whole.body
-        )
-    else:
-        body = orjson.dumps({**orjson.loads(whole.body), "stream": True})
-        asked = Arrival(method="POST", path=whole.path, headers=whole.headers, body=body)
-    outcome = handle(open_simulator(options_from({}), 0.0), asked, 0.0)
-    assert outcome.status == 400
-    assert b"is not supported" in outcome.body
 
 
 def test_base_urls_name_every_dialect() -> None:
