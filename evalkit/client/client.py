@@ -17,6 +17,7 @@ from evalkit.client.budget import Budget
 from evalkit.client.lanes.lane import Lane
 from evalkit.client.lanes.pauses import too_long, why_ended
 from evalkit.client.lanes.ticket import Ticket
+from evalkit.client.long_attempts import SILENCE, may_be_long, refused_stream, wants_stream
 from evalkit.client.remedies import with_remedy
 from evalkit.client.request import RequestTemplate
 from evalkit.client.retry import Retryable, Tries, retrying
@@ -63,8 +64,19 @@ class ModelAsker:
 
     free = False
 
-    def __init__(self, template: RequestTemplate, *, lane: Lane, budget: Budget, transport: Transport) -> None:
+    def __init__(
+        self,
+        template: RequestTemplate,
+        *,
+        lane: Lane,
+        budget: Budget,
+        transport: Transport,
+        streams: Transport | None = None,
+    ) -> None:
+        """`streams`: the endpoint that asks for streams; None: there is none, whatever the template's setting."""
         self._template = template
+        self._streams = streams
+        self._long = may_be_long(template.sampling)
         self._lane = lane
         self._budget = budget
         self._transport = transport
@@ -128,9 +140,11 @@ class ModelAsker:
             asking.started_at = time.time()
         attempt, question = asking.attempt, asking.question
         asking.attempt = attempt + 1
-        understood = None
+        streams, understood = self._streams, None
+        if streams is not None and not wants_stream(self._template.stream, long=self._long, lane=lane):
+            streams = None
         try:
-            response = await self._transport.send(body, f"{question.episode}/{question.step}/{attempt}")
+            response = await (streams or self._transport).send(body, f"{question.episode}/{question.step}/{attempt}")
             # The reply is unknown until it is parsed, so this still belongs to the sending.
             understood = await aside(lambda: self._understand(response), len(response.body))
         finally:
@@ -142,7 +156,17 @@ class ModelAsker:
             return self._accept(asking, ticket, response, reply, lenient=lenient)
         if verdict.kind == "bad_key" and _renewable(asking, response):
             verdict = replace(verdict, action="retry")
-        return await self._refuse(asking, ticket, verdict, attempt)
+        return await self._refuse(asking, ticket, self._learned(verdict, streamed=streams is not None), attempt)
+
+    def _learned(self, verdict: Verdict, *, streamed: bool) -> Verdict:
+        """The verdict, after the lane was told what it says about streams; with `auto` one that was refused is asked
+        for in one piece next."""
+        if streamed and self._template.stream == "auto" and refused_stream(verdict):
+            self._lane.streams = False
+            return replace(verdict, action="retry", kind="no_stream")
+        if not streamed and self._lane.streams is None and verdict.outcome in SILENCE:
+            self._lane.streams = True
+        return verdict
 
     async def _stand_in_line(self, asking: _Asking) -> Ticket:
         since = self._clock()

@@ -3,7 +3,7 @@
 from evalkit.client.keys import credentials_of, read_key, url_of
 from evalkit.client.redact import Redactor
 from evalkit.client.transport import HttpTransport, Transport
-from evalkit.spec.model import Provider
+from evalkit.spec.model import Model, Provider
 from evalkit.wire.table import DIALECTS
 
 
@@ -21,6 +21,8 @@ def open_transport(provider: Provider, *, url: str = "", redactor: Redactor | No
         headers=headers(key),
         key=key,
         timeout_s=provider.timeout_s,
+        first_byte_s=provider.first_byte_s,
+        silence_s=provider.silence_s,
         credentials=None if key else credentials_of(provider, url=url, headers=headers, redactor=redactor),
         redactor=redactor,
     )
@@ -29,3 +31,10 @@ def open_transport(provider: Provider, *, url: str = "", redactor: Redactor | No
 def endpoint_of(transport: HttpTransport, provider: Provider, model: str) -> Transport:
     """The endpoint of one model of a provider."""
     return transport.to(DIALECTS[provider.dialect].path_of(model))
+
+
+def stream_endpoint_of(transport: HttpTransport, provider: Provider, model: Model) -> Transport | None:
+    """The endpoint of one model that asks for streams; None: it has none."""
+    dialect = DIALECTS[provider.dialect]
+    form = dialect.stream_form(model.quirks)
+    return None if form is None else transport.to(dialect.stream_path_of(model.name), form)

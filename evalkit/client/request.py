@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from evalkit.client.ask import Question
 from evalkit.dialogue import Message, Sampling, Tool, ToolChoice
 from evalkit.money import PicoUsd, Price
-from evalkit.spec.model import Model, Provider
+from evalkit.spec.model import Model, Provider, StreamSetting
 from evalkit.wire.dialect import Dialect, Quirks
 from evalkit.wire.table import DIALECTS
 
@@ -31,6 +31,8 @@ class RequestTemplate:
     billed: Mapping[str, bool] = field(default_factory=dict)
     """By outcome without a reply: whether the provider bills it, if that differs from the table for all
     (`wire/billed.py`)."""
+    stream: StreamSetting = "off"
+    """Whether its replies are streamed (`long_attempts.py`)."""
     estimates: bool = False
     """Whether tokens that the provider does not count are estimated from the text; the bound is charged anyway."""
     _heads: dict[ToolChoice | None, bytes] = field(default_factory=dict, init=False, repr=False, compare=False)
@@ -74,12 +76,18 @@ class RequestTemplate:
 
 
 def request_template(
-    agent: str, *, provider: Provider, model: Model, sampling: Sampling, price: Price
+    agent: str,
+    *,
+    provider: Provider,
+    model: Model,
+    sampling: Sampling,
+    price: Price,
+    stream: StreamSetting = "off",
 ) -> RequestTemplate:
     """The requests of one agent in one environment, from the catalogue's values.
 
     `sampling`: an environment's defaults under the agent's overrides. `price`: the run's frozen one, FREE where it is
-    unknown.
+    unknown. `stream`: the agent's setting, else the provider's.
     """
     return RequestTemplate(
         agent=agent,
@@ -93,5 +101,6 @@ def request_template(
         cache_key=provider.cache_key,
         key=provider.key_words,
         billed=provider.billed,
+        stream=stream,
         estimates=provider.estimates_usage,
     )

@@ -7,6 +7,7 @@ machine, and is removed from every response.
 import asyncio
 import io
 import ipaddress
+import math
 import urllib.request
 from collections.abc import Coroutine, Mapping
 from types import TracebackType
@@ -33,9 +34,6 @@ CONNECT_S = 30.0
 IDLE_S = 120.0
 """Between two pieces of a body that has begun. While a model thinks, no body has begun: only the total timeout
 applies."""
-FIRST_BYTE_S = SILENCE_S = 300.0
-"""Of a stream, unless the provider's file says otherwise: until its first byte, and between two pieces. Most providers
-send something every few seconds, but some are silent while a model thinks."""
 KEEP_ALIVE_S = 4.0
 """Common servers close idle connections after 5 s; a request sent into that moment would be lost, and charged."""
 _COPIED_BYTES = 2**20 - 1
@@ -62,8 +60,8 @@ class HttpTransport:
         headers: Mapping[str, str],
         key: str,
         timeout_s: float,
-        first_byte_s: float = FIRST_BYTE_S,
-        silence_s: float = SILENCE_S,
+        first_byte_s: float = math.inf,
+        silence_s: float = math.inf,
         credentials: Credentials | None = None,
         redactor: Redactor | None = None,
     ) -> None:

@@ -15,7 +15,7 @@ from evalkit.client.keys import check_key, read_key, url_of
 from evalkit.client.lanes.lane import Lane
 from evalkit.client.lanes.shared import Pool
 from evalkit.client.local import PolicyAsker
-from evalkit.client.open import endpoint_of, open_transport
+from evalkit.client.open import endpoint_of, open_transport, stream_endpoint_of
 from evalkit.client.redact import Redactor
 from evalkit.client.request import RequestTemplate, request_template
 from evalkit.client.transport import HttpTransport
@@ -87,12 +87,16 @@ class Endpoints:
 
     def _model(self, episode: PlannedEpisode, budget: Budget) -> ModelAsker:
         agent = episode.cell.agent
-        endpoint = self.resolved.endpoints[agent.name]
+        endpoint, transport = self.resolved.endpoints[agent.name], self.transports[agent.provider]
+        streams = None
+        if endpoint.stream != "off":
+            streams = stream_endpoint_of(transport, endpoint.provider, endpoint.model)
         return ModelAsker(
             self._template(episode),
             lane=self.lanes[agent.lane],
             budget=budget.of(agent.lane, agent.name),
-            transport=endpoint_of(self.transports[agent.provider], endpoint.provider, endpoint.model.name),
+            transport=endpoint_of(transport, endpoint.provider, endpoint.model.name),
+            streams=streams,
         )
 
     def _template(self, episode: PlannedEpisode) -> RequestTemplate:
@@ -104,6 +108,7 @@ class Endpoints:
             model=endpoint.model,
             sampling=episode.cell.sampling,
             price=FREE if price is None else Price(**price),
+            stream=endpoint.stream,
         )
 
 

@@ -20,7 +20,7 @@ import msgspec
 from evalkit.errors import UsageError, nearest
 from evalkit.money import Price, pico_per_token
 from evalkit.shipped import folders
-from evalkit.spec.model import Cloud, Limits, Model, Provider, SharedLimits
+from evalkit.spec.model import Cloud, Limits, Model, Provider, SharedLimits, StreamSetting
 from evalkit.spec.price_library import published, published_names
 from evalkit.spec.reading import parse_span, read_toml
 from evalkit.wire.billed import BILLED, NEVER_SENT
@@ -123,6 +123,9 @@ class ProviderFile(msgspec.Struct, frozen=True, kw_only=True):
     key_lasts: str = ""
     credentials: Cloud = ""
     timeout_s: float = 600.0
+    stream: StreamSetting = "auto"
+    first_byte_s: float | None = None
+    silence_s: float = 300.0
     seed: bool = True
     cache_key: bool = False
     usage: Literal["reported", "estimate"] = "reported"
@@ -140,6 +143,7 @@ class ProviderFile(msgspec.Struct, frozen=True, kw_only=True):
 
 REFUSABLE = frozenset(
     {"temperature", "top_p", "seed", "parallel_calls", "tool_choice", "effort", "encrypted_reasoning"}
+    | {"stream", "stream_options"}
 )
 
 
@@ -216,8 +220,10 @@ def _provider(name: str, file: ProviderFile, where: str) -> Provider:
     if file.cache_key and not DIALECTS[file.dialect].cache_key:
         raise UsageError(f"{where}: cache_key: the dialect {file.dialect!r} has no such field. Leave it out.")
     _check_place_holders(file.url, where)
-    if not 0 < file.timeout_s < math.inf:
-        raise UsageError(f"{where}: timeout_s: must be positive and finite, not {file.timeout_s}.")
+    for key in ("timeout_s", "first_byte_s", "silence_s"):
+        value = getattr(file, key)
+        if value is not None and not 0 < value < math.inf:
+            raise UsageError(f"{where}: {key}: must be positive and finite, not {value}.")
     limits = file.limits.checked(f"{where}: limits")
     wide = {key: table for key, table in file.models.items() if key.endswith("*")}
     models: dict[str, Model] = {}
@@ -238,6 +244,9 @@ def _provider(name: str, file: ProviderFile, where: str) -> Provider:
         limits=limits,
         shared=_shared(name, file, where),
         timeout_s=file.timeout_s,
+        stream=file.stream,
+        first_byte_s=math.inf if file.first_byte_s is None else file.first_byte_s,
+        silence_s=file.silence_s,
         any_model=file.any_model,
         simulate=file.simulate,
         seed=file.seed,

@@ -11,6 +11,9 @@ from typing import Any, Literal
 from evalkit.money import PicoUsd, Price
 from evalkit.wire.dialect import Quirks
 
+StreamSetting = Literal["auto", "on", "off"]
+"""Whether replies are streamed: `auto` where an attempt may be long."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
@@ -85,6 +88,12 @@ class Provider:
     """Of models together: groups first, all of the provider last."""
     timeout_s: float = 600.0
     """For one attempt, first byte sent to last byte received."""
+    stream: StreamSetting = "auto"
+    """Of agents that do not say it themselves."""
+    first_byte_s: float = math.inf
+    """For the first byte of a stream; `timeout_s` holds too."""
+    silence_s: float = 300.0
+    """Between two pieces of a stream; comments count as pieces."""
     any_model: bool = False
     """Whether models that the file does not list may be asked for (local servers)."""
     simulate: Mapping[str, Any] | None = None
@@ -138,6 +147,8 @@ class AgentSpec:
     """The policy `plan` plays in this agent's place; empty: chosen by the environment."""
     budget: PicoUsd | None = None
     """What it may spend of the run's money, charges included; None: no bound of its own."""
+    stream: StreamSetting | None = None
+    """Whether its replies are streamed; None: as its provider's file says."""
 
     @property
     def lane(self) -> str:

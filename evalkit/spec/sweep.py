@@ -17,7 +17,7 @@ from evalkit.policy.table import is_policy, policy_names
 from evalkit.shipped import find
 from evalkit.spec.catalogue import LimitsFile
 from evalkit.spec.crossed import crossed
-from evalkit.spec.model import AgentSpec, SuiteUse, Sweep
+from evalkit.spec.model import AgentSpec, StreamSetting, SuiteUse, Sweep
 from evalkit.spec.reading import check_record, parse_span, plain_values, read_values
 from evalkit.spec.settings import with_settings
 
@@ -48,6 +48,7 @@ class AgentFile(msgspec.Struct, frozen=True, kw_only=True):
     tags: tuple[str, ...] = ()
     stand_in: str = ""
     budget_usd: str | int | float | None = None
+    stream: StreamSetting | None = None
 
 
 class SuiteTable(msgspec.Struct, frozen=True, kw_only=True):
@@ -183,6 +184,8 @@ def _agent(file: AgentFile, where: str) -> AgentSpec:
         raise UsageError(f"{where}: `replies` is for the policy 'scripted' only, and 'scripted' needs it.")
     if file.policy and file.budget_usd is not None:
         raise UsageError(f"{where}.budget_usd: a policy in this process costs nothing.")
+    if file.policy and file.stream is not None:
+        raise UsageError(f"{where}.stream: a policy in this process sends no requests.")
     overrides = _overrides(file, where)
     if overrides and file.policy:
         raise UsageError(f"{where}.{min(overrides)}: a policy in this process has no sampling settings.")
@@ -198,6 +201,7 @@ def _agent(file: AgentFile, where: str) -> AgentSpec:
         tags=tuple(_tag(tag, f"{where}.tags") for tag in file.tags),
         stand_in=file.stand_in,
         budget=parse_budget(file.budget_usd, f"{where}.budget_usd"),
+        stream=file.stream,
     )
 
 

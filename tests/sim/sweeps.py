@@ -15,6 +15,7 @@ dialect = "{dialect}"
 url = "http://127.0.0.1:9/v1"
 any_model = true
 timeout_s = 60
+stream = "off"
 {limits}
 [usd_per_mtok]
 input = "1"

@@ -67,6 +67,8 @@ class Lane:
         self.name = name
         self.unread = 0
         """Consecutive answers without a reply."""
+        self.streams: bool | None = None
+        """Whether attempts have shown that replies should be streamed (silence ended one), or cannot be."""
         self.notice = ""
         """What a user should know about the lane, in a sentence; empty: nothing."""
         self.deadline = math.inf

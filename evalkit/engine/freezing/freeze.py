@@ -28,11 +28,12 @@ from evalkit.seeds import derive
 from evalkit.spec.bulk import Bulk, Recognised
 from evalkit.spec.catalogue import find_model, read_provider
 from evalkit.spec.identity import agent_identity, sampling_fields, suite_digest, variant
-from evalkit.spec.model import AgentSpec, Limits, Model, Provider, SharedLimits, SuiteInstance, Sweep
+from evalkit.spec.model import AgentSpec, Limits, Model, Provider, SharedLimits, StreamSetting, SuiteInstance, Sweep
 from evalkit.spec.packs import STANDARD, is_file, keys_of, read_pack
 from evalkit.spec.suites import expand
 from evalkit.store.instances import ManifestInstance, laid
 from evalkit.store.manifest import FORMAT, Manifest, ManifestAgent, ManifestOrder, ManifestPack, ManifestSuite
+from evalkit.wire.table import DIALECTS
 
 MOST_SHARED = 3
 """Names that stand for the same: how many of them an error tells."""
@@ -45,6 +46,8 @@ class Endpoint:
 
     provider: Provider
     model: Model
+    stream: StreamSetting = "auto"
+    """Whether the agent's replies are streamed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -172,7 +175,9 @@ def _endpoint(spec: AgentSpec, sweep: Sweep) -> Endpoint | None:
             f"its price to providers/{provider.name}.toml (`usd_per_mtok`, or `price_as` for a name of your own), or "
             "set `unpriced = true` to count it as free."
         )
-    return Endpoint(provider=provider, model=model)
+    if spec.stream == "on" and DIALECTS[provider.dialect].stream_form(model.quirks) is None:
+        raise UsageError(f"{sweep.source}: agent {spec.name!r}: {spec.lane} does not stream. Leave `stream` out.")
+    return Endpoint(provider=provider, model=model, stream=spec.stream or provider.stream)
 
 
 def _agent(
