@@ -99,6 +99,8 @@ def _told(remains: Remains, settled: Mapping[str, int]) -> Iterator[LedgerRecord
         if begun and session not in opened:
             reason = (BUDGETED if recorded.had_budget else UNBUDGETED) + (APART if recorded.apart else "")
             yield _row("open", session, 0, reason + (PARTLY if recorded.partial else ""), now, attempt=recorded.width)
+        if recorded.leases_lost and not booked.leases_lost:
+            yield _row("open", session, 0, LEASES_LOST, now, attempt=recorded.width)
         if recorded.leased > booked.leased:
             yield _row("lease", session, recorded.leased - booked.leased, "", now)
         spent_once = remains.said.workers.get(session, 0) + recorded.charged - booked.settled - booked.charged
