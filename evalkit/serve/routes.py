@@ -33,10 +33,11 @@ def route_of(path: str) -> Route | None:
             model = served.model_of(path.removeprefix(base))
             if model is not None:
                 return Route(served, model)
-            if served.stream.path:
-                model = model_in(served.stream.path, path.removeprefix(base))
+            if served.dialect.stream is not None and served.dialect.stream.path:
+                # Where the path alone asks for a stream; on Vertex the body of Anthropic's format does too.
+                model = model_in(served.dialect.stream.path.partition("?")[0], path.removeprefix(base))
                 if model is not None:
-                    return Route(served, model, StreamWish())
+                    return Route(served, model, StreamWish() if served.stream.path else None)
     return None
 
 

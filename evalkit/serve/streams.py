@@ -38,7 +38,7 @@ def as_unstreamed(route: Route, arrival: Arrival) -> tuple[Route, Arrival]:
     """
     if route.wish is not None:
         return replace(route, wish=StreamWish(as_list="alt=sse" not in arrival.query.split("&"))), arrival
-    if b'"stream"' not in arrival.body or route.served.stream.path:
+    if b'"stream"' not in arrival.body or route.served.stream.path or route.served.dialect.stream is None:
         return route, arrival
     try:
         value = orjson.loads(arrival.body)

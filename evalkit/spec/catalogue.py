@@ -4,8 +4,8 @@ Prices are texts in USD per million tokens, so that they reach whole pico-dollar
 has a date and a source, so that a stale one can be seen. Where a file states none, `price_library.py` may know one; it
 is loaded only then.
 
-A model's name may end in `*`: then the table holds for every name that begins so, the longest such beginning first, and
-gives a model that has a table of its own whatever that leaves out.
+A model's name may end in `*`: then the table holds for every name that begins so, or, if it also begins with `*`, that
+contains it. The longest that fits counts, and gives a model that has a table of its own whatever that leaves out.
 """
 
 import datetime
@@ -205,9 +205,12 @@ def _priced_names(provider: Provider) -> list[str]:
 
 
 def _family(name: str, families: Mapping[str, object]) -> str | None:
-    """The longest of the beginnings that a name has, as `families` names it (`gpt-5*`)."""
-    fitting = [family for family in families if name.startswith(family[:-1])]
-    return max(fitting, key=len, default=None)
+    """The longest of the beginnings, or middles, that a name has, as `families` names it (`gpt-5*`, `*gpt-5*`)."""
+    return max((family for family in families if _is_like(name, family)), key=len, default=None)
+
+
+def _is_like(name: str, family: str) -> bool:
+    return family[1:-1] in name if family.startswith("*") else name.startswith(family[:-1])
 
 
 def _provider(name: str, file: ProviderFile, where: str) -> Provider:

@@ -36,7 +36,7 @@ VERSION = "2023-06-01"
 """The format's version, sent with every request."""
 
 _OURS = frozenset({"model", "messages", "system", "tools", "tool_choice", "max_tokens", "temperature", "top_p"}) | {
-    *("output_config", "cache_control", "stream", "service_tier", "inference_geo", "speed")
+    *("output_config", "cache_control", "stream", "service_tier", "inference_geo", "speed", "anthropic_version")
 }
 _KEY = re.compile(r"[a-zA-Z0-9_.-]{1,64}")
 _USER = b'{"role":"user","content":['
@@ -54,9 +54,11 @@ _FINISHES = {
 """Stop reasons in evalkit's terms; `refusal`, `pause_turn` and unknown ones stay as they are."""
 
 
-def _head(model: str, sampling: Sampling, quirks: Quirks) -> bytes:
-    """The shared part in two lines: what every body has, then what only a body with tools may have."""
-    plain: dict[str, Any] = {"model": model, "max_tokens": sampling.max_tokens}
+def head(model: str, sampling: Sampling, quirks: Quirks, *, version: str = "") -> bytes:
+    """The shared part in two lines: what every body has, then what only a body with tools may have. With `version` it
+    names that and not the model."""
+    named = {"anthropic_version": version} if version else {"model": model}
+    plain: dict[str, Any] = {**named, "max_tokens": sampling.max_tokens}
     for name in ("temperature", "top_p"):
         value = getattr(sampling, name)
         if value is not None and name not in quirks.refuses:
@@ -207,7 +209,7 @@ ANTHROPIC_MESSAGES = Dialect(
     path="/messages",
     # A request with tools is charged some hundreds of tokens for a system text of the provider's own.
     overhead_tokens=1024,
-    head=_head,
+    head=head,
     encode_tools=_encode_tools,
     encode_message=_encode_message,
     extend=partial(extend_turns, user=_USER),

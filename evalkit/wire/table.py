@@ -3,6 +3,7 @@ points."""
 
 from evalkit.plugins import PluginTable
 from evalkit.wire.anthropic_messages import ANTHROPIC_MESSAGES
+from evalkit.wire.clouds import ANTHROPIC_BEDROCK, ANTHROPIC_VERTEX, GEMINI_VERTEX
 from evalkit.wire.dialect import Dialect
 from evalkit.wire.gemini import GEMINI
 from evalkit.wire.openai_chat import OPENAI_CHAT
@@ -15,6 +16,9 @@ DIALECTS = PluginTable(
         "openai_responses": OPENAI_RESPONSES,
         "anthropic_messages": ANTHROPIC_MESSAGES,
         "gemini": GEMINI,
+        "anthropic_bedrock": ANTHROPIC_BEDROCK,
+        "anthropic_vertex": ANTHROPIC_VERTEX,
+        "gemini_vertex": GEMINI_VERTEX,
     },
     Dialect,
 )

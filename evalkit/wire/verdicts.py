@@ -39,6 +39,7 @@ class ErrorWords:
 
 _QUOTA = ("insufficient_quota", "billing_hard_limit_reached", "billing_not_active", "insufficient_balance")
 _QUOTA_TEXTS = ("credit balance is too low",)
+_DAILY_TEXTS = ("too many tokens per day",)
 _DAILY = ("perday", "per_day")
 """In the names of quotas (Google) that are used up until the next day, whatever shorter wait the error speaks of."""
 _KEY_CODES = ("api_key_invalid", "failed_precondition", "no_db_connection")
@@ -53,6 +54,7 @@ _CONTEXT_TEXTS = (
     "prompt is too long",
     "input is too long",
     "too many input tokens",
+    "too many total text bytes",
     "exceed context limit",
     "exceeds the maximum number of tokens",
 )
@@ -72,6 +74,8 @@ _MODEL_TEXTS = (
     "unknown model",
     "unexpected model name format",
     "invalid model name",
+    "model identifier is invalid",
+    "with on-demand throughput isn",
 )
 
 _FAILURES: Mapping[str, Verdict] = {
@@ -207,10 +211,10 @@ def verdict(response: HttpResponse, words: ErrorWords) -> Verdict:
 
 def _of_status(status: int, words: ErrorWords, text: str, headers: Mapping[str, str]) -> Verdict:
     wait_s = None
-    if status in (408, 409, 425, 429, 499) or status >= 500:
+    if status in (408, 409, 424, 425, 429, 499) or status >= 500:
         asked_s = read_wait_s(headers)
         wait_s = words.wait_s if asked_s is None else asked_s
-    if status == 429 and _has(words.code, _DAILY):
+    if status == 429 and (_has(words.code, _DAILY) or _has(words.message.lower(), _DAILY_TEXTS)):
         return Verdict(action="end_lane", kind="quota", message=_short(text))
     if status == 402 or _has(words.code, _QUOTA) or (status == 400 and _has(words.message.lower(), _QUOTA_TEXTS)):
         return Verdict(action="end_lane", kind="no_credit", message=_short(text))
@@ -220,7 +224,7 @@ def _of_status(status: int, words: ErrorWords, text: str, headers: Mapping[str, 
         return Verdict(action="retry", kind="overload", wait_s=wait_s, message=_short(text))
     if status in (501, 505):
         return Verdict(action="end_lane", kind="not_supported", message=_short(text))
-    if status >= 500 or status in (408, 409, 425, 499):
+    if status >= 500 or status in (408, 409, 424, 425, 499):
         return Verdict(action="retry", kind="server_error", wait_s=wait_s, message=_short(text))
     return _of_refusal(status, words, text)
 

@@ -17,7 +17,8 @@ def wanting_stream(whole: Arrival, *, usage: bool = True, query: str = "alt=sse"
     if path != whole.path:
         return replace(whole, path=path, query=query)
     options = b',"stream_options":{"include_usage":true}' if usage and "completions" in path else b""
-    return replace(whole, body=b'%b,"stream":true%b}' % (whole.body[:-1], options))
+    path = path.replace(":rawPredict", ":streamRawPredict")
+    return replace(whole, path=path, body=b'%b,"stream":true%b}' % (whole.body[:-1], options))
 
 
 def events(body: bytes) -> Iterator[tuple[str, bytes]]:
@@ -175,4 +176,6 @@ _ASSEMBLERS = {
     "openai_responses": _responses,
     "anthropic_messages": _messages,
     "gemini": _gemini,
+    "anthropic_vertex": _messages,
+    "gemini_vertex": _gemini,
 }

@@ -11,7 +11,7 @@ from evalkit.wire.table import DIALECTS
 from tests.serve.asking import spoken
 
 LONG, OTHER = "Rules. " * 1000, "Other rules. " * 1000
-AUTOMATIC = [name for name in DIALECTS if name != "anthropic_messages"]
+AUTOMATIC = [name for name in DIALECTS if not name.startswith("anthropic")]
 PRICE = "2:8:0.5:2.5"
 
 

@@ -40,7 +40,7 @@ def test_a_run_spends_what_is_billed_where_prompts_are_cached(
     dialect: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "providers").mkdir()
-    seed = "true" if dialect in ("openai_chat", "gemini") else "false"
+    seed = "true" if dialect in ("openai_chat", "gemini", "gemini_vertex") else "false"
     (tmp_path / "providers" / "simulated.toml").write_text(PROVIDER.format(dialect=dialect, seed=seed))
     monkeypatch.chdir(tmp_path)
     simulate = {"cache": "1h", "price": "3:15:0.3:3.75", "fault_429": 0.2, "retry_after": "1ms"}
@@ -53,4 +53,4 @@ def test_a_run_spends_what_is_billed_where_prompts_are_cached(
     assert (sums["tokens_in"], sums["tokens_out"]) == (totals.tokens_in, totals.tokens_out)
     assert sums["tokens_cached_read"] == totals.tokens_cached > 0
     assert sums["tokens_cached_write"] == totals.tokens_cache_write
-    assert (totals.tokens_cache_write > 0) == (dialect == "anthropic_messages")
+    assert (totals.tokens_cache_write > 0) == dialect.startswith("anthropic")

@@ -258,3 +258,12 @@ def test_a_file_says_where_keys_come_from(folder: Path) -> None:
     assert mine.key_words == "SOME_KEY (environment variable, else keyring) or what the command `p` prints"
     (folder / "mine.toml").write_text(f'credentials = "aws"\n{GOOD}')
     assert read_provider("mine").key_words.endswith(" or the credentials that aws's own SDK finds")
+
+
+def test_a_table_may_hold_for_all_names_that_contain_something() -> None:
+    bedrock = read_provider("bedrock")
+    for profile in ("global.", "us.", "eu.", ""):
+        refused = find_model(bedrock, f"{profile}anthropic.claude-opus-5-5").quirks.refuses
+        assert refused == {"temperature", "top_p", "tool_choice"}
+    assert find_model(bedrock, "anthropic.claude-opus-4-6").quirks.refuses == {"top_p"}
+    assert find_model(bedrock, "anthropic.claude-opus-4-8").quirks.refuses == {"temperature", "top_p"}

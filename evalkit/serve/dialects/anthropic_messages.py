@@ -6,7 +6,7 @@ field is unknown (a seed is). Calls' ids must differ within a message only, sinc
 """
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from datetime import UTC, datetime
 from typing import Any
 
@@ -21,7 +21,7 @@ from evalkit.wire.anthropic_content import read_content, write_content
 from evalkit.wire.anthropic_messages import ANTHROPIC_MESSAGES
 from evalkit.wire.lenient import dumps_any
 
-_FIELDS = frozenset({"model", "messages", "max_tokens", "system", "tools", "tool_choice", "temperature", "top_p"}) | {
+FIELDS = frozenset({"model", "messages", "max_tokens", "system", "tools", "tool_choice", "temperature", "top_p"}) | {
     *("top_k", "output_config", "thinking", "metadata", "stop_sequences", "stream", "cache_control", "service_tier")
 }
 _CHOICES: Mapping[str, ToolChoice] = {"auto": "auto", "any": "required", "tool": "required", "none": "none"}
@@ -29,14 +29,19 @@ _REASONS = {"stop": "end_turn", "tool_calls": "tool_use", "length": "max_tokens"
 _MOST_BREAKPOINTS = 4
 
 
-def decode_request(body: bytes, _model: str = "") -> tuple[str, Request]:
-    """(model, request). Raises ValueError saying what is wrong and where."""
+def decode_request(
+    body: bytes, model: str = "", *, version: str = "", fields: Set[str] = FIELDS
+) -> tuple[str, Request]:
+    """(model, request). With `version` the path names the model, and the body the version. `fields`: those that it may
+    have. Raises ValueError saying what is wrong and where."""
     value = orjson.loads(body)  # its JSONDecodeError is a ValueError
     if not isinstance(value, dict):
         raise ValueError("the body must be a JSON object")
-    for name in value.keys() - _FIELDS:
+    for name in value.keys() - fields:
         raise ValueError(f"{name}: extra inputs are not permitted")
-    model = value.get("model")
+    if version and value.get("anthropic_version") != version:
+        raise ValueError(f"anthropic_version: is required, and must be {version!r}")
+    model = model if version else value.get("model", "")
     if not isinstance(model, str) or not model:
         raise ValueError("model: must be a string")
     check_stream(value)

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 
 from evalkit.serve.dialects.anthropic_messages import SERVED_ANTHROPIC_MESSAGES
+from evalkit.serve.dialects.clouds import SERVED_ANTHROPIC_BEDROCK, SERVED_ANTHROPIC_VERTEX, SERVED_GEMINI_VERTEX
 from evalkit.serve.dialects.gemini import SERVED_GEMINI
 from evalkit.serve.dialects.openai_chat import SERVED_OPENAI_CHAT
 from evalkit.serve.dialects.openai_responses import SERVED_OPENAI_RESPONSES
@@ -13,6 +14,9 @@ SERVED_DIALECTS: Mapping[str, ServedDialect] = {
     "openai_responses": SERVED_OPENAI_RESPONSES,
     "anthropic_messages": SERVED_ANTHROPIC_MESSAGES,
     "gemini": SERVED_GEMINI,
+    "anthropic_bedrock": SERVED_ANTHROPIC_BEDROCK,
+    "anthropic_vertex": SERVED_ANTHROPIC_VERTEX,
+    "gemini_vertex": SERVED_GEMINI_VERTEX,
 }
 
 

@@ -83,7 +83,7 @@ def test_what_it_says_of_its_limits_is_what_the_client_reads(dialect: str) -> No
     assert tokens.limit == 60_000
 
 
-@pytest.mark.parametrize("dialect", [name for name in DIALECTS if name != "gemini"])
+@pytest.mark.parametrize("dialect", [name for name in DIALECTS if not name.startswith("gemini")])
 @pytest.mark.parametrize("form", ["seconds", "date"])
 def test_a_refusal_asks_to_wait_in_either_form(dialect: str, form: str) -> None:
     # Every 20 seconds one: the second must wait 20.
@@ -100,20 +100,27 @@ def test_a_refusal_asks_to_wait_in_either_form(dialect: str, form: str) -> None:
     assert 20 <= verdict.wait_s <= 21
 
 
-def test_gemini_asks_to_wait_in_the_errors_details() -> None:
-    outcome = asked("gemini", 2, rpm=3, burst="1s")
+@pytest.mark.parametrize("dialect", ["gemini", "gemini_vertex"])
+def test_gemini_asks_to_wait_in_the_errors_details(dialect: str) -> None:
+    outcome = asked(dialect, 2, rpm=3, burst="1s")
     error = orjson.loads(outcome.body)["error"]
     retry = {"@type": "type.googleapis.com/google.rpc.RetryInfo", "retryDelay": "20s"}
     assert (error["code"], error["status"]) == (429, "RESOURCE_EXHAUSTED")
     assert retry in error["details"]
     assert set(outcome.headers) == {"content-type"}
-    verdict = DIALECTS["gemini"].judge(HttpResponse(status=429, headers=outcome.headers, body=outcome.body))
+    verdict = DIALECTS[dialect].judge(HttpResponse(status=429, headers=outcome.headers, body=outcome.body))
     assert verdict.wait_s == 20
 
 
 @pytest.mark.parametrize(
     ("dialect", "start"),
-    [("openai_chat", "chatcmpl-"), ("openai_responses", "resp_"), ("anthropic_messages", "msg_01"), ("gemini", "")],
+    [
+        ("openai_chat", "chatcmpl-"),
+        ("openai_responses", "resp_"),
+        ("anthropic_messages", "msg_01"),
+        ("gemini", ""),
+        ("anthropic_bedrock", "msg_01"),
+    ],
 )
 def test_replies_have_ids_in_their_providers_style(dialect: str, start: str) -> None:
     found = {DIALECTS[dialect].decode(asked(dialect, count).body).response_id for count in (1, 2, 3)}
@@ -125,7 +132,10 @@ def test_replies_have_ids_in_their_providers_style(dialect: str, start: str) -> 
 def test_a_wrong_key_is_refused_as_the_provider_does_it(dialect: str) -> None:
     simulator = open_simulator(options_from({"key": "sk-1"}), 0.0)
     right, wrong, none = (handle(simulator, spoken(dialect, key=key), 0.0) for key in ("sk-1", "sk-2", ""))
-    assert (right.status, wrong.status, none.status) == (200, *[400 if dialect == "gemini" else 401] * 2)
+    assert (right.status, wrong.status, none.status) == (
+        200,
+        *[{"gemini": 400, "anthropic_bedrock": 403}.get(dialect, 401)] * 2,
+    )
     response = HttpResponse(status=wrong.status, headers=wrong.headers, body=wrong.body)
     assert DIALECTS[dialect].judge(response).kind == "bad_key"
 
@@ -186,3 +196,22 @@ def test_anthropics_requests_name_a_version_and_the_newest_takes_no_sampling_fie
     asked = Arrival(method="POST", path=plain.path, headers=headers, body=orjson.dumps(body))
     outcome = handle(open_simulator(options_from({"key": "sk-1"}), 0.0), asked, 0.0)
     assert outcome.status == status
+
+
+@pytest.mark.parametrize(
+    ("dialect", "change", "says"),
+    [
+        ("anthropic_bedrock", {"anthropic_version": "vertex-2023-10-16"}, "must be 'bedrock-2023-05-31'"),
+        ("anthropic_bedrock", {"model": "knuth"}, "model: extra inputs"),
+        ("anthropic_bedrock", {"stream": True}, "stream: extra inputs"),
+        ("anthropic_vertex", {"anthropic_version": None}, "must be 'vertex-2023-10-16'"),
+        ("anthropic_messages", {"anthropic_version": "2023-06-01"}, "anthropic_version: extra inputs"),
+    ],
+)
+def test_clouds_want_the_version_in_the_body_and_the_model_in_the_path(
+    dialect: str, change: dict[str, Any], says: str
+) -> None:
+    plain = spoken(dialect)
+    body = orjson.dumps({**orjson.loads(plain.body), **change})
+    outcome = handle(open_simulator(options_from({}), 0.0), replace(plain, body=body), 0.0)
+    assert (outcome.status, says in outcome.body.decode()) == (400, True)
