@@ -7,7 +7,7 @@ import pytest
 
 _THEIRS = (
     r"ignore:::(openai|anthropic|google|litellm|pydantic|httpx|httpx2|websockets"
-    r"|inspect_ai|datasets|pyarrow|fsspec|anyio|ijson)(\.|$)"
+    r"|inspect_ai|datasets|pyarrow|fsspec|anyio|ijson|botocore|azure|msal)(\.|$)"
 )
 
 

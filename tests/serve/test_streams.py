@@ -267,7 +267,7 @@ def test_every_fault_of_streams_does_what_it_is_named_for(fault: str, dialect: s
     assert met.sent == len(met.body)
     assert (len(met.body) == 0) == (fault == "stream_silent")
     if not comes_to:
-        assert met.body != good.body or (fault, dialect) == ("stream_crlf", "gemini")
+        assert met.body != good.body or (fault, dialect[:6]) == ("stream_crlf", "gemini")
 
 
 @pytest.mark.parametrize("dialect", STREAMED)

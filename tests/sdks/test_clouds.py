@@ -1,0 +1,90 @@
+"""Anthropic's and Google's SDKs, as they speak to clouds, against the simulated provider."""
+
+from collections.abc import Iterator
+from functools import partial
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from evalkit.envs.environment import Environment
+from evalkit.serve.launch import simulated
+from evalkit.serve.provider import BASE_PATH
+from evalkit.wire.clouds import BEDROCK_VERSION, VERTEX_VERSION
+from tests.sdks.holding import EPISODES, KEY, WHY, hold
+
+anthropic = pytest.importorskip("anthropic", reason=WHY)
+genai = pytest.importorskip("google.genai", reason=WHY)
+from google.genai import errors, types  # noqa: E402
+from google.oauth2.credentials import Credentials  # noqa: E402
+
+from tests.sdks.test_anthropic import Messages, say  # noqa: E402
+from tests.sdks.test_gemini import Contents  # noqa: E402
+
+
+@pytest.fixture(scope="module")
+def url() -> Iterator[str]:
+    with simulated({"key": KEY, "rpm": 1_000_000}) as url:
+        yield url.removesuffix(BASE_PATH)
+
+
+def claude(cloud: str, url: str, key: str = KEY) -> Any:
+    """The SDK's client of a cloud. It names the newest version of the API unless the body says another."""
+    if cloud == "bedrock":
+        client = anthropic.AnthropicBedrock(api_key=key, aws_region="us-east-1", base_url=url, max_retries=0)
+        version = BEDROCK_VERSION
+    else:
+        client = anthropic.AnthropicVertex(
+            access_token=key, project_id="simulated", region="global", base_url=f"{url}/v1", max_retries=0
+        )
+        version = VERTEX_VERSION
+    create = partial(client.messages.create, extra_body={"anthropic_version": version})
+    return SimpleNamespace(messages=SimpleNamespace(create=create))
+
+
+def gemini(url: str, key: str = KEY) -> Any:
+    return genai.Client(
+        vertexai=True,
+        project="simulated",
+        location="global",
+        credentials=Credentials(token=key),
+        http_options=types.HttpOptions(base_url=url),
+    )
+
+
+@pytest.mark.parametrize("cloud", ["bedrock", "vertex"])
+@pytest.mark.parametrize(("env", "parameters", "name"), EPISODES)
+def test_an_episode_with_claude_is_the_one_the_policy_plays(
+    url: str, env: Environment[Any, Any], parameters: dict[str, Any], name: str, cloud: str
+) -> None:
+    client = claude(cloud, url)
+    hold(env, parameters, name, lambda: Messages(client, name))
+
+
+@pytest.mark.parametrize(("env", "parameters", "name"), EPISODES)
+def test_an_episode_with_gemini_is_the_one_the_policy_plays(
+    url: str, env: Environment[Any, Any], parameters: dict[str, Any], name: str
+) -> None:
+    with gemini(url) as client:
+        hold(env, parameters, name, lambda: Contents(client, name))
+
+
+def test_what_is_wrong_raises_the_sdks_own_error(url: str) -> None:
+    with pytest.raises(anthropic.PermissionDeniedError):
+        say(claude("bedrock", url, "wrong"))
+    with pytest.raises(anthropic.AuthenticationError):
+        say(claude("vertex", url, "wrong"))
+    for cloud in ("bedrock", "vertex"):
+        with pytest.raises(anthropic.NotFoundError, match="gpt-9"):
+            say(claude(cloud, url), "gpt-9")
+    with gemini(url, "wrong") as client, pytest.raises(errors.ClientError) as wrong_key:
+        client.models.generate_content(model="knuth", contents="Begin.")
+    assert (wrong_key.value.code, wrong_key.value.status) == (401, "UNAUTHENTICATED")
+
+
+def test_claude_on_vertex_streams_as_its_sdk_reads_it(url: str) -> None:
+    with claude("vertex", url).messages.create(
+        model="knuth", messages=[{"role": "user", "content": "Begin."}], max_tokens=100, stream=True
+    ) as stream:
+        kinds = [event.type for event in stream]
+    assert (kinds[0], kinds[-1]) == ("message_start", "message_stop")
