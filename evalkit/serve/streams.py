@@ -23,7 +23,7 @@ _HEADERS = {"content-type": "text/event-stream; charset=utf-8", "cache-control":
 _WISH = rb'"stream"\s*:\s*true'
 _OPTIONS = rb'"stream_options"\s*:\s*\{[^{}]*\}'
 _WISHES = [re.compile(rb",\s*%b|%b\s*,?\s*" % (member, member)) for member in (_WISH, _OPTIONS)]
-_COMMENTS = (b": keep-alive", b":", b": PROCESSING", b"retry: 3000")
+_COMMENTS = (b": keep-alive", b":", b": PROCESSING")
 _BEFORE_FIRST = 3
 """Comments before the first event, where there are any."""
 _ENDINGS: dict[str, Ending] = {"stream_end": "complete", "stream_reset": "reset", "stream_stall": "stall"}

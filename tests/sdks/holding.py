@@ -17,6 +17,15 @@ from tests.support.episode_loop import play, policy
 KEY = "sk-for-tests"
 WHY = "the SDKs are not installed here: `make sdks` installs and tries them"
 
+STREAM_FORMS = ("", "stream_comments", "stream_joined", "stream_crlf", "drip")
+"""Forms of a stream in which a client reads the same; by fault."""
+
+
+def fault_of(fault: str) -> dict[str, object]:
+    """Options under which every request meets the fault, if there is one."""
+    return {f"fault_{fault}": 1, "drip": "100ms"} if fault else {}
+
+
 EPISODES = [
     pytest.param(SCHEDULING, {"n": 10, "k": 2, "periods": 6}, "knuth", id="scheduling"),
     pytest.param(PROCUREMENT, {"periods": 6}, "climber", id="procurement"),

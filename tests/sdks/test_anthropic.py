@@ -1,7 +1,7 @@
-"""Anthropic's SDK against the simulated provider: whole episodes over Messages, and its errors."""
+"""Anthropic's SDK against the simulated provider: whole episodes over Messages, streamed and not, and its errors."""
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import pytest
@@ -10,7 +10,8 @@ from evalkit.dialogue import Message, Reply, Request, ToolCall
 from evalkit.envs.environment import Environment
 from evalkit.serve.launch import simulated
 from evalkit.serve.provider import BASE_PATH
-from tests.sdks.holding import EPISODES, KEY, WHY, hold
+from tests.sdks.holding import EPISODES, KEY, STREAM_FORMS, WHY, fault_of, hold
+from tests.serve.asking import TOOLS
 
 anthropic = pytest.importorskip("anthropic", reason=WHY)
 from anthropic.types import MessageParam, TextBlock, ToolParam, ToolUseBlock  # noqa: E402
@@ -18,17 +19,28 @@ from anthropic.types import MessageParam, TextBlock, ToolParam, ToolUseBlock  # 
 _FINISHES = {"end_turn": "stop", "tool_use": "tool_calls", "max_tokens": "length"}
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def url() -> Iterator[str]:
+    """Of a server of the test's own: what another episode wrote to the cache would be found."""
     with simulated({"key": KEY, "rpm": 1_000_000, "cache": "5m"}) as url:
         yield url.removesuffix(BASE_PATH)
+
+
+def whole(client: Any, **fields: Any) -> Any:
+    return client.messages.create(**fields)
+
+
+def streamed(client: Any, **fields: Any) -> Any:
+    """As the SDK joins a stream's deltas."""
+    with client.messages.stream(**fields) as stream:
+        return stream.get_final_message()
 
 
 class Messages:
     """A chat of Messages."""
 
-    def __init__(self, client: Any, model: str) -> None:
-        self.client, self.model = client, model
+    def __init__(self, client: Any, model: str, send: Callable[..., Any]) -> None:
+        self.client, self.model, self.send = client, model, send
         self.system: list[dict[str, str]] = []
         self.chat: list[MessageParam] = []
         self.tools: list[ToolParam] = []
@@ -54,7 +66,8 @@ class Messages:
             }
             for tool in request.tools
         ]
-        done = self.client.messages.create(
+        done = self.send(
+            self.client,
             model=self.model,
             system=self.system,
             messages=self.chat,
@@ -80,12 +93,41 @@ class Messages:
         return Reply(text=text, calls=calls, finish=_FINISHES[done.stop_reason])
 
 
+@pytest.mark.parametrize("send", [whole, streamed])
 @pytest.mark.parametrize(("env", "parameters", "name"), EPISODES)
 def test_an_episode_is_the_one_the_policy_plays(
-    url: str, env: Environment[Any, Any], parameters: dict[str, Any], name: str
+    url: str, env: Environment[Any, Any], parameters: dict[str, Any], name: str, send: Any
 ) -> None:
     with anthropic.Anthropic(base_url=url, api_key=KEY, max_retries=0) as client:
-        hold(env, parameters, name, lambda: Messages(client, name))
+        hold(env, parameters, name, lambda: Messages(client, name, send))
+
+
+@pytest.mark.parametrize("fault", STREAM_FORMS)
+def test_a_stream_says_what_the_same_request_gets_whole(fault: str) -> None:
+    tools = [{"name": tool["function"]["name"], "input_schema": tool["function"]["parameters"]} for tool in TOOLS]
+    with (
+        simulated({"reasoning": 60, "stream_tokens": 2, "cache": "5m", **fault_of(fault)}) as url,
+        anthropic.Anthropic(base_url=url.removesuffix(BASE_PATH), api_key=KEY, max_retries=0) as client,
+    ):
+        fields = {
+            "model": "knuth",
+            "max_tokens": 1000,
+            "messages": [{"role": "user", "content": "Begin."}],
+            "tools": tools,
+            "extra_headers": {"X-Client-Request-Id": "e/1/0"},
+        }
+        expected, got = whole(client, **fields), streamed(client, **fields)
+    assert [block.type for block in expected.content] == ["thinking", *["tool_use"] * 3]
+    assert got.to_dict() == {**expected.to_dict(), "stop_details": None}
+
+
+def test_an_error_in_a_stream_is_the_sdks_own() -> None:
+    with (
+        simulated({"fault_stream_error": 1}) as url,
+        anthropic.Anthropic(base_url=url.removesuffix(BASE_PATH), api_key=KEY, max_retries=0) as client,
+        pytest.raises(anthropic.APIStatusError, match="The server had an error"),
+    ):
+        list(say(client, stream=True))
 
 
 def say(client: Any, model: str = "knuth", **more: Any) -> Any:

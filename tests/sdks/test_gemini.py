@@ -1,7 +1,7 @@
-"""Google's SDK against the simulated provider: whole episodes over generateContent, and its errors."""
+"""Google's SDK against the simulated provider: whole episodes over generateContent, also streamed, and its errors."""
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import pytest
@@ -10,7 +10,8 @@ from evalkit.dialogue import Message, Reply, Request, ToolCall
 from evalkit.envs.environment import Environment
 from evalkit.serve.launch import simulated
 from evalkit.serve.provider import BASE_PATH
-from tests.sdks.holding import EPISODES, KEY, WHY, hold
+from tests.sdks.holding import EPISODES, KEY, STREAM_FORMS, WHY, fault_of, hold
+from tests.serve.asking import TOOLS
 
 genai = pytest.importorskip("google.genai", reason=WHY)
 from google.genai import errors, types  # noqa: E402
@@ -26,11 +27,23 @@ def opened(url: str, key: str = KEY, retry: Any = None) -> Any:
     return genai.Client(api_key=key, http_options=types.HttpOptions(base_url=url, retry_options=retry))
 
 
+def whole(client: Any, **fields: Any) -> Any:
+    return client.models.generate_content(**fields)
+
+
+def streamed(client: Any, **fields: Any) -> Any:
+    """The chunks as one response: the last, with the parts of all."""
+    chunks = list(client.models.generate_content_stream(**fields))
+    done = chunks[-1]
+    done.candidates[0].content.parts = [part for chunk in chunks for part in chunk.candidates[0].content.parts]
+    return done
+
+
 class Contents:
     """A chat of generateContent."""
 
-    def __init__(self, client: Any, model: str) -> None:
-        self.client, self.model = client, model
+    def __init__(self, client: Any, model: str, send: Callable[..., Any]) -> None:
+        self.client, self.model, self.send = client, model, send
         self.system: list[str] = []
         self.chat: list[types.Content] = []
 
@@ -60,7 +73,7 @@ class Contents:
             max_output_tokens=request.sampling.max_tokens,
             http_options=types.HttpOptions(headers=headers),
         )
-        done = self.client.models.generate_content(model=self.model, contents=self.chat, config=config)
+        done = self.send(self.client, model=self.model, contents=self.chat, config=config)
         assert done.response_id
         assert done.usage_metadata.total_token_count > done.usage_metadata.prompt_token_count
         candidate = done.candidates[0]
@@ -74,12 +87,57 @@ class Contents:
         return Reply(text=text, calls=calls, finish="tool_calls" if calls else "stop")
 
 
+@pytest.mark.parametrize("send", [whole, streamed])
 @pytest.mark.parametrize(("env", "parameters", "name"), EPISODES)
 def test_an_episode_is_the_one_the_policy_plays(
-    url: str, env: Environment[Any, Any], parameters: dict[str, Any], name: str
+    url: str, env: Environment[Any, Any], parameters: dict[str, Any], name: str, send: Any
 ) -> None:
     with opened(url) as client:
-        hold(env, parameters, name, lambda: Contents(client, name))
+        hold(env, parameters, name, lambda: Contents(client, name, send))
+
+
+def said(done: Any) -> tuple[Any, ...]:
+    """Id, thoughts, text, calls, signatures, finish and usage of a response."""
+    candidate = done.candidates[0]
+    parts = candidate.content.parts
+    thoughts, text = (
+        "".join(part.text or "" for part in parts if bool(part.thought) == kind) for kind in (True, False)
+    )
+    calls = [part.function_call for part in parts if part.function_call]
+    signatures = [part.thought_signature for part in parts if part.thought_signature]
+    return done.response_id, thoughts, text, calls, signatures, candidate.finish_reason, done.usage_metadata
+
+
+# Its SDK takes a comment for data: the real provider sends none.
+@pytest.mark.parametrize("fault", [fault for fault in STREAM_FORMS if fault != "stream_comments"])
+def test_a_stream_says_what_the_same_request_gets_whole(fault: str) -> None:
+    functions = [tool["function"] for tool in TOOLS]
+    declared = [
+        types.FunctionDeclaration(name=one["name"], parameters_json_schema=one["parameters"]) for one in functions
+    ]
+    config = types.GenerateContentConfig(
+        tools=[types.Tool(function_declarations=declared)],
+        automatic_function_calling=types.AutomaticFunctionCallingConfig(disable=True),
+        http_options=types.HttpOptions(headers={"X-Client-Request-Id": "e/1/0"}),
+    )
+    fields = {"model": "knuth", "contents": "Begin.", "config": config}
+    with (
+        simulated({"reasoning": 60, "stream_tokens": 2, **fault_of(fault)}) as url,
+        opened(url.removesuffix(BASE_PATH)) as client,
+    ):
+        expected, got = said(whole(client, **fields)), said(streamed(client, **fields))
+    assert expected[1]
+    assert (len(expected[3]), len(expected[4])) == (3, 1)
+    assert got == expected
+
+
+def test_an_error_in_a_stream_is_the_sdks_own() -> None:
+    with (
+        simulated({"fault_stream_error": 1}) as url,
+        opened(url.removesuffix(BASE_PATH)) as client,
+        pytest.raises(errors.ServerError, match="The server had an error"),
+    ):
+        list(client.models.generate_content_stream(model="knuth", contents="Begin."))
 
 
 def say(client: Any, model: str = "knuth") -> Any:

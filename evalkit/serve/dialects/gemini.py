@@ -5,6 +5,7 @@ alternate and begin and end with the user's, no part is empty, and a turn with c
 each for one of them. A result without an id belongs to the first call of its name that is still open.
 """
 
+from base64 import b64encode
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -217,7 +218,7 @@ def _list(value: Mapping[str, Any], name: str) -> list[Any]:
 
 def _layout(reply: Reply) -> bytes:
     """The parts of a reply with its thoughts before the others, and their signature on the first of these."""
-    sealed = {"thoughtSignature": f"sealed-{len(reply.reasoning)}"}
+    sealed = {"thoughtSignature": b64encode(b"sealed-%d" % len(reply.reasoning)).decode()}  # of a field of bytes
     parts: list[Any] = [[len(reply.text), sealed]] if reply.text or not reply.calls else []
     parts += [[None, None if parts or i else sealed] for i in range(len(reply.calls))]
     return dumps_any([{"text": reply.reasoning, "thought": True}, *parts])

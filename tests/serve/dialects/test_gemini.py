@@ -1,12 +1,13 @@
 """What the simulated provider refuses in Gemini's format; what it takes is tested beside the client's direction."""
 
+from base64 import b64decode
 from typing import Any
 
 import orjson
 import pytest
 
-from evalkit.dialogue import Message
-from evalkit.serve.dialects.gemini import decode_request, encode_error
+from evalkit.dialogue import Message, Reply, ToolCall
+from evalkit.serve.dialects.gemini import SERVED_GEMINI, decode_request, encode_error
 
 TEXT = {"text": "x"}
 CALL = {"functionCall": {"id": "a", "name": "lookup", "args": {}}}
@@ -115,3 +116,13 @@ def test_an_error_has_its_status_in_words_and_its_code_as_reason() -> None:
         "status": "UNKNOWN",
         "details": [],
     }
+
+
+def test_a_signature_is_a_field_of_bytes() -> None:
+    for reply in (
+        Reply(text="Yes.", reasoning="Is it?"),
+        Reply(calls=(ToolCall(id="c", name="go", arguments="{}"),), reasoning="Go?"),
+    ):
+        parts = orjson.loads(SERVED_GEMINI.encode_reply(reply))["candidates"][0]["content"]["parts"]
+        (signature,) = (part["thoughtSignature"] for part in parts if "thoughtSignature" in part)
+        assert b64decode(signature, validate=True)
