@@ -2,19 +2,20 @@
 
 A named provider fails if its key is missing, or if it is a server on this machine that is not running. Without names,
 all providers are checked, and these two cases are not failures. The exit code is 0 if nothing failed, else 3. The
-command prints the highest possible cost and does not ask for consent: calling it is the consent.
+command prints the highest possible cost and does not ask for consent: calling it is the consent. So is `--settings`,
+which asks each model that answered some ten times more: which settings have an effect (`client/settings.py`).
 """
 
 import asyncio
 from collections.abc import Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from evalkit.client.keys import lacking, url_of
 from evalkit.errors import EvalkitError, UsageError
-from evalkit.money import show_usd
+from evalkit.money import PicoUsd, show_usd
 from evalkit.spec.catalogue import find_model, provider_names, read_provider
 from evalkit.spec.model import Model, Provider
 from evalkit.text import bounded
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from evalkit.client.check import CheckResult
+    from evalkit.client.settings import SettingFinding
 
 NOT_ALL_WORK = 3
 
@@ -53,14 +55,18 @@ class _ProviderLine:
     model: str
     text: str
     failed: bool
+    findings: "Sequence[SettingFinding]" = ()
+    """By setting, if these were asked for."""
 
 
-def check(names: Sequence[str], model: str | None) -> int:
+def check(names: Sequence[str], model: str | None, *, settings: bool = False) -> int:
     """Check these providers, or all. Raises UsageError for an unknown name."""
     from evalkit.report.render.terminal import console as console_of
 
     if model and len(names) != 1:
         raise UsageError("providers check: --model needs the name of exactly one provider.")
+    if settings and not names:
+        raise UsageError("providers check: --settings needs the names of the providers that are to be asked.")
     console = console_of()
     cases: list[_ProviderCheck] = []
     lines: list[_ProviderLine] = []
@@ -71,9 +77,11 @@ def check(names: Sequence[str], model: str | None) -> int:
         else:
             lines.append(outcome)
     if cases:
-        console.print(_announcement(cases), style="dim")
-        lines += asyncio.run(_ask_all(cases))
+        console.print(_announcement(cases, settings=settings), style="dim")
+        lines += asyncio.run(_ask_all(cases, settings=settings))
     _print(lines, console)
+    if any(line.findings for line in lines):
+        _print_findings(lines, console)
     return NOT_ALL_WORK if any(line.failed for line in lines) else 0
 
 
@@ -107,26 +115,40 @@ def _choose(provider: Provider, model: str | None) -> tuple[Model, bool]:
     return find_model(provider, name), provider.simulate is None
 
 
-def _announcement(cases: Sequence[_ProviderCheck]) -> str:
-    from evalkit.client.check import WITHIN_S, most
+def _announcement(cases: Sequence[_ProviderCheck], *, settings: bool) -> str:
+    from evalkit.client.check import WITHIN_S
 
-    bounds = [most(case.provider, case.model) for case in cases if case.provider.simulate is None]
-    unknown = bounds.count(None)
-    cost = f"at most {show_usd(sum(bound or 0 for bound in bounds))}"
+    unknown, cost = 0, 0
+    for case in cases:
+        if case.provider.simulate is None:
+            bound = _most(case, settings=settings)
+            unknown, cost = unknown + (bound is None), cost + (bound or 0)
+    words = f"at most {show_usd(cost)}"
     if unknown:
-        cost += f", plus {unknown} of unknown price"
+        words += f", plus {unknown} of unknown price"
     who = "1 provider" if len(cases) == 1 else f"each of {len(cases)} providers"
-    return f"Sends one request to {who}, with a timeout of {WITHIN_S:g} s: {cost}."
+    further = ", and up to 11 more about its settings" if settings else ""
+    return f"Sends one request to {who}, with a timeout of {WITHIN_S:g} s{further}: {words}."
 
 
-async def _ask_all(cases: Sequence[_ProviderCheck]) -> list[_ProviderLine]:
+def _most(case: _ProviderCheck, *, settings: bool) -> PicoUsd | None:
+    from evalkit.client import check
+    from evalkit.client import settings as about
+
+    bound = check.most(case.provider, case.model)
+    further = about.most(case.provider, case.model) if settings else 0
+    return None if bound is None or further is None else PicoUsd(bound + further)
+
+
+async def _ask_all(cases: Sequence[_ProviderCheck], *, settings: bool) -> list[_ProviderLine]:
     async with asyncio.TaskGroup() as group:
-        tasks = [group.create_task(_ask(case)) for case in cases]
+        tasks = [group.create_task(_ask(case, settings=settings)) for case in cases]
     return [task.result() for task in tasks]
 
 
-async def _ask(case: _ProviderCheck) -> _ProviderLine:
+async def _ask(case: _ProviderCheck, *, settings: bool) -> _ProviderLine:
     from evalkit.client.check import check as ask
+    from evalkit.client.settings import look
 
     name, model = case.provider.name, case.model.name
     try:
@@ -138,9 +160,10 @@ async def _ask(case: _ProviderCheck) -> _ProviderLine:
                 where = f"providers/{name}.toml: simulate"
                 url = await asyncio.to_thread(stack.enter_context, simulated(case.provider.simulate, source=where))
             finding = await ask(case.provider, case.model, url=url)
+            findings = await look(case.provider, case.model, url=url) if settings and finding.kind == "ok" else []
     except EvalkitError as flaw:
         return _ProviderLine(provider=name, model=model, text=str(flaw), failed=True)
-    return _line(case, finding)
+    return replace(_line(case, finding), findings=findings)
 
 
 def _line(case: _ProviderCheck, finding: "CheckResult") -> _ProviderLine:
@@ -179,4 +202,25 @@ def _print(lines: Sequence[_ProviderLine], console: "Console") -> None:
     for line in sorted(lines, key=lambda line: line.provider):
         message = " ".join(bounded(line.text, _MESSAGE_CHARS).split())
         table.add_row(line.provider, Text(line.model), Text(message, style="bold red" if line.failed else ""))
+    console.print(table)
+
+
+_EFFECTS = {"yes": "has an effect", "no": "IGNORED", "unclear": "no effect seen"}
+"""Of what needs other words in the table."""
+
+
+def _print_findings(lines: Sequence[_ProviderLine], console: "Console") -> None:
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=None, header_style="bold", padding=(0, 1, 0, 0))
+    for column in ("provider", "model", "setting", "effect", "seen", "cost"):
+        table.add_column(column, overflow="fold")
+    for line in sorted(lines, key=lambda line: line.provider):
+        for one in line.findings:
+            words = " ".join(bounded(one.words, _MESSAGE_CHARS).split())
+            effect = Text(_EFFECTS.get(one.effect, one.effect), style="bold red" if one.effect == "no" else "")
+            cost = "unknown" if one.cost is None else show_usd(one.cost)
+            table.add_row(line.provider, Text(line.model), one.setting, effect, Text(words), cost)
+    console.print()
     console.print(table)

@@ -19,7 +19,7 @@ WITHIN_S = 20.0
 
 _SAMPLING = Sampling(max_tokens=512)
 """Some reasoning models answer with an error if the limit is lower."""
-_TOOL = Tool(
+TOOL = Tool(
     name="report_ready",
     description="Reports that you can call tools.",
     parameters={"type": "object", "properties": {}, "required": []},
@@ -85,4 +85,4 @@ def _body(provider: Provider, model: Model) -> bytes:
     seed = 1 if provider.seed and "seed" not in model.quirks.refuses else None
     parts: list[bytes] = []
     dialect.join(parts, [_MESSAGE])
-    return dialect.body(head, dialect.encode_tools([_TOOL]), parts, seed)
+    return dialect.body(head, dialect.encode_tools([TOOL]), parts, seed)

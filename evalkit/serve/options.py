@@ -14,6 +14,7 @@ from evalkit.money import Price, pico_per_token
 from evalkit.policy.table import is_served, served_names
 from evalkit.serve.dialects.table import base_urls
 from evalkit.serve.faults import FAULTS
+from evalkit.serve.heeding import SETTINGS
 from evalkit.serve.latency import INSTANT, Latency, parse_latency
 from evalkit.spec.reading import parse_span
 
@@ -60,6 +61,8 @@ class SimulatorOptions:
     """How long a prompt's beginning stays cached after its last use; None: nothing is cached."""
     reasoning: int = 0
     """Tokens of reasoning that each reply shows before its answer; 0: none."""
+    heeds: frozenset[str] | None = None
+    """Settings that replies show, of `heeding.SETTINGS`; the others are ignored. None: replies are the policy's."""
     burst_s: float = 60.0
     """How many seconds' worth of the limits can be saved up."""
     seed: int = 0
@@ -232,6 +235,13 @@ def _models(value: Any) -> tuple[str, ...]:
     return tuple(names)
 
 
+def _heeds(value: Any) -> frozenset[str]:
+    names = frozenset(name.strip() for name in _text(value).split(",")) - {""}
+    for name in sorted(names - set(SETTINGS)):
+        raise ValueError(f"{name!r} is no setting that replies can show.{nearest(name, SETTINGS).rstrip('.')}")
+    return names
+
+
 def _prices(value: Any) -> dict[str, Price]:
     if isinstance(value, str):
         entries = [part.partition("=") for part in value.split(",") if part]
@@ -283,6 +293,12 @@ OPTIONS: Mapping[str, Option] = {
         read=lambda value: _whole(value, 0, 1_000_000),
         metavar="N",
         help="tokens of reasoning that each reply shows before its answer, as its dialect has it (default: 0)",
+    ),
+    "heeds": Option(
+        read=_heeds,
+        metavar="NAMES",
+        help=f"reply as a model that heeds these settings ({', '.join(SETTINGS)}; empty: none) and ignores the others "
+        "(default: as the policy does)",
     ),
     "burst": Option(read=_span, metavar="SPAN", help="how much unused limit can accumulate, as a time (default: 60s)"),
     "seed": Option(

@@ -36,11 +36,12 @@ from evalkit.serve.faults import (
     may_be_billed,
     pick,
 )
+from evalkit.serve.heeding import heeding
 from evalkit.serve.options import SimulatorOptions
 from evalkit.serve.outcome import JSON, Arrival, RefusedRequest, ServedOutcome
 from evalkit.serve.routes import Route, check_key, failed, page, route_of, unknown_model
 from evalkit.serve.streams import as_unstreamed, streamed
-from evalkit.wire.tokens import BYTES_PER_TOKEN, input_tokens, output_tokens
+from evalkit.wire.tokens import BYTES_PER_TOKEN, cut, input_tokens, output_tokens
 
 
 @dataclass(slots=True, kw_only=True)
@@ -217,7 +218,7 @@ def _judge(
         return replace(about, outcome=failure, word=fault, works=failure.status >= 500)
     if simulator.cache is not None:
         simulator.cache.keep(model, share, now_s)
-    reply = changed_reply(_thinking(answer(model, served(model), request), request, simulator.options.reasoning), fault)
+    reply = changed_reply(_thinking(_said(simulator, model, request), request, simulator.options.reasoning), fault)
     usage = Usage(
         input=tokens_in,
         output=output_tokens(reply),
@@ -236,6 +237,13 @@ def _judge(
     )
     outcome = failure or _answered(simulator, route, reply, fault, draw_key, now_s)
     return replace(about, outcome=outcome, word=fault or "ok", usage=usage)
+
+
+def _said(simulator: Simulator, model: str, request: Request) -> Reply:
+    """The model's reply."""
+    if simulator.options.heeds is None:
+        return answer(model, served(model), request)
+    return cut(heeding(request, simulator.options.heeds, simulator.totals.requests), request.sampling.max_tokens)
 
 
 def _thinking(reply: Reply, request: Request, tokens: int) -> Reply:

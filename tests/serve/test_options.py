@@ -91,6 +91,7 @@ def test_every_option_has_a_flag_that_help_explains() -> None:
         ({"retry_after_form": "words"}, "retry_after_form: 'words' is neither `seconds` nor `date`"),
         ({"cache": "0s"}, "cache: '0s' is not positive"),
         ({"burst": "0s"}, "burst: '0s' is not positive"),
+        ({"heeds": "efort"}, "heeds: 'efort' is no setting that replies can show. Did you mean 'effort'?"),
     ],
 )
 def test_a_wrong_option_is_named_with_its_place_and_remedy(values: dict[str, object], words: str) -> None:

@@ -26,9 +26,10 @@ def providers(args: argparse.Namespace) -> int:
     if args.name == CHECK:
         from evalkit.cli.checking import check
 
-        return check(args.names, args.model)
-    if args.model:
-        raise UsageError(f"providers: --model goes with `providers {CHECK} PROVIDER`.")
+        return check(args.names, args.model, settings=args.settings)
+    for flag in ("model", "settings"):
+        if getattr(args, flag):
+            raise UsageError(f"providers: --{flag} goes with `providers {CHECK} PROVIDER`.")
     console = console_of()
     if args.name:
         provider = read_provider(args.name)
