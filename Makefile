@@ -114,6 +114,7 @@ $(SDKS)/.ready: pyproject.toml $(SDKS_LOCK) | $(READY)
 docs: $(READY) ## build the documentation site in build/docs, strictly; write the generated pages
 	$(PY) -m docs.tools.cli_page
 	$(PY) -m docs.tools.environment_page
+	$(PY) -m docs.tools.checked_table
 	$(PY) -m sphinx --fail-on-warning --keep-going --quiet -b html -c docs . build/docs
 	@echo "Open build/docs/index.html, or serve it: $(PY) -m http.server --directory build/docs"
 

@@ -21,6 +21,9 @@ from google.oauth2.credentials import Credentials  # noqa: E402
 from tests.sdks.test_anthropic import Messages, say  # noqa: E402
 from tests.sdks.test_gemini import Contents  # noqa: E402
 
+CHECKED_SDK = {"anthropic_bedrock": "anthropic", "anthropic_vertex": "anthropic", "gemini_vertex": "google-genai"}
+"""For the table in docs/providers.md."""
+
 
 @pytest.fixture(scope="module")
 def url() -> Iterator[str]:

@@ -16,6 +16,9 @@ from tests.serve.asking import TOOLS
 genai = pytest.importorskip("google.genai", reason=WHY)
 from google.genai import errors, types  # noqa: E402
 
+CHECKED_SDK = {"gemini": "google-genai"}
+"""For the table in docs/providers.md."""
+
 
 @pytest.fixture(scope="module")
 def url() -> Iterator[str]:

@@ -17,6 +17,9 @@ from openai.lib.streaming.chat import ChatCompletionStreamState  # noqa: E402
 from openai.types.chat import ChatCompletionFunctionToolParam, ChatCompletionMessageFunctionToolCall  # noqa: E402
 from openai.types.responses import FunctionToolParam, ResponseFunctionToolCall  # noqa: E402
 
+CHECKED_SDK = {"openai_chat": "openai", "openai_responses": "openai"}
+"""For the table in docs/providers.md."""
+
 
 @pytest.fixture(scope="module")
 def url() -> Iterator[str]:
