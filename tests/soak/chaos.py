@@ -11,6 +11,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -211,6 +212,37 @@ class Chaos:
     def held_back(self) -> int:
         """Steps that waited for a limit."""
         return sum(seconds > 0.02 for seconds in scan(self.run, ["queue_s"]).column("queue_s").to_pylist())
+
+    def excess(self) -> dict[str, tuple[int, int]]:
+        """By cause, what is on the books beyond the price of replies: (charged, billed), in pico-dollars.
+
+        Causes: `charge: REASON` of attempts without a reply, `unmetered` of replies without usage, `crash` of what a
+        kill left in flight. A request that was billed and that no row names was in flight at a kill.
+        """
+        billed = Counter[str]()
+        for line in self.bill():
+            billed[line["request_id"]] += line["cost"]
+        index, found = read_index(self.run), Counter[tuple[str, bool]]()
+        for row in scan(self.run, ["episode", "step", "attempts", "cost"]).to_pylist():
+            words = row["attempts"].split(",")
+            place = f"{row['episode']}/{row['step']}/{len(words) - 1}"
+            paid = min(billed[place], row["cost"])
+            billed[place] -= paid
+            if paid != row["cost"]:
+                found[words[-1], True] += row["cost"]
+                found[words[-1], False] += paid
+        for row in index.ledger:
+            if row.kind == "charge":
+                place = f"{row.episode}/{row.step}/{row.attempt}"
+                paid = min(billed[place], row.amount)
+                billed[place] -= paid
+                found[f"charge: {row.reason}", True] += row.amount
+                found[f"charge: {row.reason}", False] += paid
+            elif row.kind in ("crash", "release"):
+                found["crash", True] += row.amount if row.kind == "crash" else -row.amount
+        found["crash", False] += billed.total()
+        causes = sorted({cause for cause, _ in found}, key=lambda cause: found[cause, False] - found[cause, True])
+        return {cause: (found[cause, True], found[cause, False]) for cause in causes}
 
     def mispriced(self) -> list[str]:
         """Steps whose cost is not what the server billed for the attempt that brought their reply."""

@@ -38,6 +38,11 @@ def check(chaos: Chaos) -> None:
         f"bill {billed / 1e12:.4f}, counted {total / 1e12:.4f} USD"
     )
     print(", ".join(f"{kind} {count}" for kind, count in kinds.most_common()))
+    excess = chaos.excess()
+    print(f"books over bill: {total / billed:.2f}; of the excess of {(total - billed) / 1e12:.4f} USD:")
+    for cause, (charged, paid) in excess.items():
+        print(f"  {cause:24} {(charged - paid) / 1e12:8.4f}  (charged {charged / 1e12:.4f}, billed {paid / 1e12:.4f})")
+    assert sum(charged - paid for charged, paid in excess.values()) == total - billed, "an excess without a cause"
 
 
 def test_a_small_chaos_is_survived(tmp_path: Path) -> None:
