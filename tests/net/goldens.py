@@ -6,6 +6,7 @@ say something else, `intended/ID.txt` holds what is said now, and a line of `dif
 
 import json
 from collections.abc import Callable, Mapping
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -32,8 +33,8 @@ GROUPS: Mapping[str, Callable[[Path], dict[str, str]]] = {
 
 def ids(folder: Path = GOLDENS, group: str = "") -> list[str]:
     """All ids that have a file, of one group or of all."""
-    found = sorted(path.relative_to(folder).with_suffix("").as_posix() for path in folder.rglob("*.txt"))
-    return [one for one in found if not group or one.startswith(f"{group}/")]
+    below = folder / group
+    return sorted(path.relative_to(folder).with_suffix("").as_posix() for path in below.rglob("*.txt"))
 
 
 def group_of(one: str) -> str:
@@ -71,7 +72,13 @@ def losses() -> dict[str, list[str]]:
 
 
 def _entries() -> list[dict[str, Any]]:
-    return [json.loads(line) for line in REASONS.read_text().splitlines()] if REASONS.exists() else []
+    return list(_parsed(REASONS.read_bytes())) if REASONS.exists() else []
+
+
+@lru_cache(maxsize=1)
+def _parsed(lines: bytes) -> tuple[dict[str, Any], ...]:
+    """The list's entries; read over and over, a thousand times a run of the tests."""
+    return tuple(json.loads(line) for line in lines.splitlines())
 
 
 def expected(one: str, listed: Mapping[str, object]) -> str | None:

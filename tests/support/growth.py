@@ -48,23 +48,30 @@ def assert_linear(
     gc.disable()  # a collection looks at the whole process
     try:
         work(make(FIRST))  # what is done once is not measured
-        size = _size(make, work, last, enough_s)
-        small, large = make(size // WIDER), make(size)
-        for _ in range(ATTEMPTS):
-            after, before = seconds(work, large, RUNS), seconds(work, small, RUNS)
-            if after < FLOOR_S or after < MOST * before:
+        size, large, after = _measured(make, work, last, enough_s)
+        small = make(size // WIDER)
+        for again in range(ATTEMPTS):
+            if again:
+                after = seconds(work, large, RUNS)
+            # One run that is short enough settles it: the least of several would be no longer.
+            if after < FLOOR_S or after < MOST * (before := seconds(work, small, RUNS)):
                 return
         raise AssertionError(f"{what}: {size} bytes took {after:.4f} CPU s, {size // WIDER} of them {before:.4f}")
     finally:
         gc.enable()
 
 
-def _size(make: Callable[[int], Input], work: Callable[[Input], object], last: int, enough_s: float) -> int:
-    """The first size whose least time is enough, or `last`; what one run says is enough is run again."""
+def _measured(
+    make: Callable[[int], Input], work: Callable[[Input], object], last: int, enough_s: float
+) -> tuple[int, Input, float]:
+    """The first size whose least time is enough, or `last`; its input and its time. What one run says is enough is run
+    again."""
     size = FIRST
     while size < last:
         given = make(size)
-        if seconds(work, given) >= enough_s and seconds(work, given, RUNS) >= enough_s:
-            return size
+        took = seconds(work, given)
+        if took >= enough_s and (took := min(took, seconds(work, given, RUNS - 1))) >= enough_s:
+            return size, given, took
         size *= 4
-    return size
+    given = make(size)
+    return size, given, seconds(work, given)
