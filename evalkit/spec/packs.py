@@ -12,6 +12,7 @@ Packs are found by name among ours, then among those that packages bring (group 
 
 import hashlib
 from collections.abc import Iterator, Mapping
+from functools import lru_cache
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -22,7 +23,7 @@ from evalkit.envs.table import ENVIRONMENTS
 from evalkit.errors import UsageError, nearest
 from evalkit.plugins import PluginTable
 from evalkit.spec.identity import REASONING
-from evalkit.spec.reading import parse_toml
+from evalkit.spec.reading import parse_text, read_text
 
 STANDARD = "standard"
 VARIANTS = (REASONING,)
@@ -136,7 +137,18 @@ def _standard_texts(env: Environment[Any, Any], variant: str) -> dict[str, str]:
 def _own_table(env: Environment[Any, Any]) -> Mapping[str, Any]:
     """An environment's table of its standard texts; empty if the file has none."""
     path, name = _standard(env), env.name.rpartition(":")[2]  # a package's name, where one is before it, aside
-    return _table(path, name, parse_toml(path).get(name, {}))
+    return _table(path, name, _tables(path).get(name, {}))
+
+
+def _tables(path: Path) -> Mapping[str, Any]:
+    """A pack's values by environment. Raises UsageError."""
+    return _parsed(read_text(path), str(path))
+
+
+@lru_cache(maxsize=8)
+def _parsed(text: str, where: str) -> Mapping[str, Any]:
+    """Each agent asks for each environment's texts: parsing the standard ones was a third of a sweep's start."""
+    return parse_text(text, where)
 
 
 def _table(path: Path, name: str, table: object) -> Mapping[str, Any]:
@@ -148,7 +160,7 @@ def _table(path: Path, name: str, table: object) -> Mapping[str, Any]:
 def _texts(path: Path, environment: str) -> dict[str, dict[str, str]]:
     """The texts of a file by variant (empty: plain) and key. A file that is not evalkit's is checked whole."""
     texts: dict[str, dict[str, str]] = {"": {}}
-    for name, table in parse_toml(path).items():
+    for name, table in _tables(path).items():
         if name not in ENVIRONMENTS:
             raise UsageError(f"{path}: unknown environment {name!r}.{nearest(name, ENVIRONMENTS)}")
         if name != environment and path.parent == _FOLDER:

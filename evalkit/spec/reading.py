@@ -36,23 +36,32 @@ def read_values(path: Path) -> dict[str, Any]:
 
 def parse_toml(path: Path) -> dict[str, Any]:
     """The file as plain values. Raises UsageError, also for integers that no log could hold (beyond 64 bits)."""
+    return parse_text(read_text(path), str(path))
+
+
+def read_text(path: Path) -> str:
+    """The file's text. Raises UsageError."""
     try:
-        text = path.read_text(encoding="utf-8")
+        return path.read_text(encoding="utf-8")
     except FileNotFoundError:
         raise UsageError(f"{path}: no such file.") from None
     except (OSError, UnicodeDecodeError) as flaw:
         raise UsageError(f"{path} cannot be read: {flaw}") from flaw
+
+
+def parse_text(text: str, where: str) -> dict[str, Any]:
+    """`parse_toml` of a text; `where` names its source in errors."""
     try:
         data = tomllib.loads(text)
     except tomllib.TOMLDecodeError as flaw:
-        raise UsageError(f"{path} is not valid TOML: {flaw}") from flaw
+        raise UsageError(f"{where} is not valid TOML: {flaw}") from flaw
     except RecursionError as flaw:
-        raise UsageError(f"{path}: lists or tables are nested too deeply.") from flaw
+        raise UsageError(f"{where}: lists or tables are nested too deeply.") from flaw
     except ValueError as flaw:  # Python converts no integer of thousands of digits
         match = _ENDLESS.search(text)
         position = f" (at line {text.count(chr(10), 0, match.start()) + 1})" if match else ""
-        raise UsageError(f"{path}: an integer of thousands of digits is too long{position}.") from flaw
-    _refuse_long(data, str(path))
+        raise UsageError(f"{where}: an integer of thousands of digits is too long{position}.") from flaw
+    _refuse_long(data, where)
     return data
 
 

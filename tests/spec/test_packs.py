@@ -7,8 +7,10 @@ import pytest
 from evalkit.envs.environment import Kit, Pack
 from evalkit.envs.scheduling.scheduling import ACTION, HISTORY, SCHEDULING, TEXTS
 from evalkit.errors import UsageError
+from evalkit.spec import packs
 from evalkit.spec.importing.pack import import_reference
 from evalkit.spec.packs import pack_names, read_pack
+from evalkit.spec.reading import parse_text
 from tests.support.scheduling_episodes import SMALL, Play, matched
 
 
@@ -57,6 +59,19 @@ def test_a_pack_replaces_what_it_names_and_keeps_the_rest(tmp_path: Path) -> Non
     play = Play(SMALL, Kit(pack=pack))
     assert play.opening()[0].text == "Do {it}."  # a brace that is no field stays
     assert SCHEDULING.tools(play.state)[-1].description == "Go."
+
+
+def test_a_file_is_parsed_once_while_it_stays_as_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    parsed: list[str] = []
+    monkeypatch.setattr(packs, "parse_text", lambda text, where: parsed.append(where) or parse_text(text, where))
+    path = written(tmp_path, '[scheduling]\nsystem = "Go."\n')
+    read_pack("standard", "scheduling")
+    parsed.clear()
+    assert {read_pack(path, "scheduling").texts["system"] for _ in range(3)} == {"Go."}
+    assert parsed == [path]
+    written(tmp_path, '[scheduling]\nsystem = "Up."\n')
+    assert read_pack(path, "scheduling").texts["system"] == "Up."
+    assert parsed == [path, path]
 
 
 def test_a_pack_s_own_texts_go_before_the_standard_variant_s(tmp_path: Path) -> None:
