@@ -10,7 +10,7 @@ import pytest
 
 from evalkit import __version__
 from evalkit.cli.commands import COMMANDS
-from evalkit.cli.main import parse
+from evalkit.cli.main import parse, parser
 from tests.support.command_line import Call
 from tests.support.patience import PATIENCE_S
 
@@ -43,6 +43,14 @@ def test_examples_parse() -> None:
     assert len(words) >= len(COMMANDS)
     for line in words:
         assert parse(line[1:]).module == line[1]
+
+
+def test_a_command_s_parser_is_built_without_the_others() -> None:
+    _, all_of_them = parser()
+    for name in COMMANDS:
+        _, alone = parser(name)
+        assert alone.keys() == {name}
+        assert alone[name].format_help() == all_of_them[name].format_help()
 
 
 def test_help_lists_every_command_within_80_columns(call: Call) -> None:
