@@ -1,11 +1,15 @@
 """Thousands of episodes under virtual time: the engine's own players, lanes, budget and log, and a provider that is a
-function in this process. An episode is `length` steps, one a period, whatever it is answered."""
+function in this process. An episode is `length` steps, one a period, whatever it is answered.
+
+Steps at times of their own are commits of their own, thousands of them. The log takes their rows, groups them and says
+when they are durable; only its files are left out, which cost more than all else. `tests/sim` has them."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 from evalkit.client.budget import Budget
 from evalkit.client.client import ModelAsker
@@ -22,9 +26,12 @@ from evalkit.money import PicoUsd, Price
 from evalkit.serve.dialects.openai_chat import SERVED_OPENAI_CHAT
 from evalkit.spec.identity import episode_id
 from evalkit.spec.model import Limits, Model, Provider, SharedLimits
+from evalkit.store.files.journal import Appender
 from evalkit.store.files.record import StepRecord
 from evalkit.store.instances import ManifestInstance
 from evalkit.store.manifest import ManifestSuite
+from evalkit.store.writing import writer
+from evalkit.store.writing.commit import Load, commit
 from evalkit.store.writing.writer import Store, open_store
 from evalkit.wire.http import HttpResponse
 from tests.support.guessing_runs import an_agent
@@ -158,8 +165,13 @@ def sail(run: Path, *fleets: Fleet, budget: int | None = None) -> None:
     run_virtual(_sail(run, fleets, budget))
 
 
+def _commit_no_files(journal: Appender, load: Load) -> None:
+    """Of a commit the events alone."""
+    commit(journal, replace(load, steps=None, entries=()))
+
+
 async def _sail(run: Path, fleets: tuple[Fleet, ...], limit: int | None) -> None:
-    with open_store(run, session="s", inline=True) as store:
+    with mock.patch.object(writer, "commit", _commit_no_files), open_store(run, session="s", inline=True) as store:
         budget = Budget(budget=None if limit is None else PicoUsd(limit), spent=PicoUsd(0), ledger=store, session="s")
         store.pace(LATENCY_S)
         stop = Stop()
