@@ -19,6 +19,7 @@ from evalkit.store.manifest import load_target
 from evalkit.store.reading.reader import facts_of
 from evalkit.view.around import score_words
 from evalkit.view.grid import Grid, grid
+from evalkit.view.listing import COLUMNS as LISTED
 from evalkit.view.overview import run_address, run_links
 from evalkit.view.places import episode_address, place_of, with_query
 from evalkit.view.reading import Reading
@@ -27,15 +28,8 @@ from evalkit.view.render import Frame
 DRAWN = 24
 """Episodes whose lines are drawn: the first replicates of all agents come first."""
 
-COLUMNS = (
-    Column(key="agent", title="Agent"),
-    Column(key="replicate", title="Repl.", kind="count"),
-    Column(key="score", title="Score", kind="score", unit="100 = optimum"),
-    Column(key="ending", title="Ending"),
-    Column(key="periods", title="Periods", kind="count"),
-    Column(key="steps", title="Steps", kind="count"),
-    Column(key="cost", title="Cost", kind="usd"),
-)
+COLUMNS = (Column(key="agent", title="Agent"), *LISTED[3:9])
+"""Of the list of all episodes those from the replicate to the cost."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
