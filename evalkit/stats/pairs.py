@@ -228,6 +228,12 @@ def _dealt(pool: "Doubles", counts: tuple[int, int], stream: Stream, draws: int)
 
 def _smallest(values: "npt.NDArray[np.uint64]", count: int) -> "npt.NDArray[np.bool_]":
     """Which of the values along the first axis are the `count` smallest, in the values' shape."""
+    if count == 1:
+        least: npt.NDArray[np.bool_] = values == values.min(axis=0)
+        return least
+    if count == len(values) - 1:
+        others: npt.NDArray[np.bool_] = values != values.max(axis=0)
+        return others
     if len(values) > _FEW_REPLICATES:
         found: npt.NDArray[np.bool_] = values <= np.partition(values, count - 1, axis=0)[count - 1]
         return found
