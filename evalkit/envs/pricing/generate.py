@@ -25,9 +25,6 @@ from evalkit.seeds import Stream
 DIFFICULTIES = {"basic": 1, "medium": 4, "hard": 10}
 """The paper's levels: number of products."""
 
-REFERENCE_SEEDS = range(12)
-"""The seeds of the paper's twelve instances a level."""
-
 REFERENCE_PERIODS = 100
 """Of the paper's instances: a linear shift adds up to half the starting alpha at most over so many."""
 

@@ -83,9 +83,6 @@ DIFFICULTIES = {
 N40K5 = _shape(5, 40, 0.1, 0.1, 20)
 """The paper's variant that needs no solver's licence. Chosen: the other numbers are those of `hard`; it gives none."""
 
-REFERENCE_SEEDS = range(12)
-"""The seeds of the paper's twelve instances a level."""
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Made:

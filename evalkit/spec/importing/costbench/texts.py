@@ -29,7 +29,6 @@ ATOMIC, COMPOSITE, DESCRIPTIONS, STEPS = (
     for name in ("atomic_tools", "composite_tools", "composite_tool_descriptions", "refinement_steps_catalog")
 )
 CONFIG = "env/config/travel_config.yaml"
-SOURCES = (RUN, TYPES, EXAMPLE, ATOMIC, COMPOSITE, DESCRIPTIONS, STEPS, CONFIG)
 
 LENGTHS = range(3, 9)
 """Of the reference's chains."""
