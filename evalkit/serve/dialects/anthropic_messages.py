@@ -14,7 +14,7 @@ import orjson
 
 from evalkit.dialogue import Message, Reply, Request, Sampling, Tool, ToolChoice
 from evalkit.serve.cache import Piece
-from evalkit.serve.dialects.served import CREATED_S, MOMENT, ServedDialect, as_written, bearer, http_date
+from evalkit.serve.dialects.served import CREATED_S, MOMENT, ServedDialect, as_written, bearer, http_date, list_of
 from evalkit.serve.dialects.streamed import Cutter, Event, EventFormat, StreamWish, check_stream
 from evalkit.serve.limits import LimitStanding
 from evalkit.wire.anthropic_content import read_content, write_content
@@ -45,7 +45,7 @@ def decode_request(
     if not isinstance(model, str) or not model:
         raise ValueError("model: must be a string")
     check_stream(value)
-    turns, tools = _list(value, "messages"), _list(value, "tools")
+    turns, tools = list_of(value, "messages"), list_of(value, "tools")
     if _breakpoints(value) > _MOST_BREAKPOINTS:
         raise ValueError(f"a maximum of {_MOST_BREAKPOINTS} blocks with cache_control may be provided")
     system = value.get("system") or []
@@ -173,18 +173,11 @@ def _texts(content: Any, path: str) -> list[str]:
 
 
 def _breakpoints(value: Mapping[str, Any]) -> int:
-    blocks = [*_list(value, "tools"), *(value["system"] if isinstance(value.get("system"), list) else ())]
-    for turn in _list(value, "messages"):
+    blocks = [*list_of(value, "tools"), *(value["system"] if isinstance(value.get("system"), list) else ())]
+    for turn in list_of(value, "messages"):
         content = turn.get("content") if isinstance(turn, dict) else None
         blocks += content if isinstance(content, list) else []
     return sum(isinstance(block, dict) and "cache_control" in block for block in [value, *blocks])
-
-
-def _list(value: Mapping[str, Any], name: str) -> list[Any]:
-    items = value.get(name)
-    if items is not None and not isinstance(items, list):
-        raise ValueError(f"{name}: must be a list")
-    return items or []
 
 
 def _layout(reply: Reply) -> bytes:

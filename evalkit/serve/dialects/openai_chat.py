@@ -10,7 +10,7 @@ import orjson
 
 from evalkit.dialogue import Message, Reply, Request, Role, Sampling, Tool, ToolCall, ToolChoice
 from evalkit.serve.cache import pieces_of
-from evalkit.serve.dialects.served import CREATED_S, ServedDialect, bearer
+from evalkit.serve.dialects.served import CREATED_S, ServedDialect, bearer, list_of
 from evalkit.serve.dialects.streamed import Cutter, Event, EventFormat, StreamWish, check_stream
 from evalkit.serve.limits import LimitStanding, show_span
 from evalkit.wire.lenient import dumps_any
@@ -34,13 +34,13 @@ def decode_request(body: bytes, _model: str = "") -> tuple[str, Request]:
     model = value.get("model")
     if not isinstance(model, str) or not model:
         raise ValueError("model: must be a string")
-    messages = _list(value, "messages")
+    messages = list_of(value, "messages")
     if not messages:
         raise ValueError("messages: must not be empty")
     check_stream(value)
     if value.get("stream_options") is not None and not value.get("stream"):
         raise ValueError("stream_options: is only allowed when stream is true")
-    tools = tuple(_tool(tool, index) for index, tool in enumerate(_list(value, "tools")))
+    tools = tuple(_tool(tool, index) for index, tool in enumerate(list_of(value, "tools")))
     if value.get("tool_choice") is not None and not tools:
         raise ValueError("tool_choice: is only allowed when tools are specified")
     seed = value.get("seed")
@@ -102,7 +102,7 @@ def _message(message: Any, index: int) -> Message:
         if not isinstance(message.get("tool_call_id"), str):
             raise ValueError(f"{path}.tool_call_id: must be a string")
         return Message(role=role, text=text, call_id=message["tool_call_id"])
-    calls = tuple(_call(call, f"{path}.tool_calls[{i}]") for i, call in enumerate(_list(message, "tool_calls")))
+    calls = tuple(_call(call, f"{path}.tool_calls[{i}]") for i, call in enumerate(list_of(message, "tool_calls")))
     return Message(role=role, text=text, calls=calls)
 
 
@@ -124,13 +124,6 @@ def _call(call: Any, path: str) -> ToolCall:
     if not isinstance(name, str) or not isinstance(arguments, str):
         raise ValueError(f"{path}.function: name and arguments must be strings")
     return ToolCall(id=call["id"], name=name, arguments=arguments)
-
-
-def _list(value: Mapping[str, Any], name: str) -> Sequence[Any]:
-    items = value.get(name)
-    if items is not None and not isinstance(items, list):
-        raise ValueError(f"{name}: must be a list")
-    return items or []
 
 
 def encode_reply(reply: Reply) -> bytes:

@@ -13,6 +13,7 @@ import orjson
 from evalkit.dialogue import Message, Reply, Request, Role, Sampling, Tool, ToolCall
 from evalkit.serve.cache import pieces_of
 from evalkit.serve.dialects.openai_chat import SERVED_OPENAI_CHAT, sampling_of
+from evalkit.serve.dialects.served import list_of
 from evalkit.serve.dialects.streamed import Cutter, Event, EventFormat, StreamWish, check_stream
 from evalkit.wire.fields import object_of
 from evalkit.wire.lenient import dumps_any
@@ -61,7 +62,7 @@ def decode_request(body: bytes, _model: str = "") -> tuple[str, Request]:
     model = value.get("model")
     if not isinstance(model, str) or not model:
         raise ValueError("model: must be a string")
-    tools = tuple(_tool(tool, index) for index, tool in enumerate(_list(value, "tools")))
+    tools = tuple(_tool(tool, index) for index, tool in enumerate(list_of(value, "tools")))
     if value.get("tool_choice", "auto") not in ("auto", "none") and not tools:
         raise ValueError("tool_choice: must be specified with tools")
     request = Request(messages=_messages(value), tools=tools, sampling=_sampling(value), seed=0)
@@ -94,7 +95,7 @@ def _messages(value: Mapping[str, Any]) -> tuple[Message, ...]:
     text = value.get("input")
     if isinstance(text, str) and text:
         return (*messages, Message(role="user", text=text))
-    items = _list(value, "input")
+    items = list_of(value, "input")
     if not items:
         raise ValueError("input: must not be empty")
     _check_pairs(items)
@@ -185,13 +186,6 @@ def _content(content: Any, path: str) -> str:
     if not all(isinstance(text, str) for text in texts):
         raise ValueError(f"{path}: every part must have a text")
     return "".join(texts)
-
-
-def _list(value: Mapping[str, Any], name: str) -> Sequence[Any]:
-    items = value.get(name)
-    if items is not None and not isinstance(items, list):
-        raise ValueError(f"{name}: must be a list")
-    return items or []
 
 
 def encode_reply(reply: Reply) -> bytes:

@@ -129,3 +129,11 @@ def as_written(call: ToolCall) -> ToolCall:
     value = orjson.loads(call.arguments)
     wrapped = isinstance(value, dict) and value.keys() == {RAW} and isinstance(value[RAW], str)
     return replace(call, arguments=value[RAW]) if wrapped else call
+
+
+def list_of(value: Mapping[str, Any], name: str) -> list[Any]:
+    """A field of a request; empty where it is null or missing. Raises ValueError where it is no list."""
+    items = value.get(name)
+    if items is not None and not isinstance(items, list):
+        raise ValueError(f"{name}: must be a list")
+    return items or []
