@@ -35,7 +35,8 @@ SPREAD = 0.5
 """The same for an episode around its cell's mean, if too few were played to estimate it."""
 LEAST_SPREAD = 0.05
 STEPS = 800
-"""Requests that all priors together may take to play; a count, not a time, so that runs repeat exactly."""
+"""Requests that all priors together are meant to take, and at most each conversation beyond its share; a count, not a
+time, so that runs repeat exactly."""
 LEAST_STEPS, MOST_EPISODES = 16, 4
 """What each kind of conversation gets at least and at most."""
 Z = 1.96
@@ -259,9 +260,10 @@ async def make_priors(
             if cell is not None and agent.provider:
                 key = (suite.name, stand_in_of(agent, suite.environment), cell.kit.pack.digest, agent.notes)
                 groups.setdefault((*key, cell.sampling.max_tokens), []).append((agent, suite, cell))
-    priors = list[Prior]()
-    for members in groups.values():
-        samples = await _samples(manifest, members[0], max(LEAST_STEPS, STEPS // len(groups)))
+    priors, left = list[Prior](), STEPS
+    for number, members in enumerate(groups.values()):
+        samples = await _samples(manifest, members[0], max(LEAST_STEPS, left // (len(groups) - number)))
+        left = max(0, left - sum(len(sample.asked) for sample in samples))
         priors += [_prior(agent, suite, samples) for agent, suite, _ in members]
     return priors
 
@@ -272,12 +274,13 @@ async def _samples(
     agent, suite, cell = member
     stand_in, samples = stand_in_of(agent, suite.environment), list[Sample]()
     for episode in admitted(manifest, cell, suite):
-        samples.append(await play_sample(episode, stand_in, PLAIN, steps))
-        steps -= samples[-1].requests
-        if steps <= 0 or len(samples) == MOST_EPISODES:
+        # As for a plan: the first may be cut at its share, and none is left out because it takes long. Without those
+        # all would seem short.
+        samples.append(await play_sample(episode, stand_in, PLAIN, STEPS if samples else steps))
+        steps -= len(samples[-1].asked)
+        if steps <= 0 or samples[-1].cut or len(samples) == MOST_EPISODES:
             break
-    # A partial episode is less informative than an ended one: it counts only if there is nothing else.
-    return [sample for sample in samples if not sample.cut] or samples
+    return samples
 
 
 def _prior(agent: ManifestAgent, suite: ManifestSuite, samples: list[Sample]) -> Prior:

@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from evalkit.engine import forecast as forecasts
 from evalkit.engine.forecast import (
     FILE,
     LEAST_STEPS,
@@ -200,6 +201,23 @@ def test_the_beginning_of_an_episode_tells_what_the_whole_takes(tmp_path: Path, 
     assert not whole.cut
     assert begun.requests == pytest.approx(whole.requests, rel=0.05)
     assert begun.tokens_in == pytest.approx(whole.tokens_in, rel=0.15)
+
+
+def test_an_episode_that_outlasts_its_share_is_not_left_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    manifest = resolved(tmp_path, PAID.replace("procurement/basic", "scheduling/basic")).manifest
+    suite = manifest.suites["scheduling/basic"]
+    cell = cells(manifest)["mini", "scheduling"]
+    stand_in = stand_in_of(manifest.agents["mini"], "scheduling")
+    lengths = [
+        asyncio.run(play_sample(episode, stand_in, PLAIN)).requests
+        for episode in itertools.islice(admitted(manifest, cell, suite), 2)
+    ]
+    assert LEAST_STEPS <= lengths[0] < lengths[1]
+    # The suite is the first of two, so half of it all is its share: enough for the first episode, not for the second.
+    monkeypatch.setattr(forecasts, "STEPS", 2 * (lengths[0] + 1))
+    place = {(prior.agent, prior.suite): prior for prior in asyncio.run(make_priors(manifest))}
+    assert place["mini", suite.name].played == 2
+    assert place["mini", suite.name].requests > lengths[0] + 1
 
 
 def test_a_run_writes_its_priors_once_and_its_ended_episodes_correct_them(tmp_path: Path) -> None:
