@@ -7,6 +7,7 @@ environment must not depend on them, otherwise replay would differ from play.
 
 from typing import Any
 
+import msgspec
 import orjson
 
 from evalkit.dialogue import Reply, ToolCall
@@ -37,39 +38,26 @@ def decode_reply(data: bytes) -> Reply:
     Raises CorruptLogError if it is not of that form.
     """
     try:
-        value = orjson.loads(data)
-    except orjson.JSONDecodeError as flaw:
+        held = _DECODER.decode(data)
+    except msgspec.ValidationError as flaw:
+        raise CorruptLogError(f"a logged reply does not have the form that evalkit writes: {data[:80]!r}") from flaw
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as flaw:
         raise CorruptLogError(f"a logged reply is not JSON ({flaw}): {data[:80]!r}") from flaw
-    if not isinstance(value, dict) or not value.keys() <= _KEYS:
-        raise _malformed(data)
-    text, finish, opaque, reasoning, calls = (
-        value.get("text"),
-        value.get("finish"),
-        value.get("opaque", ""),
-        value.get("reasoning", ""),
-        value.get("calls"),
-    )
-    if not (isinstance(text, str) and isinstance(finish, str) and isinstance(opaque, str) and isinstance(calls, list)):
-        raise _malformed(data)
-    if not isinstance(reasoning, str):
-        raise _malformed(data)
     return Reply(
-        text=text,
-        calls=tuple([_call(call, data) for call in calls]),
-        finish=finish,
-        opaque=opaque.encode(),
-        reasoning=reasoning,
+        text=held.text,
+        calls=tuple([ToolCall(id=id_, name=name, arguments=arguments) for id_, name, arguments in held.calls]),
+        finish=held.finish,
+        opaque=held.opaque.encode(),
+        reasoning=held.reasoning,
     )
 
 
-_KEYS = frozenset({"calls", "finish", "opaque", "reasoning", "text"})
+class _WrittenReply(msgspec.Struct, forbid_unknown_fields=True):
+    text: str
+    finish: str
+    calls: list[tuple[str, str, str]]
+    opaque: str = ""
+    reasoning: str = ""
 
 
-def _call(value: object, data: bytes) -> ToolCall:
-    if not (isinstance(value, list) and len(value) == 3 and all(isinstance(part, str) for part in value)):
-        raise _malformed(data)
-    return ToolCall(id=value[0], name=value[1], arguments=value[2])
-
-
-def _malformed(data: bytes) -> CorruptLogError:
-    return CorruptLogError(f"a logged reply does not have the form that evalkit writes: {data[:80]!r}")
+_DECODER = msgspec.json.Decoder(_WrittenReply)
