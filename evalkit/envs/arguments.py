@@ -7,8 +7,9 @@ stack or the memory. What comes back is a value or a `Refusal` with a typed outc
 import json
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any
+
+import msgspec
 
 MOST_BYTES = 64 * 1024
 """Of a call's arguments, and of a text in them that is parsed once more; in UTF-8."""
@@ -28,13 +29,12 @@ _BRACKET = re.compile(r"[\[\]{}]")
 _WHOLE = re.compile(r"\s*([+-]?\d{1,18})(?:\.0*)?\s*")
 
 
-@dataclass(frozen=True, slots=True)
-class Refusal:
+class Refusal(msgspec.Struct, frozen=True):
     """Why a call did nothing."""
 
     outcome: str
     """Typed: `not_json`, `too_deep`, `missing`, ...; recorded in the facts."""
-    values: Mapping[str, object] = field(default_factory=dict)
+    values: Mapping[str, object] = msgspec.field(default_factory=dict)
     """What the text that explains it may name."""
 
 
@@ -44,7 +44,7 @@ def read_arguments(text: str) -> dict[str, Any] | Refusal:
     Outcomes: `too_large`, `too_deep`, `not_json`, `not_object`.
     Chosen: `NaN` and `Infinity` are read as the reference's parsers read them; a repeated key's last value counts.
     """
-    if not text.strip():
+    if text == "{}" or not text.strip():
         return {}
     value = read_json(text)
     if isinstance(value, Refusal):
@@ -52,8 +52,7 @@ def read_arguments(text: str) -> dict[str, Any] | Refusal:
     return value.value if isinstance(value.value, dict) else Refusal("not_object")
 
 
-@dataclass(frozen=True, slots=True)
-class Parsed:
+class Parsed(msgspec.Struct, frozen=True):
     """A value that was read; it may be anything, None included."""
 
     value: Any
@@ -74,7 +73,8 @@ def read_json(text: str) -> Parsed | Refusal:
 
 def oversize(text: str) -> bool:
     """Whether a text is longer than `MOST_BYTES`."""
-    return len(text) > MOST_BYTES or len(text.encode("utf-8", "surrogatepass")) > MOST_BYTES
+    size = len(text)
+    return size > MOST_BYTES // 4 and (size > MOST_BYTES or len(text.encode("utf-8", "surrogatepass")) > MOST_BYTES)
 
 
 def _json_depth(text: str) -> int:

@@ -5,8 +5,10 @@ Total over whatever a model may write. Every answer has a typed outcome; `ok` is
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
 from typing import Any, Generic
+
+import msgspec
+from msgspec.structs import replace
 
 from evalkit.dialogue import Message, ToolCall
 from evalkit.envs.arguments import MOST_BYTES, Refusal, read_arguments, shown, text_argument, whole_argument
@@ -49,8 +51,7 @@ further back than there are).
 """
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CallResult(Generic[WorldT]):
+class CallResult(msgspec.Struct, Generic[WorldT], frozen=True, kw_only=True):
     """What one call brought about."""
 
     outcome: str
@@ -58,8 +59,7 @@ class CallResult(Generic[WorldT]):
     accepted: Accepted[WorldT] | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Answers(Generic[WorldT]):
+class Answers(msgspec.Struct, Generic[WorldT], frozen=True, kw_only=True):
     """What all calls of a reply brought about, in order."""
 
     state: PeriodsState[WorldT]
@@ -100,10 +100,9 @@ def _restarts(setting: Setting[Any], outcome: str) -> bool:
 
 def _answer(state: PeriodsState[WorldT], call: ToolCall) -> tuple[PeriodsState[WorldT], CallResult[WorldT]]:
     setting, name = state.setting, call.name
-    if name not in setting.rules.tools:
-        return state, _refused(state, Refusal("unknown_tool"), call)
-    if all(tool.name != name for tool in offered(state)):
-        return state, _refused(state, Refusal("not_offered"), call)
+    if not (name == setting.rules.action if _last(state) else name in setting.offered):
+        known = name in setting.rules.tools
+        return state, _refused(state, Refusal("not_offered" if known else "unknown_tool"), call)
     arguments = read_arguments(call.arguments)
     if isinstance(arguments, Refusal):
         return state, _refused(state, arguments, call)
@@ -119,8 +118,11 @@ def _answer(state: PeriodsState[WorldT], call: ToolCall) -> tuple[PeriodsState[W
 
 def offered(state: PeriodsState[Any]) -> tuple[Any, ...]:
     """The tools the next request offers: all, and only the action in the last query of a period."""
-    last = state.turn + 1 >= state.setting.queries
-    return state.setting.last_tools if last else state.setting.tools
+    return state.setting.last_tools if _last(state) else state.setting.tools
+
+
+def _last(state: PeriodsState[Any]) -> bool:
+    return state.turn + 1 >= state.setting.queries
 
 
 def _get(

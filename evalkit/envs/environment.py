@@ -10,7 +10,9 @@ from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Seq
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
-from evalkit.dialogue import Message, Reply, Sampling, Tool, ToolChoice
+import msgspec
+
+from evalkit.dialogue import Message, Reply, Sampling, Tool, ToolChoice, as_dataclass
 
 InstanceT = TypeVar("InstanceT")
 StateT = TypeVar("StateT")
@@ -38,16 +40,16 @@ class Kit:
     """Whether the agent has the notes tools."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Opening:
+@as_dataclass
+class Opening(msgspec.Struct, frozen=True, kw_only=True):
     """The start of a chat."""
 
     messages: tuple[Message, ...]
     """The system message first, then the user's."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Observation:
+@as_dataclass
+class Observation(msgspec.Struct, frozen=True, kw_only=True):
     """The result of a reply."""
 
     messages: tuple[Message, ...]

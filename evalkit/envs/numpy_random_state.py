@@ -7,8 +7,9 @@ Source: specification of the reference, section A.0; each method says how many 3
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+import msgspec
 
 if TYPE_CHECKING:
     import numpy as np
@@ -20,8 +21,7 @@ MOST_SEED = 2**32 - 1
 """The largest seed the reference's generator takes."""
 
 
-@dataclass(frozen=True, slots=True)
-class RandomStateSnapshot:
+class RandomStateSnapshot(msgspec.Struct, frozen=True):
     """Where a stream stands. Equal snapshots give equal draws."""
 
     key: bytes

@@ -10,8 +10,9 @@ setting `restarts` gives those restarts, and the tenth ends the episode as `unre
 the reference where it is a chat's first; here it is always answered with the reply prompt.
 """
 
-from dataclasses import replace
 from typing import Any, Protocol
+
+from msgspec.structs import replace
 
 from evalkit.dialogue import Message, Reply, Tool
 from evalkit.envs.calls import Answers, answer_calls, offered

@@ -9,9 +9,10 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any, Generic, TypeVar
 
+import msgspec
 from rpds import HashTrieMap
 
-from evalkit.dialogue import Message, Tool
+from evalkit.dialogue import Message, Tool, as_dataclass
 from evalkit.envs.arguments import Refusal
 from evalkit.envs.environment import Facts, Kit, Opening, fill
 from evalkit.errors import UsageError
@@ -27,8 +28,8 @@ TEXT_CHOICES = {"results.style": STYLES}
 """How results are shown: bare, or as the reference does, as the repr of a one-key mapping."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Accepted(Generic[WorldT]):
+# Made for every reply, as states are: msgspec's frozen records cost a tenth of what dataclasses do.
+class Accepted(msgspec.Struct, Generic[WorldT], frozen=True, kw_only=True):
     """An action that was accepted: it ends the period."""
 
     world: WorldT
@@ -97,12 +98,14 @@ class Setting(Generic[WorldT]):
     opening: Opening
     last_opening: Opening
     """Of the last period's chat."""
-    getters: Mapping[str, Getter[WorldT]] = field(default_factory=dict)
+    getters: Mapping[str, Getter[WorldT]]
     """The rules' getters by name."""
+    offered: frozenset[str]
+    """The names of `tools`."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PeriodsState(Generic[WorldT]):
+@as_dataclass
+class PeriodsState(msgspec.Struct, Generic[WorldT], frozen=True, kw_only=True):
     """Where an episode stands. Small; what it collects is shared between states, not copied."""
 
     setting: Setting[WorldT]
@@ -116,7 +119,7 @@ class PeriodsState(Generic[WorldT]):
     """Periods in a row that ended without an action."""
     history: str = ""
     """What the history tool shows, rendered once and only appended to."""
-    notes: "HashTrieMap[int, str]" = field(default_factory=HashTrieMap)
+    notes: "HashTrieMap[int, str]" = msgspec.field(default_factory=HashTrieMap)
     """The agent's notes by period."""
     read: frozenset[str] = frozenset()
     """Tools that this chat may not read again."""
@@ -220,6 +223,7 @@ def make_setting(
         opening=_opening(texts, "opening", kit.notes),
         last_opening=_opening(texts, "opening_last" if rules.last_opening else "opening", kit.notes),
         getters={getter.name: getter for getter in rules.getters},
+        offered=frozenset(tool.name for tool in tools),
     )
 
 

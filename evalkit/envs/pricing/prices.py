@@ -11,11 +11,13 @@ A bare number in place of the mapping is answered, and the chat continues, also 
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from typing import Any
 
+import msgspec
+from msgspec.structs import replace
 from rpds import HashTrieSet
 
+from evalkit.dialogue import as_dataclass
 from evalkit.envs.arguments import Refusal, listed
 from evalkit.envs.environment import fill
 from evalkit.envs.pricing.demand import PricingMarket, profits, quantities
@@ -50,14 +52,14 @@ BARE_NUMBER = "bare_number"
 """The outcome of a number where the mapping should be."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PricingWorld:
+@as_dataclass
+class PricingWorld(msgspec.Struct, frozen=True, kw_only=True):
     """What pricing adds to the state of the loop."""
 
     market: PricingMarket
     hinted: bool
     """Whether the opening names a price above which not to go."""
-    seen: "HashTrieSet[tuple[float, ...]]" = field(default_factory=HashTrieSet)
+    seen: "HashTrieSet[tuple[float, ...]]" = msgspec.field(default_factory=HashTrieSet)
     """The prices set so far, as they were shown."""
 
 

@@ -11,11 +11,13 @@ the optimum, or a complex number of workers; texts end the run. Here a quantity 
 import hashlib
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
 from typing import Any
 
+import msgspec
+from msgspec.structs import replace
 from rpds import HashTrieSet
 
+from evalkit.dialogue import as_dataclass
 from evalkit.envs.arguments import Refusal, listed, whole_argument
 from evalkit.envs.environment import fill
 from evalkit.envs.procurement.explicit import MOST_QUANTITY
@@ -46,8 +48,8 @@ TEXTS = {
 """What the history says of a plan, and the reasons why one cannot be bought."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ProcurementWorld:
+@as_dataclass
+class ProcurementWorld(msgspec.Struct, frozen=True, kw_only=True):
     """What procurement adds to the state of the loop."""
 
     market: ProcurementMarket
@@ -55,9 +57,9 @@ class ProcurementWorld:
     """The deals' places by id."""
     menu: str
     """The menu as it is shown."""
-    seen: "HashTrieSet[tuple[tuple[int, int], ...]]" = field(default_factory=HashTrieSet)
+    seen: "HashTrieSet[tuple[tuple[int, int], ...]]" = msgspec.field(default_factory=HashTrieSet)
     """Plans submitted so far: what they buy, as (place, quantity)."""
-    written: "HashTrieSet[bytes]" = field(default_factory=HashTrieSet)
+    written: "HashTrieSet[bytes]" = msgspec.field(default_factory=HashTrieSet)
     """Digests of how they were written."""
 
 

@@ -7,11 +7,13 @@ refusal of its own: known workers that hold all n tasks hold no other.
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
 from typing import Any
 
+import msgspec
+from msgspec.structs import replace
 from rpds import HashTrieMap
 
+from evalkit.dialogue import as_dataclass
 from evalkit.envs.arguments import Refusal, listed
 from evalkit.envs.environment import fill
 from evalkit.envs.numpy_random_state import RandomStateSnapshot, RandomStateStream
@@ -38,8 +40,8 @@ TEXTS = {
 have; these four ids stand in that order."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SchedulingWorld:
+@as_dataclass
+class SchedulingWorld(msgspec.Struct, frozen=True, kw_only=True):
     """What scheduling adds to the state of the loop."""
 
     market: SchedulingMarket
@@ -48,7 +50,7 @@ class SchedulingWorld:
     seed: int
     random_state: RandomStateSnapshot | None
     """Where the reference's generator stands, from which its feedback is drawn; None: feedback is keyed by place."""
-    seen: "HashTrieMap[tuple[int, ...], tuple[Pair, ...]]" = field(default_factory=HashTrieMap)
+    seen: "HashTrieMap[tuple[int, ...], tuple[Pair, ...]]" = msgspec.field(default_factory=HashTrieMap)
     """What was shown of each matching submitted so far."""
 
 
