@@ -35,6 +35,8 @@ class ReplayFlaw:
     problem: str
     gap: bool
     """Whether rows are missing before the one that was looked at; where a file is damaged, that is a consequence."""
+    row: int
+    """Which of the rows that were given."""
 
 
 @dataclass(slots=True)
@@ -63,7 +65,7 @@ class Replayer:
 
     def check(self, rows: Iterable[Row]) -> Iterator[ReplayFlaw]:
         """The flaws of the log's next rows (with `COLUMNS`); of each episode and take only the first."""
-        for row in rows:
+        for number, row in enumerate(rows):
             flaw = self._check(row)
             if flaw is None:
                 continue
@@ -71,7 +73,7 @@ class Replayer:
             gap = step < row["step"]
             self._tracks[row["episode"]] = _Track(take=row["take"], position=None, flawed=True)
             address = f"{row['agent']}:{row['suite']}:{row['instance']}:{row['replicate']}"
-            yield ReplayFlaw(episode=row["episode"], place=address, step=step, problem=problem, gap=gap)
+            yield ReplayFlaw(episode=row["episode"], place=address, step=step, problem=problem, gap=gap, row=number)
 
     def _check(self, row: Row) -> tuple[int, str] | None:
         """(step, what is wrong), or None; moves the row's episode on."""

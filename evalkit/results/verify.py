@@ -23,7 +23,10 @@ from evalkit.store.void import FILE as VOIDS
 from evalkit.store.void import read_voids
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
     from evalkit.store.files.segment import Segment
+    from evalkit.store.reading.effect import Ints
 
 BATCH = 4096
 """Rows that become Python values at once."""
@@ -60,14 +63,18 @@ def verify(run: Path) -> list[Finding]:
     manifest = read_manifest(run)
     require_environments(manifest, (suite.environment for suite in manifest.suites.values()), ENVIRONMENTS)
     try:
+        replay = _Replay(run, manifest, ENVIRONMENTS)
         findings = [
             Finding(segment=flaw.segment, problem=flaw.problem, episode=flaw.episode, step=flaw.step)
-            for flaw in check_log(run)
+            for flaw in check_log(run, replay.see)
         ]
         told = {(finding.episode, finding.step) for finding in findings}
-        for finding in replay_findings(run, manifest, ENVIRONMENTS, gaps=not findings):
-            if (finding.episode, finding.step) not in told:
-                findings.append(finding)
+        # Where files are damaged or missing, missing steps are a consequence.
+        findings += [
+            finding
+            for finding, gap in replay.findings
+            if not (gap and told) and (finding.episode, finding.step) not in told
+        ]
         findings += _void_findings(run, manifest)
     except FileNotFoundError as moved:
         raise RunError(
@@ -90,22 +97,30 @@ def _void_findings(run: Path, manifest: Manifest) -> Iterator[Finding]:
             )
 
 
-def replay_findings(run: Path, manifest: Manifest, environments: Environments, *, gaps: bool) -> Iterator[Finding]:
-    """What replaying the log's readable segments finds, in the log's order.
+class _Replay:
+    """Replays the log's readable files of steps in the log's order."""
 
-    `gaps`: whether missing steps are told; where files are damaged or missing they are a consequence.
-    """
-    from evalkit.store.files.layout import lay_out
+    def __init__(self, run: Path, manifest: Manifest, environments: Environments) -> None:
+        from evalkit.store.files.layout import lay_out
 
-    replayer = Replayer(manifest, environments)
-    segments = lay_out(run, "steps").segments
-    load_for(_work(manifest, environments, sum(segment.last - segment.first + 1 for segment in segments)))
-    for segment in segments:
-        for flaw in replayer.check(_rows(segment)):
-            if gaps or not flaw.gap:
-                yield Finding(
-                    segment=segment.name, problem=flaw.problem, episode=flaw.episode, step=flaw.step, place=flaw.place
-                )
+        self._replayer = Replayer(manifest, environments)
+        self.findings: list[tuple[Finding, bool]] = []
+        """Each with whether steps are missing before it."""
+        segments = lay_out(run, "steps").segments
+        load_for(_work(manifest, environments, sum(segment.last - segment.first + 1 for segment in segments)))
+
+    def see(self, segment: "Segment", table: "pa.Table") -> None:
+        """The next file's rows."""
+        from evalkit.store.reading.arrays import together
+
+        # Where episodes alternate, as they were played, replay takes a fifth more CPU.
+        places = together(table, "environment", "episode")
+        flaws = list(self._replayer.check(_rows(table, places)))
+        for flaw in sorted(flaws, key=lambda flaw: places[flaw.row]):
+            finding = Finding(
+                segment=segment.name, problem=flaw.problem, episode=flaw.episode, step=flaw.step, place=flaw.place
+            )
+            self.findings.append((finding, flaw.gap))
 
 
 def _work(
@@ -117,13 +132,9 @@ def _work(
             yield environments[suite.environment], suite.instances[0].line, 0.5 * rows / len(manifest.suites)
 
 
-def _rows(segment: "Segment") -> Iterator[Mapping[str, Any]]:
-    from evalkit.store.files.segment import read_segment
+def _rows(table: "pa.Table", places: "Ints") -> Iterator[Mapping[str, Any]]:
+    from evalkit.store.reading.arrays import take_rows
 
-    try:
-        table = read_segment(segment, COLUMNS)
-    except CorruptLogError:
-        # The check of the files has named it; what it held is missed as a gap in its episodes.
-        return
-    for batch in table.to_batches(max_chunksize=BATCH):
-        yield from batch.to_pylist()
+    table = table.select(COLUMNS)
+    for begin in range(0, len(places), BATCH):
+        yield from take_rows(table, places[begin : begin + BATCH]).to_pylist()

@@ -149,7 +149,7 @@ def test_a_file_that_moves_meanwhile_says_that_the_run_is_being_written(
 ) -> None:
     from evalkit.store.recovery import check
 
-    def gone(run: Path) -> None:
+    def gone(run: Path, look: object) -> None:
         raise FileNotFoundError(run / "tail" / "x.parquet")
 
     log.write(commits())

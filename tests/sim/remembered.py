@@ -7,7 +7,7 @@ reads a file's bytes each time, and asks the function that it stands in for when
 import copy
 import sys
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import cached_property, lru_cache
 from io import FileIO
 from pathlib import Path
@@ -24,7 +24,7 @@ from evalkit.store.files.schema import FEW_VALUES
 from evalkit.store.files.segment import SCHEMAS, Segment
 from evalkit.store.reading.reader import CODED
 from evalkit.store.recovery import examine as examining
-from evalkit.store.recovery.examine import Examined
+from evalkit.store.recovery.examine import Examined, Look
 
 
 class Remembered:
@@ -127,8 +127,12 @@ class Remembered:
         file: pq.ParquetFile = known[dictionary, verify]
         return file
 
-    def examine(self, segment: Segment) -> Examined:
-        return copy.deepcopy(self._once(segment, "examined", lambda: _examine(segment)))
+    def examine(self, segment: Segment, look: Look | None = None) -> Examined:
+        examined: Examined = copy.deepcopy(self._once(segment, "examined", lambda: _examine(segment)))
+        if look is not None:
+            with suppress(CorruptLogError):
+                look(segment, self.read_segment(segment))
+        return examined
 
     def read_claim(self, segment: Segment) -> dict[str, str]:
         return dict(self._once(segment, "claim", lambda: _read_claim(segment)))

@@ -27,13 +27,17 @@ def footer_flaw(segment: Segment) -> str:
     Raises CorruptLogError, FileNotFoundError, StorageError as `read_segment` does.
     """
     with open_file(segment) as file:
-        plain = read_rows(segment, file)
-        for name, coded in _read_by_dictionary(segment, plain):
-            if coded.cast(pa.string()) != plain.column(name):
-                return f"column {name} holds other values read by dictionary"
-        size = segment.path.stat().st_size
-        with readable(segment):
-            return next(_misplaced(file, size, bare=segment.is_object), "") or next(_misjudged(file, plain), "")
+        return flaw_of_footer(segment, file, read_rows(segment, file))
+
+
+def flaw_of_footer(segment: Segment, file: pq.ParquetFile, plain: pa.Table) -> str:
+    """`footer_flaw` of a file that is open and read."""
+    for name, coded in _read_by_dictionary(segment, plain):
+        if coded.cast(pa.string()) != plain.column(name):
+            return f"column {name} holds other values read by dictionary"
+    size = segment.path.stat().st_size
+    with readable(segment):
+        return next(_misplaced(file, size, bare=segment.is_object), "") or next(_misjudged(file, plain), "")
 
 
 def _read_by_dictionary(segment: Segment, plain: pa.Table) -> Iterator[tuple[str, pa.ChunkedArray]]:

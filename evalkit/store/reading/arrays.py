@@ -59,3 +59,9 @@ def texts(table: pa.Table, name: str) -> list[bytes]:
 def take_rows(table: pa.Table, rows: Ints) -> pa.Table:
     """The rows of these numbers, in this order."""
     return table.take(pa.Array.from_buffers(pa.int64(), len(rows), [None, pa.py_buffer(rows.astype(np.int64))]))
+
+
+def together(table: pa.Table, *names: str) -> Ints:
+    """The numbers of a table's rows, those alike in these columns of strings together, in the order they have there."""
+    order: Ints = np.lexsort([coded(table, name)[1] for name in reversed(names)])
+    return order

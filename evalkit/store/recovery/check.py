@@ -14,21 +14,22 @@ from evalkit.store.files.chain import DigestChain, follow
 from evalkit.store.files.layout import Layout, gaps, journal_object, lay_out
 from evalkit.store.files.segment import KINDS, RANGE, Kind, Segment
 from evalkit.store.reading.effect import Effect, Flags, Ints, rows_in_effect
-from evalkit.store.recovery.examine import Examined, Flaw, examine, footer_problem
+from evalkit.store.recovery.examine import Examined, Flaw, Look, examine, footer_problem
 from evalkit.store.recovery.recount import ends_flaws, totals_flaws
 
 __all__ = ["Flaw", "check_log"]
 
 
-def check_log(run: Path) -> list[Flaw]:
-    """Everything in a run's log that was changed or is missing; empty if nothing is.
+def check_log(run: Path, look: Look | None = None) -> list[Flaw]:
+    """Everything in a run's log that was changed or is missing; empty if nothing is. `look` is given each file of steps
+    that can be read, in the log's order, and its rows.
 
     Raises StorageError if the disk refuses, RunError where a newer evalkit wrote a file.
     """
     layouts = {kind: lay_out(run, kind) for kind in KINDS}
     chain = follow(run)
     flaws = list(misplaced(run, layouts, chain))
-    steps = [examine(segment) for segment in layouts["steps"].segments]
+    steps = [examine(segment, look) for segment in layouts["steps"].segments]
     flawed = {flaw.segment for file in steps for flaw in file.flaws}
     for kind in ("ledger", "ends"):
         for segment in layouts[kind].segments:

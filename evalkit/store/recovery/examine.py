@@ -16,9 +16,9 @@ import pyarrow.parquet as pq
 from evalkit.digests import step_digest
 from evalkit.errors import CorruptLogError
 from evalkit.store.files.chain import problem_of
-from evalkit.store.files.footer import columns_of, footer_flaw
+from evalkit.store.files.footer import columns_of, flaw_of_footer, footer_flaw
 from evalkit.store.files.schema import STEPS, steps_table, with_reserved
-from evalkit.store.files.segment import REMEDY, Segment, claim, mismatch, open_file, readable, unlike
+from evalkit.store.files.segment import REMEDY, Segment, claim, mismatch, open_file, read_rows, readable, unlike
 from evalkit.store.reading.arrays import coded, integers, take_rows
 from evalkit.store.reading.effect import Flags, Ints
 
@@ -55,19 +55,32 @@ class Examined:
     """By row group, like `take` and `step`: whether the row is what was written."""
 
 
-def examine(segment: Segment) -> Examined:
-    """Look at a file of steps. Raises StorageError, FileNotFoundError, RunError (a newer evalkit wrote it)."""
+Look = Callable[[Segment, pa.Table], object]
+"""Takes a file that readers can read, and its rows."""
+
+
+def examine(segment: Segment, look: Look | None = None) -> Examined:
+    """Look at a file of steps, and have `look` see its rows, so that they are read once.
+
+    Raises StorageError, FileNotFoundError, RunError (a newer evalkit wrote it).
+    """
     examined = Examined(segment=segment)
     try:
         with _opened(segment) as (strict, lax):
             problem = mismatch(segment, strict)
             examined.short = claim(strict).get("rows") != str(strict.metadata.num_rows)
+            table = None if problem else _readable(segment, strict)
+            begin = 0
             for number in range(strict.metadata.num_row_groups):
-                _examine_group(examined, _RowGroup(segment, strict, lax, number))
+                group = _RowGroup(segment, strict, lax, number, None if table is None else table.slice(begin))
+                begin += group.rows
+                _examine_group(examined, group)
+            if table is not None and look is not None:
+                look(segment, table)
+            if not problem and not examined.flaws:
+                problem = footer_problem(segment) if table is None else _footer_problem(segment, strict, table)
     except CorruptLogError as flaw:
         problem = problem_of(segment, flaw) + ": none of its rows can be read"
-    if not problem and not examined.flaws:
-        problem = footer_problem(segment)
     if problem:
         examined.flaws.insert(0, _of_file(examined, problem))
     return examined
@@ -99,6 +112,21 @@ def footer_problem(segment: Segment) -> str:
         return problem_of(segment, flaw)
 
 
+def _footer_problem(segment: Segment, file: pq.ParquetFile, table: pa.Table) -> str:
+    try:
+        return flaw_of_footer(segment, file, table)
+    except CorruptLogError as flaw:
+        return problem_of(segment, flaw)
+
+
+def _readable(segment: Segment, file: pq.ParquetFile) -> pa.Table | None:
+    """A file's rows as readers read them; None if they cannot."""
+    try:
+        return read_rows(segment, file)
+    except CorruptLogError:
+        return None
+
+
 @contextmanager
 def _opened(segment: Segment) -> Iterator[tuple[pq.ParquetFile, Callable[[], pq.ParquetFile]]]:
     """(the file, what opens it once more without verifying its pages, which only a damaged one needs)."""
@@ -110,8 +138,14 @@ class _RowGroup:
     """A row group: columns read with their checksums verified, or else as they are."""
 
     def __init__(
-        self, segment: Segment, strict: pq.ParquetFile, lax: Callable[[], pq.ParquetFile], number: int
+        self,
+        segment: Segment,
+        strict: pq.ParquetFile,
+        lax: Callable[[], pq.ParquetFile],
+        number: int,
+        read: pa.Table | None = None,
     ) -> None:
+        """read: its rows, and what follows them, where the file could be read."""
         self._segment, self._lax, self._number = segment, lax, number
         self.rows: int = strict.metadata.row_group(number).num_rows
         if not 0 <= self.rows <= segment.path.stat().st_size:  # a row has a digest, so it takes more than a byte
@@ -120,6 +154,9 @@ class _RowGroup:
         """Columns that fail their checksum."""
         names = columns_of(segment)
         self._columns: dict[str, pa.ChunkedArray] = {}
+        if read is not None:
+            self._columns.update(zip(read.schema.names, read.slice(0, self.rows).columns, strict=True))
+            return
         try:
             self._keep(strict, names)
         except CorruptLogError:
