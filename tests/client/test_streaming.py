@@ -140,7 +140,10 @@ def test_a_request_asks_for_a_stream_at_its_dialects_place() -> None:
 
     assert dict(zip(NAMES, asyncio.run(main()), strict=True)) == {
         "anthropic_messages": ("/v1/messages", {"stream": True, "model": "m"}),
+        "anthropic_bedrock": ("/v1/model/m/invoke", {"model": "m"}),
+        "anthropic_vertex": ("/v1/models/m:streamRawPredict", {"stream": True, "model": "m"}),
         "gemini": ("/v1/models/m:streamGenerateContent?alt=sse", {"model": "m"}),
+        "gemini_vertex": ("/v1/models/m:streamGenerateContent?alt=sse", {"model": "m"}),
         "openai_chat": (
             "/v1/chat/completions",
             {"stream": True, "stream_options": {"include_usage": True}, "model": "m"},

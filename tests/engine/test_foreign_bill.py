@@ -15,9 +15,9 @@ from evalkit.engine.spending.reconcile import read_books
 from evalkit.engine.sweep import run_sweep
 from evalkit.spec.sweep import read_sweep
 from evalkit.wire.billed import counts_as_billed
-from evalkit.wire.table import DIALECTS
 from tests.engine.foreign import BILLED, FREE, LOST, PROVIDER, Foreign
 from tests.engine.test_failures import listening
+from tests.support.formats import FORMATS
 
 SWEEP = """
 replicates = 2
@@ -65,7 +65,7 @@ def test_it_bills_what_the_table_calls_billed() -> None:
     assert not any(counts_as_billed(one, {}) for one in FREE)
 
 
-@pytest.mark.parametrize("dialect", DIALECTS)
+@pytest.mark.parametrize("dialect", FORMATS)
 def test_without_faults_the_books_are_the_bill(tmp_path: Path, dialect: str) -> None:
     stub = Foreign(dialect, (), 0.0)
     outcome = played(tmp_path, stub)
@@ -77,7 +77,7 @@ def test_without_faults_the_books_are_the_bill(tmp_path: Path, dialect: str) -> 
 
 @pytest.mark.parametrize("budget", ["", "0.15"], ids=["no budget", "a budget that runs out"])
 @pytest.mark.parametrize("lost", LOST)
-@pytest.mark.parametrize("dialect", DIALECTS)
+@pytest.mark.parametrize("dialect", FORMATS)
 def test_whatever_usage_lacks_the_books_hold(tmp_path: Path, dialect: str, lost: str, budget: str) -> None:
     stub = Foreign(dialect, (lost,), 0.7)
     outcome = played(tmp_path, stub, budget=budget)
@@ -91,7 +91,7 @@ def test_whatever_usage_lacks_the_books_hold(tmp_path: Path, dialect: str, lost:
 @pytest.mark.parametrize("budget", ["", "0.15"], ids=["no budget", "a budget that runs out"])
 @pytest.mark.parametrize("fault", [*BILLED, *FREE])
 def test_whatever_fails_the_books_hold(tmp_path: Path, fault: str, budget: str) -> None:
-    dialect = sorted(DIALECTS)[[*BILLED, *FREE].index(fault) % len(DIALECTS)]
+    dialect = sorted(FORMATS)[[*BILLED, *FREE].index(fault) % len(FORMATS)]
     stub = Foreign(dialect, (fault,), 0.3)
     outcome = played(tmp_path, stub, budget=budget, timeout_s=0.3 if fault == "timeout" else 10)
     assert stub.met[fault] > 1
@@ -102,7 +102,7 @@ def test_whatever_fails_the_books_hold(tmp_path: Path, fault: str, budget: str) 
     assert len(charges) == (stub.met[fault] if fault in BILLED else 0)
 
 
-@pytest.mark.parametrize("dialect", DIALECTS)
+@pytest.mark.parametrize("dialect", FORMATS)
 def test_under_everything_at_once_and_over_several_lives_the_books_hold(tmp_path: Path, dialect: str) -> None:
     """The budget runs out, is raised, and runs out again."""
     stub = Foreign(dialect, (*LOST, *LOST, *(one for one in (*BILLED, *FREE) if one != "timeout")), 0.5)

@@ -22,7 +22,7 @@ from tests.support.small_sweeps import resolved
 from tests.support.sweep_runs import go_served
 from tests.view.conftest import ask
 
-DIALECTS = ("openai_chat", "openai_responses", "anthropic_messages", "gemini")
+FORMATS = ("openai_chat", "openai_responses", "anthropic_messages", "gemini")
 TOKENS = 60
 
 PROVIDER = """dialect = "{dialect}"
@@ -54,9 +54,9 @@ instances = ["dining-0004"]
 def thinking(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("thinking")
     (folder / "providers").mkdir()
-    for dialect in DIALECTS:
+    for dialect in FORMATS:
         (folder / "providers" / f"{dialect}.toml").write_text(PROVIDER.format(dialect=dialect))
-    text = "".join(AGENT.format(dialect=dialect) for dialect in DIALECTS) + SUITE
+    text = "".join(AGENT.format(dialect=dialect) for dialect in FORMATS) + SUITE
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)  # which has the providers
         outcome, _ = go_served(resolved(folder, text), folder / "thinking", {"reasoning": TOKENS})
@@ -68,7 +68,7 @@ def place(dialect: str) -> str:
     return f"{dialect}:costbench/basic:dining-0004:0"
 
 
-@pytest.mark.parametrize("dialect", DIALECTS)
+@pytest.mark.parametrize("dialect", FORMATS)
 def test_the_terminal_folds_it_and_shows_it_whole_on_request(thinking: Path, dialect: str) -> None:
     short, full = (show(thinking, place(dialect), full=full) for full in (False, True))
     thoughts = [[part for part in one.parts if part.kind == "thought"] for one in (short, full)]
@@ -85,7 +85,7 @@ def test_the_terminal_folds_it_and_shows_it_whole_on_request(thinking: Path, dia
 
 
 def test_the_page_folds_it_with_its_tokens(thinking: Path) -> None:
-    for said in ask(RunCache([thinking]), *(f"/run/thinking/episode/{place(dialect)}" for dialect in DIALECTS)):
+    for said in ask(RunCache([thinking]), *(f"/run/thinking/episode/{place(dialect)}" for dialect in FORMATS)):
         assert said.status == 200
         found = re.findall(r'<details class="part thought"><summary>([^<]*)<.*?<pre[^>]*>(.*?)</pre>', said.text, re.S)
         assert len(found) > 1
@@ -98,7 +98,7 @@ def test_the_exports_have_it(thinking: Path, tmp_path: Path) -> None:
     chosen = choose(thinking)
     write_transcripts(chosen, ENVIRONMENTS, tmp_path / "chats.jsonl")
     lines = [json.loads(line) for line in (tmp_path / "chats.jsonl").read_text().splitlines()]
-    assert {line["metadata"]["agent"] for line in lines} == set(DIALECTS)
+    assert {line["metadata"]["agent"] for line in lines} == set(FORMATS)
     for line in lines:
         answers = [message for message in line["messages"] if message["role"] == "assistant"]
         assert all(message["reasoning_content"].startswith("Thought 0") for message in answers)
@@ -106,11 +106,11 @@ def test_the_exports_have_it(thinking: Path, tmp_path: Path) -> None:
     write_dataset(chosen, ENVIRONMENTS, tmp_path / "data")
     files = [path for path in (tmp_path / "data").rglob("*.parquet") if "messages" in pq.read_schema(path).names]
     rows = [row for path in files for row in pq.read_table(path).column("messages").to_pylist()]
-    assert len(rows) == len(DIALECTS)
+    assert len(rows) == len(FORMATS)
     assert all(one["reasoning_content"] for row in rows for one in row if one["role"] == "assistant")
     write_inspect(chosen, ENVIRONMENTS, tmp_path / "logs")
     logs = sorted((tmp_path / "logs").rglob("*.eval"))
-    assert len(logs) == len(DIALECTS)
+    assert len(logs) == len(FORMATS)
     for log in logs:
         with zipfile.ZipFile(log) as archive:
             (name,) = [name for name in archive.namelist() if name.startswith("samples/")]

@@ -10,7 +10,7 @@ from evalkit.dialogue import Message, Reply, Sampling
 from evalkit.replies import decode_reply, encode_reply
 from evalkit.wire.dialect import Dialect, Quirks
 from evalkit.wire.http import HttpResponse
-from evalkit.wire.table import DIALECTS
+from tests.support.formats import FORMATS
 from tests.support.growth import assert_linear
 from tests.support.hostile_replies import BODIES, Maker
 
@@ -78,9 +78,7 @@ def gone_through(dialect: Dialect, status: int, body: bytes) -> Reply | None:
     return reply
 
 
-WAYS = [
-    pytest.param(DIALECTS[name], body, id=f"{name}-{n}") for name in REPLIES for n, body in enumerate(REPLIES[name])
-]
+WAYS = [pytest.param(FORMATS[name], body, id=f"{name}-{n}") for name in REPLIES for n, body in enumerate(REPLIES[name])]
 
 
 @pytest.mark.parametrize(("dialect", "body"), WAYS)
@@ -96,7 +94,7 @@ def test_any_value_in_any_field_is_a_reply_that_can_be_sent_back_or_a_verdict(
             gone_through(dialect, status, b"".join(a + b for a, b in zip(pieces, [*filled, b""], strict=True)))
 
 
-@pytest.mark.parametrize("dialect", DIALECTS.values(), ids=list(DIALECTS))
+@pytest.mark.parametrize("dialect", FORMATS.values(), ids=list(FORMATS))
 @pytest.mark.parametrize("status", [0, 200, 204, 302, 400, 429, 500])
 @pytest.mark.parametrize("make", BODIES.values(), ids=list(BODIES))
 def test_any_body_has_a_verdict(dialect: Dialect, status: int, make: Maker) -> None:
@@ -109,7 +107,7 @@ def within(body: bytes, make: Maker) -> Callable[[int], bytes]:
     return lambda n: body.replace(HOLE, make(n), 1).replace(HOLE, b'"x"')
 
 
-@pytest.mark.parametrize("dialect", DIALECTS.values(), ids=list(DIALECTS))
+@pytest.mark.parametrize("dialect", FORMATS.values(), ids=list(FORMATS))
 def test_the_whole_way_is_linear_in_any_body(dialect: Dialect) -> None:
     for name, make in BODIES.items():
         assert_linear(make, lambda body: gone_through(dialect, 200, body), last=2**17, what=name)
@@ -150,7 +148,7 @@ REPEATED: dict[str, tuple[bytes, bytes, bytes]] = {
 }
 
 
-@pytest.mark.parametrize("dialect", DIALECTS.values(), ids=list(DIALECTS))
+@pytest.mark.parametrize("dialect", FORMATS.values(), ids=list(FORMATS))
 def test_very_many_calls_of_one_id_are_linear(dialect: Dialect) -> None:
     before, piece, after = REPEATED[dialect.name]
 

@@ -6,7 +6,7 @@ import pytest
 
 from evalkit.dialogue import Message, Sampling, Tool, ToolCall
 from evalkit.wire.dialect import Dialect, Quirks, splice
-from evalkit.wire.table import DIALECTS
+from tests.support.formats import FORMATS
 from tests.support.growth import assert_linear
 
 TOOL = Tool(name="lookup", description="", parameters={"type": "object"})
@@ -19,7 +19,7 @@ def turn(number: int) -> tuple[Message, ...]:
     return (Message(role="assistant", calls=calls), *results, Message(role="user", text="Prices changed."))
 
 
-@pytest.mark.parametrize("dialect", DIALECTS.values(), ids=list(DIALECTS))
+@pytest.mark.parametrize("dialect", FORMATS.values(), ids=list(FORMATS))
 def test_a_turn_leaves_all_parts_of_earlier_turns_as_they_are(dialect: Dialect) -> None:
     parts: list[bytes] = []
     dialect.join(parts, OPENING)
@@ -30,7 +30,7 @@ def test_a_turn_leaves_all_parts_of_earlier_turns_as_they_are(dialect: Dialect) 
         assert len(parts) > len(before)
 
 
-@pytest.mark.parametrize("dialect", DIALECTS.values(), ids=list(DIALECTS))
+@pytest.mark.parametrize("dialect", FORMATS.values(), ids=list(FORMATS))
 def test_a_chat_joined_turn_by_turn_is_the_chat_joined_at_once(dialect: Dialect) -> None:
     head, tools = dialect.head("m", Sampling(), Quirks()), dialect.encode_tools([TOOL])
     singly: list[bytes] = []
@@ -47,7 +47,7 @@ def test_a_chat_joined_turn_by_turn_is_the_chat_joined_at_once(dialect: Dialect)
         assert dialect.body(head, tools, singly, 7) == body, "making a body changed its parts"
 
 
-@pytest.mark.parametrize("dialect", DIALECTS.values(), ids=list(DIALECTS))
+@pytest.mark.parametrize("dialect", FORMATS.values(), ids=list(FORMATS))
 def test_a_chat_holds_little_more_memory_than_its_bytes(dialect: Dialect) -> None:
     said = [turn(number) for number in range(200)]
     parts: list[bytes] = []
@@ -83,7 +83,7 @@ def many_calls(n: int) -> tuple[Message, ...]:
     )
 
 
-@pytest.mark.parametrize("dialect", DIALECTS.values(), ids=list(DIALECTS))
+@pytest.mark.parametrize("dialect", FORMATS.values(), ids=list(FORMATS))
 def test_a_reply_of_very_many_calls_joins_in_linear_time(dialect: Dialect) -> None:
     place = {"anthropic_messages": 0, "gemini": 1}.get(dialect.name)
 

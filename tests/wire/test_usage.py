@@ -13,8 +13,8 @@ from evalkit.dialogue import Reply, ToolCall, Usage
 from evalkit.money import Price
 from evalkit.serve.dialects.table import SERVED_DIALECTS
 from evalkit.wire.lenient import loads_lenient
-from evalkit.wire.table import DIALECTS
 from evalkit.wire.tokens import most_output_tokens, output_tokens
+from tests.support.formats import FORMATS
 
 SAID = Reply(
     text="The answer is 42.",
@@ -78,7 +78,7 @@ def body_with(dialect: str, figure: str, value: bytes, *, total: bool = False) -
 
 
 def read(dialect: str, body: bytes) -> Usage:
-    return DIALECTS[dialect].read(loads_lenient(body)[0]).usage
+    return FORMATS[dialect].read(loads_lenient(body)[0]).usage
 
 
 @pytest.mark.parametrize("value", [ABSENT, *WRONG], ids=lambda value: value.decode()[:6] or "absent")
@@ -119,7 +119,7 @@ def test_whatever_is_missing_the_charge_covers_what_any_usage_below_the_bound_co
     assert charged <= PRICE.worst(**BOUND)
 
 
-@pytest.mark.parametrize("dialect", DIALECTS)
+@pytest.mark.parametrize("dialect", FORMATS)
 def test_no_output_beside_a_reply_that_says_something_is_unknown(dialect: str) -> None:
     silent = SERVED_DIALECTS[dialect].encode_reply(Reply(usage=Usage(input=3), finish="content_filter"))
     assert read(dialect, silent).unknown == ()
@@ -167,7 +167,7 @@ def test_reasoning_that_is_counted_beside_the_output_is_output(
 def test_gemini_leaves_out_what_is_zero_and_its_total_proves_it() -> None:
     def usage(**counts: object) -> Usage:
         value = {"candidates": [{"content": {"parts": [{"text": "x"}]}}], "usageMetadata": counts}
-        return DIALECTS["gemini"].read(value).usage
+        return FORMATS["gemini"].read(value).usage
 
     known = usage(promptTokenCount=9, candidatesTokenCount=5, totalTokenCount=14)
     assert (known, known.unknown) == (Usage(input=9, output=5), ())
