@@ -18,8 +18,7 @@ genai = pytest.importorskip("google.genai", reason=WHY)
 from google.genai import errors, types  # noqa: E402
 from google.oauth2.credentials import Credentials  # noqa: E402
 
-from tests.sdks.test_anthropic import Messages, say  # noqa: E402
-from tests.sdks.test_gemini import Contents  # noqa: E402
+from tests.sdks import test_anthropic, test_gemini  # noqa: E402
 
 CHECKED_SDK = {"anthropic_bedrock": "anthropic", "anthropic_vertex": "anthropic", "gemini_vertex": "google-genai"}
 """For the table in docs/providers.md."""
@@ -41,8 +40,11 @@ def claude(cloud: str, url: str, key: str = KEY) -> Any:
             access_token=key, project_id="simulated", region="global", base_url=f"{url}/v1", max_retries=0
         )
         version = VERTEX_VERSION
-    create = partial(client.messages.create, extra_body={"anthropic_version": version})
-    return SimpleNamespace(messages=SimpleNamespace(create=create))
+    messages = {
+        name: partial(getattr(client.messages, name), extra_body={"anthropic_version": version})
+        for name in ("create", "stream")
+    }
+    return SimpleNamespace(messages=SimpleNamespace(**messages))
 
 
 def gemini(url: str, key: str = KEY) -> Any:
@@ -55,39 +57,35 @@ def gemini(url: str, key: str = KEY) -> Any:
     )
 
 
-@pytest.mark.parametrize("cloud", ["bedrock", "vertex"])
+@pytest.mark.parametrize(
+    ("cloud", "send"),
+    [("bedrock", test_anthropic.whole), ("vertex", test_anthropic.whole), ("vertex", test_anthropic.streamed)],
+)
 @pytest.mark.parametrize(("env", "parameters", "name"), EPISODES)
 def test_an_episode_with_claude_is_the_one_the_policy_plays(
-    url: str, env: Environment[Any, Any], parameters: dict[str, Any], name: str, cloud: str
+    url: str, env: Environment[Any, Any], parameters: dict[str, Any], name: str, cloud: str, send: Any
 ) -> None:
     client = claude(cloud, url)
-    hold(env, parameters, name, lambda: Messages(client, name))
+    hold(env, parameters, name, lambda: test_anthropic.Messages(client, name, send))
 
 
+@pytest.mark.parametrize("send", [test_gemini.whole, test_gemini.streamed])
 @pytest.mark.parametrize(("env", "parameters", "name"), EPISODES)
 def test_an_episode_with_gemini_is_the_one_the_policy_plays(
-    url: str, env: Environment[Any, Any], parameters: dict[str, Any], name: str
+    url: str, env: Environment[Any, Any], parameters: dict[str, Any], name: str, send: Any
 ) -> None:
     with gemini(url) as client:
-        hold(env, parameters, name, lambda: Contents(client, name))
+        hold(env, parameters, name, lambda: test_gemini.Contents(client, name, send))
 
 
 def test_what_is_wrong_raises_the_sdks_own_error(url: str) -> None:
     with pytest.raises(anthropic.PermissionDeniedError):
-        say(claude("bedrock", url, "wrong"))
+        test_anthropic.say(claude("bedrock", url, "wrong"))
     with pytest.raises(anthropic.AuthenticationError):
-        say(claude("vertex", url, "wrong"))
+        test_anthropic.say(claude("vertex", url, "wrong"))
     for cloud in ("bedrock", "vertex"):
         with pytest.raises(anthropic.NotFoundError, match="gpt-9"):
-            say(claude(cloud, url), "gpt-9")
+            test_anthropic.say(claude(cloud, url), "gpt-9")
     with gemini(url, "wrong") as client, pytest.raises(errors.ClientError) as wrong_key:
         client.models.generate_content(model="knuth", contents="Begin.")
     assert (wrong_key.value.code, wrong_key.value.status) == (401, "UNAUTHENTICATED")
-
-
-def test_claude_on_vertex_streams_as_its_sdk_reads_it(url: str) -> None:
-    with claude("vertex", url).messages.create(
-        model="knuth", messages=[{"role": "user", "content": "Begin."}], max_tokens=100, stream=True
-    ) as stream:
-        kinds = [event.type for event in stream]
-    assert (kinds[0], kinds[-1]) == ("message_start", "message_stop")
