@@ -1,4 +1,5 @@
-"""evalkit's own client against a LiteLLM proxy, which many put before their providers; here it answers by itself."""
+"""evalkit's own client against a LiteLLM proxy, which many put before their providers; here it answers by itself. And
+LiteLLM's client against the simulated provider's streams."""
 
 import importlib.util
 import json
@@ -15,8 +16,10 @@ from pathlib import Path
 
 import pytest
 
+from evalkit.serve.launch import simulated
 from evalkit.store.reading.reader import scan
 from tests.sdks.holding import WHY
+from tests.serve.asking import TOOLS
 from tests.support.small_sweeps import resolved
 from tests.support.sweep_runs import go
 
@@ -156,3 +159,36 @@ def test_whole_episodes_are_held_through_the_proxy_and_score_as_the_same_replies
     assert {(row["tokens_in"], row["tokens_out"]) for row in paid} == {(300, 40)}
     assert proxy.log.read_text().count('"POST /v1/chat/completions HTTP/1.1" 200') == len(paid)
     assert outcome.spent == len(paid) * (300 + 4 * 40) * 10**6
+
+
+ASKS = """
+import json, sys, litellm
+url, tools = sys.argv[1], json.loads(sys.argv[2])
+asked = dict(model="openai/knuth", api_base=url, api_key="none", messages=[{"role": "user", "content": "Begin."}],
+             tools=tools, extra_headers={"X-Client-Request-Id": "e/1/0"})
+whole = litellm.completion(**asked)
+chunks = list(litellm.completion(stream=True, stream_options={"include_usage": True}, **asked))
+for one in (whole, litellm.stream_chunk_builder(chunks)):
+    (choice,) = one.choices
+    message, usage = choice.message, one.usage
+    calls = [(call.id, call.function.name, call.function.arguments) for call in message.tool_calls]
+    counted = [usage.prompt_tokens, usage.completion_tokens, usage.completion_tokens_details.reasoning_tokens]
+    print(json.dumps([message.reasoning_content, message.content, calls, choice.finish_reason, counted]))
+"""
+"""A program: what the same request gets whole, and streamed, a line each."""
+
+
+def test_litellm_reads_the_simulated_providers_streams() -> None:
+    with simulated({"reasoning": 60, "stream_tokens": 2}) as url:
+        done = subprocess.run(
+            [sys.executable, "-c", ASKS, url, json.dumps(TOOLS)],
+            env={**os.environ, "LITELLM_LOCAL_MODEL_COST_MAP": "True"},
+            capture_output=True,
+            text=True,
+            timeout=READY_WITHIN_S,
+            check=True,
+        )
+    whole, streamed = (line for line in done.stdout.splitlines() if line.startswith("["))
+    assert streamed == whole
+    thoughts, _, calls, finish, counted = json.loads(whole)
+    assert (bool(thoughts), len(calls), finish, counted[2]) == (True, 3, "tool_calls", 60)
