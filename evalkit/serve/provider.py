@@ -135,14 +135,19 @@ def _ask(simulator: Simulator, route: Route, arrival: Arrival, now_s: float) -> 
     draws = Stream(options.seed, "provider", draw_key)
     route, arrival = as_unstreamed(route, arrival)
     verdict = _judge(simulator, route, arrival, draw_key, draws, now_s)
-    outcome, usage = verdict.outcome, verdict.usage or Usage()
+    outcome, usage, delay_s, over_s = verdict.outcome, verdict.usage or Usage(), 0.0, verdict.outcome.over_s
     if verdict.works:
         for_s = options.latency.draw(draws)
-        done_s = simulator.slots.work(now_s, for_s) if simulator.slots else for_s
-        outcome = _timed(outcome, verdict.word, for_s, done_s, options.stream_first)
+        delay_s = simulator.slots.work(now_s, for_s) if simulator.slots else for_s
+        if outcome.streamed and not over_s:  # a body that drips begins when its latency is over
+            # What keeps a connection alive is there from the beginning.
+            over_s = for_s if verdict.word == "stream_comments" else for_s * (1 - options.stream_first)
+            delay_s -= over_s
+    headers = outcome.headers
     if route.served.id_header:
         name = hashlib.sha256(f"{options.seed}/{draw_key}".encode()).hexdigest()
-        outcome = replace(outcome, headers={**outcome.headers, route.served.id_header: f"req_{name[:24]}"})
+        headers = {**headers, route.served.id_header: f"req_{name[:24]}"}
+    outcome = replace(outcome, headers=headers, delay_s=delay_s, over_s=over_s)
     seen_s = now_s - simulator.started_s
     line = BillLine(
         n=n,
@@ -163,15 +168,6 @@ def _ask(simulator: Simulator, route: Route, arrival: Arrival, now_s: float) -> 
     )
     simulator.totals.add(line)
     return replace(outcome, line=line)
-
-
-def _timed(outcome: ServedOutcome, word: str, for_s: float, done_s: float, first: float) -> ServedOutcome:
-    """The outcome that is done after `done_s`, `for_s` of which are its latency. A body that drips begins then."""
-    if not outcome.streamed or outcome.over_s:
-        return replace(outcome, delay_s=done_s)
-    # What keeps a connection alive is there from the beginning.
-    over_s = for_s if word == "stream_comments" else for_s * (1 - first)
-    return replace(outcome, delay_s=done_s - over_s, over_s=over_s)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
