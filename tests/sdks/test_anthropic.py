@@ -42,7 +42,7 @@ def streamed(client: Any, **fields: Any) -> Any:
 class Messages:
     """A chat of Messages."""
 
-    def __init__(self, client: Any, model: str, send: Callable[..., Any]) -> None:
+    def __init__(self, client: Any, model: str, send: Callable[..., Any] = whole) -> None:
         self.client, self.model, self.send = client, model, send
         self.system: list[dict[str, str]] = []
         self.chat: list[MessageParam] = []

@@ -45,7 +45,7 @@ def streamed(client: Any, **fields: Any) -> Any:
 class Contents:
     """A chat of generateContent."""
 
-    def __init__(self, client: Any, model: str, send: Callable[..., Any]) -> None:
+    def __init__(self, client: Any, model: str, send: Callable[..., Any] = whole) -> None:
         self.client, self.model, self.send = client, model, send
         self.system: list[str] = []
         self.chat: list[types.Content] = []

@@ -268,7 +268,7 @@ def test_a_signal_ends_the_server_cleanly(number: signal.Signals) -> None:
     host = ready.split()[-1].removesuffix("/v1")
     lines = [process.stdout.readline().split() for _ in range(len(DIALECTS) + 1)]
     assert [line[0] for line in lines] == [*DIALECTS, "statistics:"]
-    assert all(line[1].startswith(f"{host}/") for line in lines)
+    assert all(f"{line[1]}/".startswith(f"{host}/") for line in lines)
     os.kill(process.pid, number)
     assert process.wait(PATIENCE_S) == 0
     process.stdout.close()
