@@ -17,6 +17,7 @@ from bench.job import (
     MODEL,
     OUT,
     RESUME,
+    STREAM,
     SYSTEM,
     TOOL_DESCRIPTION,
     TOOL_NAME,
@@ -32,7 +33,7 @@ from evalkit.client.ask import Asker
 from evalkit.client.budget import Budget
 from evalkit.client.client import ModelAsker
 from evalkit.client.lanes.lane import Lane
-from evalkit.client.open import endpoint_of, open_transport
+from evalkit.client.open import endpoint_of, open_transport, stream_endpoint_of
 from evalkit.client.request import request_template
 from evalkit.dialogue import Tool
 from evalkit.engine.episode import LaneContext, Stop
@@ -130,10 +131,18 @@ async def main() -> None:
             budget = Budget(budget=BUDGET, spent=PicoUsd(0), ledger=store, session=name)
             model = Model(name=MODEL, price=PRICE, limits=WIDE)
             asker = ModelAsker(
-                request_template("stub", provider=PROVIDER, model=model, sampling=LOOKUP.defaults, price=PRICE),
+                request_template(
+                    "stub",
+                    provider=PROVIDER,
+                    model=model,
+                    sampling=LOOKUP.defaults,
+                    price=PRICE,
+                    stream="on" if STREAM else "off",
+                ),
                 lane=lane,
                 budget=budget,
                 transport=endpoint_of(transport, PROVIDER, MODEL),
+                streams=stream_endpoint_of(transport, PROVIDER, model),
             )
             store.enter(open_row(name, CONC, budgeted=True))
             await store.durable()

@@ -20,6 +20,8 @@ CONC = int(os.environ.get("CONC", "64"))
 OUT = os.environ.get("OUT_DIR", "bench-out")
 RESUME = os.environ.get("RESUME") == "1"
 """Whether the job goes on that a killed process has begun in `OUT_DIR`."""
+STREAM = os.environ.get("STREAM") == "1"
+"""Whether replies are streamed."""
 MODEL = f"stub-t{TURNS}"
 SYSTEM = "Find the number that is asked for. Look keys up until you know it."
 TOOL_TEXT = "nothing here ".ljust(int(os.environ.get("RESULT_CHARS", "200")), ".")

@@ -2,8 +2,9 @@
 
 It keeps no state of conversations: a request whose messages hold k results of tools is answered with a tool call while
 k < turns - 1, and else with a text that holds 42. So a conversation is exactly `turns` requests. Each answer comes
-`latency` seconds after its request. It says `ready <port>` once it listens. When its input ends, it writes what it
-has counted as one JSON line and ends.
+`latency` seconds after its request. With `events` each answer also holds a text of as many words; a request that asks
+for a stream gets a word in each event, spread over `over` seconds. It says `ready <port>` once it listens. When its
+input ends, it writes what it has counted as one JSON line and ends.
 
 HTTP is read by hand, as far as these clients use it: requests with a Content-Length, one at a time a connection.
 """
@@ -14,7 +15,7 @@ import re
 import sys
 import time
 from dataclasses import asdict, dataclass, field
-from typing import cast
+from typing import Any, cast
 
 import msgspec
 
@@ -63,6 +64,10 @@ class Server:
     latency_s: float
     tell_at: int = 0
     """Print `reached` at this request; 0: never."""
+    events: int = 0
+    """Words of the text in each answer."""
+    over_s: float = 0.0
+    """From the first event of a stream to its last."""
     counts: Counts = field(default_factory=Counts)
     in_flight: int = 0
     began: float = 0.0
@@ -71,6 +76,10 @@ class Server:
 
     def asked(self, body: bytes) -> bytes:
         """The answer to a request, whole with its head. A body that is no chat is answered with a 400."""
+        return b"".join(self.pieces(body))
+
+    def pieces(self, body: bytes) -> list[bytes]:
+        """The same, as it is sent: of a stream the events."""
         counts = self.counts
         self.began = self.began or time.perf_counter()
         counts.requests += 1
@@ -81,7 +90,7 @@ class Server:
         try:
             chat = _chat.decode(body)
         except msgspec.MsgspecError as flaw:
-            return response(b'{"error":{"message":%b}}' % msgspec.json.encode(str(flaw)), status=b"400 Bad Request")
+            return [response(b'{"error":{"message":%b}}' % msgspec.json.encode(str(flaw)), status=b"400 Bad Request")]
         step = sum(said.role == "tool" for said in chat.messages)
         episode = EPISODE.search(body)
         place = (episode[1] if episode else b"", step)
@@ -89,7 +98,9 @@ class Server:
         self.answered.add(place)
         last = step >= self.turns - 1
         counts.finals += last
-        return response(_completion(chat.model, step, len(body), last=last))
+        if body.startswith(b'{"stream":true'):
+            return _stream(chat.model, step, len(body), last=last, words=self.events)
+        return [response(_completion(chat.model, step, len(body), last=last, words=self.events))]
 
     def sent(self) -> None:
         """An answer left."""
@@ -124,15 +135,21 @@ class Connection(asyncio.Protocol):
             if len(self._held) < whole:
                 return
             body, self._held = self._held[end + len(HEAD_END) : whole], self._held[whole:]
-            answer = self._server.asked(body)
-            asyncio.get_running_loop().call_later(self._server.latency_s, self._send, answer)
+            pieces = self._server.pieces(body)
+            if not self._server.over_s:
+                pieces = [b"".join(pieces)]
+            asyncio.get_running_loop().call_later(self._server.latency_s, self._send, pieces, 0)
         if len(self._held) > LONGEST_HEAD and self._transport is not None:
             self._transport.close()
 
-    def _send(self, answer: bytes) -> None:
+    def _send(self, pieces: list[bytes], place: int) -> None:
         if self._transport is not None:
-            self._transport.write(answer)
-        self._server.sent()
+            self._transport.write(pieces[place])
+        if place + 1 < len(pieces):
+            gap_s = self._server.over_s / len(pieces)
+            asyncio.get_running_loop().call_later(gap_s, self._send, pieces, place + 1)
+        else:
+            self._server.sent()
 
 
 def response(body: bytes, *, status: bytes = b"200 OK") -> bytes:
@@ -141,17 +158,18 @@ def response(body: bytes, *, status: bytes = b"200 OK") -> bytes:
     return head + body
 
 
-def _completion(model: str, step: int, asked_bytes: int, *, last: bool) -> bytes:
+def _completion(model: str, step: int, asked_bytes: int, *, last: bool, words: int = 0) -> bytes:
     """The JSON of one reply; a token is taken for four bytes."""
+    text = "word " * words
     call = {
         "id": f"call_{step}",
         "type": "function",
         "function": {"name": "lookup", "arguments": f'{{"key":"k{step}"}}'},
     }
     message = (
-        {"role": "assistant", "content": "It is 42."}
+        {"role": "assistant", "content": text + "It is 42."}
         if last
-        else {"role": "assistant", "content": None, "tool_calls": [call]}
+        else {"role": "assistant", "content": text or None, "tool_calls": [call]}
     )
     usage = {"prompt_tokens": asked_bytes // 4, "completion_tokens": 16, "total_tokens": asked_bytes // 4 + 16}
     choice = {"index": 0, "message": message, "finish_reason": "stop" if last else "tool_calls"}
@@ -165,6 +183,35 @@ def _completion(model: str, step: int, asked_bytes: int, *, last: bool) -> bytes
             "usage": usage,
         }
     )
+
+
+def _stream(model: str, step: int, asked_bytes: int, *, last: bool, words: int) -> list[bytes]:
+    """The same reply as events, with head and end."""
+    whole = msgspec.json.decode(_completion(model, step, asked_bytes, last=last))
+    choice, usage = whole["choices"][0], whole.pop("usage")
+    whole["object"] = "chat.completion.chunk"
+
+    def event(delta: dict[str, Any], finish: str | None = None) -> bytes:
+        inner = {"index": 0, "delta": delta, "logprobs": None, "finish_reason": finish}
+        data = msgspec.json.encode({**whole, "choices": [inner]})
+        return _chunk(b"data: " + data + b"\n\n")
+
+    message = choice["message"]
+    head = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n"
+    pieces = [head + event({"role": "assistant"}), *[event({"content": "word "})] * words]
+    if last:
+        pieces.append(event({"content": message["content"]}))
+    else:
+        (call,) = message["tool_calls"]
+        pieces.append(event({"tool_calls": [{**call, "index": 0}]}))
+    pieces.append(event({}, choice["finish_reason"]))
+    pieces.append(_chunk(b"data: " + msgspec.json.encode({**whole, "choices": [], "usage": usage}) + b"\n\n"))
+    return [*pieces, _chunk(b"data: [DONE]\n\n") + b"0\r\n\r\n"]
+
+
+def _chunk(data: bytes) -> bytes:
+    """A piece of a body in chunks."""
+    return b"%x\r\n%b\r\n" % (len(data), data)
 
 
 async def serve(server: Server) -> None:
@@ -183,11 +230,20 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--turns", type=int, default=10)
     parser.add_argument("--latency", type=float, default=0.05, help="seconds")
+    parser.add_argument("--events", type=int, default=0, help="words of text in each answer")
+    parser.add_argument("--over", type=float, default=0.0, help="seconds from a stream's first event to its last")
     parser.add_argument("--tell-at", type=int, default=0, help="print `reached` at this request")
     chosen = parser.parse_args()
     import uvloop
 
-    uvloop.run(serve(Server(turns=chosen.turns, latency_s=chosen.latency, tell_at=chosen.tell_at)))
+    server = Server(
+        turns=chosen.turns,
+        latency_s=chosen.latency,
+        tell_at=chosen.tell_at,
+        events=chosen.events,
+        over_s=chosen.over,
+    )
+    uvloop.run(serve(server))
 
 
 if __name__ == "__main__":

@@ -53,6 +53,12 @@ class Job:
     in_flight: int
     uvloop: bool = False
     """Whether the floor runs on uvloop too."""
+    events: int = 0
+    """Words of the text beside each answer's call, each an event where it is streamed."""
+    over_s: float = 0.0
+    """From a stream's first event to its last."""
+    stream: bool = False
+    latency_s: float = LATENCY_S
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,9 +116,11 @@ def _values(rounds: Sequence[Round], key: str) -> list[float]:
 
 def measure(client: str, job: Job) -> Round:
     """One round of `client` (a file of this folder) against a fresh server."""
-    with tempfile.TemporaryDirectory() as folder, served() as (server, counts):
+    events = ("--events", str(job.events), "--over", str(job.over_s if job.stream else 0.0))
+    with tempfile.TemporaryDirectory() as folder, served(0, job.latency_s, *events) as (server, counts):
         wanted = {"BASE_URL": f"http://127.0.0.1:{server.port}/v1", "EPISODES": job.episodes, "TURNS": TURNS}
         wanted |= {"CONC": job.in_flight, "OUT_DIR": folder, "UVLOOP": int(job.uvloop)}
+        wanted |= {"STREAM": int(job.stream)}
         said, code, memory_mb = run_client(client, folder, {key: str(value) for key, value in wanted.items()})
     results = [line.removeprefix("RESULT ") for line in said.splitlines() if line.startswith("RESULT ")]
     result = json.loads(results[-1]) if results else {"ok": 0, "work_cpu_s": 0.0}
@@ -149,9 +157,11 @@ class BenchServer:
 
 
 @contextmanager
-def served(tell_at: int = 0) -> Iterator[tuple[BenchServer, dict[str, float]]]:
+def served(
+    tell_at: int = 0, latency_s: float = LATENCY_S, *more: str
+) -> Iterator[tuple[BenchServer, dict[str, float]]]:
     """(the server, what it counted: filled in at the end). `tell_at`: it prints a line at this request."""
-    command = [sys.executable, "-m", "bench.stub", "--turns", str(TURNS), "--latency", str(LATENCY_S)]
+    command = [sys.executable, "-m", "bench.stub", "--turns", str(TURNS), "--latency", str(latency_s), *more]
     with on_core(1):
         process = subprocess.Popen(
             [*command, "--tell-at", str(tell_at)],

@@ -15,8 +15,8 @@ from evalkit.client.aside import aside
 from evalkit.wire.streams import ReplyStream
 
 REST_SHARE = 1 / 16
-LEAST_REST_S = 0.004
-"""A shorter rest costs more than it saves."""
+LEAST_EVENTS = 2
+"""A rest in which fewer are expected costs more than it saves."""
 MOST_REST_S = 0.25
 TAIL_S = 0.25
 """How long the connection's own end is waited for after a reply's: if it comes, the connection can be used again."""
@@ -28,12 +28,14 @@ async def feed(stream: ReplyStream, reply: aiohttp.ClientResponse, begun: bytes,
     """Read a reply into `stream` until it is over, or the connection's body ends. `begun`: its first piece; `piece`
     gives the next one, empty at the end, and raises what ends the attempt. `since`: loop time of the request."""
     clock, data = asyncio.get_running_loop().time, begun
+    first = clock()
     while data:
         await aside(partial(stream.feed, data), len(data) + stream.held)
         if stream.over:
             break
-        rest_s = min(MOST_REST_S, (clock() - since) * REST_SHARE)
-        if rest_s >= LEAST_REST_S and not reply.content.is_eof():
+        now = clock()
+        rest_s = min(MOST_REST_S, (now - since) * REST_SHARE)
+        if rest_s * stream.events >= LEAST_EVENTS * (now - first) and not reply.content.is_eof():
             await _rest(reply, rest_s)
         data = await piece(reply.content)
     if not reply.content.is_eof():

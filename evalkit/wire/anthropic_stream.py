@@ -12,7 +12,7 @@ from typing import Any
 
 from evalkit.wire.fields import RAW, object_of, text_of
 from evalkit.wire.lenient import MalformedReplyError, dumps_any, loads_kept
-from evalkit.wire.streams import StreamForm, joined, loads_event, raise_error
+from evalkit.wire.streams import LikeTheLast, StreamForm, joined, loads_event, raise_error
 
 _PIECES = {"text_delta": "text", "thinking_delta": "thinking", "input_json_delta": "partial_json"}
 """By the type of a delta: its field that holds the next piece."""
@@ -21,10 +21,11 @@ _PIECES = {"text_delta": "text", "thinking_delta": "thinking", "input_json_delta
 class AnthropicAssembler:
     """Satisfies `Assembler`."""
 
-    __slots__ = ("_blocks", "_cited", "_message", "_pieces", "_usage", "begun", "done", "size")
+    __slots__ = ("_blocks", "_cited", "_like", "_message", "_pieces", "_usage", "begun", "done", "size")
 
     def __init__(self) -> None:
         self.begun, self.done, self.size = False, False, 0
+        self._like = LikeTheLast()
         self._message: dict[str, Any] = {}
         self._usage: dict[str, Any] = {}
         self._blocks: dict[int, dict[str, Any]] = {}
@@ -35,12 +36,16 @@ class AnthropicAssembler:
     def take(self, name: bytes, data: bytes) -> None:
         """The next event."""
         del name
+        size = self._like.take(data)
+        if size:
+            self.size += size
+            return
         value = loads_event(data)
         if not isinstance(value, dict):
             raise MalformedReplyError(f"anthropic_messages: no object in {data[:200]!r}")
         kind = value.get("type")
         if kind == "content_block_delta":
-            self._add(value)
+            self._add(value, data)
         elif kind == "content_block_start":
             self._start(value)
         elif kind == "message_start":
@@ -79,7 +84,7 @@ class AnthropicAssembler:
         self._blocks[place], self._pieces[place] = dict(block), {}
         self.size += 1
 
-    def _add(self, value: Mapping[str, Any]) -> None:
+    def _add(self, value: Mapping[str, Any], data: bytes) -> None:
         place, delta = value.get("index"), object_of(value, "delta")
         if type(place) is not int or place not in self._blocks:
             raise MalformedReplyError(f"anthropic_messages: a piece of no block: {dumps_any(value)[:200]!r}")
@@ -87,8 +92,10 @@ class AnthropicAssembler:
         field = _PIECES.get(kind)
         if field:
             piece = text_of(delta, field)
-            self._pieces[place].setdefault(field, []).append(piece)
+            pieces = self._pieces[place].setdefault(field, [])
+            pieces.append(piece)
             self.size += len(piece)
+            self._like.learn(data, b'"%b"' % field.encode(), piece, pieces)
         elif kind == "signature_delta":
             self._blocks[place]["signature"] = text_of(delta, "signature")
             self.size += len(text_of(delta, "signature"))

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from evalkit.wire.fields import object_of, text_of
-from evalkit.wire.streams import ErrorEvent, StreamForm, joined, loads_event, raise_error
+from evalkit.wire.streams import ErrorEvent, LikeTheLast, StreamForm, joined, loads_event, raise_error
 
 _TEXTS = ("content", "refusal", "reasoning_content", "reasoning")
 _PIECES = ("text", "summary", "data")
@@ -27,6 +27,7 @@ class ChatAssembler:
         "_calls",
         "_choice",
         "_details",
+        "_like",
         "_message",
         "_places",
         "_texts",
@@ -39,6 +40,7 @@ class ChatAssembler:
 
     def __init__(self) -> None:
         self.begun, self.done, self.size = False, False, 0
+        self._like = LikeTheLast()
         self._top: dict[str, Any] = {}
         self._choice: dict[str, Any] = {}
         self._message: dict[str, Any] = {}
@@ -51,6 +53,10 @@ class ChatAssembler:
     def take(self, name: bytes, data: bytes) -> None:
         """The next event."""
         del name
+        size = self._like.take(data)
+        if size:
+            self.size += size
+            return
         if data == b"[DONE]":
             self.done = True
             return
@@ -66,6 +72,8 @@ class ChatAssembler:
             delta = choice.get("delta")
             if isinstance(delta, dict):
                 self._add(delta)
+                if len(delta) == 1 and not finish and not value.get("usage") and not value.get("error"):
+                    self._learn(data, delta)
         if finish or not self._top.get("model") or not self._top.get("id"):
             self._note(value)
         if finish == "error":
@@ -102,6 +110,11 @@ class ChatAssembler:
         for name, member in value.items():
             if member and name not in _NOT_KEPT:
                 self._top.setdefault(name, member)
+
+    def _learn(self, data: bytes, delta: Mapping[str, Any]) -> None:
+        ((name, piece),) = delta.items()
+        if isinstance(piece, str) and piece and name in self._texts and self._top.get("id"):
+            self._like.learn(data, b'"%b"' % name.encode(), piece, self._texts[name])
 
     def _add(self, delta: Mapping[str, Any]) -> None:
         for name, piece in delta.items():

@@ -26,6 +26,8 @@ RAW_CAP = 8
 CONTENT_TYPE = "text/event-stream"
 
 _SHOWN_BYTES = 1000
+_MOST_MISSES = 8
+"""After so many events in a row that each differ elsewhere too (numbers, padding), the next are not compared."""
 _HALF = b"\\ud"
 """What half of a pair in UTF-16 begins with, in JSON."""
 
@@ -255,6 +257,40 @@ def stated_status(error: Mapping[str, Any]) -> int:
             return number
     text = " ".join(word for word in words if isinstance(word, str)).lower()
     return next((status for word, status in _STATUSES.items() if word in text), 0)
+
+
+class LikeTheLast:
+    """Events that differ from the last one read only in the piece of a text that they hold, as most do: their piece is
+    cut out, which takes a third of the time of JSON. A piece with a quote or a backslash is read as JSON."""
+
+    __slots__ = ("_after", "_before", "_misses", "_pieces")
+
+    def __init__(self) -> None:
+        self._before, self._after = b"", b""
+        self._pieces: list[Any] | None = None
+        self._misses = 0
+
+    def take(self, data: bytes) -> int:
+        """Characters of the piece that was added to its text; 0: the event must be read."""
+        if self._pieces is None or not data.startswith(self._before) or not data.endswith(self._after):
+            return 0
+        raw = data[len(self._before) : len(data) - len(self._after)]
+        if b'"' in raw or b"\\" in raw or len(raw) + len(self._before) + len(self._after) != len(data):
+            return 0
+        piece = raw.decode("utf-8", "replace")
+        self._pieces.append(piece)
+        self._misses = 0
+        return len(piece)
+
+    def learn(self, data: bytes, field: bytes, piece: str, pieces: list[Any]) -> None:
+        """An event was read that held nothing new but a piece: the value of `field`, added to `pieces`."""
+        self._misses += 1
+        at = data.find(field)
+        start = data.find(b'"', at + len(field)) + 1
+        raw = piece.encode("utf-8", "surrogatepass")
+        plain = data[start : start + len(raw) + 1] == raw + b'"' and data[at + len(field) : start - 1].strip() == b":"
+        if self._misses < _MOST_MISSES and at >= 0 and plain and data.find(field, start) < 0:
+            self._before, self._after, self._pieces = data[:start], data[start + len(raw) :], pieces
 
 
 def joined(pieces: list[str]) -> str:

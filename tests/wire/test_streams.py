@@ -402,6 +402,31 @@ def test_a_character_that_was_cut_in_two_is_whole_again() -> None:
     assert reply.text == "\U0001f600"
 
 
+@pytest.mark.parametrize(
+    "event",
+    [
+        b'{"choices":[{"delta":{"content":"@"}}]}',
+        b'{"choices":[{"delta":{"reasoning_content":"@"},"finish_reason":null}]}',
+        b'{"choices": [{"delta": {"content": "@"}, "index": 0}], "more": {"content": "none"}}',
+        b'{"more":{"content":"@"},"choices":[{"delta":{"content":"@"}}]}',
+        b'{"choices":[{"delta":{"content":"@"}}],"usage":{"prompt_tokens":1}}',
+        b'{"choices":[{"delta":{"content":"@","role":"assistant"}}]}',
+    ],
+)
+def test_events_that_differ_in_a_piece_alone_are_read_as_they_would_be_one_by_one(event: bytes) -> None:
+    pieces = ["a", 'say \\"hi\\"', "\\n", "caf\u00e9", "\\u00e9", "{}", "", "content", "x" * 50, '\\"', "b"]
+    first = b'{"id":"c","model":"m","choices":[{"delta":{"role":"assistant"}}]}'
+    last = b'{"choices":[{"delta":{},"finish_reason":"stop"}]}'
+    texts = [event.replace(b"@", piece.encode()) for piece in pieces * 2]
+    _, reply = understood(
+        "openai_chat",
+        response_of(assembled("openai_chat", [sse([("", one) for one in (first, *texts, last, b"[DONE]")])])),
+    )
+    assert reply is not None
+    expected = "".join(orjson.loads(f'"{piece}"') for piece in pieces * 2)
+    assert (reply.text or reply.reasoning) == expected
+
+
 def test_calls_with_one_place_and_different_ids_are_different_calls() -> None:
     def call(own: str | None, arguments: str, **place: int) -> tuple[str, bytes]:
         piece = {"id": own, "function": {"name": "f" if own else None, "arguments": arguments}, **place}
