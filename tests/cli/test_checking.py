@@ -12,7 +12,11 @@ import keyring
 import pytest
 from keyring.errors import KeyringLocked
 
+from evalkit.client.clouds import LIBRARIES
 from evalkit.money import show_usd
+from evalkit.serve.dialects.table import SERVED_DIALECTS
+from evalkit.serve.launch import simulated
+from evalkit.serve.provider import BASE_PATH
 from tests.support.command_line import Call
 from tests.support.patience import PATIENCE_S
 
@@ -324,3 +328,49 @@ def test_models_are_shown_with_the_prices_of_long_prompts_and_further_ones_on_re
     assert "gpt-6-sol" in further
     assert "gpt-5-mini" not in further
     assert "Prices from genai-prices" in further
+
+
+CLOUD = """
+dialect = "{dialect}"
+url = "{url}"
+key_command = ["printf", "%s", '{{"token": "{key}", "expires_in": 3600}}']
+seed = false
+any_model = true
+[usd_per_mtok]
+input = "1"
+output = "2"
+as_of = 2026-01-01
+source = "a page"
+"""
+
+
+def test_clouds_are_asked_with_a_key_that_a_command_prints(call: Call, here: Path) -> None:
+    token = "night-token-0123456789"
+    names = ("anthropic_bedrock", "anthropic_vertex", "gemini_vertex")
+    (here / "providers").mkdir(exist_ok=True)
+    with simulated({"key": token}) as url:
+        for name in names:
+            base = url.removesuffix(BASE_PATH) + SERVED_DIALECTS[name].base_path
+            (here / "providers" / f"{name}.toml").write_text(CLOUD.format(dialect=name, url=base, key=token))
+            said = call("providers", "check", name, "--model", "random")
+            assert said.code == 0, said.out
+            assert "s: random, " in words(said.out)
+            assert "command printf (found)" in words(call("providers", name).out)
+        path = here / "providers" / "anthropic_bedrock.toml"
+        path.write_text(path.read_text().replace(token, f"not-{token}"))
+        said = call("providers", "check", "anthropic_bedrock", "--model", "random")
+    assert said.code == 3
+    assert "Check the key in what the command `printf` prints." in words(said.out)
+    assert token not in said.out
+
+
+def test_a_cloud_without_its_sdk_is_named_with_the_line_that_installs_it(
+    call: Call, here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(LIBRARIES, "google", ("no_such_package.part",))
+    monkeypatch.setenv("GOOGLE_CLOUD_PROJECT", "p")
+    (here / "providers").mkdir(exist_ok=True)
+    said = call("providers", "check", "vertex")
+    assert said.code == 3
+    assert "credentials = \"google\" needs its SDK: `pip install 'evalkit-econ[google]'`" in words(said.out)
+    assert "SDK of google (not installed)" in words(call("providers", "vertex").out)
