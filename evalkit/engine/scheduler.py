@@ -62,6 +62,11 @@ class LaneJob:
         ended = self.context.ended
         return self.done_before + sum(count for ending, count in ended.items() if ending not in LEFT_OWED)
 
+    @property
+    def held_by(self) -> str:
+        """What keeps its next episode from starting: `budget` or `deadline`; empty: nothing that lanes share."""
+        return "" if self.gate is None else self.gate.admission.backlogs[self.name].why
+
 
 async def play_lanes(jobs: Sequence[LaneJob]) -> None:
     """Play all lanes; return when every player has ended.

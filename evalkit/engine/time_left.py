@@ -5,13 +5,20 @@ less those that it has made. So there is an estimate from the first replies on, 
 together do not make it jump. A lane takes as long as its requests at its present width, or as its longest episode,
 whose requests follow one another. Lanes play side by side: the slowest one counts. At first lanes play less than their
 width, since their windows open gradually: the whole width is assumed, and what is seen replaces it.
+
+Lanes also share things. While the budget lets no further episode start, the episodes of all lanes together share the
+places of those that play now, however few of them a lane has just then: it gets others' places when they end. While
+this process has no processor time left, a lane gets faster as others end: the more of its time the process runs or
+waits for a processor, the more the estimate is that of one queue for all.
 """
 
 import math
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import islice
+from pathlib import Path
+from time import thread_time
 
 from evalkit.engine.forecast import Forecast, beyond
 from evalkit.engine.scheduler import LaneJob
@@ -59,14 +66,26 @@ class _Tempo:
         return max(seen, most + (seen - most) * -math.expm1(-self.age_s / OPENS_WITHIN_S))
 
 
+def busy_s() -> float:
+    """Seconds that this thread has run or, where the system says it (Linux), waited for a processor."""
+    try:
+        ran, waited, *_ = Path("/proc/thread-self/schedstat").read_text().split()
+        return (int(ran) + int(waited)) / 1e9
+    except (OSError, ValueError):
+        return thread_time()
+
+
 class TimeLeft:
     """Looks at the lanes while they play."""
 
-    def __init__(self, jobs: Sequence[LaneJob], forecast: Forecast, now: float) -> None:
+    def __init__(
+        self, jobs: Sequence[LaneJob], forecast: Forecast, now: float, *, busy: Callable[[], float] = busy_s
+    ) -> None:
         self._jobs, self._forecast = jobs, forecast
         self._tempos = {job.name: _Tempo() for job in jobs}
         self._looked_at, self._end = now, math.nan
         """The last look, and when the call is expected to end, in the clock's time; NaN: not known."""
+        self._busy, self._busy_before, self._busy_share = busy, busy(), 0.0
 
     def look(self, now: float) -> float | None:
         """Seconds to the end; None if it is not known."""
@@ -91,17 +110,34 @@ class TimeLeft:
             self._end += (now + left_s - self._end) * -math.expm1(-passed_s / within_s)
 
     def _estimate(self, passed_s: float) -> float | None:
-        slowest = 0.0
+        loaded = self._loaded(passed_s)
+        slowest, work_s, places, held = 0.0, 0.0, 0.0, False
         for job in self._jobs:
-            step_s = self._tempos[job.name].look(job, passed_s)
+            tempo = self._tempos[job.name]
+            step_s = tempo.look(job, passed_s)
             requests, longest = _remaining(job, self._forecast)
             if not longest:
                 continue
-            if step_s is None or self._tempos[job.name].age_s < SETTLED_S or math.isnan(requests):
+            if step_s is None or tempo.age_s < SETTLED_S or math.isnan(requests):
                 return None
-            width = self._tempos[job.name].width(job, _left(job))
+            left = _left(job)
+            held_here = bool(job.held_by)
+            width = min(job.width, left) if held_here else tempo.width(job, left)
             slowest = max(slowest, step_s * max(requests / width, longest))
-        return slowest
+            work_s += step_s * requests
+            places += job.context.playing if held_here else width
+            held = held or held_here
+        together = work_s / max(1.0, places)
+        apart = max(slowest, together) if held else slowest
+        return apart + (together - apart) * loaded
+
+    def _loaded(self, passed_s: float) -> float:
+        """The share of its time that this process lately ran or waited for a processor."""
+        busy, before = self._busy(), self._busy_before
+        self._busy_before = busy
+        share = min(1.0, max(0.0, (busy - before) / passed_s))
+        self._busy_share += (share - self._busy_share) * -math.expm1(-passed_s / PACE_OVER_S)
+        return self._busy_share
 
 
 def _left(job: LaneJob) -> int:

@@ -33,6 +33,13 @@ def prior(requests: float) -> Prior:
 
 
 @dataclass
+class Backlog:
+    """What a lane's next episode waits for."""
+
+    why: str = ""
+
+
+@dataclass
 class Fleet:
     """A lane whose episodes take `length` requests of `reply_s` each, `width` of them at once."""
 
@@ -45,13 +52,16 @@ class Fleet:
     """Until then it plays one episode at a time."""
     now: float = 0.0
     learn: Forecast | None = None
+    name: str = "lane"
+    held: Backlog | None = None
+    """Says why its next episode may not start."""
     job: LaneJob = field(init=False)
 
     def __post_init__(self) -> None:
         context = LaneContext(log=cast(Any, None), worker="w", stop=Stop(), lane_stop=Stop())
         planned = self.episodes if self.limit is None else self.limit
         self.job = LaneJob(
-            name="lane",
+            name=self.name,
             width=self.width,
             episodes=self.episodes,
             planned=planned,
@@ -61,6 +71,9 @@ class Fleet:
             asker=cast(Any, None),
             context=context,
             cells={PLACE: CellCount(planned=self.episodes, ended=0)},
+            gate=None
+            if self.held is None
+            else cast(Any, SimpleNamespace(admission=SimpleNamespace(backlogs={self.name: self.held}))),
         )
         self.started = 0
         self.partial = 0.0
@@ -72,7 +85,7 @@ class Fleet:
     def tick(self) -> None:
         context = self.job.context
         width = self.width if self.now >= self.opens_s else 1
-        while len(context.flying) < width and self.started < self.job.planned:
+        while len(context.flying) < width and self.started < self.job.planned and not (self.held and self.held.why):
             episode = SimpleNamespace(
                 cell=SimpleNamespace(agent=SimpleNamespace(name="gpt")), suite=SimpleNamespace(name="s")
             )
@@ -169,3 +182,75 @@ def test_a_lane_that_has_ended_is_not_waited_for() -> None:
         seconds = left.look(fleet.now)
     assert seconds is not None
     assert math.isclose(seconds, 0.0, abs_tol=1.0)
+
+
+def play_held_back(first: Fleet, second: Fleet, most: int) -> list[tuple[float, float]]:
+    """(clock, what is said) until both are over; the budget lets so many episodes of both be begun at once."""
+    fleets = (first, second)
+    left = TimeLeft([fleet.job for fleet in fleets], Forecast([prior(100)]), 0.0, busy=lambda: 0.0)
+    said = []
+    while not all(fleet.over for fleet in fleets):
+        for fleet in fleets:
+            assert fleet.held is not None
+            others = sum(len(other.job.context.flying) for other in fleets if other is not fleet)
+            fleet.width = max(0, most - others)
+            waits = fleet.started < fleet.job.planned and len(fleet.job.context.flying) >= fleet.width
+            fleet.held.why = "budget" if waits else ""
+            fleet.tick()
+            fleet.held.why = "budget" if fleet.started < fleet.job.planned else ""
+        seconds = left.look(first.now)
+        if seconds is not None:
+            said.append((first.now, seconds))
+    return said
+
+
+def test_a_lane_that_the_budget_holds_back_gets_the_places_of_others() -> None:
+    """The second lane plays with two until the first one's episodes have ended, and with twenty from then on."""
+    first = Fleet(episodes=18, width=18, length=100, reply_s=0.5, name="first", held=Backlog())
+    second = Fleet(episodes=60, width=20, length=100, reply_s=0.5, name="second", held=Backlog())
+    said = play_held_back(first, second, 20)
+    total = first.now
+    assert said[0][0] < 0.1 * total
+    for now, left in said:
+        if total - now > 0.3 * total:
+            assert left == pytest.approx(total - now, rel=0.3), now
+
+
+@dataclass
+class Processor:
+    """Lanes that share it take as long for a step as there are episodes."""
+
+    step_s: float
+    fleets: tuple[Fleet, ...]
+    ran_s: float = 0.0
+
+    def tick(self) -> None:
+        playing = sum(min(fleet.width, fleet.job.planned - fleet.job.done) for fleet in self.fleets)
+        for fleet in self.fleets:
+            fleet.reply_s = self.step_s * max(1, playing)
+            fleet.tick()
+        self.ran_s += TICK_S
+
+
+def test_without_processor_time_a_lane_gets_faster_as_others_end() -> None:
+    first = Fleet(episodes=10, width=10, length=400, reply_s=1.0, name="first")
+    second = Fleet(episodes=40, width=10, length=400, reply_s=1.0, name="second")
+    processor = Processor(0.05, (first, second))
+    jobs = [first.job, second.job]
+    loaded = TimeLeft(jobs, Forecast([prior(400)]), 0.0, busy=lambda: processor.ran_s)
+    idle = TimeLeft(jobs, Forecast([prior(400)]), 0.0, busy=lambda: 0.0)
+    said, unaware = [], []
+    while not all(job.done >= job.planned for job in jobs):
+        processor.tick()
+        said.append((first.now, loaded.look(first.now)))
+        unaware.append((first.now, idle.look(first.now)))
+    total = first.now
+    at_once = 0.4 * total, 0.5 * total  # the first lane has just ended: its neighbour's pace is not seen at once
+    known = [(now, left) for now, left in said if left is not None and 0.15 * total < now < 0.7 * total]
+    for now, left in [(now, left) for now, left in known if not at_once[0] <= now < at_once[1]]:
+        assert left == pytest.approx(total - now, rel=0.3), now
+    # Lanes that seem to wait for their providers alone are taken at their present pace.
+    before_any_ends = [(now, left) for now, left in unaware if left is not None and 0.1 * total < now < 0.35 * total]
+    assert before_any_ends
+    for now, left in before_any_ends:
+        assert left > 1.3 * (total - now), now
