@@ -56,7 +56,7 @@ def test_strata_are_interleaved(tmp_path: Path) -> None:
 )
 def test_what_cannot_be_found_is_named(tmp_path: Path, change: tuple[str, str], says: str) -> None:
     assert change[0] in TWO_POLICIES
-    with pytest.raises(UsageError, match=says):
+    with pytest.raises(UsageError, match=rf"\.toml: (suites\[1\]|agent 'random'): .*{says}"):
         resolved(tmp_path, TWO_POLICIES.replace(*change))
 
 

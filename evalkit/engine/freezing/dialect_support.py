@@ -53,13 +53,12 @@ def offer_of(suite: str, instances: Sequence[SuiteInstance]) -> OfferedTools:
     return OfferedTools(suite=suite, environment=env.name, most=most, samples=tuple(samples.values()))
 
 
-def check_offer(spec: AgentSpec, provider: Provider, offer: OfferedTools) -> None:
+def check_offer(provider: Provider, offer: OfferedTools) -> None:
     """Raises UsageError if a suite offers more tools than the provider takes."""
     if provider.most_tools is not None and offer.most > provider.most_tools:
         raise UsageError(
-            f"agent {spec.name!r}: a request of suite {offer.suite!r} offers up to {offer.most} tools, and "
-            f"the provider {provider.name!r} takes {provider.most_tools}. Leave one of them out, or choose shorter "
-            "instances."
+            f"a request of suite {offer.suite!r} offers up to {offer.most} tools, and the provider {provider.name!r} "
+            f"takes {provider.most_tools}. Leave one of them out, or choose shorter instances."
         )
 
 
@@ -71,10 +70,10 @@ def marks_of(spec: AgentSpec, provider: Provider, model: Model, sampling: Sampli
     unsent = _unsent(provider, model)
     asked = {name for name, value in spec.overrides.items() if (name, value) != ("seed", False)}
     for name in sorted(unsent & asked):
-        raise UsageError(f"agent {spec.name!r}: {spec.lane} refuses `{name}`. Leave it out of the agent's table.")
+        raise UsageError(f"{spec.lane} refuses `{name}`. Leave it out of the agent's table.")
     if model.context_tokens is not None and sampling.max_tokens >= model.context_tokens:
         raise UsageError(
-            f"agent {spec.name!r}: max_tokens is {sampling.max_tokens:,}, which leaves nothing for the prompt in the "
+            f"max_tokens is {sampling.max_tokens:,}, which leaves nothing for the prompt in the "
             f"{model.context_tokens:,} tokens of {spec.lane}. Choose a smaller one."
         )
     meant = {name: getattr(sampling, name) for name in sorted(unsent - {"seed"}) if hasattr(sampling, name)}
@@ -94,7 +93,7 @@ def check_words(
     for tools in offer.tools(pack, notes=spec.notes):
         objections = dialect.objections(sent, tools)
         if objections:
-            raise UsageError(f"agent {spec.name!r} on {offer.suite!r}: {' '.join(objections)}")
+            raise UsageError(f"suite {offer.suite!r}: {' '.join(objections)}")
 
 
 def _unsent(provider: Provider, model: Model) -> frozenset[str]:

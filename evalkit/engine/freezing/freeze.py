@@ -6,6 +6,7 @@ refused before anything is written.
 
 import time
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from itertools import islice
 from typing import Any
@@ -74,10 +75,11 @@ def resolve(sweep: Sweep, frozen: Manifest | None = None) -> Resolved:
     agents: dict[str, ManifestAgent] = {}
     packs: dict[str, ManifestPack] = {}
     for spec in sweep.agents:
-        endpoint = _endpoint(spec, sweep)
-        if endpoint:
-            endpoints[spec.name] = endpoint
-        agents[spec.name] = _agent(spec, endpoint, environments, packs, offers)
+        with _placed(sweep.source, f"agent {spec.name!r}"):
+            endpoint = _endpoint(spec, sweep)
+            if endpoint:
+                endpoints[spec.name] = endpoint
+            agents[spec.name] = _agent(spec, endpoint, environments, packs, offers)
     manifest = Manifest(
         format=FORMAT,
         evalkit=__version__,
@@ -96,14 +98,24 @@ def resolve(sweep: Sweep, frozen: Manifest | None = None) -> Resolved:
     return Resolved(sweep=sweep, manifest=manifest, endpoints=endpoints)
 
 
+@contextmanager
+def _placed(source: str, place: str) -> Iterator[None]:
+    """Errors in what a place of the spec names tell the spec and the place too."""
+    try:
+        yield
+    except UsageError as flaw:
+        raise UsageError(f"{source}: {place}: {flaw}") from flaw
+
+
 def _suites(sweep: Sweep, offers: list[OfferedTools], frozen: Manifest | None) -> Iterator[ManifestSuite]:
     """The sweep's suites, expanded; `offers` gets what tools the requests of each offer."""
     seen: set[str] = set()
     frozen_suites = {} if frozen is None else frozen.suites
-    for use in sweep.suites:
-        for name, axes, expanded in expand(
-            use, {name: suite.digest for name, suite in frozen_suites.items() if suite.source}
-        ):
+    known = {name: suite.digest for name, suite in frozen_suites.items() if suite.source}
+    for number, use in enumerate(sweep.suites, 1):
+        with _placed(sweep.source, f"suites[{number}]"):
+            suites = list(expand(use, known))
+        for name, axes, expanded in suites:
             if name in seen:
                 raise UsageError(f"{sweep.source}: the suite {name!r} is named twice.")
             seen.add(name)
@@ -171,9 +183,9 @@ def _endpoint(spec: AgentSpec, sweep: Sweep) -> Endpoint | None:
     model = find_model(provider, spec.model)
     if model.price is None and not sweep.unpriced:
         raise UsageError(
-            f"{sweep.source}: agent {spec.name!r}: no price is known for {spec.lane}, so no budget could be kept. Add "
-            f"its price to providers/{provider.name}.toml (`usd_per_mtok`, or `price_as` for a name of your own), or "
-            "set `unpriced = true` to count it as free."
+            f"no price is known for {spec.lane}, so no budget could be kept. Add its price to "
+            f"providers/{provider.name}.toml (`usd_per_mtok`, or `price_as` for a name of your own), or set "
+            "`unpriced = true` to count it as free."
         )
     if spec.stream == "on" and DIALECTS[provider.dialect].stream_form(model.quirks) is None:
         raise UsageError(f"{sweep.source}: agent {spec.name!r}: {spec.lane} does not stream. Leave `stream` out.")
@@ -208,7 +220,7 @@ def _agent(
     if len(chosen) < len(environments):
         marks.append(f"plays only {', '.join(chosen)}")
     if not chosen:
-        raise UsageError(f"agent {spec.name!r}: the policy {spec.policy or spec.model!r} plays none of the suites.")
+        raise UsageError(f"the policy {spec.policy or spec.model!r} plays none of the suites.")
     price = FREE if endpoint is None else endpoint.model.price
     return ManifestAgent(
         name=spec.name,
@@ -259,7 +271,7 @@ def _check(
     provider, model = endpoint.provider, endpoint.model
     marks = marks_of(spec, provider, model, sampling)
     for offer in offers:
-        check_offer(spec, provider, offer)
+        check_offer(provider, offer)
         check_words(spec, provider, model, sampling, pack, offer)
     return marks
 
