@@ -17,6 +17,8 @@ class Command:
     examples: tuple[str, ...]
     options: Callable[[argparse.ArgumentParser], None]
     """Adds its options to its parser."""
+    begins: str = ""
+    """What it does first, in words that a terminal shows while its modules are loaded; empty: it answers at once."""
 
 
 GROUPS: Mapping[str, str] = {
@@ -37,6 +39,7 @@ COMMANDS: Mapping[str, Command] = {
             "evalkit run runs/mine.toml --name high --set agents.gpt.effort=high",
         ),
         options.run,
+        "reading the sweep and its suites",
     ),
     "plan": Command(
         "play",
@@ -47,6 +50,7 @@ COMMANDS: Mapping[str, Command] = {
             "evalkit plan runs/nightly.toml --budget 20",
         ),
         options.plan,
+        "reading the sweep and its suites",
     ),
     "status": Command(
         "play",
@@ -77,6 +81,7 @@ COMMANDS: Mapping[str, Command] = {
             "evalkit nightly runs/nightly.toml --accept agent=gpt",
         ),
         options.nightly,
+        "reading the sweep and its suites",
     ),
     "new": Command(
         "play",
@@ -94,6 +99,7 @@ COMMANDS: Mapping[str, Command] = {
             "evalkit report runs/mine --judged runs/mine-judge",
         ),
         options.report,
+        "reading the run",
     ),
     "sql": Command(
         "read",
@@ -113,6 +119,7 @@ COMMANDS: Mapping[str, Command] = {
             "evalkit compare runs/mine:gpt runs/other:claude --half-width 0.02",
         ),
         options.compare,
+        "reading the runs",
     ),
     "show": Command(
         "read",
@@ -134,6 +141,7 @@ COMMANDS: Mapping[str, Command] = {
         "replay every episode and compare it with the log",
         ("evalkit verify runs/nightly", "evalkit verify nightly.zip"),
         options.verify,
+        "reading the run",
     ),
     "archive": Command(
         "read",

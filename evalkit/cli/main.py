@@ -9,7 +9,8 @@ import importlib
 import os
 import re
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import NoReturn
 
 from evalkit import __version__
@@ -68,7 +69,8 @@ def main(argv: Sequence[str]) -> int:
     """Run one command; returns its exit code."""
     try:
         args = parse(argv)
-        command = importlib.import_module(f"evalkit.cli.{COMMANDS[args.module].group}.{args.module}")
+        with beginning("" if getattr(args, "json", False) else COMMANDS[args.module].begins):
+            command = importlib.import_module(f"evalkit.cli.{COMMANDS[args.module].group}.{args.module}")
         call: Callable[[argparse.Namespace], int] = getattr(command, args.call)
         code = call(args)
         sys.stdout.flush()  # flushed here, where a closed pipe is not an error
@@ -82,6 +84,21 @@ def main(argv: Sequence[str]) -> int:
     except KeyboardInterrupt:
         return INTERRUPTED
     return code
+
+
+@contextmanager
+def beginning(words: str) -> Iterator[None]:
+    """Within, a terminal shows what a command does first: its modules take longer to load than a reader waits."""
+    told = bool(words) and sys.stderr.isatty() and os.environ.get("TERM") not in (None, "dumb", "unknown")
+    if told:
+        with unread(sys.stderr):
+            sys.stderr.write(f"\x1b[1m{words} ...\x1b[0m")
+    try:
+        yield
+    finally:
+        if told:
+            with unread(sys.stderr):
+                sys.stderr.write("\r\x1b[2K")
 
 
 def parse(argv: Sequence[str]) -> argparse.Namespace:

@@ -1,3 +1,5 @@
+import importlib
+import io
 import json
 import re
 import resource
@@ -5,12 +7,13 @@ import shlex
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from evalkit import __version__
 from evalkit.cli.commands import COMMANDS
-from evalkit.cli.main import parse, parser
+from evalkit.cli.main import main, parse, parser
 from tests.support.command_line import Call
 from tests.support.patience import PATIENCE_S
 
@@ -147,3 +150,32 @@ def test_a_message_that_nobody_can_read_still_has_its_exit_code(here: Path) -> N
         ["sh", "-c", f"{shlex.quote(sys.executable)} -m evalkit status nowhere 2>&-"], cwd=here, check=False
     )
     assert ran.returncode == 2
+
+
+class FakeTerminal(io.StringIO):
+    """Says that it is one."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.mark.parametrize(
+    ("term", "more", "told"), [("xterm", [], True), ("dumb", [], False), ("xterm", ["--json"], False)]
+)
+def test_a_terminal_is_told_what_begins_before_anything_heavy_is_loaded(
+    monkeypatch: pytest.MonkeyPatch, term: str, more: list[str], *, told: bool
+) -> None:
+    terminal = FakeTerminal()
+    seen = []
+
+    def load(module: str) -> object:
+        seen.append((module, terminal.getvalue()))
+        return SimpleNamespace(run=lambda args: seen.append(("called", terminal.getvalue())) or 0)
+
+    monkeypatch.setattr(sys, "stderr", terminal)
+    monkeypatch.setenv("TERM", term)
+    monkeypatch.setattr(importlib, "import_module", load)
+    assert main(["run", "quickstart", *more]) == 0
+    words = "\x1b[1mreading the sweep and its suites ...\x1b[0m" if told else ""
+    assert seen[0] == ("evalkit.cli.play.run", words)
+    assert seen[1] == ("called", f"{words}\r\x1b[2K" if told else "")  # the line is free for what comes

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from evalkit.api.running import call_of
 from evalkit.cli.choosing import only_of, program, sweep_of
+from evalkit.cli.display import display
 from evalkit.cli.pipes import unread
 from evalkit.engine.loop import finish
 from evalkit.engine.outcome import RunOutcome
@@ -17,8 +18,6 @@ from evalkit.money import show_usd
 
 def run(args: argparse.Namespace) -> int:
     """Play the remaining episodes; exit codes are those of `main`."""
-    from evalkit.cli.display import display
-
     with display(json_lines=args.json) as show:
         show.phase("reading the sweep and its suites")
         call = call_of(
