@@ -133,7 +133,7 @@ def _fitting(lanes: Sequence[LaneView], room: int) -> tuple[list[LaneView], list
 
 
 def _is_held_up(lane: LaneView) -> bool:
-    return lane.paused_s >= LONG_PAUSE_S or bool(lane.ended)
+    return lane.paused_s >= LONG_PAUSE_S or bool(lane.ended or lane.trouble)
 
 
 def _of_the_rest(lanes: Sequence[LaneView]) -> str:
@@ -189,6 +189,8 @@ def _troubles(lanes: Sequence[LaneView]) -> Iterator[str]:
             parts.append(lane.ended)
         elif lane.paused_s >= LONG_PAUSE_S:
             parts.append(f"paused, retries in {lane.paused_s:.0f} s")
+        elif lane.trouble:
+            parts.append(lane.trouble)
         parts += [f"{kind} {count:,}" for kind, count in sorted(lane.failures.items())]
         parts += [f"{why} {count:,}" for why, count in lane.left.items() if why in ("unavailable", "internal_error")]
         if parts:

@@ -5,6 +5,7 @@ machine, and is removed from every response.
 """
 
 import asyncio
+import errno
 import io
 import ipaddress
 import math
@@ -256,6 +257,9 @@ class HttpTransport:
             silence.clear(timeout)
 
     def _words(self, flaw: BaseException) -> str:
+        if isinstance(flaw, aiohttp.ClientConnectorError) and flaw.errno == errno.ECONNREFUSED and not self._proxy:
+            words = f"nothing listens at {self._url.origin()} (connection refused)"
+            return f"{words}: start its server, or correct the provider's `url`"
         return self._redactor.text(f"{type(flaw).__name__}: {flaw}")
 
 

@@ -22,6 +22,8 @@ def outcome_of(session: Session) -> RunOutcome:
         job.context.unavailable for job in jobs if job.context.unavailable and not job.context.lane_stop.message
     ]
     owed = total - ended
+    if not lane_words:  # else it is told already
+        lane_words = [f"{job.name}: {job.lane.trouble}." for job in jobs if job.lane is not None and job.lane.trouble]
     unfinished = _unfinished(session)
     if unfinished:
         session.store.event("unfinished", episodes=unfinished, why=stop.reason)

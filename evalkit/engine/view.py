@@ -45,6 +45,8 @@ class LaneView(msgspec.Struct, frozen=True, kw_only=True):
     paused_s: float
     latency_s: float
     """Median of recent replies."""
+    trouble: str = ""
+    """Why its provider does not answer now, in words; empty: it does."""
     failures: Mapping[str, int]
     """Failed attempts by kind."""
     left: Mapping[str, int]
@@ -68,6 +70,7 @@ class LaneView(msgspec.Struct, frozen=True, kw_only=True):
             "tokens_per_min": round(self.tokens_per_min, 1),
             "paused_s": round(self.paused_s, 1),
             "latency_s": round(self.latency_s, 4),
+            "trouble": self.trouble,
             "failures": dict(self.failures),
             "left": dict(self.left),
         }
@@ -138,6 +141,9 @@ class View:
 
 
 RATE_OVER_S = 5.0
+
+HELD_BY = {"budget": "room in the budget", "deadline": "time before the deadline"}
+"""By what holds a lane's next episode back: what it waits for, in words."""
 
 MOST_KEPT = 120
 """Points of the rate's history, from the beginning of this call."""
@@ -224,12 +230,13 @@ def _lane_view(job: LaneJob, endpoints: Endpoints | None, rate: float) -> LaneVi
         in_flight=context.playing if stats is None else stats.in_flight,
         window=0 if stats is None else stats.window,
         waiting=0 if stats is None else stats.waiting,
-        waits_for="" if stats is None else stats.waits_for,
+        waits_for=(stats.waits_for if stats is not None else "") or HELD_BY.get(job.held_by, ""),
         ended="" if stats is None else stats.ended,
         requests_per_min=0.0 if stats is None else stats.requests_per_min,
         tokens_per_min=0.0 if stats is None else stats.input_tokens_per_min + stats.output_tokens_per_min,
         paused_s=0.0 if stats is None else stats.paused_s,
         latency_s=0.0 if stats is None else stats.median_latency_s,
+        trouble="" if stats is None else stats.trouble,
         failures={} if stats is None else stats.failures,
         left=dict(context.ended),
     )

@@ -13,12 +13,15 @@ from pathlib import Path
 import pytest
 from aiohttp import web
 
+from evalkit.cli.display import plain
 from evalkit.client import client, retry
 from evalkit.client.lanes import health, lane
+from evalkit.engine.episode import Stop
 from evalkit.engine.freezing.freeze import resolve
 from evalkit.engine.outcome import RunOutcome
 from evalkit.engine.session import RunOptions
 from evalkit.engine.sweep import run_sweep
+from evalkit.engine.view import View
 from evalkit.serve.options import options_from
 from evalkit.serve.server import serving
 from evalkit.spec.model import Provider
@@ -44,6 +47,11 @@ model = "m-1"
 name = "scheduling/basic"
 instances = ["seed-0", "seed-3"]
 vary = { periods = [2] }
+"""
+WORKS = """[[agents]]
+name = "works"
+provider = "simulated"
+model = "knuth"
 """
 PROVIDER = """
 dialect = "openai_chat"
@@ -215,8 +223,39 @@ def test_an_unreachable_host_is_named(tmp_path: Path) -> None:
         held.bind(("127.0.0.1", 0))
         place = f"127.0.0.1:{held.getsockname()[1]}"
         found = failed(tmp_path, says(200, b""), url=f"http://{place}/v1")
-    check(found, place, "no answer for", "check the url", "Run again when the provider is back")
+    check(
+        found,
+        f"nothing listens at http://{place} (connection refused)",
+        "no answer for",
+        "check the url",
+        "Run again when the provider is back",
+    )
     assert (found.charges, found.requests) == ([], 0)
+
+
+def test_where_nothing_listens_is_told_while_it_is_awaited_and_at_the_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for module in (health, lane):
+        monkeypatch.setattr(module, "GIVE_UP_S", 60.0)
+    with socket.socket() as held:
+        held.bind(("127.0.0.1", 0))
+        place = f"127.0.0.1:{held.getsockname()[1]}"
+        (tmp_path / "providers").mkdir()
+        (tmp_path / "providers" / "acme.toml").write_text(PROVIDER.format(url=f"http://{place}/v1"))
+        (tmp_path / "mine.toml").write_text(SWEEP.replace(WORKS, ""))
+        stop, views = Stop(), list[View]()
+
+        def look(view: View) -> None:
+            views.append(view)
+            if view.lanes[0].trouble:
+                stop.set("interrupt")
+
+        options = RunOptions(directory=tmp_path / "run", stop=stop)
+        outcome = asyncio.run(run_sweep(resolve(read_sweep(tmp_path / "mine.toml")), options, look))
+    words = f"nothing listens at http://{place} (connection refused): start its server, or correct"
+    assert words in plain(next(view for view in views if view.lanes[0].trouble))
+    assert [message for message in outcome.messages if message.startswith(f"acme/m-1: {words}")], outcome.messages
 
 
 def test_a_host_without_a_name_is_named(tmp_path: Path) -> None:

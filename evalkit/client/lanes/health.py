@@ -59,6 +59,10 @@ class Health:
             self.down, self.down_since = True, now
             self.next_probe = now + self._probe_s
 
+    def trouble(self, *, answered: bool) -> str:
+        """The last failure while the provider is unavailable, or has not answered a request; else empty."""
+        return self.last if self._streak and (self.down or not answered) else ""
+
     def given_up(self, now: float) -> bool:
         """Whether it has been down for too long to wait any longer."""
         return self.down and now - self.down_since >= GIVE_UP_S

@@ -264,6 +264,11 @@ class Lane:
         """Of the replies of the last full sample; 0 before the first."""
         return self._window.median_s
 
+    @property
+    def trouble(self) -> str:
+        """Why its provider does not answer now, in words; empty: it does."""
+        return self._health.trouble(answered=self._meter.requests > 0)
+
     def stats(self) -> LaneStats:
         """The lane at this moment."""
         now = self._loop.time()
@@ -276,7 +281,7 @@ class Lane:
             waiting=len(self._queue),
             waits_for=self._waits_for(now),
             paused_s=max(0.0, self._paused_until - now),
-            down=self._health.down,
+            trouble=self.trouble,
             ended=str(self._end) if self._end is not None else "",
             requests=self._meter.requests,
             input_tokens=self._meter.input,

@@ -22,8 +22,8 @@ class LaneStats(msgspec.Struct, frozen=True, kw_only=True):
     """What keeps it from having more in flight, in words: a limit, its window, a pause; empty: nothing does."""
     paused_s: float
     """Seconds until it continues, as its provider asked; 0: not paused."""
-    down: bool
-    """Whether its provider does not answer, so that it only probes."""
+    trouble: str
+    """Why its provider does not answer now, in words; empty: it does."""
     ended: str
     """Why it takes no more requests; empty while it does."""
     requests: int

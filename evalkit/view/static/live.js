@@ -69,7 +69,7 @@
 
   const lane = ([name, one]) => {
     const paused = one.paused_s >= 2;
-    const waits = one.ended || (paused ? `paused, retries in ${span(one.paused_s)}` : one.waits_for);
+    const waits = one.ended || one.trouble || (paused ? `paused, retries in ${span(one.paused_s)}` : one.waits_for);
     const owed = Object.entries(one.left).filter(([why]) => why === "unavailable" || why === "internal_error");
     const failed = counts({ ...one.failures, ...Object.fromEntries(owed) });
     return row([
@@ -79,7 +79,7 @@
       [one.window ? `${whole(one.in_flight)}/${whole(one.window)}` : whole(one.playing), "number"],
       [whole(one.waiting), "number"], [waits || "–", "words"],
       [one.latency_s ? `${whole(1000 * one.latency_s)} ms` : "–", "number"], [failed || "–", "words"],
-    ], paused || one.ended ? "trouble" : "");
+    ], paused || one.ended || one.trouble ? "trouble" : "");
   };
 
   const show = (said) => {
