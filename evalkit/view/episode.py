@@ -15,6 +15,7 @@ from evalkit.money import show_usd
 from evalkit.report.charts.build import episode_figures
 from evalkit.report.charts.drawing import quoted
 from evalkit.report.extras.record import extras_of
+from evalkit.report.figure import Figure
 from evalkit.results.episodes import EpisodeResult
 from evalkit.results.moves import Move
 from evalkit.results.show import ReplayedEpisode, open_episode
@@ -22,12 +23,12 @@ from evalkit.text import BOUND, seconds
 from evalkit.view.around import Around
 from evalkit.view.chat import PeriodView, bounded_to, counted, period_address, periods_of
 from evalkit.view.grid import Plot, plot, sql_command
-from evalkit.view.overview import Fact, run_address, run_links
-from evalkit.view.places import episode_address, place_of, titled, with_query
+from evalkit.view.overview import ComingFigure, Fact, run_address, run_links
+from evalkit.view.places import episode_address, figure_address, place_of, titled, with_query
 from evalkit.view.reading import LogState, log_state
 from evalkit.view.render import Frame, PageLink
 
-INLINE = 600_000
+INLINE = 100_000
 """Characters of conversation that one page holds; of more, periods come when they are opened."""
 
 OFFLINE = 120_000
@@ -62,7 +63,8 @@ class EpisodePage:
     query: str
     command: str
     warnings: Sequence[str]
-    figures: Sequence[Plot]
+    figures: Sequence[Plot | ComingFigure]
+    """Of a served page, each comes when it scrolls near."""
     drawable: bool
     """Whether episodes of its environment have charts."""
     solved: bool
@@ -100,10 +102,11 @@ def episode_page(
     `offline`: nothing leads to other pages, so that periods that are too much are left out. Raises RunError if there
     is no such episode, CorruptLogError if its rows cannot be read.
     """
-    replayed = _opened(directory, episode, log_state(directory))
+    state = log_state(directory)
+    replayed, figures = _opened(directory, episode, state), _figures(directory, episode, state)
     result, run = replayed.result, str(directory)
     prefix = "" if offline else run_address(name)
-    figures = episode_figures(result.environment, replayed.target, result.id, replayed.moves)
+    address = episode_address(prefix, result) if prefix else ""
     query, metrics = _query(result), _metrics_query(result)
     return EpisodePage(
         id=result.id,
@@ -116,19 +119,27 @@ def episode_page(
         query=query,
         command=sql_command(run, query),
         warnings=_warnings(replayed.moves),
-        figures=[plot(figure, run) for figure in figures],
+        figures=[plot(figure, run) for figure in figures]
+        if offline
+        else [ComingFigure(one.name, one.title, figure_address(address, one.name)) for one in figures],
         drawable=extras_of(result.environment).charts is not None,
         solved=result.solved,
         metrics={metric: _rounded(value) for metric, value in result.metrics.items()},
         metrics_query=metrics,
         metrics_command=sql_command(run, metrics),
-        periods=bounded_to(
-            list(periods_of(replayed, episode_address(prefix, result) if prefix else "")),
-            OFFLINE if offline else INLINE,
-        ),
+        periods=bounded_to(list(periods_of(replayed, address)), OFFLINE if offline else INLINE),
         chat=result.periods == 1,
         show=f"evalkit show {shlex.quote(run)} {shlex.quote(place_of(result))}",
     )
+
+
+def episode_figure(directory: Path, episode: str, name: str) -> Plot:
+    """One chart of an episode. Raises RunError if there is no such episode or chart, CorruptLogError if its rows cannot
+    be read."""
+    for figure in _figures(directory, episode, log_state(directory)):
+        if figure.name == name:
+            return plot(figure, str(directory))
+    raise RunError(f"The episode has no chart {name!r}.")
 
 
 def period_page(directory: Path, name: str, episode: str, number: int, *, full: bool = False) -> PeriodPage:
@@ -179,6 +190,13 @@ def _opened(directory: Path, episode: str, state: LogState) -> ReplayedEpisode:
     """The episode, replayed once a state of the run's log."""
     del state
     return open_episode(directory, episode)
+
+
+@functools.lru_cache(maxsize=KEPT)
+def _figures(directory: Path, episode: str, state: LogState) -> tuple[Figure, ...]:
+    """Its charts, made once a state of the run's log."""
+    replayed = _opened(directory, episode, state)
+    return episode_figures(replayed.result.environment, replayed.target, replayed.result.id, replayed.moves)
 
 
 def _facts(replayed: ReplayedEpisode) -> list[Fact]:

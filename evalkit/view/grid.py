@@ -7,7 +7,7 @@ from typing import Any
 from urllib.parse import quote
 
 from evalkit.report.figure import Figure
-from evalkit.report.tables import MISSING, Column, Table, as_csv, shown, without_shared_packs, written
+from evalkit.report.tables import MISSING, Column, Table, as_csv, shown, without_empty, without_shared_packs, written
 
 RANGE_WIDTH = 120.0
 """Of a drawn interval, in pixels; its ends keep clear of the border."""
@@ -143,7 +143,9 @@ def grid(
     `run`: how `evalkit sql` calls its run; `csv`: where its rows lie, else they go along; `ordered`: how the server
     has ordered the rows, else the browser sorts them; `apart`: the column whose values have scales of their own.
     """
-    columns = without_shared_packs(table).outer
+    told = without_shared_packs(table)
+    # Of an ordered table the page has a part, in which a column may be empty by chance.
+    columns = (told if ordered is not None else without_empty(told)).outer
     spans = {column.key: _spans(table, column, apart) for column in columns if column.kind == "interval"}
     rows: list[GridRow] = []
     above: Mapping[str, Any] = {}

@@ -13,6 +13,7 @@ from evalkit.errors import EvalkitError
 from evalkit.money import show_usd
 from evalkit.view.grid import NUMBERS, Grid, Plot, grid, plot, sql_command
 from evalkit.view.leaderboard import Leaderboard, leaderboard
+from evalkit.view.places import figure_address
 from evalkit.view.reading import LogState, Reading, log_state
 from evalkit.view.render import Frame, PageLink
 from evalkit.view.tables import run_tables
@@ -218,7 +219,7 @@ def run_links(name: str, active: str) -> list[PageLink]:
     return [*links, PageLink(title="Compare", href=f"/compare?{urlencode({'first': name})}")]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class ComingFigure:
     """A figure that is fetched when it scrolls near."""
 
@@ -231,7 +232,4 @@ class ComingFigure:
 def coming_figures(reading: Reading, name: str) -> list[ComingFigure]:
     """The figures of a run, as its page of figures names them."""
     prefix = run_address(name)
-    return [
-        ComingFigure(name=figure.name, title=figure.title, source=f"{prefix}/figure/{quote(figure.name, safe='')}")
-        for figure in reading.figures
-    ]
+    return [ComingFigure(one.name, one.title, figure_address(prefix, one.name)) for one in reading.figures]

@@ -26,6 +26,11 @@ def episode_address(prefix: str, result: EpisodeResult) -> str:
     return f"{prefix}/episode/{quote(place_of(result), safe=PLAIN)}"
 
 
+def figure_address(prefix: str, name: str) -> str:
+    """Where one figure is sent alone; `prefix`: the address of what it is a figure of."""
+    return f"{prefix}/figure/{quote(name, safe='')}"
+
+
 def instance_address(prefix: str, suite: str, instance: str) -> str:
     """Where all agents on an instance are beside each other."""
     return f"{prefix}/instance/{quote(f'{suite}/{instance}', safe=PLAIN)}"

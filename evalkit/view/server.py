@@ -25,8 +25,8 @@ from evalkit.store.manifests import read_manifest
 from evalkit.view.around import around
 from evalkit.view.beside import beside_frame, beside_page
 from evalkit.view.comparing import comparing, read_compared
-from evalkit.view.episode import episode_frame, episode_page, period_frame, period_page
-from evalkit.view.grid import NUMBERS, plot
+from evalkit.view.episode import episode_figure, episode_frame, episode_page, period_frame, period_page
+from evalkit.view.grid import NUMBERS, Plot, plot
 from evalkit.view.home import home
 from evalkit.view.instance import instance_frame, instance_page
 from evalkit.view.listing import listing, read_wanted
@@ -252,8 +252,11 @@ async def _figure(request: web.Request) -> web.Response:
     if figure is None:
         raise web.HTTPNotFound
     numbers = f"{run_address(name)}/table/{quote(wanted + NUMBERS, safe='')}"
-    part = plot(figure, str(reading.directory), numbers=numbers)
-    text = environment().get_template("figure.html").render(one=part)
+    return _drawn(plot(figure, str(reading.directory), numbers=numbers))
+
+
+def _drawn(one: Plot) -> web.Response:
+    text = environment().get_template("figure.html").render(one=one)
     return web.Response(text=text, content_type="text/html")
 
 
@@ -273,6 +276,14 @@ async def _episode(request: web.Request) -> web.Response:
     episode = request.match_info["episode"] if found is None else found.id
     page = await asyncio.to_thread(episode_page, directory, name, episode, around=beside)
     return _page("episode.html", episode_frame(page, name), page=page)
+
+
+async def _episode_figure(request: web.Request) -> web.Response:
+    _, directory = _place(request)
+    _, found = await _found(request, directory)
+    episode = found.id if found else request.match_info["episode"]
+    one = await asyncio.to_thread(episode_figure, directory, episode, request.match_info["figure"])
+    return _drawn(one)
 
 
 async def _found(request: web.Request, directory: Path) -> tuple[Sequence[Cell], EpisodeResult | None]:
@@ -379,6 +390,7 @@ ROUTES: Mapping[str, Handler] = {
     "/run/{run}/figures": _figures,
     "/run/{run}/figure/{figure}": _figure,
     r"/run/{run}/episode/{episode:.+}/period/{period:\d{1,7}}": _period,
+    "/run/{run}/episode/{episode:.+}/figure/{figure}": _episode_figure,
     "/run/{run}/episode/{episode:.+}": _episode,
     "/run/{run}/instance/{place:.+}": _instance,
     "/run/{run}/beside": _beside,

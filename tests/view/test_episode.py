@@ -11,9 +11,11 @@ from evalkit.report.charts.build import episode_figures
 from evalkit.report.views import open_views
 from evalkit.results.show import open_episode
 from evalkit.view import episode as module
-from evalkit.view.episode import episode_page, period_page
+from evalkit.view.chat import PartView, TurnView, bounded_to
+from evalkit.view.episode import episode_figure, episode_frame, episode_page, period_page
 from evalkit.view.places import episode_address, place_of
 from evalkit.view.reading import Reading
+from evalkit.view.render import render
 from evalkit.view.run_cache import RunCache
 from tests.view.conftest import ask
 
@@ -41,7 +43,7 @@ def test_a_page_shows_the_charts_and_every_turn(run: Path, reading: Reading, env
     assert anchors == [f"p{move.period}t{move.turn}" for move in found.moves]
     assert found.result.score is not None
     assert f"{100 * found.result.score:.1f}" in said.text
-    assert len(said.text.encode()) < 2_000_000
+    assert len(said.text.encode()) < 300_000
 
 
 @pytest.mark.parametrize("environment", ENVIRONMENTS)
@@ -53,8 +55,35 @@ def test_every_query_of_a_page_is_answered(run: Path, reading: Reading, environm
     metrics = {row["metric"]: row["value"] for row in views.sql(page.metrics_query).to_pylist()}
     assert metrics.keys() == page.metrics.keys()
     for figure in page.figures:
-        assert views.sql(figure.query).num_rows > 0
-        assert figure.command.startswith("evalkit sql ")
+        drawn = episode_figure(run, page.id, figure.name)
+        assert views.sql(drawn.query).num_rows > 0
+        assert drawn.command.startswith("evalkit sql ")
+
+
+def test_charts_come_when_they_are_scrolled_near(run: Path, reading: Reading) -> None:
+    episode = id_of(reading, "noisy", "scheduling")
+    (page,) = ask(RunCache([run]), f"/run/shown/episode/{episode}")
+    sources = re.findall(r'<figure class="block coming" id="figure-\w+" data-from="([^"]+)"', page.text)
+    assert len(sources) == len(episode_page(run, "shown", episode).figures) > 0
+    assert "application/json" not in page.text.partition("<main")[2].partition("</main>")[0]
+    drawn = ask(RunCache([run]), *sources, f"{sources[0]}s")
+    for source, said in zip(sources, drawn[:-1], strict=True):
+        assert said.status == 200
+        assert f'data-spec="spec-{source.rpartition("/")[2]}"' in said.text
+    assert drawn[-1].status == 404
+
+
+def test_a_page_of_hundreds_of_steps_is_small(run: Path, reading: Reading) -> None:
+    page = episode_page(run, "shown", id_of(reading, "noisy", "pricing"))
+    (period, *_) = page.periods
+    text = PartView(kind="read", title="result", text="x" * 1200, folded=False)
+    turn = TurnView(anchor="p0t0", title="turn 0", numbers="step 0", parts=(text, text))
+    periods = [replace(period, number=i, anchor=f"p{i}", opening=(), turns=(turn,) * 3) for i in range(100)]
+    shown = replace(page, periods=bounded_to(periods, module.INLINE))
+    html = render("episode.html", episode_frame(shown, "shown"), page=shown)
+    assert html.count('<section class="turn"') > 20
+    assert html.count("data-part=") > 50
+    assert len(html.encode()) < 300_000
 
 
 def test_the_numbers_of_a_chart_are_those_its_query_gives(run: Path, reading: Reading) -> None:

@@ -33,16 +33,21 @@
     box.append(make("dt", title), dd);
     return box;
   };
-  const row = (cells, style) => {
-    const tr = make("tr", undefined, style);
-    for (const [value, name] of cells) {
-      const td = make("td", undefined, name);
-      td.append(value);
-      tr.append(td);
-    }
-    return tr;
+  // A telephone shows a row as a card that names each value.
+  const fill = (body, rows) => {
+    const heads = Array.from(body.closest("table").tHead.rows[0].cells, (head) => head.textContent);
+    body.replaceChildren(...rows.map(([cells, style]) => {
+      const tr = make("tr", undefined, style);
+      cells.forEach(([value, name], i) => {
+        const td = make("td", undefined, name);
+        td.dataset.label = heads[i];
+        td.append(value);
+        tr.append(td);
+      });
+      return tr;
+    }));
   };
-  const counts = (of) => Object.entries(of).map(([name, count]) => `${name} ${whole(count)}`).join(", ");
+  const counts = (of) => Object.entries(of).map(([name, count]) => `${name.replaceAll("_", " ")} ${whole(count)}`).join(", ");
 
   // The process keeps the rate from its beginning on, so a page that is opened late draws the whole curve at once.
   const line = (live) => {
@@ -69,17 +74,17 @@
 
   const lane = ([name, one]) => {
     const paused = one.paused_s >= 2;
-    const waits = one.ended || one.trouble || (paused ? `paused, retries in ${span(one.paused_s)}` : one.waits_for);
+    const waits = one.ended || (paused ? `paused, retries in ${span(one.paused_s)}` : one.waits_for);
     const owed = Object.entries(one.left).filter(([why]) => why === "unavailable" || why === "internal_error");
     const failed = counts({ ...one.failures, ...Object.fromEntries(owed) });
-    return row([
+    return [[
       [name, "text"], [bar(one.done / Math.max(1, one.episodes)), ""],
       [`${whole(one.done)}/${whole(one.episodes)}`, "number"], [one.steps_per_s.toLocaleString("en-US"), "number"],
       [one.window ? whole(one.requests_per_min) : "–", "number"], [one.window ? whole(one.tokens_per_min) : "–", "number"],
       [one.window ? `${whole(one.in_flight)}/${whole(one.window)}` : whole(one.playing), "number"],
       [whole(one.waiting), "number"], [waits || "–", "words"],
       [one.latency_s ? `${whole(1000 * one.latency_s)} ms` : "–", "number"], [failed || "–", "words"],
-    ], paused || one.ended || one.trouble ? "trouble" : "");
+    ], paused || one.ended || one.trouble ? "trouble" : ""];
   };
 
   const show = (said) => {
@@ -94,11 +99,15 @@
     part("live-body").hidden = false;
     facts(live);
     line(live);
-    part("live-lanes").replaceChildren(...Object.entries(live.lanes).map(lane));
-    part("live-cells").replaceChildren(...live.cells.map(([agent, suite, ended, planned]) => row([
+    const lanes = Object.entries(live.lanes);
+    const troubles = lanes.filter(([, one]) => one.trouble && !one.ended).map(([name, one]) => make("li", `${name}: ${one.trouble}`));
+    part("live-troubles").hidden = !troubles.length;
+    part("live-troubles").firstElementChild.replaceChildren(...troubles);
+    fill(part("live-lanes"), lanes.map(lane));
+    fill(part("live-cells"), live.cells.map(([agent, suite, ended, planned]) => [[
       [agent, "text"], [suite, "text"], [bar(ended / Math.max(1, planned)), ""],
       [whole(ended), "number"], [whole(planned), "number"],
-    ])));
+    ], ""]));
     part("cells").hidden = !live.cells.length;
   };
 
