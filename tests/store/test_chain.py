@@ -144,6 +144,17 @@ def test_a_journal_that_the_newest_does_not_know_is_told(run: Path) -> None:
     assert [name for name, _ in check_chain(run)] == ["log/eeeeeeee-host-1-50.000/000000000.parquet"]
 
 
+def test_a_journal_that_was_ended_before_it_began_is_none_that_is_lacking(tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    append(begin(run, B), *rounds(["a"], 3))
+    (run / "log" / A).mkdir()  # by a process that was stopped under this name until B had begun
+    journal = open_journal(run, C)
+    assert (run / "log" / A / "000000000.parquet").exists()
+    assert check_chain(run) == []  # also if it dies here
+    journal.commit(steps_table([a_step("b", 0)]))
+    assert check_chain(run) == []
+
+
 def test_what_a_crash_leaves_is_no_flaw(tmp_path: Path) -> None:
     run = tmp_path / "run"
     first = begin(run, A)

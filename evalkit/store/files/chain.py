@@ -277,10 +277,22 @@ def _follow_heads(
     for files in older:
         ended = heads.get(files.writer)
         if ended is None:
-            chain.flaws.append((_some(files), f"belongs to a journal that {first.name} does not list"))
+            if not _never_wrote(files):
+                chain.flaws.append((_some(files), f"belongs to a journal that {first.name} does not list"))
         elif files.there and max(files.there) > ended[0]:
             beyond = journal_object(run, files.writer, min(number for number in files.there if number > ended[0]))
             chain.flaws.append((beyond.name, f"follows the end of its journal, which {first.name} records"))
+
+
+def _never_wrote(files: _Files) -> bool:
+    """Whether a journal was ended before its writer wrote anything. One that was stopped before it made its folder may
+    have made it after later writers had looked."""
+    if files.compacted or files.there != {0}:
+        return False
+    try:
+        return read_claim(files.objects[0])["kind"] == SEAL
+    except CorruptLogError:
+        return False
 
 
 def _some(files: _Files) -> str:
