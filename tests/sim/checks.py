@@ -52,6 +52,8 @@ class Checks:
         """Whether the log is damaged and not repaired yet: then nobody is promised to be able to read it."""
         self.forgot = False
         """Whether rows of money may have been lost to damage: then nobody can know all that was spent."""
+        self._told = 0
+        """What damaged files had told of spending, as long as the rest of the log tells it too."""
 
     def looked(self, what: str, path: Path) -> None:
         """Before each operation of the disk: now and then, somebody reads the log."""
@@ -146,7 +148,10 @@ class Checks:
     def losing_power(self) -> None:
         """Before a loss of power: somebody may have read on the books what had not lasted yet."""
         world = self._world
-        if self.suspended or not self._books:
+        if not self._books:
+            return
+        if self.suspended:
+            self._losing_what_mends()
             return
         with tempfile.TemporaryDirectory(dir=world.folder.parent) as folder:
             world.disk.certain(world.run, Path(folder))
@@ -154,19 +159,31 @@ class Checks:
         self._books = min(self._books, _books(index)) if index else 0
         self._paid = min(self._paid, _paid(index)) if index else 0
 
+    def _losing_what_mends(self) -> None:
+        """Before a loss of power, in a log that is damaged: what had not lasted goes, and with an object of a journal
+        goes what it told of the damaged files."""
+        world = self._world
+        files = [path for path in world.disk.uncertain(world.run) if path.suffix == ".parquet"]
+        lost = sum(told(path.read_bytes()) for path in files)
+        if any(path.parent.parent.name == "log" for path in files):
+            self.forgot, lost, self._told = True, lost + self._told, 0
+        self._books, self._paid = self._books - lost, self._paid - lost
+
     def harmed(self, before: Mapping[Path, bytes], *, knew: bool) -> None:
         """Files that had lasted are others, and stay so. `before`: what they held. `knew`: whether a repair can know
         what was spent: the damage is noticed, it took no rows of money, and each session has said what it spent at
         most. Where it cannot, all that other files told stays on the books."""
         self.suspended = True
         self.forgot |= not knew
+        lost = sum(map(told, before.values()))
         if self.forgot:
-            lost = sum(map(told, before.values()))
             self._books, self._paid = self._books - lost, self._paid - lost
+        else:
+            self._told += lost
 
     def accept(self) -> None:
         """What the log holds now counts from here on."""
-        self.suspended = False
+        self.suspended, self._told = False, 0
         index = read_index(self._world.run)
         self._world.durable.clear()
         for episode, held in index.episodes.items():

@@ -246,12 +246,21 @@ class SimDisk:
 
     def certain(self, folder: Path, to: Path) -> None:
         """Lay under another name what a loss of power certainly leaves of a folder."""
+        for path, synced in self._certain(folder):
+            target = to / path.relative_to(folder)
+            target.parent.mkdir(parents=True, exist_ok=True)
+            target.write_bytes(synced)
+
+    def uncertain(self, folder: Path) -> list[Path]:
+        """The files of a folder that a loss of power may take."""
+        sure = {path for path, synced in self._certain(folder) if path.exists() and synced == path.read_bytes()}
+        return [path for path in folder.rglob("*") if path.is_file() and path not in sure]
+
+    def _certain(self, folder: Path) -> Iterator[tuple[Path, bytes]]:
         for path, file in self._lasting.items():
             inside = path.is_relative_to(folder) and {*path.parents} - {*folder.parents, folder} <= self._folders
             if inside and file.synced is not None:
-                target = to / path.relative_to(folder)
-                target.parent.mkdir(parents=True, exist_ok=True)
-                target.write_bytes(file.synced)
+                yield path, file.synced
 
     def lose_power(self, draws: Stream) -> None:
         """Leave on the disk what a loss of power may leave."""
