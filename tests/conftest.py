@@ -67,8 +67,8 @@ def pytest_collection_finish() -> None:
 
 
 def _turn(item: pytest.Item) -> int:
-    path = item.path.relative_to(PROJECT / "tests").as_posix()
-    return next((turn for turn, start in enumerate(LONGEST) if path.startswith(start)), len(LONGEST))
+    name = item.nodeid.removeprefix("tests/")
+    return next((turn for turn, start in enumerate(LONGEST) if name.startswith(start)), len(LONGEST))
 
 
 @pytest.fixture(scope="session")

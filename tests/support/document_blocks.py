@@ -3,6 +3,7 @@
 import shlex
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 from markdown_it import MarkdownIt
@@ -49,6 +50,7 @@ def pages() -> list[str]:
     return ["README.md", "CONTRIBUTING.md", *below]
 
 
+@cache
 def blocks_of(page: str) -> list[Block]:
     """A page's blocks in order; those inside lists too."""
     found = []
