@@ -29,6 +29,7 @@ from typing import Any
 
 from evalkit.client.lanes import window as module
 from evalkit.client.lanes.window import Window
+from evalkit.errors import UsageError, nearest
 
 SEEDS = 2
 NOISE = 0.3
@@ -381,12 +382,19 @@ def constant(name: str, value: float) -> Iterator[None]:
 
 
 def main(names: Sequence[str], *, only: str) -> None:
-    """Print what the window does with each server whose name holds `only`, then what each constant changes."""
+    """Print what the window does with each server whose name holds `only`, then what each constant changes; each line
+    as soon as it is known. Raises UsageError for what does not exist."""
+    for name in names:
+        if name not in VALUES:
+            raise UsageError(f"the window has no constant {name!r}.{nearest(name, VALUES)}")
     servers = [server for server in SERVERS if only in server.name]
-    standing = {server.name: met(server) for server in servers}
+    if not servers:
+        raise UsageError(f"--only: no server's name holds {only!r}.{nearest(only, [one.name for one in SERVERS])}")
     print(f"{'as it stands':46}{'share':>8}{'until s':>10}{'wait':>8}{'lost':>8}")
-    for name, figures in standing.items():
-        print(_line(f"  {name}", figures))
+    standing = {}
+    for server in servers:
+        standing[server.name] = met(server)
+        print(_line(f"  {server.name}", standing[server.name]), flush=True)
     _say_start()
     for name in names:
         print(f"\n{name} = {getattr(module, name):g}")
@@ -394,10 +402,10 @@ def main(names: Sequence[str], *, only: str) -> None:
             with constant(name, value):
                 found = {server.name: met(server) for server in servers}
             moved = [server for server in found if _differ(standing[server], found[server])]
-            print(f"  {value:g}: {'no server notices' if not moved else ''}")
-            for server in moved:
-                print(_line(f"    {server}", found[server]), end="")
-                print(f"   instead of {_shown(standing[server])}")
+            print(f"  {value:g}: {'no server notices' if not moved else ''}", flush=True)
+            for moving in moved:
+                print(_line(f"    {moving}", found[moving]), end="")
+                print(f"   instead of {_shown(standing[moving])}", flush=True)
 
 
 def _say_start() -> None:
@@ -432,8 +440,11 @@ def _shown(figures: Figures) -> str:
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(prog="python -m bench.window")
-    parser.add_argument("names", nargs="*", metavar="CONSTANT", choices=[*VALUES, []])
+    parser.add_argument("names", nargs="*", metavar="CONSTANT", help=f"of {', '.join(VALUES)} (default: all)")
     parser.add_argument("--servers", action="store_true", help="only what the window does as it stands")
     parser.add_argument("--only", default="", metavar="TEXT", help="servers whose name holds this")
     chosen = parser.parse_args()
-    main(() if chosen.servers else chosen.names or tuple(VALUES), only=chosen.only)
+    try:
+        main(() if chosen.servers else chosen.names or tuple(VALUES), only=chosen.only)
+    except UsageError as flaw:
+        parser.error(str(flaw))

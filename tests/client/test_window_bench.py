@@ -8,6 +8,7 @@ from bench import window as bench
 from bench.window import SERVERS, VALUES, Meeting, Server, constant, met
 from evalkit.client.lanes import window
 from evalkit.client.lanes.window import Window
+from evalkit.errors import UsageError
 
 QUICK = Server(name="quick", base_s=1, slots=lambda _: 20, for_s=60)
 
@@ -17,6 +18,18 @@ def test_every_constant_has_a_smaller_and_a_larger_value() -> None:
     assert VALUES.keys() == constants.keys()
     for name, value in constants.items():
         assert min(VALUES[name]) < value < max(VALUES[name]), name
+
+
+@pytest.mark.parametrize(
+    ("names", "only", "says"),
+    [(("HEADROM",), "", "Did you mean 'HEADROOM'"), ((), "no such server", "--only: no server's name holds")],
+)
+def test_what_does_not_exist_is_named_before_anything_is_played(
+    monkeypatch: pytest.MonkeyPatch, names: tuple[str, ...], only: str, says: str
+) -> None:
+    monkeypatch.setattr(bench, "met", None)
+    with pytest.raises(UsageError, match=says):
+        bench.main(names, only=only)
 
 
 def test_a_constant_has_another_value_for_a_while() -> None:
