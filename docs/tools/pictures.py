@@ -1,20 +1,31 @@
-"""Makes the pictures of the documents: pages of runs/quickstart in headless Chromium, at docs/images.
+"""Makes the pictures of the documents, at docs/images: pages of runs/quickstart and the terminal while it is played.
 
     .venv/bin/evalkit run quickstart
     .venv/bin/python -m docs.tools.pictures
 
-Needs Chromium at /usr/bin/chromium, or where CHROMIUM says.
+Needs Chromium at /usr/bin/chromium, or where CHROMIUM says. Names of pictures (`terminal`) make these alone.
 """
 
+import io
 import os
 import re
 import subprocess
 import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
+from tempfile import TemporaryDirectory
+from urllib.parse import urlencode
 
 from playwright.sync_api import Browser, sync_playwright
+from rich.console import Console
 
+from evalkit.api.running import call_of
+from evalkit.cli.display import render
+from evalkit.engine.loop import finish
+from evalkit.engine.view import View
 from evalkit.report.views import open_views
+from evalkit.spec.sweep import find_sweep, read_sweep
 
 PROJECT = Path(__file__).resolve().parent.parent.parent
 IMAGES = PROJECT / "docs" / "images"
@@ -24,6 +35,41 @@ EPISODE = """
 select episode from episodes
 where agent = 'knuth' and suite = 'scheduling/medium' and instance = 'seed-0' and replicate = 0
 """
+COMPARED = {
+    "first": "quickstart",
+    "second": "quickstart",
+    "first_agent": "greedy",
+    "second_agent": "replanner",
+}
+TERMINAL = "terminal"
+SHARE = 0.55
+"""Of the episodes that have ended where the terminal is shown."""
+COLUMNS, LINES = 100, 30
+
+
+def pages() -> Mapping[str, tuple[str, int, int]]:
+    """By picture: the address of a page, its width and its height."""
+    episode = open_views(RUN).sql(EPISODE).column("episode")[0].as_py()
+    return {
+        "episode": (f"/run/quickstart/episode/{episode}", 1280, 760),
+        "run": ("/run/quickstart/", 1400, 840),
+        "finding": (f"/compare?{urlencode(COMPARED)}", 1400, 760),
+    }
+
+
+@contextmanager
+def served() -> Iterator[str]:
+    """The address of the run's pages."""
+    command = [sys.executable, "-m", "evalkit", "view", str(RUN)]
+    # Our own command, without a shell.
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as server:  # noqa: S603
+        assert server.stdout
+        found = re.search(r"http://\S+", server.stdout.readline())
+        assert found, "evalkit view said no address"
+        try:
+            yield found[0]
+        finally:
+            server.terminate()
 
 
 def take(browser: Browser, address: str, name: str, *, width: int, height: int) -> None:
@@ -32,25 +78,50 @@ def take(browser: Browser, address: str, name: str, *, width: int, height: int) 
     page.goto(address)
     page.wait_for_selector("main table, main .plot svg")
     page.wait_for_load_state("networkidle")
-    page.screenshot(path=str(IMAGES / name))
+    page.screenshot(path=str(IMAGES / f"{name}.png"))
     page.close()
 
 
+def played() -> View:
+    """What `evalkit run quickstart` shows in the middle, played here in a folder of its own."""
+    views = list[View]()
+    with TemporaryDirectory() as folder:
+        call = call_of(read_sweep(find_sweep("quickstart")), directory=Path(folder) / "quickstart")
+        finish(lambda stop: call.play(stop, views.append))
+    return next(view for view in views if _ended(view) > SHARE)
+
+
+def take_terminal(browser: Browser, shown: View) -> None:
+    """One picture of the terminal."""
+    console = Console(record=True, width=COLUMNS, height=LINES, file=io.StringIO())
+    console.print("$ evalkit run quickstart")
+    console.print(render(shown, COLUMNS, LINES))
+    # Its fonts are not fetched from anywhere: the machine's own stand in for them.
+    svg = re.sub(r"@font-face \{.*?\}", "", console.export_svg(title="evalkit"), flags=re.DOTALL)
+    page = browser.new_page(viewport={"width": 1240, "height": 800}, device_scale_factor=1)
+    page.set_content(f"<style>body {{ margin: 0 }} svg {{ width: 1240px }}</style>{svg}")
+    page.locator("svg").screenshot(path=str(IMAGES / f"{TERMINAL}.png"), omit_background=True)
+    page.close()
+
+
+def _ended(view: View) -> float:
+    return sum(lane.done for lane in view.lanes) / sum(lane.episodes for lane in view.lanes)
+
+
 def main() -> None:
-    """Both pictures."""
-    episode = open_views(RUN).sql(EPISODE).column("episode")[0].as_py()
+    """All pictures, or those that are named."""
+    addresses = pages()
+    wanted = sys.argv[1:] or [*addresses, TERMINAL]
     IMAGES.mkdir(exist_ok=True)
-    command = [sys.executable, "-m", "evalkit", "view", str(RUN)]
-    # Our own command, without a shell.
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as server, sync_playwright() as started:  # noqa: S603
-        assert server.stdout
-        found = re.search(r"http://\S+", server.stdout.readline())
-        assert found, "evalkit view said no address"
+    with served() as url, sync_playwright() as started:
         browser = started.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox", "--disable-gpu"])
-        take(browser, f"{found[0]}/run/quickstart/episode/{episode}", "episode.png", width=1280, height=760)
-        take(browser, f"{found[0]}/run/quickstart/", "run.png", width=1400, height=840)
+        for name in wanted:
+            if name == TERMINAL:
+                take_terminal(browser, played())
+            else:
+                address, width, height = addresses[name]
+                take(browser, f"{url}{address}", name, width=width, height=height)
         browser.close()
-        server.terminate()
 
 
 if __name__ == "__main__":
