@@ -59,6 +59,8 @@ class Replayer:
         # Once: to look a name up among packages costs as much as a digest, and there is one for each row.
         self._environment = lru_cache(maxsize=None)(environments.__getitem__)
         self._tracks: dict[str, _Track] = {}
+        self.passed_over = 0
+        """Rows that were not looked at, since their episode has a flaw before them."""
         self._targets: dict[tuple[str, str], tuple[ManifestSuite, ManifestInstance]] = {}
         self._key = lru_cache(maxsize=None)(self._key_of)
         self._instance = lru_cache(maxsize=1024)(self._instance_of)
@@ -84,6 +86,7 @@ class Replayer:
             except (CorruptLogError, UsageError) as flaw:
                 return row["step"], str(flaw)
         if track.flawed:
+            self.passed_over += 1
             return None
         if track.position is None or (track.refused and row["take"] == track.take):
             return row["step"], "follows the end of its episode"

@@ -109,18 +109,20 @@ class _Replay:
         segments = lay_out(run, "steps").segments
         load_for(_work(manifest, environments, sum(segment.last - segment.first + 1 for segment in segments)))
 
-    def see(self, segment: "Segment", table: "pa.Table") -> None:
-        """The next file's rows."""
+    def see(self, segment: "Segment", table: "pa.Table") -> bool:
+        """The next file's rows; whether replay gives every one of them, its digest included."""
         from evalkit.store.reading.arrays import together
 
         # Where episodes alternate, as they were played, replay takes a fifth more CPU.
         places = together(table, "environment", "episode")
+        passed_over = self._replayer.passed_over
         flaws = list(self._replayer.check(_rows(table, places)))
         for flaw in sorted(flaws, key=lambda flaw: places[flaw.row]):
             finding = Finding(
                 segment=segment.name, problem=flaw.problem, episode=flaw.episode, step=flaw.step, place=flaw.place
             )
             self.findings.append((finding, flaw.gap))
+        return not flaws and self._replayer.passed_over == passed_over
 
 
 def _work(

@@ -55,8 +55,8 @@ class Examined:
     """By row group, like `take` and `step`: whether the row is what was written."""
 
 
-Look = Callable[[Segment, pa.Table], object]
-"""Takes a file that readers can read, and its rows."""
+Look = Callable[[Segment, pa.Table], bool]
+"""Takes a file that readers can read, and its rows; returns whether it has found each to agree with its digest."""
 
 
 def examine(segment: Segment, look: Look | None = None) -> Examined:
@@ -70,13 +70,12 @@ def examine(segment: Segment, look: Look | None = None) -> Examined:
             problem = mismatch(segment, strict)
             examined.short = claim(strict).get("rows") != str(strict.metadata.num_rows)
             table = None if problem else _readable(segment, strict)
+            proven = table is not None and look is not None and look(segment, table)
             begin = 0
             for number in range(strict.metadata.num_row_groups):
                 group = _RowGroup(segment, strict, lax, number, None if table is None else table.slice(begin))
                 begin += group.rows
-                _examine_group(examined, group)
-            if table is not None and look is not None:
-                look(segment, table)
+                _examine_group(examined, group, proven=proven)
             if not problem and not examined.flaws:
                 problem = footer_problem(segment) if table is None else _footer_problem(segment, strict, table)
     except CorruptLogError as flaw:
@@ -181,8 +180,8 @@ class _RowGroup:
         self._columns.update(zip(table.schema.names, table.columns, strict=True))
 
 
-def _examine_group(examined: Examined, group: _RowGroup) -> None:
-    agrees = _agreement(group)
+def _examine_group(examined: Examined, group: _RowGroup, *, proven: bool) -> None:
+    agrees = np.ones(group.rows, np.bool_) if proven else _agreement(group)
     lost_identity = [name for name in IDENTITY if name in group.bad]
     sound = agrees if not set(group.bad) - set(COVERED) else np.zeros(group.rows, np.bool_)
     examined.sound.append(sound)
