@@ -91,7 +91,9 @@ def _cut_words(session: Session, owed: int, owed_cost: int | None) -> Iterator[s
 def _all_wait(session: Session) -> bool:
     """Whether it is the run's own budget that holds episodes back, not an agent's or a lane's alone."""
     gate = session.gate
-    return gate is not None and any(backlog.why == "budget" for backlog in gate.admission.backlogs.values())
+    return gate is not None and (
+        gate.admission.given_up or any(backlog.why == "budget" for backlog in gate.admission.backlogs.values())
+    )
 
 
 def _ceiling_words(session: Session) -> Iterator[str]:

@@ -73,6 +73,8 @@ class World:
     step_s: dict[str, float] = field(default_factory=lambda: {"a": 1.0})
     step_cost: dict[str, int] = field(default_factory=lambda: {"a": UNIT})
     priors: dict[str, float] = field(default_factory=lambda: {"a": 10.0})
+    bounds: dict[str, int] = field(default_factory=dict)
+    """What one request of a lane can cost at most; `BOUND` where nothing is said."""
     deadline: float | None = None
     spent: int = 0
     charged: int = 0
@@ -94,7 +96,7 @@ class World:
             stats=self._stats,
             clock=lambda: self.now,
             deadline=self.deadline,
-            first_bound=lambda _: BOUND,
+            first_bound=lambda episode: self.bounds.get(episode.cell.agent.name, BOUND),
         )
         heap: list[tuple[float, int, Play]] = []
         self._fill(heap, draws, gated)
@@ -108,6 +110,8 @@ class World:
                 self._fill(heap, draws, gated)
             else:
                 self._ask(heap, draws, play)
+            if not heap and gated and not self.admission.stuck():
+                self._fill(heap, draws, gated)
         return self
 
     def _line(self, lane: str) -> LaneBacklog:
@@ -120,7 +124,7 @@ class World:
             planned=size,
             ended=0,
             fresh=Counter({(lane, "s"): size}),
-            bound=lambda: BOUND,
+            bound=lambda: self.bounds.get(lane, BOUND),
             reply_s=lambda: self.step_s[lane],
         )
 
@@ -159,7 +163,7 @@ class World:
 
     def _ask(self, heap: list[tuple[float, int, Play]], draws: random.Random, play: Play) -> None:
         """One step is paid for and comes back later; without money for its worst case nothing is asked any more."""
-        play.asked = self.budget is None or self.spent + BOUND <= self.budget
+        play.asked = self.budget is None or self.spent + self.bounds.get(play.lane, BOUND) <= self.budget
         if play.asked:
             charge = self.charge(draws)
             self.spent += self.step_cost[play.lane] + charge
@@ -316,3 +320,24 @@ def test_a_prediction_that_was_low_is_an_exception_and_is_seen() -> None:
     world.run()
     assert world.unfinished > 0
     assert world.spent <= 1_200 * UNIT
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_what_is_too_little_for_the_dearest_lane_goes_to_the_others(seed: int) -> None:
+    """One of its episodes costs 3 % of the budget, with the room for its last request 5 %."""
+    world = World(
+        budget=16_000 * UNIT,
+        draw=of_any_length,
+        seed=seed,
+        sizes={"a": 400, "b": 40},
+        widths={"a": 32, "b": 32},
+        step_s={"a": 1.0, "b": 1.0},
+        step_cost={"a": UNIT, "b": 50 * UNIT},
+        priors={"a": 10.0, "b": 10.0},
+        bounds={"a": 20 * UNIT, "b": 300 * UNIT},
+    ).run()
+    assert world.budget is not None
+    assert world.unfinished == 0
+    assert 0.97 * world.budget < world.spent <= world.budget
+    assert world.admission.given_up
+    assert world.admission.why() == "budget"

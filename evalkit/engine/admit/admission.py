@@ -9,7 +9,10 @@ when all episodes that its cell admitted before it have ended: short ones end fi
 cheaper than they are.
 
 Chosen: predictions have a margin (`doubt`, `SURE`), since an episode that cannot be finished is worse than one that
-does not start. The margin shrinks as episodes end, so that little money remains unused. Failed attempts are assumed to
+does not start. The margin shrinks as episodes end, so that little money remains unused; what is too little for the
+dearest lane goes to the others (`stuck`). Nothing here can break the ceiling: each request is still bounded by a token
+per byte and its `max_tokens`. These bounds are not tightened, since a request that waits for money costs time alone;
+only the last one's remains unused. Failed attempts are assumed to
 cost the same proportion as before. The cost is O(1) per episode, and nothing per step: at each decision, `LOOKS` of the
 episodes in flight are predicted again, in turn.
 """
@@ -78,8 +81,8 @@ class Admission:
         """Predicted pico-dollars to finish those that this call had to leave."""
         self._news = 0
         """Episodes learned of since the lanes were last predicted."""
-        self.unfinished = 0
-        """Episodes that had started and that the money could not finish."""
+        self.given_up = False
+        """Whether a lane was closed because its next episode costs more than there is."""
         self._predict_lanes()
 
     @property
@@ -195,12 +198,24 @@ class Admission:
                 self._news += 1
 
     def stuck(self) -> bool:
-        """Whether nothing is in flight and nothing may start, so that nothing will ever change."""
-        return not self._flights and not any(self.free(backlog) for backlog in self.backlogs.values())
+        """Whether nothing is in flight and nothing may start, so that nothing will ever change.
+
+        Where the money is too little for a lane's next episode, it may do for a cheaper lane's: the dearest lane that
+        waits for it is given up, nothing is kept back for it any more, and the others are asked again.
+        """
+        while not self._flights and not any(self.free(backlog) for backlog in self.backlogs.values()):
+            waiting = [backlog for backlog in self.backlogs.values() if backlog.why == "budget" and backlog.head]
+            if len(waiting) < 2:
+                return True
+            dearest = max(waiting, key=lambda backlog: self._alone(backlog, _head(backlog)))
+            dearest.open = False
+            self.given_up = True
+        return False
 
     def why(self) -> str:
         """What holds the lanes back: `budget` before `deadline`; empty if nothing does."""
-        words = {backlog.why for backlog in self.backlogs.values()} | ({"budget"} if self.ceilings.used_up else set())
+        words = {backlog.why for backlog in self.backlogs.values()}
+        words |= {"budget"} if self.ceilings.used_up or self.given_up else set()
         return next((word for word in ("budget", "deadline") if word in words), "")
 
     def owed(self) -> int:
@@ -323,6 +338,11 @@ class Admission:
                 for cell_key, cost in owing.items()
                 if ("agent", cell_key[0]) not in self.ceilings.used_up
             )
+
+
+def _head(backlog: LaneBacklog) -> PlannedEpisode:
+    assert backlog.head is not None
+    return backlog.head
 
 
 def _with_failures(stats: BudgetStats) -> float:
