@@ -1,5 +1,9 @@
 """Headless Chromium for tests: pages that may ask this machine alone, and whose every complaint is kept."""
 
+import os
+import re
+import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -8,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from tests.support.command_line import interrupt
 from tests.support.patience import PATIENCE_S
 
 if TYPE_CHECKING:
@@ -74,3 +79,24 @@ def tab(browser: "Browser", url: str, *, width: int = 1280, dark: bool = False) 
     opened.page.goto(url)
     yield opened
     context.close()
+
+
+@contextmanager
+def viewing(folder: Path, *runs: str) -> Iterator[str]:
+    """The address of `evalkit view` in a folder."""
+    process = subprocess.Popen(
+        [sys.executable, "-m", "evalkit", "view", *runs],
+        cwd=folder,
+        env={**os.environ, "PYTHONUNBUFFERED": "1"},
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stdout is not None
+    try:
+        found = re.search(r"http://\S+", process.stdout.readline())
+        assert found is not None
+        yield found[0]
+    finally:
+        interrupt(process)
+        assert process.wait(PATIENCE_S) == 0
+        process.stdout.close()

@@ -1,12 +1,8 @@
 """The pages in a real browser, against a server in a process of its own."""
 
-import os
 import re
-import subprocess
-import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +12,7 @@ from evalkit.view.offline import write_page
 from evalkit.view.reading import Reading
 from tests.support.command_line import finish, interrupt, start
 from tests.support.patience import PATIENCE_S
-from tests.view.browser import chromium, tab
+from tests.view.browser import chromium, tab, viewing
 
 SWEEP = """
 replicates = 20
@@ -40,26 +36,6 @@ vary = { periods = [3] }
 def browser() -> Iterator[Any]:
     with chromium() as started:
         yield started
-
-
-@contextmanager
-def viewing(folder: Path, *runs: str) -> Iterator[str]:
-    process = subprocess.Popen(
-        [sys.executable, "-m", "evalkit", "view", *runs],
-        cwd=folder,
-        env={**os.environ, "PYTHONUNBUFFERED": "1"},
-        stdout=subprocess.PIPE,
-        text=True,
-    )
-    assert process.stdout is not None
-    try:
-        found = re.search(r"http://\S+", process.stdout.readline())
-        assert found is not None
-        yield found[0]
-    finally:
-        interrupt(process)
-        assert process.wait(PATIENCE_S) == 0
-        process.stdout.close()
 
 
 @pytest.fixture(scope="module")
@@ -162,6 +138,8 @@ def test_pages_fit_a_telephone(browser: Any, url: str, reading: Reading, dark: b
     with tab(browser, url, width=400, dark=dark) as opened:
         for path in paths:
             opened.page.goto(url + path)
+            # A page that asks again while the run is read would break off the way to the next one.
+            opened.page.wait_for_function("!document.querySelector('meta[http-equiv=refresh]')")
             assert opened.overflow() <= 0, path
             paper = opened.page.evaluate("getComputedStyle(document.body).backgroundColor")
             assert (paper == "rgb(255, 255, 255)") == (not dark)

@@ -15,6 +15,7 @@ from evalkit.nightly.history_files import HISTORY, derive
 from evalkit.nightly.journal import note
 from evalkit.report.nights.history import AlarmNote, NightRecord, Rule, encode
 from evalkit.view.run_cache import RunCache
+from tests.view.browser import chromium, tab, viewing
 from tests.view.conftest import ask, client
 
 ALARM = AlarmNote(
@@ -116,3 +117,21 @@ def test_a_sweep_its_nights_or_some_of_them_can_be_named(folder: Path, monkeypat
     assert list(RunCache(runs, None, sweeps).everything()) == ["<b>/2026-11-01", "<b>/2026-11-02"]
     with pytest.raises(RunError, match="is a file"):
         _named([globbed[-1]])
+
+
+@pytest.mark.parametrize("width", [1400, 400])
+@pytest.mark.parametrize("dark", [False, True])
+def test_the_page_of_nights_fits_and_complains_of_nothing(folder: Path, width: int, dark: bool) -> None:
+    with (
+        chromium() as browser,
+        viewing(folder.parent) as url,
+        tab(browser, f"{url}/nights/%3Cb%3E", width=width, dark=dark) as opened,
+    ):
+        page = opened.page
+        page.locator(".plot[data-drawn=yes]").first.wait_for()
+        assert opened.overflow() == 0
+        heads = page.locator("#trend thead th").all_inner_texts() if width > 1000 else []
+        assert "Remaining" in heads or width < 1000
+        (first, *_) = page.locator("#alarms tbody td").all()
+        assert first.evaluate("cell => getComputedStyle(cell).display") == ("table-cell" if width > 1000 else "block")
+        opened.clean()
