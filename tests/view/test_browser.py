@@ -207,8 +207,9 @@ def test_a_running_sweep_is_seen_to_move(browser: Any, tmp_path: Path) -> None:
     from playwright.sync_api import expect
 
     (tmp_path / "providers").mkdir()
-    (tmp_path / "sweep.toml").write_text(SWEEP)
+    (tmp_path / "sweep.toml").write_text(SWEEP.replace("[[suites]]", f"{GONE}[[suites]]"))
     (tmp_path / "providers" / "simulated.toml").write_text(PROVIDER)
+    (tmp_path / "providers" / "gone.toml").write_text(re.sub(r"\[simulate\]\n.*", NOWHERE, PROVIDER))
     process = start(tmp_path, "run", "sweep.toml", "--name", "going")
     try:
         until = time.monotonic() + PATIENCE_S
@@ -219,10 +220,17 @@ def test_a_running_sweep_is_seen_to_move(browser: Any, tmp_path: Path) -> None:
         with viewing(tmp_path) as url, tab(browser, f"{url}/run/going/live", width=400) as opened:
             page = opened.page
             page.locator("#live-lanes tr").first.wait_for()
-            assert page.locator("#live-lanes tr").count() == 2
-            assert page.locator("#live-cells tr").count() == 2
+            assert page.locator("#live-lanes tr").count() == 3
+            assert page.locator("#live-cells tr").count() == 3
             steps = page.locator("#live-facts dd").last
             expect(steps).not_to_have_text(steps.inner_text(), timeout=PATIENCE_S * 1000)
+            expect(page.locator("#live-troubles")).to_contain_text("gone/m: nothing listens at http://127.0.0.1:9")
+            labels = (
+                page.locator("#live-lanes tr")
+                .first.locator("td")
+                .evaluate_all("cells => cells.map(cell => getComputedStyle(cell, '::before').content)")
+            )
+            assert labels[1:3] == ['"Progress"', '"Ended"']
             assert page.locator("#live-state").inner_text() == "running"
             assert "simulated/knuth" in page.locator("#live-lanes").inner_text()
             assert opened.overflow() <= 0
@@ -242,6 +250,13 @@ def test_a_running_sweep_is_seen_to_move(browser: Any, tmp_path: Path) -> None:
             process.communicate()
 
 
+GONE = """[[agents]]
+name = "gone"
+provider = "gone"
+model = "m"
+"""
+NOWHERE = 'url = "http://127.0.0.1:9/v1"\n'
+"""The port of a service that no machine runs."""
 PROVIDER = """
 dialect = "openai_chat"
 any_model = true
