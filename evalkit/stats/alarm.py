@@ -172,7 +172,9 @@ def _turned(before: "Sequence[Doubles]", now: "Sequence[Doubles]", stream: Strea
         sums: Doubles = flat.take(starts + turns).sum(axis=1)
         return sums
 
-    return _chance(float(flat[starts].sum()), draw, float(np.abs(flat).max()) * len(counts), draws)
+    # Of the values, not of the falls: nights that are equal have falls that are nothing but rounding.
+    size = max(float(np.abs(values).max()) for values in (*before, *now))
+    return _chance(float(flat[starts].sum()), draw, size * len(counts), draws)
 
 
 def _falls(before: "Doubles", now: "Doubles") -> "Doubles":

@@ -41,6 +41,17 @@ def test_no_alarm_is_raised_without_a_change() -> None:
     assert np.count_nonzero(false) / 200 <= 0.05
 
 
+@pytest.mark.parametrize("count", range(2, 12))
+def test_nights_that_repeat_each_other_to_the_last_digit_are_no_fall(count: int) -> None:
+    """Sums over one and over four equal nights differ in their last bits, for all instances alike."""
+    draws = np.random.Generator(np.random.Philox(3))
+    for _ in range(10):
+        night = {str(i): [float(value)] for i, value in enumerate(draws.uniform(0, 1, 36))}
+        alarm = regression([night] * (count - 1), night)
+        assert not alarm.raised, alarm.words
+        assert alarm.p == 1.0
+
+
 def test_rare_successes_that_stay_away_for_a_night_are_no_fall() -> None:
     seen = [{str(i): [float((i - 7 * night) % 60 < 3)] for i in range(60)} for night in range(20)]
     tonight = {str(i): [0.0] for i in range(60)}
