@@ -128,6 +128,7 @@ def test_the_page_of_nights_fits_and_complains_of_nothing(folder: Path, width: i
         tab(browser, f"{url}/nights/%3Cb%3E", width=width, dark=dark) as opened,
     ):
         page = opened.page
+        page.locator(".plot").first.scroll_into_view_if_needed()  # charts are drawn when they come near
         page.locator(".plot[data-drawn=yes]").first.wait_for()
         assert opened.overflow() == 0
         heads = page.locator("#trend thead th").all_inner_texts() if width > 1000 else []
