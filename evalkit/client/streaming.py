@@ -38,8 +38,8 @@ async def feed(stream: ReplyStream, reply: aiohttp.ClientResponse, begun: bytes,
         if rest_s * stream.events >= LEAST_EVENTS * (now - first) and not reply.content.is_eof():
             await _rest(reply, rest_s)
         data = await piece(reply.content)
-    if not reply.content.is_eof():
-        await _finish(reply)
+    if stream.done and not reply.content.is_eof():
+        await _finish(reply)  # else the connection is given up: what it still has to say may be without end
 
 
 async def _rest(reply: aiohttp.ClientResponse, seconds: float) -> None:

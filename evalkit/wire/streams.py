@@ -122,6 +122,11 @@ class ReplyStream:
         return self._assembler.done or self._oversize or self._error is not None or bool(self._flaw)
 
     @property
+    def done(self) -> bool:
+        """Whether its end mark came."""
+        return self._assembler.done
+
+    @property
     def held(self) -> int:
         """Bytes of an event that has not ended."""
         return self._events.held

@@ -242,7 +242,7 @@ def test_a_giant_stream_is_given_up() -> None:
     response = streamed_from(say, cap=50_000)
     verdict, _ = outcome(response)
     assert (verdict.outcome, verdict.billable) == ("oversize", True)
-    assert said < 10**8
+    assert said < 10**8  # what the kernel holds for both ends
 
 
 def test_a_large_reply_is_whole() -> None:
