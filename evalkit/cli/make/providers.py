@@ -41,7 +41,7 @@ def providers(args: argparse.Namespace) -> int:
         table.add_column(column, overflow="fold")
     for name in provider_names():
         provider = read_provider(name)
-        table.add_row(name, provider.dialect, _count(provider), _key(provider))
+        table.add_row(name, provider.dialect, _count(provider), "\nelse ".join(_keys(provider)))
     console.print(table)
     console.print("\nEndpoint, models and prices of a provider: evalkit providers NAME", style="dim")
     console.print("Check that they answer: evalkit providers check", style="dim")
@@ -54,7 +54,8 @@ def _count(provider: Provider) -> str:
     return ", ".join(filter(None, (listed, more))) or "0"
 
 
-def _key(provider: Provider) -> str:
+def _keys(provider: Provider) -> list[str]:
+    """Where its key may come from, in order."""
     sources = []
     if provider.key_env:
         try:
@@ -67,7 +68,7 @@ def _key(provider: Provider) -> str:
     if provider.credentials:
         installed = "not installed" if missing_library(provider.credentials) else "installed"
         sources.append(f"SDK of {provider.credentials} ({installed})")
-    return ", else ".join(sources) or "none needed"
+    return sources or ["none needed"]
 
 
 def _print_models(provider: Provider, models: list[Model], console: "Console", *, only: bool) -> None:
@@ -86,7 +87,7 @@ def _print_models(provider: Provider, models: list[Model], console: "Console", *
     if provider.any_model and not only:
         table.add_row("any other" if provider.models else "any", "?", *_prices(provider.default_price))
     console.print(Text(f"{provider.name}: {provider.dialect}, {provider.url or 'started by evalkit'}"))
-    console.print(f"key: {_key(provider)}\n")
+    console.print(f"key: {', else '.join(_keys(provider))}\n")
     console.print(table)
     console.print("\nPrices in USD per million tokens; context in tokens.", style="dim")
     if provider.genai_prices and not only:
