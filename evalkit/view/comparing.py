@@ -135,7 +135,9 @@ def _pair(asked: ComparedAgents, first: Reading, second: Reading, runs: Sequence
             else (first_side, second_side)
         )
         comparison = compare(*sides, pairs)
-        tables = [grid(table, str(first.directory), apart="measure") for table in comparison.tables if table.rows]
+        tables = [
+            grid(table, str(first.directory), apart="measure", every=True) for table in comparison.tables if table.rows
+        ]
         if not comparison.tables[0].rows:
             text, tables = "They have no played instance in common, so nothing can be compared.", []
         if asked.first != asked.second and not first_agent:
@@ -183,7 +185,7 @@ def _several(names: Sequence[str], readings: Sequence[Reading]) -> Grid:
         notes=("100 = optimum; mean over instances; each run on the instances that it has played",),
         query=readings[0].report.table("scores").query,
     )
-    return grid(table, str(readings[0].directory))
+    return grid(table, str(readings[0].directory), every=True)
 
 
 def _heading(run: str, agent: str) -> str:

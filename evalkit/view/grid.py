@@ -137,15 +137,17 @@ def grid(
     ordered: Ordered | None = None,
     apart: str = "",
     marks: Marks | None = None,
+    every: bool = False,
 ) -> Grid:
     """A table for a page.
 
     `run`: how `evalkit sql` calls its run; `csv`: where its rows lie, else they go along; `ordered`: how the server
-    has ordered the rows, else the browser sorts them; `apart`: the column whose values have scales of their own.
+    has ordered the rows, else the browser sorts them; `apart`: the column whose values have scales of their own;
+    `every`: columns without a value in any row stay.
     """
     told = without_shared_packs(table)
     # Of an ordered table the page has a part, in which a column may be empty by chance.
-    columns = (told if ordered is not None else without_empty(told)).outer
+    columns = (told if every or ordered is not None else without_empty(told)).outer
     spans = {column.key: _spans(table, column, apart) for column in columns if column.kind == "interval"}
     rows: list[GridRow] = []
     above: Mapping[str, Any] = {}

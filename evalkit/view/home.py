@@ -83,7 +83,11 @@ def home(cache: RunCache) -> Home:
         query=QUERY,
     )
     runs_grid = grid(
-        table, "RUN", href=lambda row, key: f"/run/{quote(row['run'], safe='')}/" if key == "run" else "", marks=_marks
+        table,
+        "RUN",
+        href=lambda row, key: f"/run/{quote(row['run'], safe='')}/" if key == "run" else "",
+        marks=_marks,
+        every=True,  # scores are computed while the page is open
     )
     nights = [_sweep_row(name, folder) for name, folder in cache.sweeps().items()]
     waiting = waiting or any(row["state"] == "running" for row in nights)

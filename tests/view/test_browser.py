@@ -203,6 +203,13 @@ def test_a_telephone_reads_each_value_with_its_columns_name(browser: Any, url: s
         opened.clean()
 
 
+LABELLED = """() => {
+  const cells = [...document.querySelectorAll("#live-lanes tr:first-child td")].slice(1, 3);
+  return cells.map(cell => getComputedStyle(cell, "::before").content).join() === '"Progress","Ended"';
+}"""
+"""On a telephone each cell says its column's name."""
+
+
 def test_a_running_sweep_is_seen_to_move(browser: Any, tmp_path: Path) -> None:
     from playwright.sync_api import expect
 
@@ -225,12 +232,7 @@ def test_a_running_sweep_is_seen_to_move(browser: Any, tmp_path: Path) -> None:
             steps = page.locator("#live-facts dd").last
             expect(steps).not_to_have_text(steps.inner_text(), timeout=PATIENCE_S * 1000)
             expect(page.locator("#live-troubles")).to_contain_text("gone/m: nothing listens at http://127.0.0.1:9")
-            labels = (
-                page.locator("#live-lanes tr")
-                .first.locator("td")
-                .evaluate_all("cells => cells.map(cell => getComputedStyle(cell, '::before').content)")
-            )
-            assert labels[1:3] == ['"Progress"', '"Ended"']
+            page.wait_for_function(LABELLED)  # rows are put in anew at each look
             assert page.locator("#live-state").inner_text() == "running"
             assert "simulated/knuth" in page.locator("#live-lanes").inner_text()
             assert opened.overflow() <= 0
@@ -270,14 +272,20 @@ source = "made up"
 """
 
 
+DRAWN = """() => {
+  document.querySelector("#figures figure")?.scrollIntoView();
+  return document.querySelector(".plot svg") !== null;
+}"""
+"""Charts are drawn when they come near."""
+
+
 def test_the_page_in_one_file_opens_offline_with_trajectories(browser: Any, run: Path, tmp_path: Path) -> None:
     size, held = write_page(run, tmp_path / "run.html")
     assert held >= 10
     assert size < 2_000_000
     with tab(browser, f"file://{tmp_path}/run.html") as opened:
         page = opened.page
-        page.locator("#figures figure").first.scroll_into_view_if_needed()
-        page.locator(".plot svg").first.wait_for()
+        page.wait_for_function(DRAWN)  # tabs are put in while the page begins
         link = page.locator("#trajectories td a").first
         link.click()
         shown = page.locator("#trajectory")
