@@ -37,7 +37,7 @@ source = "made up"
 """
 SWEEP = """
 replicates = 2
-width = 6
+width = 2
 budget_usd = "50"
 [[agents]]
 name = "noisy"

@@ -51,6 +51,9 @@ ONE_RUN = ("finished", "killed-early", "killed-late", "faulty", "policies", "mer
 PRICED = {"price": "1:4:0.1:1.25"}
 """The simulated provider of the fixtures, without its latency."""
 
+FOUR = ("openai_chat", "openai_responses", "anthropic_messages", "gemini")
+"""The dialects; those of clouds differ from one of them in two fields (`tests/wire`)."""
+
 CHOICES: Mapping[str, Mapping[str, Any]] = {
     "": {},
     "-required": {"tool_choice": "required", "max_tokens": 512},
@@ -114,7 +117,7 @@ def of_requests(folder: Path) -> dict[str, str]:
     """By environment, dialect and pack: a digest a request of an episode."""
     made: dict[str, str] = {}
     for environment in ("scheduling", "procurement", "pricing", "costbench"):
-        for dialect in DIALECTS:
+        for dialect in FOUR:
             for name, pack, notes in packs(environment):
                 for ending, overrides in CHOICES.items() if name == "standard" else [("", {})]:
                     found = bodies(environment, dialect, pack, notes=notes, overrides=overrides)
