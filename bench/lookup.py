@@ -47,7 +47,7 @@ def _step(state: State, reply: Reply) -> tuple[State, Observation]:
         return replace(state, ended=ending), Observation(messages=(), facts={"ended": ending})
     results = tuple(Message(role="tool", text=state.instance.result, call_id=call.id) for call in reply.calls)
     facts = {"calls": [{"tool": call.name, "outcome": "ok"} for call in reply.calls]}
-    return state, Observation(messages=results, facts=facts)
+    return state, Observation(messages=results, facts=facts, acted=True)
 
 
 def _score(instance: Instance, facts: Sequence[Facts]) -> Score:

@@ -3,6 +3,7 @@
 python -m bench.money                    # all situations, in a minute or two of CPU
 python -m bench.money --only reasoning   # those whose name holds a word
 python -m bench.money --seeds 5          # each so often, with other draws
+python -m bench.money --wide             # lanes begin as wide as they may be, as with `in_flight.start`
 
 Admission, budget, lanes, client, retries and episodes are those of a run; time is virtual, so a night takes seconds.
 The transport stands in for the provider: it draws how long an episode takes and how much a reply writes, and keeps the
@@ -100,6 +101,8 @@ class Situation:
     """That the budget pays for."""
     width: int
     faults: bool
+    wide: bool = False
+    """Whether lanes begin as wide as they may be."""
 
     @property
     def name(self) -> str:
@@ -312,7 +315,9 @@ async def night(situation: Situation, seed: int) -> Night:
     each = -(-situation.episodes // len(cast))
     means = {name: await _cost(name, agent, min(each, 300), seed) for name, agent in cast.items()}
     budget = round(sum(means.values()) * each)
-    return await _play(cast, 2 * each, situation.width, budget, seed, faults=situation.faults, means=means)
+    return await _play(
+        cast, 2 * each, situation.width, budget, seed, faults=situation.faults, wide=situation.wide, means=means
+    )
 
 
 async def _play(
@@ -323,12 +328,15 @@ async def _play(
     seed: int,
     *,
     faults: bool,
+    wide: bool = False,
     means: Mapping[str, float] | None = None,
 ) -> Night:
     began, books = time.process_time(), Books()
     budget = Budget(budget=None if money is None else PicoUsd(money), spent=PicoUsd(0), ledger=books, session="bench")
     stop = Stop()
-    lanes = {name: Lane(name, limits=Limits(), width=width, start=width) for name in cast}
+    lanes = {
+        name: Lane(name, limits=Limits(), width=width, canary=True, start=width if wide else None) for name in cast
+    }
     providers = {name: Provider(agent, name, seed, faults=faults) for name, agent in cast.items()}
     backlogs = {
         name: LaneBacklog(
@@ -462,12 +470,14 @@ def main() -> bool:
     parser.add_argument("--only", default="")
     parser.add_argument("--most", type=int, default=5000, help="episodes of a budget")
     parser.add_argument("--seeds", type=int, default=1)
+    parser.add_argument("--wide", action="store_true")
     given = parser.parse_args()
     print(HEAD)
     good = True
     for situation in situations():
         if given.only in situation.name and situation.episodes <= given.most:
-            row, kept = line(situation.name, [played(situation, seed) for seed in range(given.seeds)])
+            one = replace(situation, wide=given.wide)
+            row, kept = line(one.name, [played(one, seed) for seed in range(given.seeds)])
             print(row + ("" if kept else "  short"), flush=True)
             good &= kept
     return good
