@@ -341,3 +341,18 @@ def test_what_is_too_little_for_the_dearest_lane_goes_to_the_others(seed: int) -
     assert 0.97 * world.budget < world.spent <= world.budget
     assert world.admission.given_up
     assert world.admission.why() == "budget"
+
+
+@pytest.mark.parametrize("budget", [300, 1_000, 3_000])
+def test_a_budget_is_not_promised_to_episodes_whose_price_nobody_knows(budget: int) -> None:
+    """All would start at once, as the forecast allows, at five times its price: few would end."""
+    world = World(
+        budget=budget * UNIT, draw=of_any_length, sizes={"a": 400}, widths={"a": 400}, priors={"a": 2.0}
+    ).run()
+    assert world.unfinished <= 1
+    assert world.spent > budget * UNIT - BOUND - 30 * UNIT
+
+
+def test_a_single_episode_starts_whatever_is_unknown() -> None:
+    world = World(budget=55 * UNIT, draw=of_any_length, priors={"a": 10.0}).run()
+    assert [play.ended for play in world.plays["a"]] == [True]

@@ -33,6 +33,9 @@ SURE = 2.0
 """Standard deviations that are kept in reserve, because started episodes may need more than predicted."""
 SPREAD = 0.5
 """The standard deviation of an episode's cost, relative to its mean, as admission assumes it."""
+BLIND = 7.0
+"""By how much more than predicted a cell's episodes may cost, relatively, before the first has ended: a model that
+reasons writes several times what its stand-in writes. Chosen."""
 LOOKS = 8
 
 
@@ -228,6 +231,12 @@ class Admission:
         """How far a cell's prediction may be off, relatively: as far as itself before anything has ended."""
         return 1 / math.sqrt(1 + self.forecast.ended(*cell_key))
 
+    def _blind(self, cell_key: Place) -> float:
+        """What is kept back besides `doubt` while other episodes are in flight, so that a budget is not promised to
+        more of them than it pays for if the stand-in was far too cheap. It falls as episodes end; an episode alone
+        starts without it, since nothing else would tell what it costs."""
+        return BLIND / (1 + self.forecast.ended(*cell_key))
+
     def _why_not(self, backlog: LaneBacklog, episode: PlannedEpisode) -> str:
         cell_key = (episode.cell.agent.name, episode.suite.name)
         begun = backlog.begun.get(episode.id)
@@ -243,7 +252,8 @@ class Admission:
             return ""
         own = self._whole(cell_key, begun)
         sure = SURE * SPREAD * math.sqrt(self._squares + own**2)
-        need = (self._need + own * (1 + self.doubt(cell_key)) + sure) * _with_failures(stats)
+        unsure = self.doubt(cell_key) + (self._blind(cell_key) if self._flights else 0.0)
+        need = (self._need + own * (1 + unsure) + sure) * _with_failures(stats)
         others = self._others(backlog, fresh=begun is None)
         return "budget" if stats.spent + need + others + self._request(backlog, episode) > stats.budget else ""
 
@@ -309,7 +319,7 @@ class Admission:
 
     def _take(self, flight: Flight, rest: int) -> None:
         """Predict one episode in flight again."""
-        need = round(rest * (1 + self.doubt(flight.place)))
+        need = round(rest * (1 + self.doubt(flight.place) + self._blind(flight.place)))
         self._need += need - flight.need
         self._squares += rest**2 - flight.rest**2
         self.ceilings.need(flight.backlog.name, flight.place[0], need - flight.need)
