@@ -42,8 +42,10 @@ export PYTHONDONTWRITEBYTECODE :=
 
 # How many seeds `make sim` plays; ALWAYS=first_format: each continues a run of the log's first format.
 SEEDS ?= 1000
+# Which doors `make doors` tries; empty: all of them.
+DOORS ?=
 
-.PHONY: help run test check cover format bench bench-peers large conform soak chaos sim mutants sdks docs lock wheel installed setup clean
+.PHONY: help run test check cover format bench bench-peers large conform soak chaos sim mutants sdks doors docs lock wheel installed setup clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s  %s\n", $$1, $$2 }' Makefile
@@ -110,6 +112,9 @@ $(SDKS)/.ready: pyproject.toml $(SDKS_LOCK) | $(READY)
 	$(SDKS)/bin/python -m pip install --quiet --require-hashes -r $(SDKS_LOCK)
 	$(SDKS)/bin/python -m pip install --quiet --no-deps --no-build-isolation --editable .
 	@touch $@
+
+doors: $(READY) ## try each door with its library, each in an environment that is then removed: make doors DOORS=gym
+	$(PY) -m tests.doors $(DOORS)
 
 docs: $(READY) ## build the documentation site in build/docs, strictly; write the generated pages
 	$(PY) -m docs.tools.cli_page

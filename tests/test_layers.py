@@ -40,8 +40,9 @@ LAYERS = {
     **dict.fromkeys(("engine", "report"), 5),
     **dict.fromkeys(("checking", "serve", "nightly", "tasks"), 6),
     **dict.fromkeys(("api", "extend", "testing", "view"), 7),
-    "cli": 8,
-    "__main__": 9,
+    "doors": 8,
+    "cli": 9,
+    "__main__": 10,
 }
 
 # Finer than the layers: these never meet although one lies below the other.
@@ -62,7 +63,8 @@ PLACES = {
     "markupsafe": ("view/",),
     "rich": ("engine/", "report/", "cli/"),
     "numba": ("envs/", "stats/"),
-    "scipy": ("envs/", "stats/", "report/"),
+    "scipy": ("envs/", "stats/", "report/", "doors/gym/"),
+    "gymnasium": ("doors/gym/",),
     "networkx": ("envs/",),
     "rapidfuzz": ("envs/", "report/"),
     "rpds": ("envs/",),
