@@ -9,6 +9,7 @@ import orjson
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from evalkit.errors import CorruptLogError
 from evalkit.seeds import Stream
 from evalkit.store.files.record import LedgerRecord
 from evalkit.store.files.segment import CLOSE, SEAL, claim, money_of
@@ -315,11 +316,12 @@ def told(held: bytes) -> int:
             if "ending" in names and "step" not in names:
                 return 0  # episodes that have ended: their steps lie elsewhere
             rows = file.read(columns=[name for name in ("cost", "kind", "amount") if name in names]).to_pylist()
-    except (OSError, pa.ArrowException):
+        in_footer = _money(held)
+    except (OSError, pa.ArrowException, CorruptLogError):
         return 0
     steps: int = sum(row.get("cost", 0) for row in rows)
     money: list[tuple[str, int]] = [(row["kind"], row["amount"]) for row in rows if "amount" in row]
-    money += [(row.kind, row.amount) for row in _money(held)]
+    money += [(row.kind, row.amount) for row in in_footer]
     return steps + sum(amount for kind, amount in money if kind in ("charge", "crash"))
 
 

@@ -232,6 +232,35 @@ def test_a_compaction_that_was_cut_short_is_completed_though_its_objects_are_gon
     assert rows == {"a": index.episodes["a"].steps}
 
 
+@pytest.mark.parametrize("lost", KINDS)
+@pytest.mark.parametrize("gone", [{4, 5}, {2, 3}, {3, 4}, {2, 5}, {2, 3, 4, 5}, {0, 1, 4, 5}])
+@pytest.mark.parametrize("behind", [True, False])
+def test_a_compacted_file_is_made_anew_where_some_of_its_objects_have_come_back(
+    tmp_path: Path, lost: Kind, gone: set[int], behind: bool
+) -> None:
+    """Power was lost while objects were being deleted, of which only some deletions had lasted."""
+    run = tmp_path / "run"
+    journal = begin(run)
+    append(journal, *rounds(["a"], 2), money=[a_charge()])
+    compact(journal, 0, 1)
+    append(journal, *([a_step("a", number)] for number in range(2, 6)), money=[a_charge()])
+    compact(journal, 2, 5)
+    append(journal, [a_step("a", 6)])
+    compact(journal, 6, 6)
+    if behind:
+        append(journal, [a_step("a", 7)])
+    paid = books(run)
+    for path in sorted((run / FOLDERS[lost][-1]).glob("*.parquet"))[1:]:
+        path.unlink()
+    for number in gone:
+        journal_object(run, journal.writer, number).path.unlink(missing_ok=True)
+    assert check_log(run) != []
+    mended(run)
+    assert books(run) >= paid
+    scan_all(run, ("episode",))
+    assert steps_of(run)["a"] == (min(gone - {0, 1}) if lost == "steps" else 7 + behind)
+
+
 @pytest.mark.parametrize("missing", [("ends",), ("ledger", "ends"), ("steps",)])
 def test_rows_that_are_given_up_do_not_come_back_from_objects_that_are_compacted_in_part(
     tmp_path: Path, missing: tuple[Kind, ...]

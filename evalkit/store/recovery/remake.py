@@ -7,7 +7,7 @@ own journal names them first.
 
 import secrets
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -122,10 +122,13 @@ class Sources:
 def remake(run: Path, by: str, sources: Sources) -> Remade:
     """Make all files that are to be replaced, and those that are missing."""
     made = Remade(run=run, by=by)
-    missing = list(_missing(run, sources))
-    made.lost = [segment for segment in missing if not (segment.is_object and sources.unfinished(segment))]
-    names = {segment.name for segment in missing}
-    missing += [segment for segment in _not_yet_compacted(run, sources) if segment.name not in names]
+    lost = list(_missing(run, sources))
+    missing = _disjoint(run, [*lost, *_not_yet_compacted(run, sources)], sources.chain.missing)
+    made.lost = [
+        segment
+        for segment in missing
+        if any(_overlap(segment, part) for part in lost) and not (segment.is_object and sources.unfinished(segment))
+    ]
     writers = {segment.writer for layout in sources.layouts.values() for segment in layout.segments}
     writers |= {segment.writer for segment in missing}
     _remake_first_format(made, sources, [segment for segment in missing if not segment.writer])
@@ -134,6 +137,41 @@ def remake(run: Path, by: str, sources: Sources) -> Remade:
         own_missing = [segment for segment in missing if segment.writer == writer]
         _Writer(made=made, sources=sources, writer=writer, missing=own_missing, ends=ends).remake()
     return made
+
+
+def _overlap(one: Segment, other: Segment) -> bool:
+    """Whether two files of one kind and writer share numbers."""
+    same = (one.kind, one.writer, one.is_object) == (other.kind, other.writer, other.is_object)
+    return same and one.first <= other.last and other.first <= one.last
+
+
+def _disjoint(run: Path, segments: Iterable[Segment], named: Collection[str]) -> list[Segment]:
+    """These files, each once. Compacted ranges that share numbers become one range, which leaves out what a range
+    that other files name holds: a file within another is removed, and the next one of its kind would name it."""
+    by_name = {segment.name: segment for segment in segments}
+    ranges = [segment for segment in by_name.values() if segment.writer and not segment.is_object]
+    disjoint = [segment for segment in by_name.values() if segment not in ranges or segment.name in named]
+    last: Segment | None = None
+    for segment in sorted(ranges, key=lambda segment: (segment.kind, segment.writer, segment.first)):
+        if segment.name in named:
+            continue
+        if last is not None and _overlap(last, segment):
+            last = compacted(run, last.kind, last.writer, last.first, max(last.last, segment.last))
+        else:
+            disjoint += _pieces(run, last, disjoint)
+            last = segment
+    return [*disjoint, *_pieces(run, last, disjoint)]
+
+
+def _pieces(run: Path, segment: Segment | None, others: Sequence[Segment]) -> list[Segment]:
+    """What a range has in addition to others."""
+    if segment is None:
+        return []
+    covers = [(other.first, other.last) for other in others if _overlap(segment, other)]
+    return [
+        compacted(run, segment.kind, segment.writer, first, last)
+        for first, last in _without(segment.first, segment.last, covers)
+    ]
 
 
 def _missing(run: Path, sources: Sources) -> Iterator[Segment]:
