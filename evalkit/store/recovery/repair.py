@@ -30,8 +30,9 @@ from evalkit.store.recovery.correction import difference
 from evalkit.store.recovery.examine import Flaw, examine
 from evalkit.store.recovery.in_order import QUARANTINE, in_order
 from evalkit.store.recovery.lost_money import Remains, Remnant, lost_money
-from evalkit.store.recovery.remake import Remade, Sources, remake
+from evalkit.store.recovery.remake import Remade, remake
 from evalkit.store.recovery.salvage import GIVEN_UP, GivenUp, Kept, not_yet, read_money, salvage
+from evalkit.store.recovery.sources import Sources
 from evalkit.store.writing.opening import mark, tidy
 
 __all__ = ["GIVEN_UP", "QUARANTINE", "GivenUp", "Repair", "repair"]
