@@ -65,6 +65,7 @@ PLACES = {
     "numba": ("envs/", "stats/"),
     "scipy": ("envs/", "stats/", "report/", "doors/gym/"),
     "gymnasium": ("doors/gym/",),
+    "inspect_ai": ("doors/inspect/",),
     "networkx": ("envs/",),
     "rapidfuzz": ("envs/", "report/"),
     "rpds": ("envs/",),

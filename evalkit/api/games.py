@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from evalkit.api.environments import Instance, checked_instance
-from evalkit.dialogue import Message, Reply, Tool, ToolCall
+from evalkit.dialogue import Message, Reply, Tool, ToolCall, ToolChoice
 from evalkit.envs.environment import Facts, Kit, Score
 from evalkit.envs.replay import Turn, advance, begin
 from evalkit.errors import UsageError
@@ -51,6 +51,11 @@ class Game:
     def tools(self) -> tuple[Tool, ...]:
         """The tools that the next reply may call. In some environments they change during the episode."""
         return self._position.tools
+
+    @property
+    def tool_choice(self) -> ToolChoice:
+        """What a model is told of the next reply: it must call a tool (`required`), it must not (`none`), or `auto`."""
+        return self._position.choice or self._env.defaults.tool_choice
 
     @property
     def step(self) -> int:

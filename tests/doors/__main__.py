@@ -30,6 +30,7 @@ class Door(NamedTuple):
 
 DOORS = {
     "gym": Door(perhaps=("stable-baselines3>=2.4",)),
+    "inspect": Door(),
 }
 
 
