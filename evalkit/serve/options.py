@@ -63,6 +63,8 @@ class SimulatorOptions:
     """Tokens of reasoning that each reply shows before its answer; 0: none."""
     heeds: frozenset[str] | None = None
     """Settings that replies show, of `heeding.SETTINGS`; the others are ignored. None: replies are the policy's."""
+    strict_calls: bool = False
+    """Whether a request of OpenAI's formats fails if arguments of an earlier call are no JSON object."""
     burst_s: float = 60.0
     """How many seconds' worth of the limits can be saved up."""
     seed: int = 0
@@ -299,6 +301,11 @@ OPTIONS: Mapping[str, Option] = {
         metavar="NAMES",
         help=f"reply as a model that heeds these settings ({', '.join(SETTINGS)}; empty: none) and ignores the others "
         "(default: as the policy does)",
+    ),
+    "strict_calls": Option(
+        read=_truth,
+        metavar="true",
+        help="fail (500) if arguments of an earlier call are no JSON object, as servers of open models do",
     ),
     "burst": Option(read=_span, metavar="SPAN", help="how much unused limit can accumulate, as a time (default: 60s)"),
     "seed": Option(

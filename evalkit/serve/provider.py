@@ -39,7 +39,7 @@ from evalkit.serve.faults import (
 from evalkit.serve.heeding import heeding
 from evalkit.serve.options import SimulatorOptions
 from evalkit.serve.outcome import JSON, Arrival, RefusedRequest, ServedOutcome
-from evalkit.serve.routes import Route, check_key, failed, page, route_of, unknown_model
+from evalkit.serve.routes import Route, check_calls, check_key, failed, page, route_of, unknown_model
 from evalkit.serve.streams import as_unstreamed, streamed
 from evalkit.wire.tokens import BYTES_PER_TOKEN, cut, input_tokens, output_tokens
 
@@ -259,6 +259,8 @@ def _read(simulator: Simulator, route: Route, arrival: Arrival, tokens_in: int) 
         model, request = route.served.decode_request(arrival.body, route.model)
     except ValueError as flaw:
         raise RefusedRequest(status=400, code="invalid_body", message=f"The body cannot be read: {flaw}") from flaw
+    if options.strict_calls and route.served.dialect.verbatim_calls:
+        check_calls(request)
     objection = route.served.objection(arrival.headers, request)
     if objection:
         raise RefusedRequest(status=400, code="invalid_body", message=objection)

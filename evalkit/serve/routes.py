@@ -5,10 +5,12 @@ from dataclasses import dataclass
 
 import orjson
 
+from evalkit.dialogue import Request
 from evalkit.serve.dialects.served import ServedDialect, model_in, with_wait
 from evalkit.serve.dialects.streamed import StreamWish
 from evalkit.serve.dialects.table import SERVED_DIALECTS
 from evalkit.serve.outcome import JSON, Arrival, RefusedRequest, ServedOutcome
+from evalkit.wire.fields import object_text
 
 STATS_PATH = "/stats"
 
@@ -52,6 +54,14 @@ def check_key(route: Route, key: str, headers: Mapping[str, str]) -> None:
     if key and not any(headers.get(name) == value for name, value in route.served.keys(key)):
         message = "Incorrect API key provided, or none: API key not valid."
         raise RefusedRequest(status=route.served.bad_key_status, code=route.served.bad_key_code, message=message)
+
+
+def check_calls(request: Request) -> None:
+    """Raises RefusedRequest, in the words of llama.cpp's server, if the arguments of an earlier call are no object."""
+    texts = (call.arguments for message in request.messages for call in message.calls)
+    if any(object_text(text) != text.encode() for text in texts):
+        message = "Failed to parse tool call arguments as JSON"
+        raise RefusedRequest(status=500, code="server_error", message=message)
 
 
 def page(arrival: Arrival, models: Sequence[str], key: str, stats: bytes) -> ServedOutcome:

@@ -24,7 +24,7 @@ from evalkit.spec.model import Cloud, Limits, Model, Provider, SharedLimits, Str
 from evalkit.spec.price_library import published, published_names
 from evalkit.spec.reading import parse_span, read_toml
 from evalkit.wire.billed import BILLED, NEVER_SENT
-from evalkit.wire.dialect import Quirks
+from evalkit.wire.dialect import MALFORMED_ARGUMENTS, Quirks
 from evalkit.wire.table import DIALECTS
 
 
@@ -143,7 +143,7 @@ class ProviderFile(msgspec.Struct, frozen=True, kw_only=True):
 
 REFUSABLE = frozenset(
     {"temperature", "top_p", "seed", "parallel_calls", "tool_choice", "effort", "encrypted_reasoning"}
-    | {"stream", "stream_options"}
+    | {"stream", "stream_options", MALFORMED_ARGUMENTS}
 )
 
 

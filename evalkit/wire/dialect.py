@@ -16,7 +16,11 @@ from evalkit.wire.lenient import MalformedReplyError, loads_lenient
 from evalkit.wire.streams import StreamForm
 from evalkit.wire.verdicts import unreadable
 
-__all__ = ["Dialect", "MalformedReplyError", "Quirks", "splice"]
+__all__ = ["MALFORMED_ARGUMENTS", "Dialect", "MalformedReplyError", "Quirks", "splice"]
+
+MALFORMED_ARGUMENTS = "malformed_arguments"
+"""In `Quirks.refuses`: the server parses the arguments of earlier calls, because its models' templates want objects,
+and fails at any other: a single cut call would end the chat."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,7 +31,7 @@ class Quirks:
     refuses: frozenset[str] = frozenset()
     """Fields of `Sampling` (and `seed`) that the model's API refuses; never sent. `encrypted_reasoning`:
     the model does not have it (`openai_responses`). `stream`: its replies cannot be streamed; `stream_options`: they
-    can, without that field."""
+    can, without that field. `MALFORMED_ARGUMENTS`."""
     unseen_tokens: bool = True
     """Whether it may write tokens that its replies do not show, such as reasoning."""
 

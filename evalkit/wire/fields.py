@@ -4,11 +4,12 @@ is sent."""
 import math
 import re
 from collections.abc import Mapping, Sequence, Set
+from dataclasses import replace
 from typing import Any
 
 import orjson
 
-from evalkit.dialogue import Sampling, Tool
+from evalkit.dialogue import Message, Sampling, Tool
 from evalkit.wire.lenient import dumps_any
 
 _NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
@@ -56,6 +57,14 @@ def object_text(arguments: str) -> bytes:
     except orjson.JSONDecodeError:
         whole = False
     return arguments.encode() if whole else dumps_any({RAW: arguments})
+
+
+def with_objects(message: Message) -> Message:
+    """The message with all arguments of its calls as JSON of objects, in formats that would send any text."""
+    if not message.calls:
+        return message
+    calls = tuple(replace(call, arguments=object_text(call.arguments).decode()) for call in message.calls)
+    return replace(message, calls=calls)
 
 
 def sampling_objections(

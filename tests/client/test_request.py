@@ -7,10 +7,10 @@ import pytest
 
 from evalkit.client.ask import Question
 from evalkit.client.request import RequestTemplate, request_template
-from evalkit.dialogue import Message, Sampling, Tool
+from evalkit.dialogue import Message, Sampling, Tool, ToolCall
 from evalkit.money import FREE, Price
 from evalkit.spec.model import Limits, Model, Provider
-from evalkit.wire.dialect import Quirks
+from evalkit.wire.dialect import MALFORMED_ARGUMENTS, Quirks
 from evalkit.wire.table import DIALECTS
 
 PRICE = Price(input=10, output=100, cached_read=1, cached_write=10)
@@ -60,3 +60,15 @@ def test_a_request_names_its_episode_only_where_the_provider_wants_it() -> None:
     silent = template("anthropic_messages", cache_key=True)
     assert silent.dialect.cache_key == ""
     assert silent.body(question(silent)) == template("anthropic_messages").body(question(silent))
+
+
+@pytest.mark.parametrize("dialect", ["openai_chat", "openai_responses"])
+def test_calls_go_back_as_they_were_written_or_as_objects_where_servers_parse_them(dialect: str) -> None:
+    cut = [Message(role="assistant", calls=(ToolCall(id="a", name="f", arguments='{"k": "cu'),))]
+    sent = []
+    for asked in (template(dialect), template(dialect, quirks=Quirks(refuses=frozenset({MALFORMED_ARGUMENTS})))):
+        parts: list[bytes] = []
+        asked.join(parts, cut)
+        sent.append(orjson.loads(parts[0]))
+    found = [one.get("arguments") or one["tool_calls"][0]["function"]["arguments"] for one in sent]
+    assert found == ['{"k": "cu', '{"_raw":"{\\"k\\": \\"cu"}']

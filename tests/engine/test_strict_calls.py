@@ -1,0 +1,68 @@
+"""A server that parses the arguments of earlier calls, as those of open models do, and models that write others."""
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from evalkit.client import retry
+from evalkit.client.lanes import health, lane
+from evalkit.engine.outcome import RunOutcome
+from evalkit.engine.session import RunOptions
+from evalkit.engine.sweep import run_sweep
+from evalkit.serve.options import options_from
+from evalkit.serve.provider import Simulator
+from evalkit.serve.server import serving
+from evalkit.shipped import folders
+from tests.support.small_sweeps import resolved
+
+SWEEP = """
+unpriced = true
+[[agents]]
+name = "noisy"
+provider = "{provider}"
+model = "noisy"
+[[suites]]
+name = "scheduling/basic"
+instances = ["seed-0", "seed-3"]
+vary = {{ periods = [6] }}
+"""
+
+
+@pytest.fixture(autouse=True)
+def hasty(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Waits of milliseconds in place of minutes, in a folder of its own."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(retry, "FIRST_S", 0.01)
+    monkeypatch.setattr(health, "FIRST_PROBE_S", 0.02)
+    for module in (health, lane):
+        monkeypatch.setattr(module, "GIVE_UP_S", 0.2)
+
+
+def played(folder: Path, provider: str, file: str) -> tuple[RunOutcome, Simulator]:
+    """The sweep, played by a provider of that file, whose address stands in place of `127.0.0.1:PORT`."""
+
+    async def both() -> tuple[RunOutcome, Simulator]:
+        async with serving(options_from({"strict_calls": True})) as (url, simulator):
+            (folder / "providers").mkdir()
+            (folder / "providers" / f"{provider}.toml").write_text(file.format(url=url))
+            sweep = resolved(folder, SWEEP.format(provider=provider))
+            return await run_sweep(sweep, RunOptions(directory=folder / "run"), lambda view: None), simulator
+
+    return asyncio.run(both())
+
+
+@pytest.mark.parametrize("provider", ["llamacpp", "ollama", "sglang", "vllm"])
+def test_servers_of_ones_own_are_sent_no_arguments_that_they_fail_at(provider: str, tmp_path: Path) -> None:
+    shipped = next(path for folder in folders("providers") if (path := folder / f"{provider}.toml").is_file())
+    lines = ['url = "{url}"' if line.startswith("url = ") else line for line in shipped.read_text().splitlines()]
+    outcome, simulator = played(tmp_path, provider, "\n".join(lines))
+    assert (outcome.exit_code, outcome.ended, outcome.messages) == (0, 2, ())
+    assert simulator.totals.by_outcome == {"ok": simulator.totals.requests}
+
+
+def test_sent_as_the_model_wrote_them_they_end_the_lane(tmp_path: Path) -> None:
+    file = 'dialect = "openai_chat"\nurl = "{url}"\nany_model = true\n'
+    outcome, simulator = played(tmp_path, "other", file)
+    assert simulator.totals.by_outcome["server_error"] > 0
+    assert outcome.exit_code != 0
