@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
+from evalkit.checking.goldens import GoldenVerdict, Row
 from tests.conform.compare import pricing
 from tests.conform.compare.documented import DOCUMENTED
-from tests.conform.compare.verdict import Row, Verdict
 
-Checker = Callable[[Row, Path | None], Verdict]
+Checker = Callable[[Row, Path | None], GoldenVerdict]
 
 FILES: list[tuple[str, Checker, set[str]]] = [
     ("pricing_instances.jsonl", pricing.instances, {"equal"}),

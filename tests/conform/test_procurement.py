@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
+from evalkit.checking.goldens import GoldenVerdict
 from evalkit.envs.procurement.market import Deal, ProcurementMarket, is_feasible
 from tests.conform.compare import procurement
 from tests.conform.compare.documented import DOCUMENTED
-from tests.conform.compare.verdict import Verdict
 from tests.envs.procurement.test_market import SMALL
 
 
@@ -16,7 +16,7 @@ def rows(shared: Path, name: str) -> list[dict[str, Any]]:
     return [json.loads(text) for text in (shared / "goldens/econagentbench" / name).read_text().splitlines()]
 
 
-def tally(verdicts: list[Verdict]) -> Counter[str]:
+def tally(verdicts: list[GoldenVerdict]) -> Counter[str]:
     assert {verdict.detail for verdict in verdicts if verdict.status == "documented"} <= DOCUMENTED.keys()
     return Counter(verdict.detail if verdict.status == "documented" else verdict.status for verdict in verdicts)
 

@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
+from evalkit.checking.goldens import digest_of, parting
 from tests.conform import __main__ as command
 from tests.conform.compare.command import Tally, check, compare
 from tests.conform.compare.files import cases, golden_files, with_rows
 from tests.conform.compare.kinds import KINDS, kind_of
 from tests.conform.compare.sample import SAMPLE, lines, unpack
-from tests.conform.compare.verdict import digest_of, parting
 from tests.conform.make_sample import MOST_BYTES, chosen_rows, pack, textless
 
 Goldens = tuple[Path, Path]

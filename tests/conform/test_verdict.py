@@ -2,7 +2,7 @@ from typing import Any
 
 import pytest
 
-from tests.conform.compare.verdict import EQUAL, judged, parting
+from evalkit.checking.goldens import EQUAL, judged, parting
 
 
 @pytest.mark.parametrize(

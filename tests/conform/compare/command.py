@@ -8,11 +8,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TextIO
 
+from evalkit.checking.goldens import GoldenVerdict, Status, differing
 from evalkit.errors import UsageError
 from tests.conform.compare.documented import DOCUMENTED
 from tests.conform.compare.files import Case, cases, golden_files, with_rows
 from tests.conform.compare.kinds import KINDS, Kind, kind_of
-from tests.conform.compare.verdict import Status, Verdict, differing
 
 _COLUMNS: tuple[Status, ...] = ("equal", "documented", "statistical", "out of scope", "differing")
 _LABELS = ("env", "difficulty", "seed", "name", "start", "query_id")
@@ -34,7 +34,7 @@ class Tally:
     reasons: Counter[str] = field(default_factory=Counter)
     """Why cases are out of scope."""
 
-    def add(self, case: Case, verdict: Verdict) -> None:
+    def add(self, case: Case, verdict: GoldenVerdict) -> None:
         """Count one case."""
         self.count[verdict.status] += 1
         if verdict.status == "differing" and not self.first:
@@ -84,7 +84,7 @@ def compare(goldens: Path, data: Path | None) -> tuple[list[Tally], list[Path]]:
     return [tallies[kind.name] for kind in KINDS if kind.name in tallies], strange
 
 
-def check(kind: Kind, case: Case, data: Path | None) -> Verdict:
+def check(kind: Kind, case: Case, data: Path | None) -> GoldenVerdict:
     """One case. A row without the expected fields is a difference that says so: it was not compared."""
     if case.flaw:
         return differing(case.flaw)

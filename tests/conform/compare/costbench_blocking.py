@@ -12,6 +12,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from evalkit.checking.goldens import GoldenVerdict, Row, judged, out_of_scope
 from evalkit.envs.costbench.domain.catalogue import title
 from evalkit.envs.costbench.domain.catalogue_files import shipped
 from evalkit.envs.costbench.domain.ids import show_id
@@ -21,7 +22,6 @@ from evalkit.envs.costbench.instances.blocks import SEED_STEP, alternative_of, p
 from evalkit.envs.costbench.instances.costs import query_seed
 from evalkit.envs.costbench.instances.instance import PlanningProblem
 from evalkit.envs.costbench.instances.parameters import KINDS
-from tests.conform.compare.verdict import Row, Verdict, judged, out_of_scope
 
 QUERIES = Path("costbench", "test", "queries.json")
 """Below the folder with the reference's data set."""
@@ -35,7 +35,7 @@ NAMES = {"steplen_change": "remove_tools"}
 SKIPPED = "upstream_greedy"
 
 
-def blocking(row: Row, data: Path | None) -> Verdict:
+def blocking(row: Row, data: Path | None) -> GoldenVerdict:
     """One query under one kind of block: plan, turns, scenarios, segmented path, and the oracle's whole episode.
 
     With the reference's queries, the alternatives of preference changes are drawn from them, too.
@@ -66,7 +66,7 @@ def blocking(row: Row, data: Path | None) -> Verdict:
     return judged(_compared(row), _compared(ours))
 
 
-def gt_change(row: Row, data: Path | None) -> Verdict:
+def gt_change(row: Row, data: Path | None) -> GoldenVerdict:
     """How far one block moves the ground truth: means over all queries, to the four decimals of the golden file."""
     queries = reference_queries(data)
     if queries is None:

@@ -2,10 +2,10 @@
 
 from pathlib import Path
 
+from evalkit.checking.goldens import GoldenVerdict, Row, differing, judged
 from evalkit.envs.costbench.domain.catalogue_files import shipped
 from evalkit.envs.costbench.domain.world import make_world
 from evalkit.envs.costbench.instances.costs import query_seed, reference_costs
-from tests.conform.compare.verdict import Row, Verdict, differing, judged
 
 DEFAULTS = {"min_atomic_cost": 15, "max_atomic_cost": 25, "noise_std": 0.1, "ban_longest_tool": True}
 """The reference's settings, where a row names none."""
@@ -14,7 +14,7 @@ LEAST_LENGTH = 3
 """Of a chain without refinement steps."""
 
 
-def costs(row: Row, data: Path | None) -> Verdict:
+def costs(row: Row, data: Path | None) -> GoldenVerdict:
     """The costs of all tools that are offered, bit for bit and in the order they are offered.
 
     The query's seed is recomputed where the row says the global one; the others are drawn with the seed they record.

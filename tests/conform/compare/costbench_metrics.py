@@ -12,6 +12,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
+from evalkit.checking.goldens import EQUAL, GoldenVerdict, Row, differing, documented, out_of_scope, parting
 from evalkit.dialogue import Reply, ToolCall
 from evalkit.envs.costbench.costbench import COSTBENCH
 from evalkit.envs.costbench.domain.catalogue import title
@@ -24,7 +25,6 @@ from evalkit.envs.costbench.score import score, units, walked
 from evalkit.envs.costbench.step import TEXTS
 from evalkit.envs.environment import Facts, Kit, Pack
 from evalkit.tasks.costbench.queries import read_queries, suite_lines
-from tests.conform.compare.verdict import EQUAL, Row, Verdict, differing, documented, out_of_scope, parting
 
 QUERIES = Path("costbench", "test", "queries.json")
 """Below the folder with the reference's data set."""
@@ -71,7 +71,7 @@ class Episode:
     """Whether a reply held a call beside its answer: those of the evaluation's figures differ from ours."""
 
 
-def metrics(row: Row, data: Path | None) -> Verdict:
+def metrics(row: Row, data: Path | None) -> GoldenVerdict:
     """One episode: every call's outcome and cost, how it ended, its course, and its evaluation."""
     if data is None or not (data / QUERIES).is_file():
         return out_of_scope("needs the reference's queries: --data")

@@ -11,6 +11,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
+from evalkit.checking.goldens import GoldenVerdict, Row, differing, judged, out_of_scope
 from evalkit.envs.costbench.distance import edit_distance, normalised
 from evalkit.envs.costbench.domain.catalogue_files import shipped
 from evalkit.envs.costbench.domain.world import Terms, World, make_world
@@ -18,7 +19,6 @@ from evalkit.envs.costbench.instances.costs import query_seed, reference_costs
 from evalkit.envs.costbench.planning.reference import float_cost
 from evalkit.envs.costbench.planning.solve import count_optimal, greedy_path, optimal_paths, reference_path
 from tests.conform.compare.costbench_costs import LEAST_LENGTH
-from tests.conform.compare.verdict import Row, Verdict, differing, judged, out_of_scope
 
 LOW, HIGH, NOISE, STEPS = 15, 25, 0.1, 20
 """The reference's settings: range of atomic costs, noise, and calls at most."""
@@ -92,7 +92,7 @@ def _plan(world: World, terms: Terms, path: tuple[int, ...]) -> Plan:
     return Plan(path=path, names=tuple(world.tools[i].name for i in path), cost=float_cost(terms, path))
 
 
-def paths(row: Row, data: Path | None) -> Verdict:
+def paths(row: Row, data: Path | None) -> GoldenVerdict:
     """Both plans of one query, tool by tool, their costs bit for bit, and how far they are apart."""
     del data
     found = solved(row["task"], row["task_length"], row["tool_creation_seed"])
@@ -110,7 +110,7 @@ def paths(row: Row, data: Path | None) -> Verdict:
     return judged(row, ours)
 
 
-def greedy_table(row: Row, data: Path | None) -> Verdict:
+def greedy_table(row: Row, data: Path | None) -> GoldenVerdict:
     """The paper's row of the greedy policy, and the same figures for every seed and length that the table has."""
     queries = _queries(data)
     if queries is None:
@@ -142,7 +142,7 @@ def greedy_table(row: Row, data: Path | None) -> Verdict:
     return judged(row, ours)
 
 
-def tie_stats(row: Row, data: Path | None) -> Verdict:
+def tie_stats(row: Row, data: Path | None) -> GoldenVerdict:
     """By length: how many queries have several plans of one cost, and which rule finds the reference's."""
     queries = _queries(data)
     if queries is None:

@@ -13,12 +13,12 @@ from functools import lru_cache
 from pathlib import Path
 from statistics import fmean, stdev
 
+from evalkit.checking.goldens import GoldenVerdict, Row, differing
 from evalkit.envs.numpy_random_state import RandomStateStream
 from evalkit.envs.scheduling.generate import REFERENCE_SEEDS
 from evalkit.envs.scheduling.market import blocking_pairs, expected_blocking
 from evalkit.seeds import Stream
 from tests.conform.compare.scheduling import Level, level
-from tests.conform.compare.verdict import Row, Verdict, differing
 
 PERIODS = 100
 REPETITIONS = 20
@@ -38,7 +38,7 @@ class Walk:
     solved: bool
 
 
-def heuristic(row: Row, data: Path | None) -> Verdict:
+def heuristic(row: Row, data: Path | None) -> GoldenVerdict:
     """One row: a difficulty, and whether the walks start from the identity or at random."""
     del data
     repetitions = played(row["difficulty"], row["start"])
@@ -56,7 +56,7 @@ def heuristic(row: Row, data: Path | None) -> Verdict:
         said.append(f"{name} {row[name]:.6g}, ours {fmean(ours):.6g} (bound {bound:.2g})")
         if not abs(row[name] - fmean(ours)) <= bound:
             return differing(f"{said[-1]}: too far apart")
-    return Verdict(status="statistical", detail="; ".join(said))
+    return GoldenVerdict(status="statistical", detail="; ".join(said))
 
 
 @lru_cache(maxsize=8)

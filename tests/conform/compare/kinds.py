@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
 
+from evalkit.checking.goldens import GoldenVerdict, Row, out_of_scope
 from tests.conform.compare import (
     costbench_aggregates,
     costbench_blocking,
@@ -23,9 +24,8 @@ from tests.conform.compare import (
     scheduling,
     walks,
 )
-from tests.conform.compare.verdict import Row, Verdict, out_of_scope
 
-Checker = Callable[[Row, Path | None], Verdict]
+Checker = Callable[[Row, Path | None], GoldenVerdict]
 """(case, folder of the reference's data set) -> verdict."""
 
 
@@ -47,7 +47,7 @@ def kind_of(name: str) -> Kind | None:
 
 
 def _outside(reason: str) -> Checker:
-    def check(row: Row, data: Path | None) -> Verdict:
+    def check(row: Row, data: Path | None) -> GoldenVerdict:
         del row, data
         return out_of_scope(reason)
 

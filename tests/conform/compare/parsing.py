@@ -5,9 +5,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from evalkit.checking.goldens import EQUAL, GoldenVerdict, Row, differing, documented, judged
 from evalkit.envs.arguments import Parsed
 from evalkit.envs.literals import read_mapping
-from tests.conform.compare.verdict import EQUAL, Row, Verdict, differing, documented, judged
 
 RESTARTS = frozenset({"ValueError"})
 """Exceptions after which the reference throws the chat away; all others end its run."""
@@ -15,7 +15,7 @@ RESTARTS = frozenset({"ValueError"})
 BOUNDS = frozenset({"too_large", "too_deep"})
 
 
-def parse_dict(row: Row, data: Path | None) -> Verdict:
+def parse_dict(row: Row, data: Path | None) -> GoldenVerdict:
     """One input: the same mapping, or refused by both. A crash of the reference is refused by us."""
     del data
     golden, ours = row["result"], read_mapping(row["input"])

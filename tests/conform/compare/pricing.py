@@ -14,6 +14,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
+from evalkit.checking.goldens import EQUAL, GoldenVerdict, Row, differing, documented, judged, parting
 from evalkit.dialogue import Reply, ToolCall
 from evalkit.envs.environment import Facts, Kit
 from evalkit.envs.pricing.demand import CUSTOMERS, LINEAR, PricingMarket, profits, quantities
@@ -22,7 +23,6 @@ from evalkit.envs.pricing.instance import PricingInstance, load, market_of
 from evalkit.envs.pricing.optimum import BLOCK, best_prices, hint, solve
 from evalkit.envs.pricing.pricing import ACTION, PRICING, RULES
 from evalkit.spec.packs import read_pack
-from tests.conform.compare.verdict import EQUAL, Row, Verdict, differing, documented, judged, parting
 
 ROUNDING = 1e-13
 """Relative: sums of at most a hundred doubles, and logarithms of other platforms."""
@@ -34,7 +34,7 @@ SEARCH_PRICE = 1e-6
 CLOSED_FORM = "closed-form-optimum"
 
 
-def instances(row: Row, data: Path | None) -> Verdict:
+def instances(row: Row, data: Path | None) -> GoldenVerdict:
     """Everything drawn, and the alphas of all periods, bit for bit."""
     del data
     target = target_of(row)
@@ -65,7 +65,7 @@ def instances(row: Row, data: Path | None) -> Verdict:
     return judged(row, ours)
 
 
-def vectors(row: Row, data: Path | None) -> Verdict:
+def vectors(row: Row, data: Path | None) -> GoldenVerdict:
     """Quantities and profits of one list of prices in one period, unrounded, bit for bit."""
     del data
     market = market_of(target_of(row))
@@ -74,7 +74,7 @@ def vectors(row: Row, data: Path | None) -> Verdict:
     return judged(row, {**row, "quantities": sold, "profits": profits(market, alphas, row["prices"], sold)})
 
 
-def optima(row: Row, data: Path | None) -> Verdict:
+def optima(row: Row, data: Path | None) -> GoldenVerdict:
     """The closed form against the other derivation of it; then the reference's search against the closed form."""
     del data
     market = market_of(target_of(row))
@@ -107,7 +107,7 @@ def optima(row: Row, data: Path | None) -> Verdict:
     return differing(found) if found else documented(CLOSED_FORM)
 
 
-def hints(row: Row, data: Path | None) -> Verdict:
+def hints(row: Row, data: Path | None) -> GoldenVerdict:
     """The price that each block's openings name, and the factor behind it."""
     del data
     market = market_of(target_of(row))
@@ -116,7 +116,7 @@ def hints(row: Row, data: Path | None) -> Verdict:
     return judged(golden, {key: market.factor if key == "multiplier" else blocks for key in golden})
 
 
-def replay(row: Row, data: Path | None) -> Verdict:
+def replay(row: Row, data: Path | None) -> GoldenVerdict:
     """A hundred recorded prices: what each period brought, then the score by the reference's rule and by ours."""
     del data
     target = target_of(row)

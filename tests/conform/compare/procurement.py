@@ -13,6 +13,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
+from evalkit.checking.goldens import EQUAL, GoldenVerdict, Row, differing, documented, judged, parting
 from evalkit.dialogue import Reply, ToolCall
 from evalkit.envs.environment import Facts, Kit
 from evalkit.envs.numpy_random_state import RandomStateStream
@@ -24,7 +25,6 @@ from evalkit.envs.procurement.plan import OVER, REFUSALS
 from evalkit.envs.procurement.procurement import ACTION, PROCUREMENT, RULES
 from evalkit.envs.replay import advance, begin
 from evalkit.spec.packs import read_pack
-from tests.conform.compare.verdict import EQUAL, Row, Verdict, differing, documented, judged, parting
 
 SHAPES: Mapping[str, Shape] = {**DIFFICULTIES, "n40k5": N40K5}
 """By a golden difficulty's name in lower case."""
@@ -74,7 +74,7 @@ def target(at: Level) -> ProcurementInstance:
     return load(describe(bare(at)))
 
 
-def instances(row: Row, data: Path | None) -> Verdict:
+def instances(row: Row, data: Path | None) -> GoldenVerdict:
     """Items, effectiveness, deals, menu text, the budget's plan and the budget itself."""
     del data
     at = level(row["difficulty"], row["seed"])
@@ -111,7 +111,7 @@ def instances(row: Row, data: Path | None) -> Verdict:
     return judged(rounded, ours)
 
 
-def plans(row: Row, data: Path | None) -> Verdict:
+def plans(row: Row, data: Path | None) -> GoldenVerdict:
     """One plan: what it costs and supports, whether it is feasible, and why not."""
     del data
     at = level(row["difficulty"], row["seed"])
@@ -130,7 +130,7 @@ def plans(row: Row, data: Path | None) -> Verdict:
     return documented("whole-quantities") if refused else differing(f"the plan was refused: {outcome}")
 
 
-def replay(row: Row, data: Path | None) -> Verdict:
+def replay(row: Row, data: Path | None) -> GoldenVerdict:
     """A hundred recorded actions: each period's feedback, then the score by the reference's figures and by ours."""
     del data
     at = level(row["difficulty"], row["seed"])
@@ -139,7 +139,7 @@ def replay(row: Row, data: Path | None) -> Verdict:
     actions = [facts["action"] for facts in played if "action" in facts]
     if len(actions) != len(row["actions"]):
         return differing(f"accepted: golden {len(row['actions'])} actions, ours {len(actions)}")
-    parted: Verdict | None = None
+    parted: GoldenVerdict | None = None
     for period, (plan, golden, action) in enumerate(zip(row["actions"], row["per_period"], actions, strict=True)):
         by_reference = reference_judgement(at.market, plan)
         figures = (by_reference["cost"], by_reference["workers"])
@@ -153,7 +153,7 @@ def replay(row: Row, data: Path | None) -> Verdict:
     return parted or _scored(row["notebook"], instance, played)
 
 
-def _scored(golden: Mapping[str, Any], instance: ProcurementInstance, played: Sequence[Facts]) -> Verdict:
+def _scored(golden: Mapping[str, Any], instance: ProcurementInstance, played: Sequence[Facts]) -> GoldenVerdict:
     ours = PROCUREMENT.score(instance, played)
     if instance.optimum is None or ours.metrics["exploration_rate_text"] != golden["exploration_rate"]:
         return differing(f"exploration_rate: golden {golden['exploration_rate']}, ours {ours.metrics}")
@@ -219,7 +219,7 @@ def _compensated(terms: Sequence[float]) -> float:
     return total + lost
 
 
-def _compared(market: ProcurementMarket, golden: Mapping[str, Any], action: Mapping[str, Any]) -> Verdict:
+def _compared(market: ProcurementMarket, golden: Mapping[str, Any], action: Mapping[str, Any]) -> GoldenVerdict:
     """The environment's facts of a plan, beside what the reference says of it."""
     ours = {"cost": action["cost"], "workers": workers_of(action["totals"]), "reasons": len(action["reasons"])}
     over = [reason for reason in action["reasons"] if reason["reason"] == OVER]

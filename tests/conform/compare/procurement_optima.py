@@ -9,6 +9,7 @@ import math
 from collections.abc import Mapping
 from pathlib import Path
 
+from evalkit.checking.goldens import EQUAL, GoldenVerdict, Row, differing, documented, out_of_scope, parting
 from evalkit.envs.procurement.generate import reference_market
 from evalkit.envs.procurement.market import (
     ProcurementMarket,
@@ -21,7 +22,6 @@ from evalkit.envs.procurement.market import (
 )
 from evalkit.envs.procurement.optimum import ProcurementOptimum, solve
 from tests.conform.compare.procurement import level, reference_judgement
-from tests.conform.compare.verdict import EQUAL, Row, Verdict, differing, documented, out_of_scope, parting
 
 EXACT_BUDGET = "budget-in-cents"
 SOLVER_GAP = "solver-gap"
@@ -30,19 +30,19 @@ _RELATIVE = 1e-12
 """Workers are powers of totals: optimal plans may differ in them, and methods in the order of factors."""
 
 
-def exact(row: Row, data: Path | None) -> Verdict:
+def exact(row: Row, data: Path | None) -> GoldenVerdict:
     """An optimum by the exact method: its plan, judged, and ours beside it."""
     del data
     return _exact(row, row["difficulty"], row["seed"])
 
 
-def anchor(row: Row, data: Path | None) -> Verdict:
+def anchor(row: Row, data: Path | None) -> GoldenVerdict:
     """The instance that the paper's appendix shows, with its budget."""
     del data
     return _exact(row, "Basic", 0)
 
 
-def gurobi(row: Row, data: Path | None) -> Verdict:
+def gurobi(row: Row, data: Path | None) -> GoldenVerdict:
     """An optimum of the reference's own solver."""
     del data
     if row["status"] == "error":
@@ -63,7 +63,7 @@ def gurobi(row: Row, data: Path | None) -> Verdict:
     return differing(f"feasible: golden False ({row['reason'].strip()}), ours True")
 
 
-def sensitivity(row: Row, data: Path | None) -> Verdict:
+def sensitivity(row: Row, data: Path | None) -> GoldenVerdict:
     """Optima of one instance over budgets."""
     del data
     values = []
@@ -78,7 +78,7 @@ def sensitivity(row: Row, data: Path | None) -> Verdict:
     return EQUAL
 
 
-def _exact(row: Row, difficulty: str, seed: int) -> Verdict:
+def _exact(row: Row, difficulty: str, seed: int) -> GoldenVerdict:
     market = _market(difficulty, seed, row["budget"])
     theirs = _plan(market, row["plan"])
     by_category = totals(market, theirs)
@@ -112,7 +112,7 @@ def _proven(market: ProcurementMarket) -> ProcurementOptimum:
     return found
 
 
-def _compared(market: ProcurementMarket, theirs: tuple[int, ...], gap: float) -> Verdict:
+def _compared(market: ProcurementMarket, theirs: tuple[int, ...], gap: float) -> GoldenVerdict:
     """Our optimum beside a plan. gap: by how much a log product may exceed the plan's, for all that is proven of it."""
     if not is_feasible(market, theirs):
         return differing("the golden plan cannot be bought")

@@ -11,6 +11,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from evalkit.checking.goldens import EQUAL, GoldenVerdict, Row, differing, judged
 from evalkit.envs.numpy_random_state import RandomStateSnapshot, RandomStateStream
 from evalkit.envs.scheduling.generate import ALIKE, DIFFICULTIES, FAMILIES, family_of_seed, reference_market
 from evalkit.envs.scheduling.market import (
@@ -20,7 +21,6 @@ from evalkit.envs.scheduling.market import (
     expected_blocking,
     expected_denominator,
 )
-from tests.conform.compare.verdict import EQUAL, Row, Verdict, differing, judged
 
 if TYPE_CHECKING:
     import numpy as np
@@ -77,7 +77,7 @@ def named(market: SchedulingMarket, pairs: list[tuple[int, int]]) -> list[list[s
     return [[market.workers[w], market.tasks[t]] for w, t in pairs]
 
 
-def instances(row: Row, data: Path | None) -> Verdict:
+def instances(row: Row, data: Path | None) -> GoldenVerdict:
     """Both sides' preference lists bit for bit, and the next draw after them."""
     del data
     at = of_row(row)
@@ -99,7 +99,7 @@ def instances(row: Row, data: Path | None) -> Verdict:
     return judged(row, ours)
 
 
-def matchings(row: Row, data: Path | None) -> Verdict:
+def matchings(row: Row, data: Path | None) -> GoldenVerdict:
     """The blocking pairs of one matching, in order."""
     del data
     at = of_row(row)
@@ -113,7 +113,7 @@ def matchings(row: Row, data: Path | None) -> Verdict:
     return judged(row, ours)
 
 
-def baselines(row: Row, data: Path | None) -> Verdict:
+def baselines(row: Row, data: Path | None) -> GoldenVerdict:
     """The exact denominator as a fraction, and the reference's samples of it, draw for draw."""
     del data
     at = of_row(row)

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from evalkit.checking.goldens import EQUAL, GoldenVerdict, Row, differing, documented, judged, out_of_scope, parting
 from evalkit.dialogue import Reply, Request, ToolCall
 from evalkit.envs.arguments import Parsed, Refusal
 from evalkit.envs.environment import Facts, Kit
@@ -25,7 +26,6 @@ from evalkit.seeds import derive
 from evalkit.spec.packs import read_pack
 from tests.conform.compare import pricing, procurement
 from tests.conform.compare.scheduling import Level, of_row, sampled
-from tests.conform.compare.verdict import EQUAL, Row, Verdict, differing, documented, judged, out_of_scope, parting
 
 REFERENCE_PERIODS = 100
 
@@ -54,7 +54,7 @@ class Played:
         return [facts["action"] for facts in self.facts if "action" in facts]
 
 
-def feedback_streams(row: Row, data: Path | None) -> Verdict:
+def feedback_streams(row: Row, data: Path | None) -> GoldenVerdict:
     """Recorded assignments in a row: how many pairs block each, which are shown, and the generator's next draw."""
     del data
     at = of_row(row)
@@ -70,7 +70,7 @@ def feedback_streams(row: Row, data: Path | None) -> Verdict:
     return judged(row, ours)
 
 
-def forced_walk(row: Row, data: Path | None) -> Verdict:
+def forced_walk(row: Row, data: Path | None) -> GoldenVerdict:
     """The heuristic from the identity where one pair is shown: nothing is left to chance, so every step is known."""
     del data
     at = of_row(row)
@@ -88,7 +88,7 @@ def forced_walk(row: Row, data: Path | None) -> Verdict:
     return judged({key: value for key, value in row.items() if key != "difficulty"}, ours)
 
 
-def score_replays(row: Row, data: Path | None) -> Verdict:
+def score_replays(row: Row, data: Path | None) -> GoldenVerdict:
     """A hundred recorded actions: each period's feedback, then the score by the reference's rule and by ours."""
     others = {"procurement": procurement.replay, "pricing": pricing.replay}
     if row["env"] in others:

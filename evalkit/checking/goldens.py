@@ -20,7 +20,7 @@ _DIGEST = "sha256"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Verdict:
+class GoldenVerdict:
     """What became of one case."""
 
     status: Status
@@ -28,22 +28,22 @@ class Verdict:
     """Differing: where and how. Documented: the difference's id. Statistical: figures and bound. Out of scope: why."""
 
 
-EQUAL = Verdict(status="equal")
+EQUAL = GoldenVerdict(status="equal")
 
 
-def differing(detail: str) -> Verdict:
+def differing(detail: str) -> GoldenVerdict:
     """An unexplained difference."""
-    return Verdict(status="differing", detail=detail)
+    return GoldenVerdict(status="differing", detail=detail)
 
 
-def documented(difference: str) -> Verdict:
+def documented(difference: str) -> GoldenVerdict:
     """A difference that is listed, by its id, in `documented.py`; the caller has checked that nothing else differs."""
-    return Verdict(status="documented", detail=difference)
+    return GoldenVerdict(status="documented", detail=difference)
 
 
-def out_of_scope(reason: str) -> Verdict:
+def out_of_scope(reason: str) -> GoldenVerdict:
     """Nothing that evalkit claims to reproduce."""
-    return Verdict(status="out of scope", detail=reason)
+    return GoldenVerdict(status="out of scope", detail=reason)
 
 
 def parting(golden: Any, ours: Any, where: str = "") -> str:
@@ -78,7 +78,7 @@ def digest_of(text: str) -> dict[str, str]:
     return {_DIGEST: hashlib.sha256(text.encode()).hexdigest()}
 
 
-def judged(golden: Any, ours: Any, where: str = "") -> Verdict:
+def judged(golden: Any, ours: Any, where: str = "") -> GoldenVerdict:
     """Equal or differing."""
     found = parting(golden, ours, where)
     return differing(found) if found else EQUAL
