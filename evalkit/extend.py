@@ -10,12 +10,14 @@ else is private. A name is loaded when it is first used.
 
     environments    Environment, Parameter, Kit, Opening, Observation, Facts, Score, fill
     suites' lines   read_line, parameters_of, checked
+    periods         LOOP, Rules, Getter, Accepted, Refusal, PeriodsState, make_setting, loop_texts, optional_texts,
+                    history_getter, attempt_getter, listed
     chats           Message, Tool, ToolCall, Reply, Request, Sampling
-    policies        Policy, PolicyFn, calling, offered
+    policies        Policy, PolicyFn, calling, offered, asking, results, ids_in, action_arguments, noisy, ANYWHERE
     dialects        Dialect, OPENAI_CHAT
     exporters       Exporter, Chosen, stream, ENVIRONMENTS, new_folder
     reports         Extras, RunData, Table, Column, Cell, Manifest
-    draws, errors   Stream, UsageError
+    draws, errors   Stream, RandomStateStream, UsageError
 """
 
 from importlib import import_module
@@ -23,11 +25,27 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from evalkit.dialogue import Message, Reply, Request, Sampling, Tool, ToolCall
+    from evalkit.envs.arguments import Refusal, listed
     from evalkit.envs.environment import Environment, Facts, Kit, Observation, Opening, Parameter, Score, fill
+    from evalkit.envs.numpy_random_state import RandomStateStream
     from evalkit.envs.parameters import checked, parameters_of, read_line
+    from evalkit.envs.periods import LOOP
+    from evalkit.envs.rules import (
+        Accepted,
+        Getter,
+        PeriodsState,
+        Rules,
+        attempt_getter,
+        history_getter,
+        loop_texts,
+        make_setting,
+        optional_texts,
+    )
     from evalkit.envs.table import ENVIRONMENTS
     from evalkit.errors import UsageError
-    from evalkit.policy.conversation import PolicyFn, calling, offered
+    from evalkit.policy.conversation import PolicyFn, action_arguments, asking, calling, ids_in, offered, results
+    from evalkit.policy.noisy.anywhere import ANYWHERE
+    from evalkit.policy.noisy.mistakes import noisy
     from evalkit.policy.record import Policy
     from evalkit.report.exports.episodes import Chosen, stream
     from evalkit.report.exports.exporter import Exporter
@@ -42,8 +60,11 @@ if TYPE_CHECKING:
     from evalkit.wire.openai_chat import OPENAI_CHAT
 
 __all__ = [
+    "ANYWHERE",
     "ENVIRONMENTS",
+    "LOOP",
     "OPENAI_CHAT",
+    "Accepted",
     "Cell",
     "Chosen",
     "Column",
@@ -52,16 +73,21 @@ __all__ = [
     "Exporter",
     "Extras",
     "Facts",
+    "Getter",
     "Kit",
     "Manifest",
     "Message",
     "Observation",
     "Opening",
     "Parameter",
+    "PeriodsState",
     "Policy",
     "PolicyFn",
+    "RandomStateStream",
+    "Refusal",
     "Reply",
     "Request",
+    "Rules",
     "RunData",
     "Sampling",
     "Score",
@@ -70,18 +96,30 @@ __all__ = [
     "Tool",
     "ToolCall",
     "UsageError",
+    "action_arguments",
+    "asking",
+    "attempt_getter",
     "calling",
     "checked",
     "fill",
+    "history_getter",
+    "ids_in",
+    "listed",
+    "loop_texts",
+    "make_setting",
     "new_folder",
+    "noisy",
     "offered",
+    "optional_texts",
     "parameters_of",
     "read_line",
+    "results",
     "stream",
 ]
 
 _PLACES = {
     "evalkit.dialogue": ("Message", "Reply", "Request", "Sampling", "Tool", "ToolCall"),
+    "evalkit.envs.arguments": ("Refusal", "listed"),
     "evalkit.envs.environment": (
         "Environment",
         "Facts",
@@ -92,10 +130,33 @@ _PLACES = {
         "Score",
         "fill",
     ),
+    "evalkit.envs.numpy_random_state": ("RandomStateStream",),
     "evalkit.envs.parameters": ("checked", "parameters_of", "read_line"),
+    "evalkit.envs.periods": ("LOOP",),
+    "evalkit.envs.rules": (
+        "Accepted",
+        "Getter",
+        "PeriodsState",
+        "Rules",
+        "attempt_getter",
+        "history_getter",
+        "loop_texts",
+        "make_setting",
+        "optional_texts",
+    ),
     "evalkit.envs.table": ("ENVIRONMENTS",),
     "evalkit.errors": ("UsageError",),
-    "evalkit.policy.conversation": ("PolicyFn", "calling", "offered"),
+    "evalkit.policy.conversation": (
+        "PolicyFn",
+        "action_arguments",
+        "asking",
+        "calling",
+        "ids_in",
+        "offered",
+        "results",
+    ),
+    "evalkit.policy.noisy.anywhere": ("ANYWHERE",),
+    "evalkit.policy.noisy.mistakes": ("noisy",),
     "evalkit.policy.record": ("Policy",),
     "evalkit.report.exports.episodes": ("Chosen", "stream"),
     "evalkit.report.exports.exporter": ("Exporter",),

@@ -164,9 +164,10 @@ def _write_notes(
 
 
 def _read_notes(state: PeriodsState[WorldT], arguments: Mapping[str, Any], call: ToolCall) -> CallResult[WorldT]:
-    period = whole_argument(arguments, "attempt_number")
+    index = state.setting.rules.index
+    period = whole_argument(arguments, index)
     if state.setting.restarts:
-        period = _as_index(arguments.get("attempt_number"), state.period, period)
+        period = _as_index(arguments.get(index), state.period, period)
     if isinstance(period, int) and not 0 <= period <= state.period:
         period = Refusal("future_notes" if period > 0 else "negative_notes", {"attempt": state.period})
     if isinstance(period, Refusal):

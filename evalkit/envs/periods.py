@@ -10,6 +10,8 @@ setting `restarts` gives those restarts, and the tenth ends the episode as `unre
 the reference where it is a chat's first; here it is always answered with the reply prompt.
 """
 
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 from msgspec.structs import replace
@@ -152,3 +154,20 @@ def _closing(
 
 def _facts(answers: Answers[Any]) -> dict[str, Any]:
     return {"period": answers.state.period, "turn": answers.state.turn, "calls": answers.facts}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PeriodsLoop:
+    """The functions of the loop, as the fields of an environment's record ask for them."""
+
+    opening: Callable[[PeriodsState[Any]], Opening]
+    tools: Callable[[PeriodsState[Any]], tuple[Tool, ...]]
+    step: Callable[[PeriodsState[Any], Reply], tuple[PeriodsState[Any], Observation]]
+    period: Callable[[PeriodsState[Any]], int]
+    ended: Callable[[PeriodsState[Any]], str]
+    most_requests: Callable[[Any], int]
+    """Of an instance with `periods`, `queries` and `no_action`."""
+
+
+LOOP = PeriodsLoop(opening=opening, tools=tools, step=step, period=period, ended=ended, most_requests=most_requests)
+"""For environments of packages: `step=LOOP.step`."""

@@ -72,6 +72,8 @@ class Rules(Generic[WorldT]):
     """Fields of the opening's text that say something of the state, beside `notes`."""
     last_opening: bool = True
     """Whether the last period opens with a text of its own, `opening_last`."""
+    index: str = "attempt_number"
+    """The argument of `read_notes`: which period's."""
     bare_number: str = ""
     """The outcome of a bare number in the mapping's place that lets the chat continue even where misuse restarts the
     period; empty: it is misuse like any other."""
@@ -151,7 +153,6 @@ _LOOP_TEXTS: Mapping[str, tuple[str, ...]] = {
     "notes.system": (),
     "notes.opening": (),
     f"tools.{WRITE_NOTES}.notes": (),
-    f"tools.{READ_NOTES}.attempt_number": (),
     "results.style": (),
     "results.history_empty": (),
     "results.history_no_action": ("attempt",),
@@ -194,7 +195,7 @@ def loop_texts(rules: Rules[Any]) -> dict[str, frozenset[str]]:
         del texts["opening_last"]
     texts |= {key: texts[key] | rules.told.keys() for key in ("opening", "opening_last") if key in texts}
     texts |= {f"tools.{name}.description": frozenset() for name in rules.tools}
-    texts[f"tools.{rules.action}.{rules.argument}"] = frozenset()
+    texts |= {f"tools.{READ_NOTES}.{rules.index}": frozenset(), f"tools.{rules.action}.{rules.argument}": frozenset()}
     texts |= {repeat_key(getter.name): texts["results.repeat_access"] for getter in rules.getters if getter.once}
     if rules.bare_number:
         texts[f"results.{rules.bare_number}"] = texts["results.wrong_type"]
@@ -239,7 +240,7 @@ _Drawn = tuple[tuple[str, str, tuple[tuple[str, str, str], ...]], ...]
 def _tools(rules: Rules[Any], texts: Mapping[str, str], notes: bool) -> tuple[Tool, ...]:
     arguments = {
         WRITE_NOTES: (("notes", "string"),),
-        READ_NOTES: (("attempt_number", "integer"),),
+        READ_NOTES: ((rules.index, "integer"),),
         rules.action: ((rules.argument, "string"),),
     }
     return _made_tools(

@@ -76,7 +76,7 @@ def asking(request: Request, known: Mapping[str, Sequence[str]], wanted: Sequenc
     return calling(request, [(name, "{}") for name in missing]) if missing else None
 
 
-def listed(text: str) -> list[str]:
+def ids_in(text: str) -> list[str]:
     """The ids of a getter's answer: the quoted entries of its list, or whatever looks like a numbered id."""
     start, end = text.find("["), text.rfind("]")
     inside = text[start:end] if 0 <= start < end else ""

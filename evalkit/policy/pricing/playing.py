@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from evalkit.dialogue import Reply, Request
-from evalkit.policy.conversation import action_arguments, asking, calling, listed, offered, results
+from evalkit.policy.conversation import action_arguments, asking, calling, ids_in, offered, results
 from evalkit.policy.market_reading import Sold, hint, read_sales, whole
 from evalkit.policy.pricing.drifting import forecast
 from evalkit.policy.pricing.markups import Total, best_markup
@@ -109,7 +109,7 @@ def _submit(request: Request, prices: Mapping[str, float]) -> Reply:
 
 
 def _products(known: Mapping[str, Sequence[str]]) -> list[str]:
-    return next(filter(None, map(listed, known.get(PRODUCTS, ()))), [])
+    return next(filter(None, map(ids_in, known.get(PRODUCTS, ()))), [])
 
 
 def _sales(known: Mapping[str, Sequence[str]]) -> Sales:

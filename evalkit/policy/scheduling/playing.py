@@ -14,7 +14,7 @@ import re
 from collections.abc import Mapping, Sequence
 
 from evalkit.dialogue import Reply, Request
-from evalkit.policy.conversation import action_arguments, asking, calling, listed, offered, results
+from evalkit.policy.conversation import action_arguments, asking, calling, ids_in, offered, results
 from evalkit.seeds import Stream
 
 ACTION = "submit_assignment"
@@ -120,7 +120,7 @@ def _problems(assignment: Assignment, text: str) -> list[tuple[str, str]]:
 
 
 def _ids(known: Mapping[str, Sequence[str]]) -> tuple[list[str], list[str]]:
-    workers, tasks = (next(filter(None, map(listed, known.get(name, ()))), []) for name in (WORKERS, TASKS))
+    workers, tasks = (next(filter(None, map(ids_in, known.get(name, ()))), []) for name in (WORKERS, TASKS))
     return workers, tasks
 
 
