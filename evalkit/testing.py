@@ -5,12 +5,16 @@
     >>> check_environment(ENVIRONMENTS["scheduling"], instances=1, episodes=2)
 
 A package's own tests pass its own record: `check_environment(OFFERS)`. The package need not be installed.
+
+A package that has numbers of a reference to reproduce compares them in a `GoldenKind` (group `goldens` of entry
+points), with `judged`, `parting`, `differing`, `documented` and `EQUAL`; `make conform` then compares them too.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from evalkit.checking.episodes import EpisodeCheck, check_episode
+from evalkit.checking.goldens import EQUAL, GoldenKind, GoldenVerdict, differing, documented, judged, parting
 from evalkit.checking.instances import check_generator, check_line
 from evalkit.checking.record import check_record, packs_of
 from evalkit.dialogue import Request, Sampling
@@ -21,7 +25,18 @@ from evalkit.replies import encode_reply
 from evalkit.seeds import Stream
 from evalkit.spec.packs import standard_pack
 
-__all__ = ["check_environment", "play_policy"]
+__all__ = [
+    "EQUAL",
+    "GoldenKind",
+    "GoldenVerdict",
+    "check_environment",
+    "differing",
+    "documented",
+    "judged",
+    "parting",
+    "play_policy",
+    "standard_kit",
+]
 
 
 def check_environment(
@@ -87,7 +102,7 @@ def play_policy(
     0.0
     """
     instance, facts = env.load(line), []
-    position = begin(env, instance, Kit(pack=standard_pack(env)))
+    position = begin(env, instance, standard_kit(env))
     while not position.ending:
         assert position.step < most_steps, f"{env.name}: {line['id']!r} has not ended after {most_steps} replies."
         request = Request(
@@ -96,6 +111,16 @@ def play_policy(
         reply = policy(request, Stream(seed, str(line["id"]), position.step))
         facts.append(advance(env, position, reply, encode_reply(reply)).facts)
     return env.score(instance, facts)
+
+
+def standard_kit(env: Environment[Any, Any], *, notes: bool = True) -> Kit:
+    """An environment's standard texts, to start an episode with. Raises UsageError if they are not complete.
+
+    >>> from evalkit.envs.table import ENVIRONMENTS
+    >>> standard_kit(ENVIRONMENTS["scheduling"]).pack.name
+    'standard'
+    """
+    return Kit(pack=standard_pack(env), notes=notes)
 
 
 def _kits(env: Environment[Any, Any]) -> Iterator[Kit]:

@@ -1,13 +1,19 @@
-"""What can be said of one golden case, and where exactly two values part.
+"""What compares golden cases, what can be said of one, and where exactly two values part.
+
+A kind of golden file is a `GoldenKind`: evalkit's own stand in `tests/conform`, others are found by their packages'
+entry points (group `goldens`), which bring numbers of a reference to reproduce.
 
 Comparison is exact: floats by `==`, lists in order, mappings by keys. Whatever needs a tolerance is a statistical case
 and states its bound. Where a golden row has the digest of a text, ours must have that digest.
 """
 
 import hashlib
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Literal
+
+from evalkit.plugins import PluginTable
 
 Status = Literal["equal", "documented", "statistical", "out of scope", "differing"]
 
@@ -44,6 +50,28 @@ def documented(difference: str) -> GoldenVerdict:
 def out_of_scope(reason: str) -> GoldenVerdict:
     """Nothing that evalkit claims to reproduce."""
     return GoldenVerdict(status="out of scope", detail=reason)
+
+
+Checker = Callable[[Row, Path | None], GoldenVerdict]
+"""(case, folder of the reference's data set) -> verdict."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GoldenKind:
+    """One kind of golden file."""
+
+    name: str
+    patterns: tuple[str, ...]
+    """File names, with `*`."""
+    check: Checker
+    beside: str = ""
+    """Files of the same folder, with `*`, whose rows a document of this kind is about: they join it as `beside`."""
+    differences: Mapping[str, str] = field(default_factory=dict)
+    """Where other values than the golden ones are computed on purpose: by id, why."""
+
+
+BROUGHT_KINDS = PluginTable("goldens", {}, GoldenKind)
+"""Those of packages."""
 
 
 def parting(golden: Any, ours: Any, where: str = "") -> str:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from evalkit.checking.goldens import BROUGHT_KINDS
 from evalkit.checking.record import check_record
 from evalkit.envs.table import ENVIRONMENTS, OWN_ENVIRONMENTS
 from evalkit.errors import EvalkitError, UsageError, nearest
@@ -160,6 +161,11 @@ def _suites(plugin: Plugin) -> tuple[str, list[str]]:
     return shown + (f" and {len(names) - NAMED} more" if len(names) > NAMED else ""), problems
 
 
+def _golden(plugin: Plugin) -> tuple[str, list[str]]:
+    patterns = BROUGHT_KINDS.read(plugin).patterns
+    return f"compares {', '.join(patterns)}", [] if patterns else ["It names no files: `patterns` is empty."]
+
+
 _LOOKS: Mapping[str, Callable[[Plugin], tuple[str, list[str]]]] = {
     "environments": _environment,
     "policies": _policy,
@@ -167,5 +173,6 @@ _LOOKS: Mapping[str, Callable[[Plugin], tuple[str, list[str]]]] = {
     "exporters": _exporter,
     "prompts": _pack,
     "suites": _suites,
+    "goldens": _golden,
 }
 """By group: what an entry offers, and what is wrong with it."""

@@ -1,6 +1,7 @@
 """`python -m tests.conform [DIR] [--data DIR]`, or `make conform GOLDENS=DIR DATA=DIR`: evalkit beside golden files.
 
 Without a directory it takes the golden data beside the project, or else the sample that is part of it, and says which.
+The packages in `examples/` are installed for it into a temporary folder: they bring kinds of golden files of their own.
 Exit codes: 0 no unexplained difference, 1 at least one, 2 nothing to compare.
 """
 
@@ -13,6 +14,7 @@ from pathlib import Path
 from evalkit.errors import EvalkitError
 from tests.conform.compare.command import run
 from tests.conform.compare.sample import SAMPLE, unpack
+from tests.support.plugin_projects import EXAMPLES, copies_of, pip_flaw
 
 PROJECT = Path(__file__).resolve().parent.parent.parent
 BESIDE = PROJECT.parent / "shared"
@@ -44,5 +46,15 @@ def _of_sample() -> int:
         return run(goldens, data, out=sys.stdout)
 
 
+def _with_examples(argv: Sequence[str]) -> int:
+    with tempfile.TemporaryDirectory() as name:
+        (copies := Path(name) / "projects").mkdir()
+        flaw = pip_flaw(copies_of(EXAMPLES, copies), site := Path(name) / "site")
+        if flaw:
+            print(f"the packages in examples/ could not be installed: {flaw}", file=sys.stderr)
+        sys.path.append(str(site))
+        return main(argv)
+
+
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(_with_examples(sys.argv[1:]))

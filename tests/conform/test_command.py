@@ -192,7 +192,7 @@ def test_golden_files_made_by_definition_are_equal(tmp_path: Path) -> None:
     }
     assert "own-denominator-and-exploration (1)" in text
     assert "action-bounded (1)" in text
-    assert "2: litmus tests are not part of evalkit" in text
+    assert "2: of the package examples/evalkit-litmus, which is not installed" in text
 
 
 def swap(row: list[Any]) -> None:

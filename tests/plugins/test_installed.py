@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from evalkit.cli.main import main
-from tests.support.plugin_projects import Installed, copies_of_stubs, page, pip_install
+from tests.support.plugin_projects import STUBS, Installed, copies_of, page, pip_install
 
 MODEL = """
 budget_usd = "1.00"
@@ -47,7 +47,7 @@ def packages(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "projects").mkdir()
     written = folder / "projects" / "evalkit-auctions"
     assert main(["new", "--plugin", str(written)]) == 0
-    pip_install([written, *copies_of_stubs(folder / "projects")], folder / "site")
+    pip_install([written, *copies_of(STUBS, folder / "projects")], folder / "site")
     return folder
 
 

@@ -17,12 +17,19 @@ from tests.support.patience import PATIENCE_S
 
 PROJECT = Path(__file__).resolve().parent.parent.parent
 STUBS = PROJECT / "tests" / "plugins" / "projects"
+EXAMPLES = PROJECT / "examples"
 
 
 def pip_install(projects: Sequence[Path], site: Path) -> None:
     """Install projects into a folder, without a network; skips the test where nothing here can build them."""
     pytest.importorskip("hatchling", reason="building a package takes hatchling, which is not installed here")
     pytest.importorskip("pip", reason="installing a package takes pip, which is not installed here")
+    flaw = pip_flaw(projects, site)
+    assert not flaw, flaw
+
+
+def pip_flaw(projects: Sequence[Path], site: Path) -> str:
+    """Install them; what went wrong, or an empty string."""
     words = [sys.executable, "-m", "pip", "install", "--quiet", "--no-index", "--no-build-isolation", "--no-deps"]
     environment = {**os.environ, "PIP_DISABLE_PIP_VERSION_CHECK": "1"}
     done = subprocess.run(
@@ -33,14 +40,14 @@ def pip_install(projects: Sequence[Path], site: Path) -> None:
         check=False,
         cwd=site.parent,
     )
-    assert done.returncode == 0, done.stderr
+    return done.stderr if done.returncode else ""
 
 
-def copies_of_stubs(folder: Path) -> list[Path]:
-    """The stub projects, in a folder where building may leave what it likes."""
+def copies_of(projects: Path, folder: Path) -> list[Path]:
+    """The projects in a folder, copied to another one, where building may leave what it likes."""
     return [
         Path(shutil.copytree(path, folder / path.name, ignore=shutil.ignore_patterns("__pycache__")))
-        for path in sorted(STUBS.iterdir())
+        for path in sorted(projects.iterdir())
         if path.is_dir()
     ]
 

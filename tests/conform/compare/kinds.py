@@ -1,15 +1,13 @@
 """All kinds of golden files: how a file is recognised by its name, and what checks one of its cases.
 
-A plain table, read from the top: the first pattern that fits decides. An environment that joins evalkit turns its rows
-from out of scope into checkers.
+A plain table, read from the top: the first pattern that fits decides. Kinds of installed packages come after evalkit's
+own; what stands last is for files whose package is not installed.
 """
 
-from collections.abc import Callable
-from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
 
-from evalkit.checking.goldens import GoldenVerdict, Row, out_of_scope
+from evalkit.checking.goldens import BROUGHT_KINDS, Checker, GoldenKind, GoldenVerdict, Row, out_of_scope
 from tests.conform.compare import (
     costbench_aggregates,
     costbench_blocking,
@@ -25,25 +23,15 @@ from tests.conform.compare import (
     walks,
 )
 
-Checker = Callable[[Row, Path | None], GoldenVerdict]
-"""(case, folder of the reference's data set) -> verdict."""
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Kind:
-    """One kind of golden file."""
-
-    name: str
-    patterns: tuple[str, ...]
-    """File names, with `*`."""
-    check: Checker
-    beside: str = ""
-    """Files of the same folder, with `*`, whose rows a document of this kind is about: they join it as `beside`."""
-
-
-def kind_of(name: str) -> Kind | None:
+def kind_of(name: str) -> GoldenKind | None:
     """The kind a file's name belongs to, or None."""
-    return next((kind for kind in KINDS if any(fnmatchcase(name, pattern) for pattern in kind.patterns)), None)
+    return next((kind for kind in kinds() if any(fnmatchcase(name, pattern) for pattern in kind.patterns)), None)
+
+
+def kinds() -> tuple[GoldenKind, ...]:
+    """All kinds: evalkit's own, those of installed packages, and those whose package is not installed."""
+    return (*KINDS, *BROUGHT_KINDS.values(), *ABSENT)
 
 
 def _outside(reason: str) -> Checker:
@@ -54,14 +42,13 @@ def _outside(reason: str) -> Checker:
     return check
 
 
-def _kind(name: str, check: Checker, *patterns: str) -> Kind:
-    return Kind(name=name, patterns=patterns or (f"{name}*.json*",), check=check)
+def _kind(name: str, check: Checker, *patterns: str) -> GoldenKind:
+    return GoldenKind(name=name, patterns=patterns or (f"{name}*.json*",), check=check)
 
 
-_LITMUS = _outside("litmus tests are not part of evalkit")
 _CONVERSIONS = _outside("the reference's conversions to provider formats; evalkit has dialects of its own")
 
-KINDS: tuple[Kind, ...] = (
+KINDS: tuple[GoldenKind, ...] = (
     _kind("scheduling_instances", scheduling.instances),
     _kind("scheduling_matchings", scheduling.matchings),
     _kind("scheduling_feedback_streams", walks.feedback_streams),
@@ -90,7 +77,7 @@ KINDS: tuple[Kind, ...] = (
     _kind("costs", costbench_costs.costs, "costs_seed*.jsonl", "costs_variants*.jsonl"),
     _kind("paths", costbench_paths.paths, "paths_seed*.jsonl"),
     _kind("blocking", costbench_blocking.blocking, "blocking_*.jsonl"),
-    Kind(
+    GoldenKind(
         name="metrics_aggregate",
         patterns=("metrics_aggregate*.json",),
         check=costbench_aggregates.aggregates,
@@ -100,6 +87,7 @@ KINDS: tuple[Kind, ...] = (
     _kind("greedy_table", costbench_paths.greedy_table),
     _kind("tie_stats", costbench_paths.tie_stats),
     _kind("gt_change_aned", costbench_blocking.gt_change),
-    _kind("litmus", _LITMUS),
     _kind("provider_conversions", _CONVERSIONS),
 )
+
+ABSENT = (_kind("litmus", _outside("of the package examples/evalkit-litmus, which is not installed")),)
