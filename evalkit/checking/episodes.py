@@ -91,6 +91,8 @@ def _step(check: EpisodeCheck, position: Position, reply: Reply) -> Turn:
     assert same, f"{where}: a step changed the state in place: the same reply then gave {again!r:.300}."
     _check_facts(where, reply, turn)
     assert turn.acted in (True, False), f"{where}: acted: expected true or false, got {turn.acted!r}."
+    silent = turn.acted and not reply.calls and not check.env.talk
+    assert not silent, f"{where}: acted: it called nothing, so set `talk` if a text alone can be a valid action."
     assert isinstance(position.ending, str), f"{where}: ended: expected a string, got {position.ending!r}."
     _check_shown(check, position, turn.messages, f"step {turn.step}")
     if position.ending:
@@ -195,6 +197,8 @@ def _check_values(check: EpisodeCheck, score: Score, where: str) -> None:
     assert number, f"{where}: expected a finite number, got {value!r}."
     assert low <= value <= high, f"{where}: {value} is outside score_range, {low} to {high}."
     assert score.solved in (True, False), f"{where}: solved: expected true or false, got {score.solved!r}."
+    solved = score.solved and check.env.scale == "litmus"
+    assert not solved, f"{where}: solved: a litmus test claims no optimum, so it is false."
     for name, metric in score.metrics.items():
         finite = isinstance(metric, int | float) and math.isfinite(metric)
         assert finite, (

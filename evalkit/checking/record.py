@@ -25,7 +25,12 @@ def check_record(env: Environment[Any, Any]) -> None:
     low, high = env.score_range
     assert low < high, f"{where}: score_range: the lower end must be first, got {env.score_range}."
     assert not math.isnan(low + high), f"{where}: score_range: got {env.score_range}."
-    assert high >= 1, f"{where}: score_range: must contain 1, the score of the optimum, got {env.score_range}."
+    if env.scale == "litmus":
+        ends = low <= 0 and env.zero_means and env.one_means
+        assert ends, f"{where}: scale: a litmus test has both ends in score_range, `zero_means` and `one_means`."
+    assert high >= 1, (
+        f"{where}: score_range: must contain 1, the score of the optimum or of one end, got {env.score_range}."
+    )
     for key, parameter in env.parameters.items():
         check_default(where, key, parameter)
     unknown = env.later_texts.keys() - env.texts.keys()

@@ -8,7 +8,7 @@ The record also has what planning and reports must know about it. No table elsew
 import math
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, Literal, TypeVar
 
 import msgspec
 
@@ -66,7 +66,7 @@ class Score:
     """One episode's result.
 
     value     the environment's score; 1 is the optimum, `Environment.score_range` has its bounds
-    solved    whether it counts as solved, by the environment's own rule
+    solved    whether it counts as solved, by the environment's own rule; never where `Environment.scale` is `litmus`
     metrics   a mapping from names to floats: secondary figures; an undefined one is left out
     path      a tuple of names: tools of the charged calls, if the environment compares paths
 
@@ -236,6 +236,13 @@ class Environment(Generic[InstanceT, StateT]):
     partial run."""
     zero_means: str = ""
     """What a score of 0 means, in words; empty if it has no special meaning."""
+    scale: Literal["optimum", "litmus"] = "optimum"
+    """`litmus`: scores lie between two ways of acting, neither of which is right. So no optimum is claimed, nothing is
+    ever solved, and a nightly change is an alarm in both directions."""
+    one_means: str = ""
+    """What a score of 1 means on the scale `litmus`, in words."""
+    talk: bool = False
+    """Whether a reply without a call can be a valid action."""
     one_chat: bool = False
     """Whether an episode is one chat of many turns, without periods: figures of periods are then left out."""
     stationary: bool = False

@@ -30,6 +30,43 @@ def zero_means(name: str) -> str:
     return env.zero_means if env else ""
 
 
+def is_litmus(name: str) -> bool:
+    """Whether an environment claims no optimum: its scores lie between two ways of acting."""
+    env = known(name)
+    return env is not None and env.scale == "litmus"
+
+
+OPTIMUM_UNIT = "100 = optimum"
+LITMUS_UNIT = "0 and 100 = the two ends"
+"""Of scores between two ways of acting."""
+
+
+def score_unit(litmus: Iterable[bool]) -> str:
+    """The unit of a column of scores; `litmus`: of each, whether its environment claims no optimum."""
+    scales = set(litmus)
+    if scales == {True}:
+        return LITMUS_UNIT
+    return f"{OPTIMUM_UNIT}; of litmus tests, one of two ends" if True in scales else OPTIMUM_UNIT
+
+
+def scale_words(names: Iterable[str]) -> str:
+    """What 100 and 0 stand for, of these environments."""
+    played = list(dict.fromkeys(names))
+    litmus = [name for name in played if is_litmus(name)]
+    zeros = {name: words for name in played if name not in litmus and (words := zero_means(name))}
+    said = []
+    if len(zeros) == 1:
+        said = [f"100 = optimal, 0 = {next(iter(zeros.values()))}"]
+    elif zeros or len(litmus) < len(played):
+        each = ", ".join(f"{words} ({name})" for name, words in zeros.items())
+        said = [f"100 = optimal, 0 = {each}" if each else "100 = optimal"]
+    for name in litmus:
+        env = known(name)
+        ends = f"100 = {env.one_means}, 0 = {env.zero_means}" if env else ""
+        said.append(f"{name}: {ends}, neither is better")
+    return "; ".join(said)
+
+
 def one_chat(name: str) -> bool:
     """Whether an environment's episodes are one chat, without periods."""
     env = known(name)

@@ -37,6 +37,7 @@ def facts(
                 "nights": alarm.nights,
                 "p": alarm.p,
                 "threshold": alarm.threshold,
+                **({"alarm": cell.alarm_word} if cell.litmus is True else {}),
                 "words": cell.why,
                 "served": list(cell.served),
                 "served_before": list(was[-1][1].served) if was else [],
@@ -60,7 +61,9 @@ def message(payload: Mapping[str, Any]) -> list[str]:
     lines = []
     for alarm in payload["alarms"]:
         since = "" if alarm["new"] else f" (since {alarm['since']})"
-        lines.append(f"REGRESSION{since}: {visible(alarm['agent'])} on {visible(alarm['suite'])}")
+        lines.append(
+            f"{alarm.get('alarm', 'regression').upper()}{since}: {visible(alarm['agent'])} on {visible(alarm['suite'])}"
+        )
         lines.append(f"  {alarm['words']} (alarm at {alarm['threshold']:.2g})")
         if alarm["served"] != alarm["served_before"] and alarm["served_before"]:
             before, served = (", ".join(map(visible, alarm[key])) for key in ("served_before", "served"))

@@ -8,7 +8,9 @@ That is a description: versions served at different times and on different episo
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from evalkit.envs.known import score_unit
 from evalkit.report.run_data import RunData
+from evalkit.report.scores import litmus_of
 from evalkit.report.tables import Column, Table
 
 COLUMNS = ("episode", "agent", "served_model", "fingerprint", "started_at")
@@ -54,7 +56,7 @@ def drift_tables(source: RunData) -> tuple[Table, ...]:
     notes = drift_notes(versions(source))
     if not notes:
         return ()
-    rows = source.rows(_QUERY)
+    rows, unit = source.rows(_QUERY), score_unit(litmus_of(source.cells))
     table = Table(
         name="drift",
         title="Served versions",
@@ -67,9 +69,9 @@ def drift_tables(source: RunData) -> tuple[Table, ...]:
             Column(key="replies", title="Replies", kind="count"),
             Column(key="episodes", title="Episodes", kind="count"),
             Column(key="alone", title="alone", kind="count", unit="scored episodes that no other version answered in"),
-            Column(key="score", title="Score of these", kind="score", unit="100 = optimum"),
+            Column(key="score", title="Score of these", kind="score", unit=unit),
             Column(key="shared", title="Shared", kind="count", unit="instances that every version scored"),
-            Column(key="shared_score", title="Score on shared", kind="score", unit="100 = optimum"),
+            Column(key="shared_score", title="Score on shared", kind="score", unit=unit),
         ),
         rows=tuple(rows),
         packs=tuple(dict.fromkeys(source.manifest.agents[row["agent"]].pack for row in rows)),

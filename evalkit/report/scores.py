@@ -5,9 +5,19 @@ All three are based on the same episodes: the longest prefix of ended ones of ea
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
-from evalkit.envs.known import one_chat, one_chats, score_range, shares_of, zero_means
+from evalkit.envs.known import (
+    OPTIMUM_UNIT,
+    is_litmus,
+    one_chat,
+    one_chats,
+    scale_words,
+    score_range,
+    score_unit,
+    shares_of,
+)
 from evalkit.report import queries
 from evalkit.report.run_data import RunData
 from evalkit.report.tables import PROMPTS, Column, Table, method_of
@@ -34,7 +44,7 @@ UNMET = (0.0, 1.0)
 EXACT = "exact"
 """In place of an interval's method: what the optimum itself scores is not an estimate."""
 
-INTERVAL = Column(key="interval", title="95 % interval", kind="interval", unit="100 = optimum")
+INTERVAL = Column(key="interval", title="95 % interval", kind="interval", unit=OPTIMUM_UNIT)
 
 PARTIAL_CELLS_NAMED = 2
 
@@ -47,6 +57,23 @@ def packs_of(cells: Iterable[Cell]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(cell.pack for cell in cells))
 
 
+def scored(litmus: Iterable[bool], key: str = "score") -> tuple[Column, Column, Column]:
+    """The columns of a score, its interval and the interval's method; `litmus`: as of `score_unit`."""
+    unit = score_unit(litmus)
+    return Column(key=key, title="Score", kind="score", unit=unit), replace(INTERVAL, unit=unit), method_of(INTERVAL)
+
+
+def in_unit(columns: Sequence[Column], litmus: Iterable[bool]) -> tuple[Column, ...]:
+    """Columns whose scores have the unit that these have."""
+    unit = score_unit(litmus)
+    return tuple(replace(column, unit=unit) if column.unit == OPTIMUM_UNIT else column for column in columns)
+
+
+def litmus_of(cells: Iterable[Cell]) -> list[bool]:
+    """Of each cell, whether its environment claims no optimum."""
+    return [is_litmus(cell.suite.environment) for cell in cells]
+
+
 def where(cells: Sequence[Cell]) -> tuple[Column, ...]:
     """The columns that say which suite: its name, and one for each parameter that the sweep varied."""
     axes = dict.fromkeys(axis for cell in cells for axis in cell.suite.axes)
@@ -56,12 +83,16 @@ def where(cells: Sequence[Cell]) -> tuple[Column, ...]:
 def scores_table(source: RunData) -> Table:
     """Suite by agent: the mean score with its interval, and what it stands on."""
     cells = source.cells
+    litmus = [cell for cell, so in zip(cells, litmus_of(cells), strict=True) if so]
+    share = "100 * sum(solved_episodes) / sum(episodes)"
     query = queries.by_cell(
         cells,
         (
             queries.mean("score", "score", scale=100),
             queries.inside("solved_episodes", "count(*) filter (where solved)"),
-            queries.derived("solved", "100 * sum(solved_episodes) / sum(episodes)"),
+            queries.derived(
+                "solved", f"case when not bool_or({queries.suites(litmus)}) then {share} end" if litmus else share
+            ),
             queries.derived("instances", "count(instance)"),
             queries.count("episodes"),
         ),
@@ -71,9 +102,9 @@ def scores_table(source: RunData) -> Table:
     )
     rows = [{**row, **interval_figures(cell)} for cell, row in source.by_cell(query, cells)]
     notes = [
-        f"score: {_scale(cells)}; mean over instances",
+        f"score: {scale_words(cell.suite.environment for cell in cells)}; mean over instances",
         *kind_notes(rows, cells),
-        "solved: % of the episodes that reached the optimum",
+        *["solved: % of the episodes that reached the optimum"] * (len(litmus) < len(cells) or not cells),
     ]
     notes += _partial_notes(cells)
     notes += void_notes(cells)
@@ -85,9 +116,7 @@ def scores_table(source: RunData) -> Table:
         columns=(
             *where(cells),
             AGENT,
-            Column(key="score", title="Score", kind="score", unit="100 = optimum"),
-            INTERVAL,
-            method_of(INTERVAL),
+            *scored(litmus_of(cells)),
             Column(key="solved", title="Solved", kind="percent", unit="% of episodes"),
             Column(key="instances", title="Instances", kind="count"),
             Column(key="episodes", title="Episodes", kind="count"),
@@ -172,15 +201,6 @@ def kind_notes(
     if any(0 < n < LEAST_INSTANCES for n in counts):
         notes.append(f"no interval with fewer than {LEAST_INSTANCES} instances: they say too little about others")
     return notes
-
-
-def _scale(cells: Sequence[Cell]) -> str:
-    played = dict.fromkeys(cell.suite.environment for cell in cells)
-    known = {name: words for name in played if (words := zero_means(name))}
-    if len(known) == 1:
-        return f"100 = optimal, 0 = {next(iter(known.values()))}"
-    zeros = ", ".join(f"{words} ({name})" for name, words in known.items())
-    return f"100 = optimal, 0 = {zeros}" if zeros else "100 = optimal"
 
 
 def interval_figures(cell: Cell, stem: str = "") -> dict[str, Any]:

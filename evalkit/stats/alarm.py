@@ -1,4 +1,5 @@
-"""An alarm for nightly runs: has an agent become worse than it was? With few false alarms, however many the nights.
+"""An alarm for nightly runs: has an agent become worse than it was, or, where no direction is worse, only different?
+With few false alarms, however many the nights.
 
 The last night, the last two and the last four together are each compared with all nights before them, since a small
 fall takes several nights to show and a great one should be told at once. Each test is a one-sided permutation test that
@@ -87,13 +88,16 @@ class _Look:
     left_out: int = 0
 
 
-def regression(history: Sequence[Night], tonight: Night, alpha: float = 0.05, *, tolerance: float = 0.0) -> Alarm:
+def regression(
+    history: Sequence[Night], tonight: Night, alpha: float = 0.05, *, tolerance: float = 0.0, both_ways: bool = False
+) -> Alarm:
     """Whether the mean has fallen by more than `tolerance` below what it was.
 
     history    earlier nights, oldest first; leave out those before a change that was meant
     tonight    the newest night
     alpha      chance of a false alarm within `HORIZON` nights, 0 to 1; the less, the more draws
     tolerance  a fall that does not matter, in the values' units, 0 or more; exact where a fall shifts all values alike
+    both_ways  whether it has risen counts as much: each direction gets half of alpha
 
     Raises ValueError for another alpha or tolerance.
     """
@@ -105,8 +109,9 @@ def regression(history: Sequence[Night], tonight: Night, alpha: float = 0.05, *,
         why = "no earlier night" if tonight else "nothing was scored"
         return Alarm(raised=False, p=None, threshold=threshold, words=f"no test: {why}")
     # Twice as many as the least p-value that raises an alarm needs.
-    draws = max(LEAST_DRAWS, math.ceil(2 * len(WINDOWS) / threshold))
-    looks = [_look(nights, size, tolerance, draws) for size in WINDOWS if size < len(nights)]
+    ways = (1.0, -1.0) if both_ways else (1.0,)
+    draws = max(LEAST_DRAWS, math.ceil(2 * len(ways) * len(WINDOWS) / threshold))
+    looks = [_look(nights, size, tolerance, draws, way) for size in WINDOWS if size < len(nights) for way in ways]
     look = min(looks, key=lambda look: look.p)
     look = replace(look, p=min(1.0, look.p * len(looks)))
     raised = look.p <= threshold
@@ -119,7 +124,7 @@ def regression(history: Sequence[Night], tonight: Night, alpha: float = 0.05, *,
         now=look.now,
         pairs=look.pairs,
         left_out=look.left_out,
-        words=_words(look, raised, len(nights) - look.nights),
+        words=_words(look, raised, len(nights) - look.nights, "change" if both_ways else "regression"),
     )
 
 
@@ -127,9 +132,9 @@ def _means(night: Night) -> dict[str, float]:
     return {name: math.fsum(values) / len(values) for name, values in night.items()}
 
 
-def _look(nights: Sequence[Mapping[str, float]], size: int, tolerance: float, draws: int) -> _Look:
-    """The test of the last `size` nights."""
-    first, second = (_by_instance(part) for part in (nights[:-size], nights[-size:]))
+def _look(nights: Sequence[Mapping[str, float]], size: int, tolerance: float, draws: int, way: float) -> _Look:
+    """The test of the last `size` nights; `way`: 1 for a fall, -1 for a rise."""
+    first, second = (_by_instance(part, way) for part in (nights[:-size], nights[-size:]))
     shared = sorted(first.keys() & second.keys())
     stream = Stream(_SEED, "report", "alarm", len(nights), size)
     if len(shared) < max(LEAST_PAIRS, len(second) / 2):
@@ -137,26 +142,26 @@ def _look(nights: Sequence[Mapping[str, float]], size: int, tolerance: float, dr
         return _Look(
             p=_dealt(sides[0], sides[1] + tolerance, stream, draws),
             nights=size,
-            before=float(sides[0].mean()),
-            now=float(sides[1].mean()),
+            before=way * float(sides[0].mean()),
+            now=way * float(sides[1].mean()),
         )
     before = [np.array(first[name]) for name in shared]
     now = [np.array(second[name]) for name in shared]
     return _Look(
         p=_turned(before, [values + tolerance for values in now], stream, draws),
         nights=size,
-        before=float(np.mean([values.mean() for values in before])),
-        now=float(np.mean([values.mean() for values in now])),
+        before=way * float(np.mean([values.mean() for values in before])),
+        now=way * float(np.mean([values.mean() for values in now])),
         pairs=len(shared),
         left_out=len(first) + len(second) - 2 * len(shared),
     )
 
 
-def _by_instance(nights: Sequence[Mapping[str, float]]) -> dict[str, list[float]]:
+def _by_instance(nights: Sequence[Mapping[str, float]], way: float) -> dict[str, list[float]]:
     values: dict[str, list[float]] = {}
     for night in nights:
         for name, value in night.items():
-            values.setdefault(name, []).append(value)
+            values.setdefault(name, []).append(way * value)
     return values
 
 
@@ -215,9 +220,9 @@ def _chance(observed: float, draw: "Callable[[int], Doubles]", size: float, draw
     return (1 + hits) / (1 + drawn)
 
 
-def _words(look: _Look, raised: bool, before: int) -> str:
+def _words(look: _Look, raised: bool, before: int, alarm: str) -> str:
     window = "tonight" if look.nights == 1 else f"the last {look.nights} nights"
     over = f"{look.pairs:,} shared instances" if look.pairs else "all instances, unpaired"
     plural = "night" if before == 1 else "nights"
     what = f"{100 * look.now:.1f} against {100 * look.before:.1f} in the {before} {plural} before"
-    return f"{'regression' if raised else 'no regression'}: {window} {what}, over {over}; p = {look.p:.2g}"
+    return f"{alarm if raised else f'no {alarm}'}: {window} {what}, over {over}; p = {look.p:.2g}"

@@ -76,7 +76,7 @@ def around(cells: Sequence[Cell], episode: EpisodeResult, prefix: str, query: Ma
 
 
 def score_words(episode: EpisodeResult) -> str:
-    """The score in percent of the optimum, as pages show it."""
+    """The score times 100, as pages show it."""
     return "remaining" if episode.score is None else f"{100 * episode.score:.1f}"
 
 

@@ -6,9 +6,11 @@ from itertools import combinations
 from pathlib import Path
 from typing import Any
 
+from evalkit.envs.known import score_unit
 from evalkit.errors import EvalkitError, UsageError, nearest
 from evalkit.report.comparing.compare import Side, compare, narrowed, same_agents
 from evalkit.report.figures.marks import suite_of
+from evalkit.report.scores import litmus_of
 from evalkit.report.tables import Column, Table
 from evalkit.store.manifests import read_manifest
 from evalkit.view.grid import Grid, grid
@@ -167,9 +169,10 @@ def _several(names: Sequence[str], readings: Sequence[Reading]) -> Grid:
     """Agents by suites, with a column of each run."""
     rows: dict[tuple[str, str], dict[str, Any]] = {}
     columns = [Column(key="suite", title="Suite", group=True), Column(key="agent", title="Agent")]
+    unit = score_unit(so for reading in readings for so in litmus_of(reading.report.cells))
     for number, (name, reading) in enumerate(zip(names, readings, strict=True)):
-        columns.append(Column(key=f"score_{number}", title=name, kind="score", unit="100 = optimum"))
-        columns.append(Column(key=f"interval_{number}", title="95 % interval", kind="interval", unit="100 = optimum"))
+        columns.append(Column(key=f"score_{number}", title=name, kind="score", unit=unit))
+        columns.append(Column(key=f"interval_{number}", title="95 % interval", kind="interval", unit=unit))
         for row in reading.report.table("scores").rows:
             place = suite_of(row), row["agent"]
             held = rows.setdefault(place, {"suite": place[0], "agent": place[1]})
@@ -182,7 +185,7 @@ def _several(names: Sequence[str], readings: Sequence[Reading]) -> Grid:
         columns=tuple(columns),
         rows=tuple(sorted(rows.values(), key=lambda row: suites.index(row["suite"]))),
         packs=("",),
-        notes=("100 = optimum; mean over instances; each run on the instances that it has played",),
+        notes=(f"{unit}; mean over instances; each run on the instances that it has played",),
         query=readings[0].report.table("scores").query,
     )
     return grid(table, str(readings[0].directory), every=True)

@@ -6,12 +6,14 @@ from typing import Any
 
 import orjson
 
+from evalkit.envs.known import is_litmus
 from evalkit.envs.table import ENVIRONMENTS
 from evalkit.errors import RunError, nearest
 from evalkit.money import show_usd
 from evalkit.report.charts.drawing import quoted
 from evalkit.report.charts.lines import line_specs, lines_of
 from evalkit.report.extras.record import EpisodeLine, LinePlots
+from evalkit.report.scores import in_unit
 from evalkit.report.tables import Column, Table
 from evalkit.results.cells import Cell
 from evalkit.results.episodes import EpisodeResult
@@ -80,6 +82,7 @@ def instance_page(reading: Reading, name: str, place: str) -> InstancePage:
     titles = [place_of(episode) for episode in episodes if episode.id in drawn]
     specs = dict(zip(drawn, line_specs(lines, list(drawn.values()), titles) if lines else (), strict=True))
     first = episodes[0]
+    thin = "Thin: the agent" if is_litmus(first.environment) else "Thin: the agent; broad: the optimum"
     return InstancePage(
         suite=first.suite,
         instance=first.instance,
@@ -87,9 +90,7 @@ def instance_page(reading: Reading, name: str, place: str) -> InstancePage:
         cards=[_card(episode, prefix, specs.get(episode.id)) for episode in episodes],
         beside=f"{prefix}/beside",
         grid=_grid(episodes, str(reading.directory), prefix),
-        drawn=f"{lines.up} by {lines.across.lower()}; all plots have one scale. Thin: the agent; broad: the optimum."
-        if specs and lines
-        else "",
+        drawn=f"{lines.up} by {lines.across.lower()}; all plots have one scale. {thin}." if specs and lines else "",
         note=f"Drawn: the first {DRAWN} of {len(episodes):,} episodes." if len(episodes) > DRAWN and lines else "",
     )
 
@@ -156,5 +157,6 @@ def _grid(episodes: Sequence[EpisodeResult], run: str, prefix: str) -> Grid:
             "order by replicate",
         ]
     )
-    table = Table(name="instance", title="Numbers", columns=COLUMNS, rows=tuple(rows), packs=(), query=query)
+    columns = in_unit(COLUMNS, [is_litmus(episode.environment) for episode in episodes])
+    table = Table(name="instance", title="Numbers", columns=columns, rows=tuple(rows), packs=(), query=query)
     return grid(table, run, href=lambda row, key: episode_address(prefix, by_row[id(row)]) if key == "agent" else "")

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlencode
 
+from evalkit.envs.known import OPTIMUM_UNIT, is_litmus, scale_words
 from evalkit.money import show_usd
 from evalkit.report.figures.marks import suite_of
 from evalkit.report.report import Report
@@ -83,13 +84,14 @@ class Leaderboard:
 
 
 def standings(report: Report) -> list[tuple[str, list[float]]]:
-    """(agent, the scores of its suites), best mean first; agents without a score are left out.
+    """(agent, the scores of its suites), best mean first; agents without a score are left out, and so are suites of
+    which no score is better than another.
 
     Agents that played all that any agent played come first: a mean over other suites cannot be compared with theirs.
     """
     scores: dict[str, list[float]] = {}
     for cell, row in _scored(report):
-        if row["score"] is not None:
+        if row["score"] is not None and not is_litmus(cell.suite.environment):
             scores.setdefault(cell.agent, []).append(row["score"])
     return sorted(scores.items(), key=lambda pair: (-len(pair[1]), -sum(pair[1]) / len(pair[1]), pair[0]))
 
@@ -120,7 +122,10 @@ def leaderboard(report: Report, run: str, prefix: str) -> Leaderboard:
         for agent, scores in [*ranked, *((agent, list[float]()) for agent in without)]
     ]
     what = "an environment's suites" if wide else "the instances of a suite"
-    notes = [f"score: 100 = optimum; mean over {what}; line: 95 % interval; mean: over the columns' suites"]
+    names = [cell.suite.environment for cell, _ in scored]
+    meaning = scale_words(names) if any(map(is_litmus, names)) else OPTIMUM_UNIT
+    counted = ", without those of which no score is better" if meaning != OPTIMUM_UNIT else ""
+    notes = [f"score: {meaning}; mean over {what}; line: 95 % interval; mean: over the columns' suites{counted}"]
     return Leaderboard(
         heads=[_parts(head) for head in heads],
         rows=rows[:MOST_AGENTS],

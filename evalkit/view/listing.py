@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from urllib.parse import quote
 
 from evalkit.errors import UsageError
+from evalkit.report.scores import in_unit, litmus_of
 from evalkit.report.tables import Column, Table, as_csv
 from evalkit.results.cells import Cell
 from evalkit.results.episodes import EpisodeResult
@@ -57,7 +58,7 @@ class ListingQuery:
     """A part of its id."""
     least: float | None = None
     most: float | None = None
-    """Of the score, 100 the optimum."""
+    """Of the score, times 100."""
     order: str = ""
     page: int = 1
 
@@ -143,7 +144,12 @@ def listing(cells: Sequence[Cell], wanted: ListingQuery, run: str, prefix: str) 
     shown = episodes[first : first + PER_PAGE]
     rows = tuple(_row(episode) for episode in shown)
     table = Table(
-        name="episodes", title="Episodes", columns=COLUMNS, rows=rows, packs=(), query=query_of(wanted, first)
+        name="episodes",
+        title="Episodes",
+        columns=in_unit(COLUMNS, litmus_of(cells)),
+        rows=rows,
+        packs=(),
+        query=query_of(wanted, first),
     )
     by_row = {id(row): episode for row, episode in zip(rows, shown, strict=True)}
     came_from = wanted.parameters or {ALL: "all"}

@@ -121,7 +121,7 @@ def _facts(history: Sequence[NightRecord]) -> list[Fact]:
 def _warnings(history: Sequence[NightRecord]) -> list[str]:
     last = history[-1]
     warnings = [
-        f"Regression since {cell.alarm.since}: {cell.agent} on {cell.suite}: {cell.why}."
+        f"{cell.alarm_word.capitalize()} since {cell.alarm.since}: {cell.agent} on {cell.suite}: {cell.why}."
         for cell in last.raised
         if cell.alarm is not None
     ]

@@ -4,8 +4,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from evalkit.envs.known import is_litmus
 from evalkit.errors import EvalkitError, UsageError
 from evalkit.report.quotes import Quote
+from evalkit.report.scores import in_unit
 from evalkit.report.tables import Column, Table
 from evalkit.results.cells import Cell
 from evalkit.results.episodes import EpisodeResult
@@ -37,6 +39,10 @@ QUERY = """\
 select episode, agent, suite, instance, replicate, 100 * score as score, ending, steps from episodes where used
 -- chosen: the quoted one of each kind of error; then of each agent on each suite the worst, the best and the median
 -- score, of equal ones the first in the order of admission; last one of each cell whose scores are all the same"""
+
+
+NEUTRAL = {"worst": "lowest", "best": "highest"}
+"""What is said where no score is better than another."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -125,7 +131,8 @@ def chosen(cells: Sequence[Cell], quotes: Sequence[Quote]) -> list[SavedTrajecto
         for cell_episodes in ranked_cells:
             score = _score(cell_episodes[round(share * (len(cell_episodes) - 1))])
             episode = next(episode for episode in cell_episodes if _score(episode) == score)
-            by_episode.setdefault(episode.id, SavedTrajectory(episode=episode, why=f"{why} of its cell"))
+            words = NEUTRAL.get(why, why) if is_litmus(episode.environment) else why
+            by_episode.setdefault(episode.id, SavedTrajectory(episode=episode, why=f"{words} of its cell"))
     return list(by_episode.values())
 
 
@@ -146,7 +153,7 @@ def _table(kept: Sequence[SavedTrajectory], episode_count: int) -> Table:
     return Table(
         name="chosen",
         title="Trajectories",
-        columns=COLUMNS,
+        columns=in_unit(COLUMNS, [is_litmus(trajectory.episode.environment) for trajectory in kept]),
         rows=tuple(
             {
                 "why": trajectory.why,

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
+import msgspec
 import pytest
 
 from evalkit import testing
@@ -150,6 +151,18 @@ def another_message(role: Any, text: str) -> Callable[[Env], Env]:
     return lambda env: replace(env, opening=lambda state: Opening(messages=(*env.opening(state).messages, *said)))
 
 
+def litmus(env: Env) -> Env:
+    """The game on a scale without an optimum, though it is still solved."""
+    score = scoring(lambda score, _: replace(score, solved=True))(env).score
+    return replace(env, score=score, scale="litmus", score_range=(0.0, 1.0), zero_means="patience", one_means="haste")
+
+
+def talking(state: Any, reply: Reply) -> tuple[Any, Observation]:
+    """A step that takes words for an action."""
+    after, seen = GUESSING.step(state, reply)
+    return after, msgspec.structs.replace(seen, acted=True)
+
+
 BROKEN: Mapping[str, tuple[Callable[[Env], Env], str]] = {
     "a step that raises": (stepping(raising), r"instance 'i0', episode \d .*step \d+: step, after the reply .* raised"),
     "a state that is changed in place": (in_place, "the same state and reply gave different facts"),
@@ -206,6 +219,15 @@ BROKEN: Mapping[str, tuple[Callable[[Env], Env], str]] = {
         "the same tuple object as long as",
     ),
     "a score out of its range": (scoring(lambda score, _: replace(score, value=1.5)), "1.5 is outside score_range"),
+    "a litmus test that is solved": (litmus, "solved: a litmus test claims no optimum"),
+    "a litmus test that names one end": (
+        lambda env: replace(litmus(env), one_means=""),
+        "scale: a litmus test has both",
+    ),
+    "a text that acts": (
+        lambda env: replace(env, step=talking),
+        "acted: it called nothing, so set `talk`",
+    ),
     "a score that is no number": (scoring(lambda score, _: replace(score, value=float("nan"))), "a finite number"),
     "a score that is not pure": (
         scoring(lambda score, _: replace(score, value=1 / (2 + next(NUMBERS)))),

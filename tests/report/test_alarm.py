@@ -103,6 +103,21 @@ def test_a_fall_within_the_tolerance_is_none() -> None:
     assert not regression(better[:4], better[4]).raised
 
 
+def test_where_no_direction_is_worse_a_rise_is_an_alarm_as_a_fall_is() -> None:
+    draws = np.random.Generator(np.random.Philox(11))
+    falling = graded(draws, 0.2)[: FALLS_AT + 1]
+    rising: list[Night] = [{name: [1 - one for one in values] for name, values in one.items()} for one in falling]
+    assert not regression(rising[:-1], rising[-1]).raised
+    fall, rise = (regression(nights[:-1], nights[-1], both_ways=True) for nights in (falling, rising))
+    assert (fall.raised, rise.raised) == (True, True)
+    assert fall.words.startswith("change: ")
+    assert 0 <= (rise.before or 0) < (rise.now or 0) <= 1
+    # Each direction has half of alpha.
+    assert fall.p == pytest.approx(2 * (regression(falling[:-1], falling[-1]).p or 0), rel=0.6)
+    still = [graded(draws, 0.0)[:4] for _ in range(100)]
+    assert sum(regression(nights[:3], nights[3], both_ways=True).raised for nights in still) <= 2
+
+
 def test_an_alarm_can_be_raised_however_small_alpha_is() -> None:
     nights = graded(np.random.Generator(np.random.Philox(9)), 0.3)
     alarm = regression(nights[:4], nights[4], 0.05 / 40)

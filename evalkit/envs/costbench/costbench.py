@@ -106,6 +106,7 @@ COSTBENCH: Environment[PlanningProblem, step.State] = Environment(
     most_requests=lambda instance: instance.steps,
     likeness=suite.likeness,
     compiled_saves_s=compiled_saves_s,
+    talk=True,
     score_range=(0.0, 1.0),
     zero_means="no call in common with an optimal plan",
     one_chat=True,

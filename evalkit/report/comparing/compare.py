@@ -198,6 +198,7 @@ def _tested(match: _Match, change: Change) -> Tested:
         suite=match.first.suite.name,
         agents=_agents(match),
         measure=match.measure.key,
+        directed=bool(match.measure.better),
         partial=match.partial,
         pairs=match.pairs,
         change=change,

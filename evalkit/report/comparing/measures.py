@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Mapping
 
-from evalkit.envs.known import score_range, shares_of
+from evalkit.envs.known import is_litmus, score_range, shares_of
 from evalkit.report import queries
 from evalkit.report.extras.record import HIGHER, Measure, extras_of
 from evalkit.report.scores import METRICS
@@ -19,11 +19,12 @@ def measures(first: Cell, second: Cell) -> list[Measure]:
             title="Score",
             sql="score",
             width=most - least,
-            better=HIGHER,
+            better="" if is_litmus(environment) else HIGHER,
             unmet=1.0,
         ),
-        Measure(key="solved", title="Solved", sql="solved::double", better=HIGHER),
     ]
+    if not is_litmus(environment):
+        always.append(Measure(key="solved", title="Solved", sql="solved::double", better=HIGHER))
     environment_measures = extras_of(environment).measures
     if environment_measures is not None:
         return [*always, *environment_measures]

@@ -14,9 +14,18 @@ from evalkit.stats.pairs import Change, Pairs, holm, sign_flips
 PRIMARY = "score"
 SURE = 0.05
 
-Verdict = Literal["B better", "A better", "no difference shown", "no difference met", "too few pairs", "undecided"]
-"""`no difference met`: all pairs were alike; `too few pairs`: not even the clearest result could be sure; `undecided`:
-a side is partial, and more may come."""
+Verdict = Literal[
+    "B better",
+    "A better",
+    "B higher",
+    "A higher",
+    "no difference shown",
+    "no difference met",
+    "too few pairs",
+    "undecided",
+]
+"""`higher`: neither direction is better; `no difference met`: all pairs were alike; `too few pairs`: not even the
+clearest result could be sure; `undecided`: a side is partial, and more may come."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,6 +36,8 @@ class Tested:
     agents: str
     measure: str
     """Its key."""
+    directed: bool
+    """Whether one direction of it is better."""
     partial: bool
     pairs: Pairs
     change: Change
@@ -105,7 +116,10 @@ def _family(rows: Sequence[Tested], row: Tested) -> list[Tested]:
 def verdict(row: Tested, p: float | None, least: float | None) -> Verdict:
     """What the test of a score says. `p`: corrected; `least`: the smallest that it could have been."""
     if p is not None and p <= SURE:
-        return "B better" if row.change.difference.mean > 0 else "A better"
+        risen = row.change.difference.mean > 0
+        if not row.directed:
+            return "B higher" if risen else "A higher"
+        return "B better" if risen else "A better"
     if row.partial:
         return "undecided"
     if p is None:

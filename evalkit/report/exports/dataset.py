@@ -12,8 +12,10 @@ from typing import TYPE_CHECKING
 import orjson
 
 from evalkit import __version__
+from evalkit.envs.known import is_litmus, scale_words
 from evalkit.report.exports.chats import Plain, changes_json, chats, episode_json, message_json, tokens, tools_json
 from evalkit.report.exports.episodes import Chosen, Exported, stream
+from evalkit.results.cells import Cell
 from evalkit.results.episodes import Environments
 from evalkit.store.disk import storage_errors
 from evalkit.store.folder import new_folder
@@ -209,7 +211,7 @@ def card(chosen: Chosen, counts: dict[str, int]) -> str:
     ]
     lines += ["", f"Not in it: {chosen.owed:,} episodes that are owed, {chosen.voided:,} that are void.", ""]
     lines += [
-        "A score of 1 is the optimum. Estimates should stand on the rows where `used` is true: episodes that ended",
+        f"{_scale(chosen.cells)} Estimates should stand on the rows where `used` is true: episodes that ended",
         "early, behind one that has not, are often the good ones. Money is in 1e-12 USD. Where `reproduced` is false,",
         "the texts may not be those that the agent read.",
         "",
@@ -217,3 +219,10 @@ def card(chosen: Chosen, counts: dict[str, int]) -> str:
         "",
     ]
     return "\n".join(lines)
+
+
+def _scale(cells: Iterable[Cell]) -> str:
+    names = [cell.suite.environment for cell in cells]
+    if not any(map(is_litmus, names)):
+        return "A score of 1 is the optimum."
+    return f"Scores, times 100: {visible(scale_words(names))}."

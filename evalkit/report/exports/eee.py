@@ -19,7 +19,7 @@ from typing import IO, Any
 import orjson
 
 from evalkit import __version__
-from evalkit.envs.known import score_range
+from evalkit.envs.known import is_litmus, known, score_range
 from evalkit.errors import UsageError
 from evalkit.report.exports.chats import Chat, ChatEntry, Plain, chats, tokens
 from evalkit.report.exports.episodes import Chosen, Exported, stream
@@ -246,7 +246,10 @@ def _aggregate(chosen: Chosen, pair: _EeePair) -> Plain:
                 "marks": "; ".join(agent.marks),
             },
         },
-        "evaluation_results": [_score(pair, cell), _solved(pair, cell)],
+        "evaluation_results": [
+            _score(pair, cell),
+            *([] if is_litmus(cell.suite.environment) else [_solved(pair, cell)]),
+        ],
         "detailed_evaluation_results": {
             "format": "jsonl",
             "file_path": f"{pair.place}_samples.jsonl",
@@ -268,14 +271,23 @@ def _score(pair: _EeePair, cell: Cell) -> Plain:
     metric = {
         "metric_id": f"evalkit.{cell.suite.environment}.score",
         "metric_name": "score",
-        "evaluation_description": "The environment's score; 1 is the proven optimum. Mean over instances.",
-        "metric_unit": "proportion of the optimum",
+        "evaluation_description": f"The environment's score; {_meaning(cell)}. Mean over instances.",
+        "metric_unit": "position between two ends"
+        if is_litmus(cell.suite.environment)
+        else "proportion of the optimum",
         "score_type": "continuous",
         "min_score": _bound(least),
         "max_score": _bound(most),
         "lower_is_better": False,
     }
     return _result(pair, "score", scores, metric, uncertainty)
+
+
+def _meaning(cell: Cell) -> str:
+    env = known(cell.suite.environment)
+    if env is None or env.scale == "optimum":
+        return "1 is the proven optimum"
+    return f"1 is {env.one_means}, 0 is {env.zero_means}, neither is better"
 
 
 def _solved(pair: _EeePair, cell: Cell) -> Plain:

@@ -13,6 +13,7 @@ from typing import Any
 import orjson
 
 from evalkit.dialogue import Tool
+from evalkit.envs.known import is_litmus
 from evalkit.report.exports.chats import Chat, Plain, tokens
 from evalkit.report.exports.episodes import Exported
 
@@ -51,7 +52,8 @@ def _events(
     result = episode.result
     score = {"value": result.score, "explanation": f"ended: {result.ending}", "metadata": dict(result.metrics)}
     yield {"event": "score", "score": score, "scorer": "score", **clock.now()}
-    yield {"event": "score", "score": {"value": result.solved}, "scorer": "solved", **clock.now()}
+    if not is_litmus(result.environment):
+        yield {"event": "score", "score": {"value": result.solved}, "scorer": "solved", **clock.now()}
 
 
 class _EventClock:

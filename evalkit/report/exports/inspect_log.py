@@ -21,6 +21,7 @@ from zipfile import ZIP_DEFLATED, ZipFile
 import orjson
 
 from evalkit import __version__
+from evalkit.envs.known import is_litmus
 from evalkit.report.exports.chats import ChatEntry, Plain, chats, episode_json, tokens, tools_json
 from evalkit.report.exports.episodes import Chosen, Exported, stream
 from evalkit.report.exports.inspect_events import SETTINGS, arguments_of, output_of, time_of, transcript, usage_of
@@ -191,10 +192,8 @@ def _output(messages: Sequence[Plain], rows: Sequence[Mapping[str, Any]], model:
 
 
 def _scores(result: EpisodeResult) -> Plain:
-    return {
-        "score": {"value": result.score, "explanation": f"ended: {result.ending}", "metadata": dict(result.metrics)},
-        "solved": {"value": result.solved},
-    }
+    score = {"value": result.score, "explanation": f"ended: {result.ending}", "metadata": dict(result.metrics)}
+    return {"score": score} if is_litmus(result.environment) else {"score": score, "solved": {"value": result.solved}}
 
 
 def _header(chosen: Chosen, log: _Log) -> Plain:
@@ -262,10 +261,11 @@ def _results(cell: Cell) -> Plain:
     """The means that the report gives: over the instances, of the episodes that it stands on."""
     scores: list[tuple[EpisodeResult, float | None]] = [(episode, episode.score) for episode in cell.prefix]
     solved: list[tuple[EpisodeResult, float | None]] = [(episode, float(episode.solved)) for episode in cell.prefix]
+    means = [] if is_litmus(cell.suite.environment) else [_mean("solved", cell, solved)]
     return {
         "total_samples": cell.planned,
         "completed_samples": cell.ended,
-        "scores": [_mean("score", cell, scores), _mean("solved", cell, solved)] if cell.prefix else [],
+        "scores": [_mean("score", cell, scores), *means] if cell.prefix else [],
     }
 
 

@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from evalkit.report.figure import Figure
-from evalkit.report.figures.marks import SCORE, by_agent, dotted, in_order
+from evalkit.report.figures.marks import by_agent, dotted, in_order
 from evalkit.report.figures.varied import place_of
 from evalkit.report.run_data import place
-from evalkit.report.scores import AGENT, packs_of
+from evalkit.report.scores import AGENT, litmus_of, packs_of, scored
 from evalkit.report.tables import Column, Table
 from evalkit.report.vega import WIDTH, Rows, Spec, clean, data, mark, number, reach, scaled, spec_of, tips
 from evalkit.results.cells import Cell
@@ -123,6 +123,7 @@ def _figure(
             ]
     if not rows:
         return None
+    score, *_ = scored(litmus_of(suite_cells))
     title = f"Score against behaviour: {environment}"
     table = Table(
         name=f"figure_behaviour_{environment}",
@@ -131,7 +132,7 @@ def _figure(
             Column(key="measure", title="Measure", group=True),
             AGENT,
             Column(key="value", title="Value", kind="fine"),
-            Column(key="score", title="Score", kind="score", unit="100 = optimum"),
+            score,
         ),
         rows=tuple(rows),
         packs=packs_of(suite_cells),
@@ -143,7 +144,7 @@ def _figure(
         f"means over {many} that all {len(scores)} agents played, an oracle left out; ranks are correlated from "
         f"{LEAST_RANKED} agents on, with the 95 % interval of Bonett and Wright"
     )
-    chart = _chart(agents, clean(rows), panels)
+    chart = _chart(agents, clean(rows), panels, f"Score ({score.unit})")
     return Figure(
         name=table.name,
         title=title,
@@ -174,9 +175,9 @@ def _query(tables: Mapping[str, Table], panels: Mapping[str, Any]) -> str:
     return "\n\n".join([*parts, method])
 
 
-def _chart(agents: Sequence[str], rows: Rows, panels: Mapping[str, tuple[str, str]]) -> Spec:
+def _chart(agents: Sequence[str], rows: Rows, panels: Mapping[str, tuple[str, str]], title: str) -> Spec:
     look = dotted(by_agent(agents, in_order(agents, rows)))
-    y = number("score", SCORE, scale=scaled(reach(rows, ("score",), 0, 100)))
+    y = number("score", title, scale=scaled(reach(rows, ("score",), 0, 100)))
     drawn = []
     for key, (words, ranks) in panels.items():
         where = {

@@ -4,6 +4,7 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+from evalkit.envs.known import is_litmus
 from evalkit.report import queries, vega
 from evalkit.report.figure import Figure
 from evalkit.report.figures.marks import (
@@ -38,15 +39,15 @@ def money_figures(agents: Sequence[str], scores: Table, source: RunData) -> tupl
         "frontier": "no agent scores more on the suite for as much, or as much for less",
     }
     query = queries.by_cell(source.cells, _COST, keep="", methods=methods)
-    costs = [row for _, row in source.by_cell(query, source.cells)]
+    costs = list(source.by_cell(query, source.cells))
     rows = [
         {
             "suite": suite_of(row),
             **{name: row[name] for name in ("agent", "cost_pico_usd")},
             **{name: scored[name] for name in ("score", "interval", "kind", "episodes")},
         }
-        for row, scored in zip(costs, scores.rows, strict=True)
-        if row["cost_pico_usd"] and scored["score"] is not None
+        for (cell, row), scored in zip(costs, scores.rows, strict=True)
+        if row["cost_pico_usd"] and scored["score"] is not None and not is_litmus(cell.suite.environment)
     ]
     if not rows:
         return ()

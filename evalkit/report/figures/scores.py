@@ -5,7 +5,6 @@ from collections.abc import Sequence
 from evalkit.report import vega
 from evalkit.report.figure import Figure
 from evalkit.report.figures.marks import (
-    SCORE,
     bounds,
     by_agent,
     estimates,
@@ -50,8 +49,8 @@ def score_figures(agents: Sequence[str], table: Table) -> tuple[Figure, ...]:
     if not rows:
         return ()
     kept, note = at_most(rows, MOST_ROWS, "suite")
-    words = ["Mean over instances with its 95 % interval; 100 = optimum", *hollow(kept)]
-    spec = vega.spec_of(_chart(agents, vega.clean(kept)), "Scores", words)
+    words = [f"Mean over instances with its 95 % interval; {score.unit}", *hollow(kept)]
+    spec = vega.spec_of(_chart(agents, vega.clean(kept), f"Score ({score.unit})"), "Scores", words)
     return (
         Figure(
             name="figure_scores",
@@ -83,11 +82,11 @@ def at_most(rows: vega.Rows, most: int, group: str, groups: int = MOST_ROWS) -> 
     return [row for row in rows if row[group] in set(kept)], (note,)
 
 
-def _chart(agents: Sequence[str], rows: vega.Rows) -> vega.Spec:
+def _chart(agents: Sequence[str], rows: vega.Rows, title: str) -> vega.Spec:
     suites, played = list(dict.fromkeys(row["suite"] for row in rows)), in_order(agents, rows)
     by, order = ("agent", played) if len(played) > 1 else ("suite", suites)
     base = {"y": vega.word(by, sort=order, axis=names_axis()), "tooltip": vega.tips(**TIPS)}
-    x = vega.number("value", SCORE, scale=vega.scaled(vega.reach(rows, ("value", "low", "high"), 0, 100)))
+    x = vega.number("value", title, scale=vega.scaled(vega.reach(rows, ("value", "low", "high"), 0, 100)))
     numbers = {**base, "x": {"value": vega.WIDTH}, "text": vega.word("words")}
     layers = {
         "layer": [

@@ -8,8 +8,8 @@ from evalkit.report.figure import MOST_MARKS, Figure
 from evalkit.report.figures.marks import by_agent, dotted
 from evalkit.report.nights.history import CellNight, NightRecord
 from evalkit.report.nights.trends import changes
-from evalkit.report.scores import INTERVAL
-from evalkit.report.tables import Column, Table, method_of
+from evalkit.report.scores import scored
+from evalkit.report.tables import Column, Table
 from evalkit.report.vega import WIDTH, Rows, Spec, mark, number, panels, reach, scaled, spec_of, tips
 
 HEIGHT = 150
@@ -123,9 +123,7 @@ def _table(rows: Rows, last: NightRecord) -> Table:
             Column(key="night", title="Night", group=True),
             Column(key="suite", title="Suite"),
             Column(key="agent", title="Agent"),
-            Column(key="value", title="Score", kind="score", unit="100 = optimum"),
-            INTERVAL,
-            method_of(INTERVAL),
+            *scored((cell.litmus is True for cell in last.cells), "value"),
             Column(key="instances", title="Instances", kind="count"),
             Column(key="alarm", title="Alarm"),
             Column(key="served", title="Served"),

@@ -90,11 +90,12 @@ def _sources(tables: Mapping[str, Table]) -> Iterable[VariedTable]:
             runs = {place_of(row): row["path_runs"] for row in tables["planning_counts"].rows}
             yield VariedTable(prefix=prefix, table=tables[name], measures=measures, runs=runs)
     scores = tables["scores"]
+    unit = next(column.unit for column in scores.columns if column.key == "score")
     rest = tuple(row for row in scores.rows if place_of(row) not in planned)
     yield VariedTable(
         prefix="score_",
         table=replace(scores, rows=rest),
-        measures=(DrawnMeasure(key="score", interval="interval", title="Score (100 = optimum)", short="Score"),),
+        measures=(DrawnMeasure(key="score", interval="interval", title=f"Score ({unit})", short="Score"),),
         runs={place_of(row): row["episodes"] for row in rest},
     )
 

@@ -9,10 +9,11 @@ environment version (`key`).
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 
+from evalkit.envs.known import is_litmus
 from evalkit.errors import CorruptLogError
 from evalkit.report.drift import COLUMNS as DRIFT_COLUMNS
 from evalkit.report.drift import versions
@@ -73,9 +74,9 @@ class CellNight(msgspec.Struct, frozen=True, kw_only=True):
     ended: Mapping[str, int]
     """By instance (digest): how many of its replicates have ended."""
     values: Mapping[str, tuple[float, ...]]
-    """By instance (digest): the scores that the estimate is based on, 1 is the optimum."""
+    """By instance (digest): the scores that the estimate is based on, as the environment gives them."""
     score: float | None
-    """Mean over instances, 100 is the optimum; None if nothing was scored."""
+    """Mean over instances, times 100; None if nothing was scored."""
     low: float | None
     high: float | None
     """The ends of its 95 % interval; None if there is none."""
@@ -93,11 +94,18 @@ class CellNight(msgspec.Struct, frozen=True, kw_only=True):
     alarm: AlarmNote | None = None
     kind: str = ""
     """The method of its interval; empty if nobody wrote it down."""
+    litmus: Literal[True] | msgspec.UnsetType = msgspec.UNSET
+    """Its environment claims no optimum: a rise is an alarm as much as a fall. Left out of the file elsewhere."""
 
     @property
     def why(self) -> str:
         """What its alarm says, without the verdict in front."""
         return self.alarm.words.partition(": ")[2] if self.alarm is not None else ""
+
+    @property
+    def alarm_word(self) -> str:
+        """What its alarms are of."""
+        return "change" if self.litmus is True else "regression"
 
     @property
     def owed(self) -> int:
@@ -207,6 +215,7 @@ def _cell(
         episodes=len(cell.prefix),
         **{name: took[name] for name in ("cost", "tokens_in", "tokens_out", "steps", "latency_s")},
         served=served,
+        litmus=True if is_litmus(cell.suite.environment) else msgspec.UNSET,
     )
 
 
@@ -243,7 +252,7 @@ def _note(before: Sequence[Dated], cell: CellNight, night: str, alpha: float, to
         fallen = [dated for dated in comparable if dated[0] >= standing.fell]
         comparable = [dated for dated in comparable if dated[0] < standing.fell] + fallen[1 - max(WINDOWS) :]
     nights: list[Night] = [cell_night.values for _, cell_night in comparable]
-    alarm = regression(nights, cell.values, alpha, tolerance=tolerance)
+    alarm = regression(nights, cell.values, alpha, tolerance=tolerance, both_ways=cell.litmus is True)
     since = fell = ""
     if alarm.raised:
         since, fell = night, [*(date for date, _ in comparable), night][-alarm.nights]

@@ -3,9 +3,10 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from evalkit.envs.known import OPTIMUM_UNIT, score_unit
 from evalkit.report.nights.history import TOOK, CellNight, NightRecord
-from evalkit.report.scores import INTERVAL
-from evalkit.report.tables import Column, Table, method_of
+from evalkit.report.scores import scored
+from evalkit.report.tables import Column, Table
 
 BARS = "▁▂▃▄▅▆▇█"
 NOTHING = "·"
@@ -29,9 +30,7 @@ def trend_table(history: Sequence[NightRecord]) -> Table:
         columns=(
             *_WHERE,
             Column(key="trend", title="Trend"),
-            Column(key="score", title="Score", kind="score", unit="100 = optimum"),
-            INTERVAL,
-            method_of(INTERVAL),
+            *scored(cell.litmus is True for cell in last.cells),
             Column(key="alarm", title="Alarm"),
             Column(key="instances", title="Instances", kind="count"),
             Column(key="owed", title="Remaining", kind="count", unit="episodes"),
@@ -90,6 +89,7 @@ def bars(values: Sequence[float | None]) -> str:
 
 def alarms_table(history: Sequence[NightRecord]) -> Table:
     """One row a night and cell with an alarm, newest first."""
+    unit = score_unit(cell.litmus is True for record in history for cell in record.raised)
     rows = [
         {
             "night": record.night,
@@ -111,8 +111,8 @@ def alarms_table(history: Sequence[NightRecord]) -> Table:
         columns=(
             Column(key="night", title="Night", group=True),
             *_WHERE,
-            Column(key="before", title="Before", kind="score", unit="100 = optimum"),
-            Column(key="now", title="Now", kind="score", unit="100 = optimum"),
+            Column(key="before", title="Before", kind="score", unit=unit),
+            Column(key="now", title="Now", kind="score", unit=unit),
             Column(key="nights", title="Nights", kind="count", unit="of the window"),
             Column(key="p", title="p", kind="p"),
             Column(key="since", title="Since"),
@@ -121,7 +121,8 @@ def alarms_table(history: Sequence[NightRecord]) -> Table:
         packs=_packs(history),
         notes=(
             "before, now: means over the compared instances, of the nights before the window and of the window",
-            "p: one-sided permutation test of the last 1, 2 and 4 nights, times the windows tried",
+            "p: one-sided permutation test of the last 1, 2 and 4 nights, times the windows tried"
+            + (", and of litmus tests times the two directions" if unit != OPTIMUM_UNIT else ""),
         ),
         query=history[-1].query,
     )
