@@ -1,0 +1,7 @@
+"""The package's sources and what its tests share are importable from a clone without an installation."""
+
+import sys
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+sys.path[:0] = [str(HERE), str(HERE.parent)]

@@ -1,0 +1,122 @@
+"""The package in `examples/evalkit-litmus`, installed: environments that claim no optimum, from the run to exports."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from evalkit.envs.known import LITMUS_UNIT
+from tests.support.plugin_projects import EXAMPLES, Installed, copies_of, page, pip_install
+
+SWEEP = """
+replicates = 2
+[[agents]]
+policy = "efficient"
+[[agents]]
+policy = "equal"
+[[suites]]
+name = "allocation/main"
+instances = ["seed-0", "seed-1", "seed-2", "seed-3", "seed-4", "seed-5"]
+[suites.vary]
+periods = [3]
+"""
+MIXED = """
+[[suites]]
+name = "scheduling/basic"
+instances = ["seed-0"]
+[suites.vary]
+periods = [2]
+[[agents]]
+policy = "random"
+"""
+
+
+@pytest.fixture(scope="module")
+def project(tmp_path_factory: pytest.TempPathFactory) -> Installed:
+    """The installed package, and its project's own folder."""
+    folder = tmp_path_factory.mktemp("litmus")
+    (folder / "projects").mkdir()
+    (copy,) = copies_of(EXAMPLES, folder / "projects")
+    pip_install([copy], folder / "site")
+    (copy / "small.toml").write_text(SWEEP)
+    return Installed(folder / "site", copy)
+
+
+@pytest.fixture(scope="module")
+def run(project: Installed) -> Path:
+    said = project.evalkit("run", "small.toml")
+    assert "24 of 24 episodes ended" in said
+    assert "Solved" not in said
+    return project.here / "runs" / "small"
+
+
+def test_it_passes_its_own_tests_and_nothing_of_it_is_wrong(project: Installed) -> None:
+    done = project.python("-m", "pytest", "-q", "-p", "no:cacheprovider")
+    assert done.returncode == 0, done.stdout
+    found = json.loads(project.evalkit("plugins", "--json"))["plugins"]
+    assert {one["group"] for one in found} == {"environments", "prompts", "suites", "goldens"}
+    assert all(one["offers"] and one["problems"] == [] for one in found)
+
+
+def test_a_report_claims_no_optimum(project: Installed, run: Path) -> None:
+    tables = json.loads(project.evalkit("report", "runs/small", "--json"))["tables"]
+    columns = {column["key"]: column for column in tables["scores"]["columns"]}
+    assert {row["agent"]: row["score"] for row in tables["scores"]["rows"]} == {"efficient": 100, "equal": 0}
+    assert {row["solved"] for row in tables["scores"]["rows"]} == {None}
+    assert columns["score"]["unit"] == columns["interval"]["unit"] == LITMUS_UNIT
+    notes = tables["scores"]["notes"]
+    assert notes[0].startswith("score: allocation: 100 = the plan of the highest revenue, 0 = the plan of equal pay")
+    assert not any("optim" in note for table in tables.values() for note in table["notes"])
+    own = tables["allocation_litmus"]
+    assert [(row["agent"], row["litmus"], row["reliability"]) for row in own["rows"]] == [
+        ("efficient", 1, None),
+        ("equal", 0, None),
+    ]
+    asked = json.loads(project.evalkit("sql", "runs/small", tables["scores"]["query"], "--json"))
+    assert [row["solved"] for row in asked] == [None, None]
+
+
+def test_its_run_replays_is_shown_compared_and_exported(project: Installed, run: Path) -> None:
+    assert "every episode replays" in project.evalkit("verify", "runs/small")
+    shown = project.evalkit("show", "runs/small", "efficient:allocation/main?periods=3:seed-0:0")
+    assert "get_period_number" in shown
+    assert "solved" not in shown
+    said = project.evalkit("compare", "runs/small:equal", "runs/small:efficient", "--markdown")
+    assert "B higher" in said
+    assert "Solved" not in said
+    assert "better" not in said.partition("### How sure")[0].replace("| Better |", "")
+    project.evalkit("export", "runs/small", "--format", "eee", "--out", "eee")
+    texts = [path.read_text() for path in (project.here / "eee").rglob("*.json")]
+    assert texts
+    assert not any("optimum" in text or "evalkit.allocation.solved" in text for text in texts)
+
+
+def test_its_pages_claim_none_either(project: Installed, run: Path) -> None:
+    with project.started("view", "runs/small", says="Pages at") as url:
+        text = page(f"{url}/run/small/", "neither is better")
+        assert "optimum" not in text
+        assert "optimum" not in page(f"{url}/run/small/episodes", "ends")
+        (first, *_) = json.loads(project.evalkit("sql", "runs/small", "select episode from episodes", "--json"))
+        assert "solved" not in page(f"{url}/run/small/episode/{first['episode']}", "Score").partition("select")[0]
+
+
+def test_beside_an_environment_with_an_optimum_each_keeps_its_scale(project: Installed) -> None:
+    (project.here / "mixed.toml").write_text(SWEEP.replace("replicates = 2", "") + MIXED)
+    project.evalkit("run", "mixed.toml", "--only", "agent=random")
+    scores = json.loads(project.evalkit("report", "runs/mixed", "--json"))["tables"]["scores"]
+    solved = {(row["suite"], row["agent"]): row["solved"] for row in scores["rows"] if row["score"] is not None}
+    assert solved == {("allocation/main", "random"): None, ("scheduling/basic", "random"): 0}
+    unit = next(column["unit"] for column in scores["columns"] if column["key"] == "score")
+    assert unit == "100 = optimum; of litmus tests, one of two ends"
+    assert "100 = optimal, 0 = random assignment; allocation: 100 = " in scores["notes"][0]
+
+
+def test_golden_files_of_it_are_compared_where_it_is_installed(
+    project: Installed, shared: Path, tmp_path: Path
+) -> None:
+    for path in (shared / "goldens").rglob("litmus_*"):
+        (tmp_path / path.name).write_bytes(path.read_bytes())
+    done = project.python("-m", "tests.conform", str(tmp_path))
+    assert done.returncode == 0, done.stdout
+    counts = [line.split() for line in done.stdout.splitlines() if line.startswith("litmus_efficiency_equality")]
+    assert counts == [["litmus_efficiency_equality", "8", "8", ".", ".", ".", "."]]
