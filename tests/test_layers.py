@@ -50,7 +50,7 @@ APART = {("report", "client")}
 
 # Library -> the only places that import it, as path prefixes below evalkit/.
 PLACES = {
-    "aiohttp": ("client/", "serve/", "view/"),
+    "aiohttp": ("client/", "serve/", "view/", "doors/verifiers"),
     "tenacity": ("client/",),
     "asyncio": ("waiting", "client/", "engine/", "store/writing/writer", "serve/", "view/", "api/", "cli/"),
     "uvloop": ("engine/", "serve/", "cli/"),

@@ -31,6 +31,7 @@ class Door(NamedTuple):
 DOORS = {
     "gym": Door(perhaps=("stable-baselines3>=2.4",)),
     "inspect": Door(),
+    "verifiers": Door(),
 }
 
 

@@ -5,7 +5,7 @@ What their packages warn of while they are imported or called is theirs, so it i
 
 import pytest
 
-_THEIRS = r"ignore:::(stable_baselines3|torch)(\.|$)"
+_THEIRS = r"ignore:::(stable_baselines3|torch|verifiers)(\.|$)"
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
