@@ -1,7 +1,8 @@
 """The floor that evalkit is compared with: the same conversations by a bare aiohttp client.
 
 It keeps no log, has no limits and no budget, and retries nothing. So what evalkit needs beyond it is the price of
-these. `UVLOOP=1` runs it on uvloop, as evalkit runs.
+these. `UVLOOP=1` runs it on uvloop, as evalkit runs. Of a stream it reads the pieces and nothing in them: it knows what
+`bench/stub.py` says.
 """
 
 import asyncio
@@ -17,6 +18,7 @@ import orjson
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from bench import job
+from bench.stub import reply
 
 TOOLS = [
     {
@@ -57,9 +59,15 @@ async def _converse(session: aiohttp.ClientSession, number: int) -> str:
         {"role": "user", "content": job.prompt(number)},
     ]
     while True:
-        body = orjson.dumps({"model": job.MODEL, "messages": messages, "tools": TOOLS})
+        asked = {"model": job.MODEL, "messages": messages, "tools": TOOLS}
+        body = orjson.dumps({"stream": True, **asked} if job.STREAM else asked)
         async with session.post(f"{job.BASE_URL}/chat/completions", data=body, headers=HEADERS) as response:
-            message = orjson.loads(await response.read())["choices"][0]["message"]
+            if job.STREAM:
+                while await response.content.readany():
+                    pass
+                message = reply(len(messages) // 2 - 1, last=len(messages) // 2 == job.TURNS, words=job.EVENTS)
+            else:
+                message = orjson.loads(await response.read())["choices"][0]["message"]
         messages.append(message)
         calls = message.get("tool_calls")
         if not calls:

@@ -22,6 +22,8 @@ RESUME = os.environ.get("RESUME") == "1"
 """Whether the job goes on that a killed process has begun in `OUT_DIR`."""
 STREAM = os.environ.get("STREAM") == "1"
 """Whether replies are streamed."""
+EVENTS = int(os.environ.get("EVENTS", "0"))
+"""Words of the text beside each call."""
 MODEL = f"stub-t{TURNS}"
 SYSTEM = "Find the number that is asked for. Look keys up until you know it."
 TOOL_TEXT = "nothing here ".ljust(int(os.environ.get("RESULT_CHARS", "200")), ".")

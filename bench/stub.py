@@ -158,19 +158,22 @@ def response(body: bytes, *, status: bytes = b"200 OK") -> bytes:
     return head + body
 
 
-def _completion(model: str, step: int, asked_bytes: int, *, last: bool, words: int = 0) -> bytes:
-    """The JSON of one reply; a token is taken for four bytes."""
+def reply(step: int, *, last: bool, words: int = 0) -> dict[str, Any]:
+    """The message of one reply."""
     text = "word " * words
     call = {
         "id": f"call_{step}",
         "type": "function",
         "function": {"name": "lookup", "arguments": f'{{"key":"k{step}"}}'},
     }
-    message = (
-        {"role": "assistant", "content": text + "It is 42."}
-        if last
-        else {"role": "assistant", "content": text or None, "tool_calls": [call]}
-    )
+    if last:
+        return {"role": "assistant", "content": text + "It is 42."}
+    return {"role": "assistant", "content": text or None, "tool_calls": [call]}
+
+
+def _completion(model: str, step: int, asked_bytes: int, *, last: bool, words: int = 0) -> bytes:
+    """The JSON of one reply; a token is taken for four bytes."""
+    message = reply(step, last=last, words=words)
     usage = {"prompt_tokens": asked_bytes // 4, "completion_tokens": 16, "total_tokens": asked_bytes // 4 + 16}
     choice = {"index": 0, "message": message, "finish_reason": "stop" if last else "tool_calls"}
     return msgspec.json.encode(

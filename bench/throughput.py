@@ -120,7 +120,7 @@ def measure(client: str, job: Job) -> Round:
     with tempfile.TemporaryDirectory() as folder, served(0, job.latency_s, *events) as (server, counts):
         wanted = {"BASE_URL": f"http://127.0.0.1:{server.port}/v1", "EPISODES": job.episodes, "TURNS": TURNS}
         wanted |= {"CONC": job.in_flight, "OUT_DIR": folder, "UVLOOP": int(job.uvloop)}
-        wanted |= {"STREAM": int(job.stream)}
+        wanted |= {"STREAM": int(job.stream), "EVENTS": job.events}
         said, code, memory_mb = run_client(client, folder, {key: str(value) for key, value in wanted.items()})
     results = [line.removeprefix("RESULT ") for line in said.splitlines() if line.startswith("RESULT ")]
     result = json.loads(results[-1]) if results else {"ok": 0, "work_cpu_s": 0.0}

@@ -12,6 +12,7 @@ from functools import partial
 import aiohttp
 
 from evalkit.client.aside import aside
+from evalkit.wire.lenient import ON_LOOP_BYTES
 from evalkit.wire.streams import ReplyStream
 
 REST_SHARE = 1 / 16
@@ -24,13 +25,37 @@ TAIL_S = 0.25
 Piece = Callable[[aiohttp.StreamReader], Awaitable[bytes]]
 
 
+def join_pieces(body: aiohttp.StreamReader) -> None:
+    """Have a body take its pieces so."""
+    if JOINING and type(body) is aiohttp.StreamReader:
+        body.__class__ = _Joining
+
+
+class _Joining(aiohttp.StreamReader):
+    """A body whose pieces that have come are taken as one. aiohttp takes each, which for a stream's many small ones is
+    most of what their transport costs. Nothing is added to its objects, so one can be told to be of this class."""
+
+    __slots__ = ()
+
+    def _read_nowait(self, n: int) -> bytes:
+        if len(self._buffer) > 1 and not self._buffer_offset:
+            joined = b"".join(self._buffer)
+            self._buffer.clear()
+            self._buffer.append(joined)
+        return super()._read_nowait(n)
+
+
+JOINING = {"_buffer", "_buffer_offset"} <= set(getattr(aiohttp.StreamReader, "__slots__", ()))
+"""Whether the installed aiohttp is built like this; else its own way is taken."""
+
+
 async def feed(stream: ReplyStream, reply: aiohttp.ClientResponse, begun: bytes, piece: Piece, *, since: float) -> None:
     """Read a reply into `stream` until it is over, or the connection's body ends. `begun`: its first piece; `piece`
     gives the next one, empty at the end, and raises what ends the attempt. `since`: loop time of the request."""
     clock, data = asyncio.get_running_loop().time, begun
     first = clock()
     while data:
-        await aside(partial(stream.feed, data), len(data) + stream.held)
+        await _take(stream, data)
         if stream.over:
             break
         now = clock()
@@ -40,6 +65,19 @@ async def feed(stream: ReplyStream, reply: aiohttp.ClientResponse, begun: bytes,
         data = await piece(reply.content)
     if stream.done and not reply.content.is_eof():
         await _finish(reply)  # else the connection is given up: what it still has to say may be without end
+
+
+async def _take(stream: ReplyStream, data: bytes) -> None:
+    """Feed a piece in shares that the event loop can read, with others' turns between them: a thread costs more. An
+    event that is longer is read in one."""
+    at = 0
+    while at < len(data) and not stream.over:
+        if at:
+            await asyncio.sleep(0)
+        room = ON_LOOP_BYTES - stream.held
+        share = data[at : at + room] if room > ON_LOOP_BYTES // 2 else data[at:]
+        await aside(partial(stream.feed, share), len(share) + stream.held)
+        at += len(share)
 
 
 async def _rest(reply: aiohttp.ClientResponse, seconds: float) -> None:

@@ -22,7 +22,7 @@ from evalkit import __version__
 from evalkit.client.aside import aside
 from evalkit.client.credentials import Credentials
 from evalkit.client.redact import Redactor
-from evalkit.client.streaming import feed
+from evalkit.client.streaming import feed, join_pieces
 from evalkit.client.timeouts import Timeout, Timeouts
 from evalkit.errors import UsageError
 from evalkit.wire.http import Failure, HttpResponse
@@ -201,6 +201,7 @@ class HttpTransport:
         failure: Failure = ""
         detail = ""
         try:
+            join_pieces(reply.content)
             begun = await reply.content.readany()
             self._first.clear(first)
             if not is_stream(reply.headers.get("Content-Type", ""), begun):

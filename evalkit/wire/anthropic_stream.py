@@ -10,9 +10,10 @@ Source: https://platform.claude.com/docs/en/build-with-claude/streaming.
 from collections.abc import Mapping
 from typing import Any
 
+from evalkit.wire.alike import Alike
 from evalkit.wire.fields import RAW, object_of, text_of
 from evalkit.wire.lenient import MalformedReplyError, dumps_any, loads_kept
-from evalkit.wire.streams import LikeTheLast, StreamForm, joined, loads_event, raise_error
+from evalkit.wire.streams import StreamForm, joined, loads_event, raise_error
 
 _PIECES = {"text_delta": "text", "thinking_delta": "thinking", "input_json_delta": "partial_json"}
 """By the type of a delta: its field that holds the next piece."""
@@ -25,7 +26,7 @@ class AnthropicAssembler:
 
     def __init__(self) -> None:
         self.begun, self.done, self.size = False, False, 0
-        self._like = LikeTheLast()
+        self._like = Alike()
         self._message: dict[str, Any] = {}
         self._usage: dict[str, Any] = {}
         self._blocks: dict[int, dict[str, Any]] = {}
@@ -33,19 +34,20 @@ class AnthropicAssembler:
         """By block and field."""
         self._cited: dict[int, list[Any]] = {}
 
+    def skim(self, block: bytes, at: int) -> tuple[int, int]:
+        """Events alike."""
+        end, events, size = self._like.skim(block, at)
+        self.size += size
+        return end, events
+
     def take(self, name: bytes, data: bytes) -> None:
         """The next event."""
-        del name
-        size = self._like.take(data)
-        if size:
-            self.size += size
-            return
         value = loads_event(data)
         if not isinstance(value, dict):
             raise MalformedReplyError(f"anthropic_messages: no object in {data[:200]!r}")
         kind = value.get("type")
         if kind == "content_block_delta":
-            self._add(value, data)
+            self._add(value, name, data)
         elif kind == "content_block_start":
             self._start(value)
         elif kind == "message_start":
@@ -84,7 +86,7 @@ class AnthropicAssembler:
         self._blocks[place], self._pieces[place] = dict(block), {}
         self.size += 1
 
-    def _add(self, value: Mapping[str, Any], data: bytes) -> None:
+    def _add(self, value: Mapping[str, Any], name: bytes, data: bytes) -> None:
         place, delta = value.get("index"), object_of(value, "delta")
         if type(place) is not int or place not in self._blocks:
             raise MalformedReplyError(f"anthropic_messages: a piece of no block: {dumps_any(value)[:200]!r}")
@@ -95,7 +97,7 @@ class AnthropicAssembler:
             pieces = self._pieces[place].setdefault(field, [])
             pieces.append(piece)
             self.size += len(piece)
-            self._like.learn(data, b'"%b"' % field.encode(), piece, pieces)
+            self._like.learn(name, data, b'"%b"' % field.encode(), piece, pieces)
         elif kind == "signature_delta":
             self._blocks[place]["signature"] = text_of(delta, "signature")
             self.size += len(text_of(delta, "signature"))

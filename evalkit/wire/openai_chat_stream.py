@@ -11,8 +11,9 @@ Source: https://platform.openai.com/docs/api-reference/chat-streaming, https://o
 from collections.abc import Mapping
 from typing import Any
 
+from evalkit.wire.alike import Alike
 from evalkit.wire.fields import object_of, text_of
-from evalkit.wire.streams import ErrorEvent, LikeTheLast, StreamForm, joined, loads_event, raise_error
+from evalkit.wire.streams import ErrorEvent, StreamForm, joined, loads_event, raise_error
 
 _TEXTS = ("content", "refusal", "reasoning_content", "reasoning")
 _PIECES = ("text", "summary", "data")
@@ -40,7 +41,7 @@ class ChatAssembler:
 
     def __init__(self) -> None:
         self.begun, self.done, self.size = False, False, 0
-        self._like = LikeTheLast()
+        self._like = Alike()
         self._top: dict[str, Any] = {}
         self._choice: dict[str, Any] = {}
         self._message: dict[str, Any] = {}
@@ -50,13 +51,14 @@ class ChatAssembler:
         self._details: list[Any] = []
         self._usage: Any = None
 
+    def skim(self, block: bytes, at: int) -> tuple[int, int]:
+        """Events alike."""
+        end, events, size = self._like.skim(block, at)
+        self.size += size
+        return end, events
+
     def take(self, name: bytes, data: bytes) -> None:
         """The next event."""
-        del name
-        size = self._like.take(data)
-        if size:
-            self.size += size
-            return
         if data == b"[DONE]":
             self.done = True
             return
@@ -73,7 +75,7 @@ class ChatAssembler:
             if isinstance(delta, dict):
                 self._add(delta)
                 if len(delta) == 1 and not finish and not value.get("usage") and not value.get("error"):
-                    self._learn(data, delta)
+                    self._learn(name, data, delta)
         if finish or not self._top.get("model") or not self._top.get("id"):
             self._note(value)
         if finish == "error":
@@ -111,10 +113,17 @@ class ChatAssembler:
             if member and name not in _NOT_KEPT:
                 self._top.setdefault(name, member)
 
-    def _learn(self, data: bytes, delta: Mapping[str, Any]) -> None:
-        ((name, piece),) = delta.items()
-        if isinstance(piece, str) and piece and name in self._texts and self._top.get("id"):
-            self._like.learn(data, b'"%b"' % name.encode(), piece, self._texts[name])
+    def _learn(self, name: bytes, data: bytes, delta: Mapping[str, Any]) -> None:
+        ((field, piece),) = delta.items()
+        if not piece or not self._top.get("id"):
+            return
+        if field in self._texts and isinstance(piece, str):
+            self._like.learn(name, data, b'"%b"' % field.encode(), piece, self._texts[field])
+        elif field == "tool_calls" and isinstance(piece, list) and len(piece) == 1 and isinstance(piece[0], dict):
+            function = object_of(piece[0], "function")
+            if text_of(function, "arguments") and not function.get("name"):
+                pieces = self._call_of(piece[0])["arguments"]
+                self._like.learn(name, data, b'"arguments"', function["arguments"], pieces)
 
     def _add(self, delta: Mapping[str, Any]) -> None:
         for name, piece in delta.items():
@@ -158,6 +167,7 @@ class ChatAssembler:
             call = {"id": own, "name": "", "arguments": [], "value": None, "further": {}}
             self._calls.append(call)
             self._places[key] = call
+            self._like.forget()
         return call
 
     def _add_detail(self, piece: Any) -> None:

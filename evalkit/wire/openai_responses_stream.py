@@ -17,6 +17,10 @@ _BEFORE = frozenset({"response.created", "response.queued", "response.in_progres
 """Events before the model begins."""
 _ENDS = frozenset({"response.completed", "response.incomplete", "response.failed", "response.cancelled"})
 _ITEM = "response.output_item.done"
+_PIECES = re.compile(
+    rb'(?:(?:event: response\.[a-z_.]*\.delta\ndata: |data: \{"type":"response\.[a-z_.]*\.delta")[^\n]*+\n\n)++'
+)
+"""Events that hold nothing which does not come again."""
 _TYPE = re.compile(rb'\s*+\{\s*+"type"\s*+:\s*+"([a-z_.]++)"')
 
 
@@ -29,6 +33,14 @@ class ResponsesAssembler:
         self.begun, self.done, self.size = False, False, 0
         self._items: dict[int, Any] = {}
         self._response: dict[str, Any] = {}
+
+    def skim(self, block: bytes, at: int) -> tuple[int, int]:
+        """Pieces of texts."""
+        found = _PIECES.match(block, at)
+        if found is None:
+            return at, 0
+        self.begun = True
+        return found.end(), block.count(b"\n\n", at, found.end())
 
     def take(self, name: bytes, data: bytes) -> None:
         """The next event."""

@@ -7,15 +7,13 @@ other fields are passed over. Nothing is decoded: data are bytes, and several li
 Source: https://html.spec.whatwg.org/multipage/server-sent-events.html, section on parsing.
 """
 
-from collections.abc import Iterator
-
 _MARK = b"\xef\xbb\xbf"
 """A byte order mark, which may begin a stream."""
-_DATA = b"data: "
+_EVENT, _DATA = b"event: ", b"data: "
 
 
 class EventParser:
-    """The events of one stream. What has come of the next event is kept: `held` bytes."""
+    """The events of one stream, in blocks. What has come of the next event is kept: `held` bytes."""
 
     __slots__ = ("_begun", "_buffer", "_returned")
 
@@ -30,8 +28,8 @@ class EventParser:
         """Bytes of an event that has not ended."""
         return len(self._buffer)
 
-    def feed(self, piece: bytes) -> Iterator[tuple[bytes, bytes]]:
-        """(name, data) of each event that ends in the piece. To be exhausted before the next piece."""
+    def feed(self, piece: bytes) -> bytes:
+        """The events that end in the piece, with LF as the end of each line: to be read by `next_event`."""
         if self._returned or b"\r" in piece:
             piece = self._unreturned(piece)
         buffer, before = self._buffer, len(self._buffer)
@@ -42,16 +40,16 @@ class EventParser:
                 del buffer[: len(_MARK)]
         end = buffer.rfind(b"\n\n", max(0, before - len(_MARK) - 1))
         if end < 0:
-            return iter(())
-        block = bytes(memoryview(buffer)[:end])
+            return b""
+        block = bytes(memoryview(buffer)[: end + 2])
         del buffer[: end + 2]
-        return _events(block)
+        return block
 
-    def end(self) -> Iterator[tuple[bytes, bytes]]:
+    def end(self) -> bytes:
         """The last event, if the stream ended without the blank line after it."""
         block = bytes(self._buffer).rstrip(b"\n")
         self._buffer.clear()
-        return _events(block)
+        return block
 
     def _unreturned(self, piece: bytes) -> bytes:
         """The piece with LF as the end of each line."""
@@ -63,14 +61,17 @@ class EventParser:
         return piece.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
 
 
-def _events(block: bytes) -> Iterator[tuple[bytes, bytes]]:
-    for event in block.split(b"\n\n"):
-        if event.startswith(_DATA) and b"\n" not in event:  # nearly all of them
-            yield b"", event[6:]
-        elif event:
-            name, data = _fields(event)
-            if data is not None:
-                yield name, data
+def next_event(block: bytes, at: int) -> tuple[bytes, bytes | None, int]:
+    """(name, data, end) of the event at a place of a block; None: it has no data, so it is none."""
+    end = block.find(b"\n\n", at)
+    event = block[at:end] if end >= 0 else block[at:]
+    after = at + len(event) + 2
+    line = event.find(b"\n") + 1
+    if not line and event.startswith(_DATA):  # nearly all are of one or two lines
+        return b"", event[6:], after
+    if event.startswith(_EVENT) and event.startswith(_DATA, line) and event.find(b"\n", line) < 0:
+        return event[7 : line - 1], event[line + 6 :], after
+    return *_fields(event), after
 
 
 def _fields(event: bytes) -> tuple[bytes, bytes | None]:

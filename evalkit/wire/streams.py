@@ -18,7 +18,7 @@ import orjson
 from evalkit.wire.fields import object_of
 from evalkit.wire.http import Failure
 from evalkit.wire.lenient import ON_LOOP_BYTES, MalformedReplyError, dumps_any, loads_lenient
-from evalkit.wire.sse import EventParser
+from evalkit.wire.sse import EventParser, next_event
 
 RAW_CAP = 8
 """A stream's own bytes are at most as many times those of a body: each event repeats what a body says once."""
@@ -26,8 +26,6 @@ RAW_CAP = 8
 CONTENT_TYPE = "text/event-stream"
 
 _SHOWN_BYTES = 1000
-_MOST_MISSES = 8
-"""After so many events in a row that each differ elsewhere too (numbers, padding), the next are not compared."""
 _HALF = b"\\ud"
 """What half of a pair in UTF-16 begins with, in JSON."""
 
@@ -50,6 +48,10 @@ class Assembler(Protocol):
     """Whether the end mark came."""
     size: int
     """Characters of texts that are kept."""
+
+    def skim(self, block: bytes, at: int) -> tuple[int, int]:
+        """(end, events): of those at a place of a block that were taken at once. With 0 events, those before `end` are
+        to be taken one by one, and one in any case."""
 
     def take(self, name: bytes, data: bytes) -> None:
         """The next event. Raises ErrorEvent if it is an error."""
@@ -139,7 +141,7 @@ class ReplyStream:
     def feed(self, piece: bytes) -> None:
         """The next piece."""
         self._raw += len(piece)
-        self._take(piece)
+        self._take(self._events.feed(piece))
         if not self._assembler.done and (
             self._raw > RAW_CAP * self._cap or self._assembler.size > self._cap or self._events.held > self._cap
         ):
@@ -148,7 +150,7 @@ class ReplyStream:
     def end(self, *, failure: Failure = "", detail: str = "") -> Assembled:
         """What came. `failure`: why no more comes, if the connection was not closed in good order."""
         if not failure and not self.over:
-            self._take(None)
+            self._take(self._events.end(), last=True)
         assembler = self._assembler
         if self._error is not None:
             return self._broken(self._error)
@@ -164,22 +166,29 @@ class ReplyStream:
             failure=failure or "truncated", detail=f"{ended} before its end mark, after {self.events} events"
         )
 
-    def _take(self, piece: bytes | None) -> None:
-        """The events of a piece, or the last one where none follows."""
-        assembler, data = self._assembler, b""
+    def _take(self, block: bytes, *, last: bool = False) -> None:
+        """The events of a block. `last`: it is what a stream ended with."""
+        assembler, data = self._assembler, None
+        at = single = 0
         try:
-            for name, data in self._events.end() if piece is None else self._events.feed(piece):
-                if assembler.done:
-                    break
-                self.events += 1
-                if name == b"error":
-                    raise ErrorEvent(_error_in(loads_event(data)))
-                assembler.take(name, data)
+            while at < len(block) and not assembler.done:
+                if at >= single:
+                    single, alike = assembler.skim(block, at)
+                    if alike:
+                        self.events += alike
+                        at = single
+                        continue
+                name, data, at = next_event(block, at)
+                if data is not None:
+                    self.events += 1
+                    if name == b"error":
+                        raise ErrorEvent(_error_in(loads_event(data)))
+                    assembler.take(name, data)
         except ErrorEvent as event:
             self._error = event.error
         except MalformedReplyError:
             # A stream that was cut within its last event is a cut one.
-            self._flaw = data[:_SHOWN_BYTES] if piece is not None else b""
+            self._flaw = b"" if last or data is None else data[:_SHOWN_BYTES]
 
     def _whole(self) -> bytes:
         try:
@@ -262,40 +271,6 @@ def stated_status(error: Mapping[str, Any]) -> int:
             return number
     text = " ".join(word for word in words if isinstance(word, str)).lower()
     return next((status for word, status in _STATUSES.items() if word in text), 0)
-
-
-class LikeTheLast:
-    """Events that differ from the last one read only in the piece of a text that they hold, as most do: their piece is
-    cut out, which takes a third of the time of JSON. A piece with a quote or a backslash is read as JSON."""
-
-    __slots__ = ("_after", "_before", "_misses", "_pieces")
-
-    def __init__(self) -> None:
-        self._before, self._after = b"", b""
-        self._pieces: list[Any] | None = None
-        self._misses = 0
-
-    def take(self, data: bytes) -> int:
-        """Characters of the piece that was added to its text; 0: the event must be read."""
-        if self._pieces is None or not data.startswith(self._before) or not data.endswith(self._after):
-            return 0
-        raw = data[len(self._before) : len(data) - len(self._after)]
-        if b'"' in raw or b"\\" in raw or len(raw) + len(self._before) + len(self._after) != len(data):
-            return 0
-        piece = raw.decode("utf-8", "replace")
-        self._pieces.append(piece)
-        self._misses = 0
-        return len(piece)
-
-    def learn(self, data: bytes, field: bytes, piece: str, pieces: list[Any]) -> None:
-        """An event was read that held nothing new but a piece: the value of `field`, added to `pieces`."""
-        self._misses += 1
-        at = data.find(field)
-        start = data.find(b'"', at + len(field)) + 1
-        raw = piece.encode("utf-8", "surrogatepass")
-        plain = data[start : start + len(raw) + 1] == raw + b'"' and data[at + len(field) : start - 1].strip() == b":"
-        if self._misses < _MOST_MISSES and at >= 0 and plain and data.find(field, start) < 0:
-            self._before, self._after, self._pieces = data[:start], data[start + len(raw) :], pieces
 
 
 def joined(pieces: list[str]) -> str:

@@ -4,10 +4,13 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any
 
+import aiohttp
 import orjson
 import pytest
 from aiohttp import web
+from aiohttp.client_proto import ResponseHandler
 
+from evalkit.client.streaming import JOINING, join_pieces
 from evalkit.client.transport import HttpTransport
 from evalkit.dialogue import Reply
 from evalkit.wire.dialect import Dialect, Quirks
@@ -127,6 +130,29 @@ def test_a_stream_is_a_reply_however_it_is_cut(pieces: list[bytes]) -> None:
     _, reply = outcome(response)
     assert reply is not None
     assert (reply.text, reply.usage.output, response.status) == ("It is 42.", 20, 200)
+
+
+def test_pieces_that_have_come_are_taken_as_one() -> None:
+    async def main() -> tuple[list[bytes], int]:
+        connection = ResponseHandler(asyncio.get_running_loop())
+        connection.connection_made(asyncio.Transport())
+        body = aiohttp.StreamReader(connection, 2**16)
+        join_pieces(body)
+        for piece in (b"a", b"", b"bc", b"d"):
+            body.begin_http_chunk_receiving()
+            body.feed_data(piece)
+            body.end_http_chunk_receiving()
+        taken = [await body.readany()]
+        later = asyncio.create_task(body.readany())
+        await asyncio.sleep(0)
+        body.feed_data(b"e")
+        body.feed_data(b"f")
+        taken.append(await later)
+        body.feed_eof()
+        return [*taken, await body.readany()], body.total_bytes
+
+    assert JOINING, "aiohttp's reader is built otherwise: see `client/streaming.py`"
+    assert asyncio.run(main()) == ([b"abcd", b"ef", b""], 6)
 
 
 def test_a_request_asks_for_a_stream_at_its_dialects_place() -> None:

@@ -11,11 +11,14 @@ from hypothesis import strategies as st
 
 from evalkit.dialogue import Reply, Sampling, ToolCall, Usage
 from evalkit.serve.dialects.table import SERVED_DIALECTS
+from evalkit.wire import anthropic_stream, openai_chat_stream, openai_responses_stream
+from evalkit.wire.alike import Alike
 from evalkit.wire.billed import counts_as_billed
 from evalkit.wire.dialect import Quirks
 from evalkit.wire.http import HttpResponse, Verdict
-from evalkit.wire.sse import EventParser
-from evalkit.wire.streams import RAW_CAP, ReplyStream, is_stream, stated_status
+from evalkit.wire.openai_responses_stream import ResponsesAssembler
+from evalkit.wire.sse import EventParser, next_event
+from evalkit.wire.streams import RAW_CAP, ReplyStream, is_stream, loads_event, stated_status
 from evalkit.wire.table import DIALECTS
 from tests.support.growth import assert_linear
 from tests.support.streaming import EVENTS, assembled, every, response_of, sse, streamed
@@ -427,6 +430,113 @@ def test_events_that_differ_in_a_piece_alone_are_read_as_they_would_be_one_by_on
     assert (reply.text or reply.reasoning) == expected
 
 
+SHAPES: dict[str, list[bytes]] = {
+    "openai_chat": [
+        b'data: {"id":"c","model":"m","choices":[{"delta":{"content":"@"}}]}',
+        b'data: {"id":"c","model":"m","choices":[{"delta":{"content":"@"}}],"obfuscation":"#"}',
+        b'data: {"id":"c","model":"m","choices":[{"delta":{"reasoning":"@"},"finish_reason":null}]}',
+        b'data: {"id":"c","model":"m","choices":[{"delta":{"tool_calls":[{"index":0,"function":{"arguments":"@"}}]}}]}',
+        b'data: {"choices":[{"delta":{"tool_calls":[{"index":0,"id":"a","function":{"name":"f","arguments":"@"}}]}}]}',
+        b'data: {"choices":[{"delta":{"tool_calls":[{"index":0,"id":"b","function":{"name":"f","arguments":"@"}}]}}]}',
+        b'event: error\ndata: {"id":"c","model":"m","choices":[{"delta":{"content":"@"}}]}',
+    ],
+    "openai_responses": [
+        b'event: response.output_text.delta\ndata: {"type":"response.output_text.delta","delta":"@","obfuscation":"#"}',
+        b'data: {"type":"response.function_call_arguments.delta","delta":"@"}',
+        b'data: {"type":"response.output_item.done","item":{"type":"message"}}',
+        b'event: response.completed\ndata: {"type":"response.completed","response":{"id":"@"}}',
+    ],
+    "anthropic_messages": [
+        b"event: content_block_delta\n"
+        b'data: {"type":"content_block_delta","index":0,"delta":{"type":"text_delta","text":"@"}}',
+        b'data: {"type":"content_block_delta","index":0,"delta":{"type":"thinking_delta","thinking":"@"}}',
+        b'event: ping\ndata: {"type":"ping"}',
+        b'event: content_block_start\ndata: {"type":"content_block_start","index":0,"content_block":{"type":"text"}}',
+        b'event: message_start\ndata: {"type":"message_start","message":{"usage":{}}}',
+    ],
+    "gemini": [b'data: {"candidates":[{"content":{"parts":[{"text":"@"}]}}]}'],
+}
+"""Events as they come in rows; @ stands for a piece, # for a padding."""
+ODD = [
+    b"a",
+    b"word ",
+    b"",
+    b'\\"',
+    b"\\n",
+    b"\\\\",
+    b"\\",
+    b'"',
+    b'","',
+    b"\\u00e9",
+    b"\\ud83d",
+    b"\\ude00",
+    b"\\u12",
+    b"34",
+]
+ODD += [b"\\x", b"\xc3", b"\xa9", "\u00e9".encode(), b"\t", b"\0", b"\n", b"\n\n", b"{}", b"\r"]
+
+
+@pytest.mark.parametrize("name", NAMES)
+@given(data=st.data())
+def test_events_taken_at_once_are_as_if_each_had_been_read(name: str, data: st.DataObject) -> None:
+    starts = {"anthropic_messages": [SHAPES["anthropic_messages"][place] for place in (4, 3)]}
+    stream = b"".join(event + b"\n\n" for event in starts.get(name, []))
+    for _ in range(data.draw(st.integers(1, 4))):
+        shape = data.draw(st.sampled_from(SHAPES[name]))
+        plain = data.draw(st.booleans())
+        for piece in data.draw(st.lists(st.sampled_from(ODD[:5] if plain else ODD), max_size=9)):
+            stream += shape.replace(b"@", piece).replace(b"#", b"x" * (len(stream) % 7)) + b"\n\n"
+    ends = {
+        "openai_chat": b'data: {"choices":[{"delta":{},"finish_reason":"stop"}]}\n\ndata: [DONE]\n\n',
+        "openai_responses": SHAPES["openai_responses"][3] + b"\n\n",
+        "anthropic_messages": b'event: message_stop\ndata: {"type":"message_stop"}\n\n',
+        "gemini": b'data: {"candidates":[{"finishReason":"STOP"}]}\n\n',
+    }
+    stream += ends[name]
+    cap = data.draw(st.sampled_from([200, 2**20]))
+    found = assembled(name, [stream], cap=cap)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Alike, "skim", lambda _, block, __: (len(block), 0, 0))
+        patch.setattr(ResponsesAssembler, "skim", lambda _, block, __: (len(block), 0))
+        assert found == assembled(name, [stream], cap=cap)
+
+
+@pytest.mark.parametrize("name", ["openai_chat", "openai_responses", "anthropic_messages"])
+def test_most_events_of_a_reply_are_taken_at_once(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    read = list[bytes]()
+    for module in (openai_chat_stream, openai_responses_stream, anthropic_stream):
+        monkeypatch.setattr(module, "loads_event", lambda event: read.append(event) or loads_event(event))
+    message = {
+        "content": "word " * 50,
+        "reasoning": "word " * 50,
+        "tool_calls": [{"id": "a", "type": "function", "function": {"name": "f", "arguments": '{"x": "' + "1" * 300}}],
+    }
+    bodies: dict[str, Any] = {
+        "openai_chat": {"id": "c", "model": "m", "choices": [{"message": message, "finish_reason": "stop"}]},
+        "openai_responses": {
+            "output": [{"type": "message", "content": [{"type": "output_text", "text": "word " * 100}]}]
+        },
+        "anthropic_messages": {
+            "content": [
+                {"type": "thinking", "thinking": "word " * 50, "signature": "x"},
+                {"type": "text", "text": "word " * 50},
+                {"type": "tool_use", "id": "a", "name": "f", "input": {"x": "1" * 300}},
+            ]
+        },
+    }
+    stream = streamed(name, bodies[name], every(5))
+    events = stream.count(b"\n\n")
+    for padded in (False, name == "openai_chat"):
+        if padded:
+            rows = stream.split(b"}\n\n")
+            stream = (
+                b"".join(row + b',"obfuscation":"%b"}\n\n' % (b"x" * (len(row) % 7)) for row in rows[:-1]) + rows[-1]
+            )
+        read.clear()
+        assert assembled(name, [stream]).failure == ""
+        assert 0 < len(read) < events / 5
+
+
 def test_calls_with_one_place_and_different_ids_are_different_calls() -> None:
     def call(own: str | None, arguments: str, **place: int) -> tuple[str, bytes]:
         piece = {"id": own, "function": {"name": "f" if own else None, "arguments": arguments}, **place}
@@ -522,12 +632,21 @@ def test_the_work_grows_with_the_stream_and_no_faster(name: str) -> None:
     assert_linear(make, lambda pieces: assembled(name, pieces, cap=2**26))
 
 
+def events_of(block: bytes) -> list[tuple[bytes, bytes]]:
+    """(name, data) of each event of a block."""
+    found, at = [], 0
+    while at < len(block):
+        name, data, at = next_event(block, at)
+        found += [(name, data)] if data is not None else []
+    return found
+
+
 def test_a_giant_event_is_not_searched_again_for_each_piece() -> None:
     def work(size: int) -> None:
         parser = EventParser()
         for _ in range(size // 8):
-            assert not list(parser.feed(b"data: x" * 10))
-        assert len(list(parser.feed(b"\n\n"))) == 1
+            assert not parser.feed(b"data: x" * 10)
+        assert len(events_of(parser.feed(b"\n\n"))) == 1
 
     assert_linear(lambda size: size, work)
 
@@ -548,8 +667,8 @@ def test_a_giant_event_is_not_searched_again_for_each_piece() -> None:
 def test_events_are_those_of_the_standard(stream: bytes, events: list[tuple[bytes, bytes]]) -> None:
     for step in (1, 2, 3, len(stream)):
         parser = EventParser()
-        found = [event for i in range(0, len(stream), step) for event in parser.feed(stream[i : i + step])]
-        assert found + list(parser.end()) == events
+        found = [event for i in range(0, len(stream), step) for event in events_of(parser.feed(stream[i : i + step]))]
+        assert found + events_of(parser.end()) == events
 
 
 @pytest.mark.parametrize(
