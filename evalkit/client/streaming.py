@@ -49,22 +49,50 @@ JOINING = {"_buffer", "_buffer_offset"} <= set(getattr(aiohttp.StreamReader, "__
 """Whether the installed aiohttp is built like this; else its own way is taken."""
 
 
-async def feed(stream: ReplyStream, reply: aiohttp.ClientResponse, begun: bytes, piece: Piece, *, since: float) -> None:
+async def feed(
+    stream: ReplyStream,
+    reply: aiohttp.ClientResponse,
+    begun: bytes,
+    piece: Piece,
+    *,
+    since: float,
+    most_rest_s: float = MOST_REST_S,
+) -> None:
     """Read a reply into `stream` until it is over, or the connection's body ends. `begun`: its first piece; `piece`
     gives the next one, empty at the end, and raises what ends the attempt. `since`: loop time of the request."""
-    clock, data = asyncio.get_running_loop().time, begun
-    first = clock()
+    loop, content, data = asyncio.get_running_loop(), reply.content, begun
+    first = loop.time()
     while data:
-        await _take(stream, data)
+        if len(data) + stream.held <= ON_LOOP_BYTES:
+            stream.feed(data)
+        else:
+            await _take(stream, data)
         if stream.over:
             break
-        now = clock()
-        rest_s = min(MOST_REST_S, (now - since) * REST_SHARE)
-        if rest_s * stream.events >= LEAST_EVENTS * (now - first) and not reply.content.is_eof():
-            await _rest(reply, rest_s)
-        data = await piece(reply.content)
-    if stream.done and not reply.content.is_eof():
+        now = loop.time()
+        rest_s = min(most_rest_s, (now - since) * REST_SHARE)
+        many = rest_s * stream.events >= LEAST_EVENTS * (now - first) and not content.is_eof()
+        transport = reply.connection.transport if many and reply.connection else None
+        data = await (piece(content) if transport is None else _rested(piece(content), transport, rest_s))
+    if stream.done and not content.is_eof():
         await _finish(reply)  # else the connection is given up: what it still has to say may be without end
+
+
+async def _rested(piece: Awaitable[bytes], transport: asyncio.Transport, seconds: float) -> bytes:
+    """The next piece; what comes is left to the kernel for a while."""
+    if not transport.is_closing():
+        transport.pause_reading()
+    timer = asyncio.get_running_loop().call_later(seconds, _resume, transport)
+    try:
+        return await piece
+    finally:
+        timer.cancel()
+        _resume(transport)
+
+
+def _resume(transport: asyncio.Transport) -> None:
+    if not transport.is_closing() and not transport.is_reading():
+        transport.resume_reading()
 
 
 async def _take(stream: ReplyStream, data: bytes) -> None:
@@ -78,19 +106,6 @@ async def _take(stream: ReplyStream, data: bytes) -> None:
         share = data[at : at + room] if room > ON_LOOP_BYTES // 2 else data[at:]
         await aside(partial(stream.feed, share), len(share) + stream.held)
         at += len(share)
-
-
-async def _rest(reply: aiohttp.ClientResponse, seconds: float) -> None:
-    """Leave what comes to the kernel for a while."""
-    transport = reply.connection and reply.connection.transport
-    if transport is None or transport.is_closing():
-        return
-    transport.pause_reading()
-    try:
-        await asyncio.sleep(seconds)
-    finally:
-        if not transport.is_closing():
-            transport.resume_reading()
 
 
 async def _finish(reply: aiohttp.ClientResponse) -> None:

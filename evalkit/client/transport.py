@@ -11,6 +11,7 @@ import ipaddress
 import math
 import urllib.request
 from collections.abc import Coroutine, Mapping
+from functools import partial
 from types import TracebackType
 from typing import Any, Protocol, Self
 
@@ -22,7 +23,7 @@ from evalkit import __version__
 from evalkit.client.aside import aside
 from evalkit.client.credentials import Credentials
 from evalkit.client.redact import Redactor
-from evalkit.client.streaming import feed, join_pieces
+from evalkit.client.streaming import MOST_REST_S, feed, join_pieces
 from evalkit.client.timeouts import Timeout, Timeouts
 from evalkit.errors import UsageError
 from evalkit.wire.http import Failure, HttpResponse
@@ -207,7 +208,9 @@ class HttpTransport:
             if not is_stream(reply.headers.get("Content-Type", ""), begun):
                 return await self._read(reply, begun)
             since = first.due - self._first_byte_s
-            await feed(stream, reply, begun, lambda content: self._piece(content, self._silence), since=since)
+            rest_s = min(MOST_REST_S, self._silence_s / 4)
+            piece = partial(self._piece, silence=self._silence)
+            await feed(stream, reply, begun, piece, since=since, most_rest_s=rest_s)
         except (aiohttp.ClientError, OSError) as flaw:
             failure, detail = self._broken(flaw)
         came = await aside(lambda: stream.end(failure=failure, detail=detail), stream.size)

@@ -30,11 +30,11 @@ _MOST_MISSES = 8
 class Alike:
     """What events of one stream look like, and the text whose pieces they hold."""
 
-    __slots__ = ("_constant", "_head", "_misses", "_padded", "_pieces")
+    __slots__ = ("_constant", "_end", "_head", "_misses", "_padded", "_pieces")
 
     def __init__(self) -> None:
         self._head = b"\0"
-        self._constant = b""
+        self._constant = self._end = b""
         self._padded = False
         self._pieces: list[Any] = []
         self._misses = 0
@@ -58,6 +58,10 @@ class Alike:
             self._misses = 0
         return end, len(raw), len(text)
 
+    def framed(self, piece: bytes) -> bool:
+        """Whether a piece of a stream begins and ends as events alike do."""
+        return piece.startswith(self._head) and piece.endswith(self._end)
+
     def learn(self, name: bytes, data: bytes, field: bytes, piece: str, pieces: list[Any]) -> None:
         """An event was read that held nothing new but a piece: the value of `field`, added to `pieces`."""
         self._misses += 1
@@ -72,6 +76,7 @@ class Alike:
                 middle, tail = middle[: padded.end()], middle[padded.end(1) :]
             self._head = (b"event: %b\n" % name if name else b"") + b"data: " + data[:start]
             self._constant = b"\0".join((self._head, middle, tail, b""))
+            self._end = tail or middle
             self._padded, self._pieces = bool(padded), pieces
 
     def forget(self) -> None:

@@ -34,6 +34,10 @@ class AnthropicAssembler:
         """By block and field."""
         self._cited: dict[int, list[Any]] = {}
 
+    def may_wait(self, piece: bytes) -> bool:
+        """Whether it looks like events alike."""
+        return self._like.framed(piece)
+
     def skim(self, block: bytes, at: int) -> tuple[int, int]:
         """Events alike."""
         end, events, size = self._like.skim(block, at)

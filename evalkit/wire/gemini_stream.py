@@ -30,6 +30,11 @@ class GeminiAssembler:
         self._usage: Any = None
         self._ended = False
 
+    def may_wait(self, piece: bytes) -> bool:
+        """None: nothing tells the last."""
+        del piece
+        return False
+
     def skim(self, block: bytes, at: int) -> tuple[int, int]:
         """None: each event counts the tokens so far."""
         del at

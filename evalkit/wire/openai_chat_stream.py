@@ -51,6 +51,10 @@ class ChatAssembler:
         self._details: list[Any] = []
         self._usage: Any = None
 
+    def may_wait(self, piece: bytes) -> bool:
+        """Whether it looks like events alike."""
+        return self._like.framed(piece)
+
     def skim(self, block: bytes, at: int) -> tuple[int, int]:
         """Events alike."""
         end, events, size = self._like.skim(block, at)

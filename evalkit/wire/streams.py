@@ -25,6 +25,7 @@ RAW_CAP = 8
 
 CONTENT_TYPE = "text/event-stream"
 
+MOST_WAITING = ON_LOOP_BYTES // 2
 _SHOWN_BYTES = 1000
 _HALF = b"\\ud"
 """What half of a pair in UTF-16 begins with, in JSON."""
@@ -48,6 +49,9 @@ class Assembler(Protocol):
     """Whether the end mark came."""
     size: int
     """Characters of texts that are kept."""
+
+    def may_wait(self, piece: bytes) -> bool:
+        """Whether a piece of a stream need not be read before more has come."""
 
     def skim(self, block: bytes, at: int) -> tuple[int, int]:
         """(end, events): of those at a place of a block that were taken at once. With 0 events, those before `end` are
@@ -104,7 +108,7 @@ def is_stream(content_type: str, start: bytes) -> bool:
 class ReplyStream:
     """One streamed reply while it comes: fed with pieces of any size, then ended. Memory is bounded by `cap`."""
 
-    __slots__ = ("_assembler", "_cap", "_error", "_events", "_flaw", "_oversize", "_raw", "events")
+    __slots__ = ("_assembler", "_cap", "_error", "_events", "_flaw", "_oversize", "_raw", "_read", "_waiting", "events")
 
     def __init__(self, form: StreamForm, cap: int) -> None:
         """`cap`: bytes of the longest body."""
@@ -117,6 +121,10 @@ class ReplyStream:
         self._flaw = b""
         """The data of an event that could not be read."""
         self.events = 0
+        """That came."""
+        self._read = 0
+        self._waiting = bytearray()
+        """Pieces that look like what was read before them: they are read together with the next that does not."""
 
     @property
     def over(self) -> bool:
@@ -130,18 +138,35 @@ class ReplyStream:
 
     @property
     def held(self) -> int:
-        """Bytes of an event that has not ended."""
-        return self._events.held
+        """Bytes that wait to be read: pieces, or an event that has not ended."""
+        return len(self._waiting) + self._events.held
 
     @property
     def size(self) -> int:
         """Bytes that wait to be read or were kept: what the work of the next call grows with."""
-        return self._events.held + self._assembler.size
+        return self.held + self._assembler.size
 
     def feed(self, piece: bytes) -> None:
         """The next piece."""
         self._raw += len(piece)
+        waiting = self._waiting
+        if len(waiting) < MOST_WAITING and not self._events.held and self._assembler.may_wait(piece):
+            waiting += piece
+            self.events += piece.count(b"\n\n")
+        elif waiting:
+            waiting += piece
+            self._read_waiting()
+        else:
+            self._feed(piece)
+
+    def _read_waiting(self) -> None:
+        pieces = bytes(self._waiting)
+        self._waiting.clear()
+        self._feed(pieces)
+
+    def _feed(self, piece: bytes) -> None:
         self._take(self._events.feed(piece))
+        self.events = self._read
         if not self._assembler.done and (
             self._raw > RAW_CAP * self._cap or self._assembler.size > self._cap or self._events.held > self._cap
         ):
@@ -149,6 +174,8 @@ class ReplyStream:
 
     def end(self, *, failure: Failure = "", detail: str = "") -> Assembled:
         """What came. `failure`: why no more comes, if the connection was not closed in good order."""
+        if self._waiting:
+            self._read_waiting()
         if not failure and not self.over:
             self._take(self._events.end(), last=True)
         assembler = self._assembler
@@ -163,7 +190,7 @@ class ReplyStream:
             return self._too_large()
         ended = detail or "the stream ended"
         return Assembled(
-            failure=failure or "truncated", detail=f"{ended} before its end mark, after {self.events} events"
+            failure=failure or "truncated", detail=f"{ended} before its end mark, after {self._read} events"
         )
 
     def _take(self, block: bytes, *, last: bool = False) -> None:
@@ -175,12 +202,12 @@ class ReplyStream:
                 if at >= single:
                     single, alike = assembler.skim(block, at)
                     if alike:
-                        self.events += alike
+                        self._read += alike
                         at = single
                         continue
                 name, data, at = next_event(block, at)
                 if data is not None:
-                    self.events += 1
+                    self._read += 1
                     if name == b"error":
                         raise ErrorEvent(_error_in(loads_event(data)))
                     assembler.take(name, data)
