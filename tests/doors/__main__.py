@@ -20,10 +20,12 @@ TESTING = ("pytest>=8", "pytest-timeout>=2.3", "hypothesis>=6.100", "markdown-it
 
 
 class Door(NamedTuple):
-    """What the environment of one door has beside the extra of its name."""
+    """What the environment of one door has beside evalkit."""
 
     also: tuple[str, ...] = ()
     """Packages that its tests need."""
+    extra: bool = True
+    """Whether it has the extra of its name; else it needs no library."""
     perhaps: tuple[str, ...] = ()
     """Packages without which some of its tests are skipped: they are large, or not to be had everywhere."""
 
@@ -31,6 +33,7 @@ class Door(NamedTuple):
 DOORS = {
     "gym": Door(perhaps=("stable-baselines3>=2.4",)),
     "inspect": Door(),
+    "trl": Door(also=("transformers>=5",), extra=False),
     "verifiers": Door(),
 }
 
@@ -50,8 +53,9 @@ def try_door(name: str, door: Door) -> bool:
         def succeeds(words: Sequence[str]) -> bool:
             return subprocess.run(words, cwd=PROJECT, env=surroundings, check=False).returncode == 0
 
+        mine = f"{PROJECT}[{name}]" if door.extra else str(PROJECT)
         if not succeeds([*uv, "venv", "--quiet", str(python.parents[1])]) or not succeeds(
-            [*install, *TESTING, *door.also, "--editable", f"{PROJECT}[{name}]"]
+            [*install, *TESTING, *door.also, "--editable", mine]
         ):
             return False
         if door.perhaps and not succeeds([*install, *door.perhaps]):

@@ -2,13 +2,12 @@
 
 import string
 from collections.abc import Sequence
-from copy import deepcopy
 from typing import Any
 
 import orjson
 from gymnasium.spaces import Text
 
-from evalkit.dialogue import Message, Reply, ToolCall
+from evalkit.dialogue import Message, Reply, Tool, ToolCall
 from evalkit.doors.gym.episode import GameEnv
 from evalkit.envs.replay import Turn
 from evalkit.report.exports.chats import tools_json
@@ -40,6 +39,8 @@ class TextEnv(GameEnv):
         super().__init__(suite, **others)
         self.action_space = Text(LONGEST, min_length=0, charset=CHARSET)
         self.observation_space = Text(LONGEST, min_length=0, charset=CHARSET)
+        self._offered: tuple[Tool, ...] | None = None
+        self._encoded = b""
 
     def answer(self, action: Any) -> Reply:
         """The reply that an action stands for."""
@@ -57,8 +58,18 @@ class TextEnv(GameEnv):
         return {
             "messages": [_openai_message(message) for message in self._shown(turn)],
             "new_chat": turn is None or turn.new_chat,
-            "tools": [] if self.game.ending else deepcopy(tools_json(self.game.tools)),
+            "tools": self._tools_json(),
         }
+
+    def _tools_json(self) -> list[dict[str, Any]]:
+        """Made anew each time: what an environment gives is its user's to change."""
+        if self.game.ending:
+            return []
+        if self.game.tools is not self._offered:
+            self._offered = self.game.tools
+            self._encoded = orjson.dumps(tools_json(self._offered))
+        found: list[dict[str, Any]] = orjson.loads(self._encoded)
+        return found
 
     def _shown(self, turn: Turn | None) -> Sequence[Message]:
         if turn is None:
