@@ -1,4 +1,5 @@
-"""`evalkit providers check`: send one real request to each provider, and say what works or what to do.
+"""`evalkit providers check`: send one real request to each provider, and again as a stream if it was answered; and say
+what works or what to do.
 
 A named provider fails if its key is missing, or if it is a server on this machine that is not running. Without names,
 all providers are checked, and these two cases are not failures. The exit code is 0 if nothing failed, else 3. The
@@ -55,6 +56,8 @@ class _ProviderLine:
     model: str
     text: str
     failed: bool
+    stream: str = ""
+    """What came of the request for a stream; empty: there was none."""
     findings: "Sequence[SettingFinding]" = ()
     """By setting, if these were asked for."""
 
@@ -128,7 +131,7 @@ def _announcement(cases: Sequence[_ProviderCheck], *, settings: bool) -> str:
         words += f", plus {unknown} of unknown price"
     who = "1 provider" if len(cases) == 1 else f"each of {len(cases)} providers"
     further = ", and up to 11 more about its settings" if settings else ""
-    return f"Sends one request to {who}, with a timeout of {WITHIN_S:g} s{further}: {words}."
+    return f"Sends one request to {who}, and again as a stream, within {WITHIN_S:g} s each{further}: {words}."
 
 
 def _most(case: _ProviderCheck, *, settings: bool) -> PicoUsd | None:
@@ -189,7 +192,10 @@ def _line(case: _ProviderCheck, finding: "CheckResult") -> _ProviderLine:
         counted = f"the reply has no {what}: a run charges the worst case"
         cost = cost if finding.cost is None else f"{cost} here"
     text = f"ok in {finding.latency_s:.2f} s: {finding.served or 'no model named'}, {counted}, {cost}"
-    return _ProviderLine(provider=name, model=model, text=text, failed=False)
+    stream = finding.stream
+    failed = stream is not None and stream.failed
+    said = "not asked for" if stream is None else stream.words
+    return _ProviderLine(provider=name, model=model, text=text, failed=failed, stream=said)
 
 
 def _print(lines: Sequence[_ProviderLine], console: "Console") -> None:
@@ -197,11 +203,14 @@ def _print(lines: Sequence[_ProviderLine], console: "Console") -> None:
     from rich.text import Text
 
     table = Table(box=None, header_style="bold", padding=(0, 1, 0, 0))
-    for column in ("provider", "model", "result"):
+    for column in ("provider", "model", "result", "as a stream"):
         table.add_column(column, overflow="fold")
     for line in sorted(lines, key=lambda line: line.provider):
-        message = " ".join(bounded(line.text, _MESSAGE_CHARS).split())
-        table.add_row(line.provider, Text(line.model), Text(message, style="bold red" if line.failed else ""))
+        said = [" ".join(bounded(text, _MESSAGE_CHARS).split()) for text in (line.text, line.stream)]
+        # Of a line that has both, the first was a success.
+        styles = [line.failed and not line.stream, line.failed and bool(line.stream)]
+        cells = [Text(text, style="bold red" if red else "") for text, red in zip(said, styles, strict=True)]
+        table.add_row(line.provider, Text(line.model), *cells)
     console.print(table)
 
 

@@ -1,21 +1,27 @@
-"""One small request to a provider, outside any run: does it answer, in its dialect, with tools, under this key?
+"""One small request to a provider, outside any run: does it answer, in its dialect, with tools, under this key? And if
+so, the same once more as a stream: does it come as one, and to the same kind of reply?
 
-The request is sent in the same way as those of a run: same transport, dialect, quirks and verdicts. It is not retried.
+The requests are sent in the same way as those of a run: same transport, dialect, quirks and verdicts. Nothing is
+retried.
 """
 
 import asyncio
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 
-from evalkit.client.open import endpoint_of, open_transport
+from evalkit.client.long_attempts import refused_stream
+from evalkit.client.open import endpoint_of, open_transport, stream_endpoint_of
 from evalkit.client.remedies import with_remedy
+from evalkit.client.transport import HttpTransport
 from evalkit.dialogue import Message, Reply, Sampling, Tool, Usage
 from evalkit.money import PicoUsd
 from evalkit.spec.model import Model, Provider
 from evalkit.wire.http import Verdict
+from evalkit.wire.streams import is_stream
 from evalkit.wire.table import DIALECTS
 
 WITHIN_S = 20.0
-"""For the whole exchange."""
+"""For each request."""
 
 _SAMPLING = Sampling(max_tokens=512)
 """Some reasoning models answer with an error if the limit is lower."""
@@ -25,6 +31,16 @@ TOOL = Tool(
     parameters={"type": "object", "properties": {}, "required": []},
 )
 _MESSAGE = Message(role="user", text="Call the tool, and say nothing else.")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StreamResult:
+    """What came of the request that asked for a stream."""
+
+    words: str
+    failed: bool = False
+    """Whether replies that a run streams would be lost. One that is refused is not: a run goes on without."""
+    cost: PicoUsd | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,6 +57,8 @@ class CheckResult:
     usage: Usage = field(default_factory=Usage)
     cost: PicoUsd | None = None
     """Figures missing from the usage are taken at their bound; None: the price is unknown."""
+    stream: StreamResult | None = None
+    """None: no stream was asked for."""
 
 
 def most(provider: Provider, model: Model) -> PicoUsd | None:
@@ -48,12 +66,17 @@ def most(provider: Provider, model: Model) -> PicoUsd | None:
     if model.price is None:
         return None
     tokens = len(_body(provider, model)) + DIALECTS[provider.dialect].overhead_tokens
-    return model.price.worst(input_tokens=tokens, output_tokens=_SAMPLING.max_tokens)
+    once = model.price.worst(input_tokens=tokens, output_tokens=_SAMPLING.max_tokens)
+    return PicoUsd(2 * once) if _streams(provider, model) else once
+
+
+def _streams(provider: Provider, model: Model) -> bool:
+    return provider.stream != "off" and DIALECTS[provider.dialect].stream_form(model.quirks) is not None
 
 
 async def check(provider: Provider, model: Model, *, url: str = "", within_s: float = WITHIN_S) -> CheckResult:
-    """Ask once. `url` replaces the one in the provider's file. Raises UsageError if a key or a variable is
-    missing."""
+    """Ask once, and once more as a stream if there was a reply. `url` replaces the one in the provider's file. Raises
+    UsageError if a key or a variable is missing."""
     dialect = DIALECTS[provider.dialect]
     clock = asyncio.get_running_loop().time
     hasty = replace(provider, timeout_s=min(within_s, provider.timeout_s))
@@ -62,16 +85,54 @@ async def check(provider: Provider, model: Model, *, url: str = "", within_s: fl
         began = clock()
         response = await endpoint.send(_body(provider, model), "check/0/0")
         latency_s = clock() - began
-    verdict, reply, _ = dialect.understand(response)
-    return _failed(verdict, provider, model) if reply is None else _answered(reply, latency_s, provider, model)
+        verdict, reply, _ = dialect.understand(response)
+        if reply is None:
+            return _failed(verdict, provider, model)
+        stream = await _stream(transport, provider, model, reply) if _streams(provider, model) else None
+    cost = _cost(reply, provider, model)
+    if cost is not None and stream is not None:
+        cost = None if stream.cost is None else PicoUsd(cost + stream.cost)
+    return CheckResult(kind="ok", latency_s=latency_s, served=reply.model, usage=reply.usage, cost=cost, stream=stream)
 
 
-def _answered(reply: Reply, latency_s: float, provider: Provider, model: Model) -> CheckResult:
-    cost = None
-    if model.price is not None:
-        tokens = len(_body(provider, model)) + DIALECTS[provider.dialect].overhead_tokens
-        cost = model.price.most(reply.usage, input_tokens=tokens, output_tokens=_SAMPLING.max_tokens)
-    return CheckResult(kind="ok", latency_s=latency_s, served=reply.model, usage=reply.usage, cost=cost)
+async def _stream(transport: HttpTransport, provider: Provider, model: Model, whole: Reply) -> StreamResult:
+    """Ask for a stream. `whole`: the reply to the same request in one piece."""
+    endpoint = stream_endpoint_of(transport, provider, model)
+    assert endpoint is not None
+    response = await endpoint.send(_body(provider, model), "check/1/0")
+    verdict, reply, _ = DIALECTS[provider.dialect].understand(response)
+    if reply is None:
+        refused = refused_stream(verdict)
+        words = f"refused: {verdict.message}" if refused else f"failed: {_failed(verdict, provider, model).message}"
+        return StreamResult(words=words, failed=not refused, cost=PicoUsd(0))
+    cost = _cost(reply, provider, model)
+    if not is_stream(response.headers.get("Content-Type", ""), response.body):
+        return StreamResult(words="ignored: the reply came in one piece", cost=cost)
+    differences = list(_differences(whole, reply))
+    return StreamResult(words="; ".join(differences) or "the same kind of reply, with its usage", cost=cost)
+
+
+def _differences(whole: Reply, streamed: Reply) -> Iterator[str]:
+    """What a stream lacks that the reply in one piece has, or has otherwise. Texts and counts may differ by chance."""
+    lost = [name for name in streamed.usage.unknown if name in ("input", "output") and name not in whole.usage.unknown]
+    if lost:
+        yield f"without its usage ({' and '.join(lost)}): a run charges the worst case"
+    shapes: tuple[tuple[str, Callable[[Reply], object]], ...] = (
+        ("finish", lambda reply: reply.finish),
+        ("calls", lambda reply: ", ".join(sorted({call.name for call in reply.calls})) or "none"),
+        ("model", lambda reply: reply.model or "not named"),
+        ("parts to send back", lambda reply: "some" if reply.opaque else "none"),
+    )
+    for name, of in shapes:
+        if of(whole) != of(streamed):
+            yield f"{name}: {of(streamed)}, in one piece {of(whole)}"
+
+
+def _cost(reply: Reply, provider: Provider, model: Model) -> PicoUsd | None:
+    if model.price is None:
+        return None
+    tokens = len(_body(provider, model)) + DIALECTS[provider.dialect].overhead_tokens
+    return model.price.most(reply.usage, input_tokens=tokens, output_tokens=_SAMPLING.max_tokens)
 
 
 def _failed(verdict: Verdict, provider: Provider, model: Model) -> CheckResult:

@@ -55,9 +55,10 @@ def refusing(status: int, message: str, **more: str) -> Answer:
 
 
 class Server(ThreadingHTTPServer):
-    """Answers every POST alike; keeps what it was sent."""
+    """Answers every POST alike, but for a stream if it has another answer to that; keeps what it was sent."""
 
     answer: Answer
+    to_stream: Answer | None = None
     bodies: list[dict[str, Any]]
     release: threading.Event
 
@@ -68,7 +69,8 @@ class Handler(BaseHTTPRequestHandler):
     def do_POST(self) -> None:
         assert self.headers["Authorization"] == f"Bearer {KEY}"
         self.server.bodies.append(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
-        status, body, headers = self.server.answer
+        streamed = self.server.bodies[-1].get("stream") and self.server.to_stream
+        status, body, headers = streamed or self.server.answer
         if status == 0:  # silent until the test is over
             self.server.release.wait(PATIENCE_S)
             return
@@ -110,10 +112,13 @@ def test_a_provider_that_works_is_asked_once_for_its_cheapest_model(call: Call, 
     server.answer = answering(200, REPLY)
     said = call("providers", "check", "acme")
     assert said.code == 0
-    assert "Sends one request to 1 provider, with a timeout of 20 s: at most $0.0019." in words(said.out)
+    assert "Sends one request to 1 provider, and again as a stream, within 20 s each: at most $0.0037." in words(
+        said.out
+    )
     assert "s: cheap-2026, 50 tokens in, 10 out, $0.0001" in words(said.out)
-    (body,) = server.bodies
+    body, again = server.bodies
     assert (body["model"], body["max_tokens"], len(body["tools"])) == ("cheap", 512, 1)
+    assert again == {**body, "stream": True, "stream_options": {"include_usage": True}}
     assert call("providers", "check", "acme", "--model", "dear").code == 0
     assert server.bodies[-1]["model"] == "dear"
 
@@ -134,7 +139,7 @@ def test_a_provider_that_does_not_count_is_told_with_its_worst_case(
     assert says in said
     assert "$0.00" in said.partition("worst case")[2]
     if cost is not None:
-        assert show_usd(cost * 10**6) in said
+        assert show_usd(2 * cost * 10**6) in said  # as a stream too
 
 
 @pytest.mark.parametrize(
@@ -168,7 +173,81 @@ def test_every_failure_is_one_message_that_holds_no_key(
     assert said.code == (0 if says == "ok in" else 3)
     assert KEY not in said.out + said.err
     assert KEY[:9] not in said.out + said.err
-    assert len(server.bodies) == 1
+    assert len(server.bodies) == (2 if says == "ok in" else 1), "a stream is asked for after a reply alone"
+
+
+SIMULATED = """
+dialect = "{dialect}"
+any_model = true
+timeout_s = 2
+stream = "{stream}"
+[simulate]
+{fault}
+[models.random]
+refuses = {refuses}
+[usd_per_mtok]
+input = "1"
+output = "2"
+as_of = 2026-01-01
+source = "a page"
+"""
+
+
+@pytest.mark.parametrize("dialect", ["anthropic_messages", "gemini", "openai_chat", "openai_responses"])
+def test_a_stream_that_comes_to_the_same_kind_of_reply(call: Call, here: Path, dialect: str) -> None:
+    text = SIMULATED.format(dialect=dialect, stream="auto", fault="", refuses=[])
+    (here / "providers").mkdir(exist_ok=True)
+    (here / "providers" / "sim.toml").write_text(text)
+    said = call("providers", "check", "sim", "--model", "random")
+    assert (said.code, "the same kind of reply, with its usage" in words(said.out)) == (0, True), said.out
+
+
+@pytest.mark.parametrize(
+    ("changed", "says", "code"),
+    [
+        ({"refuses": ["stream_options"]}, "without its usage (input and output): a run charges the worst case", 0),
+        ({"refuses": ["stream"]}, "not asked for", 0),
+        ({"stream": "off"}, "not asked for", 0),
+        ({"fault": "fault_stream_end = 1.0"}, "failed: ", 3),
+        ({"fault": "fault_stream_error = 1.0"}, "failed: ", 3),
+        ({"fault": "fault_stream_silent = 1.0"}, "failed: no ", 3),
+        ({"fault": "fault_stream_comments = 1.0"}, "the same kind of reply", 0),
+    ],
+)
+def test_what_is_wrong_with_a_stream_is_said(
+    call: Call, here: Path, changed: dict[str, Any], says: str, code: int
+) -> None:
+    chosen = {"dialect": "openai_chat", "stream": "auto", "fault": "", "refuses": [], **changed}
+    (here / "providers").mkdir(exist_ok=True)
+    (here / "providers" / "sim.toml").write_text(SIMULATED.format(**chosen))
+    said = call("providers", "check", "sim", "--model", "random")
+    assert (said.code, says in " ".join(said.out.split())) == (code, True), said.out
+    assert "ok in" in said.out
+
+
+@pytest.mark.parametrize(
+    ("answer", "says", "code"),
+    [
+        (None, "ignored: the reply came in one piece", 0),
+        (refusing(400, f"`stream` is not for you, {KEY}"), "refused: `stream` is not for you", 0),
+        (refusing(500, KEY), "failed: ", 3),
+        (
+            answering(200, b'data: {"choices":[{"delta":{"content":"ok"},"finish_reason":"length"}]}\n\n'
+                      b'data: {"choices":[],"usage":{"prompt_tokens":50,"completion_tokens":10}}\n\ndata: [DONE]\n\n',
+                      **{"Content-Type": "text/event-stream"}),
+            "finish: length, in one piece stop; model: not named, in one piece cheap-2026",
+            0,
+        ),
+    ],
+    ids=["ignored", "refused", "failed", "other"],
+)  # fmt: skip
+def test_a_provider_that_treats_streams_otherwise(
+    call: Call, server: Server, answer: Answer | None, says: str, code: int
+) -> None:
+    server.answer, server.to_stream = answering(200, REPLY), answer
+    said = call("providers", "check", "acme")
+    assert (said.code, says in words(said.out)) == (code, True), said.out
+    assert KEY[:9] not in said.out + said.err
 
 
 def test_what_a_provider_says_moves_no_cursor(call: Call, server: Server) -> None:
