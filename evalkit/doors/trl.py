@@ -61,6 +61,18 @@ class TrlRollout:
         return _joined([*(message.text for message in turn.messages), *opening, *ending])
 
 
+class TalkingRollout(TrlRollout):
+    """A rollout of an environment in which a text alone is an act."""
+
+    def say(self, text: str) -> str:
+        """Say something, or give the final answer, without calling a tool.
+
+        Args:
+            text: What to say.
+        """
+        return self._answer(Reply(text=text))
+
+
 def environment(
     name: str,
     *,
@@ -85,9 +97,8 @@ def environment(
     wrong = [tool for tool in methods if tool in _OWN or tool.startswith("_") or not tool.isidentifier()]
     if wrong:
         raise UsageError(f"{name}: a method cannot have the name of the tool {wrong[0]!r}.")
-    if env(instance.environment).talk:
-        methods["say"] = say
-    return type(f"evalkit_{instance.environment}", (TrlRollout,), {"_prompts": prompts, "_notes": notes, **methods})
+    base = TalkingRollout if env(instance.environment).talk else TrlRollout
+    return type(f"evalkit_{instance.environment}", (base,), {"_prompts": prompts, "_notes": notes, **methods})
 
 
 def dataset(
@@ -98,15 +109,6 @@ def dataset(
     rows = suite(name, instances=instances, vary=vary)
     lines = [{key.name: getattr(one, key.name) for key in fields(one)} for one in rows]
     return [{"prompt": prompt, "line": json.dumps(line)} for line in lines]
-
-
-def say(self: TrlRollout, text: str) -> str:
-    """Say something, or give the final answer, without calling a tool.
-
-    Args:
-        text: What to say.
-    """
-    return self._answer(Reply(text=text))
 
 
 def _joined(texts: Sequence[str]) -> str:

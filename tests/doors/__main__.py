@@ -47,8 +47,9 @@ def try_door(name: str, door: Door) -> bool:
         install = [*uv, "pip", "install", "--quiet", "--python", str(python)]
         surroundings = {key: value for key, value in os.environ.items() if key not in ("VIRTUAL_ENV", "PYTHONPATH")}
         surroundings["PATH"] = f"{python.parent}{os.pathsep}{surroundings['PATH']}"
-        # Of torch the processor's build: nothing here has a use for a graphics card.
-        surroundings.setdefault("UV_TORCH_BACKEND", "cpu")
+        # Of torch the processor's build, unless there are wheels at hand: nothing here has a use for a graphics card.
+        if "UV_FIND_LINKS" not in surroundings:
+            surroundings.setdefault("UV_TORCH_BACKEND", "cpu")
 
         def succeeds(words: Sequence[str]) -> bool:
             return subprocess.run(words, cwd=PROJECT, env=surroundings, check=False).returncode == 0
