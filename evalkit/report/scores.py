@@ -84,14 +84,20 @@ def scores_table(source: RunData) -> Table:
     """Suite by agent: the mean score with its interval, and what it stands on."""
     cells = source.cells
     litmus = [cell for cell, so in zip(cells, litmus_of(cells), strict=True) if so]
-    share = "100 * sum(solved_episodes) / sum(episodes)"
+    optimal, share = len(litmus) < len(cells) or not cells, "100 * sum(solved_episodes) / sum(episodes)"
+    if litmus:
+        share = f"case when not bool_or({queries.suites(litmus)}) then {share} end"
     query = queries.by_cell(
         cells,
         (
             queries.mean("score", "score", scale=100),
-            queries.inside("solved_episodes", "count(*) filter (where solved)"),
-            queries.derived(
-                "solved", f"case when not bool_or({queries.suites(litmus)}) then {share} end" if litmus else share
+            *(
+                (
+                    queries.inside("solved_episodes", "count(*) filter (where solved)"),
+                    queries.derived("solved", share),
+                )
+                if optimal
+                else ()
             ),
             queries.derived("instances", "count(instance)"),
             queries.count("episodes"),
@@ -104,7 +110,7 @@ def scores_table(source: RunData) -> Table:
     notes = [
         f"score: {scale_words(cell.suite.environment for cell in cells)}; mean over instances",
         *kind_notes(rows, cells),
-        *["solved: % of the episodes that reached the optimum"] * (len(litmus) < len(cells) or not cells),
+        *["solved: % of the episodes that reached the optimum"] * optimal,
     ]
     notes += _partial_notes(cells)
     notes += void_notes(cells)
@@ -117,7 +123,7 @@ def scores_table(source: RunData) -> Table:
             *where(cells),
             AGENT,
             *scored(litmus_of(cells)),
-            Column(key="solved", title="Solved", kind="percent", unit="% of episodes"),
+            *[Column(key="solved", title="Solved", kind="percent", unit="% of episodes")] * optimal,
             Column(key="instances", title="Instances", kind="count"),
             Column(key="episodes", title="Episodes", kind="count"),
             Column(key=PROMPTS, title="Prompts"),

@@ -1,6 +1,7 @@
 """The package in `examples/evalkit-litmus`, installed: environments that claim no optimum, from the run to exports."""
 
 import json
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -8,6 +9,19 @@ import pytest
 from evalkit.envs.known import LITMUS_UNIT
 from tests.support.plugin_projects import EXAMPLES, Installed, copies_of, page, pip_install
 
+ALL = """
+[[agents]]
+policy = "random"
+[[agents]]
+policy = "noisy"
+[[suites]]
+name = "duopoly/pair"
+instances = ["seed-0", "seed-1"]
+[suites.vary]
+periods = [4]
+[[suites]]
+name = "patience/one_year"
+"""
 SWEEP = """
 replicates = 2
 [[agents]]
@@ -62,7 +76,7 @@ def test_a_report_claims_no_optimum(project: Installed, run: Path) -> None:
     tables = json.loads(project.evalkit("report", "runs/small", "--json"))["tables"]
     columns = {column["key"]: column for column in tables["scores"]["columns"]}
     assert {row["agent"]: row["score"] for row in tables["scores"]["rows"]} == {"efficient": 100, "equal": 0}
-    assert {row["solved"] for row in tables["scores"]["rows"]} == {None}
+    assert "solved" not in columns
     assert columns["score"]["unit"] == columns["interval"]["unit"] == LITMUS_UNIT
     notes = tables["scores"]["notes"]
     assert notes[0].startswith("score: allocation: 100 = the plan of the highest revenue, 0 = the plan of equal pay")
@@ -72,8 +86,6 @@ def test_a_report_claims_no_optimum(project: Installed, run: Path) -> None:
         ("efficient", 1, None),
         ("equal", 0, None),
     ]
-    asked = json.loads(project.evalkit("sql", "runs/small", tables["scores"]["query"], "--json"))
-    assert [row["solved"] for row in asked] == [None, None]
 
 
 def test_its_run_replays_is_shown_compared_and_exported(project: Installed, run: Path) -> None:
@@ -111,6 +123,30 @@ def test_beside_an_environment_with_an_optimum_each_keeps_its_scale(project: Ins
     assert "100 = optimal, 0 = random assignment; allocation: 100 = " in scores["notes"][0]
 
 
+def test_two_sellers_and_single_questions_run_replay_and_are_exported(project: Installed) -> None:
+    (project.here / "all.toml").write_text(ALL)
+    assert "84 of 84 episodes ended" in project.evalkit("run", "all.toml")
+    assert "every episode replays" in project.evalkit("verify", "runs/all")
+    tables = json.loads(project.evalkit("report", "runs/all", "--json"))["tables"]
+    assert [(row["agent"], row["episodes"]) for row in tables["duopoly_litmus"]["rows"]] == [
+        ("noisy", 2),
+        ("random", 2),
+    ]
+    rates = {row["agent"]: row for row in tables["patience_rates"]["rows"] if row["horizon"] == "one_year"}
+    assert (rates["random"]["answers"], rates["random"]["amounts"], rates["random"]["unreadable"]) == (40, 20, 0)
+    assert rates["noisy"]["unreadable"] > 0
+    shown = project.evalkit("show", "runs/all", "random:duopoly/pair?periods=4:seed-0:0", "--period", "1")
+    assert shown.count("agent calls set_prices") == 2
+    project.evalkit("export", "runs/all", "--format", "inspect", "--out", "logs")
+    for log in (project.here / "logs").glob("*duopoly*random*.eval"):
+        with zipfile.ZipFile(log) as file:
+            for name in file.namelist():
+                if name.startswith("samples/"):
+                    events = json.loads(file.read(name))["events"]
+                    spans = [event["id"] for event in events if event["event"] == "span_begin"]
+                    assert len(spans) == len(set(spans)) == 8
+
+
 def test_golden_files_of_it_are_compared_where_it_is_installed(
     project: Installed, shared: Path, tmp_path: Path
 ) -> None:
@@ -118,5 +154,8 @@ def test_golden_files_of_it_are_compared_where_it_is_installed(
         (tmp_path / path.name).write_bytes(path.read_bytes())
     done = project.python("-m", "tests.conform", str(tmp_path))
     assert done.returncode == 0, done.stdout
-    counts = [line.split() for line in done.stdout.splitlines() if line.startswith("litmus_efficiency_equality")]
-    assert counts == [["litmus_efficiency_equality", "8", "8", ".", ".", ".", "."]]
+    assert [line.split() for line in done.stdout.splitlines() if line.startswith("litmus")] == [
+        ["litmus_collusion", "6", ".", "6", ".", ".", "."],
+        ["litmus_efficiency_equality", "8", "8", ".", ".", ".", "."],
+        ["litmus_patience", "1", ".", "1", ".", ".", "."],
+    ]

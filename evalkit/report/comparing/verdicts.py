@@ -52,7 +52,7 @@ class Overall:
     counts: dict[str, int]
     """By verdict: suites."""
     difference: Estimate | None
-    """Of the scores; None if a side is partial or there is one suite only."""
+    """Of the scores of which more is better; None if a side is partial or there is one such suite only."""
     p: float | None
     """One test, not corrected."""
 
@@ -155,9 +155,9 @@ def overall(rows: Sequence[Tested], verdicts: Sequence[Verdict | None]) -> list[
         counts: dict[str, int] = {}
         for _, verdict in judged:
             counts[verdict] = counts.get(verdict, 0) + 1
-        scored = [row for row, _ in judged]
+        scored = [row for row, _ in judged if row.directed]
         difference, p = (None, None) if len(scored) < 2 or any(row.partial for row in scored) else _pooled(scored)
-        summaries.append(Overall(agents=agents, suites=len(scored), counts=counts, difference=difference, p=p))
+        summaries.append(Overall(agents=agents, suites=len(judged), counts=counts, difference=difference, p=p))
     return [summary for summary in summaries if summary.suites]
 
 

@@ -6,6 +6,7 @@ environment answered is an event of its own, `info`, with the facts of the log.
 """
 
 import hashlib
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
@@ -41,8 +42,10 @@ def _events(
     episode: Exported, chats: Sequence[Chat], messages: Sequence[Plain], model: str, attachments: dict[str, str]
 ) -> Iterator[Plain]:
     base, clock = 0, _EventClock(min(row["started_at"] for row in episode.rows))
+    seen = Counter[int]()
     for chat in chats:
-        span = f"{episode.result.id}-{chat.period}"
+        span = f"{episode.result.id}-{chat.period}" + (f"-{seen[chat.period]}" if seen[chat.period] else "")
+        seen[chat.period] += 1
         first = clock.at(chat.rows[0]["started_at"])
         yield {"event": "span_begin", "id": span, "span_id": span, "name": f"period {chat.period}", **first}
         for event in _of_chat(episode, chat, messages, base, model, attachments, clock):

@@ -8,3 +8,5 @@ from importlib.resources import files
 _HERE = files("evalkit_litmus")
 EQUALITY_FIRST = _HERE / "prompts" / "equality_first.toml"
 ALLOCATION_SUITES = _HERE / "suites" / "allocation"
+PATIENCE_SUITES = _HERE / "suites" / "patience"
+DUOPOLY_SUITES = _HERE / "suites" / "duopoly"
