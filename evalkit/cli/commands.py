@@ -71,6 +71,16 @@ COMMANDS: Mapping[str, Command] = {
         ),
         options.budget,
     ),
+    "mcp": Command(
+        "play",
+        "serve an episode to a program that calls its tools",
+        (
+            "evalkit mcp scheduling/basic --instance seed-0",
+            "evalkit mcp costbench/basic --http 8765",
+        ),
+        options.mcp,
+        "reading the suite",
+    ),
     "nightly": Command(
         "play",
         "play tonight's part, plot trends, alarm on a regression",

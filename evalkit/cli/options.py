@@ -47,6 +47,22 @@ def run(sub: argparse.ArgumentParser) -> None:
     sub.add_argument("--json", action="store_true", help="JSON lines instead of the live display")
 
 
+def mcp(sub: argparse.ArgumentParser) -> None:
+    """Options of `mcp`."""
+    _outside(sub)
+    sub.add_argument(
+        "--http", metavar="PORT", type=whole_number, help="over HTTP on this machine, a URL an episode (0: any port)"
+    )
+
+
+def _outside(sub: argparse.ArgumentParser) -> None:
+    """What is played by somebody outside."""
+    sub.add_argument("suite", metavar="SUITE", help="a suite's name, or a .jsonl file")
+    sub.add_argument("--instance", metavar="ID", default="", help="the instance (default: the suite's first)")
+    sub.add_argument("--replicate", metavar="N", type=whole_number, default=0, help="the replicate, from 0")
+    sub.add_argument("--prompts", metavar="PACK", default="standard", help="a prompt pack, by name or path")
+
+
 def nightly(sub: argparse.ArgumentParser) -> None:
     """Options of `nightly`."""
     _sweep(sub)

@@ -33,6 +33,7 @@ class Door(NamedTuple):
 DOORS = {
     "gym": Door(perhaps=("stable-baselines3>=2.4",)),
     "inspect": Door(),
+    "mcp": Door(),
     "trl": Door(also=("transformers>=5",), extra=False),
     "verifiers": Door(),
 }
