@@ -10,6 +10,8 @@ from evalkit.money import PicoUsd
 OK, UNMETERED, ESTIMATED = "ok", "unmetered", "estimated"
 """The last entry of `StepRecord.attempts` if there was a reply: with stated usage; with missing or invalid figures,
 charged at their bound; the same, with tokens estimated from the text."""
+STEP, ASK = "step", "ask"
+"""Kinds of rows in a file of steps."""
 ANSWERED = (OK, UNMETERED, ESTIMATED)
 
 
@@ -73,6 +75,14 @@ class StepRecord:
     """Why the episode ended with this step; empty while it continues."""
     worker: str
     """The process that wrote the row: host and pid."""
+    row_kind: str = STEP
+    """`step`, or `ask`: a request that an agent's code made on its way to a step."""
+    ask_line: int = 0
+    """Of an ask: the take that began at step 0, as seeds are derived from it."""
+    ask_key: str = ""
+    """Of an ask: the fork that asked, nested by `/`; empty for the agent itself."""
+    ask_n: int = 0
+    """Of an ask: its place among those of its key within the step. Of a step: the asks that were made for it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

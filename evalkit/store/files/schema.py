@@ -12,7 +12,7 @@ from typing import Any
 import pyarrow as pa
 
 from evalkit.store.files.columns import column_of
-from evalkit.store.files.record import LedgerRecord, StepRecord
+from evalkit.store.files.record import STEP, LedgerRecord, StepRecord
 
 FORMAT = 2
 """Number of this layout of columns, files and directories; in every file's metadata. Format 1 is read as well."""
@@ -58,8 +58,8 @@ STEPS: pa.Schema = pa.schema(
         _field("finish", _TEXT, "word"),
         _field("ending", _TEXT, "word; empty while the episode goes on"),
         _field("worker", _TEXT, "name of the writer"),
-        # Reserved: one value each so far.
-        _field("row_kind", _TEXT, "word: step"),
+        # Of runs with agents that are code; `tenure` and `batch` are reserved. In all other runs one value each.
+        _field("row_kind", _TEXT, "word: step or ask"),
         _field("tenure", _COUNT, "number"),
         _field("ask_line", _INDEX, "index from 0"),
         _field("ask_key", _TEXT, "name"),
@@ -69,9 +69,10 @@ STEPS: pa.Schema = pa.schema(
 )
 
 RESERVED: Mapping[str, Any] = {"row_kind": "step", "tenure": 0, "ask_line": 0, "ask_key": "", "ask_n": 0, "batch": ""}
-"""Columns with the same value in all rows so far: the kind of row, the assignment of its episode to a worker, and, for
-rows that are not steps, the rest of their address and the batch of their request. Files of format 1 do not have
-them."""
+"""Columns with these values in all rows of most runs: the kind of row, the assignment of its episode to a worker, the
+rest of an ask's address, and the batch of its request. Files of format 1 do not have them."""
+_ASKED = ("row_kind", "ask_line", "ask_key", "ask_n")
+"""Those of them that records fill where agents are code."""
 
 LEDGER: pa.Schema = pa.schema(
     [
@@ -113,7 +114,14 @@ def steps_table(records: Sequence[StepRecord]) -> pa.Table:
     """The rows as a table of schema STEPS. Accepts every value: see `columns.py`."""
     columns = zip(*map(_step_values, records), strict=True) if records else [()] * len(_WRITTEN)
     arrays = list(map(column_of, columns, _WRITTEN_TYPES))
-    return pa.Table.from_arrays([*arrays, *(_alike(name, len(records)) for name in RESERVED)], schema=STEPS)
+    own = _ASKED if any(record.row_kind != STEP or record.ask_n for record in records) else ()
+    reserved = (
+        column_of([getattr(record, name) for record in records], STEPS.field(name).type)
+        if name in own
+        else _alike(name, len(records))
+        for name in RESERVED
+    )
+    return pa.Table.from_arrays([*arrays, *reserved], schema=STEPS)
 
 
 def _alike(name: str, rows: int) -> pa.Array:

@@ -6,7 +6,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from evalkit.store.reading.effect import Ints
+from evalkit.store.files.record import STEP
+from evalkit.store.reading.effect import Flags, Ints
 
 
 def coded(table: pa.Table, name: str) -> tuple[list[str], Ints]:
@@ -59,6 +60,25 @@ def texts(table: pa.Table, name: str) -> list[bytes]:
 def take_rows(table: pa.Table, rows: Ints) -> pa.Table:
     """The rows of these numbers, in this order."""
     return table.take(pa.Array.from_buffers(pa.int64(), len(rows), [None, pa.py_buffer(rows.astype(np.int64))]))
+
+
+def are_steps(table: pa.Table) -> Flags:
+    """Which rows are steps; the others are asks. All are where the kind was not read, as in files of format 1."""
+    if "row_kind" not in table.schema.names:
+        return np.ones(table.num_rows, np.bool_)
+    kinds, codes = coded(table, "row_kind")
+    return np.array([kind == STEP for kind in kinds], np.bool_)[codes]
+
+
+def steps_of(table: pa.Table) -> pa.Table:
+    """The rows of a table that are steps."""
+    steps = are_steps(table)
+    return table if steps.all() else take_rows(table, np.flatnonzero(steps))
+
+
+def asks_of(table: pa.Table) -> pa.Table:
+    """Those that are asks."""
+    return take_rows(table, np.flatnonzero(~are_steps(table)))
 
 
 def together(table: pa.Table, *names: str) -> Ints:

@@ -15,8 +15,9 @@ import numpy as np
 import pyarrow as pa
 
 from evalkit.store.files.columns import column_of
+from evalkit.store.files.record import STEP
 from evalkit.store.files.schema import ENDS
-from evalkit.store.reading.arrays import coded, ints, texts
+from evalkit.store.reading.arrays import coded, ints, take_rows, texts
 from evalkit.store.reading.effect import Ints
 
 PLACE = ("environment", "suite", "instance", "agent", "replicate")
@@ -63,13 +64,48 @@ def fold(
     table: pa.Table,
     before: Callable[[str], Standing | None] = lambda _: None,
 ) -> list[str]:
-    """Add rows of steps, in the order in which they were written; returns their episodes, each once.
+    """Add rows of a file of steps, in the order in which they were written; returns their episodes, each once.
 
     `before`: how an episode stood that `standings` lacks, from earlier parts of the log; None for one that begins here.
     Of a table without facts none are kept. Time is that of a sort, and of a step in Python for each episode.
     """
     if not table.num_rows:
         return []
+    touched: dict[str, None] = {}
+    kinds, kind = _numbered(table, "row_kind") if "row_kind" in table.schema.names else ([STEP], np.zeros(0, np.int64))
+    if kinds != [STEP]:
+        steps = kind == kinds.index(STEP) if STEP in kinds else np.zeros(len(kind), np.bool_)
+        _fold_asks(standings, take_rows(table, np.flatnonzero(~steps)), before, touched)
+        table = take_rows(table, np.flatnonzero(steps))
+    _fold_steps(standings, table, before, touched)
+    return list(touched)
+
+
+def _fold_asks(
+    standings: dict[str, Standing], table: pa.Table, before: Callable[[str], Standing | None], touched: dict[str, None]
+) -> None:
+    """Add rows of asks: they were paid for, and move their episode no further."""
+    names, codes = _numbered(table, "episode")
+    sums = np.zeros((len(names), len(SUMS)), np.int64)
+    np.add.at(sums, codes, np.stack([ints(table, name) for name in SUMS], axis=1))
+    count, first = np.bincount(codes, minlength=len(names)), np.unique(codes, return_index=True)[1]
+    places = _Places(table)
+    for number, name in enumerate(names):
+        standing = standings.get(name)
+        if standing is None:
+            standing = standings[name] = before(name) or Standing(place=())
+        if not standing.place:
+            standing.place = places.at(int(first[number]))
+        standing.requests += int(count[number])
+        standing.sums = [a + b for a, b in zip(standing.sums, sums[number].tolist(), strict=True)]
+        touched[name] = None
+
+
+def _fold_steps(
+    standings: dict[str, Standing], table: pa.Table, before: Callable[[str], Standing | None], touched: dict[str, None]
+) -> None:
+    if not table.num_rows:
+        return
     names, codes = _numbered(table, "episode")
     order = np.argsort(codes, kind="stable")
     codes, take, step = codes[order], ints(table, "take")[order], ints(table, "step")[order]
@@ -80,7 +116,6 @@ def fold(
     endings, ending = _numbered(table, "ending")
     facts = texts(table, "facts") if "facts" in table.schema.names else None
     rows = zip(codes[begin], take[begin], step[begin], step[end - 1], begin, end, ending[order[end - 1]], strict=True)
-    touched: dict[str, None] = {}
     places = _Places(table)
     for number, row in enumerate(rows):
         code, level, first, last, upper, lower, word = map(int, row)
@@ -100,7 +135,6 @@ def fold(
         elif standing.facts is not None:
             standing.facts += [facts[index] for index in order[upper:lower].tolist()]
         touched[name] = None
-    return list(touched)
 
 
 class _Places:

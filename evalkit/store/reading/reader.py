@@ -14,10 +14,11 @@ import numpy as np
 import pyarrow as pa
 
 from evalkit.errors import CorruptLogError
+from evalkit.store.files.columns import column_of
 from evalkit.store.files.record import LedgerRecord
 from evalkit.store.files.schema import LEDGER, STEPS, ledger_records, no_rows
 from evalkit.store.files.segment import REMEDY, SCHEMAS, Kind, Segment, read_segment
-from evalkit.store.reading.arrays import coded, ints, take_rows, texts
+from evalkit.store.reading.arrays import asks_of, coded, floats, ints, steps_of, take_rows, texts
 from evalkit.store.reading.effect import Effect, Ints, rows_in_effect
 from evalkit.store.reading.looking import patiently, settled
 
@@ -30,6 +31,12 @@ CODED = (
 )
 """Columns of steps that reading keeps as dictionaries."""
 _KEYS = ("episode", "take", "step")
+_KINDS = (*_KEYS, "row_kind")
+OF_ASKS = (
+    *("cost", "tokens_in", "tokens_out", "tokens_cached_read", "tokens_cached_write", "tokens_reasoning"),
+    *("latency_s", "queue_s"),
+)
+"""Columns that `scan` gives of a step together with its asks."""
 _LONG = {"reply": pa.large_string(), "raw": pa.large_binary(), "facts": pa.large_string()}
 
 
@@ -66,7 +73,7 @@ def replay_rows(run: Path, episodes: Collection[str]) -> Mapping[str, Sequence[R
     wanted = frozenset(episodes)
     if not wanted:
         return {}
-    table = _read(run, "steps", ("episode", *_REPLAY), wanted)
+    table = steps_of(_read(run, "steps", ("episode", *_REPLAY, "row_kind"), wanted))
     names, _, effect = _effect(table)
     return _Rows(names, effect, table)
 
@@ -76,7 +83,7 @@ def facts_of(run: Path, episodes: Collection[str]) -> dict[str, list[bytes]]:
 
     One pass over the files that hold them. Raises CorruptLogError.
     """
-    table = _read(run, "steps", (*_KEYS, "facts"), frozenset(episodes))
+    table = steps_of(_read(run, "steps", (*_KINDS, "facts"), frozenset(episodes)))
     names, _, effect = _effect(table)
     facts = texts(table, "facts")
     bounds = pairwise(effect.start.tolist())
@@ -96,14 +103,16 @@ def _rows_of(wanted: Collection[str]) -> Choose:
 
 
 def scan(run: Path, columns: Iterable[str], episode: str | None = None) -> pa.Table:
-    """These columns of the rows in effect, ordered by episode and step: the same table however the run went.
+    """These columns of the steps in effect, ordered by episode and step: the same table however the run went. Money,
+    tokens and seconds are those of a step with its asks.
 
     `episode`: of this one alone, at the price of looking up which segments hold it. Long texts come as `large_string`,
     since a run may hold more than 2 GB of them. Raises CorruptLogError.
     """
     wanted = list(dict.fromkeys(columns))
     only = None if episode is None else frozenset({episode})
-    table = _read(run, "steps", tuple(dict.fromkeys((*_KEYS, *wanted))), only)
+    rows = _read(run, "steps", tuple(dict.fromkeys((*_KINDS, "ask_line", *wanted))), only)
+    table = steps_of(rows)
     names, codes, effect = _effect(table)
     rank = np.argsort(np.argsort(np.array(names, object))) if names else np.zeros(0, np.int64)
     order = effect.order[np.argsort(rank[codes[effect.order]], kind="stable")]
@@ -113,7 +122,75 @@ def scan(run: Path, columns: Iterable[str], episode: str | None = None) -> pa.Ta
         name: table.column(name).cast(kind) if name in _LONG else table.column(name) for name, kind in kinds.items()
     }
     ordered = take_rows(pa.table(made), order)
-    return pa.table({name: ordered.column(name).cast(kind) for name, kind in kinds.items()})
+    columns = {name: ordered.column(name).cast(kind) for name, kind in kinds.items()}
+    if table is not rows:
+        first = order[np.flatnonzero(np.diff(codes[order], prepend=-1))]
+        asks = _by_step(names, effect, codes[first], ints(table, "take")[first], asks_of(rows))
+        columns |= {name: asks.added(columns[name], name) for name in wanted if name in OF_ASKS}
+    return pa.table(columns)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Asks:
+    """The asks of the rows in effect, which are in order by episode and step."""
+
+    table: pa.Table
+    row: Ints
+    """The row of each ask's step; -1 of one that led to none."""
+
+    def added(self, column: pa.ChunkedArray, name: str) -> pa.Array:
+        """A column of steps with what their asks have in it."""
+        steps, asks = pa.table({name: column}), self.table
+        kind, counted = STEPS.field(name).type, np.flatnonzero(self.row >= 0)
+        read = floats if pa.types.is_floating(kind) else ints
+        sums = read(steps, name)
+        np.add.at(sums, self.row[counted], read(asks, name)[counted])
+        return column_of(sums.tolist(), kind)
+
+
+def _by_step(names: Sequence[str], effect: Effect, episodes: Ints, lines: Ints, asks: pa.Table) -> _Asks:
+    """Asks by the step they were made for; `episodes`, `lines`: of rows in effect in their order, the episodes, each
+    once, and the take of its first step."""
+    count = np.diff(effect.start)
+    begin, line = np.zeros(len(names), np.int64), np.full(len(names), -1, np.int64)
+    line[episodes] = lines
+    begin[episodes] = np.cumsum(count[episodes]) - count[episodes]
+    numbers = {name: number for number, name in enumerate(names)}
+    known, codes = coded(asks, "episode")
+    episode = np.array([numbers.get(name, -1) for name in known], np.int64)[codes]
+    step = ints(asks, "step")
+    fits = (episode >= 0) & (line[episode] == ints(asks, "ask_line")) & (step < count[episode])
+    return _Asks(table=asks, row=np.where(fits, begin[episode] + step, -1))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AskRow:
+    """A request of an agent's code, as far as replay needs it."""
+
+    step: int
+    ask_line: int
+    ask_key: str
+    ask_n: int
+    reply: bytes | None
+    request_digest: bytes
+    attempts: str
+
+
+_ASK = tuple(AskRow.__dataclass_fields__)
+
+
+def ask_rows(run: Path, episodes: Collection[str]) -> dict[str, list[AskRow]]:
+    """The asks of these episodes, in the order in which they were written; an episode without any is absent.
+
+    One pass over the files that hold them. Raises CorruptLogError.
+    """
+    table = asks_of(_read(run, "steps", ("episode", *_ASK, "row_kind"), frozenset(episodes)))
+    kinds = {"reply": pa.large_binary()}
+    columns = {name: table.column(name).cast(kinds.get(name, STEPS.field(name).type)) for name in ("episode", *_ASK)}
+    rows: dict[str, list[AskRow]] = {}
+    for row in pa.table(columns).to_pylist():
+        rows.setdefault(row.pop("episode"), []).append(AskRow(**row))
+    return rows
 
 
 def scan_all(run: Path, columns: Iterable[str]) -> pa.Table:
@@ -203,7 +280,7 @@ def step_segments(run: Path) -> tuple[Segment, ...]:
 
 def superseded(run: Path) -> pa.Table:
     """`episode`, `take` and `step` of the rows that a later take has replaced. Raises CorruptLogError."""
-    table = _read(run, "steps", _KEYS)
+    table = steps_of(_read(run, "steps", _KINDS))
     _, _, effect = _effect(table)
     gone = np.ones(table.num_rows, np.bool_)
     gone[effect.order] = False

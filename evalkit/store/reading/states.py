@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 import pyarrow as pa
 
-from evalkit.store.reading.arrays import coded, ints
+from evalkit.store.reading.arrays import are_steps, coded, ints
 from evalkit.store.reading.effect import Before, Ints, rows_in_effect
 from evalkit.store.reading.reader import refuse_gaps
 
@@ -15,7 +15,7 @@ TEXTS = ("environment", "suite", "instance", "agent", "ending")
 NUMBERS = ("replicate", "take", "steps", "requests", *SUMS)
 STATE = ("episode", *TEXTS, *NUMBERS)
 """Columns of ENDS but the facts."""
-ROW = ("episode", *TEXTS, "replicate", "take", "step", *SUMS)
+ROW = ("episode", *TEXTS, "replicate", "take", "step", *SUMS, "row_kind")
 """Columns of STEPS that states are made of."""
 
 
@@ -60,19 +60,21 @@ class States:
             self.texts[name][places[newer]] = codes[newer]
 
     def fold(self, table: pa.Table) -> None:
-        """Add rows, which come after all that is known. Raises CorruptLogError if an episode lacks a step."""
+        """Add rows, which come after all that is known. Asks count as requests and money, and for nothing else. Raises
+        CorruptLogError if an episode lacks a step."""
         codes = self._places(*coded(table, "episode"))
         take, step, count = ints(table, "take"), ints(table, "step"), len(self.episodes)
         known = self.numbers["requests"] > 0
         before = Before(steps=self.numbers["steps"], take=np.where(known, self.numbers["take"], -1))
-        effect = rows_in_effect(codes, take, step, count, before)
+        steps = np.flatnonzero(are_steps(table))
+        effect = rows_in_effect(codes[steps], take[steps], step[steps], count, before)
         refuse_gaps(list(self.episodes), effect)
         # A row that begins an episode says where it belongs; the last one in effect says whether it has ended.
         first = np.full(count, -1, np.int64)
         first[codes[::-1]] = np.arange(len(codes))[::-1]
         fresh = np.flatnonzero((first >= 0) & ~known)
         touched = np.flatnonzero(np.diff(effect.start))
-        last = effect.order[effect.start[touched + 1] - 1]
+        last = steps[effect.order[effect.start[touched + 1] - 1]]
         for name in TEXTS:
             values = self._codes(name, *coded(table, name))
             if name == "ending":

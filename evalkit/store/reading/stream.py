@@ -14,12 +14,12 @@ import pyarrow as pa
 from evalkit.errors import CorruptLogError
 from evalkit.store.files.layout import lay_out
 from evalkit.store.files.segment import REMEDY, read_segment
-from evalkit.store.reading.arrays import coded, ints, take_rows
+from evalkit.store.reading.arrays import are_steps, coded, ints, take_rows
 from evalkit.store.reading.effect import Ints
 from evalkit.store.reading.looking import looks
 from evalkit.store.reading.reader import may_hold
 
-_KEYS = ("episode", "take", "step")
+_KEYS = ("episode", "take", "step", "row_kind")
 _ENDED = ("episode", "take", "steps", "facts")
 
 
@@ -116,7 +116,7 @@ class _Wanted:
         names, codes = coded(table, "episode")
         numbers = np.array([self._numbers.get(name, -1) for name in names], np.int64)[codes]
         step, take = ints(table, "step"), ints(table, "take")
-        chosen = np.flatnonzero((numbers >= 0) & (step < self._count[numbers]))
+        chosen = np.flatnonzero((numbers >= 0) & (step < self._count[numbers]) & are_steps(table))
         positions = self._start[numbers[chosen]] + step[chosen]
         fits = (self._takes[positions] == take[chosen]) & self._missing[positions]
         chosen, positions = chosen[fits], positions[fits]

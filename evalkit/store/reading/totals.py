@@ -13,7 +13,7 @@ from typing import Protocol
 import msgspec
 
 from evalkit.errors import CorruptLogError
-from evalkit.store.files.record import ESTIMATED, UNMETERED, LedgerRecord, StepRecord
+from evalkit.store.files.record import ASK, ESTIMATED, UNMETERED, LedgerRecord, StepRecord
 from evalkit.store.reading.accounts import Account
 from evalkit.store.reading.unmetered import UnmeteredRows
 
@@ -269,6 +269,8 @@ class _Played:
     steps: int = 0
     ending: str = ""
     cost: int = 0
+    stays: bool = False
+    """Whether it is counted among those that continue."""
 
 
 class Tally:
@@ -284,9 +286,11 @@ class Tally:
         self._pieces: dict[tuple[str, str], bytes] = {}
 
     def step(self, row: StepRecord) -> None:
-        """Count a row. Each episode's rows come in order, and nothing follows its ending."""
+        """Count a row. Each episode's rows come in order, and nothing follows its ending. An ask is paid for, and moves
+        its episode no further."""
         played = self._playing.get(row.episode) or self._begin(row)
-        cell, cost, last = played.cell, row.cost, row.step + 1
+        ask = row.row_kind == ASK
+        cell, cost, last = played.cell, row.cost, played.steps if ask else row.step + 1
         cell.rows += 1
         cell.cost += cost
         cell.tokens_in += row.tokens_in
@@ -301,10 +305,17 @@ class Tally:
         cell.send(row.started_at)
         self._cost[row.worker] = self._cost.get(row.worker, 0) + cost
         self._touched.add(played.place)
+        if ask and played.ending:  # of a take that has no step yet
+            played.cost += cost
+            cell.ended_cost += cost
+            cell.ended_squares += float(played.cost) ** 2 - float(played.cost - cost) ** 2
+            if row.attempts != "ok":
+                _meter(cell, row)
+            return
         if played.ending:
             _end(played, -1)
             played.ending = ""
-        elif played.steps:
+        elif played.stays:
             cell.stay(far(played.steps), -1, -played.steps, -played.cost)
         played.steps = last
         played.cost += cost
@@ -316,6 +327,7 @@ class Tally:
             del self._playing[row.episode]
         else:
             cell.stay(far(last), 1, last, played.cost)
+            played.stays = True
 
     def _begin(self, row: StepRecord) -> _Played:
         """The first row of an episode that this writer has."""
@@ -328,7 +340,7 @@ class Tally:
             cell.begun += 1
             played = _Played(cell, place)
         else:
-            played = _Played(cell, place, standing.steps, standing.ending, standing.cost)
+            played = _Played(cell, place, standing.steps, standing.ending, standing.cost, not standing.ending)
         self._playing[row.episode] = played
         return played
 

@@ -5,7 +5,7 @@ It checks the log alone; `evalkit verify` calls it first, and then checks that r
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -39,7 +39,9 @@ def check_log(run: Path, look: Look | None = None) -> list[Flaw]:
         flaws += file.flaws
     flawed = {flaw.segment for flaw in flaws}
     flaws += [Flaw(segment=where, problem=what) for where, what in chain.flaws if where not in flawed]
-    flaws += missing_steps(known_rows(steps), steps, {flaw.segment for flaw in flaws})
+    rows = known_rows(steps)
+    flaws += missing_steps(rows, steps, {flaw.segment for flaw in flaws})
+    flaws = flaws or list(missing_asks(rows, steps))
     # Data that repeats the rows can be compared with them once the rows are complete.
     return flaws or [*ends_flaws(run), *totals_flaws(run)]
 
@@ -88,11 +90,48 @@ class KnownRows:
     take: Ints
     step: Ints
     sound: Flags
+    ask: Flags
+    """(n,) whether it is an ask and not a step."""
+    line: Ints
+    """(n,) of asks."""
+    nth: Ints
+    """(n,) of an ask, its place among those of its step; of a step, how many it has."""
     file: Ints
     """(n,) which file the row lies in."""
     row: Ints
     """(n,) and at which place."""
     effect: Effect
+    """Of the steps."""
+
+    def lines(self, effect: Effect) -> Ints:
+        """(episodes,) the line that each is on: the take of its first step in effect, else the highest of its asks."""
+        line = np.zeros(len(self.names), np.int64)
+        asks = np.flatnonzero(self.ask)
+        np.maximum.at(line, self.episode[asks], self.line[asks])
+        begun = np.flatnonzero(np.diff(effect.start))
+        line[begun] = self.take[effect.order[effect.start[begun]]]
+        return line
+
+    def lost_asks(self, effect: Effect) -> list[tuple[int, int]]:
+        """(episode, step) of each step on an episode's line that lacks an ask, or has one that was changed; with steps
+        as these are in effect."""
+        line = self.lines(effect)
+        present: dict[tuple[int, int], set[int]] = {}
+        lost = set[tuple[int, int]]()
+        asks = np.flatnonzero(self.ask & (self.line == line[self.episode]))
+        for row in asks.tolist():
+            place = int(self.episode[row]), int(self.step[row])
+            if self.sound[row]:
+                present.setdefault(place, set()).add(int(self.nth[row]))
+            else:
+                lost.add(place)
+        lost |= {place for place, numbers in present.items() if max(numbers) >= len(numbers)}
+        steps = effect.order[(self.nth[effect.order] > 0) & self.sound[effect.order]]
+        for row in steps.tolist():
+            place = int(self.episode[row]), int(self.step[row])
+            if len(present.get(place, ())) != self.nth[row]:
+                lost.add(place)
+        return sorted(lost)
 
 
 def known_rows(files: Sequence[Examined]) -> KnownRows:
@@ -107,16 +146,45 @@ def known_rows(files: Sequence[Examined]) -> KnownRows:
     codes = np.concatenate([none, *episode])[keep]
     take = np.concatenate([none, *(group for file in files for group in file.take)])[keep]
     sound = np.concatenate([none.astype(np.bool_), *(group for file in files for group in file.sound)])[keep]
+    ask = np.concatenate([none.astype(np.bool_), *(group for file in files for group in file.ask)])[keep]
+    line, nth = (
+        np.concatenate([none, *(group for file in files for group in getattr(file, name))])[keep]
+        for name in ("line", "nth")
+    )
     return KnownRows(
         names=list(numbers),
         episode=codes,
         take=take,
         step=step[keep],
         sound=sound,
+        ask=ask,
+        line=line,
+        nth=nth,
         file=np.concatenate([none, *file_of])[keep],
         row=np.concatenate([none, *row_of])[keep],
-        effect=rows_in_effect(codes, take, step[keep], len(numbers)),
+        effect=effect_of(np.flatnonzero(~ask), codes, take, step[keep], len(numbers)),
     )
+
+
+def effect_of(chosen: Ints, episode: Ints, take: Ints, step: Ints, episodes: int) -> Effect:
+    """Which of the chosen rows are in effect, by their numbers among all rows."""
+    effect = rows_in_effect(episode[chosen], take[chosen], step[chosen], episodes)
+    return replace(effect, order=chosen[effect.order])
+
+
+def missing_asks(rows: KnownRows, files: Sequence[Examined]) -> Iterator[Flaw]:
+    """Where a step lacks asks that led to it, with the file of the step."""
+    places = {
+        (int(rows.episode[row]), int(rows.step[row])): int(rows.file[row])
+        for row in (*np.flatnonzero(rows.ask).tolist(), *rows.effect.order.tolist())
+    }
+    for episode, step in rows.lost_asks(rows.effect):
+        yield Flaw(
+            segment=files[places[episode, step]].segment.name,
+            problem="an ask of the step is missing",
+            episode=rows.names[episode],
+            step=step,
+        )
 
 
 def missing_steps(rows: KnownRows, files: Sequence[Examined], suspects: set[str]) -> list[Flaw]:

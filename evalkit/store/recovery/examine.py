@@ -19,7 +19,7 @@ from evalkit.store.files.chain import problem_of
 from evalkit.store.files.footer import columns_of, flaw_of_footer, footer_flaw
 from evalkit.store.files.schema import STEPS, steps_table, with_reserved
 from evalkit.store.files.segment import REMEDY, Segment, claim, mismatch, open_file, read_rows, readable, unlike
-from evalkit.store.reading.arrays import coded, integers, take_rows
+from evalkit.store.reading.arrays import are_steps, coded, integers, take_rows
 from evalkit.store.reading.effect import Flags, Ints
 
 COVERED = ("request_digest", "reply", "facts", "observation_digest", "step_digest")
@@ -53,6 +53,12 @@ class Examined:
     step: list[Ints] = field(default_factory=list)
     sound: list[Flags] = field(default_factory=list)
     """By row group, like `take` and `step`: whether the row is what was written."""
+    ask: list[Flags] = field(default_factory=list)
+    """Likewise: whether it is an ask and not a step."""
+    line: list[Ints] = field(default_factory=list)
+    """Of asks."""
+    nth: list[Ints] = field(default_factory=list)
+    """Of an ask, its place among those of its step; of a step, how many it has."""
 
 
 Look = Callable[[Segment, pa.Table], bool]
@@ -194,7 +200,26 @@ def _examine_group(examined: Examined, group: _RowGroup, *, proven: bool) -> Non
         examined.episodes += [names[code] for code in codes]
         examined.take.append(_whole(group, "take"))
         examined.step.append(_whole(group, "step"))
+    _examine_asks(examined, group)
     examined.flaws += _group_flaws(examined, group, sound, lost_identity)
+
+
+def _examine_asks(examined: Examined, group: _RowGroup) -> None:
+    """Which rows are asks, and where they belong; where that cannot be read, no row is sound, and all count as
+    steps."""
+    none = np.zeros(group.rows, np.int64)
+    columns = ("row_kind", "ask_line", "ask_n", "turn")
+    steps = np.ones(group.rows, np.bool_)
+    if examined.segment.writer and not set(columns) & set(group.bad):
+        steps = are_steps(pa.table({"row_kind": group.column("row_kind")}))
+    examined.ask.append(~steps)
+    if steps.all() and (not examined.segment.writer or "ask_n" in group.bad):
+        examined.line.append(none)
+        examined.nth.append(none)
+        return
+    examined.line.append(none if steps.all() else _whole(group, "ask_line"))
+    count = _whole(group, "ask_n")
+    examined.nth.append(count if steps.all() else np.where(steps, count, _whole(group, "turn")))
 
 
 def _agreement(group: _RowGroup) -> Flags:

@@ -189,7 +189,7 @@ def _charges(
     if not owner:
         return []
     names = pa.array(list(owner), pa.string())
-    columns = ("episode", "take", "step", "started_at", "response_id", "agent", "worker", "cost")
+    columns = (*_REQUEST, "agent", "worker", "cost")
     tables = []
     for run in runs:
         table = scan_all(run, columns)
@@ -223,11 +223,14 @@ def _charges(
 LEFT_OUT = "paid for in a run that was merged; another run's steps of the episode were taken"
 
 
+_REQUEST = ("episode", "take", "step", "started_at", "response_id", "ask_key", "ask_n")
+
+
 def _paid(table: pa.Table) -> Iterator[tuple[tuple[Any, ...], Mapping[str, Any]]]:
     """(what tells one request from all others, its row) of each row."""
     for batch in table.to_batches(max_chunksize=SEGMENT_ROWS):
         for row in batch.to_pylist():
-            yield (row["episode"], row["take"], row["step"], row["started_at"], row["response_id"]), row
+            yield tuple(row[name] for name in _REQUEST), row
 
 
 def _write_steps(

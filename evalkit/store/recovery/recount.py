@@ -13,7 +13,7 @@ import pyarrow as pa
 from evalkit.store.files.layout import began, journals, lay_out
 from evalkit.store.files.schema import ENDS, steps_table
 from evalkit.store.files.segment import LOG, Segment, read_segment
-from evalkit.store.reading.arrays import coded, ints, take_rows
+from evalkit.store.reading.arrays import coded, ints, steps_of, take_rows
 from evalkit.store.reading.effect import rows_in_effect
 from evalkit.store.reading.ends import PLACE, SUMS, UNKNOWN, Standing, fold, settle
 from evalkit.store.reading.reader import read_ledger, scan_all
@@ -22,8 +22,8 @@ from evalkit.store.reading.totals import CellTotals
 from evalkit.store.recovery.correction import COUNTS
 from evalkit.store.recovery.examine import Flaw
 
-_FOLDED = ("episode", "take", "step", "ending", *PLACE, *SUMS, "facts")
-_KEYS = ("episode", "take", "step")
+_FOLDED = ("episode", "take", "step", "ending", *PLACE, *SUMS, "facts", "row_kind")
+_KEYS = ("episode", "take", "step", "row_kind")
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +94,7 @@ def facts_of(parts: Sequence[Part], names: Collection[str]) -> Mapping[str, Sequ
         wanted = np.array([name in names for name in episodes], np.bool_)
         if wanted.any():
             tables.append(take_rows(part.read((*_KEYS, "facts")), np.flatnonzero(wanted[codes])))
-    table = pa.concat_tables(tables)
+    table = steps_of(pa.concat_tables(tables))
     episodes, codes = coded(table, "episode")
     effect = rows_in_effect(codes, ints(table, "take"), ints(table, "step"), len(episodes))
     facts = take_rows(table.select(["facts"]), effect.order).column("facts").cast(pa.binary()).to_pylist()

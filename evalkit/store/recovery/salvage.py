@@ -14,8 +14,8 @@ from evalkit.money import PicoUsd
 from evalkit.store.files.record import LedgerRecord
 from evalkit.store.files.schema import LEDGER, conform, ledger_records
 from evalkit.store.files.segment import Segment, claim, money_of, open_file, read_segment
-from evalkit.store.reading.effect import Flags, rows_in_effect
-from evalkit.store.recovery.check import KnownRows, file_flaws
+from evalkit.store.reading.effect import Flags
+from evalkit.store.recovery.check import KnownRows, effect_of, file_flaws
 from evalkit.store.recovery.examine import Examined, rows_of
 from evalkit.store.recovery.recount import Part
 
@@ -76,19 +76,33 @@ class Kept:
 
 def kept_rows(rows: KnownRows) -> tuple[Flags, dict[int, int]]:
     """(which rows stay, by episode the step at which it is cut off): no row twice, none after a lost step."""
-    by_key = np.lexsort((~rows.sound, rows.step, rows.take, rows.episode))
+    own = np.flatnonzero(~rows.ask)
+    by_key = own[np.lexsort((~rows.sound[own], rows.step[own], rows.take[own], rows.episode[own]))]
     keys = np.stack([rows.episode, rows.take, rows.step])[:, by_key]
-    once = np.zeros(len(by_key), np.bool_)
+    once = np.zeros(len(rows.sound), np.bool_)
     once[by_key[np.concatenate([[True], (np.diff(keys) != 0).any(axis=0)])[: len(by_key)]]] = True
-    single = np.flatnonzero(once)
-    effect = rows_in_effect(rows.episode[single], rows.take[single], rows.step[single], len(rows.names))
-    order = single[effect.order]
+    effect = effect_of(np.flatnonzero(once), rows.episode, rows.take, rows.step, len(rows.names))
+    order = effect.order
     position = np.arange(len(order)) - effect.start[rows.episode[order]]
     lost = (rows.step[order] != position) | ~rows.sound[order]
     cut = np.full(len(rows.names), np.iinfo(np.int64).max)
     np.minimum.at(cut, rows.episode[order[lost]], position[lost])
-    keep = once & rows.sound & (rows.step < cut[rows.episode])
-    return keep, {int(number): int(cut[number]) for number in np.unique(rows.episode[order[lost]])}
+    for episode, step in rows.lost_asks(effect):
+        cut[episode] = min(cut[episode], step)
+    # What a step was made of goes with it: an agent that is asked anew may ask for something else.
+    stays = (rows.step < cut[rows.episode]) | (rows.ask & (rows.line != rows.lines(effect)[rows.episode]))
+    keep = (once | _first_of_each(rows)) & rows.sound & stays
+    return keep, {number: int(cut[number]) for number in np.flatnonzero(cut < np.iinfo(np.int64).max).tolist()}
+
+
+def _first_of_each(rows: KnownRows) -> Flags:
+    """The asks, none of them twice."""
+    chosen, seen = np.zeros(len(rows.sound), np.bool_), set[tuple[int, ...]]()
+    for row in np.flatnonzero(rows.ask & rows.sound).tolist():
+        key = tuple(int(column[row]) for column in (rows.episode, rows.line, rows.step, rows.nth))
+        chosen[row] = key not in seen
+        seen.add(key)
+    return chosen
 
 
 def salvage(rows: KnownRows, files: Sequence[Examined]) -> tuple[list[Kept], list[GivenUp], list[LedgerRecord]]:
