@@ -33,10 +33,13 @@ What there is:
     play, play_async    one episode, in a temporary directory
     suite, env          instances and environments by name
     game                an episode by hand: no model, no loop, no log
+    agent               an agent as code: a coroutine that asks models and acts
 
     Run, Plan, Progress, Episode, Game, Turn, Instance, Environment, Score     what these return
     Message, Tool, ToolCall, Reply, Usage                                      what agents read and answer
+    AgentFn, Seat, Fork                                                        what agents as code are written with
     EvalkitError, UsageError, RunError, CorruptLogError, StorageError          what they raise
+    AgentError, AskRefused                                                     what they raise in an agent's code
 
 docs/python.md is the guide. `evalkit.__all__` is the interface; for packages that extend evalkit, so are
 `evalkit.extend` and `evalkit.testing`. Every other name is private and can change without notice. Importing
@@ -61,14 +64,27 @@ if TYPE_CHECKING:
     from evalkit.engine.planning.planned import Plan
     from evalkit.envs.environment import Environment, Facts, Score
     from evalkit.envs.replay import Turn
-    from evalkit.errors import CorruptLogError, EvalkitError, RunError, StorageError, UsageError
+    from evalkit.errors import (
+        AgentError,
+        AskRefused,
+        CorruptLogError,
+        EvalkitError,
+        RunError,
+        StorageError,
+        UsageError,
+    )
+    from evalkit.seats import AgentFn, Fork, Seat, agent
 
 __all__ = [
+    "AgentError",
+    "AgentFn",
+    "AskRefused",
     "CorruptLogError",
     "Environment",
     "Episode",
     "EvalkitError",
     "Facts",
+    "Fork",
     "Game",
     "Instance",
     "Message",
@@ -78,12 +94,14 @@ __all__ = [
     "Run",
     "RunError",
     "Score",
+    "Seat",
     "StorageError",
     "Tool",
     "ToolCall",
     "Turn",
     "Usage",
     "UsageError",
+    "agent",
     "env",
     "game",
     "load",
@@ -108,7 +126,10 @@ _PLACES = {
     "evalkit.engine.planning.planned": ("Plan",),
     "evalkit.envs.environment": ("Environment", "Facts", "Score"),
     "evalkit.envs.replay": ("Turn",),
-    "evalkit.errors": ("CorruptLogError", "EvalkitError", "RunError", "StorageError", "UsageError"),
+    "evalkit.errors": (
+        *("AgentError", "AskRefused", "CorruptLogError", "EvalkitError", "RunError", "StorageError", "UsageError"),
+    ),
+    "evalkit.seats": ("AgentFn", "Fork", "Seat", "agent"),
 }
 """Module -> the names that it gives."""
 

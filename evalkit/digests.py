@@ -51,6 +51,19 @@ def step_digest(request_digest: bytes, reply: bytes | None, facts: bytes, observ
     return _digest(b"step", request_digest, facts, observation_digest, reply)
 
 
+def ask_digest(role: str, shown: bytes, messages: Messages, tools: Sequence[Tool] | None, settings: bytes) -> bytes:
+    """Digest of a request of an agent's code.
+
+    role      which model it asks
+    shown     digest of what the environment shows; empty where the agent composed the messages
+    messages  those that it composed
+    tools     those that it composed; None: those that the environment offers
+    settings  its own sampling, as JSON
+    """
+    offered = b"" if tools is None else _kept_tools(tools)
+    return _digest(b"ask", role.encode(), shown, encoded(messages), b"" if tools is None else b"own", offered, settings)
+
+
 def encoded(messages: Messages) -> bytes:
     """The messages as JSON: different messages never give the same."""
     if isinstance(messages, bytes):

@@ -107,6 +107,44 @@ class LaneClosed(EvalkitError):
     """The lane cannot continue (bad key, unknown model, bound exceeded); its episodes remain."""
 
 
+class AskRefused(EvalkitError):
+    """The provider refused a request of an agent's code because of its content, or the agent may ask no more.
+
+    `kind` is `context_length`, `content_filter`, `bad_request` or `ask_limit`. An agent may catch it and ask for
+    something else. Uncaught, it ends the episode.
+
+    >>> from evalkit import AskRefused
+    >>> AskRefused("context_length", "The chat is too long.").kind
+    'context_length'
+    """
+
+    def __init__(self, kind: str, message: str = "") -> None:
+        super().__init__(message or kind)
+        self.kind = kind
+
+
+class AgentError(EvalkitError):
+    """An agent's code uses its seat wrongly: two requests of one asker at once, an act after the end.
+
+    >>> from evalkit import AgentError
+    >>> raise AgentError("a fork's key is used once a step")
+    Traceback (most recent call last):
+    evalkit.errors.AgentError: a fork's key is used once a step
+    """
+
+
+class AgentFailed(EvalkitError):
+    """An agent's code has raised an exception; the message is its traceback. The episode is parked and remains."""
+
+
+class AgentStopped(EvalkitError):
+    """An agent cannot continue although its lane can, since a lane of another of its models is closed."""
+
+
+class Diverged(EvalkitError):
+    """An agent's code does not repeat what the log says it did; the episode is parked and remains."""
+
+
 def nearest(name: str, valid: Iterable[str]) -> str:
     """` Did you mean 'x'?`, or the valid names if none is near. For the end of a message."""
     from difflib import get_close_matches

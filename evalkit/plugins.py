@@ -21,6 +21,7 @@ PREFIX = "evalkit."
 GROUPS: Mapping[str, str] = {
     "environments": "environment",
     "policies": "policy",
+    "agents": "agent",
     "dialects": "dialect",
     "exporters": "exporter",
     "prompts": "prompt pack",

@@ -25,6 +25,7 @@ LAYERS = {
             "money",
             "plugins",
             "replies",
+            "seats",
             "seeds",
             "shipped",
             "text",

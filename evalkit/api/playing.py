@@ -19,6 +19,7 @@ from evalkit.engine.view import View
 from evalkit.errors import RunError, UsageError, nearest
 from evalkit.policy.table import is_policy, policy_names
 from evalkit.results.show import open_episode
+from evalkit.seats import AgentFn, code_of
 from evalkit.spec.sweep import sweep_from
 from evalkit.store.events import read_events
 from evalkit.store.reading.index import read_index
@@ -30,7 +31,7 @@ MOST_REPLICATES = 10**6
 
 
 def play(
-    agent: str,
+    agent: str | AgentFn,
     instance: Instance,
     *,
     models: Mapping[str, str] = {},
@@ -42,13 +43,14 @@ def play(
     """Play one episode and wait for its end. It is a run in a temporary directory, which is deleted afterwards.
 
     Args:
-        agent: a policy (`evalkit describe policies` lists them), a model as `provider/model`, or a name from `models`.
+        agent: a policy (`evalkit describe policies` lists them), a model as `provider/model`, a name from `models`, or
+            a function declared with `agent`.
         instance: one that `suite` gives.
-        models: names for models: `{"main": "openai/gpt-5-mini"}`.
+        models: names for models: `{"main": "openai/gpt-5-mini"}`; for a function, a model for each of its roles.
         budget_usd: the most that the episode may cost, such as `"0.50"` (default: no limit). With a budget, the price
             of the model must be known.
         params: further settings of the agent, as in a sweep (docs/sweeps.md): `{"temperature": 0}`, `{"notes": False}`,
-            or `{"replies": [...]}` of the policy `scripted`.
+            or `{"replies": [...]}` of the policy `scripted`; for a function, what it reads as `seat.params`.
         replicate: the replicate of the episode, from 0; each replicate has different seeds.
         prompts: a prompt pack, by name or path.
 
@@ -66,7 +68,7 @@ def play(
     Episode(knuth:scheduling/basic:seed-0:0: stable, 16 steps, score 1)
     """
     table = _agent(agent, models, params, prompts)
-    with _room(instance, table, budget_usd, replicate) as call:
+    with _room(instance, table, budget_usd, replicate, agent) as call:
         outcome = finish(lambda stop: call.play(stop, _unseen))
         if outcome.reason == "interrupt":
             raise KeyboardInterrupt
@@ -74,7 +76,7 @@ def play(
 
 
 async def play_async(
-    agent: str,
+    agent: str | AgentFn,
     instance: Instance,
     *,
     models: Mapping[str, str] = {},
@@ -95,19 +97,24 @@ async def play_async(
     [1.0, 1.0]
     """
     table = _agent(agent, models, params, prompts)
-    with _room(instance, table, budget_usd, replicate) as call:
+    with _room(instance, table, budget_usd, replicate, agent) as call:
         return _episode(instance, await drained(lambda stop: call.play(stop, _unseen)))
 
 
-def _agent(agent: str, models: Mapping[str, str], params: Mapping[str, Any], prompts: str) -> dict[str, Any]:
+def _agent(agent: str | AgentFn, models: Mapping[str, str], params: Mapping[str, Any], prompts: str) -> dict[str, Any]:
     """The agent as a sweep's table has it. Raises UsageError."""
-    if not isinstance(agent, str):
-        raise UsageError(f"agent: expected a policy, `provider/model` or a name of `models`, got {agent!r}.")
+    if not isinstance(agent, str) and not callable(agent):
+        raise UsageError(
+            f"agent: expected a policy, `provider/model`, a name of `models` or a function, got {agent!r:.80}."
+        )
     for name, value in (("models", models), ("params", params)):
         if not isinstance(value, Mapping) or not all(isinstance(key, str) for key in value):
             raise UsageError(f"{name}: expected a mapping from names, got {value!r}.")
     if not isinstance(prompts, str):
         raise UsageError(f"prompts: expected a prompt pack's name or path, got {prompts!r}.")
+    if not isinstance(agent, str):
+        code_of(agent, "agent")
+        return {"agent": _name(agent), "models": dict(models), "params": dict(params), "prompts": prompts}
     for key in params:
         if key in TAKEN:
             raise UsageError(f"params: {key!r} cannot be set here; see the other arguments of `play`.")
@@ -125,8 +132,15 @@ def _agent(agent: str, models: Mapping[str, str], params: Mapping[str, Any], pro
     return {**params, "provider": provider, "model": model, "prompts": prompts, **({"name": agent} if named else {})}
 
 
+def _name(agent: AgentFn) -> str:
+    name = getattr(agent, "__name__", "agent")
+    return name if name.isidentifier() and name.isascii() else "agent"
+
+
 @contextmanager
-def _room(instance: Instance, agent: dict[str, Any], budget_usd: str | None, replicate: int) -> Iterator[Call]:
+def _room(
+    instance: Instance, table: dict[str, Any], budget_usd: str | None, replicate: int, agent: str | AgentFn
+) -> Iterator[Call]:
     """A call that plays one replicate, in a directory that is deleted afterwards. Raises UsageError."""
     env = checked_instance(instance)
     if not isinstance(replicate, int) or isinstance(replicate, bool) or not 0 <= replicate < MOST_REPLICATES:
@@ -137,11 +151,12 @@ def _room(instance: Instance, agent: dict[str, Any], budget_usd: str | None, rep
         spec = {
             "replicates": replicate + 1,
             "unpriced": budget_usd is None,
-            "agents": [agent],
+            "agents": [table],
             "suites": [{"name": str(file)}],
             **({} if budget_usd is None else {"budget_usd": budget_usd}),
         }
-        call = call_of(sweep_from(spec, "play", "play"), directory=Path(folder) / "run")
+        given = {} if isinstance(agent, str) else {_name(agent): agent}
+        call = call_of(sweep_from(spec, "play", "play", given), directory=Path(folder) / "run", lasting=False)
         yield replace(call, options=replace(call.options, choice=Choice(replicate=replicate)))
 
 

@@ -19,6 +19,7 @@ from evalkit.engine.session import RunOptions
 from evalkit.engine.sweep import run_sweep
 from evalkit.engine.view import View
 from evalkit.errors import CorruptLogError, UsageError
+from evalkit.seats import AgentFn
 from evalkit.spec.model import Provider, Sweep
 from evalkit.store.manifests import described
 
@@ -43,12 +44,16 @@ def call_of(
     limit: int | None = None,
     retry: Collection[str] = (),
     mark: str = "",
+    lasting: bool = True,
 ) -> Call:
-    """A call that plays a sweep; `mark`: prefix of option names in errors. Raises UsageError."""
+    """A call that plays a sweep; `mark`: prefix of option names in errors; `lasting`: whether the directory stays.
+
+    Raises UsageError.
+    """
     if directory is not None and not isinstance(directory, str | PathLike):
         raise UsageError(f"{mark}directory: expected a path, got {type(directory).__name__}.")
     where = Path(directory) if directory else Path("runs") / sweep.name
-    resolved = resolve(sweep, described(where))
+    resolved = resolve(sweep, described(where), lasting=lasting)
     options = RunOptions(
         directory=where,
         choice=chosen(only, resolved.manifest, f"{mark}only"),
@@ -77,6 +82,7 @@ def run(
     limit: int | None = None,
     width: int | None = None,
     retry: Collection[str] = (),
+    agents: Mapping[str, AgentFn] = {},
     on_progress: Callable[[Progress], None] | None = None,
 ) -> Run:
     """Start, resume or extend a run, and wait for its end, like `evalkit run`.
@@ -93,6 +99,7 @@ def run(
         limit: the most episodes per lane to end in this call.
         width: episodes in flight per lane (default: the spec's).
         retry: episodes with these endings are played again, such as `["context_length"]`.
+        agents: functions declared with `agent`, by the name that `agent = "NAME"` has in the spec.
         on_progress: called with a `Progress` about four times per second, and at the end, in the playing thread. Its
             exceptions are logged and do not affect the run.
 
@@ -121,7 +128,7 @@ def run(
     >>> evalkit.run(spec | {"replicates": 2}, only={"agent": ["knuth"]})
     Run(first: complete, 3 of 4 episodes, 0 USD)
     """
-    sweep = changed(sweep_of(spec, name), width=width)
+    sweep = changed(sweep_of(spec, name, agents), width=width)
     call = call_of(sweep, directory=directory, only=only, limit=limit, retry=retry)
     _check_listener(on_progress)
     outcome = finish(lambda stop: _told(call, stop, on_progress))
@@ -139,6 +146,7 @@ async def run_async(
     limit: int | None = None,
     width: int | None = None,
     retry: Collection[str] = (),
+    agents: Mapping[str, AgentFn] = {},
     on_progress: Callable[[Progress], None] | None = None,
 ) -> Run:
     """`run` as a coroutine: it plays on the caller's event loop, concurrently with other tasks.
@@ -157,7 +165,7 @@ async def run_async(
     >>> asyncio.run(both())
     [Run(a: complete, 1 of 1 episodes, 0 USD), Run(b: complete, 1 of 1 episodes, 0 USD)]
     """
-    sweep = changed(sweep_of(spec, name), width=width)
+    sweep = changed(sweep_of(spec, name, agents), width=width)
     call = call_of(sweep, directory=directory, only=only, limit=limit, retry=retry)
     _check_listener(on_progress)
     return _run(await drained(lambda stop: _told(call, stop, on_progress)))

@@ -9,6 +9,7 @@ from typing import Any
 
 from evalkit.engine.universe import Choice
 from evalkit.errors import RunError, UsageError, nearest
+from evalkit.seats import AgentFn
 from evalkit.spec.model import Sweep
 from evalkit.spec.sweep import MAX_WIDTH, checked_name, find_sweep, parse_budget, parse_deadline, read_sweep, sweep_from
 from evalkit.store.manifest import Manifest
@@ -20,16 +21,18 @@ KINDS = ("agent", "suite")
 """The kinds of names that choose a part of a sweep."""
 
 
-def sweep_of(spec: Spec, name: str = "") -> Sweep:
+def sweep_of(spec: Spec, name: str = "", agents: Mapping[str, AgentFn] = {}) -> Sweep:
     """The sweep; `name`: the run's name, if it differs from the spec's. Raises UsageError."""
     if not isinstance(name, str):
         raise UsageError(f"name: expected a string, got {name!r}.")
+    if not isinstance(agents, Mapping):
+        raise UsageError(f"agents: expected a mapping from names to functions, got {type(agents).__name__}.")
     if isinstance(spec, Mapping):
-        sweep = sweep_from(spec, "spec", name)
+        sweep = sweep_from(spec, "spec", name, agents)
     elif isinstance(spec, str):
-        sweep = read_sweep(find_sweep(spec))
+        sweep = read_sweep(find_sweep(spec), (), agents)
     elif isinstance(spec, PathLike):
-        sweep = read_sweep(find_sweep(os.fsdecode(spec)))
+        sweep = read_sweep(find_sweep(os.fsdecode(spec)), (), agents)
     else:
         raise UsageError(f"spec: expected a sweep's name, its path or a mapping, got {type(spec).__name__}.")
     return changed(sweep, name=name or None)

@@ -13,6 +13,7 @@ from evalkit.errors import EvalkitError, UsageError, nearest
 from evalkit.plugins import AT, GROUPS, Plugin, PluginTable, installed, plain_name, strangers
 from evalkit.policy.table import BROUGHT, find_policy, is_own
 from evalkit.report.exports.exporter import EXPORTERS
+from evalkit.seats import code_of
 from evalkit.spec.brought import SUFFIX, suite_folders, suites_in
 from evalkit.spec.packs import packs, read_pack
 from evalkit.spec.reading import parse_toml
@@ -161,6 +162,11 @@ def _suites(plugin: Plugin) -> tuple[str, list[str]]:
     return shown + (f" and {len(names) - NAMED} more" if len(names) > NAMED else ""), problems
 
 
+def _agent(plugin: Plugin) -> tuple[str, list[str]]:
+    code = code_of(plugin.load(), plugin.source)
+    return f"version {code.version}; models: {', '.join(code.models)}; up to {code.parallel} requests in flight", []
+
+
 def _golden(plugin: Plugin) -> tuple[str, list[str]]:
     patterns = BROUGHT_KINDS.read(plugin).patterns
     return f"compares {', '.join(patterns)}", [] if patterns else ["It names no files: `patterns` is empty."]
@@ -169,6 +175,7 @@ def _golden(plugin: Plugin) -> tuple[str, list[str]]:
 _LOOKS: Mapping[str, Callable[[Plugin], tuple[str, list[str]]]] = {
     "environments": _environment,
     "policies": _policy,
+    "agents": _agent,
     "dialects": _dialect,
     "exporters": _exporter,
     "prompts": _pack,

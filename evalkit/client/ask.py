@@ -27,6 +27,14 @@ class Question(msgspec.Struct, frozen=True, kw_only=True):
     choice: ToolChoice | None = None
     """Whether the reply must contain a call, or must not; None: the agent's own setting."""
 
+    ask: str = ""
+    """Which of a step's requests it is, if an agent's code makes several."""
+
+    @property
+    def address(self) -> str:
+        """What tells it from all other requests of a run."""
+        return f"{self.episode}.{self.ask}/{self.step}" if self.ask else f"{self.episode}/{self.step}"
+
     def asked(self, sampling: Sampling) -> Sampling:
         """An agent's sampling as this question is asked with it."""
         return sampling if self.choice is None else replace(sampling, tool_choice=self.choice)

@@ -109,7 +109,7 @@ class ModelAsker:
         there."""
         tries = asking.tries
         assert tries is not None
-        place = f"{asking.question.episode}/{asking.question.step}"
+        place = asking.question.address
         first: Verdict | None = failed
         try:
             async for attempt in retrying(tries, place=place, clock=self._clock, sleep=self._lane.rest):
@@ -144,7 +144,7 @@ class ModelAsker:
         if streams is not None and not wants_stream(self._template.stream, long=self._long, lane=lane):
             streams = None
         try:
-            response = await (streams or self._transport).send(body, f"{question.episode}/{question.step}/{attempt}")
+            response = await (streams or self._transport).send(body, f"{question.address}/{attempt}")
             # The reply is unknown until it is parsed, so this still belongs to the sending.
             understood = await aside(lambda: self._understand(response), len(response.body))
         finally:

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 
 from evalkit.engine.episode import LEFT_OWED
 from evalkit.engine.outcome import RunOutcome
+from evalkit.engine.resume import DIVERGED
 from evalkit.engine.session import Session
 from evalkit.errors import nearest
 from evalkit.money import show_usd
@@ -17,6 +18,7 @@ def outcome_of(session: Session) -> RunOutcome:
     ended = sum(job.done_before for job in jobs) + sum(ending not in LEFT_OWED for ending in left)
     total = sum(job.episodes for job in jobs)
     ended_lanes = [job.context.lane_stop.message for job in jobs if job.context.lane_stop.message]
+    ended_lanes += [message for job in jobs for message in job.context.stopped.values()]
     # A lane may have dismissed all its episodes before one of them noticed that it has ended.
     lane_words = ended_lanes + [
         job.context.unavailable for job in jobs if job.context.unavailable and not job.context.lane_stop.message
@@ -149,5 +151,6 @@ def _in_vain(session: Session) -> Iterator[str]:
     holdings = session.holdings
     endings = {word for cell in holdings.cells.values() for word, count in cell.endings.items() if count}
     endings |= {"internal_error"} if holdings.broken else set()
+    endings |= {DIVERGED} if holdings.diverged else set()
     for word in sorted(session.options.retry - endings):
         yield f"--retry {word}: no episode of this run has that ending.{nearest(word, endings)}"

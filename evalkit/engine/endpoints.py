@@ -3,10 +3,11 @@ environment. Simulated providers of the run are started here and end with it.
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, AsyncExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from evalkit.client.ask import Asker
 from evalkit.client.budget import Budget
@@ -20,26 +21,30 @@ from evalkit.client.redact import Redactor
 from evalkit.client.request import RequestTemplate, request_template
 from evalkit.client.transport import HttpTransport
 from evalkit.dialogue import Reply, Request
-from evalkit.engine.episode import ActiveEpisode, next_question
-from evalkit.engine.freezing.freeze import Endpoint, Resolved, lane_limits, lane_shares
-from evalkit.engine.universe import Choice, PlannedEpisode
+from evalkit.engine.agents.cast import Cast
+from evalkit.engine.agents.playing import CodePlayer
+from evalkit.engine.episode import ActiveEpisode, Player, next_question
+from evalkit.engine.freezing.freeze import Endpoint, Resolved, endpoint_name, lane_limits, lane_shares
+from evalkit.engine.universe import AgentSetup, Choice, PlannedEpisode
 from evalkit.engine.windows import remembered
 from evalkit.errors import UsageError
 from evalkit.money import FREE, PicoUsd, Price
 from evalkit.policy.table import find_policy, player
 from evalkit.seeds import Stream
 from evalkit.spec.model import Provider
-from evalkit.store.manifest import Manifest
+from evalkit.store.manifest import Manifest, ManifestCode
+
+UNBOUNDED = 1 << 90
+"""More than any lease, in pico-dollars."""
 
 Launch = Callable[[Provider, Path], AbstractContextManager[str]]
 
 
 def check_keys(resolved: Resolved, choice: Choice) -> None:
     """Raises UsageError if a key is missing that the chosen agents need, or a variable of a provider's URL."""
-    for name, endpoint in resolved.endpoints.items():
-        if not choice.agents or name in choice.agents:
-            check_key(endpoint.provider)
-            url_of(endpoint.provider)
+    for endpoint in resolved.chosen(choice.agents).values():
+        check_key(endpoint.provider)
+        url_of(endpoint.provider)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -56,22 +61,66 @@ class Endpoints:
     budget: Budget | None = None
     askers: dict[tuple[str, str], Asker] = field(default_factory=dict)
     """By agent and environment."""
+    players: dict[tuple[str, str], CodePlayer] = field(default_factory=dict)
+    """The same of agents that are code."""
 
-    def asker(self, episode: PlannedEpisode) -> Asker:
-        """The asker for an episode."""
+    def asker(self, episode: PlannedEpisode) -> Asker | Player:
+        """What plays an episode."""
         cell = episode.cell
         if cell.agent.policy:
             return self._policy(episode)
         key = cell.agent.name, cell.env.name
+        if cell.agent.code is not None:
+            if key not in self.players:
+                self.players[key] = CodePlayer(self._cast(cell, cell.agent.code))
+            return self.players[key]
         if key not in self.askers:
-            assert self.budget is not None
-            self.askers[key] = self._model(episode, self.budget)
+            self.askers[key] = self._model(cell, self.template(cell))
         return self.askers[key]
 
-    def worst_case(self, active: ActiveEpisode) -> PicoUsd:
-        """The most that the next request of an episode can cost."""
-        template = self._template(active.episode)
+    def first_bound(self, active: ActiveEpisode) -> PicoUsd:
+        """The most that the next request of an episode can cost; of code, if it asks what the environment shows."""
+        template = self.template(active.episode.cell)
         return template.worst_case(next_question(active, template))
+
+    def worst_case(self, active: ActiveEpisode) -> PicoUsd:
+        """The most that an episode's requests in flight can cost: of a model the next one; of code, of which nobody
+        knows what it asks before it runs, as many as it may have in flight, each at its dearest model's full
+        context."""
+        cell = active.episode.cell
+        code = cell.agent.code
+        if code is None:
+            return self.first_bound(active)
+        return PicoUsd(code.parallel * max(self._full(cell, role) for role in code.roles))
+
+    def _full(self, cell: AgentSetup, role: str) -> int:
+        """The most that a request of a role can cost; `UNBOUNDED` if nobody knows how much its model reads."""
+        template, context = self.template(cell, role), self.resolved.endpoints[self.endpoint(cell, role)].model
+        if template.price == FREE:
+            return 0
+        if context.context_tokens is None:
+            return UNBOUNDED
+        return template.price.worst(input_tokens=context.context_tokens, output_tokens=template.sampling.max_tokens)
+
+    def endpoint(self, cell: AgentSetup, role: str) -> str:
+        """The name of the endpoint of a role; of the agent's own model for the empty one."""
+        roles = cell.agent.code.roles if cell.agent.code is not None else ()
+        return endpoint_name(cell.agent.name, role, roles) if role else cell.agent.name
+
+    def _cast(self, cell: AgentSetup, code: ManifestCode) -> Cast:
+        spec = next(spec for spec in self.resolved.sweep.agents if spec.name == cell.agent.name)
+        assert spec.code is not None
+
+        def make(role: str, overrides: Mapping[str, Any]) -> Asker:
+            return self._model(cell, self.template(cell, role, overrides), role)
+
+        return Cast(
+            code=spec.code,
+            lanes={role: part.lane for role, part in code.roles.items()},
+            params=code.params,
+            max_tokens=cell.sampling.max_tokens,
+            make=make,
+        )
 
     def _policy(self, episode: PlannedEpisode) -> Asker:
         agent, env = episode.cell.agent, episode.cell.env.name
@@ -85,28 +134,30 @@ class Endpoints:
             self.askers[agent.name, env] = PolicyAsker(agent.policy, play, episode.cell.sampling)
         return self.askers[agent.name, env]
 
-    def _model(self, episode: PlannedEpisode, budget: Budget) -> ModelAsker:
-        agent = episode.cell.agent
-        endpoint, transport = self.resolved.endpoints[agent.name], self.transports[agent.provider]
-        streams = None
+    def _model(self, cell: AgentSetup, template: RequestTemplate, role: str = "") -> ModelAsker:
+        assert self.budget is not None
+        endpoint = self.resolved.endpoints[self.endpoint(cell, role)]
+        transport, streams = self.transports[endpoint.provider.name], None
         if endpoint.stream != "off":
             streams = stream_endpoint_of(transport, endpoint.provider, endpoint.model)
         return ModelAsker(
-            self._template(episode),
-            lane=self.lanes[agent.lane],
-            budget=budget.of(agent.lane, agent.name),
+            template,
+            lane=self.lanes[endpoint.lane],
+            budget=self.budget.of(endpoint.lane, cell.agent.name),
             transport=endpoint_of(transport, endpoint.provider, endpoint.model.name),
             streams=streams,
         )
 
-    def _template(self, episode: PlannedEpisode) -> RequestTemplate:
-        agent = episode.cell.agent
-        endpoint, price = self.resolved.endpoints[agent.name], self.manifest.agents[agent.name].price
+    def template(self, cell: AgentSetup, role: str = "", overrides: Mapping[str, Any] = {}) -> RequestTemplate:
+        """The requests of an agent, or of one of its roles."""
+        agent = self.manifest.agents[cell.agent.name]
+        endpoint = self.resolved.endpoints[self.endpoint(cell, role)]
+        price = agent.price if agent.code is None or not role else agent.code.roles[role].price
         return request_template(
-            agent.name,
+            cell.agent.name,
             provider=endpoint.provider,
             model=endpoint.model,
-            sampling=episode.cell.sampling,
+            sampling=cell.sampling.with_overrides(overrides),
             price=FREE if price is None else Price(**price),
             stream=endpoint.stream,
         )
@@ -128,12 +179,10 @@ async def open_endpoints(
     endpoints = Endpoints(resolved=resolved, manifest=manifest)
     windows = remembered(directory)
     pools: dict[str, Pool] = {}
-    chosen = {
-        name: endpoint for name, endpoint in resolved.endpoints.items() if not choice.agents or name in choice.agents
-    }
-    redactor = Redactor(*(read_key(endpoint.provider) for endpoint in chosen.values()))
-    for name, endpoint in chosen.items():
-        provider, agent = endpoint.provider, resolved.manifest.agents[name]
+    chosen = resolved.chosen(choice.agents).values()
+    redactor = Redactor(*(read_key(endpoint.provider) for endpoint in chosen))
+    for endpoint in chosen:
+        provider, lane = endpoint.provider, endpoint.lane
         if provider.name not in endpoints.transports:
             url = ""
             if provider.simulate is not None:
@@ -146,8 +195,8 @@ async def open_endpoints(
             endpoints.transports[provider.name] = await stack.enter_async_context(
                 open_transport(provider, url=url, redactor=redactor)
             )
-        if agent.lane not in endpoints.lanes:
-            endpoints.lanes[agent.lane] = _lane(resolved, endpoint, agent.lane, pools, windows.get(agent.lane))
+        if lane not in endpoints.lanes:
+            endpoints.lanes[lane] = _lane(resolved, endpoint, lane, pools, windows.get(lane))
     return endpoints
 
 

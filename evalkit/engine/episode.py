@@ -7,7 +7,7 @@ await that follows it. The only `except Exception` around our own code is here: 
 import asyncio
 import time
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -17,8 +17,11 @@ from evalkit.digests import NOTHING, step_digest
 from evalkit.engine.universe import PlannedEpisode
 from evalkit.envs.replay import Position, Turn, advance
 from evalkit.errors import (
+    AgentFailed,
+    AgentStopped,
     BudgetReached,
     CorruptLogError,
+    Diverged,
     EpisodeRefused,
     EpisodeUnavailable,
     LaneClosed,
@@ -69,6 +72,46 @@ class Stop:
                 self.wake()
 
 
+class LoggedReply(Protocol):
+    """What replay needs of one row."""
+
+    @property
+    def step(self) -> int:
+        """Place in the episode."""
+
+    @property
+    def take(self) -> int:
+        """Which attempt at the episode wrote it."""
+
+    @property
+    def reply(self) -> bytes | None:
+        """The reply's JSON, or None for an ending that brought none."""
+
+    @property
+    def facts(self) -> bytes:
+        """What replay must reproduce, byte by byte."""
+
+    @property
+    def step_digest(self) -> bytes:
+        """What replay must reproduce."""
+
+
+class LoggedAsk(Protocol):
+    """What replay needs of an ask."""
+
+    @property
+    def reply(self) -> bytes | None:
+        """The reply's JSON; None: it was refused."""
+
+    @property
+    def request_digest(self) -> bytes:
+        """What replay must ask again."""
+
+    @property
+    def attempts(self) -> str:
+        """The last word is why it was refused."""
+
+
 @dataclass(slots=True, kw_only=True)
 class ActiveEpisode:
     """One episode being played."""
@@ -82,6 +125,10 @@ class ActiveEpisode:
     """Pico-dollars of its steps."""
     acted: bool = False
     """Whether a valid action was made since it was started or resumed."""
+    rows: Sequence[LoggedReply] = ()
+    """Of an agent that is code, which begins anew whenever its episode is resumed: its steps in the log."""
+    asks: Mapping[tuple[int, str, int], LoggedAsk] = field(default_factory=dict)
+    """Likewise, what it asked on this line, by step, key and n."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -109,6 +156,10 @@ class LaneContext:
     errors_in_a_row: int = 0
     unavailable: str = ""
     """Why the last of the episodes without an answer from the provider was parked."""
+    failures: dict[str, int] = field(default_factory=dict)
+    """By agent that is code: how many of its episodes in a row its code has failed."""
+    stopped: dict[str, str] = field(default_factory=dict)
+    """Agents that are played no more although their lane goes on, and why."""
 
     @property
     def stopping(self) -> bool:
@@ -116,7 +167,15 @@ class LaneContext:
         return bool(self.stop.reason or self.lane_stop.reason)
 
 
-LEFT_OWED = frozenset({"unavailable", "internal_error", "unfit", "stopped"})
+class Player:
+    """What plays whole episodes itself, and not one question at a time."""
+
+    async def play(self, active: ActiveEpisode, context: LaneContext) -> str:
+        """Play to the end, or until the episode must be left; returns how."""
+        raise NotImplementedError
+
+
+LEFT_OWED = frozenset({"unavailable", "internal_error", "unfit", "stopped", "agent_error", "diverged"})
 """Ways to leave an episode that are not endings: it remains."""
 
 ERRORS_THAT_STOP = 10
@@ -125,7 +184,10 @@ NO_FACTS = b"{}"
 
 
 async def play(
-    episode: PlannedEpisode, activate: Callable[[PlannedEpisode], ActiveEpisode], asker: Asker, context: LaneContext
+    episode: PlannedEpisode,
+    activate: Callable[[PlannedEpisode], ActiveEpisode],
+    asker: Asker | Player,
+    context: LaneContext,
 ) -> str:
     """Play an episode to its end, or until it must be parked; returns how it was left.
 
@@ -134,10 +196,17 @@ async def play(
     row stop the run.
     """
     context.playing += 1
+    agent = episode.cell.agent.name
     try:
+        if agent in context.stopped:
+            raise AgentStopped(context.stopped[agent])
         active = context.flying[episode.id] = activate(episode)
-        left = await _play(active, asker, context)
+        if isinstance(asker, Player):
+            left = await asker.play(active, context)
+        else:
+            left = await _play(active, asker, context)
         context.errors_in_a_row = 0
+        context.failures.pop(agent, None)
         _tell_idle(active, left, context)
         if context.learn is not None and left not in LEFT_OWED:
             context.learn(active)
@@ -146,6 +215,14 @@ async def play(
         context.unavailable = str(flaw)
     except UnfitInstance as flaw:
         left = _park(episode, context, "unfit", str(flaw))
+    except Diverged as flaw:
+        left = _park(episode, context, "diverged", str(flaw))
+    except AgentFailed as flaw:
+        left = _park(episode, context, "agent_error", str(flaw))
+        _count_failure(agent, str(flaw), context)
+    except AgentStopped as flaw:
+        context.stopped.setdefault(agent, str(flaw))
+        left = "stopped"
     except BudgetReached as flaw:
         context.stop.set("budget", str(flaw))
         left = "stopped"
@@ -167,6 +244,16 @@ async def play(
         context.flying.pop(episode.id, None)
     context.ended[left] = context.ended.get(left, 0) + 1
     return left
+
+
+def _count_failure(agent: str, traceback: str, context: LaneContext) -> None:
+    """Stop an agent alone whose code fails again and again."""
+    context.failures[agent] = context.failures.get(agent, 0) + 1
+    if context.failures[agent] >= ERRORS_THAT_STOP:
+        last = traceback.strip().rpartition("\n")[2]
+        context.stopped.setdefault(
+            agent, f"agent {agent}: its code failed in {ERRORS_THAT_STOP} episodes in a row; the last: {last}"
+        )
 
 
 def _park(episode: PlannedEpisode, context: LaneContext, why: str, detail: str) -> str:
@@ -208,12 +295,12 @@ async def _play(active: ActiveEpisode, asker: Asker, context: LaneContext) -> st
             context.log.event(
                 "refused", episode=question.episode, step=question.step, ending=flaw.ending, detail=detail
             )
-            context.log.append(_refused_record(active, flaw.ending, context.worker))
+            context.log.append(refused_record(active, flaw.ending, context.worker))
             await context.log.durable()
             return flaw.ending
         reply_bytes = encode_reply(answer.reply)
         turn = advance(env, position, answer.reply, reply_bytes)
-        context.log.append(_record(active, answer, reply_bytes, turn, context.worker))
+        context.log.append(step_record(active, answer, reply_bytes, turn, context.worker))
         context.steps += 1
         context.cost += answer.cost
         active.cost += answer.cost
@@ -222,7 +309,7 @@ async def _play(active: ActiveEpisode, asker: Asker, context: LaneContext) -> st
             if context.lane is not None:
                 context.lane.acted()
         if asker.free:
-            await _breathe(context)
+            await breathe(context)
         else:
             await context.log.durable()
         if turn.new_chat:
@@ -232,8 +319,8 @@ async def _play(active: ActiveEpisode, asker: Asker, context: LaneContext) -> st
     return position.ending
 
 
-async def _breathe(context: LaneContext) -> None:
-    """A free policy never waits: let others run now and then, and wait for the disk."""
+async def breathe(context: LaneContext) -> None:
+    """Where nothing is waited for: let others run now and then, and wait for the disk."""
     if context.steps % YIELD_EVERY == 0:
         await asyncio.sleep(0)
     await context.log.room()
@@ -254,9 +341,11 @@ def next_question(active: ActiveEpisode, encoder: Encoder) -> Question:
     return _question(active, encoder.encode_tools(active.position.tools), parts)
 
 
-def _record(active: ActiveEpisode, answer: Answer, reply_bytes: bytes, turn: Turn, worker: str) -> StepRecord:
-    episode, reply = active.episode, answer.reply
-    usage = reply.usage
+def step_record(
+    active: ActiveEpisode, answer: Answer, reply_bytes: bytes, turn: Turn, worker: str, *, asks: int = 0
+) -> StepRecord:
+    """The row of a step; `asks`: requests of an agent's code that led to it, which have rows of their own."""
+    episode = active.episode
     return StepRecord(
         episode=episode.id,
         environment=episode.suite.environment,
@@ -269,32 +358,42 @@ def _record(active: ActiveEpisode, answer: Answer, reply_bytes: bytes, turn: Tur
         period=turn.period,
         turn=turn.turn,
         reply=reply_bytes,
-        raw=answer.raw,
         facts=turn.facts_bytes,
         observation_digest=turn.observation_digest,
         request_digest=turn.request_digest,
         step_digest=turn.step_digest,
-        tokens_in=usage.input,
-        tokens_out=usage.output,
-        tokens_cached_read=usage.cached_read,
-        tokens_cached_write=usage.cached_write,
-        tokens_reasoning=usage.reasoning,
-        cost=answer.cost,
-        latency_s=answer.latency_s,
-        queue_s=answer.queue_s,
-        attempts=answer.attempts,
-        started_at=answer.started_at,
-        served_model=reply.model,
-        fingerprint=reply.fingerprint,
-        response_id=reply.response_id,
-        finish=reply.finish,
         ending=turn.ending,
         worker=worker,
+        ask_n=asks,
+        **taken(answer),
     )
 
 
-def _refused_record(active: ActiveEpisode, ending: str, worker: str) -> StepRecord:
-    """The row of an ending without a reply: the provider refused the request because of its content."""
+def taken(answer: Answer) -> dict[str, Any]:
+    """What a row says of how a reply was got."""
+    reply, usage = answer.reply, answer.reply.usage
+    return {
+        "raw": answer.raw,
+        "tokens_in": usage.input,
+        "tokens_out": usage.output,
+        "tokens_cached_read": usage.cached_read,
+        "tokens_cached_write": usage.cached_write,
+        "tokens_reasoning": usage.reasoning,
+        "cost": answer.cost,
+        "latency_s": answer.latency_s,
+        "queue_s": answer.queue_s,
+        "attempts": answer.attempts,
+        "started_at": answer.started_at,
+        "served_model": reply.model,
+        "fingerprint": reply.fingerprint,
+        "response_id": reply.response_id,
+        "finish": reply.finish,
+    }
+
+
+def refused_record(active: ActiveEpisode, ending: str, worker: str, *, asks: int = 0) -> StepRecord:
+    """The row of an ending without a reply: the provider refused the request because of its content, or an agent's code
+    returned; `asks` as in `step_record`."""
     episode, position = active.episode, active.position
     return StepRecord(
         episode=episode.id,
@@ -315,4 +414,5 @@ def _refused_record(active: ActiveEpisode, ending: str, worker: str) -> StepReco
         started_at=time.time(),
         ending=ending,
         worker=worker,
+        ask_n=asks,
     )

@@ -155,7 +155,7 @@ async def _gate(session: Session, endpoints: Endpoints, budget: Budget, backlogs
     session.forecast = forecast
 
     def first_bound(episode: PlannedEpisode) -> int:
-        return 0 if episode.target.flaw else endpoints.worst_case(holdings.activate(episode))
+        return 0 if episode.target.flaw else endpoints.first_bound(holdings.activate(episode))
 
     for backlog in backlogs:
         backlog.reply_s, backlog.bound = _median_s(endpoints.lanes[backlog.name]), _largest(budget, backlog.name)

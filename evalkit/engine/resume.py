@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from evalkit import __version__
-from evalkit.engine.episode import ActiveEpisode
+from evalkit.engine.episode import ActiveEpisode, LoggedReply
 from evalkit.engine.universe import Choice, PlannedEpisode, episodes
 from evalkit.envs.replay import Position, advance, begin
 from evalkit.errors import CorruptLogError, UnfitInstance, UsageError
@@ -20,6 +20,7 @@ from evalkit.store.reading.unmetered import UnmeteredRows
 
 if TYPE_CHECKING:
     from evalkit.store.reading.index import RunIndex
+    from evalkit.store.reading.reader import AskRow
 
 
 class LoggedProgress(Protocol):
@@ -58,30 +59,6 @@ class LoggedProgress(Protocol):
         """Of all its rows, in pico-dollars."""
 
 
-class LoggedReply(Protocol):
-    """What replay needs of one row."""
-
-    @property
-    def step(self) -> int:
-        """Place in the episode."""
-
-    @property
-    def take(self) -> int:
-        """Which attempt at the episode wrote it."""
-
-    @property
-    def reply(self) -> bytes | None:
-        """The reply's JSON, or None for an ending that brought none."""
-
-    @property
-    def facts(self) -> bytes:
-        """What replay must reproduce, byte by byte."""
-
-    @property
-    def step_digest(self) -> bytes:
-        """What replay must reproduce."""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Holdings:
     """What a run contains already, to determine what remains."""
@@ -89,6 +66,10 @@ class Holdings:
     episodes: Mapping[str, LoggedProgress]
     rows: Mapping[str, Sequence[LoggedReply]]
     """Rows of the episodes that may be continued."""
+    asks: Mapping[str, Sequence["AskRow"]] = field(default_factory=dict)
+    """Of these, what agents that are code have asked."""
+    diverged: frozenset[str] = frozenset()
+    """Episodes whose code did not repeat the log when they were last played, and that are to begin anew."""
     broken: Mapping[str, tuple[str, str, int]] = field(default_factory=dict)
     """Episodes that this very version of evalkit has left as `internal_error`: agent, suite and replicate of each."""
     cells: Mapping[tuple[str, str], CellTotals] = field(default_factory=dict)
@@ -117,7 +98,7 @@ class Holdings:
 
     def begun(self, share: "RunPart", retry: frozenset[str]) -> dict[str, LoggedProgress]:
         """The episodes of a part of the run that were started and have to be continued."""
-        with_rows = ((name, self.episodes[name]) for name in self.rows)
+        with_rows = ((name, self.episodes[name]) for name in {**self.rows, **self.asks})
         return {name: progress for name, progress in with_rows if share.holds(progress) and self.to_play(name, retry)}
 
     def started(self, episode: PlannedEpisode) -> bool:
@@ -135,6 +116,8 @@ class Holdings:
             raise UnfitInstance(f"suite {episode.suite.name!r}: {flaw}") from flaw
         if progress is None:
             return ActiveEpisode(episode=episode, position=position)
+        if episode.cell.agent.code is not None:
+            return self._from_the_beginning(episode, position, progress)
         rows, take = self.rows[episode.id], progress.take
         if progress.ending and rows[-1].reply is not None:
             return ActiveEpisode(episode=episode, position=position, take=take + 1, line=take + 1)
@@ -144,18 +127,42 @@ class Holdings:
         _replay(episode, position, rows)
         return ActiveEpisode(episode=episode, position=position, take=take, line=rows[0].take if rows else take)
 
+    def _from_the_beginning(
+        self, episode: PlannedEpisode, position: Position, progress: LoggedProgress
+    ) -> ActiveEpisode:
+        """An episode of an agent that is code, with what the log answers it; one that is retried has nothing yet."""
+        rows, take = self.rows.get(episode.id, ()), progress.take
+        line = rows[0].take if rows else take
+        if progress.ending or episode.id in self.diverged:
+            rows, take, line = (), progress.take + 1, progress.take + 1
+        asks = {
+            (ask.step, ask.ask_key, ask.ask_n): ask for ask in self.asks.get(episode.id, ()) if ask.ask_line == line
+        }
+        return ActiveEpisode(episode=episode, position=position, take=take, line=line, rows=rows, asks=asks)
 
-def read_holdings(directory: Path, retry: frozenset[str] = frozenset(), index: "RunIndex | None" = None) -> Holdings:
+
+DIVERGED = "diverged"
+
+
+def read_holdings(
+    directory: Path, retry: frozenset[str] = frozenset(), index: "RunIndex | None" = None, *, coded: bool = False
+) -> Holdings:
     """What a run directory contains, with the rows of episodes that may be continued: unfinished ones, and those with
-    an ending in `retry`. `index`: of its log, where it is known. Raises CorruptLogError if its log is damaged."""
+    an ending in `retry`. `index`: of its log, where it is known; `coded`: whether it has agents that are code.
+
+    Raises CorruptLogError if its log is damaged.
+    """
     # Here, since pyarrow comes with it, and `plan` needs none.
     from evalkit.store.reading.index import read_index
-    from evalkit.store.reading.reader import replay_rows
+    from evalkit.store.reading.reader import ask_rows, replay_rows
 
     index = read_index(directory) if index is None else index
+    owed = index.owed(retry)
     return Holdings(
         episodes=index.episodes,
-        rows=replay_rows(directory, index.owed(retry)),
+        rows=replay_rows(directory, owed),
+        asks=ask_rows(directory, owed) if coded else {},
+        diverged=frozenset(_parked(directory, DIVERGED)) if DIVERGED in retry else frozenset(),
         cells=index.cells,
         broken=_broken(directory),
         cost=index.totals["cost"],
@@ -168,10 +175,15 @@ def read_holdings(directory: Path, retry: frozenset[str] = frozenset(), index: "
 
 def _broken(directory: Path) -> dict[str, tuple[str, str, int]]:
     """Episodes whose last event in this version of evalkit was an internal error."""
+    return _parked(directory, "internal_error", __version__)
+
+
+def _parked(directory: Path, why: str, version: str = "") -> dict[str, tuple[str, str, int]]:
+    """Agent, suite and replicate of episodes that were left so; by this version of evalkit alone, if one is named."""
     return {
         str(event.get("episode")): (str(event.get("agent")), str(event.get("suite")), int(event.get("replicate") or 0))
         for event in read_events(directory, "parked")
-        if event.get("why") == "internal_error" and event.get("evalkit") == __version__
+        if event.get("why") == why and event.get("evalkit") == (version or event.get("evalkit"))
     }
 
 

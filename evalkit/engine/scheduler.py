@@ -12,7 +12,7 @@ from functools import partial
 from evalkit.client.ask import Asker
 from evalkit.client.lanes.lane import Lane
 from evalkit.engine.admit.admission_queue import AdmissionQueue
-from evalkit.engine.episode import LEFT_OWED, ActiveEpisode, LaneContext, play
+from evalkit.engine.episode import LEFT_OWED, ActiveEpisode, LaneContext, Player, play
 from evalkit.engine.gc_threshold import seldom_collected
 from evalkit.engine.universe import PlannedEpisode
 
@@ -42,7 +42,7 @@ class LaneJob:
     todo: Iterator[PlannedEpisode]
     """Shared by the lane's players: one loop, and next() does not await."""
     activate: Callable[[PlannedEpisode], ActiveEpisode]
-    asker: Callable[[PlannedEpisode], Asker]
+    asker: Callable[[PlannedEpisode], Asker | Player]
     context: LaneContext
     lane: Lane | None = None
     """Admits episodes as its window opens; None: no restriction."""

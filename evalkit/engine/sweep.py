@@ -76,7 +76,8 @@ async def run_sweep(resolved: Resolved, options: RunOptions, show: Callable[[Vie
     with open_store(directory, session=name) as store:
         for line in repaired:
             store.event("repaired", detail=line)
-        holdings = read_holdings(directory, options.retry, store.found)
+        coded = any(agent.code for agent in (old or resolved.manifest).agents.values())
+        holdings = read_holdings(directory, options.retry, store.found, coded=coded)
         if old is None or manifest != old:
             manifest = write_manifest(directory, manifest)
             resolved = replace(resolved, manifest=kept(manifest, resolved.manifest))
@@ -267,8 +268,8 @@ def _ceilings(session: Session, crashes: Sequence[LedgerRecord]) -> dict[tuple[s
     budgets |= {("lane", lane): budget for lane, budget in sweep.budgets.items()}
     if not budgets:
         return {}
-    lane_of = {agent.name: agent.lane for agent in session.manifest.agents.values()}
-    before = spent_below([*holdings.ledger, *crashes], holdings.cost_by_agent, lane_of)
+    lanes_of = {agent.name: agent.lanes for agent in session.manifest.agents.values()}
+    before = spent_below([*holdings.ledger, *crashes], holdings.cost_by_agent, lanes_of)
     return {scope: Ceiling(budget=budget, before=before[scope]) for scope, budget in budgets.items()}
 
 

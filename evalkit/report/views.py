@@ -1,6 +1,6 @@
 """A run as SQL: DuckDB views over its log, and over what is derived of it. Documented in `docs/sql.md`.
 
-What the log reserves for later comes after all other columns, so that these keep their places.
+What only some runs have comes after all other columns, so that these keep their places.
 
 `steps`, `log` and `calls` are read from the log's files as they lie there (`log_rows.py`). `episodes` and `scores` are
 made by folding the environments' scores over the logged facts, only where a query names them, and kept (`derived.py`);
@@ -23,6 +23,7 @@ from evalkit.report.run_data import ASKED_AT, SCORES
 from evalkit.results.cells import Cell
 from evalkit.results.derived import read_cells
 from evalkit.results.rows import agent_table, cell_table, episode_table, instance_table
+from evalkit.store.manifest import Manifest
 from evalkit.store.manifests import read_manifest
 
 if TYPE_CHECKING:
@@ -37,7 +38,7 @@ ATTEMPTS = 4
 VIEWS: Mapping[str, str] = {
     "steps": "one row a step in effect: the columns of the log, `usd`, and `asked_at` as a timestamp",
     "calls": "one row a tool call, with what became of it",
-    "log": "the steps with those too that a later take superseded: what was paid for",
+    "log": "steps and asks, with those too that a later take superseded: what was paid for",
     "cells": "one row an agent and suite, with how many episodes are planned",
     "episodes": "one row an episode that the log knows: how it ended, its score and metrics, what it took",
     "scores": "one row an episode and metric",
@@ -45,6 +46,7 @@ VIEWS: Mapping[str, str] = {
     "ledger": "one row a movement of money that is no step",
     "agents": "one row an agent of the manifest, with its tags and prices",
     "instances": "one row an instance of the manifest, with the suite's line as JSON",
+    "asks": "one row a request of an agent that is code, with its `role`: a step that it led to costs nothing itself",
 }
 """All views by name, with what they hold."""
 
@@ -56,6 +58,15 @@ from log_rows s
 """
 
 _STEPS = "create view steps as select * from log{filter}"
+
+_ASKS = """
+create view asks as
+select episode, environment, suite, instance, agent, replicate, take, step,
+    ask_line as line, ask_key as key, ask_n as n, facts->>'$.model' as role, reply, raw, request_digest,
+    columns('tokens_.*'), cost, usd, latency_s, queue_s, attempts, started_at, asked_at, served_model, fingerprint,
+    response_id, finish, worker
+from log where row_kind = 'ask'
+"""
 
 _CALLS = """
 create view calls as
@@ -102,8 +113,8 @@ class Views:
     def _open(self, connection: "duckdb.DuckDBPyConnection", query: str) -> "LogRows":
         connection.execute("set timezone = 'UTC'")
         periods, instances = (_names_view(connection, query, name) for name in ("periods", "instances"))
-        log = _make_steps(connection, self._run)
         manifest = read_manifest(self._run)
+        log = _make_steps(connection, self._run, manifest)
         if self._episodes is None and (periods or _needs_results(query)):
             self._cells = self._results()
             self._episodes = episode_table(self._cells, manifest)
@@ -229,7 +240,7 @@ def _hint(flaw: Exception) -> str:
     return f"The views are {', '.join(VIEWS)}."
 
 
-def _make_steps(connection: "duckdb.DuckDBPyConnection", run: Path) -> "LogRows":
+def _make_steps(connection: "duckdb.DuckDBPyConnection", run: Path, manifest: Manifest) -> "LogRows":
     from evalkit.results.log_rows import LogRows
     from evalkit.store.files.schema import RESERVED
     from evalkit.store.reading.reader import step_segments, superseded
@@ -240,7 +251,9 @@ def _make_steps(connection: "duckdb.DuckDBPyConnection", run: Path) -> "LogRows"
     connection.register("superseded", gone)
     keep = " anti join superseded using (episode, take, step)" if gone.num_rows else ""
     connection.execute(_LOG.format(reserved=", ".join(RESERVED), asked_at=ASKED_AT))
-    connection.execute(_STEPS.format(filter=keep))
+    only = " where row_kind = 'step'" if any(agent.code for agent in manifest.agents.values()) else ""
+    connection.execute(_STEPS.format(filter=keep + only))
+    connection.execute(_ASKS)
     connection.execute(_CALLS)
     return log
 

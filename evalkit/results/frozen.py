@@ -18,7 +18,7 @@ from evalkit.spec.identity import agent_identity, sampling_fields, suite_digest
 from evalkit.spec.model import AgentSpec
 from evalkit.spec.packs import texts_digest
 from evalkit.store.instances import laid
-from evalkit.store.manifest import Manifest, ManifestAgent, ManifestSuite, load_target
+from evalkit.store.manifest import Manifest, ManifestAgent, ManifestCode, ManifestSuite, load_target
 
 
 def frozen_flaws(manifest: Manifest, environments: Environments) -> Iterator[str]:
@@ -67,8 +67,19 @@ def identity_of(agent: ManifestAgent) -> str:
             overrides=agent.overrides,
             notes=agent.notes,
             tags=agent.tags,
+            **({} if agent.code is None else _coded(agent.code)),
         )
     )
+
+
+def _coded(code: ManifestCode) -> dict[str, Any]:
+    """What makes an agent that is code what it is."""
+    return {
+        "agent": code.agent,
+        "version": code.version,
+        "models": {role: part.lane for role, part in code.roles.items()},
+        "params": code.params,
+    }
 
 
 def _sampling_flaws(agent: ManifestAgent, environments: Environments) -> Iterator[str]:

@@ -37,6 +37,9 @@ def agent_identity(agent: AgentSpec) -> str:
         "notes": agent.notes,
         "variant": variant(agent.tags),
     }
+    if agent.agent:
+        fields |= {"agent": agent.agent, "version": agent.version}
+        fields |= {"models": dict(agent.models), "params": dict(agent.params)}
     return hashlib.sha256(canonical(fields)).hexdigest()[:32]
 
 

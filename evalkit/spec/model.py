@@ -5,10 +5,11 @@ Reading and checking the files is left to `catalogue.py`, `suites.py`, `packs.py
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from evalkit.money import PicoUsd, Price
+from evalkit.seats import AgentCode
 from evalkit.wire.dialect import Quirks
 
 StreamSetting = Literal["auto", "on", "off"]
@@ -149,6 +150,29 @@ class AgentSpec:
     """What it may spend of the run's money, charges included; None: no bound of its own."""
     stream: StreamSetting | None = None
     """Whether its replies are streamed; None: as its provider's file says."""
+    agent: str = ""
+    """Of an agent that is code, its name; then `provider` and `model` are those of its first role."""
+    version: int = 0
+    """Of the code."""
+    code: AgentCode | None = None
+    """The code itself, where it is to be played."""
+    models: Mapping[str, str] = field(default_factory=dict)
+    """By role: `provider/model`."""
+    params: Mapping[str, Any] = field(default_factory=dict)
+    """What its code reads as `seat.params`."""
+
+    @property
+    def roles(self) -> dict[str, "AgentSpec"]:
+        """By role, the model that it asks, as an agent of its own; of a model or a policy itself alone."""
+        if self.code is None:
+            return {"": self}
+        parts = {role: self.models[role].partition("/") for role in self.code.models}
+        return {role: replace(self, provider=provider, model=model) for role, (provider, _, model) in parts.items()}
+
+    @property
+    def lanes(self) -> tuple[str, ...]:
+        """Of all its models; its own comes first."""
+        return tuple(dict.fromkeys(part.lane for part in self.roles.values()))
 
     @property
     def lane(self) -> str:

@@ -14,7 +14,9 @@ from evalkit.dialogue import Sampling
 from evalkit.errors import UsageError, nearest
 from evalkit.money import PicoUsd, parse_usd
 from evalkit.policy.table import is_policy, policy_names
+from evalkit.seats import AgentFn
 from evalkit.shipped import find
+from evalkit.spec.agent_code import find_agent
 from evalkit.spec.catalogue import LimitsFile
 from evalkit.spec.crossed import crossed
 from evalkit.spec.model import AgentSpec, StreamSetting, SuiteUse, Sweep
@@ -34,6 +36,9 @@ class AgentFile(msgspec.Struct, frozen=True, kw_only=True):
     provider: str = ""
     model: str = ""
     policy: str = ""
+    agent: str = ""
+    models: dict[str, str] = {}
+    params: dict[str, Any] = {}
     replies: list[str | dict[str, Any]] | None = None
     temperature: float | None = None
     max_tokens: int | None = None
@@ -84,38 +89,39 @@ def find_sweep(name: str) -> Path:
     return find("runs", f"{name.removeprefix('runs/').removesuffix('.toml')}.toml")
 
 
-def read_sweep(path: Path, settings: Sequence[str] = ()) -> Sweep:
-    """The sweep a file describes; `settings`: values that are replaced (`settings.py`). Raises UsageError naming file,
-    key and the nearest valid name."""
+def read_sweep(path: Path, settings: Sequence[str] = (), agents: Mapping[str, AgentFn] = {}) -> Sweep:
+    """The sweep a file describes; `settings`: values that are replaced (`settings.py`); `agents`: code by the
+    name that the file has for it. Raises UsageError naming file, key and the nearest valid name."""
     written = read_values(path)
     if settings:
         written = plain_values(with_settings(written, settings), str(path))
-    return replace(_sweep(written, str(path), path.stem), settings=tuple(settings))
+    return replace(_sweep(written, str(path), path.stem, agents), settings=tuple(settings))
 
 
-def sweep_from(values: Mapping[str, Any], where: str, name: str) -> Sweep:
+def sweep_from(values: Mapping[str, Any], where: str, name: str, agents: Mapping[str, AgentFn] = {}) -> Sweep:
     """The sweep that a program describes, as a file would; `name`: of one that says none. Raises UsageError."""
-    return _sweep(plain_values(values, where), where, name)
+    return _sweep(plain_values(values, where), where, name, agents)
 
 
-def _sweep(written: Mapping[str, Any], where: str, name: str) -> Sweep:
+def _sweep(written: Mapping[str, Any], where: str, name: str, given: Mapping[str, AgentFn]) -> Sweep:
     file, tables = _read(written, where)
     if not file.name and not name:
         raise UsageError(f"{where}: name: a sweep without a file needs a name: its run is in runs/NAME.")
     if not file.agents or not file.suites:
         raise UsageError(f"{where}: a sweep needs at least one [[agents]] and one [[suites]] table.")
-    agents = tuple(_agent(agent, f"{where}: agents[{i}]") for i, agent in tables)
+    agents = tuple(_agent(agent, f"{where}: agents[{i}]", given) for i, agent in tables)
     _unique([agent.name for agent in agents], f"{where}: agents")
     suites = tuple(_suite(suite, f"{where}: suites[{i}]") for i, suite in enumerate(file.suites, 1))
     for key, value, most in (("replicates", file.replicates, 10**6), ("width", file.width, MAX_WIDTH)):
         if not 1 <= value <= most:
             raise UsageError(f"{where}: {key}: must be 1 to {most:,}, not {value}.")
-    lanes = {agent.lane for agent in agents if agent.provider} | {agent.provider for agent in agents if agent.provider}
+    models = [part for agent in agents for part in agent.roles.values() if part.provider]
+    lanes = {part.lane for part in models} | {part.provider for part in models}
     for lane in file.limits:
         if lane not in lanes:
             kind = "lane" if "/" in lane else "provider"
             raise UsageError(f"{where}: limits: no agent uses the {kind} {lane!r}.{nearest(lane, lanes)}")
-    lanes = {agent.lane for agent in agents if agent.provider}
+    lanes = {part.lane for part in models}
     for lane in file.budgets:
         if lane not in lanes:
             raise UsageError(f"{where}: budgets: no agent uses the lane {lane!r}.{nearest(lane, lanes)}")
@@ -172,7 +178,11 @@ def parse_deadline(text: str | None, where: str) -> float | None:
         raise UsageError(f"{where}: {flaw}.") from flaw
 
 
-def _agent(file: AgentFile, where: str) -> AgentSpec:
+def _agent(file: AgentFile, where: str, given: Mapping[str, AgentFn]) -> AgentSpec:
+    if file.agent:
+        return _coded(file, where, given)
+    if file.models or file.params:
+        raise UsageError(f"{where}: `models` and `params` are settings of an `agent` that is code.")
     if bool(file.policy) == bool(file.provider and file.model):
         raise UsageError(f"{where}: set either `policy`, or both `provider` and `model`.")
     if file.policy and (file.provider or file.model):
@@ -203,6 +213,28 @@ def _agent(file: AgentFile, where: str) -> AgentSpec:
         budget=parse_budget(file.budget_usd, f"{where}.budget_usd"),
         stream=file.stream,
     )
+
+
+def _coded(file: AgentFile, where: str, given: Mapping[str, AgentFn]) -> AgentSpec:
+    """An agent that is code. Raises UsageError."""
+    for key in ("policy", "provider", "model", "replies", "stream"):
+        if getattr(file, key):
+            raise UsageError(f"{where}.{key}: an agent that is code has `models`, one for each role.")
+    code = find_agent(file.agent, given, f"{where}.agent")
+    for role in {*code.models, *file.models}:
+        if role not in file.models:
+            raise UsageError(f"{where}.models: {file.agent} asks the role {role!r}: give it a `provider/model`.")
+        if role not in code.models:
+            raise UsageError(f"{where}.models: {file.agent} has no role {role!r}.{nearest(role, code.models)}")
+        provider, _, model = file.models[role].partition("/")
+        if not provider or not model:
+            raise UsageError(f"{where}.models.{role}: expected `provider/model`, got {file.models[role]!r}.")
+    table = msgspec.structs.replace(file, agent="", models={}, params={}, policy="")
+    provider, _, model = file.models[code.models[0]].partition("/")
+    name = file.name or file.agent.rpartition(":")[2]
+    spec = _agent(msgspec.structs.replace(table, name=name, provider=provider, model=model), where, given)
+    models = {role: file.models[role] for role in code.models}
+    return replace(spec, agent=file.agent, version=code.version, code=code, models=models, params=file.params)
 
 
 def _tag(tag: str, where: str) -> str:

@@ -59,6 +59,36 @@ class ManifestPack(msgspec.Struct, frozen=True, kw_only=True):
     """Whether it is a user's own file; None: the run began before this was noted."""
 
 
+class ManifestRole(msgspec.Struct, frozen=True, kw_only=True):
+    """One model of an agent that is code."""
+
+    provider: str
+    model: str
+    price: Mapping[str, int] | None = None
+    """As the agent's."""
+    price_source: str = ""
+
+    @property
+    def lane(self) -> str:
+        """As the agent's."""
+        return f"{self.provider}/{self.model}"
+
+
+class ManifestCode(msgspec.Struct, frozen=True, kw_only=True):
+    """What an agent that is code declares."""
+
+    agent: str
+    """Its name."""
+    version: int
+    parallel: int
+    """Requests that it may have in flight at once."""
+    roles: Mapping[str, ManifestRole]
+    """All of them; the first is the agent's own model."""
+    params: Mapping[str, Any] = {}
+    source: str = ""
+    """Digest of its source when the agent joined the run; another one is only noted."""
+
+
 class ManifestAgent(msgspec.Struct, frozen=True, kw_only=True):
     """One agent."""
 
@@ -87,6 +117,13 @@ class ManifestAgent(msgspec.Struct, frozen=True, kw_only=True):
     price: Mapping[str, int] | None = None
     """Pico-dollars per token by kind, frozen when the agent joined the run; None: no price is known."""
     price_source: str = ""
+    code: ManifestCode | None = None
+    """Of an agent that is code."""
+
+    @property
+    def lanes(self) -> tuple[str, ...]:
+        """Of all its models; its own comes first."""
+        return tuple(dict.fromkeys(role.lane for role in self.code.roles.values())) if self.code else (self.lane,)
 
 
 Target = tuple[ManifestSuite, ManifestInstance]
@@ -250,14 +287,19 @@ def _agent_flaws(agent: ManifestAgent, manifest: Manifest) -> Iterator[str]:
             f"has the unknown sampling setting {name!r}"
             for name in sampling.keys() - Sampling.__dataclass_fields__.keys()
         )
-    if agent.price is not None:
-        known = Price.__dataclass_fields__.keys()
-        try:
-            msgspec.convert(agent.price, Price)
-        except msgspec.ValidationError as flaw:
-            yield f"has an invalid price ({flaw})"
-        yield from (f"has the unknown price {name!r}" for name in agent.price.keys() - known)
-        yield from (f"has a price of {amount}" for amount in agent.price.values() if not 0 <= amount <= _MOST_PRICE)
+    for price in [agent.price, *(role.price for role in (agent.code.roles if agent.code else {}).values())]:
+        yield from () if price is None else _price_flaws(price)
+    if agent.code is not None and not (agent.code.roles and agent.code.parallel > 0):
+        yield "is code without a model, or without a request in flight"
+
+
+def _price_flaws(price: Mapping[str, int]) -> Iterator[str]:
+    try:
+        msgspec.convert(price, Price)
+    except msgspec.ValidationError as flaw:
+        yield f"has an invalid price ({flaw})"
+    yield from (f"has the unknown price {name!r}" for name in price.keys() - Price.__dataclass_fields__.keys())
+    yield from (f"has a price of {amount}" for amount in price.values() if not 0 <= amount <= _MOST_PRICE)
 
 
 def load_target(environment: Environment[Any, Any], target: ManifestInstance) -> Any:

@@ -151,6 +151,9 @@ def encode_manifest(manifest: Manifest) -> bytes:
         if not isinstance(instances, Stored):
             raise TypeError(f"the instances of {name!r} are not in a file")
         plain["suites"][name]["instances"] = msgspec.to_builtins(instances.description)
+    for agent in plain["agents"].values():
+        if agent["code"] is None:
+            del agent["code"]  # nor has an agent that is none
     if not manifest.plugins:
         del plain["plugins"]  # a run without other packages has no such key
     return msgspec.json.format(msgspec.json.encode({**plain, "format": FORMAT}), indent=2) + b"\n"

@@ -69,7 +69,7 @@ def test_each_problem_is_said(site: Path, capsys: pytest.CaptureFixture[str]) ->
         "prompts:bad": "unknown text. Did you mean 'system'",
         "suites:empty": "has no suites",
         "suites:wrong": "there is no environment 'nowhere'",
-        "agents:best": "There is no group evalkit.agents",
+        "agents:best": "is not an agent: declare the function with `@evalkit.agent(version=1)`",
         "promps:typo": "There is no group evalkit.promps. Did you mean 'prompts'",
     }.items():
         assert words in found[entry], entry

@@ -11,6 +11,7 @@ from evalkit.envs.table import ENVIRONMENTS
 from evalkit.errors import UsageError
 from evalkit.plugins import GROUPS, Plugin, find, install_line
 from evalkit.policy.table import policy_plugin
+from evalkit.spec.agent_code import agent_plugin
 from evalkit.spec.brought import source_of
 from evalkit.spec.model import Provider, Sweep
 from evalkit.spec.packs import is_file, packs
@@ -39,6 +40,8 @@ def _used(sweep: Sweep, environments: Sequence[str], providers: Sequence[Provide
         # A policy that evalkit serves as a model decides as much as one that plays here.
         served = agent.model if agent.provider in simulated else ""
         yield from (policy_plugin(agent.policy or served, environment) for environment in environments)
+        if agent.code is not None:
+            yield agent_plugin(agent.agent)
         if not is_file(agent.prompts):
             yield packs().plugin(agent.prompts)
 

@@ -5,7 +5,7 @@ refused before anything is written.
 """
 
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from itertools import islice
@@ -26,6 +26,7 @@ from evalkit.errors import RunError, UsageError
 from evalkit.money import FREE, Price
 from evalkit.policy.table import find_policy, is_policy
 from evalkit.seeds import derive
+from evalkit.spec.agent_code import source_digest
 from evalkit.spec.bulk import Bulk, Recognised
 from evalkit.spec.catalogue import find_model, read_provider
 from evalkit.spec.identity import agent_identity, sampling_fields, suite_digest, variant
@@ -33,7 +34,16 @@ from evalkit.spec.model import AgentSpec, Limits, Model, Provider, SharedLimits,
 from evalkit.spec.packs import STANDARD, is_file, keys_of, read_pack
 from evalkit.spec.suites import expand
 from evalkit.store.instances import ManifestInstance, laid
-from evalkit.store.manifest import FORMAT, Manifest, ManifestAgent, ManifestOrder, ManifestPack, ManifestSuite
+from evalkit.store.manifest import (
+    FORMAT,
+    Manifest,
+    ManifestAgent,
+    ManifestCode,
+    ManifestOrder,
+    ManifestPack,
+    ManifestRole,
+    ManifestSuite,
+)
 from evalkit.wire.table import DIALECTS
 
 MOST_SHARED = 3
@@ -47,6 +57,8 @@ class Endpoint:
 
     provider: Provider
     model: Model
+    lane: str
+    """The queue that its requests share with those of others."""
     stream: StreamSetting = "auto"
     """Whether the agent's replies are streamed."""
 
@@ -58,13 +70,27 @@ class Resolved:
     sweep: Sweep
     manifest: Manifest
     endpoints: Mapping[str, Endpoint]
-    """By agent; agents that are policies have none."""
+    """By agent, or by agent and role where it is code (`endpoint_name`); agents that are policies have none."""
+
+    def chosen(self, agents: Collection[str]) -> dict[str, Endpoint]:
+        """Those that these agents use; of all agents where none is named."""
+        return {name: one for name, one in self.endpoints.items() if not agents or name.partition(ROLE)[0] in agents}
 
 
-def resolve(sweep: Sweep, frozen: Manifest | None = None) -> Resolved:
+ROLE = "#"
+"""Between an agent's name and a role; no name contains it."""
+
+
+def endpoint_name(agent: str, role: str, roles: Iterable[str]) -> str:
+    """The name of a role's endpoint; that of the first role is the agent's own."""
+    return agent if role == next(iter(roles), role) else f"{agent}{ROLE}{role}"
+
+
+def resolve(sweep: Sweep, frozen: Manifest | None = None, *, lasting: bool = True) -> Resolved:
     """Read everything the sweep names. Raises UsageError for whatever cannot be run; writes nothing.
 
     `frozen`: the manifest of the run that is resumed, so that large suites need not be checked again.
+    `lasting`: whether the run may be resumed after a crash, whose cost must be bounded then.
     """
     if frozen is not None:
         require(frozen)
@@ -76,10 +102,12 @@ def resolve(sweep: Sweep, frozen: Manifest | None = None) -> Resolved:
     packs: dict[str, ManifestPack] = {}
     for spec in sweep.agents:
         with _placed(sweep.source, f"agent {spec.name!r}"):
-            endpoint = _endpoint(spec, sweep)
-            if endpoint:
-                endpoints[spec.name] = endpoint
-            agents[spec.name] = _agent(spec, endpoint, environments, packs, offers)
+            roles = {role: _endpoint(part, sweep) for role, part in spec.roles.items()}
+            own = {endpoint_name(spec.name, role, roles): endpoint for role, endpoint in roles.items() if endpoint}
+            endpoints |= own
+            if lasting:
+                _check_bound(spec, roles, sweep)
+            agents[spec.name] = _agent(spec, roles, environments, packs, offers)
     manifest = Manifest(
         format=FORMAT,
         evalkit=__version__,
@@ -189,16 +217,28 @@ def _endpoint(spec: AgentSpec, sweep: Sweep) -> Endpoint | None:
         )
     if spec.stream == "on" and DIALECTS[provider.dialect].stream_form(model.quirks) is None:
         raise UsageError(f"{sweep.source}: agent {spec.name!r}: {spec.lane} does not stream. Leave `stream` out.")
-    return Endpoint(provider=provider, model=model, stream=spec.stream or provider.stream)
+    return Endpoint(provider=provider, model=model, lane=spec.lane, stream=spec.stream or provider.stream)
+
+
+def _check_bound(spec: AgentSpec, roles: Mapping[str, Endpoint | None], sweep: Sweep) -> None:
+    """Nobody knows what code asks next, so nothing but a budget, or its models' full context, bounds what a crash may
+    cost. Raises UsageError."""
+    for endpoint in roles.values() if spec.code is not None and sweep.budget is None else ():
+        if endpoint and endpoint.model.price not in (None, FREE) and endpoint.model.context_tokens is None:
+            raise UsageError(
+                f"it is code, and the context of {endpoint.lane} is not known, so nothing bounds what a crash may "
+                f"cost. Set `budget_usd`, or add `context_tokens` to providers/{endpoint.provider.name}.toml."
+            )
 
 
 def _agent(
     spec: AgentSpec,
-    endpoint: Endpoint | None,
+    roles: Mapping[str, Endpoint | None],
     environments: list[str],
     packs: dict[str, ManifestPack],
     offers: list[OfferedTools],
 ) -> ManifestAgent:
+    endpoint = next(iter(roles.values()))
     sampling: dict[str, dict[str, Any]] = {}
     chosen: dict[str, str] = {}
     marks: list[str] = []
@@ -213,9 +253,10 @@ def _agent(
         if pack.name != STANDARD or len(chosen) == 1:  # of a pack that says something of some environments only
             pack_name = pack.name
         in_force = env.defaults.with_overrides(spec.overrides)
-        if endpoint:
-            own = [offer for offer in offers if offer.environment == name]
-            marks += [mark for mark in _check(spec, endpoint, in_force, pack, own) if mark not in marks]
+        own = [offer for offer in offers if offer.environment == name]
+        for part, asked in zip(spec.roles.values(), roles.values(), strict=True):
+            if asked:
+                marks += [mark for mark in _check(part, asked, in_force, pack, own) if mark not in marks]
         sampling[name] = sampling_fields(in_force)
     if len(chosen) < len(environments):
         marks.append(f"plays only {', '.join(chosen)}")
@@ -240,6 +281,30 @@ def _agent(
         marks=tuple(marks) + (("no price known",) if price is None else ()),
         price=None if price is None else price_fields(price),
         price_source="" if endpoint is None else endpoint.model.price_source,
+        code=_code(spec, roles),
+    )
+
+
+def _code(spec: AgentSpec, roles: Mapping[str, Endpoint | None]) -> ManifestCode | None:
+    """What an agent that is code declares, with its models' prices."""
+    if spec.code is None:
+        return None
+    return ManifestCode(
+        agent=spec.agent,
+        version=spec.code.version,
+        parallel=spec.code.parallel,
+        roles={
+            role: ManifestRole(
+                provider=part.provider,
+                model=part.model,
+                price=None if endpoint.model.price is None else price_fields(endpoint.model.price),
+                price_source=endpoint.model.price_source,
+            )
+            for (role, part), endpoint in zip(spec.roles.items(), roles.values(), strict=True)
+            if endpoint
+        },
+        params=dict(spec.params),
+        source=source_digest(spec.code),
     )
 
 
@@ -280,10 +345,7 @@ def lane_limits(resolved: Resolved, lane: str) -> Limits:
     """A lane's limits: the sweep's where it sets them, else the catalogue's."""
     if lane in resolved.sweep.limits:
         return resolved.sweep.limits[lane]
-    for agent in resolved.manifest.agents.values():
-        if agent.lane == lane and agent.name in resolved.endpoints:
-            return resolved.endpoints[agent.name].model.limits
-    return Limits()
+    return next((one.model.limits for one in resolved.endpoints.values() if one.lane == lane), Limits())
 
 
 def lane_shares(resolved: Resolved, endpoint: Endpoint) -> tuple[SharedLimits, ...]:
@@ -358,7 +420,15 @@ def _extended(was: ManifestAgent, now: ManifestAgent) -> ManifestAgent:
         packs={**now.packs, **was.packs},
         price=was.price,
         price_source=was.price_source,
+        code=_priced_as(was.code, now.code),
     )
+
+
+def _priced_as(was: ManifestCode | None, now: ManifestCode | None) -> ManifestCode | None:
+    """The code with the prices that were frozen."""
+    if was is None or now is None:
+        return now
+    return structs.replace(now, roles={**now.roles, **was.roles})
 
 
 def _agent_conflicts(old: Manifest, new: Manifest) -> Iterator[str]:
@@ -380,7 +450,13 @@ def _differs(was: ManifestAgent, now: ManifestAgent) -> str:
     for field in ("provider", "model", "policy", "overrides", "notes", "script"):
         if getattr(was, field) != getattr(now, field):
             return f"another: {field} was {getattr(was, field)!r}, now {getattr(now, field)!r}"
+    if was.code and now.code:
+        return f"another: {was.code.agent} was {_said(was.code)}; now it is {now.code.agent}, {_said(now.code)}"
     return "another: it was, or is now, tagged as a reasoning model"
+
+
+def _said(code: ManifestCode) -> str:
+    return f"version {code.version}, models {[role.lane for role in code.roles.values()]}, params {dict(code.params)}"
 
 
 def _suite_conflicts(old: Manifest, new: Manifest) -> Iterator[str]:

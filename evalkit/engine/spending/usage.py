@@ -24,6 +24,8 @@ IDS = ("request_id", "client_request_id", "x_client_request_id")
 INPUT, OUTPUT = ("tokens_in", "input_tokens"), ("tokens_out", "output_tokens")
 CACHED_READ, CACHED_WRITE = ("tokens_cached", "cached_tokens"), ("tokens_cache_write", "cache_write_tokens")
 
+ASK = "."
+"""Between an episode and which of a step's requests it is."""
 _PLACE = re.compile(r"[0-9]{1,9}")
 _SHOWN_CHARS = 80
 
@@ -97,7 +99,7 @@ def _billed(row: Mapping[str, Any], parts: list[str], where: str) -> Billed:
         raise UsageError(
             f"{where}: more cached tokens than {INPUT[0]}: that must count all input tokens, cached ones included."
         )
-    return Billed(episode=parts[0], step=int(parts[1]), attempt=int(parts[2]), cost=cost, usage=usage)
+    return Billed(episode=parts[0].partition(ASK)[0], step=int(parts[1]), attempt=int(parts[2]), cost=cost, usage=usage)
 
 
 def _first(row: Mapping[str, Any], names: tuple[str, ...], default: object) -> object:

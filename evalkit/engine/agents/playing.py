@@ -1,0 +1,83 @@
+"""One episode of an agent that is code: its coroutine from the beginning to the episode's end, or until it is left.
+
+The coroutine runs in a task of its own. What stops an episode (money, a closed lane, the end of the run, a divergence
+from the log) is never raised inside it, where `except Exception` could catch it: the task is cancelled. Requests in
+flight are awaited first, and their replies logged, since they are paid for.
+"""
+
+import asyncio
+import traceback
+from dataclasses import dataclass
+from typing import Any
+
+from evalkit.engine.agents.cast import Cast
+from evalkit.engine.agents.seat import EpisodeSeat
+from evalkit.engine.episode import ActiveEpisode, LaneContext, Player, refused_record
+from evalkit.errors import AgentFailed, AskRefused, Diverged
+
+QUIT = "quit"
+"""How an episode ends whose agent returns before its environment ends it."""
+CANCELS = 100
+"""How often a task that catches its cancellation is cancelled before it is left alone."""
+
+
+@dataclass(frozen=True, slots=True)
+class CodePlayer(Player):
+    """Plays the episodes of an agent that is code in one environment."""
+
+    cast: Cast
+
+    async def play(self, active: ActiveEpisode, context: LaneContext) -> str:
+        """Play to the end, or until the episode must be left; returns how. Raises what `episode.play` understands."""
+        return await play_code(self.cast, active, context)
+
+
+async def play_code(cast: Cast, active: ActiveEpisode, context: LaneContext) -> str:
+    """Play; returns how the episode was left. Raises what `episode.play` turns into a way of leaving it."""
+    seat = EpisodeSeat(cast, active, context)
+    running = asyncio.ensure_future(_run(cast, seat))
+    either: set[asyncio.Future[Any]] = {running, seat.fate}
+    try:
+        await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
+    except asyncio.CancelledError:
+        seat.abandon()
+        raise
+    finally:
+        await _stop(running)
+        await seat.settle()
+    if seat.fate.done():
+        how = seat.fate.result()
+        if isinstance(how, BaseException):
+            raise how
+        return how
+    refused = _refused(running)
+    if active.position.ending:
+        return active.position.ending
+    if len(active.rows) > active.position.step:
+        raise Diverged(f"its code returned at step {active.position.step}; the log goes on.")
+    context.log.append(refused_record(active, refused, context.worker, asks=seat.asks_of_step))
+    await context.log.durable()
+    return refused
+
+
+async def _run(cast: Cast, seat: EpisodeSeat) -> None:
+    await cast.code.play(seat)
+
+
+def _refused(running: "asyncio.Future[None]") -> str:
+    """How the agent ended the episode, if its environment has not. Raises AgentFailed."""
+    flaw = running.exception() if not running.cancelled() else asyncio.CancelledError("the agent cancelled itself")
+    if flaw is None:
+        return QUIT
+    if isinstance(flaw, AskRefused):
+        return flaw.kind
+    raise AgentFailed("".join(traceback.format_exception(flaw)))
+
+
+async def _stop(running: "asyncio.Future[None]") -> None:
+    """Cancel a task that has not ended, until it has."""
+    for _ in range(CANCELS):
+        if running.done():
+            return
+        running.cancel()
+        await asyncio.wait({running}, timeout=0.01)

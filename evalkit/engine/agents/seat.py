@@ -1,0 +1,385 @@
+"""The seat of an agent that is code: asks from the log or from a model, acts, and what the log knows of both.
+
+An ask has an address: episode, line, step, key, n. The line is the take that began at step 0; the key is that of the
+fork that asked; n counts its asks within the step. A logged address is answered from the log and never sent again; its
+request must be what it was, and an act must lead to the state that it led to.
+"""
+
+import asyncio
+import time
+from collections import Counter
+from collections.abc import Coroutine, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, NoReturn
+
+from evalkit.client.ask import Answer, Asker, Question
+from evalkit.dialogue import Message, Reply, Tool, ToolCall, Usage
+from evalkit.digests import ask_digest
+from evalkit.engine.agents.asks import Ask, ask_record
+from evalkit.engine.agents.cast import Cast
+from evalkit.engine.episode import ActiveEpisode, LaneContext, breathe, step_record
+from evalkit.envs.replay import Turn, advance
+from evalkit.errors import AgentError, AgentStopped, AskRefused, Diverged, EpisodeRefused, LaneClosed
+from evalkit.money import PicoUsd
+from evalkit.replies import decode_reply, encode_reply
+from evalkit.seats import MAIN
+from evalkit.seeds import Stream, derive
+from evalkit.store.files.record import OK
+
+ASKS_OF_STEP, ASKS_OF_EPISODE = 64, 10_000
+"""Beyond these an ask is refused (`ask_limit`)."""
+ASK_LIMIT = "ask_limit"
+MOST_KEY = 200
+"""Letters of a fork's key."""
+_TURN = 64
+"""Asks answered from the log before other episodes can run."""
+
+
+class EpisodeSeat:
+    """Satisfies `seats.Seat`."""
+
+    def __init__(self, cast: Cast, active: ActiveEpisode, context: LaneContext) -> None:
+        self._cast, self._active, self._context = cast, active, context
+        self._position = active.position
+        self.fate: asyncio.Future[str | BaseException] = asyncio.get_running_loop().create_future()
+        """How the episode is left if not by its agent: a way, or an error."""
+        self._flights: set[asyncio.Task[Answer | AskRefused]] = set()
+        self._chats: dict[str, _ShownChat] = {}
+        """By role."""
+        self._root = EpisodeAsker(self, "")
+        self._keys: set[str] = set()
+        """Forks of this step."""
+        self.asks_of_step = 0
+        self._asks = 0
+        self._logged = Counter(step for step, *_ in active.asks)
+        """By step, asks that the log has."""
+        self._shown: tuple[Message, ...] | None = None
+
+    # What an agent reads.
+
+    @property
+    def messages(self) -> tuple[Message, ...]:
+        """See `Seat`."""
+        if self._shown is None:
+            self._shown = tuple(self._position.messages)
+        return self._shown
+
+    @property
+    def tools(self) -> tuple[Tool, ...]:
+        """See `Seat`."""
+        return self._position.tools
+
+    @property
+    def step(self) -> int:
+        """See `Seat`."""
+        return self._position.step
+
+    @property
+    def period(self) -> int:
+        """See `Seat`."""
+        return self._position.period
+
+    @property
+    def turn(self) -> int:
+        """See `Seat`."""
+        return self._position.turn
+
+    @property
+    def ending(self) -> str:
+        """See `Seat`."""
+        return self._position.ending
+
+    @property
+    def environment(self) -> str:
+        """See `Seat`."""
+        return self._active.episode.suite.environment
+
+    @property
+    def params(self) -> Mapping[str, Any]:
+        """See `Seat`."""
+        return self._cast.params
+
+    def draws(self, *place: str | int) -> Stream:
+        """See `Seat`."""
+        return Stream(derive(self._active.episode.id, self._active.line, "agent"), *place)
+
+    # What it does.
+
+    async def ask(
+        self,
+        messages: Sequence[Message] | None = None,
+        *,
+        model: str = MAIN,
+        tools: Sequence[Tool] | None = None,
+        sampling: Mapping[str, Any] = {},
+    ) -> Reply:
+        """See `Seat`."""
+        return await self._root.ask(messages, model=model, tools=tools, sampling=sampling)
+
+    def fork(self, key: str) -> "EpisodeAsker":
+        """See `Seat`."""
+        return self._root.fork(key)
+
+    async def act(self, reply: Reply | Sequence[ToolCall] | str) -> None:
+        """See `Seat`."""
+        await self._stay()
+        if self._position.ending:
+            raise AgentError(f"act: the episode is over ({self._position.ending}).")
+        if self._flights or self._root.waits:
+            raise AgentError("act: a request is still in flight; await it first.")
+        answer = _as_reply(reply)
+        data, step, active = encode_reply(answer), self._position.step, self._active
+        turn = advance(active.episode.cell.env, self._position, answer, data)
+        if step < len(active.rows):
+            logged = active.rows[step]
+            if turn.step_digest != logged.step_digest or turn.facts_bytes != logged.facts:
+                await self._leave(Diverged(f"its act at step {step} is not the one that the log has."))
+        else:
+            await self._log_act(answer, data, turn)
+        self._root.begin(self._position.step)
+        self._keys.clear()
+        self._shown, self.asks_of_step = None, 0
+
+    async def _log_act(self, answer: Reply, data: bytes, turn: Turn) -> None:
+        active, context = self._active, self._context
+        acted = Answer(
+            reply=replace(answer, usage=Usage()),
+            cost=PicoUsd(0),
+            latency_s=0.0,
+            queue_s=0.0,
+            attempts=OK,
+            started_at=time.time(),
+        )
+        context.log.append(step_record(active, acted, data, turn, context.worker, asks=self.asks_of_step))
+        context.steps += 1
+        if turn.acted and not active.acted:
+            active.acted = True
+            if context.lane is not None:
+                context.lane.acted()
+        if turn.ending and not self._cast.free:
+            await context.log.durable()
+        else:  # the asks that it follows from are durable, and lead to it again
+            await breathe(context)
+
+    def add_fork(self, key: str) -> "EpisodeAsker":
+        """A fork of this step. Raises AgentError if the step has one of that key."""
+        if key in self._keys:
+            raise AgentError(f"fork: the key {key!r} is used twice at step {self.step}.")
+        self._keys.add(key)
+        return EpisodeAsker(self, key)
+
+    async def ask_for(
+        self,
+        key: str,
+        n: int,
+        messages: Sequence[Message] | None,
+        model: str,
+        tools: Sequence[Tool] | None,
+        sampling: Mapping[str, Any],
+    ) -> Reply:
+        """The answer to one ask, by its address within the step."""
+        await self._stay()
+        settings, step = self._cast.settings_of(model, sampling), self._position.step
+        if self._position.ending:
+            raise AgentError(f"ask: the episode is over ({self._position.ending}).")
+        if self.asks_of_step >= ASKS_OF_STEP or self._asks >= ASKS_OF_EPISODE:
+            raise AskRefused(
+                ASK_LIMIT, f"An agent asks at most {ASKS_OF_STEP} times a step, {ASKS_OF_EPISODE:,} in all."
+            )
+        if len(self._flights) >= self._cast.code.parallel:
+            raise AgentError(f"ask: the agent declares {self._cast.code.parallel} requests in flight (`parallel`).")
+        digest = self._digest(model, messages, tools, settings)
+        self._asks += 1
+        self.asks_of_step += 1
+        logged = self._active.asks.get((step, key, n))
+        if logged is not None:
+            if logged.request_digest != digest:
+                await self._leave(Diverged(f"its request {key or 'main'}.{n} at step {step} is not the logged one."))
+            if self._asks % _TURN == 0:
+                await asyncio.sleep(0)  # a long replay must not hold the others up
+            if logged.reply is None:
+                raise AskRefused(logged.attempts.rpartition(",")[2])
+            return decode_reply(logged.reply)
+        if step < len(self._active.rows):
+            await self._leave(Diverged(f"at step {step} it asks {key or 'main'}.{n}, which the log does not have."))
+        ask = Ask(step=step, key=key, n=n, role=model, digest=digest)
+        outcome = await self._landing(self._send(ask, self._question(ask, messages, tools), settings))
+        if isinstance(outcome, AskRefused):
+            raise outcome
+        return outcome.reply
+
+    async def settle(self) -> None:
+        """Wait for what is in flight: it is paid for, and logged as it comes."""
+        try:
+            while self._flights:
+                await asyncio.wait(self._flights)
+        except asyncio.CancelledError:
+            self.abandon()
+            await asyncio.wait(self._flights)
+            raise
+
+    def abandon(self) -> None:
+        """Give up what is in flight."""
+        for flight in self._flights:
+            flight.cancel()
+
+    # One ask.
+
+    async def _send(self, ask: Ask, question: Question, settings: bytes) -> Answer | AskRefused:
+        context, active = self._context, self._active
+        outcome: Answer | AskRefused
+        try:
+            outcome = await self._cast.asker(ask.role, settings).ask(question)
+        except EpisodeRefused as flaw:
+            outcome = AskRefused(flaw.ending, str(flaw))
+            context.log.event(
+                "refused", episode=question.episode, step=ask.step, key=ask.key, ending=flaw.ending, detail=str(flaw)
+            )
+        except LaneClosed as flaw:
+            if context.stopping or self._cast.is_own(ask.role):
+                raise
+            raise AgentStopped(str(flaw)) from flaw
+        context.log.append(ask_record(active, ask, outcome, self._logged[ask.step], context.worker))
+        self._logged[ask.step] += 1
+        if isinstance(outcome, Answer):
+            context.cost += outcome.cost
+            active.cost += outcome.cost
+        if self._cast.free:
+            await context.log.room()
+        else:
+            await context.log.durable()
+        return outcome
+
+    async def _landing(self, sending: Coroutine[Any, Any, Answer | AskRefused]) -> Answer | AskRefused:
+        """What comes of a request. It goes on where the one that waits is cancelled."""
+        flight = asyncio.ensure_future(sending)
+        self._flights.add(flight)
+        flight.add_done_callback(self._landed)
+        await asyncio.wait({flight})
+        if flight.cancelled() or flight.exception() is not None:
+            await self._leave("stopped")
+        return flight.result()
+
+    def _landed(self, flight: "asyncio.Task[Answer | AskRefused]") -> None:
+        self._flights.discard(flight)
+        flaw = None if flight.cancelled() else flight.exception()
+        if flaw is not None and not self.fate.done():
+            self.fate.set_result(flaw)
+
+    def _question(self, ask: Ask, messages: Sequence[Message] | None, tools: Sequence[Tool] | None) -> Question:
+        episode, position, asker = self._active.episode.id, self._position, self._cast.asker(ask.role, b"{}")
+        chat = self._chats.setdefault(ask.role, _ShownChat())
+        if messages is None:
+            parts = chat.parts_of(asker, position.messages)
+        else:
+            asker.join(parts := [], messages)
+        place = (episode, ask.step) if self._active.line == 0 else (episode, self._active.line, ask.step)
+        own = () if ask.plain else (ask.key, ask.n)
+        return Question(
+            episode=episode,
+            step=ask.step,
+            seed=derive(*place, *own),
+            tools=chat.tools_of(asker, position.tools) if tools is None else asker.encode_tools(tuple(tools)),
+            messages=parts,
+            choice=position.choice if messages is None and tools is None else None,
+            ask="" if ask.plain else f"{derive(ask.key, ask.n):08x}",
+        )
+
+    def _digest(
+        self, role: str, messages: Sequence[Message] | None, tools: Sequence[Tool] | None, settings: bytes
+    ) -> bytes:
+        shown = self._position.request_digest if messages is None or tools is None else b""
+        return ask_digest(role, shown, messages or (), None if tools is None else tuple(tools), settings)
+
+    # What ends it.
+
+    async def _stay(self) -> None:
+        """Go on only while the episode does."""
+        if self.fate.done() or self._context.stopping:
+            await self._leave("stopped")
+
+    async def _leave(self, how: str | BaseException) -> NoReturn:
+        """The episode is left; the agent learns it by being cancelled."""
+        if not self.fate.done():
+            self.fate.set_result(how)
+        await asyncio.get_running_loop().create_future()
+        raise AssertionError("nobody wakes it")
+
+
+class EpisodeAsker:
+    """Satisfies `seats.Fork`."""
+
+    __slots__ = ("_key", "_n", "_seat", "_step", "waits")
+
+    def __init__(self, seat: EpisodeSeat, key: str) -> None:
+        self._seat, self._key = seat, key
+        self.waits = False
+        """Whether a request of it is awaited."""
+        self.begin(seat.step)
+
+    def begin(self, step: int) -> None:
+        """It asks for this step from now on."""
+        self._step, self._n = step, 0
+
+    async def ask(
+        self,
+        messages: Sequence[Message] | None = None,
+        *,
+        model: str = MAIN,
+        tools: Sequence[Tool] | None = None,
+        sampling: Mapping[str, Any] = {},
+    ) -> Reply:
+        """See `Fork`."""
+        if self.waits:
+            raise AgentError("ask: this asker still waits for a reply; ask beside it with `fork`.")
+        if self._step != self._seat.step:
+            raise AgentError(f"ask: the fork {self._key!r} belongs to step {self._step}, which is over.")
+        n, self._n, self.waits = self._n, self._n + 1, True
+        try:
+            return await self._seat.ask_for(self._key, n, messages, model, tools, sampling)
+        finally:
+            self.waits = False
+
+    def fork(self, key: str) -> "EpisodeAsker":
+        """See `Fork`."""
+        if not isinstance(key, str) or not key or "/" in key or len(key) > MOST_KEY:
+            raise AgentError(f"fork: a key is a text of 1 to {MOST_KEY} letters without `/`, got {key!r:.80}.")
+        return self._seat.add_fork(f"{self._key}/{key}" if self._key else key)
+
+
+class _ShownChat:
+    """What the environment shows, encoded for one role: each message once."""
+
+    __slots__ = ("_joined", "_messages", "_parts", "_tools")
+
+    def __init__(self) -> None:
+        self._messages: list[Message] = []
+        self._parts: list[Any] = []
+        self._joined = 0
+        self._tools: tuple[tuple[Tool, ...], Any] | None = None
+
+    def parts_of(self, asker: Asker, messages: list[Message]) -> list[Any]:
+        """The messages, encoded; of a chat that goes on the new ones alone are encoded."""
+        if messages is not self._messages:
+            self._messages, self._parts, self._joined = messages, [], 0
+        asker.join(self._parts, messages[self._joined :])
+        self._joined = len(messages)
+        return self._parts
+
+    def tools_of(self, asker: Asker, tools: tuple[Tool, ...]) -> Any:
+        """The tools, encoded."""
+        if self._tools is None or self._tools[0] is not tools:
+            self._tools = tools, asker.encode_tools(tools)
+        return self._tools[1]
+
+
+def _as_reply(reply: Reply | Sequence[ToolCall] | str) -> Reply:
+    """What an act says as a reply. Raises AgentError."""
+    if isinstance(reply, Reply):
+        return reply
+    if isinstance(reply, str):
+        return Reply(text=reply)
+    calls = tuple(reply)
+    if not all(isinstance(call, ToolCall) for call in calls):
+        raise AgentError(f"act: expected a Reply, a list of ToolCall or a text, got {reply!r:.80}.")
+    return Reply(calls=calls, finish="tool_calls")

@@ -1,0 +1,438 @@
+"""Agents that are code: asks as rows, replay that asks nothing twice, and what stops an episode."""
+
+import asyncio
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import pytest
+
+from evalkit.client.ask import Answer, Question
+from evalkit.client.local import PolicyAsker
+from evalkit.dialogue import Message, Reply
+from evalkit.engine.agents.cast import Cast
+from evalkit.engine.agents.playing import CodePlayer
+from evalkit.engine.episode import ERRORS_THAT_STOP, ActiveEpisode, LaneContext, Stop, play
+from evalkit.engine.freezing.freeze import resolve
+from evalkit.engine.universe import Choice, PlannedEpisode, episodes
+from evalkit.envs.replay import begin
+from evalkit.errors import AgentError, AskRefused, BudgetReached, EpisodeRefused, EpisodeUnavailable, LaneClosed
+from evalkit.money import PicoUsd
+from evalkit.policy.table import player
+from evalkit.seats import AgentFn, Seat, agent, code_of
+from evalkit.spec.sweep import sweep_from
+from evalkit.store.files.record import ASK, STEP, StepRecord
+from evalkit.store.files.schema import steps_table
+from evalkit.store.reading.ends import SUMS, Standing, fold
+from evalkit.store.reading.states import States
+
+
+@agent(version=1)
+async def plain(seat: Seat) -> None:
+    while not seat.ending:
+        await seat.act(await seat.ask())
+
+
+@agent(version=1, models=("main", "judge"), parallel=3)
+async def best_of_3(seat: Seat) -> None:
+    while not seat.ending:
+        forks = [seat.fork(f"draft-{number}") for number in range(3)]
+        drafts = await asyncio.gather(*(fork.ask() for fork in forks))
+        told = "\n".join(str([call.arguments for call in draft.calls]) for draft in drafts)
+        verdict = await seat.ask([Message(role="user", text=told)], model="judge", tools=())
+        await seat.act(drafts[len(verdict.text) % 3])
+
+
+@dataclass
+class Log:
+    """Rows in memory; the process dies once so many are durable."""
+
+    rows: list[StepRecord] = field(default_factory=list)
+    events: list[tuple[str, Mapping[str, object]]] = field(default_factory=list)
+    most: int | None = None
+    dies: Callable[[], object] = lambda: None
+
+    def append(self, record: StepRecord) -> None:
+        self.rows.append(record)
+
+    async def durable(self) -> None:
+        await asyncio.sleep(0)
+        if self.most is not None and len(self.rows) >= self.most:
+            self.dies()
+            await asyncio.Event().wait()
+
+    async def room(self) -> None:
+        pass
+
+    def event(self, kind: str, **facts: object) -> None:
+        self.events.append((kind, facts))
+
+
+Answers = Callable[[str, Question], None]
+
+
+class Model:
+    """A policy at a price, which takes its time; `meets` may raise."""
+
+    free = False
+
+    def __init__(self, role: str, policy: PolicyAsker, asked: list[str], meets: Answers) -> None:
+        self._role, self._policy, self._asked, self._meets = role, policy, asked, meets
+        self.join, self.encode_tools = policy.join, policy.encode_tools
+
+    async def ask(self, question: Question) -> Answer:
+        self._asked.append(f"{self._role} {question.address} {question.seed}")
+        for _ in range(question.seed % 5):  # so that replies come in another order than they are asked for
+            await asyncio.sleep(0)
+        self._meets(self._role, question)
+        answer = await self._policy.ask(question)
+        usage = replace(answer.reply.usage, input=10, output=3)
+        return Answer(
+            reply=replace(answer.reply, usage=usage),
+            cost=PicoUsd(7 if self._role == "main" else 5),
+            latency_s=0.5,
+            queue_s=0.0,
+            attempts="ok",
+            started_at=1.0,
+        )
+
+
+def nothing(role: str, question: Question) -> None:
+    del role, question
+
+
+def an_episode(code: AgentFn, **params: Any) -> PlannedEpisode:
+    roles = code_of(code, "test").models
+    table = {"agent": "code", "models": dict.fromkeys(roles, "simulated/random"), "params": params}
+    spec = {"budget_usd": "1", "agents": [table], "suites": [{"name": "pricing/basic", "vary": {"periods": [2]}}]}
+    manifest = resolve(sweep_from(spec, "spec", "test", {"code": code})).manifest
+    return next(episodes(manifest, list(manifest.agents.values()), Choice()))
+
+
+@dataclass
+class Outcome:
+    left: str
+    log: Log
+    asked: list[str]
+    context: LaneContext
+
+    @property
+    def asks(self) -> list[StepRecord]:
+        return [row for row in self.log.rows if row.row_kind == ASK]
+
+    @property
+    def steps(self) -> list[StepRecord]:
+        return [row for row in self.log.rows if row.row_kind == STEP]
+
+
+def played(
+    code: AgentFn,
+    episode: PlannedEpisode,
+    rows: Sequence[StepRecord] = (),
+    *,
+    most: int | None = None,
+    meets: Answers = nothing,
+    context: LaneContext | None = None,
+) -> Outcome:
+    """Play on from what a log has, until it has `most` rows."""
+    asked: list[str] = []
+    log = Log(rows=list(rows), most=most)
+    context = context or LaneContext(log=log, worker="w", stop=Stop(), lane_stop=Stop())
+    context.log = log
+
+    def make(role: str, settings: Mapping[str, Any]) -> Any:
+        sampling = episode.cell.sampling.with_overrides(settings)
+        policy = PolicyAsker("random", player("random", episode.cell.env.name), sampling)
+        return Model(role, policy, asked, meets)
+
+    lanes = {role: f"simulated/{role}" for role in code_of(code, "test").models}
+    cast = Cast(code=code_of(code, "test"), lanes=lanes, params={"n": 3}, max_tokens=100, make=make)
+
+    def activate(episode: PlannedEpisode) -> ActiveEpisode:
+        position = begin(episode.cell.env, episode.instance, episode.cell.kit)
+        steps = [row for row in rows if row.row_kind == STEP]
+        asks = {(row.step, row.ask_key, row.ask_n): row for row in rows if row.row_kind == ASK}
+        return ActiveEpisode(episode=episode, position=position, rows=steps, asks=asks)
+
+    async def run() -> str:
+        task = asyncio.ensure_future(play(episode, activate, CodePlayer(cast), context))
+        log.dies = task.cancel
+        try:
+            return await task
+        except asyncio.CancelledError:
+            return "killed"
+
+    return Outcome(asyncio.run(run()), log, asked, context)
+
+
+def what(rows: Sequence[StepRecord]) -> list[tuple[Any, ...]]:
+    """Rows without the order in which parallel asks came back."""
+    return sorted(
+        (row.step, row.row_kind, row.ask_key, row.ask_n, row.reply, row.request_digest, row.cost, row.ending)
+        for row in rows
+    )
+
+
+@pytest.mark.parametrize("code", [plain, best_of_3])
+def test_an_episode_killed_at_any_row_goes_on_to_the_same_log_and_asks_nothing_twice(code: AgentFn) -> None:
+    episode = an_episode(code)
+    whole = played(code, episode)
+    assert whole.left == whole.steps[-1].ending != ""
+    assert len(whole.asked) == len(set(whole.asked)) == len(whole.asks)
+    for cut in range(len(whole.log.rows)):
+        rest = played(code, episode, whole.log.rows[:cut])
+        assert rest.left == whole.left
+        assert what(rest.log.rows) == what(whole.log.rows)
+        assert len(rest.asked) == len(whole.asks) - sum(row.row_kind == ASK for row in whole.log.rows[:cut])
+
+
+def test_an_act_has_the_row_that_a_model_would_have_but_for_its_money() -> None:
+    whole = played(plain, an_episode(plain))
+    for step, ask in zip(whole.steps, whole.asks, strict=True):
+        assert (step.step, step.reply, step.attempts, step.ask_n) == (ask.step, ask.reply, "ok", 1)
+        assert (step.cost, step.tokens_in, step.tokens_out, step.latency_s) == (0, 0, 0, 0.0)
+        assert (ask.cost, ask.tokens_in, ask.tokens_out, ask.latency_s) == (7, 10, 3, 0.5)
+
+
+def test_no_two_requests_of_an_episode_have_the_same_seed_or_address() -> None:
+    whole = played(best_of_3, an_episode(best_of_3))
+    seeds = [line.split()[2] for line in whole.asked]
+    addresses = [line.split()[1] for line in whole.asked]
+    assert len(set(seeds)) == len(seeds)
+    assert len(set(addresses)) == len(addresses)
+    assert all(address.count("/") == 1 for address in addresses)
+
+
+def test_a_log_that_the_code_does_not_repeat_is_left_as_it_is() -> None:
+    episode = an_episode(plain)
+    whole = played(plain, episode)
+
+    @agent(version=1)
+    async def other_question(seat: Seat) -> None:
+        await seat.ask([Message(role="user", text="Something else?")])
+
+    @agent(version=1)
+    async def other_act(seat: Seat) -> None:
+        await seat.ask()
+        try:
+            await seat.act("I say this instead.")
+        except BaseException:  # noqa: BLE001 - as an agent may
+            await seat.act("And this.")
+
+    @agent(version=1)
+    async def asks_more(seat: Seat) -> None:
+        first = await seat.ask()
+        await seat.ask()
+        await seat.act(first)
+
+    @agent(version=1)
+    async def stops(seat: Seat) -> None:
+        del seat
+
+    for code in (other_question, other_act, asks_more, stops):
+        again = played(code, episode, whole.log.rows[:-1])
+        assert (again.left, again.asked, len(again.log.rows)) == ("diverged", [], len(whole.log.rows) - 1)
+        assert again.log.events[0][1]["why"] == "diverged"
+
+
+def test_an_agent_that_returns_early_quits() -> None:
+    @agent(version=1)
+    async def once(seat: Seat) -> None:
+        await seat.act(await seat.ask())
+        await seat.ask()
+
+    quits = played(once, an_episode(once))
+    assert quits.left == quits.steps[-1].ending == "quit"
+    assert (quits.steps[-1].reply, quits.steps[-1].step, quits.steps[-1].ask_n) == (None, 1, 1)
+
+
+def test_a_refused_request_is_logged_raised_and_raised_again() -> None:
+    def refuses(role: str, question: Question) -> None:
+        if question.step == 1 and not question.ask:
+            raise EpisodeRefused("context_length", "too long")
+
+    @agent(version=1)
+    async def tries_again(seat: Seat) -> None:
+        while not seat.ending:
+            try:
+                reply = await seat.ask()
+            except AskRefused:
+                reply = await seat.ask(seat.messages[-1:])
+            await seat.act(reply)
+
+    episode = an_episode(tries_again)
+    whole = played(tries_again, episode, meets=refuses)
+    assert [row.reply is None for row in whole.asks[:3]] == [False, True, False]
+    assert whole.asks[1].attempts == "context_length"
+    rest = played(tries_again, episode, whole.log.rows[:4])
+    assert what(rest.log.rows) == what(whole.log.rows)
+    uncaught = played(plain, an_episode(plain), meets=refuses)
+    assert uncaught.left == uncaught.steps[-1].ending == "context_length"
+
+
+@pytest.mark.parametrize(
+    ("flaw", "left", "reason"),
+    [
+        (BudgetReached("no money"), "stopped", "budget"),
+        (EpisodeUnavailable("no answer"), "unavailable", ""),
+    ],
+)
+def test_what_stops_an_episode_cannot_be_caught_and_what_is_in_flight_is_logged(
+    flaw: Exception, left: str, reason: str
+) -> None:
+    caught: list[BaseException] = []
+
+    @agent(version=1, parallel=3)
+    async def stubborn(seat: Seat) -> None:
+        try:
+            await asyncio.gather(*(seat.fork(str(number)).ask() for number in range(3)))
+        except Exception as seen:  # noqa: BLE001 - as an agent may
+            caught.append(seen)
+
+    met = 0
+
+    def second_fails(role: str, question: Question) -> None:
+        nonlocal met
+        met += 1
+        if met == 2:
+            raise flaw
+
+    stopped = played(stubborn, an_episode(stubborn), meets=second_fails)
+    assert (stopped.left, stopped.context.stop.reason, caught) == (left, reason, [])
+    assert len(stopped.asks) == 2  # the two others were paid for
+
+
+def test_a_closed_lane_of_a_second_model_stops_its_agent_alone() -> None:
+    def closed(role: str, question: Question) -> None:
+        del question
+        if role == "judge":
+            raise LaneClosed("the judge's key is refused")
+
+    stopped = played(best_of_3, an_episode(best_of_3), meets=closed)
+    assert (stopped.left, stopped.context.lane_stop.reason) == ("stopped", "")
+    assert stopped.context.stopped == {"code": "the judge's key is refused"}
+    again = played(best_of_3, an_episode(best_of_3), context=stopped.context)
+    assert (again.left, again.asked) == ("stopped", [])
+
+
+def test_an_exception_parks_the_episode_and_ten_in_a_row_stop_the_agent_alone() -> None:
+    @agent(version=1)
+    async def broken(seat: Seat) -> None:
+        await seat.ask()
+        raise ZeroDivisionError("my own fault")
+
+    context: LaneContext | None = None
+    for number in range(ERRORS_THAT_STOP):
+        assert context is None or not context.stopped, number
+        failed = played(broken, an_episode(broken), context=context)
+        assert failed.left == "agent_error"
+        context = failed.context
+        assert "my own fault" in str(failed.log.events[-1][1]["detail"])
+    assert context is not None
+    assert "ZeroDivisionError: my own fault" in context.stopped["code"]
+    assert (context.stop.reason, context.errors_in_a_row) == ("", 0)
+    assert played(broken, an_episode(broken), context=context).asked == []
+
+
+def test_an_agent_asks_no_more_than_its_limits() -> None:
+    seen: list[str] = []
+
+    @agent(version=1)
+    async def greedy(seat: Seat) -> None:
+        try:
+            while True:
+                await seat.ask()
+        except AskRefused as flaw:
+            seen.append(flaw.kind)
+            raise
+
+    limited = played(greedy, an_episode(greedy))
+    assert (limited.left, seen, len(limited.asked)) == ("ask_limit", ["ask_limit"], 64)
+
+
+def wrong_uses() -> Iterator[tuple[str, Callable[[Seat], Any]]]:
+    async def twice_at_once(seat: Seat) -> None:
+        await asyncio.gather(seat.ask(), seat.ask())
+
+    async def too_many(seat: Seat) -> None:
+        await asyncio.gather(*(seat.fork(str(number)).ask() for number in range(3)))
+
+    async def same_key(seat: Seat) -> None:
+        seat.fork("a")
+        seat.fork("a")
+
+    async def late_fork(seat: Seat) -> None:
+        fork = seat.fork("a")
+        await seat.act(await seat.ask())
+        await fork.ask()
+
+    async def in_flight(seat: Seat) -> None:
+        asking = asyncio.ensure_future(seat.ask())
+        await asyncio.sleep(0)
+        await seat.act("Now?")
+        await asking
+
+    async def no_role(seat: Seat) -> None:
+        await seat.ask(model="jugde")
+
+    async def no_setting(seat: Seat) -> None:
+        await seat.ask(sampling={"temprature": 1})
+
+    async def too_long(seat: Seat) -> None:
+        await seat.ask(sampling={"max_tokens": 101})
+
+    async def no_reply(seat: Seat) -> None:
+        await seat.act([1])  # type: ignore[list-item]
+
+    yield "still waits", twice_at_once
+    yield "declares 2 requests", too_many
+    yield "used twice", same_key
+    yield "belongs to step 0", late_fork
+    yield "still in flight", in_flight
+    yield "no role 'jugde'", no_role
+    yield "'temprature' cannot be set", no_setting
+    yield "max_tokens must be 1 to the agent's 100", too_long
+    yield "expected a Reply", no_reply
+
+
+@pytest.mark.parametrize(("words", "use"), list(wrong_uses()))
+def test_a_wrong_use_of_the_seat_is_told(words: str, use: Callable[[Seat], Any]) -> None:
+    told: list[str] = []
+
+    @agent(version=1, parallel=2)
+    async def wrong(seat: Seat) -> None:
+        try:
+            await use(seat)
+        except AgentError as flaw:
+            told.append(str(flaw))
+            raise
+
+    assert played(wrong, an_episode(wrong)).left == "agent_error"
+    assert words in told[0]
+
+
+def test_the_log_in_numbers_counts_asks_as_requests_and_money_alone() -> None:
+    whole = played(best_of_3, an_episode(best_of_3))
+    rows = steps_table(whole.log.rows)
+    standings: dict[str, Standing] = {}
+    fold(standings, rows)
+    states = States()
+    states.fold(rows)
+    (standing,) = standings.values()
+    cost = sum(row.cost for row in whole.asks)
+    assert (standing.steps, standing.ending, standing.requests) == (len(whole.steps), whole.left, rows.num_rows)
+    assert dict(zip(SUMS, standing.sums, strict=True))["cost"] == cost
+    numbers = {name: int(values[0]) for name, values in states.numbers.items()}
+    assert (numbers["steps"], numbers["requests"], numbers["cost"]) == (len(whole.steps), rows.num_rows, cost)
+    assert len(standing.facts or []) == len(whole.steps)
+
+
+def test_a_reply_can_be_composed() -> None:
+    @agent(version=1)
+    async def talks(seat: Seat) -> None:
+        await seat.act("Let me think.")
+        await seat.act(Reply(text="I have thought.", finish="stop"))
+        await seat.act([])
+
+    said = played(talks, an_episode(talks))
+    assert (said.left, said.asked, [row.ask_n for row in said.steps]) == ("quit", [], [0, 0, 0, 0])
