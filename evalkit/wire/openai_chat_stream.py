@@ -71,6 +71,8 @@ class ChatAssembler:
             return
         choices = value.get("choices")
         choice = choices[0] if isinstance(choices, list) and choices else None
+        if isinstance(choice, dict) and choice.get("index"):
+            return  # of another choice, which nobody asked for
         finish = None
         if isinstance(choice, dict):
             self.begun = True

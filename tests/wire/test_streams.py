@@ -450,13 +450,14 @@ SHAPES: dict[str, list[bytes]] = {
         b"event: content_block_delta\n"
         b'data: {"type":"content_block_delta","index":0,"delta":{"type":"text_delta","text":"@"}}',
         b'data: {"type":"content_block_delta","index":0,"delta":{"type":"thinking_delta","thinking":"@"}}',
+        b'data: {"type":"content_block_delta","index":0,"delta":{"type":"text_delta","text":"@"}~}',
         b'event: ping\ndata: {"type":"ping"}',
         b'event: content_block_start\ndata: {"type":"content_block_start","index":0,"content_block":{"type":"text"}}',
         b'event: message_start\ndata: {"type":"message_start","message":{"usage":{}}}',
     ],
     "gemini": [b'data: {"candidates":[{"content":{"parts":[{"text":"@"}]}}]}'],
 }
-"""Events as they come in rows; @ stands for a piece, # for a padding."""
+"""Events as they come in rows; @ stands for a piece, # and ~ for a padding."""
 ODD = [
     b"a",
     b"word ",
@@ -485,7 +486,8 @@ def test_events_taken_at_once_are_as_if_each_had_been_read(name: str, data: st.D
         shape = data.draw(st.sampled_from(SHAPES[name]))
         plain = data.draw(st.booleans())
         for piece in data.draw(st.lists(st.sampled_from(ODD[:5] if plain else ODD), max_size=9)):
-            stream += shape.replace(b"@", piece).replace(b"#", b"x" * (len(stream) % 7)) + b"\n\n"
+            padded = shape.replace(b"#", b"x" * (len(stream) % 7)).replace(b"~", b" " * (len(stream) % 7))
+            stream += padded.replace(b"@", piece) + b"\n\n"
     ends = {
         "openai_chat": b'data: {"choices":[{"delta":{},"finish_reason":"stop"}]}\n\ndata: [DONE]\n\n',
         "openai_responses": SHAPES["openai_responses"][3] + b"\n\n",
@@ -535,6 +537,28 @@ def test_most_events_of_a_reply_are_taken_at_once(name: str, monkeypatch: pytest
         read.clear()
         assert assembled(name, [stream]).failure == ""
         assert 0 < len(read) < events / 5
+
+
+@pytest.mark.parametrize("name", ["openai_chat", "anthropic_messages"])
+@pytest.mark.parametrize("padded", [False, True])
+def test_a_piece_that_holds_the_end_is_not_kept_waiting(name: str, padded: bool) -> None:
+    dialect = DIALECTS[name]
+    assert dialect.stream is not None
+    events = streamed(name, THOUGHTFUL[name][0], every(2)).split(b"\n\n")[:-1]
+    if padded:
+        form = b'%b,"obfuscation":"%b"}' if name == "openai_chat" else b"%b%b}"
+        fill = b"x" if name == "openai_chat" else b" "
+        events = [
+            form % (event[:-1], fill * (place % 5)) if event.endswith(b"}") else event
+            for place, event in enumerate(events)
+        ]
+    for first in range(1, len(events)):
+        stream = ReplyStream(dialect.stream, 2**20)
+        for part in (events[:first], events[first:]):
+            assert not stream.over
+            stream.feed(b"\n\n".join(part) + b"\n\n")
+        assert stream.done
+        assert stream.end() == assembled(name, [b"\n\n".join(events) + b"\n\n"])
 
 
 def test_calls_with_one_place_and_different_ids_are_different_calls() -> None:
