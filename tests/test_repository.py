@@ -237,7 +237,12 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_the_wheel_carries_the_code_and_what_it_needs_to_work_anywhere(wheel: Path) -> None:
     names = set(zipfile.ZipFile(wheel).namelist())
-    assert {"evalkit/py.typed", "evalkit/money.py", "evalkit/_shipped/providers/README.md"} <= names
+    assert {
+        "evalkit/py.typed",
+        "evalkit/money.py",
+        "evalkit_verifiers/__init__.py",
+        "evalkit/_shipped/providers/README.md",
+    } <= names
     template = "evalkit/plugin_project/"
     assert {f"{template}pyproject.toml.in", f"{template}package/suites/basic.jsonl.in"} <= names
     assert {f"evalkit/_shipped/runs/{name}.toml" for name in ("quickstart", "baselines", "nightly")} <= names

@@ -2,6 +2,7 @@
 
 import json
 import math
+import subprocess
 import sys
 from typing import Any
 
@@ -24,7 +25,6 @@ TEXTS = [("evalkit/Text-v1", {"suite": suite}) for suite in SUITES]
 NUMBERS: list[tuple[str, dict[str, Any]]] = [
     (name, {}) for name in evalkit.doors.gym.ENTRY_POINTS if name != "evalkit/Text-v1"
 ]
-MODULE = "evalkit.doors.gym:"
 
 
 def made(name: str, **arguments: Any) -> gymnasium.Env[Any, Any]:
@@ -213,24 +213,43 @@ def test_costbench_is_solved_by_the_cheapest_calls() -> None:
     assert (done, info["score"], info["solved"], info["metrics"]["answered"]) == (True, 1.0, True, 1.0)
 
 
-@pytest.mark.parametrize("mode", ["sync", "async"])
-def test_vectors_of_environments_play(mode: str) -> None:
-    arguments = {"context": "spawn"} if mode == "async" else {}
-    names = [("Pricing-v1", {"periods": 3})] + [("Text-v1", {"suite": "pricing/basic", "periods": 3})] * (
-        mode == "sync"
-    )
-    for name, parameters in names:
-        envs = gymnasium.make_vec(f"{MODULE}evalkit/{name}", 2, mode, vector_kwargs=arguments, **parameters)
-        try:
-            envs.reset(seed=1)
+VECTORS = """
+import gymnasium
+
+from evalkit.doors.gym import ENTRY_POINTS
+
+if __name__ == "__main__":
+    for name in ENTRY_POINTS:
+        text = name == "evalkit/Text-v1"
+        arguments = {"suite": "pricing/basic", "periods": 3} if text else {}
+        for mode, how in (("sync", {}), ("async", {"shared_memory": False} if text else {})):
+            envs = gymnasium.make_vec("evalkit.doors.gym:" + name, 2, mode, vector_kwargs=how, **arguments)
+            observations, _ = envs.reset(seed=1)
             envs.action_space.seed(1)
-            text = "Let me think.", '{"name": "get_product_ids"}'
+            rewards = []
             for _ in range(3):
-                _, rewards, ended, _, infos = envs.step(envs.action_space.sample() if name != "Text-v1" else text)
-            assert rewards.shape == (2,)
-            assert "score" in infos or not ended.any()
-        finally:
+                actions = ("Let me think.", '{"name": "get_product_ids"}') if text else envs.action_space.sample()
+                observations, reward, _, _, infos = envs.step(actions)
+                assert len(infos["outcomes"]) == 2
+                rewards.append(reward.tolist())
+            seen = observations if text else {key: value.tolist() for key, value in observations.items()}
+            print(repr((name, rewards, seen)))
             envs.close()
+"""
+
+
+def test_vectors_of_all_environments_play_alike_in_one_process_and_in_several() -> None:
+    # A process of its own, because asynchronous ones are forked.
+    done = subprocess.run([sys.executable, "-c", VECTORS], capture_output=True, text=True, check=False, timeout=300)
+    assert done.returncode == 0, done.stderr[-3000:]
+    lines = done.stdout.splitlines()
+    assert len(lines) == 2 * len(evalkit.doors.gym.ENTRY_POINTS)
+    assert lines[::2] == lines[1::2]
+
+
+def test_texts_in_shared_memory_are_refused() -> None:
+    with pytest.raises(ValueError, match="shared_memory=False"):
+        gymnasium.make_vec("evalkit/Text-v1", 2, "async", suite="pricing/basic")
 
 
 @pytest.mark.parametrize(
@@ -259,12 +278,3 @@ def test_an_instance_that_is_not_there_is_refused(wanted: object, words: str) ->
     env = made("evalkit/Text-v1", suite="scheduling/basic", periods=periods)
     with pytest.raises(UsageError, match=words):
         env.reset(options={"instance": wanted})
-
-
-def test_without_gymnasium_the_install_line_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in [name for name in sys.modules if name.startswith("evalkit.doors.gym")]:
-        monkeypatch.delitem(sys.modules, name)
-    monkeypatch.setitem(sys.modules, "gymnasium", None)
-    with pytest.raises(ModuleNotFoundError, match=r"pip install 'evalkit-econ\[gym\]'") as caught:
-        import evalkit.doors.gym  # noqa: F401
-    assert isinstance(caught.value, UsageError)

@@ -5,7 +5,9 @@ from collections.abc import Sequence
 from typing import Any
 
 import orjson
+from gymnasium.error import CustomSpaceError
 from gymnasium.spaces import Text
+from gymnasium.vector.utils import create_shared_memory
 
 from evalkit.dialogue import Message, Reply, Tool, ToolCall
 from evalkit.doors.gym.episode import GameEnv
@@ -20,6 +22,17 @@ _KNOWN = frozenset(CHARSET)
 
 _CALL = frozenset({"id", "name", "arguments"})
 _REPLY = frozenset({"text", "calls"})
+
+
+class ReadText(Text):
+    """The space of observations."""
+
+
+@create_shared_memory.register(ReadText)
+def _no_shared_memory(space: ReadText, n: int = 1, ctx: Any = None) -> Any:
+    # Gymnasium 1.4 decodes texts in shared memory once, when the processes begin, and shows these for ever.
+    del space, n, ctx
+    raise CustomSpaceError("Texts are not read again from shared memory: vector_kwargs={'shared_memory': False}")
 
 
 class TextEnv(GameEnv):
@@ -38,7 +51,7 @@ class TextEnv(GameEnv):
         """As `GameEnv`."""
         super().__init__(suite, **others)
         self.action_space = Text(LONGEST, min_length=0, charset=CHARSET)
-        self.observation_space = Text(LONGEST, min_length=0, charset=CHARSET)
+        self.observation_space = ReadText(LONGEST, min_length=0, charset=CHARSET)
         self._offered: tuple[Tool, ...] | None = None
         self._encoded = b""
 
