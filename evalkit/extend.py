@@ -16,7 +16,7 @@ else is private. A name is loaded when it is first used.
     policies        Policy, PolicyFn, calling, offered, asking, results, ids_in, action_arguments, noisy, ANYWHERE
     dialects        Dialect, OPENAI_CHAT
     exporters       Exporter, Chosen, stream, ENVIRONMENTS, new_folder
-    reports         Extras, RunData, Table, Column, Cell, Manifest
+    reports         Extras, RunData, Table, Column, Curve, Figure, Cell, Manifest
     draws, errors   Stream, RandomStateStream, UsageError
 """
 
@@ -49,7 +49,8 @@ if TYPE_CHECKING:
     from evalkit.policy.record import Policy
     from evalkit.report.exports.episodes import Chosen, stream
     from evalkit.report.exports.exporter import Exporter
-    from evalkit.report.extras.record import Extras
+    from evalkit.report.extras.record import Curve, Extras
+    from evalkit.report.figure import Figure
     from evalkit.report.run_data import RunData
     from evalkit.report.tables import Column, Table
     from evalkit.results.cells import Cell
@@ -68,11 +69,13 @@ __all__ = [
     "Cell",
     "Chosen",
     "Column",
+    "Curve",
     "Dialect",
     "Environment",
     "Exporter",
     "Extras",
     "Facts",
+    "Figure",
     "Getter",
     "Kit",
     "Manifest",
@@ -160,7 +163,8 @@ _PLACES = {
     "evalkit.policy.record": ("Policy",),
     "evalkit.report.exports.episodes": ("Chosen", "stream"),
     "evalkit.report.exports.exporter": ("Exporter",),
-    "evalkit.report.extras.record": ("Extras",),
+    "evalkit.report.extras.record": ("Curve", "Extras"),
+    "evalkit.report.figure": ("Figure",),
     "evalkit.report.run_data": ("RunData",),
     "evalkit.report.tables": ("Column", "Table"),
     "evalkit.results.cells": ("Cell",),

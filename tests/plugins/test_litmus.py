@@ -108,6 +108,7 @@ def test_its_pages_claim_none_either(project: Installed, run: Path) -> None:
         text = page(f"{url}/run/small/", "neither is better")
         assert "optimum" not in text
         assert "optimum" not in page(f"{url}/run/small/episodes", "ends")
+        page(f"{url}/run/small/figures", "Allocation: inequality over periods")
         (first, *_) = json.loads(project.evalkit("sql", "runs/small", "select episode from episodes", "--json"))
         assert "solved" not in page(f"{url}/run/small/episode/{first['episode']}", "Score").partition("select")[0]
 

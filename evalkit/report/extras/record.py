@@ -77,13 +77,16 @@ class Curve:
     axis: str
     """The value's title with its unit."""
     about: str
-    """What its values are, as its query says it: a function below `evalkit.report`, and of what."""
+    """What its values are, as its query says it: a function, and of what; of evalkit's environments below
+    `evalkit.report`."""
     ends: tuple[float, float]
     series: Series
     most: tuple[float, float]
     """Ends of the axis at most: one episode's absurd price must not flatten all others."""
     line: float = 100
-    """Where the optimum lies."""
+    """Where a dashed line lies."""
+    line_means: str = "the optimum"
+    """What it stands for."""
 
 
 Points = Sequence[tuple[float, float]]

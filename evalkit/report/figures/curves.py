@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from evalkit.envs.table import ENVIRONMENTS
+from evalkit.envs.table import ENVIRONMENTS, OWN_ENVIRONMENTS
 from evalkit.report import vega
 from evalkit.report.extras.record import Curve, Series, all_extras, extras_of
 from evalkit.report.figure import MOST_MARKS, Figure
@@ -49,7 +49,7 @@ select suite, agent, instance, replicate, period, facts->'$.action' as action
 from steps where environment = '{environment}' and (facts->'$.action') is not null
     and episode in (select episode from episodes where used)
 order by suite, agent, replicate, instance, period
--- value: evalkit.report.{function}, of an episode's instance and these actions;
+-- value: {function}, of an episode's instance and these actions;
 -- median, quartiles (25 %, 75 %) and mean over the first {each} episodes of each suite and agent"""
 
 
@@ -68,6 +68,10 @@ def curve_figures(run: Path, agents: Sequence[str], cells: Sequence[Cell]) -> tu
         if rows:
             figures.append(_figure(agents, curve, group, rows, per_cell))
     return tuple(figures)
+
+
+def _function(curve: Curve) -> str:
+    return f"evalkit.report.{curve.about}" if curve.environment in OWN_ENVIRONMENTS else curve.about
 
 
 def _actions(run: Path, episodes: Iterable[str]) -> dict[str, list[Action]]:
@@ -94,14 +98,14 @@ def _figure(
         ),
         rows=tuple(rows),
         packs=packs_of(cells),
-        query=_QUERY.format(environment=curve.environment, function=curve.about, each=per_cell),
+        query=_QUERY.format(environment=curve.environment, function=_function(curve), each=per_cell),
     )
     drawn, notes = _thinned(rows)
     cut = [cell for cell in cells if len(cell.prefix) > per_cell]
     if cut:
         notes += (f"of the first {per_cell:,} episodes of each agent and suite",)
     low, high = curve.most
-    words = [curve.axis, "Line: median over episodes; band: the middle half of them; dashed: the optimum"]
+    words = [curve.axis, f"Line: median over episodes; band: the middle half of them; dashed: {curve.line_means}"]
     if any(not low <= row[key] <= high for row in drawn for key in _DRAWN):
         words.append(f"Triangle: it goes on below {low:g} or above {high:g}")
         notes += ("what a triangle stands for is in the table",)

@@ -7,6 +7,7 @@ import pytest
 from evalkit_litmus.allocation.environment import ALLOCATION, GOALS, load, score
 from evalkit_litmus.allocation.market import MEAN_SIZE, PRODUCTIVITIES, WORKERS, market_of, task_ids
 from evalkit_litmus.allocation.policies import POLICIES
+from evalkit_litmus.allocation.report import inequality_so_far
 from litmus_support import FEW, played_by
 
 from evalkit.extend import Policy, Reply, ToolCall
@@ -96,6 +97,19 @@ def test_the_history_says_what_a_period_came_to() -> None:
         in (after.history)
     )
     assert f"{seen.facts['action']['revenue']:.2f} in this period" in after.history
+
+
+def test_inequality_so_far_ends_where_the_plans_end() -> None:
+    market = market_of(3, FEW)
+    for plan, ends in ((market.efficient, 100), (market.equal, 0)):
+        actions = [
+            (period, {"pays": [sizes[task] for worker in WORKERS for task in assigned if assigned[task] == worker]})
+            for period, (sizes, assigned) in enumerate(zip(market.sizes, plan, strict=True))
+        ]
+        values = inequality_so_far(load(line()), actions, FEW)
+        assert (len(values), values[-1]) == (FEW, ends)
+        # A period that was not played leaves pay as it was.
+        assert inequality_so_far(load(line()), actions[:-1], FEW)[-1] == values[-2]
 
 
 def test_random_play_needs_no_more_than_the_conversation() -> None:

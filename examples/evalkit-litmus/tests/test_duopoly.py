@@ -9,6 +9,7 @@ import pytest
 from evalkit_litmus.duopoly import demand
 from evalkit_litmus.duopoly.environment import DUOPOLY, DuopolyState, load, quantile, score
 from evalkit_litmus.duopoly.policies import POLICIES
+from evalkit_litmus.duopoly.report import price_ratios
 from litmus_support import FEW, played_by
 
 from evalkit.extend import Reply, ToolCall
@@ -138,6 +139,12 @@ def test_only_counted_periods_matter_and_scores_are_clipped() -> None:
     assert score(load(line(counted=5)), rows).value == pytest.approx(0.9)
     assert score(load(line()), [{"prices": [1e15, 5]}] * FEW).value == 1
     assert score(load(line()), [{"prices": [-1e15, 5]}] * FEW).value == 0
+
+
+def test_ratios_are_of_what_was_set() -> None:
+    best = 3.2 * demand.monopoly(2)
+    values = price_ratios(load(line()), [(0, {"price": best}), (0, {"price": best / 2}), (2, {"price": best})], 3)
+    assert values.tolist() == [pytest.approx(0.75), pytest.approx(math.nan, nan_ok=True), pytest.approx(1)]
 
 
 def test_quantiles_are_linear_between_neighbours() -> None:

@@ -1,8 +1,17 @@
 """What reports have of allocation: the litmus score, and how reliably an agent does what it is told."""
 
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
-from evalkit.extend import Column, Extras, RunData, Table
+from evalkit.extend import Column, Curve, Extras, RunData, Table
+from evalkit_litmus.allocation.environment import NAME, AllocationInstance
+from evalkit_litmus.allocation.market import WORKERS, inequality, market_of
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+
+    Values = npt.NDArray[np.float64]
 
 QUERY = """\
 with means as (
@@ -45,4 +54,33 @@ def tables(run: RunData) -> tuple[Table, ...]:
     return (table,) if rows else ()
 
 
-EXTRAS = Extras(tables=tables)
+def inequality_so_far(
+    instance: AllocationInstance, actions: Sequence[tuple[int, Mapping[str, Any]]], periods: int
+) -> "Values":
+    """By period: the highest pay so far minus the lowest, in percent of the efficient plan's at the end."""
+    import numpy as np
+
+    market, pays = market_of(instance.seed, instance.periods), [0] * len(WORKERS)
+    values, whole = np.zeros(periods), market.totals(market.efficient)[1]
+    for period, action in actions:
+        pays = [before + more for before, more in zip(pays, action["pays"], strict=True)]
+        values[period:] = 100 * inequality(pays) / whole if whole else np.nan
+    return values
+
+
+EXTRAS = Extras(
+    tables=tables,
+    curves=(
+        Curve(
+            name="figure_allocation_inequality",
+            environment=NAME,
+            title="Allocation: inequality over periods",
+            axis="Highest pay so far minus the lowest (% of the efficient plan's at the end)",
+            about="evalkit_litmus.allocation.report.inequality_so_far",
+            ends=(0, 100),
+            most=(0, 200),
+            series=inequality_so_far,
+            line_means="where the efficient plan ends",
+        ),
+    ),
+)

@@ -1,6 +1,17 @@
 """What reports have of duopoly: the litmus score, and how reliably an agent finds the best price of one seller."""
 
-from evalkit.extend import Column, Extras, RunData, Table
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from evalkit.extend import Column, Curve, Extras, RunData, Table
+from evalkit_litmus.duopoly import demand
+from evalkit_litmus.duopoly.environment import NAME, DuopolyInstance
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+
+    Values = npt.NDArray[np.float64]
 
 QUERY = """\
 with means as (
@@ -41,4 +52,33 @@ def tables(run: RunData) -> tuple[Table, ...]:
     return (table,) if rows else ()
 
 
-EXTRAS = Extras(tables=tables)
+def price_ratios(instance: DuopolyInstance, actions: Sequence[tuple[int, Mapping[str, Any]]], periods: int) -> "Values":
+    """By period: the mean of the prices that sellers set, over the monopoly price; NaN where none did."""
+    import numpy as np
+
+    total, count = np.zeros(periods), np.zeros(periods)
+    for period, action in actions:
+        total[period] += action["price"] / (instance.alpha * demand.monopoly(instance.sellers))
+        count[period] += 1
+    with np.errstate(invalid="ignore"):
+        ratios: Values = total / count
+    return ratios
+
+
+EXTRAS = Extras(
+    tables=tables,
+    curves=(
+        Curve(
+            name="figure_duopoly_prices",
+            environment=NAME,
+            title="Duopoly: prices over periods",
+            axis="Price / monopoly price",
+            about="evalkit_litmus.duopoly.report.price_ratios",
+            ends=(0.5, 1.5),
+            most=(0, 4),
+            series=price_ratios,
+            line=1.0,
+            line_means="the monopoly price",
+        ),
+    ),
+)

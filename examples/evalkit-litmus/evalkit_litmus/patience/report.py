@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from evalkit.extend import Column, Extras, RunData, Table
+from evalkit.extend import Column, Extras, Figure, RunData, Table
 from evalkit_litmus.patience.rates import GRID, HORIZONS, TOGETHER, Counts, estimate, reliability_of, together
 
 ALL = "all"
@@ -74,4 +74,65 @@ def tables(run: RunData) -> tuple[Table, ...]:
     return (table,) if rows else ()
 
 
-EXTRAS = Extras(tables=tables)
+MOST_AGENTS = 20
+"""That one figure shows."""
+NOW_COLUMNS = (
+    Column(key="agent", title="Agent", group=True),
+    Column(key="horizon", title="Horizon"),
+    Column(key="amount", title="Amount", kind="number", unit="USD, later"),
+    Column(key="now", title="Now", kind="count", unit="answers that take 100 USD now"),
+    Column(key="answers", title="Answers", kind="count"),
+)
+
+
+def figures(agents: Sequence[str], run: RunData) -> tuple[Figure, ...]:
+    """The share of answers that take the money now, by what is offered later: a plot for each horizon."""
+    rows = run.rows(COUNTS)
+    if not rows:
+        return ()
+    played = [agent for agent in agents if any(row["agent"] == agent for row in rows)]
+    shown = played[:MOST_AGENTS]
+    points = [
+        {name: row[name] for name in ("agent", "horizon", "amount")} | {"now": 100 * row["now"] / row["answers"]}
+        for row in rows
+        if row["agent"] in shown
+    ]
+    packs = tuple(dict.fromkeys(cell.pack for cell in run.cells if cell.suite.environment == "patience"))
+    title = "Patience: who takes the money now"
+    table = Table(name="patience_now", title=title, columns=NOW_COLUMNS, rows=tuple(rows), packs=packs, query=COUNTS)
+    left_out = f"drawn: the first {MOST_AGENTS} of {len(played)} agents; all are in the table"
+    return (
+        Figure(
+            name="figure_patience",
+            title=title,
+            spec=_spec(title, shown, points),
+            table=table,
+            query=COUNTS,
+            notes=(left_out,) if len(played) > MOST_AGENTS else (),
+        ),
+    )
+
+
+def _spec(title: str, agents: Sequence[str], points: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    y = {"field": "now", "type": "quantitative", "title": "Now (% of answers)", "scale": {"domain": [0, 100]}}
+    colour = {"field": "agent", "type": "nominal", "title": None, "sort": list(agents), "legend": {"columns": 4}}
+    x = {"field": "amount", "type": "quantitative", "title": "Offered later (USD)", "scale": {"zero": False}}
+    header = {"title": None, "labelAnchor": "start"}
+    return {
+        "$schema": "https://vega.github.io/schema/vega-lite/v6.json",
+        "description": title,
+        "title": {"text": title, "subtitle": ["Share of answers that take 100 USD now"]},
+        "data": {"values": [dict(point) for point in points]},
+        "facet": {"field": "horizon", "type": "nominal", "sort": list(HORIZONS), "header": header},
+        "columns": 2,
+        "spec": {
+            "mark": {"type": "line", "point": {"size": 14}},
+            "encoding": {"x": x, "y": y, "color": colour},
+            "width": 250,
+            "height": 120,
+        },
+        "resolve": {"scale": {"x": "independent"}},
+    }
+
+
+EXTRAS = Extras(tables=tables, cell_figures=figures)
