@@ -11,6 +11,9 @@ SDKS_LOCK := requirements-sdks.lock
 # Inspect AI wants another version of OpenAI's package than LiteLLM does, so it is measured in an environment of its own.
 PEERS := .venv-peers
 PEERS_LOCK := bench/peers.lock
+# Model servers that nobody here wrote, and what builds them; tests talk to them from .venv.
+REAL := .venv-real
+REAL_LOCK := tests/real/servers.lock
 COMPILE = -m uv pip compile pyproject.toml --universal --python-version 3.11 --upgrade --generate-hashes \
 	--no-emit-index-url --no-emit-find-links --no-header --quiet
 
@@ -45,7 +48,7 @@ SEEDS ?= 1000
 # Which doors `make doors` tries; empty: all of them.
 DOORS ?=
 
-.PHONY: help run test check cover format bench bench-peers large conform soak chaos sim mutants sdks doors docs lock wheel installed setup clean
+.PHONY: help run test check cover format bench bench-peers large conform soak chaos sim mutants sdks doors real docs lock wheel installed setup clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s  %s\n", $$1, $$2 }' Makefile
@@ -116,6 +119,16 @@ $(SDKS)/.ready: pyproject.toml $(SDKS_LOCK) | $(READY)
 doors: $(READY) ## try each door with its library, each in an environment that is then removed: make doors DOORS=gym
 	$(PY) -m tests.doors $(DOORS)
 
+real: $(READY) ## play with real model servers in .venv-real: llama.cpp's, compiled once (10 minutes of CPU), and LiteLLM's proxy
+	@$(MAKE) --no-print-directory $(REAL)/.ready || echo "NOT INSTALLED: the servers (no network?); what needs them is skipped."
+	$(PY) -m tests.real.building
+	$(PY) -m pytest -m real tests/real
+
+$(REAL)/.ready: $(REAL_LOCK) | $(READY)
+	$(PY) -m venv $(REAL)
+	$(REAL)/bin/python -m pip install --quiet --require-hashes -r $(REAL_LOCK)
+	@touch $@
+
 docs: $(READY) ## build the documentation site in build/docs, strictly; write the generated pages
 	$(PY) -m docs.tools.cli_page
 	$(PY) -m docs.tools.environment_page
@@ -123,10 +136,11 @@ docs: $(READY) ## build the documentation site in build/docs, strictly; write th
 	$(PY) -m sphinx --fail-on-warning --keep-going --quiet -b html -c docs . build/docs
 	@echo "Open build/docs/index.html, or serve it: $(PY) -m http.server --directory build/docs"
 
-lock: $(READY) ## resolve the dependencies again into the two locks
+lock: $(READY) ## resolve the dependencies again into the locks
 	$(PY) $(COMPILE) --extra dev --extra docs --output-file $(LOCK)
 	$(PY) $(COMPILE) --extra sdks --extra exports --extra inspect --output-file $(SDKS_LOCK)
 	$(PY) $(subst pyproject.toml,bench/peers.in,$(COMPILE)) --output-file $(PEERS_LOCK)
+	$(PY) $(subst pyproject.toml,tests/real/servers.in,$(COMPILE)) --output-file $(REAL_LOCK)
 
 wheel: $(READY) ## build the wheel and the source distribution into dist/
 	$(PY) -m hatchling build -t wheel -t sdist -d dist
@@ -150,5 +164,5 @@ $(READY): pyproject.toml $(LOCK)
 	@touch $(READY)
 
 clean: ## remove .venv, caches and built files; runs stay
-	rm -rf $(VENV) $(SDKS) $(PEERS) dist build .mypy_cache .ruff_cache .pytest_cache .hypothesis bench/results
+	rm -rf $(VENV) $(SDKS) $(PEERS) $(REAL) dist build .mypy_cache .ruff_cache .pytest_cache .hypothesis bench/results
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

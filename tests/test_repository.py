@@ -41,11 +41,11 @@ def texts(*suffixes: str) -> dict[str, str]:
 
 LOCKS = {"requirements.lock": ("dev", "docs"), "requirements-sdks.lock": ("sdks", "exports", "inspect")}
 """Each lock, with the extras that it covers beside the project's own dependencies."""
-APART = "bench/peers.lock"
-"""The lock of an environment without evalkit: what it is measured beside."""
+APART = ("bench/peers.lock", "tests/real/servers.lock")
+"""Locks of environments without evalkit: what it is measured beside, and servers that it asks."""
 
 
-@pytest.mark.parametrize("name", [*LOCKS, APART])
+@pytest.mark.parametrize("name", [*LOCKS, *APART])
 def test_a_lock_pins_every_package_by_hash_and_names_no_place_to_fetch_from(name: str) -> None:
     lock = (PROJECT / name).read_text()
     assert not re.search(r"https?:|file:|git\+|^--", lock, re.MULTILINE)
@@ -59,10 +59,10 @@ def test_a_lock_pins_every_package_by_hash_and_names_no_place_to_fetch_from(name
 def test_what_make_installs_is_locked() -> None:
     makefile = (PROJECT / "Makefile").read_text()
     installs = [line for line in makefile.splitlines() if "pip install" in line]
-    assert len(installs) == 2 * len(LOCKS) + 1
+    assert len(installs) == 2 * len(LOCKS) + len(APART)
     assert all("--require-hashes -r $(" in line or "--no-deps --no-build-isolation" in line for line in installs)
     written = re.findall(r"--output-file \$\((\w+)\)", makefile)
-    assert [re.search(rf"^{one} := (.+)$", makefile, re.MULTILINE)[1] for one in written] == [*LOCKS, APART]  # type: ignore[index]
+    assert [re.search(rf"^{one} := (.+)$", makefile, re.MULTILINE)[1] for one in written] == [*LOCKS, *APART]  # type: ignore[index]
 
 
 def test_make_says_what_it_sets_up_before_it_does() -> None:

@@ -1,0 +1,137 @@
+"""llama.cpp's server with a model of random weights plays whole runs: tools by its grammar, streamed and whole."""
+
+import json
+import os
+import re
+import signal
+import subprocess
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.real.serving import evalkit, free_port, get, lab, llama_cpp, shipped, steps
+from tests.support.command_line import finish, start
+from tests.support.patience import PATIENCE_S
+
+pytestmark = pytest.mark.real
+
+CHECKED_SERVER = {"llamacpp": "llama.cpp's server"}
+"""For the table in docs/providers.md."""
+SWEEP = """
+width = 4
+[[agents]]
+name = "noise"
+provider = "llamacpp"
+model = "random"
+max_tokens = 48
+tool_choice = "required"
+parallel_calls = {parallel}
+stream = "{stream}"
+"""
+MARKETS = """
+[[suites]]
+name = "{name}/basic"
+instances = ["seed-0"]
+vary = {{ periods = [2], queries = [4] }}
+"""
+COSTBENCH = """
+[[suites]]
+name = "costbench/basic"
+instances = ["dining-0004"]
+"""
+ALL = COSTBENCH + "".join(MARKETS.format(name=name) for name in ("scheduling", "procurement", "pricing"))
+
+
+def sweep(suites: str, *, stream: str = "off", parallel: str = "false") -> str:
+    """One model on suites."""
+    return SWEEP.format(stream=stream, parallel=parallel) + suites
+
+
+def counted(url: str) -> dict[str, int]:
+    """What the server itself has counted since it began."""
+    page = get(url.replace("/v1", "/metrics"))
+    return {name: int(float(n)) for name, n in re.findall(r"^llamacpp:(\w+)_total (\S+)$", page, re.MULTILINE)}
+
+
+def outcomes(rows: list[dict[str, Any]]) -> set[str]:
+    """What became of calls."""
+    return {call["outcome"] for row in rows for call in json.loads(row["facts"]).get("calls", ())}
+
+
+def test_all_environments_are_played_streamed_and_in_one_piece_with_the_servers_own_counts(tmp_path: Path) -> None:
+    found = {}
+    for stream in ("off", "on"):
+        folder = tmp_path / stream
+        folder.mkdir()
+        # One at a time and nothing cached: then the server writes the same at the same seeds.
+        with llama_cpp(folder / "log", "--parallel", "1", "--no-cache-prompt") as url:
+            lab(
+                folder,
+                "llamacpp",
+                shipped("llamacpp", url),
+                sweep(ALL, stream=stream).replace("width = 4", "width = 1"),
+            )
+            said = evalkit(folder, "run", "sweep.toml", "--dir", "run")
+            assert said.code == 0, said
+            counts = counted(url)
+        rows = found[stream] = steps(folder / "run")
+        assert sum(row["tokens_out"] for row in rows) == counts["tokens_predicted"]
+        assert sum(row["tokens_in"] for row in rows) == counts["prompt_tokens"]
+        assert evalkit(folder, "verify", "run").code == 0
+    assert found["on"] == found["off"]
+    assert {row["finish"] for row in found["on"]} == {"tool_calls", "length"}
+    assert outcomes(found["on"]) > {"ok"}
+
+
+def test_a_run_outlives_kills_of_itself_and_of_the_server(tmp_path: Path) -> None:
+    port = free_port()
+    lab(tmp_path, "llamacpp", shipped("llamacpp", f"http://127.0.0.1:{port}/v1"), sweep(ALL, parallel="true"))
+    run = ("run", "sweep.toml", "--dir", "run")
+    with llama_cpp(tmp_path / "first.log", port=port) as url:
+        playing = start(tmp_path, *run)
+        await_tokens(playing, url, 400)
+        os.kill(playing.pid, signal.SIGKILL)
+        finish(playing)
+        stored = len(steps(tmp_path / "run"))
+        assert stored > 0
+        before = counted(url)["tokens_predicted"]
+        playing = start(tmp_path, *run)
+        await_tokens(playing, url, before + 400)
+    # The server is gone, with requests in flight.
+    with llama_cpp(tmp_path / "second.log", port=port):
+        said = finish(playing)
+    assert said.code == 0, said
+    assert len(steps(tmp_path / "run")) > stored
+    assert evalkit(tmp_path, "verify", "run").code == 0
+
+
+def await_tokens(playing: subprocess.Popen[str], url: str, count: int) -> None:
+    """Until the server has written so many tokens in all."""
+    until = time.monotonic() + PATIENCE_S
+    while counted(url)["tokens_predicted"] < count:
+        assert playing.poll() is None, playing.communicate()
+        assert time.monotonic() < until
+        time.sleep(0.1)
+
+
+def test_a_prompt_that_does_not_fit_ends_its_episode_and_nothing_else(tmp_path: Path) -> None:
+    with llama_cpp(tmp_path / "log", "--ctx-size", "8192") as url:
+        suites = COSTBENCH + MARKETS.format(name="pricing")
+        lab(tmp_path, "llamacpp", shipped("llamacpp", url), sweep(suites))
+        said = evalkit(tmp_path, "run", "sweep.toml", "--dir", "run")
+    assert said.code == 0, said
+    assert {row["ending"] for row in steps(tmp_path / "run")} == {"", "complete", "context_length"}
+
+
+def test_the_check_shows_what_the_server_does_with_each_setting(tmp_path: Path) -> None:
+    with llama_cpp(tmp_path / "log") as url:
+        lab(tmp_path, "llamacpp", shipped("llamacpp", url), "")
+        said = evalkit(tmp_path, "providers", "check", "llamacpp", "--model", "random", "--settings")
+    assert said.code == 0, said
+    effects = dict(
+        re.findall(r"^llamacpp random (\w+) +(has an effect|IGNORED|no effect seen)", said.out, re.MULTILINE)
+    )
+    assert effects.keys() == {"effort", "seed", "parallel_calls", "tool_choice", "cache"}, said
+    assert effects["tool_choice"] == effects["cache"] == "has an effect"
