@@ -32,25 +32,31 @@ LANES: Mapping[str, tuple[str, str]] = {
 """By provider: dialect and model."""
 
 FAULTS = (
-    {"429": 0.2, "500": 0.1, "early_reset": 0.1, "reset": 0.05},
-    {"503": 0.1, "529": 0.1, "truncated": 0.1, "html_200": 0.05, "drip": 0.05},
-    {"502": 0.1, "html_502": 0.1, "stall": 0.05, "empty": 0.05, "unmetered": 0.05, "refusal": 0.05},
-    {"429": 0.1, "invalid_json": 0.05, "huge": 0.05, "length": 0.1, "reset": 0.1, "truncated": 0.05},
-    {"content_filter": 0.05, "context_length": 0.05, "500": 0.2},
-    {"408": 0.05, "504": 0.1, "524": 0.05, "502": 0.1, "early_reset": 0.1},
-)
+    {"429": 0.2, "500": 0.1, "early_reset": 0.1, "reset": 0.05, "stream_end": 0.1, "stream_error": 0.1},
+    {"503": 0.1, "529": 0.1, "truncated": 0.1, "html_200": 0.05, "drip": 0.05, "stream_comments": 0.1,
+     "stream_joined": 0.1},
+    {"502": 0.1, "html_502": 0.1, "stall": 0.05, "empty": 0.05, "unmetered": 0.05, "refusal": 0.05,
+     "stream_silent": 0.05, "stream_crlf": 0.1},
+    {"429": 0.1, "invalid_json": 0.05, "huge": 0.05, "length": 0.1, "reset": 0.1, "truncated": 0.05,
+     "stream_reset": 0.1},
+    {"content_filter": 0.05, "context_length": 0.05, "500": 0.2, "stream_end": 0.1, "stream_stall": 0.05},
+    {"408": 0.05, "504": 0.1, "524": 0.05, "502": 0.1, "early_reset": 0.1, "stream_reset": 0.1, "stream_error": 0.05},
+)  # fmt: skip
 """All faults at 5 to 20 %, in turns: together they would leave nothing that works."""
 
 PRICE = "1:4:0.1:1.25"
 LIMITS = {"rpm": 600, "itpm": 500_000, "otpm": 240_000}
 """Of each model, as the server has them and as the client is told. The first two are felt. The third has room for a
 reply of the greatest length that is lost on its way: nobody can know of its tokens."""
+STREAMS = ("on", "off", "on", "auto")
+"""Of the lanes, in turns."""
 
 PROVIDER = """
 dialect = "{dialect}"
 url = "{url}"
 any_model = true
 timeout_s = 2
+stream = "{stream}"
 [limits]
 requests_per_minute = {rpm}
 input_tokens_per_minute = {itpm}
@@ -116,8 +122,10 @@ class Chaos:
         (self.folder / "sweep.toml").write_text(head + agents + SUITE.format(instances=names, periods=self.periods))
 
     def write_providers(self, url: str) -> None:
-        for name, (dialect, _) in LANES.items():
-            text = PROVIDER.format(dialect=dialect, url=url, **self.limits)
+        for place, (name, (dialect, _)) in enumerate(LANES.items()):
+            # In each life some lanes stream and others do not; which ones changes with every life.
+            stream = STREAMS[(self.lives + place) % len(STREAMS)]
+            text = PROVIDER.format(dialect=dialect, url=url, stream=stream, **self.limits)
             (self.folder / "providers" / f"{name}.toml").write_text(text)
 
     def bill(self) -> list[dict[str, Any]]:

@@ -1,6 +1,7 @@
 """Faults, limits, kills and budgets at once: complete in the end, never beyond limits or budget, every dollar accounted
 for at every instant."""
 
+import json
 import random
 import subprocess
 import sys
@@ -13,6 +14,9 @@ from evalkit.store.reading.accounts import accounts, spent
 from evalkit.store.reading.index import read_index
 from tests.soak.chaos import FAULTS, LIMITS, Chaos
 
+MOST_RECONCILED = 1.1
+"""Books over bill, once the provider's account stands for the bounds of attempts whose usage it did not state."""
+
 
 def check(chaos: Chaos) -> None:
     """What holds of a sweep that has come to its end."""
@@ -23,14 +27,7 @@ def check(chaos: Chaos) -> None:
     billed = sum(line["cost"] for line in chaos.bill())
     total = spent(index.totals["cost"], accounts(index.ledger, index.cost_by_worker).values())
     assert billed <= total <= chaos.budget
-    done = subprocess.run(
-        [sys.executable, "-m", "evalkit", "verify", "run"],
-        cwd=chaos.folder,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
+    evalkit(chaos, "verify", "run")
     kinds = Counter(line["outcome"] for line in chaos.bill())
     print(
         f"{chaos.episodes} episodes, {chaos.lives} lives, {chaos.kills} kills, out of money {chaos.ran_out} times, "
@@ -43,6 +40,18 @@ def check(chaos: Chaos) -> None:
     for cause, (charged, paid) in excess.items():
         print(f"  {cause:24} {(charged - paid) / 1e12:8.4f}  (charged {charged / 1e12:.4f}, billed {paid / 1e12:.4f})")
     assert sum(charged - paid for charged, paid in excess.values()) == total - billed, "an excess without a cause"
+    account = ("--usage", str(chaos.bill_file), "--json")
+    after = json.loads(evalkit(chaos, "budget", "reconcile", "run", *account))["after_pico_usd"]
+    print(f"books over bill, reconciled with the provider's account: {after / billed:.3f}")
+    assert billed <= after <= MOST_RECONCILED * billed
+
+
+def evalkit(chaos: Chaos, *words: str) -> str:
+    """What a command prints."""
+    command = [sys.executable, "-m", "evalkit", *words]
+    done = subprocess.run(command, cwd=chaos.folder, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
 
 
 def test_a_small_chaos_is_survived(tmp_path: Path) -> None:
