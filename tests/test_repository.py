@@ -131,8 +131,9 @@ def test_the_image_is_made_of_what_is_here_and_has_a_python_that_is_supported() 
     assert len(bases) == 1
     assert f"Programming Language :: Python :: {bases.pop()}" in PYPROJECT["project"]["classifiers"]
     copied = {one for line in re.findall(r"^COPY (?!--from)(.+) \S+$", recipe, re.MULTILINE) for one in line.split()}
-    carried = PYPROJECT["tool"]["hatch"]["build"]["targets"]["wheel"]["force-include"]
-    assert copied >= {"pyproject.toml", "evalkit", "README.md", "LICENSE"} | {Path(one).parts[0] for one in carried}
+    wheel = PYPROJECT["tool"]["hatch"]["build"]["targets"]["wheel"]
+    carried = {*wheel["packages"], *(Path(one).parts[0] for one in wheel["force-include"])}
+    assert copied >= {"pyproject.toml", "README.md", "LICENSE"} | carried
     assert [one for one in copied if not (PROJECT / one).exists() or f"!{one}" not in kept] == []
 
 

@@ -34,9 +34,12 @@ Case = tuple[str, str, str, dict[str, Any]]
 
 CASES: tuple[Case, ...] = (
     *(("scheduling/basic", "seed-3", agent, {}) for agent in ("knuth", "noisy", "random", "oracle")),
-    *(("pricing/basic", "seed-3", agent, {}) for agent in ("learner", "noisy", "random", "oracle")),
+    *(("pricing/basic", "seed-3", agent, {}) for agent in ("learner", "fixed", "noisy", "random", "oracle")),
     *(("procurement/basic", "seed-3", agent, {}) for agent in ("climber", "noisy", "random", "oracle")),
-    *(("costbench/basic", "location-0000", agent, {}) for agent in ("planner", "greedy", "noisy", "random", "oracle")),
+    *(
+        ("costbench/basic", "location-0000", agent, {})
+        for agent in ("planner", "replanner", "greedy", "noisy", "random", "oracle")
+    ),
     ("scheduling/basic", "seed-3", "scripted", hostile("get_worker_ids", "submit_assignment")),
     ("pricing/basic", "seed-3", "scripted", hostile("get_product_ids", "set_prices")),
     ("procurement/basic", "seed-3", "scripted", hostile("get_budget", "submit_purchase_plan")),
