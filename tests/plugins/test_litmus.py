@@ -22,6 +22,24 @@ periods = [4]
 [[suites]]
 name = "patience/one_year"
 """
+MODEL = """
+budget_usd = "1.00"
+[[agents]]
+name = "model"
+provider = "simulated"
+model = "random"
+[[suites]]
+name = "allocation/main"
+instances = ["seed-0"]
+vary = { periods = [3] }
+[[suites]]
+name = "patience/one_year"
+instances = ["120-now-first"]
+[[suites]]
+name = "duopoly/pair"
+instances = ["seed-0"]
+vary = { periods = [3] }
+"""
 SWEEP = """
 replicates = 2
 [[agents]]
@@ -146,6 +164,19 @@ def test_two_sellers_and_single_questions_run_replay_and_are_exported(project: I
                     events = json.loads(file.read(name))["events"]
                     spans = [event["id"] for event in events if event["event"] == "span_begin"]
                     assert len(spans) == len(set(spans)) == 8
+
+
+def test_a_model_plays_all_three_over_http(project: Installed) -> None:
+    (project.here / "model.toml").write_text(MODEL)
+    assert "3 of 3 episodes ended" in project.evalkit("run", "model.toml")
+    query = "select environment, steps, ending from episodes order by environment"
+    found = json.loads(project.evalkit("sql", "runs/model", query, "--json"))
+    # The requests that its random player takes: in allocation and duopoly two for each chat.
+    assert [(row["environment"], row["steps"], row["ending"]) for row in found] == [
+        ("allocation", 6, "complete"),
+        ("duopoly", 12, "complete"),
+        ("patience", 1, "answered"),
+    ]
 
 
 def test_golden_files_of_it_are_compared_where_it_is_installed(

@@ -32,8 +32,11 @@ _MOST_BRACES_TRIED = 50
 
 
 def plays(request: Request) -> bool:
-    """Whether the tools offered are scheduling's: the action tool is among them."""
-    return offered(request, ACTION) is not None
+    """Whether the tools offered are scheduling's: the action tool and the list of tasks, or at last the action alone.
+
+    An environment of a package may have an action of the same name.
+    """
+    return offered(request, ACTION) is not None and (offered(request, TASKS) is not None or len(request.tools) == 1)
 
 
 def random(request: Request, draws: Stream) -> Reply:
