@@ -36,6 +36,7 @@ LONGEST = (
     "report/test_pairs",
     "engine/test_admission",
     "plugins/test_installed",
+    "plugins/test_litmus",
     "nightly/",
 )
 """Files below `tests/` that take longest, by what was measured: they begin first, in this order, so that none is waited

@@ -11,6 +11,7 @@ import pytest
 from evalkit.engine.freezing.freeze import Resolved
 from evalkit.errors import CorruptLogError, UsageError
 from evalkit.nightly.dates import tonight, utc_date
+from evalkit.nightly.hook import facts, message
 from evalkit.nightly.journal import FILE, accepted, last_end, note, read_journal, told
 from evalkit.nightly.night import rotated
 from evalkit.report.nights.history import FORMAT, CellNight, NightRecord, Rule, cell_key, decode, encode, with_alarms
@@ -75,6 +76,24 @@ def cell(agent: str = "knuth", **values: Any) -> CellNight:
         "served": (),
     }
     return CellNight(**{**plain, **values})
+
+
+def test_without_a_better_direction_a_rise_is_an_alarm_and_is_called_a_change() -> None:
+    def nights(**marks: Any) -> list[NightRecord]:
+        scores = [{f"i{i}": ((i + n) % 5 / 20 + (0.6 if n == 4 else 0.0),) for i in range(24)} for n in range(5)]
+        records = [record(f"2026-11-0{n + 1}", cell(values=values, **marks)) for n, values in enumerate(scores)]
+        return with_alarms(records, {}, Rule(), {one.night for one in records})
+
+    (plain,), (litmus,) = nights()[-1].cells, nights(litmus=True)[-1].cells
+    assert plain.alarm is not None
+    assert litmus.alarm is not None
+    assert (plain.alarm.raised, litmus.alarm.raised) == (False, True)
+    assert litmus.alarm.words.startswith("change: tonight ")
+    told = message(facts("s", Path("run"), "2026-11-05", [litmus], []))
+    assert told[0] == "CHANGE: knuth on s"
+    # The mark is kept in the file, and only where it is.
+    assert decode(encode(nights(litmus=True)), "h")[-1].cells[0].litmus is True
+    assert b"litmus" not in encode(nights())
 
 
 def record(night: str, *cells: CellNight) -> NightRecord:
