@@ -32,15 +32,15 @@ LANES: Mapping[str, tuple[str, str]] = {
 """By provider: dialect and model."""
 
 FAULTS = (
-    {"429": 0.2, "500": 0.1, "early_reset": 0.1, "reset": 0.05, "stream_end": 0.1, "stream_error": 0.1},
+    {"429": 0.2, "500": 0.1, "early_reset": 0.1, "reset": 0.05, "stream_crlf": 0.1},
     {"503": 0.1, "529": 0.1, "truncated": 0.1, "html_200": 0.05, "drip": 0.05, "stream_comments": 0.1,
      "stream_joined": 0.1},
     {"502": 0.1, "html_502": 0.1, "stall": 0.05, "empty": 0.05, "unmetered": 0.05, "refusal": 0.05,
-     "stream_silent": 0.05, "stream_crlf": 0.1},
+     "stream_silent": 0.05},
     {"429": 0.1, "invalid_json": 0.05, "huge": 0.05, "length": 0.1, "reset": 0.1, "truncated": 0.05,
-     "stream_reset": 0.1},
+     "stream_reset": 0.05},
     {"content_filter": 0.05, "context_length": 0.05, "500": 0.2, "stream_end": 0.1, "stream_stall": 0.05},
-    {"408": 0.05, "504": 0.1, "524": 0.05, "502": 0.1, "early_reset": 0.1, "stream_reset": 0.1, "stream_error": 0.05},
+    {"408": 0.05, "504": 0.1, "524": 0.05, "502": 0.1, "early_reset": 0.1, "stream_error": 0.1},
 )  # fmt: skip
 """All faults at 5 to 20 %, in turns: together they would leave nothing that works."""
 
