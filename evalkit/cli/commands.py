@@ -77,8 +77,19 @@ COMMANDS: Mapping[str, Command] = {
         (
             "evalkit mcp scheduling/basic --instance seed-0",
             "evalkit mcp costbench/basic --http 8765",
+            "evalkit mcp pricing/basic --run tried --agent my-agent",
         ),
         options.mcp,
+        "reading the suite",
+    ),
+    "play": Command(
+        "play",
+        "play an episode yourself, in the terminal",
+        (
+            "evalkit play scheduling/basic --instance seed-0",
+            "evalkit play costbench/basic --agent anna",
+        ),
+        options.play,
         "reading the suite",
     ),
     "nightly": Command(

@@ -53,6 +53,15 @@ def mcp(sub: argparse.ArgumentParser) -> None:
     sub.add_argument(
         "--http", metavar="PORT", type=whole_number, help="over HTTP on this machine, a URL an episode (0: any port)"
     )
+    sub.add_argument("--run", metavar="NAME", default="", help="keep the episodes in runs/NAME (default: nothing)")
+    sub.add_argument("--agent", metavar="NAME", default="outside", help="the agent's name in the run")
+
+
+def play(sub: argparse.ArgumentParser) -> None:
+    """Options of `play`."""
+    _outside(sub)
+    sub.add_argument("--run", metavar="NAME", default="human", help="keep the episode in runs/NAME (default: human)")
+    sub.add_argument("--agent", metavar="NAME", default="human", help="your name in the run (default: human)")
 
 
 def _outside(sub: argparse.ArgumentParser) -> None:

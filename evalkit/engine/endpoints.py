@@ -17,6 +17,7 @@ from evalkit.client.lanes.lane import Lane
 from evalkit.client.lanes.shared import Pool
 from evalkit.client.local import PolicyAsker
 from evalkit.client.open import endpoint_of, open_transport, stream_endpoint_of
+from evalkit.client.outside import OutsideAsker
 from evalkit.client.redact import Redactor
 from evalkit.client.request import RequestTemplate, request_template
 from evalkit.client.transport import HttpTransport
@@ -25,7 +26,7 @@ from evalkit.engine.agents.cast import Cast
 from evalkit.engine.agents.playing import CodePlayer
 from evalkit.engine.episode import ActiveEpisode, Player, next_question
 from evalkit.engine.freezing.freeze import Endpoint, Resolved, endpoint_name, lane_limits, lane_shares
-from evalkit.engine.universe import AgentSetup, Choice, PlannedEpisode
+from evalkit.engine.universe import AgentSetup, Choice, PlannedEpisode, lanes
 from evalkit.engine.windows import remembered
 from evalkit.errors import UsageError
 from evalkit.money import FREE, PicoUsd, Price
@@ -38,6 +39,18 @@ UNBOUNDED = 1 << 90
 """More than any lease, in pico-dollars."""
 
 Launch = Callable[[Provider, Path], AbstractContextManager[str]]
+
+
+def check_outside(resolved: Resolved, choice: Choice) -> None:
+    """Raises UsageError if a chosen agent is played from outside."""
+    for agents in lanes(resolved.manifest, choice).values():
+        for agent in agents:
+            policy = find_policy(agent.policy, next(iter(agent.packs))) if agent.policy else None
+            if policy is not None and policy.outside is not None:
+                raise UsageError(
+                    f"The agent {agent.name!r} is played from outside: use `{policy.outside}`, and choose others with "
+                    "`--only agent=NAME`."
+                )
 
 
 def check_keys(resolved: Resolved, choice: Choice) -> None:
@@ -63,6 +76,8 @@ class Endpoints:
     """By agent and environment."""
     players: dict[tuple[str, str], CodePlayer] = field(default_factory=dict)
     """The same of agents that are code."""
+    outside: OutsideAsker | None = None
+    """Of agents that are played from outside."""
 
     def asker(self, episode: PlannedEpisode) -> Asker | Player:
         """What plays an episode."""
@@ -125,6 +140,8 @@ class Endpoints:
     def _policy(self, episode: PlannedEpisode) -> Asker:
         agent, env = episode.cell.agent, episode.cell.env.name
         policy = find_policy(agent.policy, env)
+        if policy is not None and policy.outside is not None and self.outside is not None:
+            return self.outside
         if policy is not None and policy.oracle is not None:
             # An episode that cannot be played is noticed when it starts: it asks nobody.
             play = _nobody if episode.target.flaw else player(agent.policy, env, instance=episode.instance)

@@ -11,6 +11,7 @@ from functools import partial
 
 from evalkit.client.ask import Asker
 from evalkit.client.lanes.lane import Lane
+from evalkit.client.outside import OutsideAsker
 from evalkit.engine.admit.admission_queue import AdmissionQueue
 from evalkit.engine.episode import LEFT_OWED, ActiveEpisode, LaneContext, Player, play
 from evalkit.engine.gc_threshold import seldom_collected
@@ -116,9 +117,10 @@ async def _play_one(job: LaneJob) -> bool:
     if episode is None:
         return False
     job.taken += 1
-    left = await play(
-        episode, job.activate if gate is None else partial(_activate, job, gate), job.asker(episode), job.context
-    )
+    asker = job.asker(episode)
+    left = await play(episode, job.activate if gate is None else partial(_activate, job, gate), asker, job.context)
+    if isinstance(asker, OutsideAsker):
+        asker.left(episode.id)
     if gate is not None:
         gate.left(episode, left)
     cell = job.cells.get((episode.cell.agent.name, episode.suite.name))

@@ -4,6 +4,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from evalkit.client.outside import OutsideAsker
 from evalkit.engine.admit.admission_queue import AdmissionQueue
 from evalkit.engine.endpoints import Endpoints, Launch
 from evalkit.engine.episode import Stop
@@ -37,6 +38,8 @@ class RunOptions:
     """Receives, as lines, what a repair drops, before anything is changed, and which prompts the run keeps."""
     phase: Callable[[str], None] | None = None
     """Receives, in words, what is being done before the first request."""
+    outside: OutsideAsker | None = None
+    """Gives the replies of agents that are played from outside; None: they cannot be played in this call."""
     stop: Stop | None = None
     """Set by the caller to end the run. None: signals end it, if this is the main thread."""
 

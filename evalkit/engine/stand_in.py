@@ -133,7 +133,8 @@ def stand_in_of(agent: ManifestAgent, environment: str) -> str:
     Raises UsageError if the environment names a policy that does not exist or cannot play it.
     """
     for name in (agent.policy, agent.stand_in, agent.model if agent.provider == "simulated" else ""):
-        if name and find_policy(name, environment) is not None:
+        policy = find_policy(name, environment) if name else None
+        if policy is not None and policy.outside is None:
             return name
     name = ENVIRONMENTS[environment].stand_in
     if find_policy(name, environment) is None:

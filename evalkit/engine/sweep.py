@@ -18,7 +18,7 @@ from typing import Any
 from evalkit.client.budget import Budget
 from evalkit.client.budget_state import Ceiling
 from evalkit.engine.ending import outcome_of
-from evalkit.engine.endpoints import Endpoints, check_keys, open_endpoints
+from evalkit.engine.endpoints import Endpoints, check_keys, check_outside, open_endpoints
 from evalkit.engine.episode import Stop
 from evalkit.engine.freezing.brought import changed
 from evalkit.engine.freezing.freeze import Resolved, merge
@@ -62,6 +62,8 @@ async def run_sweep(resolved: Resolved, options: RunOptions, show: Callable[[Vie
     """
     directory = options.directory
     check_keys(resolved, options.choice)
+    if options.outside is None:
+        check_outside(resolved, options.choice)
     old = _existing(directory)
     _tell(options, "opening the run" if old is None else "reading the run")
     manifest = resolved.manifest if old is None else _extended(old, resolved, directory)
@@ -220,6 +222,7 @@ async def _endpoints(session: Session) -> AsyncIterator[Endpoints]:
             launch=options.launch,
             directory=options.directory,
         )
+        endpoints.outside = options.outside
         if endpoints.lanes:
             crashes = list(
                 settle_crashes(session.accounts, _worst_cases(session, endpoints), all_known=not _strangers(session))

@@ -10,7 +10,8 @@ from evalkit.policy.conversation import PolicyFn
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Policy:
-    """How one policy plays one environment, or any. Exactly one of `reply`, `oracle` and `script` is set."""
+    """How one policy plays one environment, or any. Exactly one of `reply`, `oracle`, `script` and `outside` is
+    set."""
 
     help: str
     """One line for people."""
@@ -20,6 +21,8 @@ class Policy:
     """Privileged: it is made for one instance and sees its hidden data."""
     script: Callable[[str], PolicyFn] | None = None
     """Made from the agent's script, a JSON text."""
+    outside: str | None = None
+    """Somebody outside evalkit plays; the command that lets them."""
     recognises: Callable[[Request], bool] | None = None
     """Whether `reply` can answer a request. A policy that is served as a model is not told the environment, so this
     finds the one that can play. None: it can answer any request."""

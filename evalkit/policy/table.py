@@ -26,6 +26,8 @@ GENERAL: Mapping[str, Policy] = {
     "scripted": Policy(
         help="answers from the agent's list of replies, from its first in every chat", script=read_script
     ),
+    "human": Policy(help="a person, whom `evalkit play` asks for each reply", outside="evalkit play"),
+    "outside": Policy(help="a program, which `evalkit mcp --run` gives the tools", outside="evalkit mcp --run"),
 }
 """Policies that play any environment, by name; where an environment has one of the same name, that one plays it."""
 
@@ -119,6 +121,8 @@ def player(name: str, environment: str, *, instance: Any = None, script: str = "
     if policy is None:
         check_policy(name)
         raise UsageError(f"The policy {name!r} does not play {environment}.")
+    if policy.outside is not None:
+        raise UsageError(f"The policy {name!r} is played from outside: use `{policy.outside}`.")
     if policy.oracle is not None:
         return policy.oracle(instance)
     if policy.script is not None:

@@ -323,6 +323,43 @@ def test_wrong_words_are_told_on_stderr_alone(tmp_path: Path) -> None:
         assert told in done.stderr
 
 
+@pytest.mark.parametrize("kind", ["stdio", "http"])
+def test_an_episode_in_a_run_goes_on_behind_its_last_call(kind: str, tmp_path: Path) -> None:
+    """The server is killed between two calls; the next one serves the same episode, and the log is an agent's."""
+    replies = one_by_one(KNUTH)
+    game = evalkit.game(evalkit.suite("scheduling/basic", instances=["seed-3"])[0])
+    half = len(replies) // 2
+    named = ("--run", "tried", "--agent", "mine")
+
+    async def over_stdio(some: list[Reply]) -> None:
+        server = StdioServerParameters(command=EVALKIT, args=words(*named), cwd=tmp_path, env=dict(os.environ))
+        async with Client(server) as client:
+            await call(client, some)
+
+    async def over_http(url: str, some: list[Reply]) -> None:
+        async with Client(url) as client:
+            await call(client, some)
+
+    async def call(client: Client, some: list[Reply]) -> None:
+        for reply in some:
+            told = await send(client, reply)
+            game.reply(reply)
+            assert told.structured_content["step"] == game.step
+
+    for some in (replies[:half], replies[half:]):
+        if kind == "stdio":
+            asyncio.run(over_stdio(some))
+        else:
+            with serving(tmp_path, *named) as (url, server):
+                asyncio.run(over_http(url, some))
+                server.kill()
+    run = evalkit.load(tmp_path / "runs" / "tried")
+    episode = run.episode("mine:scheduling/basic:seed-3:0")
+    assert (list(episode.facts), episode.ending, episode.reproduced) == (game.facts, game.ending, True)
+    assert run.sql("select marks from agents").to_pylist() == [{"marks": ["not metered"]}]
+    assert subprocess.run([EVALKIT, "verify", "runs/tried"], cwd=tmp_path, check=False).returncode == 0
+
+
 def test_the_code_of_the_page_runs(tmp_path: Path) -> None:
     (block,) = [block for block in blocks_of("docs/mcp.md") if "mcp" in block.words]
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"

@@ -59,7 +59,7 @@ def test_a_wrong_script_is_named_with_its_place(script: str, words: str) -> None
 def test_the_table_says_what_each_policy_needs() -> None:
     for table in (GENERAL, *map(policies_of, ENVIRONMENTS)):
         for policy in table.values():
-            assert [policy.reply, policy.oracle, policy.script].count(None) == 2
+            assert [policy.reply, policy.oracle, policy.script, policy.outside].count(None) == 3
             assert policy.recognises is None or policy.acts_with
     assert player("scripted", "", script='["Hi."]')(after(0), Stream(0)).text == "Hi."
     with pytest.raises(UsageError, match=r"no policy 'knut'. Did you mean 'knuth'\?"):

@@ -3,10 +3,12 @@
 import argparse
 import asyncio
 import sys
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 from evalkit.api.environments import suite
 from evalkit.api.games import game
+from evalkit.doors.recorded import Outsider, recorded
 from evalkit.doors.sitting import Sitting
 from evalkit.errors import UsageError
 
@@ -17,20 +19,37 @@ def mcp(args: argparse.Namespace) -> int:
 
     if args.http is not None and not 0 <= args.http <= 65535:
         raise UsageError(f"--http: must be 0 to 65535, not {args.http}.")
-    asyncio.run(_serve(args, serve_stdio, serve_http))
+
+    async def serve(begin: Callable[[str, int], Awaitable[Sitting]]) -> None:
+        if args.http is None:
+            await serve_stdio(await begin(args.instance, args.replicate))
+        else:
+            await serve_http(begin, port=args.http, ready=_tell, instance=args.instance, replicate=args.replicate)
+
+    asyncio.run(_recorded(args, serve) if args.run else serve(_only_played(args)))
     return 0
 
 
-async def _serve(args: argparse.Namespace, stdio: Any, http: Any) -> None:
+def _only_played(args: argparse.Namespace) -> Callable[[str, int], Awaitable[Sitting]]:
     async def begin(instance: str, replicate: int) -> Sitting:
         del replicate
         chosen = suite(args.suite, instances=[instance] if instance else ())[0]
         return Sitting(game(chosen, prompts=args.prompts))
 
-    if args.http is None:
-        await stdio(await begin(args.instance, args.replicate))
-    else:
-        await http(begin, port=args.http, ready=_tell, instance=args.instance, replicate=args.replicate)
+    return begin
+
+
+async def _recorded(args: argparse.Namespace, serve: Any) -> None:
+    outsider = Outsider(
+        run=args.run,
+        agent=args.agent,
+        policy="outside",
+        suite=args.suite,
+        prompts=args.prompts,
+        replicates=args.replicate + 1,
+    )
+    async with recorded(outsider) as record:
+        await serve(record.sit)
 
 
 def _tell(url: str) -> None:

@@ -260,6 +260,8 @@ def _agent(
         sampling[name] = sampling_fields(in_force)
     if len(chosen) < len(environments):
         marks.append(f"plays only {', '.join(chosen)}")
+    if chosen and spec.policy and (policy := find_policy(spec.policy, next(iter(chosen)))) and policy.outside:
+        marks.append("not metered")
     if not chosen:
         raise UsageError(f"the policy {spec.policy or spec.model!r} plays none of the suites.")
     price = FREE if endpoint is None else endpoint.model.price

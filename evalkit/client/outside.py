@@ -1,0 +1,101 @@
+"""Replies from outside: of a person, or of a program that calls tools. Each is awaited, for as long as it takes.
+
+An episode waits in `ask` until somebody gives its next reply. `give` returns once the engine has made the reply durable
+and asks on, or has ended the episode: nothing that depends on a reply is shown before the reply is on disk.
+"""
+
+import asyncio
+import time
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from evalkit.client.ask import Answer, Question
+from evalkit.dialogue import Message, Reply, Tool
+from evalkit.errors import LaneClosed
+from evalkit.money import PicoUsd
+
+
+@dataclass(slots=True)
+class _Chair:
+    """One episode's."""
+
+    reply: "asyncio.Future[Reply] | None" = None
+    """What its engine waits for; None: nothing."""
+    messages: tuple[Message, ...] = ()
+    """Of the request that waits."""
+    over: bool = False
+    moved: asyncio.Event = field(default_factory=asyncio.Event)
+    """Set whenever it waits or is over."""
+
+
+class OutsideAsker:
+    """Asks whoever plays from outside; satisfies `Asker`."""
+
+    free = False
+
+    def __init__(self) -> None:
+        self._chairs: defaultdict[str, _Chair] = defaultdict(_Chair)
+        self._closed = False
+
+    def join(self, parts: list[Message], messages: Sequence[Message]) -> None:
+        """The messages as they are."""
+        parts.extend(messages)
+
+    def encode_tools(self, tools: tuple[Tool, ...]) -> tuple[Tool, ...]:
+        """The tools themselves."""
+        return tools
+
+    async def ask(self, question: Question) -> Answer:
+        """The reply, once somebody gives it. Raises LaneClosed once nobody will."""
+        if self._closed:
+            raise LaneClosed(_NOBODY)
+        chair, started_at, began = self._chairs[question.episode], time.time(), time.perf_counter()
+        chair.reply = asyncio.get_running_loop().create_future()
+        chair.messages = tuple(question.messages)
+        chair.moved.set()
+        try:
+            reply = await chair.reply
+        finally:
+            chair.reply = None
+        return Answer(
+            reply=reply,
+            cost=PicoUsd(0),
+            latency_s=time.perf_counter() - began,
+            queue_s=0.0,
+            attempts="ok",
+            started_at=started_at,
+        )
+
+    async def opened(self, episode: str) -> tuple[Message, ...]:
+        """What an episode's next request reads, once it waits; empty if the episode is over."""
+        chair = self._chairs[episode]
+        await chair.moved.wait()
+        return chair.messages
+
+    async def give(self, episode: str, reply: Reply) -> None:
+        """Give an episode's next reply, and wait until it is durable. Raises LaneClosed if nobody waits for it."""
+        chair = self._chairs[episode]
+        if chair.reply is None:
+            raise LaneClosed(_NOBODY)
+        chair.moved.clear()
+        chair.reply.set_result(reply)
+        await chair.moved.wait()
+        if chair.over and self._closed:
+            raise LaneClosed(_NOBODY)
+
+    def left(self, episode: str) -> None:
+        """Told by the engine: the episode is played no more."""
+        chair = self._chairs[episode]
+        chair.over, chair.messages = True, ()
+        chair.moved.set()
+
+    def close(self) -> None:
+        """Nobody gives replies any more: what waits ends, and remains to be played."""
+        self._closed = True
+        for chair in self._chairs.values():
+            if chair.reply is not None and not chair.reply.done():
+                chair.reply.set_exception(LaneClosed(_NOBODY))
+
+
+_NOBODY = "Nobody plays from outside any more."
