@@ -132,10 +132,10 @@ def _basis(directory: Path) -> Basis:
 def _simulated_reply_s(resolved: Resolved) -> Mapping[str, float]:
     """Average seconds per reply of simulated providers, by lane."""
     known = {}
-    for name, endpoint in resolved.endpoints.items():
+    for endpoint in resolved.endpoints.values():
         if endpoint.provider.simulate is not None:
             from evalkit.serve.options import options_from
 
             options = options_from(endpoint.provider.simulate, endpoint.provider.name)
-            known[resolved.manifest.agents[name].lane] = options.latency.mean_s
+            known[endpoint.lane] = options.latency.mean_s
     return known

@@ -2,9 +2,11 @@
 
 import json
 import random
+import shutil
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -15,15 +17,19 @@ from tests.soak.sweeping import asked_again, finish, kill_after, prepare, read_b
 from tests.support.patience import PATIENCE_S
 
 TIMING = {"latency_s", "queue_s", "started_at", "worker"}
+EXAMPLES = Path(__file__).resolve().parents[2] / "examples" / "agents"
 
 
 def steps(run: Path) -> list[dict[str, object]]:
-    """The step table without its timing columns, in order of episode and step."""
+    """The rows of the log without their timing columns, in order of episode and step; asks without the order in which
+    they came back."""
     import pyarrow.parquet as pq
 
     table = pq.read_table(run / "steps")
     rows = table.select([name for name in table.column_names if name not in TIMING]).to_pylist()
-    return sorted(rows, key=lambda row: (row["episode"], row["step"]))
+    for row in rows:
+        row["turn"] = -1 if row["row_kind"] == "ask" else row["turn"]
+    return sorted(rows, key=lambda row: tuple(str(row[name]) for name in ("episode", "step", "ask_key", "row_kind")))
 
 
 def evalkit_json(folder: Path, *words: str) -> Any:
@@ -40,17 +46,37 @@ def settle(bill: Path) -> None:
         time.sleep(0.3)
 
 
-def kill_and_resume(tmp_path: Path, kills: int, latency: str, replicates: int, faults: tuple[str, ...]) -> None:
+def judged(folder: Path) -> None:
+    """Have the sweep of a folder played by code: three drafts at once, of which a judge chooses one."""
+    shutil.copy(EXAMPLES / "patterns.py", folder)
+    sweep = folder / "sweep.toml"
+    text = sweep.read_text()
+    model = 'name = "noisy"\nprovider = "lab"\nmodel = "noisy"\n'
+    code = 'agent = "patterns:best_of"\nmodels = { main = "lab/knuth", judge = "lab/random" }\n'
+    assert model in text
+    sweep.write_text(text.replace(model, code))
+
+
+def kill_and_resume(
+    tmp_path: Path,
+    kills: int,
+    latency: str,
+    replicates: int,
+    faults: tuple[str, ...],
+    change: Callable[[Path], None] = lambda _: None,
+) -> None:
     whole, torn = tmp_path / "whole", tmp_path / "torn"
     with simulator(tmp_path / "whole.jsonl", *faults) as url:
         prepare(whole, url, replicates=replicates)
-        assert finish(whole) == 0, (whole / "out.log").read_text()[-2000:]
+        change(whole)
+        assert finish(whole, "--budget", "100") == 0, (whole / "out.log").read_text()[-2000:]
     true_bill = sum(one.cost for one in read_bill(tmp_path / "whole.jsonl"))
     draw = random.Random(kills)
     bill = tmp_path / "torn.jsonl"
     ran_out, killed, stated, lives = 0, 0, 0, []
     with simulator(bill, f"--latency={latency}", *faults) as url:
         prepare(torn, url, replicates=replicates)
+        change(torn)
         while True:
             budget = true_bill * 12 // 10 + stated
             since = len(read_bill(bill))
@@ -88,6 +114,15 @@ def kill_and_resume(tmp_path: Path, kills: int, latency: str, replicates: int, f
 def test_five_kills_lose_nothing_that_was_durable(tmp_path: Path) -> None:
     kill_and_resume(tmp_path, 5, "lognormal:60ms:0.4", 1, ())
     assert is_run(tmp_path / "torn" / "run")
+
+
+def test_three_kills_of_an_agent_that_is_code_lose_nothing_that_was_durable(tmp_path: Path) -> None:
+    kill_and_resume(tmp_path, 3, "lognormal:60ms:0.4", 1, (), judged)
+
+
+@pytest.mark.soak
+def test_a_hundred_kills_of_an_agent_that_is_code_lose_nothing_that_was_durable(tmp_path: Path) -> None:
+    kill_and_resume(tmp_path, 100, "lognormal:120ms:0.4", 6, (), judged)
 
 
 @pytest.mark.soak

@@ -328,8 +328,8 @@ def _shared(resolved: Resolved, lanes: Sequence[LanePlan]) -> list[LanePlan]:
     """Limits that lanes share, each as a lane of its own."""
     members: dict[str, tuple[Limits, dict[str, LanePlan]]] = {}
     of_lane = {lane.lane: lane for lane in lanes}
-    for name, endpoint in resolved.endpoints.items():
-        lane = of_lane.get(resolved.manifest.agents[name].lane)
+    for endpoint in resolved.endpoints.values():
+        lane = of_lane.get(endpoint.lane)
         for share in lane_shares(resolved, endpoint) if lane is not None else ():
             assert lane is not None
             members.setdefault(share.name, (share.limits, {}))[1][lane.lane] = lane

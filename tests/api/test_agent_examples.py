@@ -1,0 +1,44 @@
+"""The example agents play a sweep; their money is in every figure, and `plain` is a model agent row for row."""
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+import evalkit
+from evalkit.cli.main import main
+
+EXAMPLES = Path(__file__).resolve().parents[2] / "examples" / "agents"
+
+
+def test_the_examples_play_and_every_figure_counts_their_requests(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for file in EXAMPLES.iterdir():
+        if file.is_file():
+            shutil.copy(file, tmp_path)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    assert main(["plan", "sweep.toml"]) == 0
+    run = evalkit.run("sweep.toml")
+    assert (run.reason, run.ended, run.planned) == ("complete", 7, 7)
+    assert main(["verify", str(run.directory)]) == 0
+    same = """
+        select count(*) as steps, count(*) filter (m.reply = p.reply and m.facts = p.facts and m.turn = p.turn
+            and m.request_digest = p.request_digest and m.step_digest = p.step_digest and m.ending = p.ending) as same
+        from steps m full join steps p using (step) where m.agent = 'model' and p.agent = 'plain'"""
+    (row,) = run.sql(same).to_pylist()
+    assert row["steps"] == row["same"] > 0
+    asked = run.sql("select agent, role, count(*) as n, sum(cost) as cost from asks group by all").to_pylist()
+    paid = {
+        name: sum(int(row["cost"]) for row in asked if row["agent"] == name) for name in {a["agent"] for a in asked}
+    }
+    drafts = {row["role"]: row["n"] for row in asked if row["agent"] == "best-of-3"}
+    assert drafts["main"] == 3 * drafts["judge"]
+    episodes = {row["agent"]: row["cost"] for row in run.sql("select agent, cost from episodes").to_pylist()}
+    assert {name: episodes[name] for name in paid} == paid
+    assert run.sql("select sum(cost) as cost from log").to_pylist()[0]["cost"] == sum(episodes.values())
+    assert round(run.spent_usd * 10**12) == sum(episodes.values())
+    capsys.readouterr()
+    again = evalkit.run("sweep.toml")
+    assert again.spent_usd == run.spent_usd
