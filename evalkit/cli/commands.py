@@ -268,6 +268,15 @@ COMMANDS: Mapping[str, Command] = {
         ("evalkit plugins", "evalkit plugins --json"),
         options.plugins,
     ),
+    "agents": Command(
+        "make",
+        "check that an agent's code repeats itself when it is resumed",
+        (
+            "evalkit agents check mypackage.agents:best_of --suite scheduling/basic",
+            "evalkit agents check patterns:react --suite pricing/basic --policy random",
+        ),
+        options.agents,
+    ),
     "warmup": Command(
         "make",
         "compile the kernels of long runs in advance",

@@ -295,6 +295,20 @@ def plugins(sub: argparse.ArgumentParser) -> None:
     sub.add_argument("--json", action="store_true", help="the same as JSON, with a stable schema")
 
 
+def agents(sub: argparse.ArgumentParser) -> None:
+    """Options of `agents`."""
+    actions = sub.add_subparsers(metavar="ACTION", required=True)
+    action = functools.partial(actions.add_parser, epilog=sub.epilog, formatter_class=Help, allow_abbrev=False)
+    check = action("check", help="play an episode, cut it off behind each request, and compare")
+    check.add_argument("agent", metavar="AGENT", help="`module:function`, or a name that a package brings")
+    check.add_argument("--suite", metavar="SUITE", required=True, help="what it plays")
+    check.add_argument("--instance", metavar="ID", help="one instance of it (default: the first)")
+    check.add_argument(
+        "--policy", metavar="POLICY", help="who answers (default: the environment's stand-in for a model)"
+    )
+    check.set_defaults(call="check")
+
+
 def generate(sub: argparse.ArgumentParser) -> None:
     """Options of `generate`."""
     sub.usage = "evalkit generate [-h] ENVIRONMENT --out FILE [--instances N] [--seed SEED] [--PARAMETER VALUE ...]"

@@ -42,3 +42,27 @@ def test_the_examples_play_and_every_figure_counts_their_requests(
     capsys.readouterr()
     again = evalkit.run("sweep.toml")
     assert again.spent_usd == run.spent_usd
+
+
+MOODY = """
+import random, evalkit
+@evalkit.agent(version=1)
+async def moody(seat):
+    while not seat.ending:
+        await seat.act(await seat.ask([*seat.messages, evalkit.Message(role="user", text=str(random.random()))]))
+"""
+
+
+def test_an_agent_that_does_not_repeat_itself_is_found(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "moody_agent.py").write_text(MOODY)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.syspath_prepend(str(EXAMPLES))
+    settings = ["--suite", "pricing/basic", "--policy", "random"]
+    assert main(["agents", "check", "moody_agent:moody", *settings]) == 1
+    assert "Cut off behind the ask main.0 of step 0: it was left as diverged" in capsys.readouterr().out
+    assert main(["agents", "check", "patterns:best_of", "--suite", "scheduling/basic", "--policy", "knuth"]) == 0
+    assert "asked nothing twice" in capsys.readouterr().out
+    assert main(["agents", "check", "patterns:worst_of", "--suite", "scheduling/basic"]) == 2
+    assert "worst_of" in capsys.readouterr().err

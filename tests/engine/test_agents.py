@@ -45,21 +45,16 @@ async def best_of_3(seat: Seat) -> None:
 
 @dataclass
 class Log:
-    """Rows in memory; the process dies once so many are durable."""
+    """Rows in memory."""
 
     rows: list[StepRecord] = field(default_factory=list)
     events: list[tuple[str, Mapping[str, object]]] = field(default_factory=list)
-    most: int | None = None
-    dies: Callable[[], object] = lambda: None
 
     def append(self, record: StepRecord) -> None:
         self.rows.append(record)
 
     async def durable(self) -> None:
         await asyncio.sleep(0)
-        if self.most is not None and len(self.rows) >= self.most:
-            self.dies()
-            await asyncio.Event().wait()
 
     async def room(self) -> None:
         pass
@@ -88,7 +83,7 @@ class Model:
         answer = await self._policy.ask(question)
         usage = replace(answer.reply.usage, input=10, output=3)
         return Answer(
-            reply=replace(answer.reply, usage=usage),
+            reply=replace(answer.reply, usage=usage, model="served", response_id=question.address),
             cost=PicoUsd(7 if self._role == "main" else 5),
             latency_s=0.5,
             queue_s=0.0,
@@ -130,13 +125,12 @@ def played(
     episode: PlannedEpisode,
     rows: Sequence[StepRecord] = (),
     *,
-    most: int | None = None,
     meets: Answers = nothing,
     context: LaneContext | None = None,
 ) -> Outcome:
-    """Play on from what a log has, until it has `most` rows."""
+    """Play on from what a log has."""
     asked: list[str] = []
-    log = Log(rows=list(rows), most=most)
+    log = Log(rows=list(rows))
     context = context or LaneContext(log=log, worker="w", stop=Stop(), lane_stop=Stop())
     context.log = log
 
@@ -154,21 +148,17 @@ def played(
         asks = {(row.step, row.ask_key, row.ask_n): row for row in rows if row.row_kind == ASK}
         return ActiveEpisode(episode=episode, position=position, rows=steps, asks=asks)
 
-    async def run() -> str:
-        task = asyncio.ensure_future(play(episode, activate, CodePlayer(cast), context))
-        log.dies = task.cancel
-        try:
-            return await task
-        except asyncio.CancelledError:
-            return "killed"
-
-    return Outcome(asyncio.run(run()), log, asked, context)
+    left = asyncio.run(play(episode, activate, CodePlayer(cast), context))
+    return Outcome(left, log, asked, context)
 
 
 def what(rows: Sequence[StepRecord]) -> list[tuple[Any, ...]]:
     """Rows without the order in which parallel asks came back."""
     return sorted(
-        (row.step, row.row_kind, row.ask_key, row.ask_n, row.reply, row.request_digest, row.cost, row.ending)
+        (
+            *(row.step, row.row_kind, row.ask_key, row.ask_n, row.reply, row.request_digest, row.cost, row.ending),
+            *(row.tokens_in, row.served_model, row.response_id, row.finish),
+        )
         for row in rows
     )
 

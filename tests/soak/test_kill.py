@@ -64,10 +64,11 @@ def kill_and_resume(
     replicates: int,
     faults: tuple[str, ...],
     change: Callable[[Path], None] = lambda _: None,
+    periods: int = 30,
 ) -> None:
     whole, torn = tmp_path / "whole", tmp_path / "torn"
     with simulator(tmp_path / "whole.jsonl", *faults) as url:
-        prepare(whole, url, replicates=replicates)
+        prepare(whole, url, replicates=replicates, periods=periods)
         change(whole)
         assert finish(whole, "--budget", "100") == 0, (whole / "out.log").read_text()[-2000:]
     true_bill = sum(one.cost for one in read_bill(tmp_path / "whole.jsonl"))
@@ -75,7 +76,7 @@ def kill_and_resume(
     bill = tmp_path / "torn.jsonl"
     ran_out, killed, stated, lives = 0, 0, 0, []
     with simulator(bill, f"--latency={latency}", *faults) as url:
-        prepare(torn, url, replicates=replicates)
+        prepare(torn, url, replicates=replicates, periods=periods)
         change(torn)
         while True:
             budget = true_bill * 12 // 10 + stated
@@ -117,7 +118,7 @@ def test_five_kills_lose_nothing_that_was_durable(tmp_path: Path) -> None:
 
 
 def test_three_kills_of_an_agent_that_is_code_lose_nothing_that_was_durable(tmp_path: Path) -> None:
-    kill_and_resume(tmp_path, 3, "lognormal:60ms:0.4", 1, (), judged)
+    kill_and_resume(tmp_path, 3, "lognormal:60ms:0.4", 1, (), judged, periods=8)
 
 
 @pytest.mark.soak

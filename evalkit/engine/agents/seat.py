@@ -143,7 +143,7 @@ class EpisodeSeat:
     async def _log_act(self, answer: Reply, data: bytes, turn: Turn) -> None:
         active, context = self._active, self._context
         acted = Answer(
-            reply=replace(answer, usage=Usage()),
+            reply=_as_logged(answer),
             cost=PicoUsd(0),
             latency_s=0.0,
             queue_s=0.0,
@@ -206,7 +206,7 @@ class EpisodeSeat:
         outcome = await self._landing(self._send(ask, self._question(ask, messages, tools), settings))
         if isinstance(outcome, AskRefused):
             raise outcome
-        return outcome.reply
+        return _as_logged(outcome.reply)
 
     async def settle(self) -> None:
         """Wait for what is in flight: it is paid for, and logged as it comes."""
@@ -371,6 +371,11 @@ class _ShownChat:
         if self._tools is None or self._tools[0] is not tools:
             self._tools = tools, asker.encode_tools(tools)
         return self._tools[1]
+
+
+def _as_logged(reply: Reply) -> Reply:
+    """A reply as it is read back from the log: so a resumed agent reads what it read before."""
+    return replace(reply, usage=Usage(), model="", fingerprint="", response_id="")
 
 
 def _as_reply(reply: Reply | Sequence[ToolCall] | str) -> Reply:

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from evalkit.engine.spending.money import crash_row
 from evalkit.engine.spending.usage import Billed
-from evalkit.engine.stand_in import price_of
+from evalkit.engine.stand_in import prices_of
 from evalkit.engine.universe import Choice, episodes
 from evalkit.errors import RunError, UsageError, nearest
 from evalkit.money import PicoUsd
@@ -60,6 +60,10 @@ class Books:
     def spent(self) -> PicoUsd:
         """All that counts against the budget."""
         return spent(self.by_session.total(), self.accounts.values())
+
+    def is_code(self, episode: str) -> bool:
+        """Whether an episode's agent is code, so that a step may have taken several requests, also in other lanes."""
+        return self.manifest.agents[self.agent_of[episode]].code is not None
 
     def paid_lanes(self) -> set[str]:
         """Lanes of models that have a price."""
@@ -122,18 +126,21 @@ def understand(books: Books, lines: Iterable[Billed]) -> Word:
     listed = list(lines)
     _place_all(books, {bill.episode for bill in listed} - set(books.agent_of))
     billed, foreign = Counter[Step](), 0
-    prices = {name: price_of(agent) for name, agent in books.manifest.agents.items()}
+    prices = {name: prices_of(agent) for name, agent in books.manifest.agents.items()}
     for bill in listed:
         agent = books.agent_of.get(bill.episode)
         if agent is None:
             foreign += 1
             continue
-        billed[bill.episode, bill.step] += prices[agent].of(bill.usage) if bill.cost is None else bill.cost
+        # Which of an agent's models it was is not known: at worst the dearest.
+        dearest = max(price.of(bill.usage) for price in prices[agent])
+        billed[bill.episode, bill.step] += dearest if bill.cost is None else bill.cost
     seen = {books.lane_of[episode] for episode, _ in billed}
     asked, missing = Counter[str](), Counter[str]()
     for (episode, step), cost in (books.known + books.guessed).items():
         asked[books.lane_of[episode]] += cost > 0
-        missing[books.lane_of[episode]] += cost > 0 and (episode, step) not in billed
+        listed_all = billed[episode, step] >= books.known[episode, step] or not books.is_code(episode)
+        missing[books.lane_of[episode]] += cost > 0 and not ((episode, step) in billed and listed_all)
     flaws = [
         f"{lane}: the usage lists {asked[lane] - missing[lane]:,} of {asked[lane]:,} requests that were answered, so "
         "it does not cover this lane: nothing of it is released."
@@ -242,6 +249,12 @@ def by_request(books: Books, word: Word) -> Iterator[LedgerRecord]:
 
 def by_total(books: Books, lane: str, truth: int, *, since: float, until: float) -> Iterator[LedgerRecord]:
     """The rows that a lane's total over a span of time (wall time, in seconds) leads to. Raises RunError."""
+    several = [agent.name for agent in books.manifest.agents.values() if len(agent.lanes) > 1 and lane in agent.lanes]
+    if several:
+        raise RunError(
+            f"{several[0]} has models in several lanes, so the total of one lane says too little of its requests. "
+            "Reconcile with --usage, requests of all its lanes together."
+        )
     alone = books.paid_lanes() == {lane}
     if any(not account.closed for account in books.accounts.values()):
         raise RunError("A session of this run has crashed and is not settled. Run it again, or reconcile with --usage.")
