@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import socket
 import subprocess
 import time
@@ -109,6 +110,12 @@ def get(url: str) -> str:
     with opener.open(url, timeout=10) as page:
         text: str = page.read().decode()
     return text
+
+
+def counted(url: str) -> dict[str, int]:
+    """What the server itself has counted since it began."""
+    page = get(url.replace("/v1", "/metrics"))
+    return {name: int(float(n)) for name, n in re.findall(r"^llamacpp:(\w+)_total (\S+)$", page, re.MULTILINE)}
 
 
 def shipped(provider: str, url: str) -> str:

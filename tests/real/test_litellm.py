@@ -1,4 +1,4 @@
-"""Whole runs through LiteLLM's proxy, which passes them on to the simulated provider: streamed and in one piece."""
+"""Whole runs through LiteLLM's proxy in front of the simulated provider and of llama.cpp's server; also streamed."""
 
 from pathlib import Path
 from typing import Any
@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from evalkit.serve.launch import simulated
-from tests.real.serving import KEY, evalkit, lab, litellm, steps
+from tests.real.serving import KEY, counted, evalkit, lab, litellm, llama_cpp, steps
 from tests.support.command_line import bill_lines
 
 pytestmark = pytest.mark.real
@@ -65,3 +65,38 @@ def test_runs_through_the_proxy_have_the_replies_and_the_usage_of_those_beside_i
                 assert sorted(counted) == sorted([line["tokens_in"], line["tokens_out"]] for line in lines)
     assert found["whole"] == found["streamed"] == found["beside"]
     assert len(found["beside"]) > 20
+
+
+LOCAL = """
+[[agents]]
+name = "noise"
+provider = "litellm"
+model = "random"
+max_tokens = 40
+stream = "{stream}"
+[[suites]]
+name = "scheduling/basic"
+instances = ["seed-0"]
+vary = {{ periods = [2], queries = [4] }}
+"""
+STRICT = """
+[models."*"]
+refuses = ["malformed_arguments"]
+"""
+
+
+@pytest.mark.parametrize("stream", ["off", "on"])
+def test_a_model_of_ones_own_plays_through_the_proxy(
+    stream: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("LITELLM_MASTER_KEY", KEY)
+    with llama_cpp(tmp_path / "log") as url:
+        model = {"model": "openai/random", "api_base": url, "api_key": "none"}
+        with litellm(tmp_path, {"random": model}) as proxy:
+            lab(tmp_path, "litellm", PROVIDER.format(url=proxy) + STRICT, LOCAL.format(stream=stream))
+            said = evalkit(tmp_path, "run", "sweep.toml", "--dir", "run")
+        counts = counted(url)
+    assert said.code == 0, said
+    rows = steps(tmp_path / "run")
+    assert {"length"} <= {row["finish"] for row in rows} <= {"length", "tool_calls"}
+    assert sum(row["tokens_out"] for row in rows) == counts["tokens_predicted"]

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from tests.real.serving import evalkit, free_port, get, lab, llama_cpp, shipped, steps
+from tests.real.serving import counted, evalkit, free_port, lab, llama_cpp, shipped, steps
 from tests.support.command_line import finish, start
 from tests.support.patience import PATIENCE_S
 
@@ -47,12 +47,6 @@ ALL = COSTBENCH + "".join(MARKETS.format(name=name) for name in ("scheduling", "
 def sweep(suites: str, *, stream: str = "off", parallel: str = "false") -> str:
     """One model on suites."""
     return SWEEP.format(stream=stream, parallel=parallel) + suites
-
-
-def counted(url: str) -> dict[str, int]:
-    """What the server itself has counted since it began."""
-    page = get(url.replace("/v1", "/metrics"))
-    return {name: int(float(n)) for name, n in re.findall(r"^llamacpp:(\w+)_total (\S+)$", page, re.MULTILINE)}
 
 
 def outcomes(rows: list[dict[str, Any]]) -> set[str]:
