@@ -34,10 +34,11 @@ What there is:
     suite, env          instances and environments by name
     game                an episode by hand: no model, no loop, no log
     agent               an agent as code: a coroutine that asks models and acts
+    gateway             a local address at which frameworks ask through an agent's seat
 
     Run, Plan, Progress, Episode, Game, Turn, Instance, Environment, Score     what these return
     Message, Tool, ToolCall, Reply, Usage                                      what agents read and answer
-    AgentFn, Seat, Fork                                                        what agents as code are written with
+    AgentFn, Seat, Fork, Gateway                                               what agents as code are written with
     EvalkitError, UsageError, RunError, CorruptLogError, StorageError          what they raise
     AgentError, AskRefused                                                     what they raise in an agent's code
 
@@ -61,6 +62,7 @@ if TYPE_CHECKING:
     from evalkit.api.running import run, run_async
     from evalkit.api.runs import Run, load
     from evalkit.dialogue import Message, Reply, Tool, ToolCall, Usage
+    from evalkit.doors.gateway import Gateway, gateway
     from evalkit.engine.planning.planned import Plan
     from evalkit.envs.environment import Environment, Facts, Score
     from evalkit.envs.replay import Turn
@@ -86,6 +88,7 @@ __all__ = [
     "Facts",
     "Fork",
     "Game",
+    "Gateway",
     "Instance",
     "Message",
     "Plan",
@@ -104,6 +107,7 @@ __all__ = [
     "agent",
     "env",
     "game",
+    "gateway",
     "load",
     "plan",
     "play",
@@ -123,6 +127,7 @@ _PLACES = {
     "evalkit.api.running": ("run", "run_async"),
     "evalkit.api.runs": ("Run", "load"),
     "evalkit.dialogue": ("Message", "Reply", "Tool", "ToolCall", "Usage"),
+    "evalkit.doors.gateway": ("Gateway", "gateway"),
     "evalkit.engine.planning.planned": ("Plan",),
     "evalkit.envs.environment": ("Environment", "Facts", "Score"),
     "evalkit.envs.replay": ("Turn",),

@@ -79,6 +79,10 @@ class Seat(Fork, Protocol):
     def params(self) -> Mapping[str, Any]:
         """The agent's settings, from the sweep."""
 
+    @property
+    def parallel(self) -> int:
+        """Requests that may be in flight at once, as the agent declares."""
+
     def draws(self, *place: str | int) -> Stream:
         """Random draws of a place: the same whenever the episode is resumed, others in each replicate."""
 

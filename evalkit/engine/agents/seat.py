@@ -99,6 +99,11 @@ class EpisodeSeat:
         """See `Seat`."""
         return self._cast.params
 
+    @property
+    def parallel(self) -> int:
+        """See `Seat`."""
+        return self._cast.code.parallel
+
     def draws(self, *place: str | int) -> Stream:
         """See `Seat`."""
         return Stream(derive(self._active.episode.id, self._active.line, "agent"), *place)
