@@ -19,7 +19,15 @@ MAIN = "main"
 
 
 class Fork(Protocol):
-    """What asks models: the seat itself, or a fork of it, whose requests may be in flight beside others."""
+    """What asks models: the seat itself, or a fork of it, whose requests may be in flight beside others.
+
+    >>> import asyncio, evalkit
+    >>> @evalkit.agent(version=1, parallel=2)
+    ... async def first_of_two(seat: evalkit.Seat) -> None:
+    ...     while not seat.ending:
+    ...         drafts = await asyncio.gather(seat.fork("a").ask(), seat.fork("b").ask())
+    ...         await seat.act(drafts[0])
+    """
 
     async def ask(
         self,
@@ -45,7 +53,14 @@ class Fork(Protocol):
 
 
 class Seat(Fork, Protocol):
-    """An agent's place in one episode."""
+    """An agent's place in one episode.
+
+    >>> import evalkit
+    >>> @evalkit.agent(version=1)
+    ... async def patient(seat: evalkit.Seat) -> None:
+    ...     while not seat.ending and seat.step < seat.params.get("most", 100):
+    ...         await seat.act(await seat.ask())
+    """
 
     @property
     def messages(self) -> tuple[Message, ...]:
@@ -57,7 +72,7 @@ class Seat(Fork, Protocol):
 
     @property
     def step(self) -> int:
-        """Acts so far."""
+        """How many acts there have been in the episode."""
 
     @property
     def period(self) -> int:
