@@ -32,6 +32,7 @@ class Door(NamedTuple):
 
 DOORS = {
     "gym": Door(perhaps=("stable-baselines3>=2.4",)),
+    "gateway": Door(also=("langgraph>=1", "langchain-openai>=1", "openai-agents>=0.20"), extra=False),
     "inspect": Door(),
     "mcp": Door(),
     "trl": Door(also=("transformers>=5",), extra=False),

@@ -2,7 +2,7 @@
 events, empty and further fields, padding and usage.
 
 The shapes are those of the recordings in the tests of OpenAI's and Anthropic's SDKs for Python, of the events in the
-tests of Google's, and of what vLLM's, LiteLLM's and llama.cpp's servers write (their sources).
+tests of Google's, and, as far as we know them, of what vLLM's, LiteLLM's and llama.cpp's servers write.
 """
 
 from collections.abc import Iterator, Mapping
