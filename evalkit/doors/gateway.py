@@ -36,7 +36,12 @@ _NAME = 16
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gateway:
-    """Where the requests of one episode go."""
+    """Where the requests of one episode go.
+
+    >>> import evalkit
+    >>> evalkit.Gateway(url="http://127.0.0.1:40123/g/TOKEN").base_url("openai_chat", key="critic")
+    'http://127.0.0.1:40123/g/TOKEN/critic/v1'
+    """
 
     url: str
     """`http://127.0.0.1:PORT/g/TOKEN`. The token is the episode's; a key that a client needs may be any text."""
