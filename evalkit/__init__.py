@@ -36,7 +36,7 @@ What there is:
     agent               an agent as code: a coroutine that asks models and acts
     gateway             a local address at which frameworks ask through an agent's seat
 
-    Run, Plan, Progress, Episode, Game, Turn, Instance, Environment, Score     what these return
+    Run, Plan, Progress, Episode, Ask, Game, Turn, Instance, Environment, Score   what these return
     Message, Tool, ToolCall, Reply, Usage                                      what agents read and answer
     AgentFn, Seat, Fork, Gateway                                               what agents as code are written with
     EvalkitError, UsageError, RunError, CorruptLogError, StorageError          what they raise
@@ -75,11 +75,13 @@ if TYPE_CHECKING:
         StorageError,
         UsageError,
     )
+    from evalkit.results.asks import Ask
     from evalkit.seats import AgentFn, Fork, Seat, agent
 
 __all__ = [
     "AgentError",
     "AgentFn",
+    "Ask",
     "AskRefused",
     "CorruptLogError",
     "Environment",
@@ -134,6 +136,7 @@ _PLACES = {
     "evalkit.errors": (
         *("AgentError", "AskRefused", "CorruptLogError", "EvalkitError", "RunError", "StorageError", "UsageError"),
     ),
+    "evalkit.results.asks": ("Ask",),
     "evalkit.seats": ("AgentFn", "Fork", "Seat", "agent"),
 }
 """Module -> the names that it gives."""

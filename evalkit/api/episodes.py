@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from evalkit.dialogue import Message, Reply
 from evalkit.envs.environment import Facts, Score
 from evalkit.money import usd
+from evalkit.results.asks import Ask
 
 if TYPE_CHECKING:
     from evalkit.results.moves import Move
@@ -27,6 +28,7 @@ class Episode:
     score        `Score`; None if the episode has not ended
     chats        every chat at its end: a tuple of tuples of `Message`, including the agent's messages
     replies      tuple of `Reply`, one per step; None if the provider refused a request
+    asks         tuple of `Ask`: the requests of an agent that is code, by step and in the order of their replies
     facts        tuple with one mapping per step: the environment's response to the reply, as numbers and words
     cost_usd     Decimal; only replies, without failed attempts
     tokens_in, tokens_out
@@ -55,6 +57,7 @@ class Episode:
     score: Score | None
     chats: tuple[tuple[Message, ...], ...]
     replies: tuple[Reply | None, ...]
+    asks: tuple[Ask, ...]
     facts: tuple[Facts, ...]
     cost_usd: Decimal
     tokens_in: int
@@ -97,6 +100,7 @@ def episode_of(replayed: "ReplayedEpisode", *, suite: str = "") -> Episode:
         score=score,
         chats=_chats(replayed.moves),
         replies=tuple(move.reply for move in replayed.moves),
+        asks=replayed.asks,
         facts=tuple(move.facts for move in replayed.moves if move.reply is not None),
         cost_usd=usd(result.cost),
         tokens_in=result.tokens_in,

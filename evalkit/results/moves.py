@@ -1,7 +1,8 @@
 """An episode replayed for readers: each row of its log with what the agent read, and what its reply brought about."""
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from itertools import groupby
 from typing import Any
 
 from evalkit.dialogue import Message, Reply, Tool
@@ -9,6 +10,7 @@ from evalkit.envs.environment import Environment, Facts, Kit
 from evalkit.envs.replay import Position, Turn, advance, begin
 from evalkit.errors import CorruptLogError
 from evalkit.replies import decode_reply
+from evalkit.results.asks import Ask
 
 ROW = (
     *("step", "period", "turn", "reply", "facts", "step_digest", "ending"),
@@ -45,13 +47,27 @@ class Move:
     """Whether facts, texts and request are those of the log."""
     ending: str = ""
     """Why the episode is over; empty while it continues."""
+    asks: tuple[Ask, ...] = ()
+    """What an agent's code asked on its way to this step."""
 
 
-def moves(env: Environment[Any, Any], instance: Any, kit: Kit, rows: Iterable[Mapping[str, Any]]) -> Iterator[Move]:
-    """The moves of an episode from its rows in effect, in order.
+def moves(
+    env: Environment[Any, Any],
+    instance: Any,
+    kit: Kit,
+    rows: Iterable[Mapping[str, Any]],
+    asks: Iterable[Ask] = (),
+) -> Iterator[Move]:
+    """The moves of an episode from its rows in effect, in order; `asks`: by step.
 
     Raises CorruptLogError if a reply cannot be read or follows the episode's end.
     """
+    asked = {step: tuple(made) for step, made in groupby(asks, key=lambda one: one.step)}
+    for move in _moves(env, instance, kit, rows):
+        yield replace(move, asks=asked[move.row["step"]]) if asked and move.row["step"] in asked else move
+
+
+def _moves(env: Environment[Any, Any], instance: Any, kit: Kit, rows: Iterable[Mapping[str, Any]]) -> Iterator[Move]:
     position = begin(env, instance, kit)
     for row in rows:
         opening = tuple(position.messages) if position.turn == 0 else ()

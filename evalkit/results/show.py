@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from evalkit.envs.table import ENVIRONMENTS
 from evalkit.errors import RunError, nearest
 from evalkit.money import show_usd
+from evalkit.results.asks import Ask, ask_of
 from evalkit.results.episodes import COLUMNS as RESULT_COLUMNS
 from evalkit.results.episodes import Environments, EpisodeResult, episode_results
 from evalkit.results.installed import require_environments
@@ -56,6 +57,8 @@ class ReplayedEpisode:
     pack: str
     """The name of its prompt pack."""
     moves: tuple[Move, ...] = field(repr=False)
+    asks: tuple[Ask, ...] = field(default=(), repr=False)
+    """What its agent's code asked, also on its way to a step that is not there yet."""
 
 
 def show(run: Path, episode: str, *, period: int | None = None, full: bool = False) -> Trajectory:
@@ -70,7 +73,7 @@ def show(run: Path, episode: str, *, period: int | None = None, full: bool = Fal
 
 def open_episode(run: Path, episode: str) -> ReplayedEpisode:
     """One episode of a run, replayed. `episode` and what is raised: as for `show`."""
-    from evalkit.store.reading.reader import replay_rows, scan
+    from evalkit.store.reading.reader import asks_made, replay_rows, scan
 
     manifest = read_manifest(run)
     # A run may hold a million steps: who knows the id waits for no look at all of them.
@@ -78,7 +81,10 @@ def open_episode(run: Path, episode: str) -> ReplayedEpisode:
     if not steps.num_rows:
         known = find_episode(_keys(scan(run, KEYS)), episode).id
         steps = scan(run, SHOWN, known)
-    return replayed(manifest, steps, replay_rows(run, {known})[known], ENVIRONMENTS)
+    rows = replay_rows(run, {known})[known]
+    coded = manifest.agents[steps.column("agent")[0].as_py()].code is not None
+    asks = tuple(map(ask_of, asks_made(run, known, rows[0].take))) if coded else ()
+    return replayed(manifest, steps, rows, ENVIRONMENTS, asks)
 
 
 def _keys(table: "pa.Table") -> list[EpisodeKey]:
@@ -108,7 +114,11 @@ def find_episode(keys: Iterable[EpisodeKey], wanted: str) -> EpisodeKey:
 
 
 def replayed(
-    manifest: Manifest, steps: "pa.Table", replay: "Sequence[ReplayRow]", environments: Environments
+    manifest: Manifest,
+    steps: "pa.Table",
+    replay: "Sequence[ReplayRow]",
+    environments: Environments,
+    asks: Sequence[Ask] = (),
 ) -> ReplayedEpisode:
     """The episode of these rows in effect.
 
@@ -125,7 +135,8 @@ def replayed(
     kit = manifest.kit_of(agent, suite.environment)
     env = environments[suite.environment]
     target = load_target(env, manifest.targets([(suite.name, result.instance)])[suite.name, result.instance][1])
-    return ReplayedEpisode(result=result, target=target, pack=kit.pack.name, moves=tuple(moves(env, target, kit, rows)))
+    played = tuple(moves(env, target, kit, rows, asks))
+    return ReplayedEpisode(result=result, target=target, pack=kit.pack.name, moves=played, asks=tuple(asks))
 
 
 def trajectory_of(episode: ReplayedEpisode, *, period: int | None = None, full: bool = False) -> Trajectory:

@@ -11,18 +11,19 @@ from typing import Any, Literal
 
 from evalkit.dialogue import Message, Reply, Tool, ToolCall
 from evalkit.money import show_usd
+from evalkit.results.asks import Ask
 from evalkit.results.fact_words import fact_lines
 from evalkit.results.moves import Move
 from evalkit.store.files.record import ESTIMATED, UNMETERED
 from evalkit.text import BOUND, bounded, seconds, visible
 from evalkit.wire.thoughts import thoughts_of
 
-Kind = Literal["period", "turn", "read", "thought", "said", "call", "facts", "warning", "end"]
+Kind = Literal["period", "turn", "read", "ask", "thought", "said", "call", "facts", "warning", "end"]
 
 FACTS_BOUND = 400
 
 FOLD = 160
-"""Characters of a thought that stand where thoughts are folded."""
+"""Characters of a thought, or of the reply to an ask, that stand where these are folded."""
 
 PRETTY_BOUND = 20_000
 """Characters of arguments up to which they are set with one entry a line."""
@@ -146,8 +147,11 @@ def _changed_tools(before: Sequence[Tool], after: Sequence[Tool]) -> str:
 
 
 def _turn(move: Move, most: int) -> Iterator[TrajectoryPart]:
+    for ask in move.asks:
+        yield _ask(ask, move.reply, most)
     if move.reply is None:
-        yield TrajectoryPart(kind="warning", title="no reply", text="The provider refused this request.")
+        refused = "The agent's code returned." if move.ending == "quit" else "The provider refused this request."
+        yield TrajectoryPart(kind="warning", title="no reply", text=refused)
         return
     yield from _thought(move.reply, move.row.get("tokens_reasoning") or 0, most)
     yield from _said(move.reply, most)
@@ -177,6 +181,19 @@ def _text(value: str | bytes) -> str:
     return value if isinstance(value, str) else value.decode("utf-8", "replace")
 
 
+def _ask(ask: Ask, act: Reply | None, most: int) -> TrajectoryPart:
+    """One request of an agent's code; of a reply that it acts on, the words stand below."""
+    took = f"{ask.tokens_in:,} tokens in, {ask.tokens_out:,} out · {show_usd(ask.cost_pico_usd)}"
+    title = f"asks {bounded(ask.role, 80)} ({bounded(ask.key or 'main', 80)}.{ask.n}) · {took}"
+    if ask.reply is None:
+        return TrajectoryPart(kind="ask", title=f"{title} · refused: {bounded(ask.refused, 80)}")
+    if ask.reply == act:
+        return TrajectoryPart(kind="ask", title=f"{title} · and acts on the reply")
+    calls = [f"{call.name}({call.arguments})" for call in ask.reply.calls]
+    text = bounded("\n".join(filter(None, [ask.reply.text, *calls])), most)
+    return TrajectoryPart(kind="ask", title=title, text=text or "(an empty reply)")
+
+
 def _thought(reply: Reply, tokens: int, most: int) -> Iterator[TrajectoryPart]:
     """What the model thought, with its tokens; nothing of one that did not."""
     thoughts = thoughts_of(reply)
@@ -189,8 +206,8 @@ def _thought(reply: Reply, tokens: int, most: int) -> Iterator[TrajectoryPart]:
 
 
 def folded(part: TrajectoryPart) -> TrajectoryPart:
-    """The part with no more of a thought than its beginning."""
-    if part.kind != "thought" or len(part.text) <= FOLD:
+    """The part with no more of a thought, or of the reply to an ask, than its beginning."""
+    if part.kind not in ("thought", "ask") or len(part.text) <= FOLD:
         return part
     return replace(part, text=f"{part.text[:FOLD]}... ({len(part.text):,} characters; --full shows them)")
 

@@ -24,7 +24,7 @@ class PartView:
     """One text of the conversation."""
 
     kind: str
-    """As of `results.trajectory.TrajectoryPart`: `read`, `thought`, `said`, `call`, `facts`, `warning`."""
+    """As of `results.trajectory.TrajectoryPart`: `read`, `ask`, `thought`, `said`, `call`, `facts`, `warning`."""
     title: str
     text: str
     folded: bool
@@ -126,7 +126,7 @@ def _turns(parts: Iterable[TrajectoryPart]) -> tuple[list[PartView], list[TurnVi
 def _view(part: TrajectoryPart) -> PartView:
     if part.kind == "facts":
         return PartView(kind=part.kind, title=part.title, text=part.text, folded=False, raw=part.raw)
-    if part.kind == "thought":
+    if part.kind in ("thought", "ask"):
         return PartView(kind=part.kind, title=part.title, text=part.text, folded=bool(part.text))
     folded = part.title in FOLDED and len(part.text) > len("(as before)")
     return PartView(kind=part.kind, title=part.title, text=part.text, folded=folded)

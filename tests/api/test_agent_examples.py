@@ -7,6 +7,7 @@ import pytest
 
 import evalkit
 from evalkit.cli.main import main
+from evalkit.view.episode import period_page
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples" / "agents"
 
@@ -39,9 +40,35 @@ def test_the_examples_play_and_every_figure_counts_their_requests(
     assert {name: episodes[name] for name in paid} == paid
     assert run.sql("select sum(cost) as cost from log").to_pylist()[0]["cost"] == sum(episodes.values())
     assert round(run.spent_usd * 10**12) == sum(episodes.values())
+    _shows(run, capsys)
     capsys.readouterr()
     again = evalkit.run("sweep.toml")
     assert again.spent_usd == run.spent_usd
+
+
+def _shows(run: evalkit.Run, capsys: pytest.CaptureFixture[str]) -> None:
+    (name,) = (row["episode"] for row in run.sql("select episode from episodes where agent = 'best-of-3'").to_pylist())
+    episode = run.episode(name)
+    assert sum(ask.cost_usd for ask in episode.asks) == episode.cost_usd > 0
+    assert len(episode.asks) == 4 * len(episode.replies)
+    last = [(ask.step, ask.key, ask.n, ask.role, ask.refused) for ask in episode.asks[-4:]]
+    step = len(episode.replies) - 1
+    assert sorted(last[:3]) == [(step, f"draft-{number}", 0, "main", "") for number in range(3)]
+    assert last[3] == (step, "", 0, "judge", "")
+    assert episode.replies[step] in [ask.reply for ask in episode.asks[-4:-1]]
+    capsys.readouterr()
+    assert main(["show", str(run.directory), name]) == 0
+    shown = capsys.readouterr().out
+    assert shown.count("asks main (draft-1.0) · ") == shown.count("asks judge (main.0) · ") == len(episode.replies)
+    assert "and acts on the reply" in shown
+    (turn,) = period_page(run.directory, "run", name, 0).period.turns[:1]
+    assert [part.kind for part in turn.parts[:4]] == ["ask"] * 4
+    assert run.episode("model:" + episode_place(run)).asks == ()
+
+
+def episode_place(run: evalkit.Run) -> str:
+    (row,) = run.sql("select suite, instance, replicate from episodes where agent = 'model'").to_pylist()
+    return f"{row['suite']}:{row['instance']}:{row['replicate']}"
 
 
 MOODY = """

@@ -14,7 +14,7 @@ from evalkit.store.files.record import ASK, StepRecord
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Ask:
+class PlacedAsk:
     """One request of an agent's code."""
 
     step: int
@@ -30,7 +30,9 @@ class Ask:
         return not self.key and not self.n
 
 
-def ask_record(active: ActiveEpisode, ask: Ask, outcome: Answer | AskRefused, nth: int, worker: str) -> StepRecord:
+def ask_record(
+    active: ActiveEpisode, ask: PlacedAsk, outcome: Answer | AskRefused, nth: int, worker: str
+) -> StepRecord:
     """The row of an ask that was answered or refused; `nth`: its place among those of its step, as they are logged.
 
     Its facts say which model it asked.

@@ -15,7 +15,7 @@ from typing import Any, NoReturn
 from evalkit.client.ask import Answer, Asker, Question
 from evalkit.dialogue import Message, Reply, Tool, ToolCall, Usage
 from evalkit.digests import ask_digest
-from evalkit.engine.agents.asks import Ask, ask_record
+from evalkit.engine.agents.asks import PlacedAsk, ask_record
 from evalkit.engine.agents.cast import Cast
 from evalkit.engine.episode import ActiveEpisode, LaneContext, breathe, step_record
 from evalkit.envs.replay import Turn, advance
@@ -207,7 +207,7 @@ class EpisodeSeat:
             return decode_reply(logged.reply)
         if step < len(self._active.rows):
             await self._leave(Diverged(f"at step {step} it asks {key or 'main'}.{n}, which the log does not have."))
-        ask = Ask(step=step, key=key, n=n, role=model, digest=digest)
+        ask = PlacedAsk(step=step, key=key, n=n, role=model, digest=digest)
         outcome = await self._landing(self._send(ask, self._question(ask, messages, tools), settings))
         if isinstance(outcome, AskRefused):
             raise outcome
@@ -230,7 +230,7 @@ class EpisodeSeat:
 
     # One ask.
 
-    async def _send(self, ask: Ask, question: Question, settings: bytes) -> Answer | AskRefused:
+    async def _send(self, ask: PlacedAsk, question: Question, settings: bytes) -> Answer | AskRefused:
         context, active = self._context, self._active
         outcome: Answer | AskRefused
         try:
@@ -271,7 +271,7 @@ class EpisodeSeat:
         if flaw is not None and not self.fate.done():
             self.fate.set_result(flaw)
 
-    def _question(self, ask: Ask, messages: Sequence[Message] | None, tools: Sequence[Tool] | None) -> Question:
+    def _question(self, ask: PlacedAsk, messages: Sequence[Message] | None, tools: Sequence[Tool] | None) -> Question:
         episode, position, asker = self._active.episode.id, self._position, self._cast.asker(ask.role, b"{}")
         chat = self._chats.setdefault(ask.role, _ShownChat())
         if messages is None:

@@ -203,6 +203,7 @@ STYLES: "Mapping[Kind, str]" = {
     "read": "cyan",
     "said": "green",
     "thought": "magenta",
+    "ask": "blue",
     "call": "bold green",
     "facts": "dim",
     "warning": "bold red",

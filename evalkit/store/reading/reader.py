@@ -9,6 +9,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -184,12 +185,30 @@ def ask_rows(run: Path, episodes: Collection[str]) -> dict[str, list[AskRow]]:
 
     One pass over the files that hold them. Raises CorruptLogError.
     """
-    table = asks_of(_read(run, "steps", ("episode", *_ASK, "row_kind"), frozenset(episodes)))
-    kinds = {"reply": pa.large_binary()}
-    columns = {name: table.column(name).cast(kinds.get(name, STEPS.field(name).type)) for name in ("episode", *_ASK)}
     rows: dict[str, list[AskRow]] = {}
-    for row in pa.table(columns).to_pylist():
+    for row in _asks(run, episodes, _ASK):
         rows.setdefault(row.pop("episode"), []).append(AskRow(**row))
+    return rows
+
+
+_MADE = (
+    *("step", "ask_line", "ask_key", "ask_n", "turn", "reply", "facts", "attempts"),
+    *("cost", "tokens_in", "tokens_out", "latency_s"),
+)
+
+
+def asks_made(run: Path, episode: str, line: int) -> list[dict[str, Any]]:
+    """What of an episode's asks a reader sees, by step and in the order in which they were written; `line`: the take
+    that began at step 0. Raises CorruptLogError."""
+    rows = [row for row in _asks(run, {episode}, _MADE) if row["ask_line"] == line]
+    return sorted(rows, key=lambda row: (row["step"], row["turn"]))
+
+
+def _asks(run: Path, episodes: Collection[str], wanted: Sequence[str]) -> list[dict[str, Any]]:
+    table = asks_of(_read(run, "steps", ("episode", *wanted, "row_kind"), frozenset(episodes)))
+    kinds = {"reply": pa.large_binary(), "facts": pa.large_binary()}
+    columns = {name: table.column(name).cast(kinds.get(name, STEPS.field(name).type)) for name in ("episode", *wanted)}
+    rows: list[dict[str, Any]] = pa.table(columns).to_pylist()
     return rows
 
 
