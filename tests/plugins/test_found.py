@@ -132,8 +132,8 @@ def test_what_others_declare_badly_is_no_matter_of_ours(site: Path) -> None:
 
 
 def test_a_group_that_there_is_not_is_known_as_such(site: Path) -> None:
-    put(site, "a-games", "1", {"agents": {"best": "a_games:best"}}, {})
-    assert [one.entry for one in plugins.strangers()] == ["evalkit.agents:best"]
+    put(site, "a-games", "1", {"judges": {"best": "a_games:best"}}, {})
+    assert [one.entry for one in plugins.strangers()] == ["evalkit.judges:best"]
 
 
 def test_texts_of_a_package_are_a_pack_by_name(site: Path) -> None:
