@@ -1,7 +1,7 @@
 import os
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import fields
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,7 @@ from evalkit.errors import CorruptLogError, RunError
 from evalkit.store.files import layout, segment
 from evalkit.store.files.journal import Appender
 from evalkit.store.files.layout import lay_out
+from evalkit.store.files.record import ASK
 from evalkit.store.files.schema import RESERVED, STEPS, ledger_table, steps_table
 from evalkit.store.files.segment import compacted_name, encode_compacted
 from evalkit.store.reading import looking, reader
@@ -100,6 +101,13 @@ def test_a_table_has_the_columns_asked_for_in_the_order_of_episodes_and_steps(tm
     assert table.column("request_digest").to_pylist() == [b"q%015d" % step for step in (0, 1)] * 3
     assert scan(run, ["facts"]).schema.names == ["facts"]
     assert {name: set(table.column(name).to_pylist()) for name in RESERVED} == {n: {v} for n, v in RESERVED.items()}
+
+
+@pytest.mark.parametrize("steps", [(), ("b",)])
+def test_an_ask_before_its_episode_s_first_step_is_no_row_of_a_table(tmp_path: Path, steps: tuple[str, ...]) -> None:
+    rows = [replace(a_step("a", 0), row_kind=ASK, ask_key="draft"), *(a_step(name, 0) for name in steps)]
+    table = scan(new_log(tmp_path / "run", [rows]), ["episode", "cost"])
+    assert table.to_pydict() == {"episode": list(steps), "cost": [1000 for _ in steps]}
 
 
 @given(st.lists(st.tuples(st.integers(0, 2), st.integers(0, 2), st.integers(0, 4)), unique=True, max_size=30))

@@ -152,8 +152,8 @@ class _Asks:
 def _by_step(names: Sequence[str], effect: Effect, episodes: Ints, lines: Ints, asks: pa.Table) -> _Asks:
     """Asks by the step they were made for; `episodes`, `lines`: of rows in effect in their order, the episodes, each
     once, and the take of its first step."""
-    count = np.diff(effect.start)
-    begin, line = np.zeros(len(names), np.int64), np.full(len(names), -1, np.int64)
+    count = np.append(np.diff(effect.start), 0)  # the last is for an episode without a step
+    begin, line = np.zeros(len(names) + 1, np.int64), np.full(len(names) + 1, -1, np.int64)
     line[episodes] = lines
     begin[episodes] = np.cumsum(count[episodes]) - count[episodes]
     numbers = {name: number for number, name in enumerate(names)}
