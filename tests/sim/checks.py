@@ -2,6 +2,7 @@
 
 import tempfile
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -19,6 +20,9 @@ from evalkit.store.reading.index import RunIndex, read_index
 from evalkit.store.reading.reader import scan
 from tests.sim.commands import called, findings, lines_for
 from tests.sim.network import Sent
+from tests.sim.players import Asks, asks_of
+from tests.sim.process import Process
+from tests.sim.remembered import KEYS
 from tests.sim.sweeps import LIMITS
 
 if TYPE_CHECKING:
@@ -81,7 +85,14 @@ class Checks:
             self.settled()
         if process.fenced is not None and sent.at > process.fenced:
             raise Broken(f"{sent.episode}/{sent.step} is sent by a process that was told that another writes its run")
-        held = world.durable.get(sent.episode, set())
+        if any(
+            (one.process, one.episode, one.step, one.ask) == (sent.process, sent.episode, sent.step, sent.ask)
+            for one in world.network.in_flight.values()
+        ):
+            raise Broken(f"{sent.id(sent.attempt)} is sent while it is in flight")
+        if world.coded:
+            self._asking(sent, process)
+        held = set(range(sent.step)) if world.coded else world.durable.get(sent.episode, set())
         missing = set(range(sent.step)) - held
         if missing:
             raise Broken(f"{sent.episode}/{sent.step} is sent while step {min(missing)} is not durable")
@@ -92,7 +103,7 @@ class Checks:
         flying = (
             sum((one.lane, one.process) == (sent.lane, sent.process) for one in world.network.in_flight.values()) + 1
         )
-        if flying > world.scenario.width:
+        if flying > world.most_flying:
             raise Broken(f"{flying} requests of {sent.lane} are in flight; width is {world.scenario.width}")
         limits = LIMITS.get(sent.lane.partition("/")[0], {})
         recent = sum(one.at > sent.at - 60 for one in mine) + 1
@@ -105,15 +116,28 @@ class Checks:
         if budget is not None and world.network.bill > budget:
             raise Broken(f"the bill is {world.network.bill}, the budget {budget}")
 
+    def _asking(self, sent: Sent, process: Process) -> None:
+        """Before a request of an agent that is code leaves."""
+        world, place = self._world, (sent.step, sent.ask)
+        if place in world.asked.get(sent.episode, set()) and (
+            world.second is None or (sent.episode, place) in process.knows_asks
+        ):
+            raise Broken(f"{sent.id(sent.attempt)} is asked again: its reply is durable")
+
     def charged_before(self, sent: Sent) -> None:
-        """Before another attempt leaves: what its provider has billed for earlier ones is charged, and that lasts."""
+        """Before another attempt leaves: what its provider has billed for earlier ones is charged, and that lasts. A
+        charge does not say for which ask of its step it is, so those are counted that no attempt may follow yet."""
         world = self._world
         assert world.process is not None
+        own = [one for one in world.network.history if one.process == world.process.number]
+        session = f"-{world.process.pid}-"
         for attempt in range(sent.attempt):
             place = sent.episode, sent.step, attempt
-            owed = (world.process.number, *place) in world.network.owed
-            session = f"-{world.process.pid}-"
-            if owed and not any(session in one[0] and one[1:] == place for one in world.charged):
+            tried = {one for one in own if (one.episode, one.step, one.attempt - 1) == place}
+            asks = {sent.ask, *(one.ask for one in tried)}
+            owed = sum((world.process.number, replace(sent, ask=ask).id(attempt)) in world.network.owed for ask in asks)
+            lasting = (one for each in world.charged.values() for one in each)
+            if owed > sum(session in one[0] and one[1:] == place for one in lasting):
                 raise Broken(
                     f"{sent.episode}/{sent.step}/{sent.attempt} is sent while no charge for attempt {attempt} lasts"
                 )
@@ -143,6 +167,9 @@ class Checks:
         bill, books = self._world.network.bill, _books(index)
         if closed and bill > books and not self.forgot:
             raise Broken(f"a life has closed its books at {books}; the bill is {bill}")
+        given_up = self._world.network.given_up
+        if closed and self._world.coded and given_up:
+            raise Broken(f"{given_up[0].id(given_up[0].attempt)} is given up by a process that closed its books")
         if self._draws.uniform() < REPORTS:
             self._report(index)
 
@@ -188,10 +215,14 @@ class Checks:
         index = read_index(self._world.run)
         self._world.durable.clear()
         for episode, held in index.episodes.items():
-            self._world.durable[episode] = set(range(held.steps))
+            if held.steps:
+                self._world.durable[episode] = set(range(held.steps))
+        self._world.asked.clear()
+        for episode, step, ask in asks_of(self._world.run) if self._world.coded else ():
+            self._world.asked.setdefault(episode, set()).add((step, ask))
 
-    def at_the_end(self, usual: Mapping[tuple[str, int], bytes]) -> None:
-        """When the run is complete, or out of money. `usual`: its steps without any disturbance."""
+    def at_the_end(self, usual: Mapping[tuple[str, int], bytes], asked: Asks) -> None:
+        """When the run is complete, or out of money. `usual`, `asked`: its steps and asks without any disturbance."""
         run = self._world.run
         found = findings(run)
         if found:
@@ -199,8 +230,20 @@ class Checks:
         for place, digest in self.steps().items():
             if usual.get(place) != digest:
                 raise Broken(f"{place[0]}/{place[1]} is not the step of a run left in peace")
+        if self._world.coded:
+            self._asks_as_usual(asked)
         if self._draws.uniform() < COMMANDS:
             self.commands()
+
+    def _asks_as_usual(self, usual: Asks) -> None:
+        """The asks are those of a run left in peace, and none is missing that led to a step."""
+        held, steps = asks_of(self._world.run), self.steps()
+        for (episode, step, ask), holds in held.items():
+            if usual.get((episode, step, ask)) != holds:
+                raise Broken(f"{episode}/{step} {ask} is not the ask of a run left in peace")
+        for episode, step, ask in usual.keys() - held.keys():
+            if (episode, step) in steps:
+                raise Broken(f"{episode}/{step} lacks the ask {ask} that led to it")
 
     def steps(self) -> dict[tuple[str, int], bytes]:
         """The rows in effect: digests by episode and step."""
@@ -212,7 +255,8 @@ class Checks:
         """What readers find in the log: steps, money, ended episodes."""
         index = read_index(self._world.run)
         episodes = {name: (one.steps, one.ending, one.cost) for name, one in index.episodes.items()}
-        return self.steps(), episodes, index.ledger, dict(index.totals)
+        asks = asks_of(self._world.run) if self._world.coded else {}
+        return self.steps(), episodes, index.ledger, dict(index.totals), asks
 
     def commands(self) -> None:
         """Every command works where `verify` has found nothing."""
@@ -265,12 +309,17 @@ class Checks:
             if held is None or held.steps <= max(steps):
                 has = 0 if held is None else held.steps
                 raise Broken(f"{episode} has {has} steps; {max(steps) + 1} were durable")
+        held_asks = asks_of(self._world.run) if self._world.coded else {}
+        for episode, places in self._world.asked.items():
+            lost = [place for place in places if (episode, *place) not in held_asks]
+            if lost:
+                raise Broken(f"{episode} lacks the ask {min(lost)}, which was durable")
 
     def _each_row_once(self) -> None:
         """A glob of `steps/`, as other programs read a run, holds whole files and no row twice."""
-        seen: set[tuple[str, int, int]] = set()
+        seen: set[tuple[object, ...]] = set()
         for path in sorted((self._world.run / "steps").glob("*.parquet")):
-            table = self._world.memory.columns(path, "episode", "take", "step")
+            table = self._world.memory.columns(path, *KEYS)
             for row in zip(*(column.to_pylist() for column in table.columns), strict=True):
                 if row in seen:
                     raise Broken(f"steps/ holds {row} twice")

@@ -45,8 +45,9 @@ def lines_for(run: Path, folder: Path, spec: Path) -> Iterator[list[str]]:
     yield ["sql", name, QUERY]
     yield ["plan", str(spec)]
     episodes = read_index(run).episodes
-    if episodes:
-        yield ["show", name, min(episodes)]
+    begun = [episode for episode, one in episodes.items() if one.steps]
+    if begun:
+        yield ["show", name, min(begun)]
     if any(one.ending for one in episodes.values()):
         yield ["plan", str(spec), "--from", name]
         yield ["export", name, "--format", "jsonl", "--out", str(folder / f"export-{len(list(folder.iterdir()))}")]

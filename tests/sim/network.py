@@ -109,6 +109,14 @@ class Sent:
     attempt: int
     lane: str
     process: int
+    ask: str = ""
+    """Which of its step's requests it is, of an agent that is code."""
+
+    def id(self, attempt: int) -> str:
+        """The id of one of the attempts at it."""
+        return (
+            f"{self.episode}.{self.ask}/{self.step}/{attempt}" if self.ask else f"{self.episode}/{self.step}/{attempt}"
+        )
 
 
 class Network:
@@ -129,14 +137,16 @@ class Network:
         """When something was last sent or answered, in the loop's time."""
         self.long_bodies: dict[int, str] = {}
         """By length: the way in which bodies are long."""
-        self.owed: set[tuple[int, str, int, int]] = set()
-        """(process, episode, step, attempt) of all that was billed."""
-        self.billed: list[tuple[str, int, int, int]] = []
-        """(episode, step, attempt, pico-dollars)."""
+        self.owed: set[tuple[int, str]] = set()
+        """(process, id of the request) of all that was billed."""
+        self.billed: list[tuple[str, int]] = []
+        """(id of the request, pico-dollars)."""
         self.dead = False
         self.in_flight: dict[str, Sent] = {}
         self.history: list[Sent] = []
         """Of this life."""
+        self.given_up: list[Sent] = []
+        """Of those, what a process that lives did not wait for."""
         self.sending: Callable[[Sent], None] | None = None
         """Is told of each request that is about to leave."""
         self.processes = 0
@@ -146,7 +156,7 @@ class Network:
     def begin(self, weather: Weather) -> None:
         """A new life begins."""
         self.weather, self.dead, self.in_flight, self.history = weather, False, {}, []
-        self.long_bodies = {}
+        self.given_up, self.long_bodies = [], {}
         self.process = self.join()
 
     def join(self) -> int:
@@ -165,6 +175,7 @@ class Network:
             raise Died
         loop = asyncio.get_running_loop()
         episode, step, attempt = request_id.split("/")
+        episode, _, ask = episode.partition(".")
         model = orjson.loads(body).get("model", "")
         sent = Sent(
             at=loop.time(),
@@ -173,6 +184,7 @@ class Network:
             attempt=int(attempt),
             lane=f"{provider.name}/{model}",
             process=process,
+            ask=ask,
         )
         if self.sending is not None:
             self.sending(sent)
@@ -184,6 +196,10 @@ class Network:
             reply = await self._fate(provider, path, body, request_id, sent)
             self.counts["overtaken"] += any(one.at < sent.at for one in self.in_flight.values())
             return reply
+        except asyncio.CancelledError:
+            if not self.dead:
+                self.given_up.append(sent)
+            raise
         finally:
             self.in_flight.pop(key, None)
 
@@ -286,13 +302,11 @@ class Network:
         return good
 
     def _bill(self, good: HttpResponse, request_id: str, *, once: bool) -> None:
-        episode, step, attempt = request_id.split("/")
-        place = episode, int(step), int(attempt)
-        if once and self.billed and self.billed[-1][:3] == place:
+        if once and self.billed and self.billed[-1][0] == request_id:
             return
         cost = _cost(good)
-        self.billed.append((*place, cost))
-        self.owed.add((self.process, *place))
+        self.billed.append((request_id, cost))
+        self.owed.add((self.process, request_id))
         self.bill += cost
         self.taken += cost * (OVERBILLED if self.overbills else 1)
         self.counts["overbill"] += self.overbills

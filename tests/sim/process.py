@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
 from tests.sim.loop import SimLoop
+from tests.sim.players import Place
 
 Result = TypeVar("Result")
 
@@ -24,6 +25,8 @@ class Process:
     """Episodes that have begun in it and neither ended nor been left, by lane."""
     knows: set[tuple[str, int]] = field(default_factory=set)
     """Replies, by episode and step, that were durable when its journal began, or that it has made durable itself."""
+    knows_asks: set[tuple[str, Place]] = field(default_factory=set)
+    """The same of the asks of agents that are code."""
     opened: bool = False
     """Whether its journal has begun."""
     fenced: float | None = None

@@ -20,7 +20,7 @@ import pyarrow.parquet as pq
 from evalkit.errors import CorruptLogError
 from evalkit.store.files import segment as files
 from evalkit.store.files.footer import columns_of
-from evalkit.store.files.schema import FEW_VALUES
+from evalkit.store.files.schema import FEW_VALUES, RESERVED
 from evalkit.store.files.segment import SCHEMAS, Segment
 from evalkit.store.reading.reader import CODED
 from evalkit.store.recovery import examine as examining
@@ -97,7 +97,12 @@ class Remembered:
         held = _bytes(path)
         known = self._known.setdefault((path, held), {})
         if "keys" not in known:
-            known["keys"] = self._opened(path, held, (), verify=True).read(columns=list(_KEYS), use_threads=False)
+            file = self._opened(path, held, (), verify=True)
+            has = [name for name in KEYS if name in file.schema_arrow.names]
+            keys = file.read(columns=has, use_threads=False)
+            for name in KEYS[len(has) :]:  # files of the first format have no asks
+                keys = keys.append_column(name, pa.array([RESERVED[name]] * keys.num_rows))
+            known["keys"] = keys
         return known["keys"].select(names)
 
     @contextmanager
@@ -156,7 +161,7 @@ class Remembered:
             return None
 
 
-_KEYS = ("episode", "take", "step")
+KEYS = ("episode", "take", "step", "row_kind", "ask_line", "ask_key", "ask_n")
 
 
 class _DecodedOnce(pq.ParquetFile):  # type: ignore[misc]

@@ -10,7 +10,7 @@ from evalkit.seeds import Stream
 from tests.sim.begun import Begun, begun, names
 from tests.sim.disk import Plan
 from tests.sim.network import FATES, Weather
-from tests.sim.sweeps import SCARCE, TIGHT
+from tests.sim.sweeps import AGENTS, SCARCE, TIGHT
 
 LIVES = 5
 """Disturbed lives at most; undisturbed ones follow until the run is complete."""
@@ -50,11 +50,11 @@ DISTURBANCES = (
     "dies_mending",
 )
 """Everything that may go wrong, by name."""
-AIMED = ("scarce", "unsaid", "dies_naming")
+AIMED = ("scarce", "unsaid", "dies_naming", "agents")
 """What comes about only where it is asked for: requests that wait for money which others may bring back; rows of the
 first format that are lost before any session has said what they had cost; a process that dies between naming a folder,
 a manifest, a suite or the end of a journal and syncing the folder of that name, and a loss of power in the life that
-builds on it."""
+builds on it; agents that are code in place of models."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -173,6 +173,9 @@ def scenario(
         sweep, width = TIGHT, max(width, 3)
     if "scarce" in active:
         sweep, width, budget = SCARCE, 6, 1.2 + 0.3 * Stream(seed, "scarce").uniform()
+    if "agents" in active:
+        active -= {"first_format", "unsaid"}  # which know of none
+        sweep = AGENTS[Stream(seed, "agents").below(len(AGENTS))]
     old = _begun(Stream(seed, "begun"), unsaid="unsaid" in active) if {"first_format", "unsaid"} & active else None
     return Scenario(
         seed=seed,

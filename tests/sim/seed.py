@@ -18,6 +18,7 @@ from tests.sim.begun import begun
 from tests.sim.checks import Broken
 from tests.sim.commands import findings
 from tests.sim.loop import Hung
+from tests.sim.players import Asks, asks_of
 from tests.sim.remembered import remembered
 from tests.sim.scenario import Life, Scenario, undisturbed
 from tests.sim.sweeps import extended, resolved
@@ -82,7 +83,7 @@ def live_through(scenario: Scenario, *, detailed: bool = False) -> Lived:
                 if scenario.extended is not None:
                     world.extend()
                 lives = _calmly(world, lives, repair=damaged) + 1
-                world.checks.at_the_end(usual.steps)
+                world.checks.at_the_end(usual.steps, usual.asks)
             finally:
                 requests = world.requests
                 counts = world.counts + world.network.counts + world.disk.counts
@@ -148,6 +149,7 @@ class Baseline:
 
     steps: Mapping[tuple[str, int], bytes]
     """Digests by episode and step."""
+    asks: Asks
     cost: int
 
 
@@ -160,7 +162,7 @@ def baseline(number: int) -> Baseline:
     with tempfile.TemporaryDirectory(prefix="evalkit-sim-", dir=_quick()) as folder:
         world = World(scenario=calm, folder=Path(folder), resolved=found)
         _calmly(world, 0)
-        return Baseline(steps=world.checks.steps(), cost=world.network.bill)
+        return Baseline(steps=world.checks.steps(), asks=asks_of(world.run), cost=world.network.bill)
 
 
 def _quick() -> str | None:

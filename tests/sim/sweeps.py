@@ -8,7 +8,9 @@ from functools import cache
 from pathlib import Path
 
 from evalkit.engine.freezing.freeze import Resolved, resolve
+from evalkit.seats import code_of
 from evalkit.spec.sweep import read_sweep
+from tests.sim import players
 
 _PROVIDER = """
 dialect = "{dialect}"
@@ -33,6 +35,19 @@ model = "{model}"
 max_tokens = 150
 """
 
+_CODE = """[[agents]]
+name = "{name}"
+agent = "tests.sim.players:{name}"
+models = {{ {models} }}
+max_tokens = 150
+"""
+
+_CONTEXT = """
+[models."*"]
+context_tokens = 4000
+"""
+"""Of all models, where agents are code: it bounds what a crash may cost."""
+
 _SUITE = """[[suites]]
 name = "scheduling/basic"
 instances = [{instances}]
@@ -47,12 +62,21 @@ LIMITS: dict[str, dict[str, int]] = {
 """By provider: requests per minute, and in flight."""
 
 
-def _spec(agents: tuple[tuple[str, str, str], ...], instances: int, periods: int, replicates: int) -> str:
+def _agent(said: tuple[str, ...]) -> str:
+    """(name, provider, model), or of an agent that is code (its name, the model of each role)."""
+    name, *models = said
+    if hasattr(players, name):
+        roles = zip(code_of(getattr(players, name), name).models, models, strict=True)
+        return _CODE.format(name=name, models=", ".join(f'{role} = "{model}"' for role, model in roles))
+    return _AGENT.format(name=name, provider=models[0], model=models[1])
+
+
+def _spec(agents: tuple[tuple[str, ...], ...], instances: int, periods: int, replicates: int) -> str:
     named = ", ".join(f'"seed-{number}"' for number in range(instances))
     return "\n".join(
         [
             f"replicates = {replicates}",
-            *(_AGENT.format(name=name, provider=provider, model=model) for name, provider, model in agents),
+            *map(_agent, agents),
             _SUITE.format(instances=named, periods=periods),
         ]
     )
@@ -75,7 +99,13 @@ _ALL = (
     *SWEEPS,
     _spec((("k", "slow", "knuth"), ("n", "narrow", "knuth")), 5, 1, 1),
     _spec((("k", "free", "knuth"),), 10, 1, 1),
+    _spec((("best_of", "free/knuth", "free/random"),), 2, 1, 1),
+    _spec((("best_of", "limited/knuth", "narrow/random"), ("plain", "free/noisy")), 2, 1, 1),
+    _spec((("planned", "free/random", "limited/knuth"), ("branching", "free/noisy")), 2, 1, 1),
+    _spec((("branching", "narrow/knuth"), ("best_of", "free/noisy", "free/noisy")), 2, 1, 1),
 )
+AGENTS = range(SCARCE + 1, len(_ALL))
+"""The numbers of sweeps whose agents are code (`players.py`)."""
 
 _MORE = """
 [[suites]]
@@ -108,7 +138,9 @@ def spec(number: int) -> Path:
     (folder / "providers").mkdir()
     for name, said in {"free": {}, **LIMITS}.items():
         limits = "\n".join(["[limits]", *(f"{limit} = {most}" for limit, most in said.items())])
-        (folder / "providers" / f"{name}.toml").write_text(_PROVIDER.format(dialect="openai_chat", limits=limits))
+        text = _PROVIDER.format(dialect="openai_chat", limits=limits)
+        coded = number % len(_ALL) in AGENTS
+        (folder / "providers" / f"{name}.toml").write_text(text + _CONTEXT if coded else text)
     (folder / "sweep.toml").write_text(_text(number))
     return folder / "sweep.toml"
 

@@ -48,6 +48,13 @@ def test_what_once_broke_a_promise_does_not_any_more(seed: int) -> None:
     assert not found.broken, "\n".join((*found.story, found.broken))
 
 
+@pytest.mark.parametrize("seed", [22, 41, 54])
+def test_every_promise_holds_of_agents_that_are_code(seed: int) -> None:
+    found = live_through(scenario(seed, len(SWEEPS), always=frozenset({"agents"})))
+    assert not found.broken, "\n".join((*found.story, found.broken))
+    assert found.counts["asks"] > 0
+
+
 def test_everything_that_may_go_wrong_does() -> None:
     counts = sum((Counter(lived(seed).counts) for seed in (*range(SEEDS), *RARE)), Counter[str]())
     assert {name for name in DISTURBANCES if not counts[name]} == set()

@@ -28,10 +28,12 @@ from evalkit.store import lock
 from evalkit.store.lock import holder
 from evalkit.store.writing.writer import open_store
 from tests.sim.begun import Begun
-from tests.sim.checks import Broken, Checks, built_on, charges
+from tests.sim.checks import Broken, Checks, built_on
 from tests.sim.disk import SimDisk
+from tests.sim.lasting import answered, lasted
 from tests.sim.loop import Died, Hung, SimLoop, run_life
 from tests.sim.network import Network, Sent
+from tests.sim.players import Place, heard
 from tests.sim.process import Process, Second
 from tests.sim.reading import Reading
 from tests.sim.remembered import Remembered
@@ -39,8 +41,6 @@ from tests.sim.scenario import Life, Scenario
 from tests.sim.sweeps import extended, resolved, spec
 from tests.sim.taking_over import TakingOver, closed_books, granted, of_files
 
-STEPS = {"tail", "steps", "log"}
-"""Folders of files with rows of steps."""
 Activate = Callable[[PlannedEpisode], ActiveEpisode]
 
 EPOCH_S = 1.7e9
@@ -61,8 +61,10 @@ class World:
     """What is to be added to the loop's time for the wall's."""
     durable: dict[str, set[int]] = field(default_factory=dict)
     """Steps that last, by episode, as the disk has seen them."""
-    charged: set[tuple[str, str, int, int]] = field(default_factory=set)
-    """(session, episode, step, attempt) of charges that last."""
+    asked: dict[str, set[Place]] = field(default_factory=dict)
+    """The same of the asks of agents that are code."""
+    charged: dict[Path, list[tuple[str, str, int, int]]] = field(default_factory=dict)
+    """(session, episode, step, attempt) of charges that last, by file."""
     harmed: set[Path] = field(default_factory=set)
     """Files whose content is another than was written, and of which `verify` knows nothing: no rows count any more."""
     requests: int = 0
@@ -87,12 +89,17 @@ class World:
         self._drawn = 0
         self.flaws: list[BaseException] = []
         """What was found, or left the engine, where nobody waits for it."""
-        models = tuple(sorted({agent.model for agent in self.resolved.manifest.agents.values()}))
+        codes = [agent.code for agent in self.resolved.manifest.agents.values() if agent.code is not None]
+        self.coded = bool(codes)
+        """Whether its agents are code."""
+        self.most_flying = self.scenario.width * (sum(code.parallel for code in codes) or 1)
+        """Requests of a lane."""
+        models = tuple(sorted({endpoint.model.name for endpoint in self.resolved.endpoints.values()}))
         self.spec = spec(self.scenario.sweep)
         self.network = Network(self.scenario.seed, models, self.say)
         self.network.overbills = self.scenario.overbilled
         self.disk = SimDisk(self.folder, say=self.say, slept=self._slept)
-        self.disk.lasted = self._lasted
+        self.disk.lasted = partial(lasted, self)
         self.network.sending = self._sending
         self.checks, self.taking = Checks(self), TakingOver(self)
         self.disk.looked = self._touched
@@ -117,6 +124,7 @@ class World:
         if self.process is not None and not self.process.opened and f"-{self.process.pid}-" in path.parent.name:
             self.process.opened = True
             self.process.knows.update((episode, step) for episode, steps in self.durable.items() for step in steps)
+            self.process.knows_asks.update((episode, one) for episode, places in self.asked.items() for one in places)
         how = None if self.life is None else self.life.taken_over
         if how is not None and not how.at_once and how.turn is None and self.disk.operations >= how.operation:
             self.taking.begins(how)
@@ -142,26 +150,6 @@ class World:
     def _slept(self, seconds: float) -> None:
         if seconds and self.loop is not None:
             self.loop.skip(seconds)
-
-    def _lasted(self, names: list[Path]) -> None:
-        """New files of a folder last from now on: note the steps in them."""
-        for path in names:
-            if (
-                path.suffix != ".parquet"
-                or not {path.parent.name, path.parent.parent.name} & STEPS
-                or not path.exists()
-                or path in self.harmed
-            ):
-                continue
-            if self.checks.suspended:
-                continue  # what a repair leaves counts once it has ended
-            if path.parent.parent.name == "log":
-                self.charged.update(charges(path))
-            table = self.memory.columns(path, "episode", "step")
-            for episode, step in zip(*(table.column(name).to_pylist() for name in ("episode", "step")), strict=True):
-                self.durable.setdefault(episode, set()).add(step)
-                if self.process is not None:
-                    self.process.knows.add((episode, step))
 
     def take_over(self, old: Begun) -> None:
         """Go on from a run of the first format."""
@@ -201,9 +189,12 @@ class World:
         if playing[lane] > self.scenario.width:
             raise Broken(f"{playing[lane]} episodes of {lane} are being played; width is {self.scenario.width}")
         try:
-            return await play(episode, activate, asker, table)
+            left = await play(episode, activate, asker, table)
         finally:
             playing[lane] -= 1
+        if left in ("diverged", "agent_error"):
+            raise Broken(f"{episode.id} is left as {left}")
+        return left
 
     # Lives.
 
@@ -264,6 +255,7 @@ class World:
             stack.enter_context(mock.patch.object(endpoints, "open_transport", self.network.open))
             stack.enter_context(mock.patch.object(client, "aside", self.reading.aside))
             stack.enter_context(mock.patch.object(scheduler, "play", self._play))
+            stack.enter_context(heard(partial(answered, self)))
             stack.enter_context(mock.patch.object(sweep, "open_store", partial(open_store, inline=True)))
             yield
 

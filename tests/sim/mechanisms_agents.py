@@ -1,0 +1,57 @@
+"""Mechanisms of agents that are code, each with the text whose absence the simulation must find."""
+
+from tests.sim.mechanisms import Mutant
+
+AGENTS = ("agents",)
+
+MUTANTS = (
+    Mutant(
+        name="an ask is not waited for before it is returned",
+        file="engine/agents/seat.py",
+        old="            await context.log.durable()\n        return outcome\n",
+        new="            await context.log.room()\n        return outcome\n",
+        needs=AGENTS,
+    ),
+    Mutant(
+        name="a logged ask is sent again",
+        file="engine/agents/seat.py",
+        old="        if logged is not None:\n            if logged.request_digest",
+        new="        if logged is not None and step < len(self._active.rows):\n            if logged.request_digest",
+        needs=(*AGENTS, "die_turn"),
+    ),
+    Mutant(
+        name="a request's name leaves out its fork",
+        file="engine/agents/seat.py",
+        old='ask="" if ask.plain else f"{derive(ask.key, ask.n):08x}"',
+        new='ask="" if ask.plain else f"{derive(ask.n):08x}"',
+        needs=AGENTS,
+    ),
+    Mutant(
+        name="a logged ask is found without its fork",
+        file="engine/resume.py",
+        old="(ask.step, ask.ask_key, ask.ask_n): ask",
+        new='(ask.step, "", ask.ask_n): ask',
+        needs=(*AGENTS, "die_turn"),
+    ),
+    Mutant(
+        name="a crash is charged as if one request was in flight",
+        file="engine/endpoints.py",
+        old="code.parallel * max(",
+        new="1 * max(",
+        needs=(*AGENTS, "die_turn"),
+    ),
+    Mutant(
+        name="totals leave out asks",
+        file="store/reading/totals.py",
+        old="        self._cost[row.worker] = self._cost.get(row.worker, 0) + cost\n",
+        new="        self._cost[row.worker] = self._cost.get(row.worker, 0) + (0 if ask else cost)\n",
+        needs=AGENTS,
+    ),
+    Mutant(
+        name="a repair keeps a step whose asks are lost",
+        file="store/recovery/salvage.py",
+        old="    for episode, step in rows.lost_asks(effect):\n",
+        new="    for episode, step in ():\n",
+        needs=(*AGENTS, "files_gone", "flips"),
+    ),
+)
