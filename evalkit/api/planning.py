@@ -1,9 +1,12 @@
 """Predict what a sweep costs: `evalkit plan` for programs."""
 
-from collections.abc import Mapping, Sequence
+import asyncio
+from collections.abc import Coroutine, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from os import PathLike
 from pathlib import Path
+from typing import Any
 
 from evalkit.api.specs import Spec, chosen, run_directory, sweep_of
 from evalkit.engine.forecast import alone
@@ -21,7 +24,8 @@ def plan(spec: Spec, *, only: Mapping[str, Sequence[str]] = {}, basis: str | Pat
 
     Policies are played instead of models: each cell (agent x suite) is played in this process, about 1,500 requests
     in all, and the figures are scaled to the sweep. If `runs/NAME` has begun, only the remaining episodes are planned,
-    by what its episodes took and at the rate of its requests, as `evalkit status` predicts them.
+    by what its episodes took and at the rate of its requests, as `evalkit status` predicts them. An agent that is code
+    is run, with a policy in place of each of its models.
 
     Args:
         spec: as for `run`.
@@ -70,8 +74,20 @@ def planned(
     if amount is not None:
         resolved = replace(resolved, sweep=replace(resolved.sweep, budget=PicoUsd(known.spent + amount)))
     choice = chosen(only, resolved.manifest, f"{mark}only")
-    made = alone(plan_sweep(resolved, choice, known=known))
+    planning = plan_sweep(resolved, choice, known=known)
+    coded = any(spec.code is not None for spec in sweep.agents)
+    made = _waited(planning) if coded else alone(planning)
     return MadePlan(plan=made, resolved=resolved, scatter=scatter)
+
+
+def _waited(planning: Coroutine[Any, Any, Plan]) -> Plan:
+    """Run what may wait, as an agent's code does; also where a loop is running."""
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return asyncio.run(planning)
+    with ThreadPoolExecutor(1, thread_name_prefix="evalkit") as pool:
+        return pool.submit(asyncio.run, planning).result()
 
 
 def _as_frozen(resolved: Resolved, own: Path) -> Resolved:

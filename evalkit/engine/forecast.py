@@ -317,7 +317,7 @@ def spread_of(costs: Sequence[float]) -> float:
 
 
 def alone(coroutine: Coroutine[Any, Any, T]) -> T:
-    """Run a coroutine that never waits, such as playing in this process, without a loop."""
+    """Run a coroutine that never waits, such as a policy's play in this process, without a loop."""
     while True:
         try:
             coroutine.send(None)

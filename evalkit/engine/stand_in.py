@@ -4,12 +4,17 @@ They go through the real engine and an agent's dialect, so turns and bytes are t
 counted as the simulated provider counts them. Nothing is sent and nothing is written.
 """
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
+
+from msgspec import structs
 
 from evalkit.client.ask import Answer, Question
 from evalkit.dialogue import Message, Request, Sampling, Tool, Usage
+from evalkit.engine.agents.cast import Cast
+from evalkit.engine.agents.playing import CodePlayer
 from evalkit.engine.episode import ActiveEpisode, LaneContext, Stop, play
 from evalkit.engine.resume import Holdings
 from evalkit.engine.universe import AgentSetup, PlannedEpisode
@@ -19,6 +24,7 @@ from evalkit.money import FREE, PicoUsd, Price
 from evalkit.policy.answer import answer
 from evalkit.policy.conversation import PolicyFn
 from evalkit.policy.table import check_policy, find_policy, player
+from evalkit.seats import AgentCode
 from evalkit.spec.identity import episode_id
 from evalkit.store.files.record import StepRecord
 from evalkit.store.manifest import Manifest, ManifestAgent, ManifestSuite
@@ -54,6 +60,8 @@ class Asked(NamedTuple):
     """Input tokens that it may cost at most."""
     period: int
     turn: int
+    role: str = ""
+    """The model that an agent's code asked; empty for a model that plays alone."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,6 +81,10 @@ class Sample:
         """Whether playing was cut short, so that all figures are what its beginning lets expect."""
         return self.scale > 1
 
+    def asked_of(self, role: str) -> "Sample":
+        """The requests to one role of an agent that is code."""
+        return replace(self, asked=tuple(one for one in self.asked if one.role == role))
+
     @property
     def requests(self) -> int:
         """Of the whole episode."""
@@ -91,7 +103,7 @@ class Sample:
     @property
     def longest_prompt(self) -> int:
         """Input tokens of its largest request."""
-        return max(one.tokens_in for one in self.asked) + self._later()
+        return max((one.tokens_in for one in self.asked), default=0) + self._later()
 
     @property
     def growth(self) -> float:
@@ -111,7 +123,7 @@ class Sample:
 
     def dearest(self, price: Price, max_tokens: int) -> int:
         """Pico-dollars that its largest request may cost at most: what must be left of a budget for it to be sent."""
-        largest = max(one.most_in for one in self.asked) + BYTES_PER_TOKEN * self._later()
+        largest = max((one.most_in for one in self.asked), default=0) + BYTES_PER_TOKEN * self._later()
         return price.worst(input_tokens=largest, output_tokens=max_tokens)
 
     def too_long(self, context_tokens: int, max_tokens: int) -> TooLong | None:
@@ -145,6 +157,19 @@ def stand_in_of(agent: ManifestAgent, environment: str) -> str:
     return name
 
 
+def role_of(agent: ManifestAgent, role: str) -> ManifestAgent:
+    """An agent that is code, with one of its models for its own."""
+    assert agent.code is not None
+    part = agent.code.roles[role]
+    return structs.replace(agent, provider=part.provider, model=part.model, price=part.price)
+
+
+def plays_itself(agent: ManifestAgent, environment: str) -> bool:
+    """Whether what plays in an agent's place is what plays as it: simulated policies."""
+    parts = [agent] if agent.code is None else [role_of(agent, role) for role in agent.code.roles]
+    return all(part.provider == "simulated" and part.model == stand_in_of(part, environment) for part in parts)
+
+
 def price_of(agent: ManifestAgent) -> Price:
     """The frozen price; free where none is known."""
     return FREE if agent.price is None else Price(**agent.price)
@@ -167,22 +192,43 @@ def admitted(manifest: Manifest, cell: AgentSetup, suite: ManifestSuite) -> Iter
             yield PlannedEpisode(id=name, cell=cell, suite=suite, target=target, replicate=replicate)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlayedCode:
+    """An agent that is code, and what its models speak."""
+
+    code: AgentCode
+    tills: Mapping[str, Till]
+    """By role."""
+
+
+@dataclass(slots=True, kw_only=True)
+class _MeteredEpisode:
+    """The requests of an episode; asks for a stop after `most` of them."""
+
+    active: ActiveEpisode
+    stop: Stop
+    most: float
+    asked: list[Asked] = field(default_factory=list)
+
+
 class _Meter:
     """Asks a policy and counts what the request and its reply would cost at a provider."""
 
     free = True
 
-    def __init__(self, name: str, play: PolicyFn, model: str, sampling: Sampling, till: Till) -> None:
+    def __init__(
+        self,
+        name: str,
+        play: PolicyFn,
+        model: str,
+        sampling: Sampling,
+        till: Till,
+        tally: _MeteredEpisode,
+        role: str = "",
+    ) -> None:
         self._name, self._play, self._till, self._sampling = name, play, till, sampling
         self._head = till.dialect.head(model, sampling, till.quirks)
-        self._most = float("inf")
-        self._stop = Stop()
-        self._active: ActiveEpisode | None = None
-        self.asked: list[Asked] = []
-
-    def begin(self, active: ActiveEpisode, stop: Stop, most: float) -> None:
-        """Count the requests of this episode, and ask for a stop after `most` of them."""
-        self._active, self._stop, self._most = active, stop, most
+        self._tally, self._role = tally, role
 
     def join(self, parts: list[Any], messages: Sequence[Message]) -> None:
         """Two parts: the messages for the policy, the bytes for the meter."""
@@ -201,16 +247,12 @@ class _Meter:
         sampling = question.asked(self._sampling)
         request = Request(messages=tuple(messages), tools=tools, sampling=sampling, seed=question.seed)
         reply = answer(self._name, self._play, request)
-        assert self._active is not None
-        dialect, position = self._till.dialect, self._active.position
+        dialect, position, tally = self._till.dialect, self._tally.active.position, self._tally
         size = len(dialect.body(self._head, tools_json, encoded, question.seed))
-        self.asked.append(
-            Asked(
-                input_tokens(size), output_tokens(reply), size + dialect.overhead_tokens, position.period, position.turn
-            )
-        )
-        if len(self.asked) >= self._most:
-            self._stop.set("limit")
+        tokens = input_tokens(size), output_tokens(reply), size + dialect.overhead_tokens
+        tally.asked.append(Asked(*tokens, position.period, position.turn, self._role))
+        if len(tally.asked) >= tally.most:
+            tally.stop.set("limit")
         return Answer(reply=reply, cost=PicoUsd(0), latency_s=0.0, queue_s=0.0, attempts="ok", started_at=0.0)
 
 
@@ -231,26 +273,54 @@ class _NoLog:
         raise UsageError(f"plan: an episode could not be played ({kind}): {facts.get('detail', '')}")
 
 
-async def play_sample(episode: PlannedEpisode, stand_in: str, till: Till, most: int | None = None) -> Sample:
+async def play_sample(
+    episode: PlannedEpisode, stand_in: str, till: Till, most: int | None = None, coded: PlayedCode | None = None
+) -> Sample:
     """Play an episode to its end; or, where it has periods, for `most` requests, and say how much of it that was.
 
-    Raises UsageError if the environment or the policy fails.
+    `coded`: an agent's code, which plays with a stand-in for each of its models. Raises UsageError if the environment,
+    the policy or the code fails.
     """
     cell = episode.cell
-    policy = player(stand_in, cell.env.name, instance=episode.instance, script=cell.agent.script)
-    meter = _Meter(stand_in, policy, cell.agent.model, cell.sampling, till)
     table = LaneContext(log=_NoLog(), worker="plan", stop=Stop(), lane_stop=Stop())
     periods: int | None = episode.target.line.get("periods")
     active = Holdings(episodes={}, rows={}).activate(episode)
-    meter.begin(active, table.stop, float("inf") if most is None or periods is None else most)
-    left = await play(episode, lambda _: active, meter, table)
+    tally = _MeteredEpisode(
+        active=active, stop=table.stop, most=float("inf") if most is None or periods is None else most
+    )
+    playing: _Meter | CodePlayer
+    if coded is None:
+        policy = player(stand_in, cell.env.name, instance=episode.instance, script=cell.agent.script)
+        playing = _Meter(stand_in, policy, cell.agent.model, cell.sampling, till, tally)
+    else:
+        playing = CodePlayer(_cast(episode, coded, tally))
+    left = await play(episode, lambda _: active, playing, table)
     # A period that has begun counts as half: it has had some of its turns.
     done = active.position.period + (0.5 if active.position.turn else 0.0)
     bound = cell.env.most_requests
     bounded = None if bound is None else bound(episode.instance)
-    last, came = (bounded or 0.0, float(len(meter.asked))) if periods is None else (periods, done)
+    if coded is not None and bounded is not None:
+        bounded = math.ceil(bounded * len(tally.asked) / max(1, active.position.step))
+    last, came = (bounded or 0.0, float(len(tally.asked))) if periods is None else (periods, done)
     to_last = max(1.0, last / came) if came else 1.0
-    return Sample(asked=tuple(meter.asked), scale=to_last if left == "stopped" else 1.0, to_last=to_last, most=bounded)
+    return Sample(asked=tuple(tally.asked), scale=to_last if left == "stopped" else 1.0, to_last=to_last, most=bounded)
+
+
+def _cast(episode: PlannedEpisode, coded: PlayedCode, tally: _MeteredEpisode) -> Cast:
+    cell = episode.cell
+    assert cell.agent.code is not None
+
+    def make(role: str, settings: Mapping[str, Any]) -> _Meter:
+        part = role_of(cell.agent, role)
+        name = stand_in_of(part, cell.env.name)
+        policy = player(name, cell.env.name, instance=episode.instance, script=part.script)
+        sampling = cell.sampling.with_overrides(settings)
+        return _Meter(name, policy, part.model, sampling, coded.tills[role], tally, role)
+
+    roles = {role: role for role in cell.agent.code.roles}
+    return Cast(
+        code=coded.code, lanes=roles, params=cell.agent.code.params, max_tokens=cell.sampling.max_tokens, make=make
+    )
 
 
 def _grown(prompts: Sequence[int], scale: float) -> float:

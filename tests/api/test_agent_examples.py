@@ -20,7 +20,7 @@ def test_the_examples_play_and_every_figure_counts_their_requests(
             shutil.copy(file, tmp_path)
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(str(tmp_path))
-    assert main(["plan", "sweep.toml"]) == 0
+    plan = evalkit.plan("sweep.toml").to_json()
     run = evalkit.run("sweep.toml")
     assert (run.reason, run.ended, run.planned) == ("complete", 7, 7)
     assert main(["verify", str(run.directory)]) == 0
@@ -41,6 +41,9 @@ def test_the_examples_play_and_every_figure_counts_their_requests(
     assert run.sql("select sum(cost) as cost from log").to_pylist()[0]["cost"] == sum(episodes.values())
     assert round(run.spent_usd * 10**12) == sum(episodes.values())
     _shows(run, capsys)
+    asks = {row["agent"]: row["n"] for row in run.sql("select agent, count(*) as n from asks group by 1").to_pylist()}
+    expected = {cell["agent"]: (cell["requests"], round(cell["usd"]["expected"] * 1e12)) for cell in plan["cells"]}
+    assert {name: expected[name] for name in asks} == {name: (asks[name], paid[name]) for name in asks}
     capsys.readouterr()
     again = evalkit.run("sweep.toml")
     assert again.spent_usd == run.spent_usd

@@ -155,6 +155,8 @@ def basis_of(name: str, manifest: Manifest, results: Iterable[EpisodeResult], pr
     against = {}
     for prior in priors:
         seen = cells.get((prior.agent, prior.suite))
+        if manifest.agents[prior.agent].code is not None:
+            continue  # its code decides how often it asks, which says nothing about its models
         if seen is not None and min(seen.mean) > 0 and min(prior.requests, prior.tokens_in, prior.tokens_out) > 0:
             against[prior.agent, prior.suite] = Figures(
                 seen.mean.requests / prior.requests,

@@ -16,9 +16,9 @@ from evalkit.engine.forecast import DOUBT, LEAST_SPREAD, Forecast, around, beyon
 from evalkit.engine.freezing.freeze import Resolved, lane_limits, lane_shares
 from evalkit.engine.planning.pilot import NOTHING, Basis, Figures
 from evalkit.engine.planning.planned import ITSELF, RATE, STAND_IN, THIS_PROCESS, CellPlan, LanePlan, Plan
-from evalkit.engine.planning.sampling import REQUESTS, PlayedModel, Sampled, model_of, sample
+from evalkit.engine.planning.sampling import REQUESTS, PlayedAgent, Sampled, agent_of, sample
 from evalkit.engine.resume import LoggedProgress
-from evalkit.engine.stand_in import Sample, stand_in_of
+from evalkit.engine.stand_in import Sample, plays_itself, stand_in_of
 from evalkit.engine.universe import Choice, cells
 from evalkit.spec.model import Limits
 from evalkit.store.manifest import Manifest
@@ -119,7 +119,7 @@ async def plan_sweep(
     wanted = [pair for pair in pairs if pair.agent.provider and (known.begun is None or owed[pair.place].left)]
     samples = await sample(resolved, wanted, requests)
     plans = [
-        _plan_cell(pair, owed[pair.place], samples.get(pair.place, []), known, model_of(resolved, pair.cell))
+        _plan_cell(pair, owed[pair.place], samples.get(pair.place, []), known, agent_of(resolved, pair.cell))
         for pair in pairs
     ]
     rates = {} if known.begun is None else known.begun.rates
@@ -156,11 +156,11 @@ def _owed(manifest: Manifest, pairs: Sequence[Sampled], held: Mapping[str, Logge
 
 
 def _plan_cell(
-    pair: Sampled, owed: _Owed, samples: Sequence[Sample], known: PriorKnowledge, model: PlayedModel
+    pair: Sampled, owed: _Owed, samples: Sequence[Sample], known: PriorKnowledge, played: PlayedAgent
 ) -> CellPlan:
     agent, suite = pair.agent, pair.suite
     free, stand_in = not agent.provider, stand_in_of(agent, suite.environment)
-    itself = agent.provider == "simulated" and agent.model == stand_in
+    itself = plays_itself(agent, suite.environment)
     if free:
         estimate = _EpisodeEstimate(Figures(0.0, 0.0, 0.0), 0.0, 0.0, 0.0, THIS_PROCESS)
         rest = NOTHING_LEFT
@@ -168,14 +168,13 @@ def _plan_cell(
         estimate = _own_estimate(pair, known.begun, itself=itself)
         rest = _own_rest(pair, owed, estimate, known.begun.forecast)
     else:
-        estimate = _estimate(pair, samples, known.basis, model, itself=itself)
+        estimate = _estimate(pair, samples, known.basis, played, itself=itself)
         played_all = itself and len(samples) == owed.total == owed.fresh and not any(one.cut for one in samples)
         exact = played_all and known.basis.cell(agent, suite.name) is None
         rest = _estimated_rest(owed, estimate, exact=exact)
     seen = known.basis.cell(agent, suite.name)
     chain = seen.chain if seen is not None else owed.longest if owed.ended else 0
-    context = model.context_tokens
-    flaws = [] if context is None else [one.too_long(context, model.max_tokens) for one in samples]
+    flaws = [played.too_long(one) for one in samples]
     return CellPlan(
         agent=agent.name,
         suite=suite.name,
@@ -195,8 +194,8 @@ def _plan_cell(
         one=estimate.cost,
         chain=0 if free else chain or max((one.requests for one in samples), default=0),
         longest_prompt=max((one.longest_prompt for one in samples), default=0),
-        dearest=max((one.dearest(model.price, model.max_tokens) for one in samples), default=0),
-        context_tokens=context,
+        dearest=max((played.dearest(one) for one in samples), default=0),
+        context_tokens=played.own.context_tokens,
         too_long=min((flaw for flaw in flaws if flaw is not None), default=None),
     )
 
@@ -253,11 +252,11 @@ def _estimated_rest(owed: _Owed, estimate: _EpisodeEstimate, *, exact: bool) -> 
 
 
 def _estimate(
-    pair: Sampled, samples: Sequence[Sample], basis: Basis, model: PlayedModel, *, itself: bool
+    pair: Sampled, samples: Sequence[Sample], basis: Basis, played: PlayedAgent, *, itself: bool
 ) -> _EpisodeEstimate:
     """What one episode takes: from the run if it has the cell, else from the stand-in, scaled if the run allows it."""
     agent, suite, count = pair.agent, pair.suite.name, len(samples)
-    costs = [one.cost(model.price) for one in samples]
+    costs = [played.cost(one) for one in samples]
     sampled = Figures(
         sum(one.requests for one in samples) / count,
         sum(one.tokens_in for one in samples) / count,
@@ -271,7 +270,8 @@ def _estimate(
     doubt = spread / math.sqrt(count)
     if itself:
         return _EpisodeEstimate(sampled, cost, spread, doubt, ITSELF)
-    scale = basis.scale(agent, suite)
+    # What a basis' priors know of code is its number of steps, not its requests.
+    scale = basis.scale(agent, suite) if agent.code is None else None
     if scale is None:
         return _EpisodeEstimate(sampled, cost, spread, math.hypot(doubt, DOUBT), STAND_IN)
     factors, words = scale

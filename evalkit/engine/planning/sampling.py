@@ -1,10 +1,20 @@
 """The stand-ins' play that a plan rests on: a bounded number of requests, shared between agents who read the same."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from evalkit.engine.freezing.freeze import Resolved
-from evalkit.engine.stand_in import Sample, Till, admitted, play_sample, price_of, stand_in_of
+from evalkit.engine.freezing.freeze import Resolved, endpoint_name
+from evalkit.engine.stand_in import (
+    PlayedCode,
+    Sample,
+    Till,
+    TooLong,
+    admitted,
+    play_sample,
+    price_of,
+    role_of,
+    stand_in_of,
+)
 from evalkit.engine.universe import AgentSetup
 from evalkit.money import Price
 from evalkit.store.manifest import ManifestAgent, ManifestSuite
@@ -42,15 +52,67 @@ class PlayedModel(NamedTuple):
     max_tokens: int
 
 
-def model_of(resolved: Resolved, cell: AgentSetup) -> PlayedModel:
-    """The model that plays a cell; of a policy in this process, one that costs nothing."""
-    endpoint = resolved.endpoints.get(cell.agent.name)
+class PlayedAgent(NamedTuple):
+    """What a plan must know of the models of an agent."""
+
+    models: Mapping[str, PlayedModel]
+    """By role; of a model that plays alone, under an empty name. The first is the agent's own."""
+    code: PlayedCode | None
+
+    @property
+    def own(self) -> PlayedModel:
+        """The agent's own model."""
+        return next(iter(self.models.values()))
+
+    def cost(self, sample: Sample) -> int:
+        """Pico-dollars of a sample, each request at its own model's price."""
+        return sum(sample.asked_of(role).cost(model.price) for role, model in self.models.items())
+
+    def dearest(self, sample: Sample) -> int:
+        """Pico-dollars that the sample's dearest request may cost at most."""
+        return max(sample.asked_of(role).dearest(model.price, model.max_tokens) for role, model in self.models.items())
+
+    def too_long(self, sample: Sample) -> TooLong | None:
+        """The first request that does not fit its model's context, where that is known."""
+        flaws = (
+            sample.asked_of(role).too_long(model.context_tokens, model.max_tokens)
+            for role, model in self.models.items()
+            if model.context_tokens is not None
+        )
+        return min((flaw for flaw in flaws if flaw is not None), default=None)
+
+    def may_outgrow(self, sample: Sample) -> bool:
+        """Whether a longer conversation may not fit."""
+        return any(
+            model.context_tokens is not None
+            and sample.asked_of(role).longest_prompt + model.max_tokens > NEAR * model.context_tokens
+            for role, model in self.models.items()
+        )
+
+
+def agent_of(resolved: Resolved, cell: AgentSetup) -> PlayedAgent:
+    """The models that play a cell, and the code that asks them."""
+    agent = cell.agent
+    if agent.code is None:
+        return PlayedAgent({"": _model_of(resolved, cell, agent, agent.name)}, None)
+    roles = agent.code.roles
+    models = {
+        role: _model_of(resolved, cell, role_of(agent, role), endpoint_name(agent.name, role, roles)) for role in roles
+    }
+    code = next(spec.code for spec in resolved.sweep.agents if spec.name == agent.name)
+    assert code is not None
+    return PlayedAgent(models, PlayedCode(code=code, tills={role: model.till for role, model in models.items()}))
+
+
+def _model_of(resolved: Resolved, cell: AgentSetup, agent: ManifestAgent, name: str) -> PlayedModel:
+    """The model behind an endpoint's name; of a policy in this process, one that costs nothing."""
+    endpoint = resolved.endpoints.get(name)
     till = Till(dialect=DIALECTS["openai_chat"])
     if endpoint is not None:
         till = Till(dialect=DIALECTS[endpoint.provider.dialect], quirks=endpoint.model.quirks)
     return PlayedModel(
         till=till,
-        price=price_of(cell.agent),
+        price=price_of(agent),
         context_tokens=None if endpoint is None else endpoint.model.context_tokens,
         max_tokens=cell.sampling.max_tokens,
     )
@@ -64,11 +126,12 @@ async def sample(resolved: Resolved, wanted: Sequence[Sampled], requests: float)
     groups: dict[tuple[object, ...], list[Sampled]] = {}
     for member in wanted:
         agent, suite, cell = member
-        till = model_of(resolved, cell).till
+        till = agent_of(resolved, cell).own.till
+        coded = agent.name if agent.code is not None else ""
         stand_in = stand_in_of(agent, suite.environment)
         itself = agent.model if stand_in == agent.model else ""
         read = (cell.kit.pack.digest, cell.kit.notes, cell.sampling, till.dialect.name, till.quirks)
-        groups.setdefault((suite.name, stand_in, itself, agent.script, *read), []).append(member)
+        groups.setdefault((suite.name, stand_in, itself, agent.script, coded, *read), []).append(member)
     samples = {}
     for number, members in enumerate(groups.values()):
         share = requests / (len(groups) - number)
@@ -82,20 +145,17 @@ async def _play(resolved: Resolved, members: Sequence[Sampled], share: float) ->
     """(requests, episodes). A first episode that is longer than the share is cut; later ones are played to their end,
     since to leave out those that take long would make all seem short."""
     agent, suite, cell = members[0]
-    models = [model_of(resolved, member.cell) for member in members]
+    agents = [agent_of(resolved, member.cell) for member in members]
+    first = agents[0]
     stand_in, played, samples = stand_in_of(agent, suite.environment), 0, list[Sample]()
     for episode in admitted(resolved.manifest, cell, suite):
         most = None if samples or share == float("inf") else round(share)
-        one = await play_sample(episode, stand_in, models[0].till, most)
+        one = await play_sample(episode, stand_in, first.own.till, most, first.code)
         played += len(one.asked)
-        if one.cut and any(_may_outgrow(one, model) for model in models):
-            one = await play_sample(episode, stand_in, models[0].till)
+        if one.cut and any(member.may_outgrow(one) for member in agents):
+            one = await play_sample(episode, stand_in, first.own.till, None, first.code)
             played += len(one.asked)
         samples.append(one)
         if one.cut or played >= share:
             break
     return played, samples
-
-
-def _may_outgrow(sample: Sample, model: PlayedModel) -> bool:
-    return model.context_tokens is not None and (sample.longest_prompt + model.max_tokens > NEAR * model.context_tokens)
