@@ -25,8 +25,12 @@ from evalkit.store.manifest import ManifestAgent
 async def make_jobs(session: Session, endpoints: Endpoints) -> list[LaneJob]:
     """The jobs of all chosen lanes; `session.gate` is set where a budget or a deadline holds them back."""
     sweep = session.resolved.sweep
-    models = max(1, len(endpoints.lanes))
-    room = make_room(sweep.width * models) // models
+    # An episode of an agent that is code may have several requests in flight.
+    parallel = max(
+        (agent.code.parallel for agent in session.resolved.manifest.agents.values() if agent.code), default=1
+    )
+    models = max(1, len(endpoints.lanes)) * parallel
+    room = max(1, make_room(sweep.width * models) // models)
     if room < sweep.width:
         session.store.event("narrowed", width=sweep.width, room=room, why="the limit on open files")
     by_lane = lanes(session.resolved.manifest, session.options.choice)

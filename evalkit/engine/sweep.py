@@ -20,7 +20,7 @@ from evalkit.client.budget_state import Ceiling
 from evalkit.engine.ending import outcome_of
 from evalkit.engine.endpoints import Endpoints, check_keys, check_outside, open_endpoints
 from evalkit.engine.episode import Stop
-from evalkit.engine.freezing.brought import changed
+from evalkit.engine.freezing.brought import changed, recoded
 from evalkit.engine.freezing.freeze import Resolved, merge
 from evalkit.engine.freezing.keeping import kept, reworded
 from evalkit.engine.jobs import make_jobs
@@ -68,7 +68,7 @@ async def run_sweep(resolved: Resolved, options: RunOptions, show: Callable[[Vie
     _tell(options, "opening the run" if old is None else "reading the run")
     manifest = resolved.manifest if old is None else _extended(old, resolved, directory)
     if old is not None:
-        newer = changed(old, resolved.manifest)
+        newer = [*changed(old, resolved.manifest), *recoded(old, resolved.manifest)]
         resolved = replace(resolved, manifest=kept(old, resolved.manifest))
         if options.announce is not None:
             options.announce([*reworded(manifest), *newer])

@@ -86,7 +86,7 @@ class ManifestCode(msgspec.Struct, frozen=True, kw_only=True):
     """All of them; the first is the agent's own model."""
     params: Mapping[str, Any] = {}
     source: str = ""
-    """Digest of its source when the agent joined the run; another one is only noted."""
+    """Digest of its source when it was last played; another one is only noted."""
 
 
 class ManifestAgent(msgspec.Struct, frozen=True, kw_only=True):

@@ -124,4 +124,5 @@ async def in_agents_sdk(seat: evalkit.Seat) -> None:
 @pytest.mark.parametrize("code", [in_langgraph, in_agents_sdk])
 def test_a_framework_s_agent_plays_an_episode(code: evalkit.AgentFn) -> None:
     episode = evalkit.play(code, an_instance(), models=MODELS)
+    assert episode.score is not None
     assert (episode.ending, episode.score.value) == ("stable", 1.0)

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,7 +14,7 @@ from evalkit.dialogue import Message, Reply
 from evalkit.engine.agents.cast import Cast
 from evalkit.engine.agents.playing import CodePlayer
 from evalkit.engine.episode import ERRORS_THAT_STOP, ActiveEpisode, LaneContext, Stop, play
-from evalkit.engine.freezing.freeze import resolve
+from evalkit.engine.freezing.freeze import Resolved, resolve
 from evalkit.engine.universe import Choice, PlannedEpisode, episodes
 from evalkit.envs.replay import begin
 from evalkit.errors import AgentError, AskRefused, BudgetReached, EpisodeRefused, EpisodeUnavailable, LaneClosed
@@ -25,6 +26,7 @@ from evalkit.store.files.record import ASK, STEP, StepRecord
 from evalkit.store.files.schema import steps_table
 from evalkit.store.reading.ends import SUMS, Standing, fold
 from evalkit.store.reading.states import States
+from tests.support.sweep_runs import go_served
 
 
 @agent(version=1)
@@ -96,11 +98,15 @@ def nothing(role: str, question: Question) -> None:
     del role, question
 
 
-def an_episode(code: AgentFn, **params: Any) -> PlannedEpisode:
+def a_sweep(code: AgentFn, **params: Any) -> Resolved:
     roles = code_of(code, "test").models
     table = {"agent": "code", "models": dict.fromkeys(roles, "simulated/random"), "params": params}
     spec = {"budget_usd": "1", "agents": [table], "suites": [{"name": "pricing/basic", "vary": {"periods": [2]}}]}
-    manifest = resolve(sweep_from(spec, "spec", "test", {"code": code})).manifest
+    return resolve(sweep_from(spec, "spec", "test", {"code": code}))
+
+
+def an_episode(code: AgentFn, **params: Any) -> PlannedEpisode:
+    manifest = a_sweep(code, **params).manifest
     return next(episodes(manifest, list(manifest.agents.values()), Choice()))
 
 
@@ -426,3 +432,28 @@ def test_a_reply_can_be_composed() -> None:
 
     said = played(talks, an_episode(talks))
     assert (said.left, said.asked, [row.ask_n for row in said.steps]) == ("quit", [], [0, 0, 0, 0])
+
+
+def test_another_source_is_told_once_and_files_are_counted_for_all_requests(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[int] = []
+
+    def room(in_flight: int) -> int:
+        asked.append(in_flight)
+        return in_flight
+
+    monkeypatch.setattr("evalkit.engine.jobs.make_room", room)
+
+    @agent(version=1, parallel=3)
+    async def other(seat: Seat) -> None:
+        while not seat.ending:
+            await seat.act(await seat.ask())
+
+    told: list[str] = []
+    for code, lines in ((plain, 0), (other, 1), (other, 1)):
+        sweep = a_sweep(code)
+        go_served(sweep, tmp_path / "run", announce=told.extend)
+        assert len(told) == lines
+    assert "The source of agent 'code' (code) is not what it was" in told[0]
+    assert asked == [sweep.sweep.width, 3 * sweep.sweep.width, 3 * sweep.sweep.width]
