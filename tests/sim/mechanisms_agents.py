@@ -34,13 +34,6 @@ MUTANTS = (
         needs=(*AGENTS, "die_turn"),
     ),
     Mutant(
-        name="a crash is charged as if one request was in flight",
-        file="engine/endpoints.py",
-        old="code.parallel * max(",
-        new="1 * max(",
-        needs=(*AGENTS, "die_turn"),
-    ),
-    Mutant(
         name="totals leave out asks",
         file="store/reading/totals.py",
         old="        self._cost[row.worker] = self._cost.get(row.worker, 0) + cost\n",

@@ -44,7 +44,7 @@ max_tokens = 150
 
 _CONTEXT = """
 [models."*"]
-context_tokens = 4000
+context_tokens = 1600
 """
 """Of all models, where agents are code: it bounds what a crash may cost."""
 
