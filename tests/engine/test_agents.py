@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,15 @@ from evalkit.engine.episode import ERRORS_THAT_STOP, ActiveEpisode, LaneContext,
 from evalkit.engine.freezing.freeze import Resolved, resolve
 from evalkit.engine.universe import Choice, PlannedEpisode, episodes
 from evalkit.envs.replay import begin
-from evalkit.errors import AgentError, AskRefused, BudgetReached, EpisodeRefused, EpisodeUnavailable, LaneClosed
+from evalkit.errors import (
+    AgentError,
+    AskRefused,
+    BudgetReached,
+    EpisodeRefused,
+    EpisodeUnavailable,
+    LaneClosed,
+    StorageError,
+)
 from evalkit.money import PicoUsd
 from evalkit.policy.table import player
 from evalkit.seats import AgentFn, Seat, agent, code_of
@@ -167,6 +176,27 @@ def what(rows: Sequence[StepRecord]) -> list[tuple[Any, ...]]:
         )
         for row in rows
     )
+
+
+def test_a_disk_that_refuses_an_act_stops_the_run_and_is_no_failure_of_the_agent(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def durable(log: Log) -> None:
+        await asyncio.sleep(0)
+        if log.rows[-1].row_kind == STEP:
+            raise StorageError("the disk is full")
+
+    @agent(version=1)
+    async def catching(seat: Seat) -> None:
+        while not seat.ending:
+            reply = await seat.ask()
+            with suppress(Exception):
+                await seat.act(reply)
+
+    monkeypatch.setattr(Log, "durable", durable)
+    for code in (plain, catching):
+        outcome = played(code, an_episode(code))
+        assert (outcome.left, outcome.context.stop.reason) == ("stopped", "storage")
 
 
 @pytest.mark.parametrize("code", [plain, best_of_3])

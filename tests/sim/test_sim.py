@@ -48,7 +48,7 @@ def test_what_once_broke_a_promise_does_not_any_more(seed: int) -> None:
     assert not found.broken, "\n".join((*found.story, found.broken))
 
 
-@pytest.mark.parametrize("seed", [22, 41, 54])
+@pytest.mark.parametrize("seed", [22, 41, 171])
 def test_every_promise_holds_of_agents_that_are_code(seed: int) -> None:
     found = live_through(scenario(seed, len(SWEEPS), always=frozenset({"agents"})))
     assert not found.broken, "\n".join((*found.story, found.broken))

@@ -19,7 +19,7 @@ from evalkit.engine.agents.asks import PlacedAsk, ask_record
 from evalkit.engine.agents.cast import Cast
 from evalkit.engine.episode import ActiveEpisode, LaneContext, breathe, step_record
 from evalkit.envs.replay import Turn, advance
-from evalkit.errors import AgentError, AgentStopped, AskRefused, Diverged, EpisodeRefused, LaneClosed
+from evalkit.errors import AgentError, AgentStopped, AskRefused, Diverged, EpisodeRefused, EvalkitError, LaneClosed
 from evalkit.money import PicoUsd
 from evalkit.replies import decode_reply, encode_reply
 from evalkit.seats import MAIN
@@ -161,10 +161,13 @@ class EpisodeSeat:
             active.acted = True
             if context.lane is not None:
                 context.lane.acted()
-        if turn.ending and not self._cast.free:
-            await context.log.durable()
-        else:  # the asks that it follows from are durable, and lead to it again
-            await breathe(context)
+        try:
+            if turn.ending and not self._cast.free:
+                await context.log.durable()
+            else:  # the asks that it follows from are durable, and lead to it again
+                await breathe(context)
+        except EvalkitError as flaw:  # of the log: no fault of the agent's, nor for it to catch
+            await self._leave(flaw)
 
     def add_fork(self, key: str) -> "EpisodeAsker":
         """A fork of this step. Raises AgentError if the step has one of that key."""
