@@ -27,6 +27,17 @@ class Ask:
     tokens_in, tokens_out
                  as counted by the provider
     latency_s    seconds that the reply took
+
+    >>> import evalkit
+    >>> @evalkit.agent(version=1)
+    ... async def plain(seat: evalkit.Seat) -> None:
+    ...     while not seat.ending:
+    ...         await seat.act(await seat.ask())
+    >>> instance = evalkit.suite("scheduling/basic", instances=["seed-0"])[0]
+    >>> episode = evalkit.play(plain, instance, models={"main": "simulated/knuth"})
+    >>> first = episode.asks[0]
+    >>> first.step, first.key, first.n, first.role, first.refused
+    (0, '', 0, 'main', '')
     """
 
     step: int

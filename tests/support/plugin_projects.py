@@ -48,7 +48,7 @@ def copies_of(projects: Path, folder: Path) -> list[Path]:
     return [
         Path(shutil.copytree(path, folder / path.name, ignore=shutil.ignore_patterns("__pycache__")))
         for path in sorted(projects.iterdir())
-        if path.is_dir()
+        if (path / "pyproject.toml").is_file()
     ]
 
 
