@@ -68,6 +68,18 @@ class Stream:
         doubles *= 2.0**-53
         return doubles
 
+    def places(self, count: int, n: int) -> "Ints":
+        """`count` integers in 0..n-1 at once, shape (count,): what `uniforms` draws, times `n`, rounded down."""
+        import numpy as np
+
+        words = self.words(count)
+        words >>= np.uint64(11)
+        # 53 bits are the same number with a sign, and such a number becomes a double in half the time.
+        doubles = words.view(np.int64).astype(np.float64)
+        # A power of two changes no digit of a product, wherever it is multiplied.
+        doubles *= n * 2.0**-53
+        return doubles.astype(np.int64)
+
 
 def derive(*place: str | int) -> int:
     """A seed of 31 bits made from a place, for generators that take one (a request's `seed` field)."""

@@ -6,7 +6,7 @@ prefix of its admission order whose episodes have all ended, and says what lies 
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import islice
+from itertools import islice, tee
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
@@ -93,10 +93,13 @@ def cells(
     known: dict[tuple[str, str], dict[tuple[int, str], EpisodeResult]] = {}
     for result in results:
         known.setdefault((result.agent, result.suite), {})[result.replicate, result.instance] = result
-    return [
-        _cell(manifest, suite, agent, known.get((agent, suite.name), {}), voids)
-        for suite, agent in planned_cells(manifest)
-    ]
+    orders: dict[str, Iterator[tuple[int, int]]] = {}
+    found = []
+    for suite, agent in planned_cells(manifest):
+        # Computed once for all agents, as far as one of them has come.
+        orders[suite.name], order = tee(orders.get(suite.name) or _admission(manifest, suite))
+        found.append(_cell(manifest, suite, agent, known.get((agent, suite.name), {}), voids, order))
+    return found
 
 
 def planned_cells(manifest: Manifest) -> list[tuple[ManifestSuite, str]]:
@@ -115,11 +118,13 @@ def _cell(
     agent: str,
     known: Mapping[tuple[int, str], EpisodeResult],
     voids: Mapping[str, Void],
+    order: Iterator[tuple[int, int]],
 ) -> Cell:
+    """`order`: (replicate, place of the instance) in the order of admission."""
     index_of = laid(suite.instances).find([name for _, name in known])
     by_index = {(replicate, index_of[name]): episode for (replicate, name), episode in known.items()}
     episodes, prefix, whole = list[EpisodeResult](), list[EpisodeResult](), True
-    for index in islice(_admission(manifest, suite), None if by_index else 0):
+    for index in islice(order, None if by_index else 0):
         episode = by_index.pop(index, None)
         if episode is not None:
             episodes.append(episode)

@@ -89,7 +89,8 @@ class EpisodeResult:
     """Of all its replies together."""
 
 
-_SUMMED = ("cost", "tokens_in", "tokens_out", "tokens_cached_read", "latency_s")
+_FRACTIONS = ("latency_s",)
+_SUMMED = ("cost", "tokens_in", "tokens_out", "tokens_cached_read", *_FRACTIONS)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -148,10 +149,13 @@ def spots(steps: "pa.Table", manifest: Manifest) -> list[Spot]:
     """
     if not steps.num_rows:
         return []
+    from evalkit.store.reading.arrays import floats, ints, take_rows
+
     starts, counts = _spans(steps)
-    sums = {name: np.add.reduceat(steps.column(name).to_numpy(), starts).tolist() for name in _SUMMED}
-    keys = steps.select(["episode", "agent", "suite", "instance", "replicate"]).take(starts).to_pylist()
-    ends = steps.select(["ending", "period"]).take(starts + counts - 1).to_pylist()
+    numbers = {name: (floats if name in _FRACTIONS else ints)(steps, name) for name in _SUMMED}
+    sums = {name: np.add.reduceat(column, starts).tolist() for name, column in numbers.items()}
+    keys = take_rows(steps.select(["episode", "agent", "suite", "instance", "replicate"]), starts).to_pylist()
+    ends = take_rows(steps.select(["ending", "period"]), starts + counts - 1).to_pylist()
     places = manifest.targets((key["suite"], key["instance"]) for key in keys)
     all_spots = []
     for i, (first, count, key, end) in enumerate(zip(starts.tolist(), counts.tolist(), keys, ends, strict=True)):
@@ -175,7 +179,9 @@ def spots(steps: "pa.Table", manifest: Manifest) -> list[Spot]:
 
 def _spans(steps: "pa.Table") -> "tuple[Places, Places]":
     """First row and number of rows of each episode in rows sorted by episode."""
-    codes = steps.column("episode").combine_chunks().dictionary_encode().indices.to_numpy()
+    from evalkit.store.reading.arrays import coded
+
+    codes = coded(steps, "episode")[1]
     starts = np.flatnonzero(np.diff(codes, prepend=-1)).astype(np.int64)
     return starts, np.diff(starts, append=len(codes))
 

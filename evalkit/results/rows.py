@@ -16,7 +16,8 @@ from evalkit.store.manifest import Manifest, ManifestSuite
 if TYPE_CHECKING:
     import pyarrow as pa
 
-_TEXT, _COUNT, _NUMBER, _FLAG = "string", "int64", "float64", "bool"
+_TEXT, _COUNT, _NUMBER, _FLAG, _TEXTS = "string", "int64", "float64", "bool", "texts"
+"""Kinds of columns: the last is a list of strings in each row, the others are Arrow's types."""
 
 Place = tuple[Cell, int, EpisodeResult, bool, str | None]
 """(cell, place in its admission order among those known, episode, whether estimates are based on it, why it is
@@ -66,19 +67,16 @@ def episode_table(cells: Iterable[Cell], manifest: Manifest) -> "pa.Table":
     places = list(_places(cells))
     results = [episode for _, _, episode, _, _ in places]
     columns = {
-        **{name: pa.array([read(cell) for cell, *_ in places], pa.string()) for name, read in _OF_CELL.items()},
-        **{
-            name: pa.array([getattr(episode, name) for episode in results], pa.type_for_alias(kind))
-            for name, kind in _OF_EPISODE.items()
-        },
-        "episode": pa.array([episode.id for episode in results], pa.string()),
-        "place": pa.array([index for _, index, *_ in places], pa.int64()),
-        "used": pa.array([used for _, _, _, used, _ in places], pa.bool_()),
-        "finished": pa.array([episode.finished and reason is None for _, _, episode, _, reason in places], pa.bool_()),
-        "void": pa.array([reason is not None for *_, reason in places], pa.bool_()),
-        "void_reason": pa.array([reason for *_, reason in places], pa.string()),
-        "tags": _lists([manifest.agents[cell.agent].tags for cell, *_ in places]),
-        "path": _lists([episode.path for episode in results]),
+        **{name: _column([read(cell) for cell, *_ in places], _TEXT) for name, read in _OF_CELL.items()},
+        **{name: _column([getattr(episode, name) for episode in results], kind) for name, kind in _OF_EPISODE.items()},
+        "episode": _column([episode.id for episode in results], _TEXT),
+        "place": _column([index for _, index, *_ in places], _COUNT),
+        "used": _column([used for _, _, _, used, _ in places], _FLAG),
+        "finished": _column([episode.finished and reason is None for _, _, episode, _, reason in places], _FLAG),
+        "void": _column([reason is not None for *_, reason in places], _FLAG),
+        "void_reason": _column([reason for *_, reason in places], _TEXT),
+        "tags": _column([manifest.agents[cell.agent].tags for cell, *_ in places], _TEXTS),
+        "path": _column([episode.path for episode in results], _TEXTS),
         "metrics": _map([episode.metrics for episode in results]),
         "outcomes": _outcomes([episode.outcomes for episode in results]),
     }
@@ -94,18 +92,22 @@ def _places(cells: Iterable[Cell]) -> Iterable[Place]:
             yield cell, index, episode, False, reason
 
 
-def _lists(values: Sequence[Sequence[str]]) -> "pa.Array":
+def _column(values: Sequence[Any], kind: str) -> "pa.Array":
+    """A column of one of the kinds above. pyarrow's own way to make one would import pandas."""
     import pyarrow as pa
 
-    flat = pa.array([text for texts in values for text in texts], pa.string())
-    return pa.ListArray.from_arrays(_offsets(values), flat)
+    from evalkit.store.files.columns import column_with_gaps
+
+    if kind != _TEXTS:
+        return column_with_gaps(values, pa.type_for_alias(kind))
+    return pa.ListArray.from_arrays(_offsets(values), _column([text for texts in values for text in texts], _TEXT))
 
 
 def _map(values: Sequence[Mapping[str, float]]) -> "pa.Array":
     import pyarrow as pa
 
-    names = pa.array([name for mapping in values for name in mapping], pa.string())
-    numbers = pa.array([number for mapping in values for number in mapping.values()], pa.float64())
+    names = _column([name for mapping in values for name in mapping], _TEXT)
+    numbers = _column([number for mapping in values for number in mapping.values()], _NUMBER)
     return pa.MapArray.from_arrays(_offsets(values), names, numbers)
 
 
@@ -113,17 +115,15 @@ def _outcomes(values: Sequence[Mapping[tuple[str, str], int]]) -> "pa.Array":
     import pyarrow as pa
 
     parts = [
-        pa.array([key[0] for mapping in values for key in mapping], pa.string()),
-        pa.array([key[1] for mapping in values for key in mapping], pa.string()),
-        pa.array([count for mapping in values for count in mapping.values()], pa.int64()),
+        _column([key[0] for mapping in values for key in mapping], _TEXT),
+        _column([key[1] for mapping in values for key in mapping], _TEXT),
+        _column([count for mapping in values for count in mapping.values()], _COUNT),
     ]
     return pa.ListArray.from_arrays(_offsets(values), pa.StructArray.from_arrays(parts, ["tool", "outcome", "calls"]))
 
 
 def _offsets(values: Sequence[Any]) -> "pa.Array":
-    import pyarrow as pa
-
-    return pa.array(accumulate(map(len, values), initial=0), pa.int32())
+    return _column(list(accumulate(map(len, values), initial=0)), "int32")
 
 
 def cell_table(manifest: Manifest) -> "pa.Table":
@@ -168,16 +168,13 @@ def _cells_table(cells: Iterable[tuple[ManifestSuite, str, str, int]]) -> "pa.Ta
 
 def agent_table(manifest: Manifest) -> "pa.Table":
     """The view `agents`."""
-    import pyarrow as pa
-
     names = ("name", "lane", "provider", "model", "policy", "pack", "notes", "tags", "marks", "price", "price_source")
     rows = [
         {name: getattr(agent, name) for name in names}
         | {"price": None if agent.price is None else _json(agent.price), "place": place}
         for place, agent in enumerate(manifest.agents.values())
     ]
-    texts = pa.list_(pa.string())
-    kinds = {**dict.fromkeys(names, _TEXT), "notes": _FLAG, "tags": texts, "marks": texts, "place": _COUNT}
+    kinds = {**dict.fromkeys(names, _TEXT), "notes": _FLAG, "tags": _TEXTS, "marks": _TEXTS, "place": _COUNT}
     return _table(rows, kinds)
 
 
@@ -201,11 +198,10 @@ def instance_table(suites: Iterable[ManifestSuite]) -> "pa.Table":
     return _table(rows, dict.fromkeys(names, _TEXT))
 
 
-def _table(rows: Sequence[Mapping[str, Any]], kinds: Mapping[str, Any]) -> "pa.Table":
+def _table(rows: Sequence[Mapping[str, Any]], kinds: Mapping[str, str]) -> "pa.Table":
     import pyarrow as pa
 
-    types = {name: pa.type_for_alias(kind) if isinstance(kind, str) else kind for name, kind in kinds.items()}
-    return pa.Table.from_pylist(list(rows), schema=pa.schema(list(types.items())))
+    return pa.table({name: _column([row[name] for row in rows], kind) for name, kind in kinds.items()})
 
 
 def _json(value: object) -> str:

@@ -34,6 +34,7 @@ from evalkit.seeds import Stream
 from evalkit.stats.bootstrap import (
     LEAST_INSTANCES,
     LEVEL,
+    NORMAL,
     RESAMPLES,
     Interval,
     instance_means,
@@ -161,11 +162,9 @@ def is_share(means: "Doubles") -> bool:
 
 def wilson(yes: float, n: int) -> Interval:
     """Wilson's 95 % interval (1927) of a share, from `yes` of `n` independent answers. Raises ValueError."""
-    from scipy.special import ndtri
-
     if not 0 <= yes <= n or n < 1:
         raise ValueError(f"{yes} of {n} is no share")
-    z2 = float(ndtri((1 + LEVEL) / 2)) ** 2
+    z2 = NORMAL**2
     middle = (yes + z2 / 2) / (n + z2)
     half = math.sqrt(z2) / (n + z2) * math.sqrt(yes * (n - yes) / n + z2 / 4)
     low = 0.0 if yes == 0 else middle - half

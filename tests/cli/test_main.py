@@ -14,6 +14,7 @@ import pytest
 from evalkit import __version__
 from evalkit.cli.commands import COMMANDS
 from evalkit.cli.main import main, parse, parser
+from evalkit.engine.gc_threshold import COLLECT_EVERY, OLDER_EVERY
 from tests.support.command_line import Call
 from tests.support.patience import PATIENCE_S
 
@@ -73,6 +74,13 @@ def test_help_loads_nothing_heavy() -> None:
             [sys.executable, "-c", code], capture_output=True, text=True, timeout=PATIENCE_S, check=True
         )
         assert json.loads(ran.stderr) == []
+
+
+def test_a_command_is_a_process_that_seldom_collects() -> None:
+    code = "import gc, sys; from evalkit.cli.main import entry; sys.argv[1:] = ['--version']\n"
+    code += "try: entry()\nfinally: print(*gc.get_threshold())"
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert ran.stdout.split()[-3:] == [str(COLLECT_EVERY), str(OLDER_EVERY), str(OLDER_EVERY)]
 
 
 def test_help_starts_at_once() -> None:

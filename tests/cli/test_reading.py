@@ -2,6 +2,8 @@
 
 import json
 import shlex
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -46,6 +48,13 @@ TABLES = [
 def run(call: Call, spec: Path) -> str:
     assert call("run", "mine.toml").code == 0
     return "mine"
+
+
+def test_a_report_loads_no_pandas(run: str, here: Path) -> None:
+    code = f"import sys; from evalkit.cli.main import main; code = main(['report', {run!r}])\n"
+    code += "print(code, 'pandas' in sys.modules)"
+    ran = subprocess.run([sys.executable, "-c", code], cwd=here, capture_output=True, text=True, check=True)
+    assert ran.stdout.split()[-2:] == ["0", "False"]
 
 
 def test_a_plan_as_json_has_its_schema_and_writes_nothing(call: Call, here: Path) -> None:

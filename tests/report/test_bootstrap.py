@@ -92,6 +92,12 @@ def test_it_is_that_of_the_definition() -> None:
     assert found.high == pytest.approx(0.57 + (high - 0.57) * width)
 
 
+def test_the_normal_quantile_is_scipy_s() -> None:
+    from scipy.special import ndtri
+
+    assert float(ndtri((1 + bootstrap.LEVEL) / 2)) == bootstrap.NORMAL
+
+
 @pytest.mark.parametrize("count", [0, 1, 2])
 def test_fewer_than_three_instances_have_no_interval(count: int) -> None:
     assert mean_interval({str(i): [0.5, 0.7] for i in range(count)}, place=PLACE) is None

@@ -2,13 +2,14 @@ import subprocess
 import sys
 from dataclasses import fields
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evalkit.store.files.columns import column_of
+from evalkit.store.files.columns import column_of, column_with_gaps
 from evalkit.store.files.record import LedgerRecord, StepRecord
 from evalkit.store.files.schema import FEW_VALUES, LEDGER, RESERVED, STEPS, ledger_records, ledger_table, steps_table
 from tests.support.run_directories import a_charge, a_step
@@ -67,6 +68,25 @@ def test_texts_are_what_pyarrow_makes_of_them(values: list[str]) -> None:
     column = column_of(values, pa.string())
     column.validate(full=True)
     assert column.equals(pa.array(values, pa.string()))
+
+
+@pytest.mark.parametrize(
+    ("kind", "some"),
+    [
+        (pa.string(), st.text(max_size=9)),
+        (pa.int64(), st.integers(-(2**63), 2**63 - 1)),
+        (pa.float64(), st.floats(allow_nan=False)),
+        (pa.bool_(), st.booleans()),
+    ],
+)
+@given(st.data())
+def test_columns_with_gaps_are_what_pyarrow_makes_of_them(
+    kind: pa.DataType, some: st.SearchStrategy[Any], data: st.DataObject
+) -> None:
+    values = data.draw(st.lists(st.none() | some, max_size=300))
+    column = column_with_gaps(values, kind)
+    column.validate(full=True)
+    assert column.equals(pa.array(values, kind))
 
 
 @pytest.mark.parametrize(

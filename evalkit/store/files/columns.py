@@ -28,6 +28,19 @@ def column_of(values: Values, kind: pa.DataType) -> pa.Array:
         return build([nearest(value, kind) for value in values], kind)
 
 
+def column_with_gaps(values: Values, kind: pa.DataType) -> pa.Array:
+    """The same, also of type bool; it has no value where `values` has None."""
+    present = [value is not None for value in values]
+    if pa.types.is_boolean(kind):
+        data = [pa.py_buffer(_bits(values))]
+    else:
+        nothing = "" if pa.types.is_string(kind) else 0
+        filled = [nothing if value is None else value for value in values]
+        _, *data = column_of(filled, kind).buffers()
+    gaps = None if all(present) else pa.py_buffer(_bits(present))
+    return pa.Array.from_buffers(kind, len(values), [gaps, *data])
+
+
 def _texts(values: Values, kind: pa.DataType) -> pa.Array:
     if values and not isinstance(values[0], str):
         return _json_texts(values, kind)
@@ -61,10 +74,10 @@ def _variable(values: Values, data: bytes, kind: pa.DataType, present: bytes | N
     return pa.Array.from_buffers(kind, len(values), buffers)
 
 
-def _bits(flags: Sequence[bool]) -> bytes:
-    """A validity bitmap: the first value is the lowest bit of the first byte."""
-    number = sum(1 << index for index, flag in enumerate(flags) if flag)
-    return number.to_bytes((len(flags) + 7) // 8, "little")
+def _bits(flags: Sequence[Any]) -> bytes:
+    """A bit for each value, whether it is true: the first value is the lowest bit of the first byte."""
+    digits = "".join("1" if flag else "0" for flag in reversed(flags))
+    return int(digits or "0", 2).to_bytes((len(flags) + 7) // 8, "little")
 
 
 def _digests(values: Values, kind: pa.DataType) -> pa.Array:

@@ -115,7 +115,8 @@ def scan(run: Path, columns: Iterable[str], episode: str | None = None) -> pa.Ta
     rows = _read(run, "steps", tuple(dict.fromkeys((*_KINDS, "ask_line", *wanted))), only)
     table = steps_of(rows)
     names, codes, effect = _effect(table)
-    rank = np.argsort(np.argsort(np.array(names, object))) if names else np.zeros(0, np.int64)
+    rank = np.zeros(len(names), np.int64)
+    rank[sorted(range(len(names)), key=names.__getitem__)] = np.arange(len(names))
     order = effect.order[np.argsort(rank[codes[effect.order]], kind="stable")]
     kinds = {name: _LONG.get(name, STEPS.field(name).type) for name in wanted}
     # Long texts are made long before they are put in order, since an ordered column is one piece.
