@@ -132,6 +132,7 @@ class ProviderFile(msgspec.Struct, frozen=True, kw_only=True):
     billed: BilledFile | None = None
     any_model: bool = False
     most_tools: int | None = None
+    efforts: tuple[str, ...] = ()
     limits: LimitsFile = LimitsFile()
     shared_limits: LimitsFile = LimitsFile()
     groups: dict[str, GroupFile] = {}
@@ -255,6 +256,7 @@ def _provider(name: str, file: ProviderFile, where: str) -> Provider:
         seed=file.seed,
         cache_key=file.cache_key,
         most_tools=file.most_tools,
+        efforts=file.efforts,
         billed=_billed(file.billed, f"{where}: billed"),
         billed_source=_source(file.billed),
         estimates_usage=file.usage == "estimate",

@@ -115,6 +115,8 @@ class Provider:
     """Where that price comes from, with its date."""
     most_tools: int | None = None
     """Tools a request may offer; None: no such limit is known."""
+    efforts: tuple[str, ...] = ()
+    """The values of `effort` that its API knows; empty: not known here."""
 
     @property
     def key_words(self) -> str:

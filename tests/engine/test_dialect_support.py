@@ -49,6 +49,26 @@ def test_every_environment_can_be_asked_in_every_dialect(tmp_path: Path, provide
 
 
 @pytest.mark.parametrize(
+    ("provider", "model", "effort", "known"),
+    [
+        ("openai", "gpt-5", "hugh", "none, minimal, low, medium, high, xhigh, max"),
+        ("anthropic", "claude-opus-5-5", "minimal", "low, medium, high, xhigh, max"),
+    ],
+)
+def test_an_effort_that_the_api_does_not_know_is_refused(
+    tmp_path: Path, provider: str, model: str, effort: str, known: str
+) -> None:
+    with pytest.raises(UsageError, match=f"effort must be one of {known}, not '{effort}'"):
+        marks(tmp_path, spec(provider, f'effort = "{effort}"', model))
+    assert not any("effort" in mark for mark in marks(tmp_path, spec(provider, 'effort = "max"', model)))
+
+
+def test_any_effort_is_sent_where_its_values_are_not_known(tmp_path: Path) -> None:
+    said = marks(tmp_path, spec("google", 'effort = "deepest"', "gemini-3.8-flash"))
+    assert not any("effort" in mark for mark in said)
+
+
+@pytest.mark.parametrize(
     ("provider", "more", "says"),
     [
         ("openai", "extra = { max_completion_tokens = 5 }", "extra may not set 'max_completion_tokens'"),

@@ -71,6 +71,11 @@ def marks_of(spec: AgentSpec, provider: Provider, model: Model, sampling: Sampli
     asked = {name for name, value in spec.overrides.items() if (name, value) != ("seed", False)}
     for name in sorted(unsent & asked):
         raise UsageError(f"{spec.lane} refuses `{name}`. Leave it out of the agent's table.")
+    if "effort" in asked and provider.efforts and sampling.effort not in provider.efforts:
+        raise UsageError(
+            f"{spec.lane}: effort must be one of {', '.join(provider.efforts)}, not {sampling.effort!r}. If its API "
+            f"knows that too, add it to `efforts` in providers/{provider.name}.toml."
+        )
     if model.context_tokens is not None and sampling.max_tokens >= model.context_tokens:
         raise UsageError(
             f"max_tokens is {sampling.max_tokens:,}, which leaves nothing for the prompt in the "
