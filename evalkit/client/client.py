@@ -18,7 +18,7 @@ from evalkit.client.lanes.lane import Lane
 from evalkit.client.lanes.pauses import too_long, why_ended
 from evalkit.client.lanes.ticket import Ticket
 from evalkit.client.long_attempts import SILENCE, may_be_long, refused_stream, wants_stream
-from evalkit.client.remedies import with_remedy
+from evalkit.client.remedies import line_to_set, with_remedy
 from evalkit.client.request import RequestTemplate
 from evalkit.client.retry import Retryable, Tries, retrying
 from evalkit.client.transport import Transport
@@ -120,10 +120,10 @@ class ModelAsker:
                         raise Retryable(outcome)
                     return outcome
         except Retryable as flaw:
-            last = flaw.verdict
+            words = self._hinted(flaw.verdict) or flaw.verdict.kind
             raise EpisodeUnavailable(
                 f"{self._lane.name}: {asking.attempt} attempts at step {asking.question.step} failed "
-                f"({asking.outcomes}); the last one: {last.message or last.kind}. Run again to resume the episode."
+                f"({asking.outcomes}); the last one: {words}. Run again to resume the episode."
             ) from None
         raise AssertionError("the policy neither returned nor raised")
 
@@ -246,13 +246,14 @@ class ModelAsker:
         asking.outcomes = f"{asking.outcomes},{verdict.kind}" if asking.outcomes else verdict.kind
         assert asking.tries is not None
         asking.tries.counted += not ticket.probe
-        self._lane.failed(ticket, verdict.kind, wait_s=verdict.wait_s, message=verdict.message)
+        self._lane.failed(ticket, verdict.kind, wait_s=verdict.wait_s, message=self._hinted(verdict))
         if self._book_failure(asking, attempt, verdict.outcome, verdict.kind):
             await self._budget.durable()
         if verdict.action == "end_episode":
-            raise EpisodeRefused(verdict.kind, verdict.message)
+            ours = verdict.kind == "bad_request"  # a longer chat or a filtered text is the model's doing
+            raise EpisodeRefused(verdict.kind, self._in_words(verdict) if ours else verdict.message)
         if verdict.action == "end_lane":
-            self._close(self._why_closed(verdict))
+            self._close(f"{self._lane.name}: {self._in_words(verdict)}")
         if verdict.wait_s is not None and too_long(verdict.wait_s, self._lane.deadline - self._clock()):
             words = verdict.message or verdict.kind
             self._close(why_ended(self._lane.name, verdict.wait_s, time.time(), words))
@@ -298,10 +299,14 @@ class ModelAsker:
         )
         return True
 
-    def _why_closed(self, verdict: Verdict) -> str:
+    def _in_words(self, verdict: Verdict) -> str:
+        """What went wrong, and what to do about it."""
         template = self._template
-        why = with_remedy(verdict, provider=template.provider, model=template.model, key=template.key)
-        return f"{self._lane.name}: {why}"
+        return with_remedy(verdict, provider=template.provider, model=template.model, key=template.key)
+
+    def _hinted(self, verdict: Verdict) -> str:
+        """What went wrong, and what to do about it where a line of the provider's file may prevent it."""
+        return self._in_words(verdict).rstrip(".") if line_to_set(verdict) else verdict.message
 
     def _why_over(self, asking: _Asking, cost: int) -> str:
         question = asking.question
@@ -314,7 +319,7 @@ class ModelAsker:
 
 def _renewable(asking: _Asking, response: HttpResponse) -> bool:
     """Whether a request whose key was refused is to be sent again, with new credentials: not if those before were
-    refused too."""
+    refused too, or if they are no others than before."""
     number, before = response.credentials, asking.refused
     asking.refused = number
-    return number > 0 and before != number - 1
+    return number > 0 and before not in (number - 1, number)

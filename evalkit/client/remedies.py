@@ -1,7 +1,9 @@
 """What a user can do about each kind of failure that a verdict names."""
 
+import re
 from collections.abc import Mapping
 
+from evalkit.wire.dialect import MALFORMED_ARGUMENTS
 from evalkit.wire.http import Verdict
 
 _REMEDIES: Mapping[str, str] = {
@@ -21,8 +23,53 @@ _REMEDIES: Mapping[str, str] = {
     "server_error": "Try again later.",
 }
 
+_OF_THE_FILE = frozenset({"bad_request", "server_error"})
+"""Kinds that a line of the provider's file may prevent. A server's chat template fails with a status of its own
+errors."""
+_FIELDS: Mapping[str, str] = {
+    "temperature": "temperature",
+    "top_p": "top_p",
+    "topP": "top_p",
+    "seed": "seed",
+    "parallel_tool_calls": "parallel_calls",
+    "tool_choice": "tool_choice",
+    "reasoning_effort": "effort",
+    "reasoning.effort": "effort",
+    "reasoning.encrypted_content": "encrypted_reasoning",
+    "stream_options": "stream_options",
+}
+"""Names of a request's fields -> what a provider's file says of a model that refuses them."""
+_FIELD = re.compile(r"(?<!\w)(?:" + "|".join(map(re.escape, sorted(_FIELDS, key=len, reverse=True))) + r")(?!\w)")
+_NO_JSON = re.compile(
+    r"expecting value|expecting ',' delimiter|expecting property name|expecting ':' delimiter|unterminated string"
+    r"|invalid control character|invalid \\escape|extra data: line|json\.exception|as json|jsondecodeerror"
+    r"|can only get item pairs from a mapping|has no (?:attribute|method) '?items|must be valid json|invalid json",
+    re.IGNORECASE,
+)
+"""How JSON readers and chat templates complain about the arguments of an earlier call."""
+
+
+def line_to_set(verdict: Verdict) -> str:
+    """The line of a model's table in a provider's file that a refusal asks for; empty if it names none.
+
+    >>> line_to_set(Verdict(action="end_episode", kind="bad_request", message="'temperature' must be 1."))
+    'refuses = ["temperature"]'
+    """
+    message = verdict.message
+    if verdict.kind not in _OF_THE_FILE:
+        return ""
+    if "max_completion_tokens" in message:
+        return 'max_tokens_field = "max_completion_tokens"'
+    named = sorted({_FIELDS[field] for field in _FIELD.findall(message)})
+    if not named and _NO_JSON.search(message):
+        named = [MALFORMED_ARGUMENTS]
+    return "refuses = [" + ", ".join(f'"{name}"' for name in named) + "]" if named else ""
+
 
 def with_remedy(verdict: Verdict, *, provider: str, model: str, key: str) -> str:
     """What went wrong, and what to do about it, in sentences. `key`: where the key comes from."""
-    remedy = _REMEDIES.get(verdict.kind, "").format(key=key, model=model, provider=provider)
+    remedy, line = _REMEDIES.get(verdict.kind, ""), line_to_set(verdict)
+    if line:
+        remedy = "If that is why, write `{line}` for {model!r} into the file of provider {provider!r}."
+    remedy = remedy.format(key=key, line=line, model=model, provider=provider)
     return f"{(verdict.message or verdict.kind).rstrip('.')}. {remedy}".rstrip()

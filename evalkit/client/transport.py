@@ -29,6 +29,7 @@ from evalkit.errors import UsageError
 from evalkit.wire.http import Failure, HttpResponse
 from evalkit.wire.lenient import ON_LOOP_BYTES
 from evalkit.wire.streams import ReplyStream, StreamForm, is_stream
+from evalkit.wire.verdicts import judge
 
 BODY_CAP_BYTES = 8 * 2**20
 """Ten times the longest reply of a model; the log has to store it, and every later request may contain it."""
@@ -40,8 +41,6 @@ KEEP_ALIVE_S = 4.0
 """Common servers close idle connections after 5 s; a request sent into that moment would be lost, and charged."""
 _COPIED_BYTES = 2**20 - 1
 """aiohttp warns about larger bodies as plain bytes; these are passed as a stream."""
-REFUSED_KEY = (401, 403)
-"""AWS answers 403 where others answer 401."""
 _NO_HEADERS: Mapping[str, str] = {}
 
 
@@ -135,7 +134,8 @@ class HttpTransport:
         except UsageError as flaw:
             return _failed("connect", str(flaw))  # nothing was sent
         response = await self._timed(url, body, {"X-Client-Request-Id": request_id, **own}, form)
-        if response.status in REFUSED_KEY:
+        # AWS answers 403 where others answer 401; but not every 403 speaks of the key.
+        if judge(response).kind == "bad_key":
             self._credentials.refused(number)
         return msgspec.structs.replace(response, credentials=number)
 

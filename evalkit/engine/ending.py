@@ -40,6 +40,7 @@ def outcome_of(session: Session) -> RunOutcome:
             *_ceiling_words(session),
             *_unfinished_words(unfinished, stop.reason),
             *lane_words,
+            *_invalid_words(session),
             *filter(None, [session.unmetered.advice()]),
             *(job.lane.notice for job in jobs if job.lane is not None and job.lane.notice),
         ),
@@ -116,6 +117,18 @@ def _unfinished_words(unfinished: int, why: str) -> Iterator[str]:
             f"{unfinished:,} of them had started and did not end: they took more {what} than predicted. "
             "They resume first when the run is started again."
         )
+
+
+def _invalid_words(session: Session) -> Iterator[str]:
+    """Which lanes' provider took requests for invalid. That scores as the model's failure, and is mostly none."""
+    for job in session.jobs:
+        if job.context.invalid:
+            count = job.context.ended.get("bad_request", 0)
+            many = "1 episode ended" if count == 1 else f"{count:,} episodes ended"
+            yield (
+                f"{job.name}: {many} because the provider took a request for invalid (`bad_request`). The last "
+                f"answer: {job.context.invalid} `--retry bad_request` plays them again."
+            )
 
 
 def _episodes(count: int) -> str:

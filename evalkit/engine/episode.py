@@ -156,6 +156,8 @@ class LaneContext:
     errors_in_a_row: int = 0
     unavailable: str = ""
     """Why the last of the episodes without an answer from the provider was parked."""
+    invalid: str = ""
+    """Why the last of the episodes ended whose request the provider took for invalid."""
     failures: dict[str, int] = field(default_factory=dict)
     """By agent that is code: how many of its episodes in a row its code has failed."""
     stopped: dict[str, str] = field(default_factory=dict)
@@ -292,6 +294,7 @@ async def _play(active: ActiveEpisode, asker: Asker, context: LaneContext) -> st
             answer = await asker.ask(question)
         except EpisodeRefused as flaw:
             detail = str(flaw)
+            context.invalid = detail if flaw.ending == "bad_request" else context.invalid
             context.log.event(
                 "refused", episode=question.episode, step=question.step, ending=flaw.ending, detail=detail
             )

@@ -102,8 +102,19 @@ def _encode_message(message: Message) -> bytes:
     """The message's items, joined by commas; never empty."""
     if message.role == "tool":
         return orjson.dumps({"type": "function_call_output", "call_id": message.call_id, "output": message.text})
-    items = loads_kept(message.opaque) if message.opaque else _items(message)
+    items = _as_kept(message) if message.opaque else _items(message)
     return b",".join(dumps_any(item) for item in items)
+
+
+def _as_kept(message: Message) -> list[dict[str, Any]]:
+    """The items of the opaque part. Arguments are those of the message: a server may need them in another form than
+    the model wrote."""
+    arguments = {call.id: call.arguments or "{}" for call in message.calls}
+    items: list[dict[str, Any]] = loads_kept(message.opaque)
+    for item in items:
+        if item.get("type") == "function_call" and item.get("call_id") in arguments:
+            item["arguments"] = arguments[item["call_id"]]
+    return items
 
 
 def _items(message: Message) -> list[dict[str, Any]]:

@@ -222,6 +222,16 @@ def test_two_keys_refused_one_after_the_other_end_the_lane() -> None:
     played(play)
 
 
+def test_a_key_that_was_not_renewed_after_a_refusal_is_not_asked_with_again() -> None:
+    async def play() -> None:
+        scene = Scene(with_credentials(refused(401), 4), with_credentials(refused(401), 4), OK)
+        with pytest.raises(LaneClosed, match="Check the key in ACME_KEY"):
+            await scene.asker.ask(scene.question)
+        assert len(scene.script.sent) == 2
+
+    played(play)
+
+
 def test_a_key_that_expires_again_later_is_renewed_again() -> None:
     async def play() -> None:
         numbers = [with_credentials(refused(401), 1), with_credentials(refused(503), 2)]

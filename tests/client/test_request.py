@@ -72,3 +72,19 @@ def test_calls_go_back_as_they_were_written_or_as_objects_where_servers_parse_th
         sent.append(orjson.loads(parts[0]))
     found = [one.get("arguments") or one["tool_calls"][0]["function"]["arguments"] for one in sent]
     assert found == ['{"k": "cu', '{"_raw":"{\\"k\\": \\"cu"}']
+
+
+def test_calls_among_kept_items_go_back_as_objects_too() -> None:
+    thought = {"type": "reasoning", "encrypted_content": "g", "summary": []}
+    calls = [
+        {"type": "function_call", "call_id": name, "name": "f", "arguments": text}
+        for name, text in (("a", '{"k": "cu'), ("b", '{"k": 1}'))
+    ]
+    value = {"output": [thought, *calls], "usage": {"input_tokens": 1, "output_tokens": 1, "total_tokens": 2}}
+    reply = DIALECTS["openai_responses"].read(value)
+    assert reply.opaque
+    message = Message(role="assistant", text=reply.text, calls=reply.calls, opaque=reply.opaque)
+    for refuses, cut in ((set[str](), '{"k": "cu'), ({MALFORMED_ARGUMENTS}, '{"_raw":"{\\"k\\": \\"cu"}')):
+        parts: list[bytes] = []
+        template("openai_responses", quirks=Quirks(refuses=frozenset(refuses))).join(parts, [message])
+        assert orjson.loads(b"[%b]" % parts[0]) == [thought, {**calls[0], "arguments": cut}, calls[1]]

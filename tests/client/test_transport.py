@@ -1,4 +1,5 @@
 import asyncio
+import math
 import resource
 import socket
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
@@ -8,8 +9,10 @@ from typing import Any
 import pytest
 from aiohttp import web
 
+from evalkit.client.credentials import Credentials, Grant, key_grant
 from evalkit.client.file_limit import make_room
 from evalkit.client.open import endpoint_of, open_transport
+from evalkit.client.redact import Redactor
 from evalkit.client.transport import HttpTransport, checked_url, is_loopback
 from evalkit.errors import UsageError
 from evalkit.spec.model import Provider
@@ -383,3 +386,37 @@ def test_the_descriptor_limit_is_raised_or_the_width_lowered() -> None:
             assert make_room(hard) == (hard - 64) // 2
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+@pytest.mark.parametrize(
+    ("status", "says", "renewed"),
+    [
+        (401, "expired", True),
+        (403, "The security token included in the request is expired", True),
+        (403, "This request was flagged by moderation", False),
+        (403, "It violates our content policy", False),
+        (400, "content policy", False),
+        (404, "model not found", False),
+    ],
+)
+def test_only_a_refusal_that_is_about_the_key_renews_it(status: int, says: str, renewed: bool) -> None:
+    keys: list[str] = []
+
+    async def fetch() -> Grant:
+        keys.append(f"{KEY}-{len(keys)}")
+        return key_grant(keys[-1], {"Authorization": f"Bearer {keys[-1]}"}, math.inf)
+
+    async def handler(request: web.Request) -> web.Response:
+        return web.json_response({"error": {"message": says}}, status=status)
+
+    async def main() -> list[int]:
+        redactor = Redactor()
+        async with serving(handler) as url:
+            credentials = Credentials(fetch, redactor)
+            async with HttpTransport(
+                url, headers={}, key="", timeout_s=PATIENCE_S, credentials=credentials, redactor=redactor
+            ) as transport:
+                return [(await transport.send(b"{}", f"episode/{n}/0")).credentials for n in range(3)]
+
+    assert asyncio.run(main()) == ([1, 2, 3] if renewed else [1, 1, 1])
+    assert len(keys) == (3 if renewed else 1)

@@ -188,6 +188,28 @@ def test_a_refusal_ends_its_lane_at_no_cost(tmp_path: Path, status: int, body: b
     assert found.requests <= 4, "more were sent after the first had been refused"
 
 
+@pytest.mark.parametrize(
+    ("body", "words"),
+    [
+        (
+            error("temperature: only 1 is allowed", "unsupported_value"),
+            "write `refuses = [\"temperature\"]` for 'm-1' into the file of provider 'acme'.",
+        ),
+        (error("no", "bad"), "Check `max_tokens_field` and `refuses` of 'm-1' in the file of provider 'acme'."),
+    ],
+)
+def test_a_request_taken_for_invalid_ends_its_episode_and_the_run_says_why(
+    tmp_path: Path, body: bytes, words: str
+) -> None:
+    found = failed(tmp_path, says(400, body))
+    outcome = found.outcome
+    assert (outcome.exit_code, outcome.ended, outcome.owed, found.charges) == (0, 2 * EPISODES, 0, [])
+    (message,) = outcome.messages
+    assert message.startswith(f"acme/m-1: {EPISODES} episodes ended because the provider took a request for invalid")
+    assert words in message
+    assert message.endswith("`--retry bad_request` plays them again.")
+
+
 UNREADABLE = [
     ("page", PAGE, ("status 200 with an HTML page (Please sign in)",)),
     ("empty", b"", ("status 200 with an empty body",)),

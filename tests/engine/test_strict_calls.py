@@ -66,3 +66,5 @@ def test_sent_as_the_model_wrote_them_they_end_the_lane(tmp_path: Path) -> None:
     outcome, simulator = played(tmp_path, "other", file)
     assert simulator.totals.by_outcome["server_error"] > 0
     assert outcome.exit_code != 0
+    (said,) = outcome.messages
+    assert """write `refuses = ["malformed_arguments"]` for 'noisy' into the file of provider 'other'.""" in said
