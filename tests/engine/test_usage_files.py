@@ -7,16 +7,16 @@ import pytest
 
 from evalkit.engine.spending.usage import read_usage
 from evalkit.errors import UsageError
+from tests.support.each_case import check_each
 from tests.support.growth import assert_linear
-from tests.support.hostile_replies import BODIES, Maker
+from tests.support.hostile_replies import BODIES
 
 FIGURES = ("9" * 400, "9" * 60_000, "0." + "9" * 60_000, "1e999999999", "1e-999999999", "1e" + "9" * 400, "nan", "-1")
 MORE = ("inf", "sNaN", "٣", "0x10", "1_0", "[]", "{}", '"' * 3, "true")
 
 
-@pytest.mark.parametrize("make", BODIES.values(), ids=list(BODIES))
 @pytest.mark.parametrize("before", [b"", b"request_id,cost\n", b'{"request_id":"e/1/0","cost":0}\n'])
-def test_any_file_is_read_in_linear_time_or_refused(make: Maker, before: bytes, tmp_path: Path) -> None:
+def test_any_file_is_read_in_linear_time_or_refused(before: bytes, tmp_path: Path) -> None:
     path = tmp_path / "usage"
 
     def read(content: bytes) -> None:
@@ -24,13 +24,16 @@ def test_any_file_is_read_in_linear_time_or_refused(make: Maker, before: bytes, 
         with suppress(UsageError):
             list(read_usage(path))
 
-    assert_linear(make, read, last=2**17)
+    check_each(BODIES.items(), lambda make: assert_linear(make, read, last=2**17))
 
 
-@pytest.mark.parametrize("figure", [*FIGURES, *MORE])
 @pytest.mark.parametrize("name", ["cost", "cost_usd", "tokens_in", "tokens_out", "tokens_cached"])
-def test_any_figure_is_read_or_refused(figure: str, name: str, tmp_path: Path) -> None:
-    path = tmp_path / "usage"
+def test_any_figure_is_read_or_refused(name: str, tmp_path: Path) -> None:
+    figures = [(figure[:20], figure) for figure in (*FIGURES, *MORE)]
+    check_each(figures, lambda figure: read_figure(name, figure, tmp_path / "usage"))
+
+
+def read_figure(name: str, figure: str, path: Path) -> None:
     for line in (f"request_id,{name}\ne/1/0,{figure}\n", f'{{"request_id":"e/1/0","{name}":{figure}}}\n'):
         path.write_text(line)
         try:

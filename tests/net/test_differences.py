@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.net import differences, goldens
-from tests.net.checking import Made, check, lost, lost_keys
+from tests.net.checking import Made, check, check_group, lost, lost_keys
 from tests.net.goldens import DIFFERENCES, GOLDENS, GROUPS, REASONS, group_of, ids, losses, read, reasons
 
 LISTED = reasons()
@@ -70,7 +70,7 @@ def test_a_difference_is_listed_with_a_reason_and_the_golden_stays(
     listed = [json.loads(line) for line in (net / "differences.jsonl").read_text().splitlines()]
     assert listed == [{"id": one, "reason": "tables say more"} for one in ("toy/b", "toy/c", "toy/d")]
     for one in ("toy/a", "toy/b", "toy/c", "toy/d"):
-        check(one, Made(net / one.replace("/", "-")))
+        check(one, Made(net / one.replace("/", "-")), reasons())
 
 
 def test_a_lost_key_is_named_only_where_it_is_meant(net: Path) -> None:
@@ -83,11 +83,16 @@ def test_a_lost_key_is_named_only_where_it_is_meant(net: Path) -> None:
 
 def test_what_differs_unlisted_or_from_its_listed_difference_fails(net: Path) -> None:
     with pytest.raises(AssertionError, match="toy/b differs"):
-        check("toy/b", Made(net / "one"))
+        check("toy/b", Made(net / "one"), reasons())
     differences.main(["toy/b", "--reason", "tables say more"])
     (net / "intended" / "toy" / "b.txt").write_text("something else\n")
     with pytest.raises(AssertionError, match="toy/b differs"):
-        check("toy/b", Made(net / "two"))
+        check("toy/b", Made(net / "two"), reasons())
+
+
+def test_of_a_group_every_id_is_named_that_differs_is_gone_or_has_no_golden(net: Path) -> None:
+    with pytest.raises(ExceptionGroup, match=r"3 of 4 cases failed: toy/b, toy/c, toy/d"):
+        check_group("toy", Made(net / "one"))
 
 
 def test_an_entry_that_no_longer_differs_is_dropped(net: Path) -> None:

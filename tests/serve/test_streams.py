@@ -22,6 +22,7 @@ from evalkit.wire.http import HttpResponse
 from evalkit.wire.table import DIALECTS
 from tests.serve.asking import arrival, body, spoken, submitting
 from tests.serve.streamed_bodies import assembled, events, joined_chunks, wanting_stream
+from tests.support.each_case import check_each
 
 REPLY = Reply(
     text='Zoë sold 🧺🧺 at "5 €".\r\n\ndata: [DONE]\n',
@@ -54,23 +55,23 @@ def answered(asked: Arrival, **options: object) -> ServedOutcome:
 
 
 @pytest.mark.parametrize("fault", SAME)
-@pytest.mark.parametrize(
-    "reply",
-    [
-        REPLY,
-        replace(REPLY, reasoning=""),
-        replace(REPLY, text=""),
-        replace(REPLY, calls=(), finish="length"),
-        replace(REPLY, calls=(), reasoning="", text="", finish="stop"),
-        replace(REPLY, calls=(), text="I cannot.", finish="refusal"),
-    ],
-    ids=["whole", "no-thoughts", "no-text", "cut-off", "empty", "refusal"],
-)
 @pytest.mark.parametrize("dialect", STREAMED)
-def test_a_stream_holds_the_body_that_would_come_whole(dialect: str, reply: Reply, fault: str) -> None:
-    whole = orjson.loads(SERVED_DIALECTS[dialect].encode_reply(reply))
-    for seed in range(3):
-        assert assembled(dialect, cut(dialect, reply, seed=seed, fault=fault)) == whole
+def test_a_stream_holds_the_body_that_would_come_whole(dialect: str, fault: str) -> None:
+    replies = {
+        "whole": REPLY,
+        "no thoughts": replace(REPLY, reasoning=""),
+        "no text": replace(REPLY, text=""),
+        "cut off": replace(REPLY, calls=(), finish="length"),
+        "empty": replace(REPLY, calls=(), reasoning="", text="", finish="stop"),
+        "refusal": replace(REPLY, calls=(), text="I cannot.", finish="refusal"),
+    }
+
+    def hold(reply: Reply) -> None:
+        whole = orjson.loads(SERVED_DIALECTS[dialect].encode_reply(reply))
+        for seed in range(3):
+            assert assembled(dialect, cut(dialect, reply, seed=seed, fault=fault)) == whole
+
+    check_each(replies.items(), hold)
 
 
 TEXTS = st.text(max_size=60)

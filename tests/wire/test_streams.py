@@ -1,7 +1,7 @@
 """A streamed reply is the reply that would have come in one piece; a broken one is none, and may have been billed."""
 
 from collections.abc import Sequence
-from itertools import pairwise
+from itertools import pairwise, product
 from typing import Any
 
 import orjson
@@ -20,6 +20,7 @@ from evalkit.wire.openai_responses_stream import ResponsesAssembler
 from evalkit.wire.sse import EventParser, next_event
 from evalkit.wire.streams import RAW_CAP, ReplyStream, is_stream, loads_event, stated_status
 from evalkit.wire.table import DIALECTS
+from tests.support.each_case import check_each
 from tests.support.growth import assert_linear
 from tests.support.streaming import EVENTS, assembled, every, response_of, sse, streamed
 
@@ -225,12 +226,15 @@ def test_a_streamed_reply_is_the_same_reply(
 
 
 @pytest.mark.parametrize(("name", "body"), CASES, ids=IDS)
-@pytest.mark.parametrize("size", [1, 4, 1000])
-@pytest.mark.parametrize("step", [1, 7, 10**6])
-def test_thoughts_signatures_and_items_come_as_they_would_have(name: str, body: Any, size: int, step: int) -> None:
-    stream = streamed(name, body, every(size))
-    pieces = [stream[i : i + step] for i in range(0, len(stream), step)]
-    assert read(name, pieces) == unstreamed(name, orjson.dumps(body))
+def test_thoughts_signatures_and_items_come_as_they_would_have(name: str, body: Any) -> None:
+    expected = unstreamed(name, orjson.dumps(body))
+
+    def come(way: tuple[int, int]) -> None:
+        size, step = way
+        stream = streamed(name, body, every(size))
+        assert read(name, [stream[i : i + step] for i in range(0, len(stream), step)]) == expected
+
+    check_each([(way, way) for way in product((1, 4, 1000), (1, 7, 10**6))], come)
 
 
 @pytest.mark.parametrize("name", NAMES)
