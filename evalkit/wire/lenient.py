@@ -31,7 +31,7 @@ shorter, and a thread costs more than reading them."""
 
 # An unterminated string runs to the end, as for the parser that will refuse it; so scanning is linear in any text.
 _STRING = r'"[^"\\]*+(?:\\.[^"\\]*+)*+"?'
-_BRACKETS = re.compile(rf"{_STRING}|[\[{{]|[\]}}]", re.DOTALL)
+_BRACKETS = re.compile(rf"{_STRING}|[\[{{]++|[\]}}]++", re.DOTALL)
 _PARTS = re.compile(rf"{_STRING}|[\[{{:]++".encode(), re.DOTALL)
 _QUOTE = ord('"')
 _SURROGATES = re.compile("[\ud800-\udfff]")
@@ -114,18 +114,20 @@ def _parse_int(digits: str) -> int | float:
 
 def _cut_depth(text: str) -> str:
     """The text with every value nested deeper than `DEPTH` replaced by null."""
+    if text.count("[") + text.count("{") <= DEPTH:
+        return text
     kept: list[str] = []
     depth, copied = 0, 0
     for token in _BRACKETS.finditer(text):
-        mark = token[0]
-        if mark in "[{":
-            depth += 1
-            if depth == DEPTH + 1:
-                kept += text[copied : token.start()], "null"
-        elif mark in "]}":
-            if depth == DEPTH + 1:
-                copied = token.end()
-            depth -= 1
+        start, end = token.span()
+        if text[start] in "[{":
+            if depth <= DEPTH < depth + end - start:
+                kept += text[copied : start + DEPTH - depth], "null"
+            depth += end - start
+        elif text[start] in "]}":
+            if depth > DEPTH >= depth - (end - start):
+                copied = start + depth - DEPTH
+            depth -= end - start
             if depth <= 0:
                 break
     return text if not kept else "".join(kept) + (text[copied:] if depth <= DEPTH else "")
