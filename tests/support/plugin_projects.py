@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.support import forked_commands
 from tests.support.patience import PATIENCE_S
 
 PROJECT = Path(__file__).resolve().parent.parent.parent
@@ -67,7 +68,7 @@ class Installed:
 
     def evalkit(self, *words: str, code: int = 0) -> str:
         """What a command of evalkit prints. Asserts its exit code."""
-        done = self.python("-m", "evalkit", *words)
+        done = forked_commands.evalkit(words, self.here, self.environment)
         assert done.returncode == code, f"evalkit {' '.join(words)}: {done.returncode}\n{done.stdout}\n{done.stderr}"
         return done.stdout + done.stderr
 
