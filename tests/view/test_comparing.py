@@ -109,3 +109,15 @@ def test_runs_are_chosen_on_a_telephone_and_compared(run: Path) -> None:
         page.locator("#compare").wait_for()
         assert opened.overflow() <= 0
         opened.clean()
+
+
+def test_the_first_table_is_not_wider_than_its_page(run: Path) -> None:
+    with (
+        chromium() as browser,
+        served(run) as url,
+        tab(browser, f"{url}/compare?first_agent=oracle&second_agent=noisy", width=1400) as opened,
+    ):
+        first = opened.page.locator(".scroll:has(> table)").first
+        first.wait_for()
+        assert first.evaluate("box => box.scrollWidth - box.clientWidth") <= 0
+        opened.clean()

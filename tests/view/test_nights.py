@@ -133,6 +133,8 @@ def test_the_page_of_nights_fits_and_complains_of_nothing(folder: Path, width: i
         assert opened.overflow() == 0
         heads = page.locator("#trend thead th").all_inner_texts() if width > 1000 else []
         assert "Remaining" in heads or width < 1000
+        wide = page.locator(".scroll:has(> table)").first.evaluate("box => box.scrollWidth - box.clientWidth")
+        assert wide <= 0 or width < 1000
         (first, *_) = page.locator("#alarms tbody td").all()
         assert first.evaluate("cell => getComputedStyle(cell).display") == ("table-cell" if width > 1000 else "block")
         opened.clean()
