@@ -1,13 +1,14 @@
 """All runs on one page, and the sweeps that are played every night: what each holds and owes, what it has spent, how
 its agents did."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
+from evalkit.envs.known import OPTIMUM_UNIT
 from evalkit.errors import EvalkitError
 from evalkit.report.tables import Column, Table
 from evalkit.store.live import read_live
@@ -68,9 +69,11 @@ class Home:
 
 def home(cache: RunCache) -> Home:
     """The page, of what has been read so far."""
-    rows, waiting = [], False
+    rows, glances, waiting = [], list[Glance](), False
     for name, directory in cache.runs().items():
-        row = _row(name, directory, cache.glance(directory), cache.flaw(directory))
+        glance = cache.glance(directory)
+        glances += [glance] if glance is not None else []
+        row = _row(name, directory, glance, cache.flaw(directory))
         waiting = waiting or row["state"] in ("running", "computing")
         rows.append(row)
     table = Table(
@@ -79,7 +82,7 @@ def home(cache: RunCache) -> Home:
         columns=COLUMNS,
         rows=tuple(rows),
         packs=("",),
-        notes=(f"scores: 100 = optimum; mean of an agent's suites, of each the mean over instances; the best {BEST}",),
+        notes=tuple(_scores_notes(glances)),
         query=QUERY,
     )
     runs_grid = grid(
@@ -92,6 +95,14 @@ def home(cache: RunCache) -> Home:
     nights = [_sweep_row(name, folder) for name, folder in cache.sweeps().items()]
     waiting = waiting or any(row["state"] == "running" for row in nights)
     return Home(grid=runs_grid, nights=_nights_grid(nights) if nights else None, waiting=waiting)
+
+
+def _scores_notes(glances: Sequence[Glance]) -> Iterator[str]:
+    """What the scores of these runs are, and why some have none."""
+    if not glances or not all(glance.litmus for glance in glances):
+        yield f"scores: {OPTIMUM_UNIT}; mean of an agent's suites, of each the mean over instances; the best {BEST}"
+    if any(glance.litmus for glance in glances):
+        yield "scores of litmus tests are on the run's page: none of theirs is better than another"
 
 
 def _nights_grid(rows: Sequence[Mapping[str, Any]]) -> Grid:

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from evalkit.engine.status import Status, read_status
+from evalkit.envs.known import is_litmus
 from evalkit.errors import EvalkitError
 from evalkit.report.figure import Figure
 from evalkit.report.figures.build import run_figures
@@ -67,6 +68,7 @@ class Reading:
             spent=self.status.spent,
             budget=self.budget,
             scores=_scores(self.report),
+            litmus=all(is_litmus(cell.suite.environment) for cell in self.report.cells),
             state=self.state,
             at=self.at,
             took_s=self.took_s,
@@ -86,6 +88,8 @@ class Glance:
     budget: int | None
     scores: str
     """Of the best agents, in words."""
+    litmus: bool
+    """Whether all of its suites are of litmus tests: none of their scores is better than another."""
     state: LogState
     at: float
     took_s: float

@@ -125,6 +125,7 @@ def test_its_pages_claim_none_either(project: Installed, run: Path) -> None:
     with project.started("view", "runs/small", says="Pages at") as url:
         text = page(f"{url}/run/small/", "neither is better")
         assert "optimum" not in text
+        assert "optimum" not in page(f"{url}/", "none of theirs is better than another")
         assert "optimum" not in page(f"{url}/run/small/episodes", "ends")
         page(f"{url}/run/small/figures", "Allocation: inequality over periods")
         (first, *_) = json.loads(project.evalkit("sql", "runs/small", "select episode from episodes", "--json"))
