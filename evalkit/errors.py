@@ -94,13 +94,18 @@ class EpisodeUnavailable(EvalkitError):
     """A request failed for longer than retries allow; the episode is parked and remains."""
 
 
+QUIT = "quit"
+"""How an episode ends whose agent leaves it before its environment ends it."""
+
+
 class EpisodeRefused(EvalkitError):
-    """The provider refused this episode's request because of its content. The model caused it, so it is final."""
+    """The provider refused this episode's request because of its content: the model caused it, so it is final. Or who
+    plays from outside has given the episode up."""
 
     def __init__(self, ending: str, message: str) -> None:
         super().__init__(message)
         self.ending = ending
-        """`context_length`, `content_filter` or `bad_request`."""
+        """`context_length`, `content_filter` or `bad_request`; from outside `quit`."""
 
 
 class LaneClosed(EvalkitError):

@@ -49,7 +49,15 @@ def run(sub: argparse.ArgumentParser) -> None:
 
 def mcp(sub: argparse.ArgumentParser) -> None:
     """Options of `mcp`."""
+    sub.usage = (
+        "evalkit mcp [-h] [--instance ID] [--replicate N] [--prompts PACK] [--http PORT] [--run NAME]\n"
+        "                   [--agent NAME] SUITE\n"
+        "       evalkit mcp end RUN EPISODE [--prompts PACK]"
+    )
     _outside(sub)
+    sub.add_argument(
+        "more", metavar="RUN EPISODE", nargs="*", help="behind `end`: end this episode as `quit`, where it was left"
+    )
     sub.add_argument(
         "--http", metavar="PORT", type=whole_number, help="over HTTP on this machine, a URL an episode (0: any port)"
     )
@@ -62,6 +70,8 @@ def play(sub: argparse.ArgumentParser) -> None:
     _outside(sub)
     sub.add_argument("--run", metavar="NAME", default="human", help="keep the episode in runs/NAME (default: human)")
     sub.add_argument("--agent", metavar="NAME", default="human", help="your name in the run (default: human)")
+    sub.add_argument("--page", action="store_true", help="in a browser of this machine: serve the suite as pages")
+    sub.add_argument("--port", metavar="N", type=whole_number, help="of --page, on 127.0.0.1 (default: any free one)")
 
 
 def _outside(sub: argparse.ArgumentParser) -> None:

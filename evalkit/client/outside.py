@@ -7,12 +7,12 @@ and asks on, or has ended the episode: nothing that depends on a reply is shown 
 import asyncio
 import time
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from evalkit.client.ask import Answer, Question
 from evalkit.dialogue import Message, Reply, Tool
-from evalkit.errors import LaneClosed
+from evalkit.errors import QUIT, EpisodeRefused, LaneClosed
 from evalkit.money import PicoUsd
 
 
@@ -75,20 +75,29 @@ class OutsideAsker:
 
     async def give(self, episode: str, reply: Reply) -> None:
         """Give an episode's next reply, and wait until it is durable. Raises LaneClosed if nobody waits for it."""
-        chair = self._chairs[episode]
-        if chair.reply is None:
-            raise LaneClosed(_NOBODY)
-        chair.moved.clear()
-        chair.reply.set_result(reply)
-        await chair.moved.wait()
-        if chair.over and self._closed:
-            raise LaneClosed(_NOBODY)
+        await self._settle(episode, lambda waiting: waiting.set_result(reply))
+
+    async def quit(self, episode: str, why: str) -> None:
+        """End an episode without a reply, as `quit`, and wait until that is durable. Raises LaneClosed if it does not
+        wait for a reply."""
+        await self._settle(episode, lambda waiting: waiting.set_exception(EpisodeRefused(QUIT, why)))
 
     def left(self, episode: str) -> None:
         """Told by the engine: the episode is played no more."""
         chair = self._chairs[episode]
         chair.over, chair.messages = True, ()
         chair.moved.set()
+
+    async def _settle(self, episode: str, settle: Callable[["asyncio.Future[Reply]"], None]) -> None:
+        """Let an episode's request go on, and wait until what came of it is durable."""
+        chair = self._chairs[episode]
+        if chair.reply is None or chair.reply.done():
+            raise LaneClosed(_NOBODY)
+        chair.moved.clear()
+        settle(chair.reply)
+        await chair.moved.wait()
+        if chair.over and self._closed:
+            raise LaneClosed(_NOBODY)
 
     def close(self) -> None:
         """Nobody gives replies any more: what waits ends, and remains to be played."""

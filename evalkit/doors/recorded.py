@@ -8,6 +8,7 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
 
 from evalkit.api.environments import Instance, suite
@@ -16,15 +17,18 @@ from evalkit.api.running import Call, call_of
 from evalkit.api.runs import Run, load
 from evalkit.api.specs import changed
 from evalkit.client.outside import OutsideAsker
-from evalkit.dialogue import Reply
+from evalkit.dialogue import Message, Reply
 from evalkit.doors.sitting import Sitting
 from evalkit.engine.episode import Stop
 from evalkit.engine.outcome import RunOutcome
 from evalkit.engine.stand_in import admitted
 from evalkit.engine.universe import Choice, cells
 from evalkit.errors import RunError, UsageError
+from evalkit.policy.table import find_policy
+from evalkit.results.show import EpisodeKey, find_episode
 from evalkit.spec.sweep import sweep_from
-from evalkit.store.manifests import described
+from evalkit.store.manifest import Manifest
+from evalkit.store.manifests import described, read_manifest
 from evalkit.store.reading.index import read_index
 
 MOST_EPISODES = 1000
@@ -43,9 +47,22 @@ class Outsider:
     suite: str
     prompts: str = "standard"
     replicates: int = 1
+    directory: Path | None = None
+    """The run's; None: of its name below `runs/`."""
 
 
-@dataclass(slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OutsideEpisode:
+    """One episode that somebody can play."""
+
+    instance: Instance
+    replicate: int
+    id: str
+    place: str
+    """`agent:suite:instance:replicate`, as `evalkit show` takes it."""
+
+
+@dataclass(kw_only=True)
 class Record:
     """A run whose episodes are played from outside."""
 
@@ -56,36 +73,86 @@ class Record:
     playing: "asyncio.Task[RunOutcome]"
     ended: frozenset[str]
     """Episodes that had ended before."""
-    sittings: dict[tuple[str, int], Sitting] = field(default_factory=dict)
+    sittings: dict[str, Sitting] = field(default_factory=dict)
+    """By the episode's id."""
+    lock: asyncio.Lock = field(default_factory=asyncio.Lock)
+    """Held while an episode is opened: who asks for it meanwhile gets the same sitting."""
+
+    @property
+    def directory(self) -> Path:
+        """The run's."""
+        return self.call.options.directory
+
+    @property
+    def replicates(self) -> int:
+        """How often each instance can be played."""
+        return self.call.resolved.manifest.replicates
+
+    def episode(self, instance: str = "", replicate: int = 0) -> OutsideEpisode:
+        """One episode by its place; an empty instance is the suite's first. Raises UsageError; RunError if nobody can
+        play it."""
+        chosen = _chosen(self.instances, instance)
+        if not 0 <= replicate < self.replicates:
+            raise UsageError(f"replicate: this run has 0 to {self.replicates - 1}.")
+        if (chosen.id, replicate) not in self._ids:
+            raise RunError(f"{chosen.id} cannot be played: `evalkit status` says what the run is missing.")
+        return self._seat(chosen, replicate)
+
+    def episodes(self) -> list[OutsideEpisode]:
+        """All that can be played, and those that have ended."""
+        return [
+            self._seat(one, replicate)
+            for one in self.instances
+            for replicate in range(self.replicates)
+            if (one.id, replicate) in self._ids
+        ]
 
     async def sit(self, instance: str = "", replicate: int = 0) -> Sitting:
         """An episode, where it was left; an empty instance is the suite's first. Raises UsageError, RunError."""
-        chosen = _chosen(self.instances, instance)
-        if not 0 <= replicate < self.call.resolved.manifest.replicates:
-            raise UsageError(f"replicate: this run has 0 to {self.call.resolved.manifest.replicates - 1}.")
-        key = chosen.id, replicate
-        if key not in self.sittings:
-            self.sittings[key] = await self._sit(chosen, replicate)
-        return self.sittings[key]
+        seat = self.episode(instance, replicate)
+        async with self.lock:
+            if seat.id not in self.sittings:
+                self.sittings[seat.id] = await self._sit(seat)
+        return self.sittings[seat.id]
 
-    async def _sit(self, instance: Instance, replicate: int) -> Sitting:
-        name = self._id(instance, replicate)
-        place = f"{self.outsider.agent}:{instance.suite}:{instance.id}:{replicate}"
-        if name in self.ended:
-            raise RunError(f"{place} has ended. Choose another --instance or --replicate.")
-        waiting = asyncio.ensure_future(self.asker.opened(name))
+    async def begun(self) -> None:
+        """Returns once the run exists, and its episodes can be played or have all ended. Raises RunError if it cannot
+        be played."""
+        first = next((seat for seat in self.episodes() if seat.id not in self.ended), None)
+        if first is not None:
+            await self._waiting(first)
+        else:
+            await asyncio.wait({self.playing})
+            _check(self.playing)
+
+    async def quit(self, instance: str, replicate: int) -> str:
+        """End an episode as `quit`, where it was left; its place. Raises UsageError, RunError."""
+        seat = self.episode(instance, replicate)
+        await self._waiting(seat)
+        await self.asker.quit(seat.id, "Ended from outside.")
+        return seat.place
+
+    async def _waiting(self, seat: OutsideEpisode) -> tuple[Message, ...]:
+        """What an episode's next request reads, once it waits for a reply. Raises RunError if it never will."""
+        if seat.id in self.ended:
+            raise RunError(f"{seat.place} has ended. Choose another --instance or --replicate.")
+        waiting = asyncio.ensure_future(self.asker.opened(seat.id))
         await asyncio.wait({waiting, self.playing}, return_when=asyncio.FIRST_COMPLETED)
         if not waiting.done():
             waiting.cancel()
             _check(self.playing)
-            raise RunError(f"{place} cannot be played: `evalkit status` says what the run is missing.")
-        played, run = game(instance, prompts=self.outsider.prompts), load(self.call.options.directory)
-        for reply in run.episode(name).replies if _knows(run, name) else ():
+            raise RunError(f"{seat.place} cannot be played: `evalkit status` says what the run is missing.")
+        return waiting.result()
+
+    async def _sit(self, seat: OutsideEpisode) -> Sitting:
+        messages = await self._waiting(seat)
+        played, run = game(seat.instance, prompts=self.outsider.prompts), load(self.directory)
+        for reply in run.episode(seat.id).replies if _knows(run, seat.id) else ():
             assert reply is not None
             played.reply(reply)
-        if played.messages != waiting.result():
-            raise RunError(f"{place} was begun with other prompts than {self.outsider.prompts!r}.")
-        return Sitting(played, keep=lambda reply: self._keep(name, reply), tag=place)
+        if played.messages != messages:
+            raise RunError(f"{seat.place} was begun with other prompts than {self.outsider.prompts!r}.")
+        return Sitting(played, keep=lambda reply: self._keep(seat.id, reply), tag=seat.place)
 
     async def _keep(self, name: str, reply: Reply) -> None:
         giving = asyncio.ensure_future(self.asker.give(name, reply))
@@ -95,21 +162,24 @@ class Record:
             _check(self.playing)
         await giving
 
-    def _id(self, instance: Instance, replicate: int) -> str:
+    def _seat(self, instance: Instance, replicate: int) -> OutsideEpisode:
+        place = f"{self.outsider.agent}:{instance.suite}:{instance.id}:{replicate}"
+        return OutsideEpisode(instance=instance, replicate=replicate, id=self._ids[instance.id, replicate], place=place)
+
+    @cached_property
+    def _ids(self) -> dict[tuple[str, int], str]:
+        """By (instance, replicate)."""
         manifest = self.call.resolved.manifest
-        cell = cells(manifest)[self.outsider.agent, instance.environment]
-        return next(
-            one.id
-            for one in admitted(manifest, cell, manifest.suites[instance.suite])
-            if (one.target.id, one.replicate) == (instance.id, replicate)
-        )
+        suite = manifest.suites[self.instances[0].suite]
+        cell = cells(manifest)[self.outsider.agent, suite.environment]
+        return {(one.target.id, one.replicate): one.id for one in admitted(manifest, cell, suite)}
 
 
 @asynccontextmanager
 async def recorded(outsider: Outsider) -> AsyncIterator[Record]:
     """The run, begun or gone on with. What is not ended remains to be played. Raises UsageError, RunError."""
     instances = suite(outsider.suite)
-    directory = Path("runs") / outsider.run
+    directory = outsider.directory or Path("runs") / outsider.run
     old = described(directory)
     known = read_index(directory).episodes if old else {}
     ended = frozenset(name for name, progress in known.items() if progress.ending)
@@ -137,6 +207,40 @@ async def recorded(outsider: Outsider) -> AsyncIterator[Record]:
         asker.close()
         await asyncio.wait({playing})
     playing.result()
+
+
+async def end(run: Path, wanted: str, prompts: str = "") -> str:
+    """End an episode of an agent from outside as `quit`, where it was left; its place. `wanted`: its place, its id or
+    the beginning of one; `prompts`: the pack that it was begun with, if that is a file. Raises RunError, UsageError."""
+    manifest = read_manifest(run)
+    key = find_episode(_from_outside(manifest), wanted)
+    agent = manifest.agents[key.agent]
+    outsider = Outsider(
+        run=run.name,
+        directory=run,
+        agent=agent.name,
+        policy=agent.policy,
+        suite=key.suite,
+        prompts=prompts or agent.pack,
+        replicates=manifest.replicates,
+    )
+    async with recorded(outsider) as record:
+        return await record.quit(key.instance, key.replicate)
+
+
+def _from_outside(manifest: Manifest) -> list[EpisodeKey]:
+    """The episodes that evalkit does not play itself. Raises RunError if there is none."""
+    keys = [
+        EpisodeKey(id=one.id, agent=agent, suite=played.name, instance=one.target.id, replicate=one.replicate)
+        for (agent, environment), cell in cells(manifest).items()
+        if cell.agent.policy and (policy := find_policy(cell.agent.policy, environment)) and policy.outside is not None
+        for played in manifest.suites.values()
+        if played.environment == environment
+        for one in admitted(manifest, cell, played)
+    ]
+    if not keys:
+        raise RunError("No agent of this run is played from outside, so there is no episode to end.")
+    return keys
 
 
 def _chosen(instances: list[Instance], wanted: str) -> Instance:

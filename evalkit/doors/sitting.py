@@ -7,6 +7,7 @@ from typing import Any
 from evalkit.api.environments import env
 from evalkit.api.games import Game
 from evalkit.dialogue import Reply
+from evalkit.envs.environment import Facts
 from evalkit.envs.replay import Turn
 
 
@@ -24,11 +25,12 @@ class Sitting:
         """Whether a text alone can act."""
         return env(self.game.instance.environment).talk
 
-    async def reply(self, reply: Reply) -> Turn | None:
-        """What the environment makes of the reply; None if the episode has ended before. Raises ValueError for text
-        that is not Unicode, EvalkitError if the reply cannot be kept."""
+    async def reply(self, reply: Reply, *, step: int | None = None) -> Turn | None:
+        """What the environment makes of the reply; None if the episode has ended before, or if the reply is meant for a
+        `step` that has one already. Raises ValueError for text that is not Unicode, EvalkitError if the reply cannot be
+        kept."""
         async with self._lock:
-            if self.game.ending:
+            if self.game.ending or step not in (None, self.game.step):
                 return None
             if self._keep is not None:
                 await self._keep(reply)
@@ -45,7 +47,7 @@ class Sitting:
         }
 
 
-def outcome_of(turn: Turn) -> str:
+def outcome_of(facts: Facts) -> str:
     """`ok`, or the first outcome that is not, of a reply's calls."""
-    found: list[str] = [call["outcome"] for call in turn.facts.get("calls", ())]
+    found: list[str] = [call["outcome"] for call in facts.get("calls", ())]
     return next((outcome for outcome in found if outcome != "ok"), "ok")

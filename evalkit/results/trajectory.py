@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from evalkit.dialogue import Message, Reply, Tool, ToolCall
+from evalkit.errors import QUIT
 from evalkit.money import show_usd
 from evalkit.results.asks import Ask
 from evalkit.results.fact_words import fact_lines
@@ -150,7 +151,7 @@ def _turn(move: Move, most: int) -> Iterator[TrajectoryPart]:
     for ask in move.asks:
         yield _ask(ask, move.reply, most)
     if move.reply is None:
-        refused = "The agent's code returned." if move.ending == "quit" else "The provider refused this request."
+        refused = "The agent ended the episode." if move.ending == QUIT else "The provider refused this request."
         yield TrajectoryPart(kind="warning", title="no reply", text=refused)
         return
     yield from _thought(move.reply, move.row.get("tokens_reasoning") or 0, most)

@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import Any
 
+from evalkit.errors import QUIT
 from evalkit.money import show_usd
 from evalkit.report.charts.build import period_lines
 from evalkit.results.moves import Move
@@ -93,7 +94,7 @@ def _line(line: str, played: Sequence[Move]) -> str:
     """What came of a period, in a line."""
     last = played[-1]
     if line or last.reply is None:
-        return line or "refused by the provider"
+        return line or ("ended by the agent" if last.ending == QUIT else "refused by the provider")
     ending = str(last.facts.get("period_end") or last.ending or "continues").replace("_", " ")
     return {"restart": "restarted", "no action": "no action was accepted"}.get(ending, ending)
 

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from evalkit.errors import RunError
+from evalkit.errors import QUIT, RunError
 from evalkit.money import show_usd
 from evalkit.report.charts.build import episode_figures
 from evalkit.report.charts.drawing import quoted
@@ -258,7 +258,7 @@ def _warnings(moves: Sequence[Move]) -> list[str]:
             f"Replay does not reproduce the log at {counted(len(differing), 'step')} ({steps}): the text "
             "shown there may differ from what the agent read. `evalkit verify` shows details."
         )
-    refused = sum(move.reply is None for move in moves)
+    refused = sum(move.reply is None and move.ending != QUIT for move in moves)
     if refused:
         warnings.append(f"The provider refused {counted(refused, 'request')}.")
     if moves and not moves[-1].ending:

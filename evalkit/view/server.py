@@ -1,13 +1,13 @@
 """`evalkit view`: pages of runs on the loopback alone. Only GET, only its own host name, nothing from anywhere else.
 
-Whoever can reach the loopback can read the pages: they show what the run directories hold, and change nothing.
+Whoever can reach the loopback can read the pages: they show what the run directories hold, and change nothing. A
+door may serve pages of its own beside them (`evalkit/doors/page/`).
 """
 
 import asyncio
 import logging
-import re
 import signal
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -27,6 +27,7 @@ from evalkit.view.beside import beside_frame, beside_page
 from evalkit.view.comparing import comparing, read_compared
 from evalkit.view.episode import episode_figure, episode_frame, episode_page, period_frame, period_page
 from evalkit.view.grid import NUMBERS, Plot, plot
+from evalkit.view.guard import HOST, RETRY_S, Computing, Handler, answer, guard, message
 from evalkit.view.home import home
 from evalkit.view.instance import instance_frame, instance_page
 from evalkit.view.listing import listing, read_wanted
@@ -34,7 +35,6 @@ from evalkit.view.nights import known_nights, nights_overview
 from evalkit.view.overview import (
     Overview,
     coming_figures,
-    glimpse,
     overview,
     overview_frame,
     run_address,
@@ -47,43 +47,23 @@ from evalkit.view.render import LIVE, SCRIPT, STYLE, VEGA, Frame, PageLink, asse
 from evalkit.view.run_cache import RunCache
 from evalkit.view.tables import read_query, table_of, table_page
 
-HOST = "127.0.0.1"
 RUN_CACHE = web.AppKey("cache", RunCache)
-RETRY_S = 1
-"""Seconds after which a page that is being computed is asked for again."""
 FIRST_TABLE = "scores"
 """What the tab of tables opens with."""
 AGAIN_S = 3
 """The same for the list of runs, while one of them is being read or played."""
 
-POLICY = (
-    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
-    "base-uri 'none'; form-action 'self'; frame-ancestors 'none'"
-)
-HEADERS = {
-    "Content-Security-Policy": POLICY,
-    "X-Content-Type-Options": "nosniff",
-    "X-Frame-Options": "DENY",
-    "Referrer-Policy": "no-referrer",
-    "Cross-Origin-Resource-Policy": "same-origin",
-    "Cross-Origin-Opener-Policy": "same-origin",
-    "Cache-Control": "no-store",
-}
 FOR_EVER = "private, max-age=31536000, immutable"
 TYPES = {STYLE: "text/css", **dict.fromkeys((SCRIPT, LIVE, VEGA), "text/javascript")}
 
-_NAMED = re.compile(rf"({re.escape(HOST)}|localhost)(:\d{{1,5}})?", re.ASCII | re.IGNORECASE)
-"""The `Host` of a request for this server: nothing else, such as a user's name in front, belongs there."""
-
-Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
-
 
 @asynccontextmanager
-async def serving(cache: RunCache, *, port: int = 0) -> AsyncIterator[str]:
-    """Serve the pages; gives their address. `port` 0: any that is free. Raises UsageError if it is taken."""
-    app = web.Application(middlewares=[_guard])
+async def serving(cache: RunCache, *, port: int = 0, beside: Iterable[web.RouteDef] = ()) -> AsyncIterator[str]:
+    """Serve the pages, and what is `beside` them; gives their address. `port` 0: any that is free. Raises UsageError if
+    it is taken."""
+    app = web.Application(middlewares=[guard])
     app[RUN_CACHE] = cache
-    app.add_routes([web.get(path, handler) for path, handler in ROUTES.items()])
+    app.add_routes([*beside, *(web.get(path, handler) for path, handler in ROUTES.items())])
     runner = web.AppRunner(app, access_log=None, logger=_log())
     await runner.setup()
     try:
@@ -98,12 +78,14 @@ async def serving(cache: RunCache, *, port: int = 0) -> AsyncIterator[str]:
         cache.close()
 
 
-async def serve_until_signal(cache: RunCache, *, port: int, ready: Callable[[str], None]) -> None:
+async def serve_until_signal(
+    cache: RunCache, *, port: int, ready: Callable[[str], None], beside: Iterable[web.RouteDef] = ()
+) -> None:
     """Serve until Ctrl-C or SIGTERM. `ready` is told the address. Raises as `serving`."""
     loop, stop = asyncio.get_running_loop(), asyncio.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, stop.set)
-    async with serving(cache, port=port) as url:
+    async with serving(cache, port=port, beside=beside) as url:
         ready(url)
         await stop.wait()
 
@@ -117,44 +99,6 @@ def _log() -> logging.Logger:
 
 def _no_request(record: logging.LogRecord) -> bool:
     return record.exc_info is None or not isinstance(record.exc_info[1], HttpProcessingError)
-
-
-@web.middleware
-async def _guard(request: web.Request, handler: Handler) -> web.StreamResponse:
-    """Refuse foreign host names and anything but reading; put the headers on every answer."""
-    try:
-        response = await _guarded(request, handler)
-    except _Computing as wait:
-        frame = Frame(title=wait.name, run=wait.name, links=run_links(wait.name, ""), refresh_s=RETRY_S)
-        facts = await asyncio.to_thread(glimpse, wait.directory)
-        response = _page("computing.html", frame, status=202, name=wait.name, facts=facts, elapsed_s=wait.elapsed_s)
-    except web.HTTPException as left:
-        response = _message(left.status, left.reason, "")
-    except RunError as flaw:
-        response = _message(404, "Not found", str(flaw))
-    except UsageError as flaw:
-        response = _message(400, "This cannot be shown", str(flaw))
-    except EvalkitError as flaw:
-        response = _message(500, "This cannot be shown", str(flaw))
-    response.headers.update({name: value for name, value in HEADERS.items() if name not in response.headers})
-    return response
-
-
-async def _guarded(request: web.Request, handler: Handler) -> web.StreamResponse:
-    # A page of another site that has its own name point at 127.0.0.1 (DNS rebinding) sends that name here.
-    if _NAMED.fullmatch(request.host) is None:
-        return _message(403, "Refused", f"This server answers only requests to {HOST} and localhost.")
-    if request.method not in ("GET", "HEAD"):
-        return _message(405, "Refused", "Pages can only be read.")
-    return await handler(request)
-
-
-def _message(status: int, heading: str, text: str) -> web.Response:
-    return _page("message.html", Frame(title=heading), status=status, heading=heading, text=text)
-
-
-def _page(template: str, frame: Frame, *, status: int = 200, **values: object) -> web.Response:
-    return web.Response(status=status, text=render(template, frame, **values), content_type="text/html")
 
 
 async def _static(request: web.Request) -> web.Response:
@@ -174,7 +118,7 @@ def _place(request: web.Request) -> tuple[str, Path]:
 
 
 async def _reading(request: web.Request) -> tuple[str, Reading]:
-    """The run of an address. Raises `_Computing` while it is read for the first time."""
+    """The run of an address. Raises `Computing` while it is read for the first time."""
     name, directory = _place(request)
     return name, await _read(request, name, directory)
 
@@ -183,16 +127,8 @@ async def _read(request: web.Request, name: str, directory: Path) -> Reading:
     cache = request.app[RUN_CACHE]
     reading = await cache.reading(directory)
     if reading is None:
-        raise _Computing(name, directory, cache.elapsed_s(directory))
+        raise Computing(name, directory, cache.elapsed_s(directory))
     return reading
-
-
-class _Computing(Exception):
-    """The run is being read for the first time: the page is asked for again."""
-
-    def __init__(self, name: str, directory: Path, elapsed_s: float) -> None:
-        super().__init__(name)
-        self.name, self.directory, self.elapsed_s = name, directory, elapsed_s
 
 
 async def _run(request: web.Request) -> web.Response:
@@ -219,9 +155,9 @@ async def _table(request: web.Request) -> web.Response:
         if reading.whole:
             raise
         # The quoted errors and the numbers of figures are made after the other tables.
-        raise _Computing(name, reading.directory, request.app[RUN_CACHE].elapsed_s(reading.directory)) from None
+        raise Computing(name, reading.directory, request.app[RUN_CACHE].elapsed_s(reading.directory)) from None
     frame = Frame(title=page.grid.title, run=name, links=run_links(name, "tables"), sections=page.others)
-    return _page("table.html", frame, page=page)
+    return answer("table.html", frame, page=page)
 
 
 async def _csv(request: web.Request) -> web.Response:
@@ -242,7 +178,7 @@ async def _figures(request: web.Request) -> web.Response:
         figures=bool(figures),
         refresh_s=RETRY_S if busy else 0,
     )
-    return _page("figures.html", frame, figures=figures, busy=busy)
+    return answer("figures.html", frame, figures=figures, busy=busy)
 
 
 async def _figure(request: web.Request) -> web.Response:
@@ -266,7 +202,7 @@ async def _episodes(request: web.Request) -> web.Response:
     prefix = f"/run/{request.match_info['run']}"
     page = listing(reading.report.cells, wanted, str(reading.directory), prefix)
     frame = Frame(title="Episodes", run=name, links=run_links(name, "episodes"))
-    return _page("episodes.html", frame, page=page)
+    return answer("episodes.html", frame, page=page)
 
 
 async def _episode(request: web.Request) -> web.Response:
@@ -275,7 +211,7 @@ async def _episode(request: web.Request) -> web.Response:
     beside = None if found is None else around(cells, found, run_address(name), request.query)
     episode = request.match_info["episode"] if found is None else found.id
     page = await asyncio.to_thread(episode_page, directory, name, episode, around=beside)
-    return _page("episode.html", episode_frame(page, name), page=page)
+    return answer("episode.html", episode_frame(page, name), page=page)
 
 
 async def _episode_figure(request: web.Request) -> web.Response:
@@ -301,13 +237,13 @@ async def _found(request: web.Request, directory: Path) -> tuple[Sequence[Cell],
 async def _instance(request: web.Request) -> web.Response:
     name, reading = await _reading(request)
     page = await asyncio.to_thread(instance_page, reading, name, request.match_info["place"])
-    return _page("instance.html", instance_frame(page, name), page=page)
+    return answer("instance.html", instance_frame(page, name), page=page)
 
 
 async def _beside(request: web.Request) -> web.Response:
     name, directory = _place(request)
     page = await asyncio.to_thread(beside_page, directory, name, request.query.getall("episode", []))
-    return _page("beside.html", beside_frame(page, name), page=page)
+    return answer("beside.html", beside_frame(page, name), page=page)
 
 
 async def _period(request: web.Request) -> web.Response:
@@ -316,7 +252,7 @@ async def _period(request: web.Request) -> web.Response:
     episode, number = found.id if found else request.match_info["episode"], int(request.match_info["period"])
     page = await asyncio.to_thread(period_page, directory, name, episode, number, full="full" in request.query)
     template = "period_part.html" if "part" in request.query else "period.html"
-    return _page(template, period_frame(page, name), page=page)
+    return answer(template, period_frame(page, name), page=page)
 
 
 async def _home(request: web.Request) -> web.Response:
@@ -326,7 +262,7 @@ async def _home(request: web.Request) -> web.Response:
         links=_shelf_links("/"),
         refresh_s=AGAIN_S if page.waiting else 0,
     )
-    return _page("home.html", frame, page=page)
+    return answer("home.html", frame, page=page)
 
 
 async def _nights(request: web.Request) -> web.Response:
@@ -336,9 +272,9 @@ async def _nights(request: web.Request) -> web.Response:
     page = await asyncio.to_thread(_nights_of, sweep, folder, running)
     if page is None:
         text = "No night has ended yet." if running else "There is no history of nights yet."
-        return _message(200, f"{sweep}: nights", text)
+        return message(200, f"{sweep}: nights", text)
     frame = replace(overview_frame(page, sweep), links=ALL_RUNS_LINKS)
-    return _page("run.html", frame, page=page)
+    return answer("run.html", frame, page=page)
 
 
 def _nights_of(sweep: str, folder: Path, running: bool) -> Overview | None:
@@ -351,7 +287,7 @@ async def _live(request: web.Request) -> web.Response:
     read_manifest(directory)
     prefix = f"/run/{quote(name, safe='')}"
     frame = Frame(title=f"{name}, live", run=name, links=run_links(name, "live"), live=True)
-    return _page("live.html", frame, name=name, source=f"{prefix}/live.json", overview=f"{prefix}/")
+    return answer("live.html", frame, name=name, source=f"{prefix}/live.json", overview=f"{prefix}/")
 
 
 async def _live_json(request: web.Request) -> web.Response:
@@ -366,7 +302,7 @@ async def _compare(request: web.Request) -> web.Response:
     readings = [await _read(request, name, runs[name]) for name in asked.runs]
     page = await asyncio.to_thread(comparing, asked, readings, list(runs))
     frame = Frame(title=f"Compare {page.heading}", links=_shelf_links("/compare"))
-    return _page("compare.html", frame, page=page)
+    return answer("compare.html", frame, page=page)
 
 
 def _shelf_links(active: str) -> list[PageLink]:

@@ -75,6 +75,18 @@ def test_arguments_are_asked_for_and_what_is_typed_is_a_reply_or_help(
     assert replies[1].text == "\ufffd hello"
 
 
+def test_of_a_litmus_test_nothing_is_called_solved(
+    here: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("evalkit.cli.play.screens.is_litmus", lambda environment: environment == "scheduling")
+    (instance,) = evalkit.suite("scheduling/basic", instances=["seed-3"])
+    assert typed(monkeypatch, *best(instance)) == 0
+    said = capsys.readouterr().out
+    assert "(between its two ends)" in said
+    assert "Score 1.000." in said
+    assert "optimum" not in said
+
+
 def test_wrong_words_change_nothing(
     here: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -93,3 +105,51 @@ def test_a_run_does_not_play_who_plays_from_outside(here: Path, capsys: pytest.C
     assert not (here / "runs" / "x").exists()
     assert evalkit.plan(spec).to_json()
     assert evalkit.run(spec, only={"agent": ["knuth"]}).ended == 12
+
+
+def test_an_episode_that_nobody_plays_on_is_ended_as_quit(
+    here: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert typed(monkeypatch, "get_worker_ids", "get_task_ids", "quit") == 3
+    capsys.readouterr()
+    assert main(["mcp", "end", "human", ADDRESS]) == 0
+    assert f"{ADDRESS} has ended as `quit`" in capsys.readouterr().out
+    run = evalkit.load("human")
+    episode = run.episode(ADDRESS)
+    assert (episode.ending, len(episode.facts), episode.replies[-1]) == ("quit", 2, None)
+    (instance,) = evalkit.suite("scheduling/basic", instances=["seed-3"])
+    game = evalkit.game(instance)
+    for reply in episode.replies[:-1]:
+        assert reply is not None
+        game.reply(reply)
+    assert episode.score is not None
+    assert (episode.score.value, episode.score.solved) == (game.score().value, False)
+    assert run.ended == 1
+    assert "The agent ended the episode." in str(episode)
+    assert main(["verify", "runs/human"]) == 0
+    # One that was never begun is ended likewise; an ended one is said to have ended, and goes on for nobody.
+    assert main(["mcp", "end", "runs/human", "anna:scheduling/basic:seed-0:0"]) == 0
+    capsys.readouterr()
+    assert main(["mcp", "end", "human", ADDRESS]) == 2
+    assert "has ended" in capsys.readouterr().err
+    assert typed(monkeypatch, "get_worker_ids") == 2
+    assert evalkit.load("human").ended == 2
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["end"], "write `evalkit mcp end RUN EPISODE`"),
+        (["end", "quick"], "write `evalkit mcp end RUN EPISODE`"),
+        (["end", "nowhere", ADDRESS], "no run 'nowhere'"),
+        (["end", "quick", "knuth:scheduling/basic:seed-0:0"], "is played from outside"),
+        (["scheduling/basic", "more"], "'more' is too much"),
+    ],
+)
+def test_only_an_episode_from_outside_is_ended(
+    here: Path, capsys: pytest.CaptureFixture[str], words: list[str], said: str
+) -> None:
+    suites = [{"name": "scheduling/basic", "instances": ["seed-0"]}]
+    evalkit.run({"name": "quick", "agents": [{"policy": "knuth"}], "suites": suites})
+    assert main(["mcp", *words]) == 2
+    assert said in capsys.readouterr().err

@@ -1,4 +1,4 @@
-"""`evalkit mcp`: an episode as a server of the Model Context Protocol."""
+"""`evalkit mcp`: an episode as a server of the Model Context Protocol; `mcp end` ends one whose client is gone."""
 
 import argparse
 import asyncio
@@ -8,13 +8,23 @@ from typing import Any
 
 from evalkit.api.environments import suite
 from evalkit.api.games import game
-from evalkit.doors.recorded import Outsider, recorded
+from evalkit.api.specs import run_directory
+from evalkit.doors.recorded import Outsider, end, recorded
 from evalkit.doors.sitting import Sitting
-from evalkit.errors import UsageError
+from evalkit.errors import QUIT, UsageError
+
+END = "end"
+"""The word in the place of a suite's name that ends an episode."""
 
 
 def mcp(args: argparse.Namespace) -> int:
-    """Serve until the client has gone, or until a signal."""
+    """Serve until the client has gone, or until a signal; or end an episode of a run."""
+    if args.suite == END:
+        return _end(args)
+    if args.more:
+        raise UsageError(
+            f"mcp: {args.more[0]!r} is too much. Write `evalkit mcp SUITE`, or `evalkit mcp end RUN EPISODE`."
+        )
     from evalkit.doors.mcp import serve_http, serve_stdio
 
     if args.http is not None and not 0 <= args.http <= 65535:
@@ -27,6 +37,16 @@ def mcp(args: argparse.Namespace) -> int:
             await serve_http(begin, port=args.http, ready=_tell, instance=args.instance, replicate=args.replicate)
 
     asyncio.run(_recorded(args, serve) if args.run else serve(_only_played(args)))
+    return 0
+
+
+def _end(args: argparse.Namespace) -> int:
+    if len(args.more) != 2:
+        raise UsageError("mcp: write `evalkit mcp end RUN EPISODE`, the episode as `evalkit show` takes it.")
+    run, episode = args.more
+    directory = run_directory(run)
+    place = asyncio.run(end(directory.resolve(), episode, "" if args.prompts == "standard" else args.prompts))
+    print(f"{directory}: {place} has ended as `{QUIT}`.")
     return 0
 
 

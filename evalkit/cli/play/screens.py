@@ -13,6 +13,7 @@ from evalkit.api.games import Game
 from evalkit.dialogue import Message, Reply, Tool, ToolCall
 from evalkit.doors.sitting import Sitting, outcome_of
 from evalkit.envs.arguments import clean
+from evalkit.envs.known import is_litmus
 from evalkit.envs.replay import Turn
 from evalkit.text import visible
 
@@ -37,12 +38,13 @@ def hello(sitting: Sitting) -> None:
 def show(turn: Turn, game: Game) -> None:
     """What a reply has led to."""
     console = Console(highlight=False)
-    outcome = outcome_of(turn)
+    outcome = outcome_of(turn.facts)
     if outcome != "ok":
         console.print(Text(f"Refused: {outcome}", style="red"))
     _messages(console, turn.messages)
     if turn.new_chat:
-        console.print(Text(f"Score so far: {game.score().value:.3f} (1 is the optimum)", style="bold"))
+        means = "between its two ends" if is_litmus(game.instance.environment) else "1 is the optimum"
+        console.print(Text(f"Score so far: {game.score().value:.3f} ({means})", style="bold"))
         _messages(console, game.messages)
 
 
@@ -53,8 +55,8 @@ def closing(sitting: Sitting, command: str) -> None:
         console.print(Text(f"The episode waits at step {game.step}. Go on: {command}"))
         return
     score = game.score()
-    solved = "solved" if score.solved else "not solved"
-    console.print(Text(f"The episode has ended ({game.ending}). Score {score.value:.3f}, {solved}.", style="bold"))
+    solved = "" if is_litmus(game.instance.environment) else ", solved" if score.solved else ", not solved"
+    console.print(Text(f"The episode has ended ({game.ending}). Score {score.value:.3f}{solved}.", style="bold"))
 
 
 def ask(game: Game) -> Reply | None:

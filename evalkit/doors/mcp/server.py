@@ -79,7 +79,7 @@ class EpisodeServer:
         if changed:
             await self._bus.publish(ToolsListChanged())
             await context.session.send_tool_list_changed()
-        facts = {"outcome": outcome_of(turn), **self._place(), "tools_changed": changed}
+        facts = {"outcome": outcome_of(turn.facts), **self._place(), "tools_changed": changed}
         if turn.ending:
             facts |= self.sitting.closing()
         return _result(self._told(turn), facts)

@@ -13,10 +13,8 @@ from typing import Any
 from evalkit.engine.agents.cast import Cast
 from evalkit.engine.agents.seat import EpisodeSeat
 from evalkit.engine.episode import ActiveEpisode, LaneContext, Player, refused_record
-from evalkit.errors import AgentFailed, AskRefused, Diverged
+from evalkit.errors import QUIT, AgentFailed, AskRefused, Diverged
 
-QUIT = "quit"
-"""How an episode ends whose agent returns before its environment ends it."""
 CANCELS = 100
 """How often a task that catches its cancellation is cancelled before it is left alone."""
 
