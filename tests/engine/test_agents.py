@@ -328,6 +328,73 @@ def test_what_stops_an_episode_cannot_be_caught_and_what_is_in_flight_is_logged(
     assert len(stopped.asks) == 2  # the two others were paid for
 
 
+@agent(version=1, parallel=2)
+async def hasty(seat: Seat) -> None:
+    """Does not wait for its second request, nor for the third."""
+    while not seat.ending:
+        rivals = [asyncio.ensure_future(seat.fork(name).ask()) for name in ("b", "c")]
+        await asyncio.sleep(0)
+        for rival in rivals:
+            rival.cancel()
+        await asyncio.wait(rivals)
+        first = await seat.fork("a").ask()
+        await seat.act(first)
+
+
+def test_a_request_whose_waiter_is_cancelled_is_logged_before_the_next_act() -> None:
+    flying = most = 0
+
+    def counts(role: str, question: Question) -> None:
+        nonlocal flying, most
+        del role, question
+        flying += 1
+        most = max(most, flying)
+
+    async def lands(log: Log) -> None:
+        nonlocal flying
+        for _ in range(7):
+            await asyncio.sleep(0)
+        flying -= log.rows[-1].row_kind == ASK
+
+    episode = an_episode(hasty)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Log, "durable", lands)
+        whole = played(hasty, episode, meets=counts)
+    assert whole.left == whole.steps[-1].ending != ""
+    assert most <= 2
+    for step in whole.steps:
+        place = whole.log.rows.index(step)
+        asked = {row.ask_key for row in whole.log.rows[:place] if (row.row_kind, row.step) == (ASK, step.step)}
+        assert (asked, step.ask_n) == ({"a", "b", "c"}, 3)
+    for cut in range(len(whole.log.rows)):
+        assert what(played(hasty, episode, whole.log.rows[:cut]).log.rows) == what(whole.log.rows)
+
+
+def test_a_request_that_is_refused_in_a_task_group_ends_the_episode_as_one_that_is_refused_alone() -> None:
+    @agent(version=1, parallel=3)
+    async def grouped(seat: Seat) -> None:
+        async with asyncio.TaskGroup() as group:
+            for name in "abc":
+                group.create_task(seat.fork(name).ask())
+
+    @agent(version=1, parallel=2)
+    async def flawed(seat: Seat) -> None:
+        async with asyncio.TaskGroup() as group:
+            asking = group.create_task(seat.fork("a").ask())
+            try:
+                await asyncio.wait({asking})
+            finally:
+                raise ZeroDivisionError
+
+    def refuses(role: str, question: Question) -> None:
+        raise EpisodeRefused("content_filter", f"{role} {question.address}")
+
+    refused = played(grouped, an_episode(grouped), meets=refuses)
+    assert refused.left == refused.steps[-1].ending == "content_filter"
+    assert (len(refused.asks), refused.steps[-1].ask_n) == (3, 3)
+    assert played(flawed, an_episode(flawed), meets=refuses).left == "agent_error"
+
+
 def test_a_closed_lane_of_a_second_model_stops_its_agent_alone() -> None:
     def closed(role: str, question: Question) -> None:
         del question

@@ -34,6 +34,42 @@ MUTANTS = (
         needs=(*AGENTS, "die_turn"),
     ),
     Mutant(
+        name="an ask ends with who waits for it",
+        file="engine/agents/seat.py",
+        old="            self._unawaited.update(self._flights & {flight})\n",
+        new="            flight.cancel()\n",
+        needs=AGENTS,
+    ),
+    Mutant(
+        name="an act does not wait for a request that nobody waits for",
+        file="engine/agents/seat.py",
+        old="        while self._unawaited:\n            await asyncio.wait(self._unawaited)\n",
+        new="        self._flights -= self._unawaited\n",
+        needs=AGENTS,
+    ),
+    Mutant(
+        name="a logged ask is answered before other tasks have begun",
+        file="engine/agents/seat.py",
+        old="            await asyncio.sleep(0)  # as one that is sent",
+        new="            pass  # as one that is sent",
+        needs=(*AGENTS, "die_turn"),
+    ),
+    Mutant(
+        name="a refused ask is not logged",
+        file="engine/agents/seat.py",
+        old="        context.log.append(ask_record(",
+        new="        if isinstance(outcome, AskRefused):\n            return outcome\n"
+        "        context.log.append(ask_record(",
+        needs=AGENTS,
+    ),
+    Mutant(
+        name="the bound of a crash forgets how many requests are in flight",
+        file="engine/endpoints.py",
+        old="        return PicoUsd(code.parallel * max(",
+        new="        return PicoUsd(max(",
+        needs=(*AGENTS, "die_turn"),
+    ),
+    Mutant(
         name="totals leave out asks",
         file="store/reading/totals.py",
         old="        self._cost[row.worker] = self._cost.get(row.worker, 0) + cost\n",

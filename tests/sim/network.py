@@ -22,6 +22,7 @@ from evalkit.serve.provider import handle, open_simulator
 from evalkit.spec.model import Provider
 from evalkit.wire.http import HttpResponse
 from tests.sim.loop import Died
+from tests.sim.sweeps import STRICT
 
 PRICE = Price(input=10**6, output=4 * 10**6, cached_read=10**6, cached_write=10**6)
 
@@ -73,6 +74,11 @@ LEFT = (
     {"x-ratelimit-limit-requests": "60", "x-ratelimit-remaining-requests": "1", "x-ratelimit-reset-requests": "9s"},
 )
 """What good replies say of their provider's limits, and is not so."""
+
+REFUSED = 0.3
+"""Of how many asks a strict provider wants to know nothing."""
+REFUSALS = ("context_length_exceeded", "content_filter", "invalid_value")
+"""By what words; those of one episode are the same."""
 
 LONG = ("spaces", "digits", "lists", "members", "escapes")
 """Ways in which a body may be long."""
@@ -214,6 +220,11 @@ class Network:
         elif latency > provider.timeout_s and kind not in ("connect", "proxy", "reset_before"):
             kind = "timeout"
             self.counts["outlasted"] += 1
+        refusal = _refusal_of(sent)
+        if refusal is not None and (not kind or FATES[kind][1]):
+            self.counts["refused_asks"] += 1
+            await self._wait(min(latency, 0.9 * provider.timeout_s))
+            return refusal
         if not kind:
             good = self._act(path, body, request_id, at, bills=True)
             await self._wait(latency)
@@ -337,6 +348,18 @@ def _cost(good: HttpResponse) -> int:
     """What a reply costs by what it says it used, in pico-dollars."""
     said = orjson.loads(good.body)["usage"]
     return int(PRICE.input * said["prompt_tokens"] + PRICE.output * said["completion_tokens"])
+
+
+def _refusal_of(sent: Sent) -> HttpResponse | None:
+    """How a strict provider refuses a request, whichever process sends it and how often; None: it does not."""
+    if (
+        sent.lane.partition("/")[0] != STRICT
+        or Stream(0, STRICT, sent.episode, sent.step, sent.ask).uniform() > REFUSED
+    ):
+        return None
+    code = REFUSALS[Stream(0, STRICT, sent.episode).below(len(REFUSALS))]
+    body = orjson.dumps({"error": {"message": "simulated", "code": code}})
+    return HttpResponse(status=400, headers=JSON, body=body)
 
 
 def _refusal(kind: str, status: int, draws: Stream) -> HttpResponse:

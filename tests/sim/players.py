@@ -9,7 +9,7 @@ from unittest import mock
 
 from evalkit.dialogue import Message, Reply
 from evalkit.engine.agents.seat import EpisodeSeat
-from evalkit.errors import AgentError
+from evalkit.errors import AgentError, AskRefused
 from evalkit.seats import Fork, Seat, agent
 from evalkit.seeds import derive
 from evalkit.store.reading.index import read_index
@@ -76,15 +76,51 @@ async def branching(seat: Seat) -> None:
         await seat.act(replies[seat.draws(seat.step).below(2)])
 
 
+@agent(version=1, parallel=8)
+async def wide(seat: Seat) -> None:
+    """Eight drafts at once."""
+    while not seat.ending:
+        drafts = await asyncio.gather(*(seat.fork(str(number)).ask() for number in range(8)))
+        await seat.act(drafts[seat.draws(seat.step).below(8)])
+
+
+@agent(version=1, parallel=2)
+async def hasty(seat: Seat) -> None:
+    """Waits for the first of two drafts alone, and leaves after three acts."""
+    while not seat.ending and seat.step < 3:
+        second = asyncio.ensure_future(seat.fork("b").ask())
+        first = await seat.fork("a").ask()
+        second.cancel()
+        await asyncio.gather(second, return_exceptions=True)
+        await seat.act(first)
+
+
+@agent(version=1, parallel=2)
+async def careful(seat: Seat) -> None:
+    """Two drafts at once: where one is refused it takes the other, where both are it asks with less."""
+    while not seat.ending:
+        drafts = await asyncio.gather(*(seat.fork(name).ask() for name in "ab"), return_exceptions=True)
+        for draft in drafts:
+            if isinstance(draft, BaseException) and not isinstance(draft, AskRefused):
+                raise draft
+        good = [draft for draft in drafts if isinstance(draft, Reply)]
+        await seat.act(good[-1] if good else await seat.ask(seat.messages[-1:]))
+
+
 @contextmanager
 def heard(answered: Callable[[str, Place], None]) -> Iterator[None]:
-    """Tell of each ask (its episode and place) at the moment when its agent has the reply."""
+    """Tell of each ask (its episode and place) at the moment when its agent has the reply or the refusal."""
     real = EpisodeSeat.ask_for
 
     async def ask_for(seat: EpisodeSeat, key: str, n: int, *how: Any) -> Reply:
         step = seat.step
-        reply = await real(seat, key, n, *how)
-        answered(seat._active.episode.id, (step, address(key, n)))
+        asked = seat._active.episode.id, (step, address(key, n))
+        try:
+            reply = await real(seat, key, n, *how)
+        except AskRefused:
+            answered(*asked)
+            raise
+        answered(*asked)
         return reply
 
     with mock.patch.object(EpisodeSeat, "ask_for", ask_for):

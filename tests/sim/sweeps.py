@@ -60,6 +60,8 @@ LIMITS: dict[str, dict[str, int]] = {
     "narrow": {_IN_FLIGHT: 2},
 }
 """By provider: requests per minute, and in flight."""
+STRICT = "strict"
+"""A provider that refuses some requests for what they hold."""
 
 
 def _agent(said: tuple[str, ...]) -> str:
@@ -103,6 +105,10 @@ _ALL = (
     _spec((("best_of", "limited/knuth", "narrow/random"), ("plain", "free/noisy")), 2, 1, 1),
     _spec((("planned", "free/random", "limited/knuth"), ("branching", "free/noisy")), 2, 1, 1),
     _spec((("branching", "narrow/knuth"), ("best_of", "free/noisy", "free/noisy")), 2, 1, 1),
+    _spec((("wide", "free/knuth"),), 2, 2, 1),
+    _spec((("hasty", "narrow/random"), ("wide", "free/noisy")), 2, 1, 1),
+    _spec((("careful", f"{STRICT}/knuth"), ("plain", f"{STRICT}/noisy")), 3, 1, 1),
+    _spec((("hasty", f"{STRICT}/random"), ("best_of", "free/noisy", f"{STRICT}/random")), 2, 1, 1),
 )
 AGENTS = range(SCARCE + 1, len(_ALL))
 """The numbers of sweeps whose agents are code (`players.py`)."""
@@ -136,7 +142,7 @@ def spec(number: int) -> Path:
     folder = Path(tempfile.mkdtemp(prefix="evalkit-sim-"))
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     (folder / "providers").mkdir()
-    for name, said in {"free": {}, **LIMITS}.items():
+    for name, said in {"free": {}, STRICT: {}, **LIMITS}.items():
         limits = "\n".join(["[limits]", *(f"{limit} = {most}" for limit, most in said.items())])
         text = _PROVIDER.format(dialect="openai_chat", limits=limits)
         coded = number % len(_ALL) in AGENTS

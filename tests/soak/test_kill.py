@@ -12,7 +12,10 @@ from typing import Any
 
 import pytest
 
+from evalkit.store.files.record import ASK
 from evalkit.store.manifests import is_run
+from evalkit.store.reading.reader import scan_all
+from tests.sim.players import address
 from tests.soak.sweeping import asked_again, finish, kill_after, prepare, read_bill, simulator, start
 from tests.support.patience import PATIENCE_S
 
@@ -30,6 +33,18 @@ def steps(run: Path) -> list[dict[str, object]]:
     for row in rows:
         row["turn"] = -1 if row["row_kind"] == "ask" else row["turn"]
     return sorted(rows, key=lambda row: tuple(str(row[name]) for name in ("episode", "step", "ask_key", "row_kind")))
+
+
+def stored(run: Path) -> set[tuple[str, int]]:
+    """The replies in the log, as `Seen` names their requests: episode and step."""
+    if not is_run(run):
+        return set()
+    table = scan_all(run, ("episode", "step", "row_kind", "ask_key", "ask_n"))
+    found = set()
+    for episode, step, kind, key, n in zip(*(column.to_pylist() for column in table.columns), strict=True):
+        name = address(key, n) if kind == ASK else ""
+        found.add((f"{episode}.{name}" if name else episode, step))
+    return found
 
 
 def evalkit_json(folder: Path, *words: str) -> Any:
@@ -80,7 +95,7 @@ def kill_and_resume(
         change(torn)
         while True:
             budget = true_bill * 12 // 10 + stated
-            since = len(read_bill(bill))
+            since, before = len(read_bill(bill)), stored(torn / "run")
             process = start(torn, "--budget", f"{budget / 1e12:.12f}")
             if killed < kills and kill_after(process, draw.uniform(0.05, 1.2), bill, since):
                 killed += 1
@@ -90,6 +105,7 @@ def kill_and_resume(
                 code = process.wait(PATIENCE_S)
             seen = read_bill(bill)
             lives.append(seen[since:])
+            assert [one for one in lives[-1] if (one.episode, one.step) in before] == []
             assert sum(one.cost for one in seen) <= budget, "the bill passed the budget"
             if code == 0:
                 break

@@ -125,10 +125,10 @@ def finish(process: subprocess.Popen[str], within_s: float = PATIENCE_S) -> Said
     return Said(process.returncode, out, err)
 
 
-def bill_lines(bill: Path) -> list[dict[str, Any]]:
-    """All requests that have reached the provider so far, in order."""
+def bill_lines(bill: Path, first: int = 0) -> list[dict[str, Any]]:
+    """All requests that have reached the provider so far, in order; those before `first` are left out."""
     lines = bill.read_bytes().split(b"\n") if bill.exists() else []
-    return [json.loads(line) for line in lines if line.endswith(b"}")]
+    return [json.loads(line) for line in lines[first:] if line.endswith(b"}")]
 
 
 def await_requests(process: subprocess.Popen[str], bill: Path, count: int) -> None:

@@ -67,9 +67,18 @@ def _refused(running: "asyncio.Future[None]") -> str:
     flaw = running.exception() if not running.cancelled() else asyncio.CancelledError("the agent cancelled itself")
     if flaw is None:
         return QUIT
-    if isinstance(flaw, AskRefused):
-        return flaw.kind
+    kinds = _kinds(flaw)
+    if kinds:
+        return min(kinds)
     raise AgentFailed("".join(traceback.format_exception(flaw)))
+
+
+def _kinds(flaw: BaseException) -> list[str]:
+    """Why requests were refused, if it tells of nothing else: a task group raises what its tasks raised as one."""
+    if isinstance(flaw, AskRefused):
+        return [flaw.kind]
+    each = [_kinds(one) for one in flaw.exceptions] if isinstance(flaw, BaseExceptionGroup) else []
+    return [kind for kinds in each for kind in kinds] if all(each) else []
 
 
 async def _stop(running: "asyncio.Future[None]") -> None:

@@ -12,11 +12,12 @@ from collections.abc import Coroutine, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NoReturn
 
-from evalkit.client.ask import Answer, Asker, Question
+from evalkit.client.ask import Answer, Question
 from evalkit.dialogue import Message, Reply, Tool, ToolCall, Usage
 from evalkit.digests import ask_digest
 from evalkit.engine.agents.asks import PlacedAsk, ask_record
 from evalkit.engine.agents.cast import Cast
+from evalkit.engine.agents.shown import ShownChat
 from evalkit.engine.episode import ActiveEpisode, LaneContext, breathe, step_record
 from evalkit.envs.replay import Turn, advance
 from evalkit.errors import AgentError, AgentStopped, AskRefused, Diverged, EpisodeRefused, EvalkitError, LaneClosed
@@ -31,8 +32,6 @@ ASKS_OF_STEP, ASKS_OF_EPISODE = 64, 10_000
 ASK_LIMIT = "ask_limit"
 MOST_KEY = 200
 """Letters of a fork's key."""
-_TURN = 64
-"""Asks answered from the log before other episodes can run."""
 
 
 class EpisodeSeat:
@@ -44,7 +43,11 @@ class EpisodeSeat:
         self.fate: asyncio.Future[str | BaseException] = asyncio.get_running_loop().create_future()
         """How the episode is left if not by its agent: a way, or an error."""
         self._flights: set[asyncio.Task[Answer | AskRefused]] = set()
-        self._chats: dict[str, _ShownChat] = {}
+        self._unawaited: set[asyncio.Task[Answer | AskRefused]] = set()
+        """Of these, the ones that the agent has cancelled its wait for."""
+        self._slots = asyncio.Semaphore(cast.code.parallel)
+        """Of requests that are sent and not durable yet: a crash is charged for so many."""
+        self._chats: dict[str, ShownChat] = {}
         """By role."""
         self._root = EpisodeAsker(self, "")
         self._keys: set[str] = set()
@@ -127,6 +130,8 @@ class EpisodeSeat:
 
     async def act(self, reply: Reply | Sequence[ToolCall] | str) -> None:
         """See `Seat`."""
+        while self._unawaited:
+            await asyncio.wait(self._unawaited)
         await self._stay()
         if self._position.ending:
             raise AgentError(f"act: the episode is over ({self._position.ending}).")
@@ -194,7 +199,7 @@ class EpisodeSeat:
             raise AskRefused(
                 ASK_LIMIT, f"An agent asks at most {ASKS_OF_STEP} times a step, {ASKS_OF_EPISODE:,} in all."
             )
-        if len(self._flights) >= self._cast.code.parallel:
+        if len(self._flights) - len(self._unawaited) >= self._cast.code.parallel:
             raise AgentError(f"ask: the agent declares {self._cast.code.parallel} requests in flight (`parallel`).")
         digest = self._digest(model, messages, tools, settings)
         self._asks += 1
@@ -203,8 +208,7 @@ class EpisodeSeat:
         if logged is not None:
             if logged.request_digest != digest:
                 await self._leave(Diverged(f"its request {key or 'main'}.{n} at step {step} is not the logged one."))
-            if self._asks % _TURN == 0:
-                await asyncio.sleep(0)  # a long replay must not hold the others up
+            await asyncio.sleep(0)  # as one that is sent, it lets the agent's other tasks begin, and other episodes run
             if logged.reply is None:
                 raise AskRefused(logged.attempts.rpartition(",")[2])
             return decode_reply(logged.reply)
@@ -234,6 +238,10 @@ class EpisodeSeat:
     # One ask.
 
     async def _send(self, ask: PlacedAsk, question: Question, settings: bytes) -> Answer | AskRefused:
+        async with self._slots:
+            return await self._logged_outcome(ask, question, settings)
+
+    async def _logged_outcome(self, ask: PlacedAsk, question: Question, settings: bytes) -> Answer | AskRefused:
         context, active = self._context, self._active
         outcome: Answer | AskRefused
         try:
@@ -259,24 +267,29 @@ class EpisodeSeat:
         return outcome
 
     async def _landing(self, sending: Coroutine[Any, Any, Answer | AskRefused]) -> Answer | AskRefused:
-        """What comes of a request. It goes on where the one that waits is cancelled."""
+        """What comes of a request. It goes on where the one that waits is cancelled: it is paid for."""
         flight = asyncio.ensure_future(sending)
         self._flights.add(flight)
         flight.add_done_callback(self._landed)
-        await asyncio.wait({flight})
+        try:
+            await asyncio.wait({flight})
+        except asyncio.CancelledError:
+            self._unawaited.update(self._flights & {flight})
+            raise
         if flight.cancelled() or flight.exception() is not None:
             await self._leave("stopped")
         return flight.result()
 
     def _landed(self, flight: "asyncio.Task[Answer | AskRefused]") -> None:
         self._flights.discard(flight)
+        self._unawaited.discard(flight)
         flaw = None if flight.cancelled() else flight.exception()
         if flaw is not None and not self.fate.done():
             self.fate.set_result(flaw)
 
     def _question(self, ask: PlacedAsk, messages: Sequence[Message] | None, tools: Sequence[Tool] | None) -> Question:
         episode, position, asker = self._active.episode.id, self._position, self._cast.asker(ask.role, b"{}")
-        chat = self._chats.setdefault(ask.role, _ShownChat())
+        chat = self._chats.setdefault(ask.role, ShownChat())
         if messages is None:
             parts = chat.parts_of(asker, position.messages)
         else:
@@ -353,32 +366,6 @@ class EpisodeAsker:
         if not isinstance(key, str) or not key or "/" in key or len(key) > MOST_KEY:
             raise AgentError(f"fork: a key is a text of 1 to {MOST_KEY} letters without `/`, got {key!r:.80}.")
         return self._seat.add_fork(f"{self._key}/{key}" if self._key else key)
-
-
-class _ShownChat:
-    """What the environment shows, encoded for one role: each message once."""
-
-    __slots__ = ("_joined", "_messages", "_parts", "_tools")
-
-    def __init__(self) -> None:
-        self._messages: list[Message] = []
-        self._parts: list[Any] = []
-        self._joined = 0
-        self._tools: tuple[tuple[Tool, ...], Any] | None = None
-
-    def parts_of(self, asker: Asker, messages: list[Message]) -> list[Any]:
-        """The messages, encoded; of a chat that goes on the new ones alone are encoded."""
-        if messages is not self._messages:
-            self._messages, self._parts, self._joined = messages, [], 0
-        asker.join(self._parts, messages[self._joined :])
-        self._joined = len(messages)
-        return self._parts
-
-    def tools_of(self, asker: Asker, tools: tuple[Tool, ...]) -> Any:
-        """The tools, encoded."""
-        if self._tools is None or self._tools[0] is not tools:
-            self._tools = tools, asker.encode_tools(tools)
-        return self._tools[1]
 
 
 def _as_logged(reply: Reply) -> Reply:
