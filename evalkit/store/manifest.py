@@ -20,6 +20,8 @@ from evalkit.store.instances import ManifestInstance, admission, laid
 from evalkit.store.suite_file import Stored
 
 FORMAT = 2
+CODED_FORMAT = 3
+"""Of a run that has agents that are code: an evalkit that knows no such agents would take their requests for steps."""
 OLD_FORMAT = 1
 OLD_FILE = "run.json"
 """The manifest of the log's first format."""
@@ -249,6 +251,8 @@ def flaws_of(manifest: Manifest) -> Iterator[str]:
     """Contradictions in a manifest: checks everything that readers rely on."""
     if not 1 <= manifest.replicates <= MOST_REPLICATES:
         yield f"{manifest.replicates} replicates"
+    if manifest.format == CODED_FORMAT and all(agent.code is None for agent in manifest.agents.values()):
+        yield f"it has format {CODED_FORMAT}, and none of its agents is code"
     for kind, parts in (("agent", manifest.agents), ("suite", manifest.suites)):
         yield from (
             f"the {kind} {name!r} is stored as {part.name!r}" for name, part in parts.items() if part.name != name

@@ -15,7 +15,16 @@ from evalkit.store import disk
 from evalkit.store.folder import next_numbered, numbered
 from evalkit.store.instances import ManifestInstance, laid
 from evalkit.store.json_text import decode
-from evalkit.store.manifest import FORMAT, OLD_FILE, OLD_FORMAT, REMEDY, Manifest, ManifestSuite, flaws_of
+from evalkit.store.manifest import (
+    CODED_FORMAT,
+    FORMAT,
+    OLD_FILE,
+    OLD_FORMAT,
+    REMEDY,
+    Manifest,
+    ManifestSuite,
+    flaws_of,
+)
 from evalkit.store.suite_file import Description, Stored, write_suite
 
 FOLDER = "manifest"
@@ -57,9 +66,9 @@ def read_manifest(run: Path) -> Manifest:
         raise RunError(f"{run} is no run directory: it has no {FOLDER}/. Start one with `evalkit run SPEC`.")
     plain: dict[str, Any] = decode(raw, dict[str, Any], str(path), REMEDY)
     number = plain.get("format")
-    if isinstance(number, int) and number not in (OLD_FORMAT, FORMAT):
+    if isinstance(number, int) and number not in (OLD_FORMAT, FORMAT, CODED_FORMAT):
         raise RunError(
-            f"{run} has run format {number}, this evalkit reads formats {OLD_FORMAT} and {FORMAT}. "
+            f"{run} has run format {number}, this evalkit reads formats {OLD_FORMAT} to {CODED_FORMAT}. "
             "Use the evalkit that wrote it."
         )
     manifest = _as_read(run, plain, path)
@@ -151,9 +160,12 @@ def encode_manifest(manifest: Manifest) -> bytes:
         if not isinstance(instances, Stored):
             raise TypeError(f"the instances of {name!r} are not in a file")
         plain["suites"][name]["instances"] = msgspec.to_builtins(instances.description)
+    number = FORMAT
     for agent in plain["agents"].values():
         if agent["code"] is None:
-            del agent["code"]  # nor has an agent that is none
+            del agent["code"]  # a model has no such key
+        else:
+            number = CODED_FORMAT
     if not manifest.plugins:
-        del plain["plugins"]  # a run without other packages has no such key
-    return msgspec.json.format(msgspec.json.encode({**plain, "format": FORMAT}), indent=2) + b"\n"
+        del plain["plugins"]  # nor has a run without other packages
+    return msgspec.json.format(msgspec.json.encode({**plain, "format": number}), indent=2) + b"\n"

@@ -131,8 +131,11 @@ def test_what_is_no_manifest_of_ours_is_refused_with_a_remedy(tmp_path: Path) ->
         read_manifest(tmp_path)
     write_manifest(tmp_path, EMPTY)
     path = tmp_path / FOLDER / "000000.json"
-    path.write_bytes(path.read_bytes().replace(b'"format": 2', b'"format": 3'))
-    with pytest.raises(RunError, match="format 3"):
+    path.write_bytes(path.read_bytes().replace(b'"format": 2', b'"format": 4'))
+    with pytest.raises(RunError, match="format 4"):
+        read_manifest(tmp_path)
+    path.write_bytes(path.read_bytes().replace(b'"format": 4', b'"format": 3'))
+    with pytest.raises(CorruptLogError, match="none of its agents is code"):
         read_manifest(tmp_path)
 
 
