@@ -8,7 +8,7 @@ import pytest
 from evalkit.errors import CorruptLogError, RunError, StorageError, UsageError
 from evalkit.money import PicoUsd
 from evalkit.store import disk
-from evalkit.store.files.record import LedgerRecord, StepRecord
+from evalkit.store.files.record import ASK, LedgerRecord, StepRecord
 from evalkit.store.lock import hold_run
 from evalkit.store.manifest import Manifest
 from evalkit.store.manifests import write_manifest
@@ -123,6 +123,21 @@ def test_superseded_takes_come_along_and_were_paid_for(tmp_path: Path) -> None:
     index = read_index(tmp_path / "out")
     assert (index.episodes["e0"].take, index.rows) == (1, 5)
     assert index.totals["cost"] == read_index(one).totals["cost"] + read_index(two).totals["cost"]
+
+
+def test_of_runs_that_have_come_equally_far_the_one_that_has_asked_more_is_taken(tmp_path: Path) -> None:
+    steps = [a_step("e0", step, cost=0, ask_n=1) for step in range(2)]
+    asked = [a_step("e0", step, row_kind=ASK, turn=0, cost=10, ask_key="a") for step in range(3)]
+    more = a_step("e0", 2, row_kind=ASK, turn=1, cost=7, ask_key="b")
+    only = a_step("e1", 0, row_kind=ASK, cost=5, ask_key="a")
+    rows = [asked[0], steps[0], asked[1], steps[1], asked[2], only]
+    one, two = a_run(tmp_path / "a", rows), a_run(tmp_path / "b", [*rows, more])
+    for number, (first, second) in enumerate(((one, two), (two, one))):
+        made = merge_runs((first, second), MANIFEST, tmp_path / f"out{number}", prefer_first=False)
+        assert (made.shared, made.differing, made.rows, made.charged) == (2, 0, 7, 0)
+        index = read_index(tmp_path / f"out{number}")
+        assert {name: (held.steps, held.cost) for name, held in index.episodes.items()} == {"e0": (2, 37), "e1": (0, 5)}
+        assert check_log(tmp_path / f"out{number}") == []
 
 
 def test_sessions_of_one_name_are_kept_apart_with_their_rows(tmp_path: Path) -> None:

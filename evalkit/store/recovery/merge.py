@@ -22,7 +22,7 @@ from evalkit.store import disk
 from evalkit.store.events import FILE as EVENTS
 from evalkit.store.files.journal import Appender, Carried, Named, new_writer
 from evalkit.store.files.layout import FOLDERS, compacted, lay_out
-from evalkit.store.files.record import LedgerRecord
+from evalkit.store.files.record import ASK, LedgerRecord
 from evalkit.store.files.schema import STEPS, conform, ledger_table
 from evalkit.store.files.segment import KINDS, LOG, Kind, digest_of, encode_compacted, read_segment
 from evalkit.store.folder import new_folder
@@ -119,10 +119,10 @@ def _owners(
     shared = {name: numbers for name, numbers in holders.items() if numbers[1:]}
     if not shared:
         return {}, 0
-    steps = [_steps(run, shared) for run in runs]
+    steps, asks = [_steps(run, shared) for run in runs], [_asks(run, shared) for run in runs]
     owner, differing = {}, []
     for name, numbers in shared.items():
-        longest = max(numbers, key=lambda number: (len(steps[number][name]), -number))
+        longest = max(numbers, key=lambda number: (len(steps[number][name]), asks[number][name], -number))
         whole = steps[longest][name]
         if all(steps[number][name] == whole[: len(steps[number][name])] for number in numbers):
             owner[name] = longest
@@ -151,6 +151,15 @@ def _steps(run: Path, wanted: Collection[str]) -> dict[str, list[tuple[bytes, st
         for name, digest, ending in zip(*columns, strict=True):
             steps[name].append((digest, ending))
     return steps
+
+
+def _asks(run: Path, wanted: Collection[str]) -> Counter[str]:
+    """How many requests of an agent's code these episodes have: of two that have come equally far, one may have asked
+    more on its way to the next step."""
+    table = scan_all(run, ("episode", "row_kind"))
+    table = table.filter(compute.equal(table.column("row_kind"), ASK))
+    counted = table.column("episode").cast(pa.string()).value_counts().to_pylist()
+    return Counter({row["values"]: row["counts"] for row in counted if row["values"] in wanted})
 
 
 def _sessions(ledgers: Sequence[Sequence[LedgerRecord]]) -> tuple[list[dict[str, str]], list[LedgerRecord]]:
