@@ -15,11 +15,18 @@ from evalkit.engine.planning.pilot import NOTHING, Basis
 from evalkit.engine.planning.plan import Begun, PriorKnowledge, plan_sweep
 from evalkit.engine.planning.planned import Plan
 from evalkit.money import PicoUsd
+from evalkit.seats import AgentFn
 from evalkit.spec.model import Sweep
 from evalkit.store.manifests import described, is_run
 
 
-def plan(spec: Spec, *, only: Mapping[str, Sequence[str]] = {}, basis: str | PathLike[str] | None = None) -> Plan:
+def plan(
+    spec: Spec,
+    *,
+    only: Mapping[str, Sequence[str]] = {},
+    basis: str | PathLike[str] | None = None,
+    agents: Mapping[str, AgentFn] = {},
+) -> Plan:
     """Predict what a sweep costs and how long it takes, without sending requests or writing files.
 
     Policies are played instead of models: each cell (agent x suite) is played in this process, about 1,500 requests
@@ -31,6 +38,7 @@ def plan(spec: Spec, *, only: Mapping[str, Sequence[str]] = {}, basis: str | Pat
         spec: as for `run`.
         only: as for `run`.
         basis: a run, by name or directory, whose figures are used.
+        agents: as for `run`.
 
     Returns:
         The `Plan`: `plan.to_json()` is what `evalkit plan --json` prints.
@@ -43,7 +51,7 @@ def plan(spec: Spec, *, only: Mapping[str, Sequence[str]] = {}, basis: str | Pat
     >>> found["episodes"], found["requests"], found["usd"]["expected"]
     (12, 0, 0.0)
     """
-    return planned(sweep_of(spec), only=only, basis=basis).plan
+    return planned(sweep_of(spec, agents=agents), only=only, basis=basis).plan
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -118,7 +126,7 @@ def _known(resolved: Resolved, own: Path, basis: str | PathLike[str] | None) -> 
             name=own.name,
             forecast=forecast_of(own, resolved.manifest, logged),
             logged={cell.place: cell for cell in logged},
-            rates=lane_rates(logged, {agent.name: agent.lane for agent in resolved.manifest.agents.values()}),
+            rates=lane_rates(logged, resolved.manifest),
         )
     return PriorKnowledge(
         basis=NOTHING if basis is None else _named(basis),

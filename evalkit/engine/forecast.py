@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
 import msgspec
+from msgspec import structs
 
 from evalkit.dialogue import Usage
 from evalkit.engine.stand_in import PLAIN, Sample, admitted, play_sample, price_of, stand_in_of
@@ -43,7 +44,8 @@ Z = 1.96
 
 
 class Expected(NamedTuple):
-    """What one whole episode is expected to take; `cost` in pico-dollars."""
+    """What one whole episode is expected to take; `cost` in pico-dollars. In a forecast, the requests of an agent that
+    is code are its steps: `asks_per_step` says how many each of them takes."""
 
     cost: float
     requests: float
@@ -138,6 +140,13 @@ class Forecast:
                 ratio.count += count
                 ratio.cost += cost / prior.cost
                 ratio.requests += requests / prior.requests
+
+    def scale(self, agent: str, suite: str, factor: float) -> None:
+        """Requests of a cell are so many times as many as its prior counts, and so are their cost and tokens."""
+        prior = self.priors.get((agent, suite))
+        if prior is not None:
+            cost, tokens_in, tokens_out = (factor * each for each in (prior.cost, prior.tokens_in, prior.tokens_out))
+            self.priors[agent, suite] = structs.replace(prior, cost=cost, tokens_in=tokens_in, tokens_out=tokens_out)
 
     def ended(self, agent: str, suite: str) -> int:
         """How many of the cell's episodes it has learned of."""
@@ -343,11 +352,13 @@ async def forecast_run(
 
 
 def learn_all(forecast: Forecast, manifest: Manifest, by_cell: Mapping[tuple[str, str], Sums]) -> None:
-    """Update a forecast with every ended episode of a run, from its sums by agent and suite."""
+    """Update a forecast with every ended episode of a run, from its sums by agent and suite; and with how many requests
+    a step of an agent that is code takes, from the first one on."""
     for suite in manifest.suites.values():
         for agent in manifest.agents.values():
             sums = by_cell.get((agent.name, suite.name))
             if sums is not None and suite.environment in agent.packs:
+                forecast.scale(agent.name, suite.name, asks_per_step(agent, sums))
                 forecast.learn_many(
                     agent.name,
                     suite.name,
@@ -356,6 +367,11 @@ def learn_all(forecast: Forecast, manifest: Manifest, by_cell: Mapping[tuple[str
                     squares=sums.ended_squares,
                     requests=sums.ended_steps,
                 )
+
+
+def asks_per_step(agent: ManifestAgent, sums: Sums | None) -> float:
+    """Requests of an agent for each step: one of a model."""
+    return 1.0 if agent.code is None or sums is None else sums.asks_per_step
 
 
 def read_priors(directory: Path) -> list[Prior]:

@@ -7,7 +7,18 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from evalkit.engine.forecast import Expected, Forecast, Range, alone, learn_all, make_priors, read_priors
+from msgspec import structs
+
+from evalkit.engine.forecast import (
+    Expected,
+    Forecast,
+    Range,
+    alone,
+    asks_per_step,
+    learn_all,
+    make_priors,
+    read_priors,
+)
 from evalkit.engine.freezing.keeping import reworded
 from evalkit.engine.universe import Choice
 from evalkit.envs.table import ENVIRONMENTS
@@ -157,7 +168,7 @@ def status_of(directory: Path, manifest: Manifest, totals: Totals) -> Status:
     forecast = forecast_of(directory, manifest, logged)
     cells = [_cell(manifest, cell, forecast) for cell in logged]
     lanes = {agent.name: agent.lane for agent in manifest.agents.values()}
-    rates = lane_rates(totals.cells.values(), lanes) if any(cell.owed for cell in cells) else {}
+    rates = lane_rates(totals.cells.values(), manifest) if any(cell.owed for cell in cells) else {}
     lane_seconds = _lane_seconds(cells, lanes, rates)
     steps_cost = sum(cell.cost for cell in totals.cells.values())
     return Status(
@@ -216,7 +227,7 @@ def _cell(manifest: Manifest, cell: CellTotals, forecast: Forecast) -> CellStatu
     fresh, whole, prior = planned - cell.begun, forecast.whole(*cell_key), forecast.priors.get(cell_key)
     expected = fresh * whole.cost + sum(n * forecast.rest(*cell_key, cost=cost, requests=far) for n, far, cost in begun)
     _, middle, high = forecast.owed(*cell_key, planned - cell.ended)
-    factor = high / middle if middle else 1.0
+    factor, asks = high / middle if middle else 1.0, asks_per_step(manifest.agents[agent], cell)
     return CellStatus(
         agent=agent,
         suite=suite,
@@ -226,19 +237,26 @@ def _cell(manifest: Manifest, cell: CellTotals, forecast: Forecast) -> CellStatu
         steps=cell.steps,
         cost=cell.cost,
         endings={word: count for word, count in sorted(cell.endings.items()) if count},
-        predicted=None if prior is None else prior.expected,
-        seen=forecast.seen(*cell_key),
+        predicted=None if prior is None else _in_requests(prior.expected, asks),
+        seen=_in_requests(forecast.seen(*cell_key), asks),
         to_finish=Range(expected / factor, expected, expected * factor),
-        requests_left=fresh * whole.requests + sum(n * max(1.0, whole.requests - far) for n, far, _ in begun),
+        requests_left=asks * (fresh * whole.requests + sum(n * max(1.0, whole.requests - far) for n, far, _ in begun)),
     )
 
 
-def lane_rates(cells: Iterable[CellTotals], lanes: Mapping[str, str]) -> dict[str, float]:
-    """Requests per second by lane, while it was sending any; `lanes`: by agent."""
+def _in_requests(expected: Expected | None, asks: float) -> Expected | None:
+    """An expectation with its requests, of which each step takes so many."""
+    return None if expected is None else expected._replace(requests=asks * expected.requests)
+
+
+def lane_rates(cells: Iterable[CellTotals], manifest: Manifest) -> dict[str, float]:
+    """Requests per second by lane, while it was sending any."""
     of_lane: dict[str, list[CellTotals]] = {}
     for cell in cells:
-        if cell.agent in lanes:
-            of_lane.setdefault(lanes[cell.agent], []).append(cell)
+        agent = manifest.agents.get(cell.agent)
+        if agent is not None:
+            sent = cell.rows if agent.code is None else cell.rows - cell.steps  # steps of code are no requests
+            of_lane.setdefault(agent.lane, []).append(structs.replace(cell, rows=sent))
     rates = {lane: rate(own) for lane, own in of_lane.items()}
     return {lane: pace for lane, pace in rates.items() if pace is not None}
 

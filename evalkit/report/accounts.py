@@ -14,6 +14,9 @@ from evalkit.results.cells import Cell
 from evalkit.store.manifest import Manifest
 from evalkit.store.reading.unmetered import UnmeteredRows, together
 
+ASK_COLUMNS = ("agent", "attempts", "latency_s", "queue_s")
+"""What of the requests of agents that are code money and speed ask for."""
+
 LOG_COLUMNS = ("agent", "attempts", "cost", "tokens_in", "tokens_out")
 """What of all rows, superseded ones included, money asks for."""
 
@@ -87,11 +90,16 @@ def money_table(source: RunData) -> Table:
     """By agent: requests, tokens, cost of replies, and charges for attempts that nobody saw the end of; where replies
     came without usage, how many and at what cost.
 
-    Of the source it asks for `steps`, `log` (with `LOG_COLUMNS`) and `ledger`.
+    Of the source it asks for `steps`, `log` (with `LOG_COLUMNS`) and `ledger`; where an agent is code, for `asks` (with
+    `ASK_COLUMNS`).
     """
     manifest = source.manifest
     unmetered = {row.pop("agent"): UnmeteredRows(**row) for row in source.rows(_UNSAID)}
     query = _MONEY_UNMETERED if unmetered else _MONEY
+    left_out = "replies of episodes played again"
+    if source.coded:
+        left_out += ", and of requests that have not led to a step yet"
+        query = query.replace(_REPLIES, _REPLIES_OF_ASKS)
     replayed = source.rows(_REPLAYED)[0]["cost"]
     unpriced = [agent.name for agent in manifest.agents.values() if agent.price is None]
     return Table(
@@ -116,7 +124,7 @@ def money_table(source: RunData) -> Table:
             "charged: attempts of unknown cost, at their worst case; unconfirmed: the worst case of what was in flight "
             "at crashes",
             *(_unmetered_notes(unmetered, manifest)),
-            *([f"cost includes {show_usd(replayed)} for replies of episodes played again"] if replayed else []),
+            *([f"cost includes {show_usd(replayed)} for {left_out}"] if replayed else []),
             *([f"no price known, counted as free: {', '.join(unpriced)}"] if unpriced else []),
         ),
         query=query,
@@ -181,6 +189,16 @@ group by grouping sets ((everybody.agent, place), ())
 qualify grouping(everybody.agent) = 0 or count(*) over () > 2
 order by grouping(everybody.agent), place"""
 
+_REPLIES = "    from steps group by agent\n),\npaid as"
+_REPLIES_OF_ASKS = """    from (
+        select agent, if(agent in (select agent from asks), '', attempts) as attempts,
+            tokens_in, tokens_cached_read, tokens_out from steps
+        union all select agent, attempts, 0, 0, 0 from asks
+    ) group by agent
+),
+paid as"""
+"""Tokens of a step are those of its asks too; what was answered are the asks."""
+
 _MONEY_UNMETERED = _MONEY.replace(
     "\nended as (",
     """
@@ -199,7 +217,11 @@ from everybody left join unsaid using (agent)""",
 
 
 def speed_table(source: RunData) -> Table:
-    """By agent: how long replies took and waited, and the attempts that brought none."""
+    """By agent: how long replies took and waited, and the attempts that brought none.
+
+    Of the source it asks for `steps`; where an agent is code, for `asks` (with `ASK_COLUMNS`).
+    """
+    query = _SPEED_OF_ASKS if source.coded else _SPEED
     return Table(
         name="speed",
         title="Speed",
@@ -213,13 +235,13 @@ def speed_table(source: RunData) -> Table:
             Column(key="failed", title="Failed", kind="count", unit="attempts"),
             Column(key="failures", title="By kind", kind="counts", unit="attempts"),
         ),
-        rows=tuple(source.rows(_SPEED)),
+        rows=tuple(source.rows(query)),
         packs=packs_of(source.cells),
         notes=(
             "latency: median and 99th percentile of successful attempts; queue: time spent waiting for limits",
             "failed: attempts that failed before a step succeeded; those of steps that never did are in events.jsonl",
         ),
-        query=_SPEED,
+        query=query,
     )
 
 
@@ -241,6 +263,16 @@ answered as (
 select name as agent, coalesce(requests, 0) as requests, latency_median_s, latency_p99_s, queue_median_s, queue_p99_s,
     coalesce(failed, 0)::bigint as failed, coalesce(failures, map {}) as failures
 from agents left join answered on answered.agent = name left join vain on vain.agent = name order by place"""
+
+
+_SPEED_OF_ASKS = _SPEED.replace(" from steps", " from requests").replace(
+    "with vain as (",
+    """with requests as (
+    select agent, attempts, latency_s, queue_s from steps where agent not in (select agent from asks)
+    union all select agent, attempts, latency_s, queue_s from asks
+),
+vain as (""",
+)
 
 
 _QUERY = """with priced as (

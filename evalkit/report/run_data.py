@@ -43,13 +43,15 @@ class RunData:
         judged: Mapping[str, Mapping[str, int]] = MappingProxyType({}),
         threads: int = 1,
     ) -> None:
-        """`logged`: the views `steps`, `log` and `ledger`, as far as queries ask for them, with the columns that these
-        name. `judged`: how many paths judges counted in a visible plan, by what they counted and by episode id.
+        """`logged`: the views `steps`, `log`, `ledger`, `asks`, as far as queries ask for them, with the columns that
+        these name. `judged`: how many paths judges counted in a visible plan, by what they counted and by episode id.
         `threads`: of DuckDB; figures do not depend on it.
         """
         import duckdb
 
         self.manifest = manifest
+        self.coded = any(agent.code is not None for agent in manifest.agents.values())
+        """Whether agents are code, so that requests are `asks`."""
         self.cells = tuple(cells)
         self.judged = judged
         self._connection = duckdb.connect()

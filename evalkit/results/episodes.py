@@ -177,6 +177,27 @@ def spots(steps: "pa.Table", manifest: Manifest) -> list[Spot]:
     return all_spots
 
 
+def spot_without_steps(
+    key: Mapping[str, Any], manifest: Manifest, *, cost: int, tokens_in: int, tokens_out: int, latency_s: float
+) -> Spot:
+    """An episode of which the log knows requests alone, an agent's code having asked and not acted yet. `key`: its id
+    as `episode`, its agent, suite, instance and replicate. Raises CorruptLogError as `spots` does."""
+    suite, target = _place(key, manifest.targets([(key["suite"], key["instance"])]), manifest)
+    sums = {"cost": cost, "tokens_in": tokens_in, "tokens_out": tokens_out, "tokens_cached_read": 0}
+    return Spot(
+        id=key["episode"],
+        agent=key["agent"],
+        suite=suite,
+        target=target,
+        replicate=key["replicate"],
+        ending="",
+        first=0,
+        steps=0,
+        periods=0,
+        sums={**sums, "latency_s": latency_s},
+    )
+
+
 def _spans(steps: "pa.Table") -> "tuple[Places, Places]":
     """First row and number of rows of each episode in rows sorted by episode."""
     from evalkit.store.reading.arrays import coded

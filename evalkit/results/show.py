@@ -1,5 +1,6 @@
 """`evalkit show RUN EPISODE`: find one episode in a run and render its trajectory."""
 
+import math
 import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, field
@@ -11,7 +12,7 @@ from evalkit.errors import RunError, nearest
 from evalkit.money import show_usd
 from evalkit.results.asks import Ask, ask_of
 from evalkit.results.episodes import COLUMNS as RESULT_COLUMNS
-from evalkit.results.episodes import Environments, EpisodeResult, episode_results
+from evalkit.results.episodes import Environments, EpisodeResult, episode_results, result, spot_without_steps
 from evalkit.results.installed import require_environments
 from evalkit.results.moves import Move, moves
 from evalkit.results.trajectory import Trajectory, folded, trajectory_parts, unfolded
@@ -73,17 +74,19 @@ def show(run: Path, episode: str, *, period: int | None = None, full: bool = Fal
 
 def open_episode(run: Path, episode: str) -> ReplayedEpisode:
     """One episode of a run, replayed. `episode` and what is raised: as for `show`."""
-    from evalkit.store.reading.reader import asks_made, replay_rows, scan
+    from evalkit.store.reading.reader import asks_made, replay_rows, scan, scan_all
 
     manifest = read_manifest(run)
     # A run may hold a million steps: who knows the id waits for no look at all of them.
     known, steps = episode, scan(run, SHOWN, episode)
     if not steps.num_rows:
-        known = find_episode(_keys(scan(run, KEYS)), episode).id
-        steps = scan(run, SHOWN, known)
+        key = find_episode(_keys(scan_all(run, KEYS)), episode)
+        known, steps = key.id, scan(run, SHOWN, key.id)
+        if not steps.num_rows:
+            return _without_steps(manifest, key, tuple(map(ask_of, asks_made(run, {known: None})[known])))
     rows = replay_rows(run, {known})[known]
     coded = manifest.agents[steps.column("agent")[0].as_py()].code is not None
-    asks = tuple(map(ask_of, asks_made(run, known, rows[0].take))) if coded else ()
+    asks = tuple(map(ask_of, asks_made(run, {known: rows[0].take})[known])) if coded else ()
     return replayed(manifest, steps, rows, ENVIRONMENTS, asks)
 
 
@@ -126,17 +129,34 @@ def replayed(
     """
     suites = [manifest.suites[name] for name in steps.column("suite").unique().to_pylist() if name in manifest.suites]
     require_environments(manifest, (suite.environment for suite in suites), environments)
-    (result,) = episode_results(steps, manifest, environments)
+    (found,) = episode_results(steps, manifest, environments)
     counted = ["tokens_in", "tokens_out", "tokens_reasoning", "cost", "latency_s", "attempts"]
     counted = [name for name in counted if name in steps.column_names]
     numbers = steps.sort_by("step").select(counted).to_pylist()
     rows = [{**asdict(row), **more} for row, more in zip(replay, numbers, strict=False)]
-    agent, suite = manifest.agents[result.agent], manifest.suites[result.suite]
+    agent, suite = manifest.agents[found.agent], manifest.suites[found.suite]
     kit = manifest.kit_of(agent, suite.environment)
     env = environments[suite.environment]
-    target = load_target(env, manifest.targets([(suite.name, result.instance)])[suite.name, result.instance][1])
+    target = load_target(env, manifest.targets([(suite.name, found.instance)])[suite.name, found.instance][1])
     played = tuple(moves(env, target, kit, rows, asks))
-    return ReplayedEpisode(result=result, target=target, pack=kit.pack.name, moves=played, asks=tuple(asks))
+    return ReplayedEpisode(result=found, target=target, pack=kit.pack.name, moves=played, asks=tuple(asks))
+
+
+def _without_steps(manifest: Manifest, key: EpisodeKey, asks: tuple[Ask, ...]) -> ReplayedEpisode:
+    """An episode whose agent's code has asked, and not acted yet."""
+    spot = spot_without_steps(
+        asdict(key) | {"episode": key.id},
+        manifest,
+        cost=sum(ask.cost_pico_usd for ask in asks),
+        tokens_in=sum(ask.tokens_in for ask in asks),
+        tokens_out=sum(ask.tokens_out for ask in asks),
+        latency_s=math.fsum(ask.latency_s for ask in asks),
+    )
+    environment = spot.suite.environment
+    require_environments(manifest, [environment], ENVIRONMENTS)
+    pack = manifest.kit_of(manifest.agents[spot.agent], environment).pack
+    target = load_target(ENVIRONMENTS[environment], spot.target)
+    return ReplayedEpisode(result=result(spot, None), target=target, pack=pack.name, moves=(), asks=asks)
 
 
 def trajectory_of(episode: ReplayedEpisode, *, period: int | None = None, full: bool = False) -> Trajectory:
@@ -144,7 +164,9 @@ def trajectory_of(episode: ReplayedEpisode, *, period: int | None = None, full: 
     last = episode.result.periods - 1
     if period is not None and not 0 <= period <= last:
         raise RunError(f"The episode has periods 0 to {last}, so there is no period {period} to show.")
-    parts = tuple(trajectory_parts(episode.moves, period=period, most=sys.maxsize if full else BOUND))
+    pending = [ask for ask in episode.asks if ask.step >= len(episode.moves)]
+    most = sys.maxsize if full else BOUND
+    parts = tuple(trajectory_parts(episode.moves, period=period, most=most, pending=pending))
     shown = tuple(map(unfolded if full else folded, parts))
     return Trajectory(header=_header(episode.result, episode.pack), parts=shown)
 

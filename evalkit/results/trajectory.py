@@ -74,9 +74,11 @@ def _plain(part: TrajectoryPart) -> Iterator[str]:
 
 
 def trajectory_parts(
-    played: Iterable[Move], *, period: int | None = None, most: int = BOUND
+    played: Iterable[Move], *, period: int | None = None, most: int = BOUND, pending: Sequence[Ask] = ()
 ) -> Iterator[TrajectoryPart]:
     """The parts of an episode from its moves, in order; `period`: only those of one period, and all warnings.
+
+    `pending`: what an agent's code has asked on its way to a step that is not there yet.
 
     Texts are cut to `most` characters; where that is more than usual, tools are shown with what they say of themselves.
     """
@@ -91,6 +93,9 @@ def trajectory_parts(
             yield from _turn(move, most)
         if not move.reproduced:
             yield TrajectoryPart(kind="warning", title="replay differs", text=_difference(move.row))
+    if pending and period is None:
+        yield TrajectoryPart(kind="turn", title=f"step {pending[0].step} · not there yet")
+        yield from (_ask(ask, None, most) for ask in pending)
     yield TrajectoryPart(
         kind="end", title=f"ended: {visible(ending)}" if ending else "not ended: it remains to be played"
     )

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from evalkit.client.budget_state import in_flight_bound
-from evalkit.engine.forecast import DOUBT, LEAST_SPREAD, Forecast, around, beyond, spread_of
+from evalkit.engine.forecast import DOUBT, LEAST_SPREAD, Forecast, around, asks_per_step, beyond, spread_of
 from evalkit.engine.freezing.freeze import Resolved, lane_limits, lane_shares
 from evalkit.engine.planning.pilot import NOTHING, Basis, Figures
 from evalkit.engine.planning.planned import ITSELF, RATE, STAND_IN, THIS_PROCESS, CellPlan, LanePlan, Plan
@@ -217,29 +217,31 @@ def _own_estimate(pair: Sampled, begun: Begun, *, itself: bool) -> _EpisodeEstim
     """What one episode takes by the forecast of the run, and by the tokens of its requests."""
     forecast, place = begun.forecast, pair.place
     whole, logged, ended = forecast.whole(*place), begun.logged.get(place), forecast.ended(*place)
-    tokens_in, tokens_out = whole.tokens_in, whole.tokens_out
+    tokens_in, tokens_out, asks = whole.tokens_in, whole.tokens_out, asks_per_step(pair.agent, logged)
     if logged is not None and logged.rows:
+        sent = logged.rows if pair.agent.code is None else logged.rows - logged.steps
         tokens_in, tokens_out = (
-            whole.requests * tokens / logged.rows for tokens in (logged.tokens_in, logged.tokens_out)
+            asks * whole.requests * tokens / max(1, sent) for tokens in (logged.tokens_in, logged.tokens_out)
         )
     basis, prior = ITSELF if itself else STAND_IN, forecast.priors.get(place)
     if ended:
         basis = _count_words(ended, begun.name)
     elif not itself and prior is not None and prior.requests and forecast.knows(pair.agent.name):
         basis = f"stand-in x {whole.requests / prior.requests:.2g}: its other suites in {begun.name}"
-    figures = Figures(whole.requests, tokens_in, tokens_out)
+    figures = Figures(asks * whole.requests, tokens_in, tokens_out)
     return _EpisodeEstimate(figures, whole.cost, 0.0, 0.0, basis)
 
 
 def _own_rest(pair: Sampled, owed: _Owed, estimate: _EpisodeEstimate, forecast: Forecast) -> _Rest:
     """As `status` has it."""
-    place, mean = pair.place, estimate.mean
+    place, mean, steps = pair.place, estimate.mean, forecast.whole(*pair.place).requests
     going = [forecast.rest(*place, cost=episode.cost, requests=episode.steps) for episode in owed.begun]
     cost = owed.fresh * estimate.cost + sum(going)
-    requests = owed.fresh * mean.requests + sum(max(1.0, mean.requests - episode.steps) for episode in owed.begun)
+    left = owed.fresh * steps + sum(max(1.0, steps - episode.steps) for episode in owed.begun)
     _, middle, high = forecast.owed(*place, owed.left)
     factor = high / middle if middle else 1.0
-    share = requests / mean.requests if mean.requests else 0.0
+    share = left / steps if steps else 0.0
+    requests = left * (mean.requests / steps if steps else 1.0)
     return _Rest(Figures(requests, share * mean.tokens_in, share * mean.tokens_out), cost / factor, cost, cost * factor)
 
 

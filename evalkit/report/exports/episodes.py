@@ -6,12 +6,14 @@ and of one record an episode.
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from evalkit.errors import CorruptLogError, EvalkitError
+from evalkit.results.asks import Ask, ask_of
 from evalkit.results.cells import Cell
 from evalkit.results.derived import read_cells
 from evalkit.results.episodes import Environments, EpisodeResult
@@ -25,6 +27,8 @@ COLUMNS = (
     *("tokens_cached_read", "tokens_cached_write", "tokens_reasoning"),
 )
 """What of the log is read of an episode."""
+TOGETHER = 200
+"""Episodes whose asks are read in one pass over the log."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,6 +68,8 @@ class Exported:
     rows: tuple[Mapping[str, Any], ...] = field(repr=False)
     """Its rows in effect with `COLUMNS`, in step order."""
     moves: tuple[Move, ...] = field(repr=False)
+    asks: tuple[Ask, ...] = field(default=(), repr=False)
+    """What its agent's code asked, by step."""
 
     @property
     def reproduced(self) -> bool:
@@ -94,16 +100,44 @@ def stream(chosen: Chosen, cells: Sequence[Cell], environments: Environments) ->
     names = list(episodes)
     start = np.cumsum([0, *(episodes[name][1].steps for name in names)])
     studio = _Studio(chosen.manifest, environments)
-    for index, rows in stream_rows(chosen.run, COLUMNS, names, _takes(chosen.run, names, start), start):
-        cell, result = episodes[names[index]]
-        yield Exported(
-            result=result,
-            agent=chosen.manifest.agents[cell.agent],
-            cell=cell,
-            used=result.id in used,
-            rows=tuple(rows),
-            moves=studio.replay(cell, result, rows),
-        )
+    logged = stream_rows(chosen.run, COLUMNS, names, _takes(chosen.run, names, start), start)
+    coded = {name for name, (cell, _) in episodes.items() if chosen.manifest.agents[cell.agent].code is not None}
+    while some := list(islice(logged, TOGETHER if coded else 1)):
+        made = _asked(chosen.run, {names[index]: rows for index, rows in some if names[index] in coded})
+        for index, stored in some:
+            cell, result = episodes[names[index]]
+            asks = made.get(result.id, [])
+            rows = _with_asks(stored, asks)
+            yield Exported(
+                result=result,
+                agent=chosen.manifest.agents[cell.agent],
+                cell=cell,
+                used=result.id in used,
+                rows=tuple(rows),
+                moves=studio.replay(cell, result, rows),
+                asks=tuple(map(ask_of, asks)),
+            )
+
+
+def _asked(run: Path, rows: Mapping[str, Sequence[Mapping[str, Any]]]) -> Mapping[str, Sequence[Mapping[str, Any]]]:
+    """What agents that are code have asked in some episodes; `rows`: of these."""
+    from evalkit.store.reading.reader import asks_made
+
+    return asks_made(run, {name: own[0]["take"] for name, own in rows.items()}) if rows else {}
+
+
+def _with_asks(rows: Sequence[Mapping[str, Any]], asks: Sequence[Mapping[str, Any]]) -> Sequence[Mapping[str, Any]]:
+    """Steps with the money, tokens and seconds of the asks that led to them."""
+    from evalkit.store.reading.reader import OF_ASKS
+
+    if not asks:
+        return rows
+    counted = [dict(row) for row in rows]
+    for ask in asks:
+        if ask["step"] < len(counted):
+            step = counted[ask["step"]]
+            step.update((name, step[name] + ask[name]) for name in OF_ASKS if name in step)
+    return counted
 
 
 def _takes(run: Path, names: Sequence[str], start: "np.ndarray[Any, np.dtype[np.int64]]") -> Any:

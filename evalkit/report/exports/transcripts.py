@@ -7,6 +7,7 @@ import orjson
 
 from evalkit.report.exports.chats import (
     Chat,
+    ChatEntry,
     Plain,
     changes_json,
     chats,
@@ -49,8 +50,29 @@ def transcript_lines(episode: Exported) -> Iterator[Plain]:
             "messages": [message_json(entry) for entry in chat.entries],
             "tools": tools_json(chat.tools),
             **({"tools_changed": changes_json(chat)} if chat.changes else {}),
+            **({"asks": list(_asks(episode, chat))} if episode.agent.code is not None else {}),
             "metadata": {**about, "chat": _about(chat)},
         }
+
+
+def _asks(episode: Exported, chat: Chat) -> Iterator[Plain]:
+    """What an agent's code asked on its way to the chat's steps; its own words to a model are not in the log."""
+    steps = {row["step"] for row in chat.rows}
+    for ask in episode.asks:
+        if ask.step in steps:
+            said = None if ask.reply is None else ChatEntry(message=ask.reply.message(), row=None)
+            yield {
+                "step": ask.step,
+                "key": ask.key,
+                "n": ask.n,
+                "model": ask.role,
+                "message": None if said is None else message_json(said),
+                "refused": ask.refused,
+                "cost_usd": ask.cost_pico_usd / 1e12,
+                "cost_pico_usd": ask.cost_pico_usd,
+                "tokens": {"in": ask.tokens_in, "out": ask.tokens_out},
+                "latency_s": ask.latency_s,
+            }
 
 
 def _about(chat: Chat) -> Plain:

@@ -192,17 +192,22 @@ def ask_rows(run: Path, episodes: Collection[str]) -> dict[str, list[AskRow]]:
     return rows
 
 
-_MADE = (
-    *("step", "ask_line", "ask_key", "ask_n", "turn", "reply", "facts", "attempts"),
-    *("cost", "tokens_in", "tokens_out", "latency_s"),
-)
+_MADE = ("step", "ask_line", "ask_key", "ask_n", "turn", "reply", "facts", "attempts", *OF_ASKS)
 
 
-def asks_made(run: Path, episode: str, line: int) -> list[dict[str, Any]]:
-    """What of an episode's asks a reader sees, by step and in the order in which they were written; `line`: the take
-    that began at step 0. Raises CorruptLogError."""
-    rows = [row for row in _asks(run, {episode}, _MADE) if row["ask_line"] == line]
-    return sorted(rows, key=lambda row: (row["step"], row["turn"]))
+def asks_made(run: Path, lines: Mapping[str, int | None]) -> dict[str, list[dict[str, Any]]]:
+    """What of episodes' asks readers see, by step and in the order in which they were written. Raises CorruptLogError.
+
+    lines  by episode, the take that began at step 0; None: the last one that asked
+    """
+    made: dict[str, list[dict[str, Any]]] = {name: [] for name in lines}
+    for row in _asks(run, lines, _MADE):
+        made[row.pop("episode")].append(row)
+    for name, rows in made.items():
+        line = max((row["ask_line"] for row in rows), default=0) if lines[name] is None else lines[name]
+        kept = [row for row in rows if row["ask_line"] == line]
+        made[name] = sorted(kept, key=lambda row: (row["step"], row["turn"]))
+    return made
 
 
 def _asks(run: Path, episodes: Collection[str], wanted: Sequence[str]) -> list[dict[str, Any]]:

@@ -84,6 +84,13 @@ class CellTotals(msgspec.Struct, kw_only=True):
         return sum(self.endings.values())
 
     @property
+    def asks_per_step(self) -> float:
+        """Of an agent that is code: its requests a step; 1 before the first. Episodes that go on count as half a step
+        on their way to the next; rows that are not in effect any more count as requests."""
+        asks, steps = self.rows - self.steps, self.steps + 0.5 * (self.begun - self.ended)
+        return asks / steps if asks > 0 and steps > 0 else 1.0
+
+    @property
     def place(self) -> tuple[str, str]:
         """Agent and suite."""
         return self.agent, self.suite
