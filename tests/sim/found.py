@@ -80,5 +80,9 @@ FOUND_BY: Mapping[str, int] = {
     "a logged ask is found without its fork": 3,
     "totals leave out asks": 1,
     "a repair keeps a step whose asks are lost": 7,
+    "an ask ends with who waits for it": 5,
+    "an act does not wait for a request that nobody waits for": 5,
+    "a refused ask is not logged": 7,
+    "the bound of a crash forgets how many requests are in flight": 1,
 }
 """By mutant."""

@@ -67,7 +67,7 @@ MUTANTS = (
         file="engine/endpoints.py",
         old="        return PicoUsd(code.parallel * max(",
         new="        return PicoUsd(max(",
-        needs=(*AGENTS, "die_turn"),
+        needs=(*AGENTS, "dies_crowded"),
     ),
     Mutant(
         name="totals leave out asks",

@@ -89,9 +89,11 @@ async def hasty(seat: Seat) -> None:
     """Waits for the first of two drafts alone, and leaves after three acts."""
     while not seat.ending and seat.step < 3:
         second = asyncio.ensure_future(seat.fork("b").ask())
-        first = await seat.fork("a").ask()
-        second.cancel()
-        await asyncio.gather(second, return_exceptions=True)
+        try:
+            first = await seat.fork("a").ask()
+        finally:
+            second.cancel()
+            await asyncio.gather(second, return_exceptions=True)
         await seat.act(first)
 
 

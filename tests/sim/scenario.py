@@ -10,7 +10,7 @@ from evalkit.seeds import Stream
 from tests.sim.begun import Begun, begun, names
 from tests.sim.disk import Plan
 from tests.sim.network import FATES, Weather
-from tests.sim.sweeps import AGENTS, SCARCE, TIGHT
+from tests.sim.sweeps import AGENTS, SCARCE, TIGHT, WIDE
 
 LIVES = 5
 """Disturbed lives at most; undisturbed ones follow until the run is complete."""
@@ -50,11 +50,12 @@ DISTURBANCES = (
     "dies_mending",
 )
 """Everything that may go wrong, by name."""
-AIMED = ("scarce", "unsaid", "dies_naming", "agents")
+AIMED = ("scarce", "unsaid", "dies_naming", "agents", "dies_crowded")
 """What comes about only where it is asked for: requests that wait for money which others may bring back; rows of the
 first format that are lost before any session has said what they had cost; a process that dies between naming a folder,
 a manifest, a suite or the end of a journal and syncing the folder of that name, and a loss of power in the life that
-builds on it; agents that are code in place of models."""
+builds on it; agents that are code in place of models; a process that dies with all the requests in flight that its
+agent may have there."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -112,6 +113,8 @@ class Life:
     taken_over: TakenOver | None = None
     altered: bool = False
     """Whether somebody tries, when it has ended, to go on from a run that was altered."""
+    dies_crowded: bool = False
+    """Whether it dies as soon as an agent that is code has as many requests in flight as it may."""
     dies_mending: int | None = None
     """The operation of the disk at which it dies if it repairs the log."""
 
@@ -176,6 +179,8 @@ def scenario(
     if "agents" in active:
         active -= {"first_format", "unsaid"}  # which know of none
         sweep = AGENTS[Stream(seed, "agents").below(len(AGENTS))]
+    if "dies_crowded" in active:
+        sweep, width, budget = WIDE[seed % len(WIDE)], 8, None  # a lane has no more in flight than its width
     old = _begun(Stream(seed, "begun"), unsaid="unsaid" in active) if {"first_format", "unsaid"} & active else None
     return Scenario(
         seed=seed,
@@ -262,6 +267,8 @@ def _worse(life: Life, always: frozenset[str], place: tuple[int, int]) -> Life:
         life = replace(life, die_turn=20 + draws.below(60), harm=harm)
     if "dies_naming" in always:
         life = _names(life, place)
+    if "dies_crowded" in always:
+        life = replace(undisturbed(), dies_crowded=True)
     if "long_bodies" in always:
         life.weather.long, life.weather.ways = 1.0, life.weather.ways[:1]
     return life

@@ -112,6 +112,8 @@ _ALL = (
 )
 AGENTS = range(SCARCE + 1, len(_ALL))
 """The numbers of sweeps whose agents are code (`players.py`)."""
+WIDE = tuple(number for number in AGENTS if '"tests.sim.players:wide"' in _ALL[number])
+"""Of these, the ones in which an agent has many requests in flight."""
 
 _MORE = """
 [[suites]]

@@ -92,6 +92,8 @@ class World:
         codes = [agent.code for agent in self.resolved.manifest.agents.values() if agent.code is not None]
         self.coded = bool(codes)
         """Whether its agents are code."""
+        self.crowd = max((code.parallel for code in codes), default=1)
+        """Requests that one agent may have in flight."""
         self.most_flying = self.scenario.width * (sum(code.parallel for code in codes) or 1)
         """Requests of a lane."""
         models = tuple(sorted({endpoint.model.name for endpoint in self.resolved.endpoints.values()}))
@@ -350,6 +352,11 @@ class World:
         if turn == life.die_turn:
             self.say(f"the process dies at turn {turn} of the loop")
             self.counts["die_turn"] += 1
+            self.disk.dead = self.network.dead = True
+            raise Died
+        if life.dies_crowded and len(self.network.in_flight) >= self.crowd:
+            self.say(f"the process dies with {len(self.network.in_flight)} requests in flight")
+            self.counts["dies_crowded"] += 1
             self.disk.dead = self.network.dead = True
             raise Died
         if turn in life.stopped:
