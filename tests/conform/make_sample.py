@@ -41,7 +41,7 @@ EVERY: Mapping[str, int] = {
 }
 """Every n-th row of these files; of all others every row."""
 
-LEFT_OUT = ("litmus_*", "provider_conversions*")
+LEFT_OUT = ("provider_conversions*",)
 """Files that evalkit compares with nothing."""
 
 TEXTS = frozenset({"menu_text", "reason", "status"})

@@ -36,7 +36,8 @@ def unpack(folder: Path) -> tuple[Path, Path]:
     for name, rows in files.items():
         path = goldens / name
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+        listed = len(rows) > 1 and path.suffix != ".jsonl"
+        path.write_text(json.dumps(rows) if listed else "".join(f"{json.dumps(row)}\n" for row in rows))
     return goldens, data
 
 
