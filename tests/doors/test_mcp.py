@@ -323,21 +323,22 @@ def test_wrong_words_are_told_on_stderr_alone(tmp_path: Path) -> None:
         assert told in done.stderr
 
 
-@pytest.mark.parametrize("kind", ["stdio", "http"])
-def test_an_episode_in_a_run_goes_on_behind_its_last_call(kind: str, tmp_path: Path) -> None:
-    """The server is killed between two calls; the next one serves the same episode, and the log is an agent's."""
+@pytest.mark.parametrize(("kind", "mode"), [("stdio", "legacy"), ("stdio", "2026-07-28"), ("http", "auto")])
+def test_an_episode_in_a_run_goes_on_behind_its_last_call(kind: str, mode: str, tmp_path: Path) -> None:
+    """The server is killed between two calls; the next one serves the same episode, and the log is an agent's: each
+    reply's row says which client gave it."""
     replies = one_by_one(KNUTH)
     game = evalkit.game(evalkit.suite("scheduling/basic", instances=["seed-3"])[0])
     half = len(replies) // 2
     named = ("--run", "tried", "--agent", "mine")
 
-    async def over_stdio(some: list[Reply]) -> None:
+    async def over_stdio(some: list[Reply], who: types.Implementation) -> None:
         server = StdioServerParameters(command=EVALKIT, args=words(*named), cwd=tmp_path, env=dict(os.environ))
-        async with Client(server) as client:
+        async with Client(server, mode=mode, client_info=who) as client:
             await call(client, some)
 
-    async def over_http(url: str, some: list[Reply]) -> None:
-        async with Client(url) as client:
+    async def over_http(url: str, some: list[Reply], who: types.Implementation) -> None:
+        async with Client(url, mode=mode, client_info=who) as client:
             await call(client, some)
 
     async def call(client: Client, some: list[Reply]) -> None:
@@ -346,17 +347,21 @@ def test_an_episode_in_a_run_goes_on_behind_its_last_call(kind: str, tmp_path: P
             game.reply(reply)
             assert told.structured_content["step"] == game.step
 
-    for some in (replies[:half], replies[half:]):
+    for some, version in ((replies[:half], "1.0"), (replies[half:], "1.1")):
+        who = types.Implementation(name="desk", version=version)
         if kind == "stdio":
-            asyncio.run(over_stdio(some))
+            asyncio.run(over_stdio(some, who))
         else:
             with serving(tmp_path, *named) as (url, server):
-                asyncio.run(over_http(url, some))
+                asyncio.run(over_http(url, some, who))
                 server.kill()
     run = evalkit.load(tmp_path / "runs" / "tried")
     episode = run.episode("mine:scheduling/basic:seed-3:0")
     assert (list(episode.facts), episode.ending, episode.reproduced) == (game.facts, game.ending, True)
     assert run.sql("select marks from agents").to_pylist() == [{"marks": ["not metered"]}]
+    answered = run.sql("select served_model from steps order by step").to_pylist()
+    versions = ["1.0"] * half + ["1.1"] * (len(replies) - half)
+    assert [row["served_model"] for row in answered] == [f"desk/{version}" for version in versions]
     assert subprocess.run([EVALKIT, "verify", "runs/tried"], cwd=tmp_path, check=False).returncode == 0
 
 

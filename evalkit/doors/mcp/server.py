@@ -6,6 +6,7 @@ whoever connects goes on where the last one stopped.
 
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from itertools import count
 from typing import Any
 
@@ -71,7 +72,8 @@ class EpisodeServer:
     async def _call_tool(
         self, context: ServerRequestContext[Any, Any], params: types.CallToolRequestParams
     ) -> types.CallToolResult:
-        turn = await self.sitting.reply(self._reply(params.name, params.arguments))
+        said = replace(self._reply(params.name, params.arguments), model=_client(context))
+        turn = await self.sitting.reply(said)
         if turn is None:
             return _result("The episode has ended.", {"outcome": "ended", **self._place(), **self.sitting.closing()})
         self.server.instructions = self._instructions()
@@ -129,6 +131,13 @@ class EpisodeServer:
         if params.name != PROMPT:
             raise MCPError(types.INVALID_PARAMS, f"There is no prompt {shown(params.name)!r}, only {PROMPT!r}.")
         return types.GetPromptResult(messages=_prompt(self.sitting.game.messages))
+
+
+def _client(context: ServerRequestContext[Any, Any]) -> str:
+    """Name and version of the client that calls, as it tells them; empty if it does not. A run keeps them in the column
+    of the served model: they are what answered."""
+    told = context.session.client_params
+    return shown(f"{told.client_info.name}/{told.client_info.version}") if told else ""
 
 
 def _tool(tool: Tool) -> types.Tool:
