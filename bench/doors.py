@@ -1,15 +1,20 @@
-"""`python -m bench.doors`: what doors cost, in CPU of this process beside the same replies given to a `Game` alone.
+"""`python -m bench.doors [DOOR ...]`: what doors cost in CPU, beside the same replies given to a `Game` alone.
 
-A door and the game take turns, so that what else the machine does slows both. A door whose library is not installed is
-left out. The model's own time is nobody's here: a model takes seconds where a step takes microseconds.
+A door and the game take turns, so that what else the machine does slows both. Where most of a step is the library's own
+work, a third takes its turn: the library with the same conversation, and without evalkit. A door whose library is not
+installed is left out; `make doors` measures each where it is. The model's own time is nobody's here: a model takes
+seconds where a step takes microseconds.
 """
 
 import asyncio
 import json
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
+from importlib import import_module
 from statistics import median
 from types import SimpleNamespace
 from typing import Any
@@ -24,12 +29,26 @@ from evalkit.errors import UsageError
 TURNS = 7
 """Times that a door and the game are measured."""
 EPISODES = 5
-"""Played each time."""
+"""Played each time; of doors whose library is most of the work, one."""
+
+PERIODS = 20
+"""Of an episode where the library is most of the work, which may grow with what was said before."""
 
 SUITES = {"scheduling/basic": "random", "pricing/basic": "learner", "procurement/basic": "random"}
 """With the policy that plays."""
 
-Play = Callable[[], object]
+Play = Callable[[int], object]
+"""Plays so many episodes."""
+
+
+def again(play: Callable[[], object]) -> Play:
+    """One episode, as many times as are asked for."""
+
+    def times(episodes: int) -> None:
+        for _ in range(episodes):
+            play()
+
+    return times
 
 
 def alone(instance: evalkit.Instance, replies: Sequence[Any]) -> object:
@@ -40,7 +59,7 @@ def alone(instance: evalkit.Instance, replies: Sequence[Any]) -> object:
     return game.score()
 
 
-def gym_text(instance: evalkit.Instance, replies: Sequence[Reply]) -> Play:
+def gym_text(instance: evalkit.Instance, replies: Sequence[Reply]) -> tuple[Play, None]:
     """Gymnasium, as texts."""
     import gymnasium
 
@@ -55,7 +74,7 @@ def gym_text(instance: evalkit.Instance, replies: Sequence[Reply]) -> Play:
         for action in actions:
             env.step(action)
 
-    return play
+    return again(play), None
 
 
 def gym_numbers(name: str) -> tuple[Play, Play, int]:
@@ -83,10 +102,10 @@ def gym_numbers(name: str) -> tuple[Play, Play, int]:
         for action in actions:
             env.step(action)
 
-    return play, lambda: alone(inner.instances[0], replies), len(replies)
+    return again(play), again(lambda: alone(inner.instances[0], replies)), len(replies)
 
 
-def trl(instance: evalkit.Instance, replies: Sequence[Reply]) -> Play:
+def trl(instance: evalkit.Instance, replies: Sequence[Reply]) -> tuple[Play, None]:
     """TRL's class; a call is a reply."""
     from evalkit.doors.trl import dataset, environment
 
@@ -101,10 +120,10 @@ def trl(instance: evalkit.Instance, replies: Sequence[Reply]) -> Play:
             method(**arguments)
         rollout.get_reward()
 
-    return play
+    return again(play), None
 
 
-def verifiers(instance: evalkit.Instance, replies: Sequence[Reply]) -> Play:
+def verifiers(instance: evalkit.Instance, replies: Sequence[Reply]) -> tuple[Play, None]:
     """verifiers' harness with the model's answers at hand: requests are made and replies read, and nothing is sent."""
     from evalkit.doors import verifiers as door
     from evalkit.serve.dialects.table import SERVED_DIALECTS
@@ -157,52 +176,176 @@ def verifiers(instance: evalkit.Instance, replies: Sequence[Reply]) -> Play:
         finally:
             aiohttp.ClientSession = real  # type: ignore[misc]
 
-    return play
+    return again(play), None
 
 
-DOORS: Mapping[str, Callable[[evalkit.Instance, Sequence[Reply]], Play]] = {
-    "Gymnasium as text": gym_text,
-    "verifiers": verifiers,
-    "TRL": trl,
+def mcp(instance: evalkit.Instance, replies: Sequence[Reply]) -> tuple[Play, Play]:
+    """The official client and the server in one process; and a server that answers the same without a game."""
+    import mcp_types as types
+    from mcp.client.client import Client
+    from mcp.server.lowlevel import Server
+
+    from evalkit.doors.mcp import EpisodeServer
+    from evalkit.doors.sitting import Sitting
+
+    calls = [(call.name, json.loads(call.arguments)) for reply in replies for call in reply.calls]
+    answers, listed = list[Any](), list[Any]()
+
+    async def told(server: Any) -> None:
+        async with Client(server) as client:
+            listed[:] = (await client.list_tools()).tools
+            answers[:] = [await client.call_tool(name, arguments) for name, arguments in calls]
+
+    def bare() -> Any:
+        waiting = iter(tuple(answers))
+
+        async def tools(*_: Any) -> Any:
+            return types.ListToolsResult(tools=list(listed), ttl_ms=0)
+
+        async def answer(*_: Any) -> Any:
+            return next(waiting)
+
+        return Server("bare", on_list_tools=tools, on_call_tool=answer)
+
+    def times(make: Callable[[], Any]) -> Play:
+        async def some(episodes: int) -> None:
+            for _ in range(episodes):
+                await told(make())
+
+        return lambda episodes: asyncio.run(some(episodes))
+
+    door = times(lambda: EpisodeServer(Sitting(evalkit.game(instance))).server)
+    door(1)
+    return door, times(bare)
+
+
+def inspect(instance: evalkit.Instance, replies: Sequence[Reply]) -> tuple[Play, Play]:
+    """Inspect's `eval` with its mock of a model; and a solver that asks the same and knows no game."""
+    import inspect_ai
+    from inspect_ai.dataset import MemoryDataset, Sample
+    from inspect_ai.model import ChatCompletionChoice, GenerateConfig, ModelOutput, ModelUsage, get_model
+    from inspect_ai.solver import Generate, TaskState, solver
+
+    from evalkit.doors.inspect import suite_task
+    from evalkit.doors.inspect.chats import to_assistant, to_choice, to_messages, to_tools
+
+    usage = ModelUsage(input_tokens=1, output_tokens=1, total_tokens=2)
+    outputs = [
+        ModelOutput(model="mockllm", choices=[ChatCompletionChoice(message=to_assistant(reply))], usage=usage)
+        for reply in replies
+    ]
+    asked, game = list[tuple[Any, Any, Any]](), evalkit.game(instance)
+    for reply in replies:
+        asked.append((to_messages(game.messages, game.period), to_tools(game.tools), to_choice(game.tool_choice)))
+        game.reply(reply)
+
+    def asks() -> Any:
+        async def solve(state: TaskState, _: Generate) -> TaskState:
+            for chat, tools, choice in asked:
+                state.output = await get_model().generate(
+                    chat, tools=tools, tool_choice=choice, config=GenerateConfig()
+                )
+                state.messages.append(state.output.message)
+            return state
+
+        return solve
+
+    name = instance.suite.partition("?")[0]
+    door = suite_task(name, instances=instance.id, periods=PERIODS)
+    bare = inspect_ai.Task(dataset=MemoryDataset([Sample(input="x")]), solver=solver(asks)())
+    logs = tempfile.mkdtemp()
+
+    def times(task: Any) -> Play:
+        def play(episodes: int) -> None:
+            model = get_model("mockllm/model", custom_outputs=outputs * episodes, memoize=False)
+            (log,) = inspect_ai.eval(
+                task, model=model, epochs=episodes, max_samples=1, display="none", log_level="error", log_dir=logs
+            )
+            assert log.status == "success", log.error
+
+        return play
+
+    return times(door), times(bare)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Measured:
+    """A door that is measured with each suite."""
+
+    title: str
+    make: Callable[[evalkit.Instance, Sequence[Reply]], tuple[Play, Play | None]]
+    """What plays through it, and what does the same with the library alone, if that is most of the work."""
+    most: float
+    """The promise: CPU of a step, times the game's; or times the library's, if that plays too."""
+    single: bool = False
+    """Whether each call is a reply of its own."""
+    short: bool = False
+    """Whether episodes of `PERIODS` are played, instead of the suite's."""
+
+
+DOORS: Mapping[str, Measured] = {
+    "gym": Measured(title="Gymnasium as text", make=gym_text, most=4),
+    "verifiers": Measured(title="verifiers", make=verifiers, most=3),
+    "trl": Measured(title="TRL", make=trl, most=2, single=True),
+    "mcp": Measured(title="MCP", make=mcp, most=3, single=True, short=True),
+    "inspect": Measured(title="Inspect", make=inspect, most=3, short=True),
 }
+NUMBERS = 4.0
+"""The promise for Gymnasium's environments of numbers."""
 
 
-def measure(name: str, door: Play, game: Play, steps: int) -> None:
-    """Print a door's steps a second, its CPU for one, and how that compares with the game alone."""
-    found: list[tuple[float, float]] = []
+def measure(name: str, plays: tuple[Play, Play, Play | None], steps: int, most: float) -> bool:
+    """Print a door's steps a second, its CPU for one, and how that compares with the game alone and with the library
+    alone (`plays`: the game, the door, the library); whether the promise is kept."""
+    present = [play for play in plays if play is not None]
+    episodes = EPISODES if plays[2] is None else 1
+    found: list[list[float]] = []
     for _ in range(TURNS):
         taken = []
-        for play in (game, door):
+        for play in present:
             began = time.process_time_ns()
-            for _ in range(EPISODES):
-                play()
-            taken.append((time.process_time_ns() - began) * 1e-9 / (EPISODES * steps))
-        found.append((taken[0], taken[1]))
-    ratios = sorted(through / plain for plain, through in found)
-    plain, through = (median(column) for column in zip(*found, strict=True))
-    print(f"{name:34}{1 / through:12,.0f}{span(through):>12}{span(plain):>12}{median(ratios):10.2f}", end="")
-    print(f"   {ratios[0]:.2f} to {ratios[-1]:.2f}", flush=True)
+            play(episodes)
+            taken.append((time.process_time_ns() - began) * 1e-9 / (episodes * steps))
+        found.append(taken)
+    game, door, *library = (median(column) for column in zip(*found, strict=True))
+    ratios = sorted(taken[1] / taken[-1 if library else 0] for taken in found)
+    times = median(ratios)
+    print(f"{name:34}{1 / door:12,.0f}{span(door):>12}{span(game):>12}{door / game:8.1f}", end="")
+    print(f"{span(library[0]) if library else '':>14}{times:8.2f}   {ratios[0]:.2f} to {ratios[-1]:.2f}", end="")
+    print(f"{f'<= {most:g}':>10}", flush=True)
+    return times <= most
 
 
-def main() -> int:
-    """Measure the doors that are installed."""
-    print(f"{'':34}{'steps/s':>12}{'CPU a step':>12}{'game alone':>12}{'times':>10}")
+def main(wanted: Sequence[str] = ()) -> bool:
+    """Measure the doors named, or all that are installed; whether every promise is kept."""
+    print(f"{'':34}{'steps/s':>12}{'CPU a step':>12}{'game alone':>12}{'times':>8}{'library alone':>14}", end="")
+    print(f"{'ratio':>8}   {'':12}{'promise':>10}")
+    doors = {name: door for name, door in DOORS.items() if (not wanted or name in wanted) and _installed(name)}
+    kept = []
     for suite, policy in SUITES.items():
-        instance = evalkit.suite(suite)[0]
-        replies = [reply for reply in evalkit.play(policy, instance).replies if reply is not None]
-        single = [Reply(calls=(call,)) for reply in replies for call in reply.calls]
-        for title, make in DOORS.items():
-            said = single if make is trl else replies
-            try:
-                door = make(instance, said)
-            except UsageError as flaw:
-                print(f"{title}: {flaw}")
-                continue
-            measure(f"{title}, {suite}", door, partial(alone, instance, said), len(said))
-    for name in ("Scheduling", "Pricing", "Procurement", "CostBench"):
-        measure(f"Gymnasium, {name}", *gym_numbers(name))
-    return 0
+        for door in doors.values():
+            instance = evalkit.suite(suite, vary={"periods": [PERIODS]} if door.short else {})[0]
+            said = [reply for reply in evalkit.play(policy, instance).replies if reply is not None]
+            if door.single:
+                said = [Reply(calls=(call,), finish=reply.finish) for reply in said for call in reply.calls]
+            through, library = door.make(instance, said)
+            game = again(partial(alone, instance, said))
+            kept.append(measure(f"{door.title}, {suite}", (game, through, library), len(said), door.most))
+    for name in ("Scheduling", "Pricing", "Procurement", "CostBench") if "gym" in doors else ():
+        through, game, steps = gym_numbers(name)
+        kept.append(measure(f"Gymnasium, {name}", (game, through, None), steps, NUMBERS))
+    return all(kept)
+
+
+def _installed(name: str) -> bool:
+    """Whether a door can be opened here; if not, say how to install it."""
+    try:
+        import_module(f"evalkit.doors.{name}")
+    except UsageError as flaw:
+        print(f"{DOORS[name].title}: {flaw} Or measure it with: make doors DOORS={name}")
+        return False
+    return True
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(0 if main(sys.argv[1:]) else 1)

@@ -1,8 +1,9 @@
 """`python -m tests.doors [DOOR ...]`, or `make doors`: each door with the library that it opens to.
 
 The libraries exclude each other, so each door gets an environment of its own: made with the newest releases that its
-extra allows, tested by `tests/doors/test_DOOR*.py`, and removed before the next one is made. Without a name: all doors.
-Needs the network. Exits non-zero if a door could not be installed or one of its tests failed.
+extra allows, tested by `tests/doors/test_DOOR*.py`, measured by `bench/doors.py`, and removed before the next one is
+made. Without a name: all doors. Needs the network. Exits non-zero if a door could not be installed, one of its tests
+failed, or it costs more than is promised.
 """
 
 import os
@@ -26,13 +27,15 @@ class Door(NamedTuple):
     """Packages that its tests need."""
     extra: bool = True
     """Whether it has the extra of its name; else it needs no library."""
+    measured: bool = True
+    """Whether `bench/doors.py` measures it."""
     perhaps: tuple[str, ...] = ()
     """Packages without which some of its tests are skipped: they are large, or not to be had everywhere."""
 
 
 DOORS = {
     "gym": Door(perhaps=("stable-baselines3>=2.4",)),
-    "gateway": Door(also=("langgraph>=1", "langchain-openai>=1", "openai-agents>=0.20"), extra=False),
+    "gateway": Door(also=("langgraph>=1", "langchain-openai>=1", "openai-agents>=0.20"), extra=False, measured=False),
     "inspect": Door(),
     "mcp": Door(),
     "trl": Door(also=("transformers>=5",), extra=False),
@@ -63,7 +66,8 @@ def try_door(name: str, door: Door) -> bool:
             return False
         if door.perhaps and not succeeds([*install, *door.perhaps]):
             print(f"NOT INSTALLED: {', '.join(door.perhaps)}, so what needs them is skipped.", flush=True)
-        return succeeds([str(python), "-m", "pytest", "-p", "no:cacheprovider", *files])
+        passed = succeeds([str(python), "-m", "pytest", "-p", "no:cacheprovider", *files])
+        return passed and (not door.measured or succeeds([str(python), "-m", "bench.doors", name]))
 
 
 def main(wanted: Sequence[str]) -> int:
