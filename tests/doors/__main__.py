@@ -38,7 +38,7 @@ DOORS = {
     "gateway": Door(also=("langgraph>=1", "langchain-openai>=1", "openai-agents>=0.20"), extra=False, measured=False),
     "inspect": Door(),
     "mcp": Door(),
-    "trl": Door(also=("transformers>=5",), extra=False),
+    "trl": Door(also=("transformers>=5",), extra=False, perhaps=("torch>=2.6", "trl>=1.16")),
     "verifiers": Door(),
 }
 
