@@ -91,7 +91,13 @@ def open_episode(run: Path, episode: str) -> ReplayedEpisode:
 
 
 def _keys(table: "pa.Table") -> list[EpisodeKey]:
-    rows = table.group_by(list(KEYS)).aggregate([]).to_pylist()
+    import pyarrow as pa
+
+    from evalkit.store.files.schema import STEPS
+
+    # Files of a log have dictionaries of their own, and pyarrow does not group by columns whose dictionaries differ.
+    plain = table.select(KEYS).cast(pa.schema([STEPS.field(name) for name in KEYS]))
+    rows = plain.group_by(list(KEYS)).aggregate([]).to_pylist()
     return [EpisodeKey(id=row.pop("episode"), **row) for row in rows]
 
 
