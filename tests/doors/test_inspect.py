@@ -27,9 +27,9 @@ from inspect_ai.model import (  # noqa: E402
     ModelUsage,
     get_model,
 )
-from inspect_ai.util import CheckpointConfig, TurnInterval  # noqa: E402
+from inspect_ai.util import CheckpointConfig, TurnInterval, store  # noqa: E402
 from pydantic import TypeAdapter  # noqa: E402
-from pydantic_core import to_json  # noqa: E402
+from pydantic_core import from_json, to_json  # noqa: E402
 
 from evalkit.doors.inspect import TASKS, suite_task  # noqa: E402
 from evalkit.doors.inspect.chats import to_assistant  # noqa: E402
@@ -173,6 +173,7 @@ class Kept:
 
     def __init__(self) -> None:
         self.values, self.callbacks = dict[str, bytes](), dict[str, Callable[[], Any]]()
+        self.store = b"{}"
 
     def track(self, key: str, callback: Callable[[], Any], initial_value: Any, *, value_type: Any) -> Any:
         self.callbacks[key] = callback
@@ -181,6 +182,12 @@ class Kept:
 
     async def tick(self) -> None:
         self.values = {key: to_json(callback()) for key, callback in self.callbacks.items()}
+        self.store = to_json(dict(store().items()))
+
+    def restore(self) -> None:
+        """Inspect gives a sample its store back before its solver can track anything."""
+        for key, value in from_json(self.store).items():
+            store().set(key, value)
 
 
 @pytest.fixture
@@ -220,6 +227,7 @@ def test_a_sample_that_failed_goes_on_behind_its_checkpoint(
 
     @asynccontextmanager
     async def checkpointer() -> AsyncIterator[Kept]:
+        kept.restore()
         yield kept
 
     monkeypatch.setattr("evalkit.doors.inspect.solver.checkpointer", checkpointer)

@@ -51,7 +51,6 @@ def play_episode(prompts: str = "standard", notes: bool = True) -> Solver:
     async def solve(state: TaskState, _: Generate) -> TaskState:
         game = Game(instance_of(state.metadata), prompts=prompts, notes=notes)
         facts = list[Mapping[str, Any]]()
-        state.store.set(FACTS, facts)
         async with checkpointer() as held:
             replies = list[str]()
             state.messages = to_messages(game.messages, game.period)
@@ -59,6 +58,8 @@ def play_episode(prompts: str = "standard", notes: bool = True) -> Solver:
             state.messages = held.track(
                 "evalkit:messages", lambda: state.messages, state.messages, value_type=list[ChatMessage]
             )
+            # Only here: a sample that is retried has got its store back from the checkpoint, with a list of its own.
+            state.store.set(FACTS, facts)
             for encoded in before:
                 facts.append(game.reply(decode_reply(encoded.encode())).facts)
                 replies.append(encoded)
