@@ -83,3 +83,9 @@ def hold(env: Environment[Any, Any], parameters: dict[str, Any], name: str, open
     assert theirs.score == ours.score
     assert len(theirs.replies) > 3
     assert sum(len(one.calls) for one in theirs.replies) >= 3
+
+
+def until_refused(send: Callable[[], object]) -> None:
+    """Send again until it raises, at most 20 times: a request that comes late, on a busy machine, meets no limit."""
+    for _ in range(20):
+        send()

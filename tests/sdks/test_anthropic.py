@@ -10,7 +10,7 @@ from evalkit.dialogue import Message, Reply, Request, ToolCall
 from evalkit.envs.environment import Environment
 from evalkit.serve.launch import simulated
 from evalkit.serve.provider import BASE_PATH
-from tests.sdks.holding import EPISODES, KEY, STREAM_FORMS, WHY, fault_of, hold
+from tests.sdks.holding import EPISODES, KEY, STREAM_FORMS, WHY, fault_of, hold, until_refused
 from tests.serve.asking import TOOLS
 
 anthropic = pytest.importorskip("anthropic", reason=WHY)
@@ -151,12 +151,6 @@ def test_what_is_wrong_raises_the_sdks_own_error(url: str) -> None:
         assert client.models.retrieve("knuth").display_name == "knuth"
 
 
-def say_again(client: Any) -> None:
-    """Until it is refused: a request that comes late, on a busy machine, is not."""
-    for _ in range(20):
-        say(client)
-
-
 @pytest.mark.parametrize("form", ["seconds", "date"])
 def test_a_rate_limit_raises_and_its_wait_is_honoured(form: str) -> None:
     # One request every 3 s: longer than the SDK would wait by itself.
@@ -165,7 +159,7 @@ def test_a_rate_limit_raises_and_its_wait_is_honoured(form: str) -> None:
         with anthropic.Anthropic(base_url=host, api_key=KEY, max_retries=0) as client:
             say(client)
             with pytest.raises(anthropic.RateLimitError) as limited:
-                say_again(client)
+                until_refused(lambda: say(client))
         assert limited.value.response.headers["anthropic-ratelimit-requests-limit"] == "20"
         with anthropic.Anthropic(base_url=host, api_key=KEY, max_retries=1) as client:
             assert say(client).id.startswith("msg_01")

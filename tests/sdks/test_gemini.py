@@ -10,7 +10,7 @@ from evalkit.dialogue import Message, Reply, Request, ToolCall
 from evalkit.envs.environment import Environment
 from evalkit.serve.launch import simulated
 from evalkit.serve.provider import BASE_PATH
-from tests.sdks.holding import EPISODES, KEY, STREAM_FORMS, WHY, fault_of, hold
+from tests.sdks.holding import EPISODES, KEY, STREAM_FORMS, WHY, fault_of, hold, until_refused
 from tests.serve.asking import TOOLS
 
 genai = pytest.importorskip("google.genai", reason=WHY)
@@ -159,19 +159,13 @@ def test_what_is_wrong_raises_the_sdks_own_error(url: str) -> None:
     assert (unknown.value.code, unknown.value.status) == (404, "NOT_FOUND")
 
 
-def say_again(client: Any) -> None:
-    """Until it is refused: a request that comes late, on a busy machine, is not."""
-    for _ in range(20):
-        say(client)
-
-
 def test_a_rate_limit_raises_and_is_tried_again() -> None:
     # The SDK waits by its own schedule: it does not read what the error's details ask for.
     with simulated({"rpm": 30, "burst": "0.5s"}) as url:
         with opened(url.removesuffix(BASE_PATH)) as client:
             say(client)
             with pytest.raises(errors.ClientError) as limited:
-                say_again(client)
+                until_refused(lambda: say(client))
         (retry,) = (one for one in limited.value.details["error"]["details"] if one["@type"].endswith("RetryInfo"))
         assert float(retry["retryDelay"].removesuffix("s")) <= 2.0
         patient = types.HttpRetryOptions(attempts=16, initial_delay=0.2, max_delay=0.4)

@@ -9,7 +9,7 @@ import pytest
 from evalkit.dialogue import Message, Reply, Request, ToolCall
 from evalkit.envs.environment import Environment
 from evalkit.serve.launch import simulated
-from tests.sdks.holding import EPISODES, KEY, STREAM_FORMS, WHY, fault_of, hold
+from tests.sdks.holding import EPISODES, KEY, STREAM_FORMS, WHY, fault_of, hold, until_refused
 from tests.serve.asking import TOOLS
 
 openai = pytest.importorskip("openai", reason=WHY)
@@ -230,12 +230,12 @@ def test_what_is_wrong_raises_the_sdks_own_error(url: str, api: str) -> None:
 
 @pytest.mark.parametrize("form", ["seconds", "date"])
 def test_a_rate_limit_raises_and_its_wait_is_honoured(form: str) -> None:
-    # One request every 1.2 s: longer than the SDK would wait by itself.
-    with simulated({"rpm": 50, "burst": "1s", "retry_after_form": form}) as url:
+    # One request every 3 s: longer than the SDK would wait by itself.
+    with simulated({"rpm": 20, "burst": "1s", "retry_after_form": form}) as url:
         with openai.OpenAI(base_url=url, api_key=KEY, max_retries=0) as client:
             say(client, "responses")
             with pytest.raises(openai.RateLimitError) as limited:
-                say(client, "responses")
-        assert limited.value.response.headers["x-ratelimit-limit-requests"] == "50"
+                until_refused(lambda: say(client, "responses"))
+        assert limited.value.response.headers["x-ratelimit-limit-requests"] == "20"
         with openai.OpenAI(base_url=url, api_key=KEY, max_retries=1) as client:
             assert say(client, "responses").id.startswith("resp_")
