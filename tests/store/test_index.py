@@ -174,3 +174,22 @@ def test_a_lost_end_of_a_journal_is_named(tmp_path: Path, monkeypatch: pytest.Mo
     discard(journal, 2, 2)
     with pytest.raises(CorruptLogError, match=r"log/.*/000000002.parquet is missing"):
         read_index(tmp_path)
+
+
+def test_a_reader_that_is_overtaken_goes_on_while_each_look_lacks_another_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(looking, "PAUSE_S", 0)
+    tries: list[int] = []
+
+    def overtaken(times: int) -> int:
+        tries.append(len(tries))
+        if len(tries) <= times:
+            raise FileNotFoundError(2, "no such file", f"{len(tries):09d}.parquet")
+        return 7
+
+    assert looking.patiently(tmp_path, lambda: overtaken(looking.LOOKS + 10)) == 7
+    tries.clear()
+    with pytest.raises(CorruptLogError, match="keeps changing while it is read"):
+        looking.patiently(tmp_path, lambda: overtaken(looking.CHANGES))
+    assert len(tries) == looking.CHANGES

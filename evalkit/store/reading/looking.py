@@ -12,6 +12,9 @@ from evalkit.store.files.segment import KINDS, REMEDY, Kind, Segment
 LOOKS = 6
 PAUSE_S = 0.05
 """How often, and after which pauses, a listing without an expected file is repeated."""
+CHANGES = 60
+"""How often in all, where each listing lacks another file than the one before: somebody writes faster than this process
+reads."""
 
 _ReadT = TypeVar("_ReadT")
 
@@ -35,14 +38,20 @@ def looks() -> Iterator[int]:
 def patiently(run: Path, read: Callable[[], _ReadT]) -> _ReadT:
     """The result of `read`, once it finds neither an Unsettled listing nor a missing file. Raises CorruptLogError if
     repeating does not help, and what `read` raises."""
-    where = what = ""
-    for _ in looks():
+    found = ("", "")
+    alike = 0
+    for _ in range(CHANGES):
         try:
             return read()
         except FileNotFoundError as gone:
-            where, what = "log", f"keeps changing while it is read: {Path(str(gone)).name} is gone"
+            before, found = found, ("log", f"keeps changing while it is read: {Path(str(gone)).name} is gone")
         except Unsettled as flaw:
-            where, what = flaw.where, flaw.what
+            before, found = found, (flaw.where, flaw.what)
+        alike = alike + 1 if found == before else 1
+        if alike == LOOKS:
+            break
+        time.sleep(PAUSE_S)
+    where, what = found
     raise CorruptLogError(f"{run}: {where} {what}. {REMEDY}")
 
 
