@@ -34,14 +34,17 @@ class Mortal:
 
     def __init__(self, patch: pytest.MonkeyPatch, last: int) -> None:
         self.left = last
+        self.done: list[str] = []
+        """The operations until then."""
         for name in OPERATIONS:
-            patch.setattr(disk, name, self._counting(getattr(disk, name)))
+            patch.setattr(disk, name, self._counting(name, getattr(disk, name)))
 
-    def _counting(self, real: Callable[..., Any]) -> Callable[..., Any]:
+    def _counting(self, name: str, real: Callable[..., Any]) -> Callable[..., Any]:
         def call(*args: Any) -> Any:
             if self.left <= 0:
                 raise Died
             self.left -= 1
+            self.done.append(name)
             return real(*args)
 
         return call
