@@ -23,7 +23,7 @@ from evalkit.cli.main import main, parse
 from evalkit.errors import UsageError
 from evalkit.report.views import open_views
 from tests.doors.__main__ import DOORS
-from tests.support.document_blocks import RUNNABLE, SKIP, Block, blocks_of, commands, pages
+from tests.support.document_blocks import PROJECT, RUNNABLE, SKIP, Block, blocks_of, commands, pages
 
 QUICKSTART = """
 replicates = 2
@@ -63,6 +63,7 @@ def begun(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("reader")
     (folder / "runs").mkdir()
     (folder / "runs" / "quickstart.toml").write_text(QUICKSTART)
+    shutil.copytree(PROJECT / "examples" / "agents", folder / "examples" / "agents")
     done = subprocess.run(
         ["bash", "-c", "evalkit run quickstart"],
         cwd=folder,

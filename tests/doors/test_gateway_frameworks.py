@@ -2,12 +2,14 @@
 
 import asyncio
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 import evalkit
 from evalkit.dialogue import Message, ToolCall
+from tests.doors.howto import follow
 
 WHY = "needs the frameworks: make doors DOORS=gateway"
 langgraph_graph = pytest.importorskip("langgraph.graph", reason=WHY)
@@ -126,3 +128,7 @@ def test_a_framework_s_agent_plays_an_episode(code: evalkit.AgentFn) -> None:
     episode = evalkit.play(code, an_instance(), models=MODELS)
     assert episode.score is not None
     assert (episode.ending, episode.score.value) == ("stable", 1.0)
+
+
+def test_the_agent_of_the_page_plays_an_episode(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert follow("docs/agents.md", tmp_path, monkeypatch, {}) == ["stable\n"]
