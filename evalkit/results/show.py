@@ -61,6 +61,11 @@ class ReplayedEpisode:
     asks: tuple[Ask, ...] = field(default=(), repr=False)
     """What its agent's code asked, also on its way to a step that is not there yet."""
 
+    @property
+    def pending(self) -> tuple[Ask, ...]:
+        """Of these, the ones that have not led to a step yet."""
+        return tuple(ask for ask in self.asks if ask.step >= len(self.moves))
+
 
 def show(run: Path, episode: str, *, period: int | None = None, full: bool = False) -> Trajectory:
     """One episode of a run, or one period of it; `full`: no text is cut, tools say what they are, and
@@ -170,9 +175,8 @@ def trajectory_of(episode: ReplayedEpisode, *, period: int | None = None, full: 
     last = episode.result.periods - 1
     if period is not None and not 0 <= period <= last:
         raise RunError(f"The episode has periods 0 to {last}, so there is no period {period} to show.")
-    pending = [ask for ask in episode.asks if ask.step >= len(episode.moves)]
     most = sys.maxsize if full else BOUND
-    parts = tuple(trajectory_parts(episode.moves, period=period, most=most, pending=pending))
+    parts = tuple(trajectory_parts(episode.moves, period=period, most=most, pending=episode.pending))
     shown = tuple(map(unfolded if full else folded, parts))
     return Trajectory(header=_header(episode.result, episode.pack), parts=shown)
 

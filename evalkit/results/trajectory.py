@@ -93,12 +93,18 @@ def trajectory_parts(
             yield from _turn(move, most)
         if not move.reproduced:
             yield TrajectoryPart(kind="warning", title="replay differs", text=_difference(move.row))
-    if pending and period is None:
-        yield TrajectoryPart(kind="turn", title=f"step {pending[0].step} · not there yet")
-        yield from (_ask(ask, None, most) for ask in pending)
+    if period is None:
+        yield from pending_parts(pending, most)
     yield TrajectoryPart(
         kind="end", title=f"ended: {visible(ending)}" if ending else "not ended: it remains to be played"
     )
+
+
+def pending_parts(pending: Sequence[Ask], most: int = BOUND) -> Iterator[TrajectoryPart]:
+    """What an agent's code has asked on its way to a step that is not there yet, below a title; nothing of nothing."""
+    if pending:
+        yield TrajectoryPart(kind="turn", title=f"step {pending[0].step} · not there yet")
+        yield from (_ask(ask, None, most) for ask in pending)
 
 
 def _titled(row: Mapping[str, Any]) -> str:

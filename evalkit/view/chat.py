@@ -10,11 +10,14 @@ from evalkit.money import show_usd
 from evalkit.report.charts.build import period_lines
 from evalkit.results.moves import Move
 from evalkit.results.show import ReplayedEpisode
-from evalkit.results.trajectory import TrajectoryPart, trajectory_parts, usage_words
+from evalkit.results.trajectory import TrajectoryPart, pending_parts, trajectory_parts, usage_words
 from evalkit.text import BOUND, seconds
 
 OPEN = 5
 """Periods up to which all are unfolded at once."""
+
+PENDING = 20_000
+"""Characters of replies that no act has followed yet."""
 
 FOLDED = frozenset({"system", "tools"})
 """Titles of what is folded: long, and mostly the same in every chat."""
@@ -88,6 +91,16 @@ def periods_of(
             open=open_all or only is not None,
             href=period_address(address, number) if address else "",
         )
+
+
+def pending_of(replayed: ReplayedEpisode) -> TurnView | None:
+    """What an agent's code has asked on its way to a step that is not there yet; None: nothing."""
+    pending = replayed.pending
+    if not pending:
+        return None
+    title, *parts = pending_parts(pending, min(BOUND, PENDING // len(pending)))
+    step, _, numbers = title.title.partition(" · ")
+    return TurnView(anchor="pending", title=step, numbers=numbers, parts=[_view(part) for part in parts])
 
 
 def _line(line: str, played: Sequence[Move]) -> str:

@@ -21,7 +21,15 @@ from evalkit.results.moves import Move
 from evalkit.results.show import ReplayedEpisode, open_episode
 from evalkit.text import BOUND, seconds
 from evalkit.view.around import Around
-from evalkit.view.chat import PeriodView, bounded_to, counted, period_address, periods_of
+from evalkit.view.chat import (
+    PeriodView,
+    TurnView,
+    bounded_to,
+    counted,
+    pending_of,
+    period_address,
+    periods_of,
+)
 from evalkit.view.grid import Plot, plot, sql_command
 from evalkit.view.overview import ComingFigure, Fact, run_address, run_links
 from evalkit.view.places import episode_address, figure_address, place_of, titled, with_query
@@ -73,6 +81,8 @@ class EpisodePage:
     metrics_query: str
     metrics_command: str
     periods: Sequence[PeriodView]
+    pending: TurnView | None
+    """What an agent's code has asked since its last act."""
     chat: bool
     """Whether the episode is one chat alone."""
     show: str
@@ -128,6 +138,7 @@ def episode_page(
         metrics_query=metrics,
         metrics_command=sql_command(run, metrics),
         periods=bounded_to(list(periods_of(replayed, address)), OFFLINE if offline else INLINE),
+        pending=pending_of(replayed),
         chat=result.periods == 1,
         show=f"evalkit show {shlex.quote(run)} {shlex.quote(place_of(result))}",
     )

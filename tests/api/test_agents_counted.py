@@ -16,6 +16,8 @@ from evalkit.store.manifest import CODED_FORMAT
 from evalkit.store.manifests import read_manifest
 from evalkit.store.reading.reader import scan_all
 from evalkit.store.reading.totals import CellTotals
+from evalkit.view.run_cache import RunCache
+from tests.view.conftest import ask
 
 STEPS = 4
 """After which `halting` fails."""
@@ -144,6 +146,34 @@ def test_requests_on_the_way_to_a_step_are_shown_behind_the_last_act(
     behind = shown.partition(f"step {STEPS} · not there yet")[2]
     assert behind.count("asks main (") == 2
     assert "it remains to be played" in behind
+
+
+@pytest.mark.parametrize("steps", [0, STEPS])
+def test_the_page_of_an_episode_has_the_requests_that_no_act_has_followed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, steps: int
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    run = played(spec("begun", steps))
+    episode = run.sql("select episode, step from asks where instance = 'seed-0' order by step desc").to_pylist()[0]
+    (said,) = ask(RunCache([run.directory.resolve()]), f"/run/begun/episode/{episode['episode']}")
+    assert said.status == 200, said.text
+    before, _, pending = said.text.partition('<section class="turn" id="pending"')
+    assert before.count("asks judge (") == steps == episode["step"]
+    assert f">step {steps}</a>" in pending
+    assert "not there yet" in pending
+    assert pending.count("asks main (") == 2
+
+
+def test_the_page_of_an_episode_that_waits_for_nothing_has_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(f"{__name__}.FAILS", [])
+    run = played(spec("whole"))
+    (episode, *_) = run.sql("select distinct episode from asks").to_pylist()
+    (said,) = ask(RunCache([run.directory.resolve()]), f"/run/whole/episode/{episode['episode']}")
+    assert "asks judge (" in said.text
+    assert 'id="pending"' not in said.text
 
 
 def test_the_report_counts_requests_and_not_acts(begun: evalkit.Run) -> None:
