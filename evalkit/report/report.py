@@ -13,6 +13,7 @@ from evalkit.report.accounts import (
     money_table,
     speed_table,
 )
+from evalkit.report.drift import ASK_COLUMNS as DRIFT_ASK_COLUMNS
 from evalkit.report.drift import COLUMNS as DRIFT_COLUMNS
 from evalkit.report.drift import DRIFT, drift_tables
 from evalkit.report.extras.clashes import refuse_clashes, refuse_tables
@@ -136,14 +137,13 @@ def report(
     Raises RunError if it is none, CorruptLogError if its log is damaged.
     """
     from evalkit.store.files.schema import ledger_table
-    from evalkit.store.reading.arrays import asks_of
-    from evalkit.store.reading.reader import read_ledger, scan_all
+    from evalkit.store.reading.reader import read_ledger, scan_all, scan_asks
 
     manifest, steps, results = read_run(run, DRIFT_COLUMNS)
     # Read after the steps: of a run that is being written, what was paid for may be more than they say, and not less.
     logged = {"steps": steps, "log": scan_all(run, LOG_COLUMNS), "ledger": ledger_table(read_ledger(run))}
     if any(agent.code is not None for agent in manifest.agents.values()):
-        logged["asks"] = asks_of(scan_all(run, (*ASK_COLUMNS, "row_kind"))).select(ASK_COLUMNS)
+        logged["asks"] = scan_asks(run, (*ASK_COLUMNS, *DRIFT_ASK_COLUMNS))
     run_cells = cells(manifest, results, read_voids(run))
     return build_report(RunData(manifest, run_cells, logged, judged or {}), half_width)
 

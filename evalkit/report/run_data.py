@@ -28,6 +28,9 @@ from episodes where finished
 """
 """The view `scores`, over `episodes`."""
 
+ROLE = "facts->>'$.model' as role"
+"""A column of `asks`."""
+
 ASKED_AT = "make_timestamp(try_cast(started_at * 1e6 as bigint)) as asked_at"
 """A column of `steps` and `log`."""
 
@@ -68,11 +71,14 @@ class RunData:
         self._connection.execute("set enable_external_access = false; set lock_configuration = true")
 
     def _register(self, name: str, table: "pa.Table") -> None:
-        if "started_at" not in table.column_names:
+        made = [ASKED_AT] if "started_at" in table.column_names else []
+        if name == "asks" and "facts" in table.column_names:
+            made += [ROLE, "ask_line as line"]
+        if not made:
             self._connection.register(name, table)
             return
         self._connection.register(f"{name}_rows", table)
-        self._connection.execute(" ".join((f"create view {name} as select *,", ASKED_AT, f"from {name}_rows")))
+        self._connection.execute(" ".join((f"create view {name} as select *,", ", ".join(made), f"from {name}_rows")))
 
     def rows(self, query: str) -> list[Row]:
         """What a query over the views gives, in its order. Raises UsageError with DuckDB's words where it refuses."""

@@ -19,7 +19,7 @@ import orjson
 from evalkit.errors import RunError, UsageError
 from evalkit.report.periods import VIEW as PERIODS
 from evalkit.report.periods import period_scores
-from evalkit.report.run_data import ASKED_AT, SCORES
+from evalkit.report.run_data import ASKED_AT, ROLE, SCORES
 from evalkit.results.cells import Cell
 from evalkit.results.derived import read_cells
 from evalkit.results.rows import agent_table, cell_table, episode_table, instance_table
@@ -62,7 +62,7 @@ _STEPS = "create view steps as select * from log{filter}"
 _ASKS = """
 create view asks as
 select episode, environment, suite, instance, agent, replicate, take, step,
-    ask_line as line, ask_key as key, ask_n as n, facts->>'$.model' as role, reply, raw, request_digest,
+    ask_line as line, ask_key as key, ask_n as n, {role}, reply, raw, request_digest,
     columns('tokens_.*'), cost, usd, latency_s, queue_s, attempts, started_at, asked_at, served_model, fingerprint,
     response_id, finish, worker
 from log where row_kind = 'ask'
@@ -253,7 +253,7 @@ def _make_steps(connection: "duckdb.DuckDBPyConnection", run: Path, manifest: Ma
     connection.execute(_LOG.format(reserved=", ".join(RESERVED), asked_at=ASKED_AT))
     only = " where row_kind = 'step'" if any(agent.code for agent in manifest.agents.values()) else ""
     connection.execute(_STEPS.format(filter=keep + only))
-    connection.execute(_ASKS)
+    connection.execute(_ASKS.format(role=ROLE))
     connection.execute(_CALLS)
     return log
 

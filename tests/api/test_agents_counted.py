@@ -3,6 +3,7 @@
 import asyncio
 import json
 from collections.abc import Mapping
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -12,11 +13,15 @@ import evalkit
 from evalkit.cli.main import main
 from evalkit.engine.forecast import Forecast, Prior, asks_per_step, learn_all
 from evalkit.engine.status import lane_rates, read_status
+from evalkit.report.nights.history import read_night
+from evalkit.report.report import report
+from evalkit.store.files.record import ASK, StepRecord
 from evalkit.store.manifest import CODED_FORMAT
 from evalkit.store.manifests import read_manifest
 from evalkit.store.reading.reader import scan_all
 from evalkit.store.reading.totals import CellTotals
 from evalkit.view.run_cache import RunCache
+from tests.support.run_directories import write_tails
 from tests.view.conftest import ask
 
 STEPS = 4
@@ -180,6 +185,39 @@ def test_the_report_counts_requests_and_not_acts(begun: evalkit.Run) -> None:
     (speed,) = begun.table("report.speed").to_pylist()
     (money, *_) = begun.table("report.money").to_pylist()
     assert speed["requests"] == money["requests"] == 2 * (3 * STEPS + 2)
+
+
+def test_what_serves_a_role_is_told_when_it_changes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(f"{__name__}.FAILS", [])
+    run = played(spec("whole"))
+    assert {table.name for table in report(run.directory).tables}.isdisjoint({"drift"})
+    names = [field.name for field in fields(StepRecord)]
+    rows = scan_all(run.directory, names).to_pylist()
+    first = min(row["episode"] for row in rows)
+    again = []
+    for row in rows:
+        if row["episode"] == first:
+            values = row | {name: row[name] and row[name].encode() for name in ("reply", "facts")} | {"take": 1}
+            if row["row_kind"] == ASK:
+                values["ask_line"] = 1
+            if b'"judge"' in values["facts"]:
+                values["served_model"] = "another"
+            again.append(StepRecord(**values))
+    write_tails(run.directory, [again])
+    table = report(run.directory).table("drift")
+    found = {row["served_model"]: row for row in table.rows}
+    assert {row["role"] for row in table.rows} == {"judge"}
+    assert {name: (row["episodes"], row["alone"]) for name, row in found.items()} == {
+        "random": (1, 1),
+        "another": (1, 1),
+    }
+    judged = sum(row.row_kind == ASK and row.served_model == "another" for row in again)
+    assert found["another"]["replies"] == judged > 0
+    assert any(note.startswith("drift: halting (judge) was served by 2 versions") for note in table.notes)
+    assert run.sql(table.query).to_pylist() == list(table.rows)
+    (cell, *_) = read_night(run.directory, "2026-11-23", 0).cells
+    assert sorted(name.partition(" ")[0] for name in cell.served) == ["another", "random"]
 
 
 def test_chats_are_exported_with_what_was_asked_and_with_its_money(

@@ -15,6 +15,7 @@ import msgspec
 
 from evalkit.envs.known import is_litmus
 from evalkit.errors import CorruptLogError
+from evalkit.report.drift import ASK_COLUMNS as DRIFT_ASK_COLUMNS
 from evalkit.report.drift import COLUMNS as DRIFT_COLUMNS
 from evalkit.report.drift import versions
 from evalkit.report.run_data import RunData
@@ -158,11 +159,16 @@ def cell_key(agent: ManifestAgent, suite: ManifestSuite) -> str:
 
 def read_night(run: Path, night: str, spent: int) -> NightRecord:
     """A night's record from its log, without alarms. Raises RunError if it is not a run, CorruptLogError."""
+    from evalkit.store.reading.reader import scan_asks
+
     manifest, steps, results = read_run(run, DRIFT_COLUMNS)
-    source = RunData(manifest, cells(manifest, results, read_voids(run)), {"steps": steps})
-    served: dict[str, list[str]] = {}
-    for version in versions(source):
-        served.setdefault(version.agent, []).append(f"{version.served_model} {version.fingerprint}".strip())
+    logged = {"steps": steps}
+    if any(agent.code is not None for agent in manifest.agents.values()):
+        logged["asks"] = scan_asks(run, DRIFT_ASK_COLUMNS)
+    source = RunData(manifest, cells(manifest, results, read_voids(run)), logged)
+    served: dict[str, dict[str, None]] = {}
+    for version in versions(source):  # two roles may have one model
+        served.setdefault(version.agent, {})[f"{version.served_model} {version.fingerprint}".strip()] = None
     table = scores_table(source)
     night_cells = [
         _cell(manifest, cell, row, took, tuple(served.get(cell.agent, ())))

@@ -226,6 +226,16 @@ def scan_all(run: Path, columns: Iterable[str]) -> pa.Table:
     return _read(run, "steps", tuple(columns))
 
 
+def scan_asks(run: Path, columns: Iterable[str]) -> pa.Table:
+    """These columns of all requests of agents that are code, as `scan_all` gives those of all rows."""
+    wanted = tuple(dict.fromkeys(columns))
+
+    def read() -> pa.Table:
+        return tables_of("steps", settled(run, "steps").segments, (*wanted, "row_kind"), asks_of)
+
+    return patiently(run, read).select(wanted)
+
+
 def _read(run: Path, kind: Kind, columns: Sequence[str], only: Collection[str] | None = None) -> pa.Table:
     """All rows of the log, in order; `only`: those of these episodes."""
 
