@@ -58,7 +58,9 @@ def test_a_lock_pins_every_package_by_hash_and_names_no_place_to_fetch_from(name
 
 def test_what_make_installs_is_locked() -> None:
     makefile = (PROJECT / "Makefile").read_text()
-    installs = [line for line in makefile.splitlines() if "pip install" in line]
+    (install,) = [line for line in makefile.splitlines() if "pip install" in line]
+    assert install.startswith("INSTALL := ")
+    installs = [line for line in makefile.splitlines() if "$(INSTALL)" in line]
     assert len(installs) == 2 * len(LOCKS) + len(APART)
     assert all("--require-hashes -r $(" in line or "--no-deps --no-build-isolation" in line for line in installs)
     written = re.findall(r"--output-file \$\((\w+)\)", makefile)
