@@ -169,6 +169,15 @@ def test_spells_of_two_cells_that_send_at_once_count_once() -> None:
     assert joined([(0.0, 1.0), (500.0, 501.0), (1.0, 380.5)]) == [(0.0, 501.0)]
 
 
+@pytest.mark.parametrize("rows", [0, 1])
+def test_an_agent_as_code_that_has_asked_for_nothing_has_no_rate(rows: int) -> None:
+    """Its steps were sent at some time, but are no requests. Divided by a rate of 0, `status` had failed."""
+    cell = CellTotals(agent="a", suite="s", rows=rows)
+    for second in range(3):
+        cell.send(float(second))
+    assert rate([cell]) is None
+
+
 @pytest.mark.parametrize("text", ["", "[]", '{"cells":[{}]}', '{"workers":{"a":"b"}}'])
 def test_totals_that_are_damaged_are_named(text: str) -> None:
     with pytest.raises(CorruptLogError, match="log/w"):

@@ -163,12 +163,12 @@ def joined(spells: Iterable[tuple[float, float]]) -> list[tuple[float, float]]:
 
 
 def rate(cells: Iterable[CellTotals]) -> float | None:
-    """Requests per second while any of these cells was sending; None if no two were sent."""
+    """Requests per second while any of these cells was sending, above 0; None if no two were sent."""
     all_cells = list(cells)
     spells = joined(spell for cell in all_cells for spell in cell.spells)
     busy = sum(last - first for first, last in spells) + sum(cell.earlier_s for cell in all_cells)
     gaps = sum(cell.rows for cell in all_cells) - len(spells) - sum(cell.earlier for cell in all_cells)
-    return gaps / busy if busy > 0 else None
+    return gaps / busy if busy > 0 and gaps > 0 else None
 
 
 @dataclass(slots=True, kw_only=True)
