@@ -164,7 +164,8 @@ MUTANTS = (
         file="client/budget.py",
         old="        if self._shared.waiting:\n            self._shared.serve()\n        return cost <= reserved\n",
         new="        return cost <= reserved\n",
-        needs=("scarce",),
+        # Of models, only so many episodes begin that the money for their next requests is there.
+        needs=("scarce", "agents"),
     ),
     Mutant(
         name="a lane that ends leaves its line waiting",
