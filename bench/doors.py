@@ -17,14 +17,18 @@ from functools import partial
 from importlib import import_module
 from statistics import median
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import aiohttp
+from aiohttp import web
 
 import evalkit
 from bench.measuring import span
 from evalkit.dialogue import Reply
 from evalkit.errors import UsageError
+from evalkit.serve.dialects.table import SERVED_DIALECTS
+from evalkit.wire.dialect import Quirks
+from evalkit.wire.openai_chat import OPENAI_CHAT
 
 TURNS = 7
 """Times that a door and the game are measured."""
@@ -126,7 +130,6 @@ def trl(instance: evalkit.Instance, replies: Sequence[Reply]) -> tuple[Play, Non
 def verifiers(instance: evalkit.Instance, replies: Sequence[Reply]) -> tuple[Play, None]:
     """verifiers' harness with the model's answers at hand: requests are made and replies read, and nothing is sent."""
     from evalkit.doors import verifiers as door
-    from evalkit.serve.dialects.table import SERVED_DIALECTS
 
     answers = [SERVED_DIALECTS["openai_chat"].encode_reply(reply) for reply in replies]
 
@@ -177,6 +180,61 @@ def verifiers(instance: evalkit.Instance, replies: Sequence[Reply]) -> tuple[Pla
             aiohttp.ClientSession = real  # type: ignore[misc]
 
     return again(play), None
+
+
+def gateway(instance: evalkit.Instance, replies: Sequence[Reply]) -> tuple[Play, Play]:
+    """A client of aiohttp's that asks the gateway, whose seat has the replies at hand; and one that asks a server of
+    aiohttp's which has the answers."""
+    game, bodies, parts = evalkit.game(instance), list[bytes](), list[bytes]()
+    head = OPENAI_CHAT.head("main", evalkit.env(instance.environment).defaults, Quirks())
+    OPENAI_CHAT.join(parts, game.messages)
+    for reply in replies:
+        bodies.append(OPENAI_CHAT.body(head, OPENAI_CHAT.encode_tools(game.tools), parts, None))
+        turn = game.reply(reply)
+        parts = [] if turn.new_chat else parts
+        OPENAI_CHAT.join(parts, game.messages if turn.new_chat else (reply.message(), *turn.messages))
+    answers = [SERVED_DIALECTS["openai_chat"].encode_reply(reply) for reply in replies]
+
+    class Seat:
+        """A seat that has the replies, and gives the next one to any request."""
+
+        parallel = 1
+        step = 0
+
+        def fork(self, _: str) -> "Seat":
+            return self
+
+        async def ask(self, *_: object, **__: object) -> Reply:
+            return replies[self.step]
+
+    async def asked(url: str, seat: Seat) -> None:
+        async with aiohttp.ClientSession() as session:
+            for seat.step, body in enumerate(bodies):
+                async with session.post(url, data=body) as response:
+                    assert response.status == 200, await response.text()
+                    OPENAI_CHAT.decode(await response.read())
+
+    async def through(episodes: int) -> None:
+        for _ in range(episodes):
+            seat = Seat()
+            async with evalkit.gateway(cast("evalkit.Seat", seat)) as gate:
+                await asked(gate.base_url("openai_chat") + OPENAI_CHAT.path, seat)
+
+    async def bare(episodes: int) -> None:
+        seat = Seat()
+
+        async def answer(request: web.BaseRequest) -> web.Response:
+            await request.read()
+            return web.Response(body=answers[seat.step], headers={"Content-Type": "application/json"})
+
+        runner = web.ServerRunner(web.Server(answer, access_log=None))
+        await runner.setup()
+        await web.TCPSite(runner, "127.0.0.1", 0).start()
+        for _ in range(episodes):
+            await asked(f"http://127.0.0.1:{runner.addresses[0][1]}/", seat)
+        await runner.cleanup()
+
+    return (lambda episodes: asyncio.run(through(episodes))), (lambda episodes: asyncio.run(bare(episodes)))
 
 
 def mcp(instance: evalkit.Instance, replies: Sequence[Reply]) -> tuple[Play, Play]:
@@ -284,6 +342,7 @@ class Measured:
 
 
 DOORS: Mapping[str, Measured] = {
+    "gateway": Measured(title="the gateway", make=gateway, most=3),
     "gym": Measured(title="Gymnasium as text", make=gym_text, most=4),
     "verifiers": Measured(title="verifiers", make=verifiers, most=3),
     "trl": Measured(title="TRL", make=trl, most=2, single=True),

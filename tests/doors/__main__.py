@@ -27,15 +27,13 @@ class Door(NamedTuple):
     """Packages that its tests need."""
     extra: bool = True
     """Whether it has the extra of its name; else it needs no library."""
-    measured: bool = True
-    """Whether `bench/doors.py` measures it."""
     perhaps: tuple[str, ...] = ()
     """Packages without which some of its tests are skipped: they are large, or not to be had everywhere."""
 
 
 DOORS = {
     "gym": Door(perhaps=("stable-baselines3>=2.4",)),
-    "gateway": Door(also=("langgraph>=1", "langchain-openai>=1", "openai-agents>=0.20"), extra=False, measured=False),
+    "gateway": Door(also=("langgraph>=1", "langchain-openai>=1", "openai-agents>=0.20"), extra=False),
     "inspect": Door(),
     "mcp": Door(),
     "trl": Door(also=("transformers>=5",), extra=False, perhaps=("torch>=2.6", "trl>=1.16")),
@@ -67,7 +65,7 @@ def try_door(name: str, door: Door) -> bool:
         if door.perhaps and not succeeds([*install, *door.perhaps]):
             print(f"NOT INSTALLED: {', '.join(door.perhaps)}, so what needs them is skipped.", flush=True)
         passed = succeeds([str(python), "-m", "pytest", "-p", "no:cacheprovider", *files])
-        return passed and (not door.measured or succeeds([str(python), "-m", "bench.doors", name]))
+        return passed and succeeds([str(python), "-m", "bench.doors", name])
 
 
 def main(wanted: Sequence[str]) -> int:
