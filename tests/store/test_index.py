@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from evalkit.errors import CorruptLogError
 from evalkit.store.files import segment
+from evalkit.store.files.chain import digest_of_file
 from evalkit.store.files.layout import lay_out
 from evalkit.store.files.record import StepRecord
 from evalkit.store.files.schema import ENDS, STEPS
@@ -193,3 +194,17 @@ def test_a_reader_that_is_overtaken_goes_on_while_each_look_lacks_another_file(
     with pytest.raises(CorruptLogError, match="keeps changing while it is read"):
         looking.patiently(tmp_path, lambda: overtaken(looking.CHANGES))
     assert len(tries) == looking.CHANGES
+
+
+def test_a_file_that_is_moved_as_it_is_opened_is_gone_and_no_fault_of_the_disk(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "log" / "w" / "000000000.parquet"
+    monkeypatch.setattr(Path, "exists", lambda _: True)  # as it was a moment ago
+    with (
+        pytest.raises(FileNotFoundError),
+        segment.open_file(segment.Segment(kind="steps", path=path, first=0, last=0, writer="w")),
+    ):
+        pass
+    with pytest.raises(FileNotFoundError):
+        digest_of_file(path)

@@ -98,12 +98,15 @@ class DigestChain:
 def digest_of_file(path: Path) -> str:
     """SHA-256 over a file's bytes, in hex; only a part of it is in memory at a time. Empty for a link to a missing
     file. Raises FileNotFoundError, StorageError."""
-    if not path.exists():
-        if path.is_symlink():
-            return ""
-        raise FileNotFoundError(path)
-    with storage_errors(path), path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
+    with storage_errors(path):
+        try:
+            with path.open("rb") as file:
+                return hashlib.file_digest(file, "sha256").hexdigest()
+        except FileNotFoundError:  # also if it was moved just now
+            pass
+    if path.is_symlink():
+        return ""
+    raise FileNotFoundError(path)
 
 
 def problem_of(segment: Segment, flaw: CorruptLogError) -> str:

@@ -248,12 +248,12 @@ def _plain(kind: pa.DataType) -> pa.DataType:
 @contextmanager
 def open_file(segment: Segment, dictionary: Iterable[str] = (), *, verify: bool = True) -> Iterator[pq.ParquetFile]:
     """The file of a segment, whatever its footer says. Raises as `read_segment` does."""
-    if not segment.path.exists():
+    with storage_errors(segment.path):
+        source = _source(segment.path)
+    if source is None:
         if segment.path.is_symlink():
             raise CorruptLogError(f"{segment.name} is a link to a missing file. {REMEDY}")
         raise FileNotFoundError(segment.path)
-    with storage_errors(segment.path):
-        source = pa.OSFile(str(segment.path))
     try:
         with readable(segment):
             file = pq.ParquetFile(
@@ -262,6 +262,14 @@ def open_file(segment: Segment, dictionary: Iterable[str] = (), *, verify: bool 
         yield file
     finally:
         source.close()  # else a thread of pyarrow's may keep it open for a while
+
+
+def _source(path: Path) -> pa.OSFile | None:
+    """A file that is open for reading; None if it is not there, or has been moved just now."""
+    try:
+        return pa.OSFile(str(path))
+    except FileNotFoundError:
+        return None
 
 
 def claim(file: pq.ParquetFile) -> dict[str, str]:
