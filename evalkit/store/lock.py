@@ -21,6 +21,9 @@ from evalkit.store.disk import make_directories, storage_errors
 
 FILE = "lock"
 
+ENDING_S = 20.0
+_LOOK_S = 0.2
+"""How long the end of processes is awaited that a killed one has started, and how often they are looked at."""
 _TRIES = 5
 _PAUSE_S = 0.02
 """A process that only checks whether a lock is held (`holder`) holds it for a moment itself."""
@@ -55,10 +58,7 @@ class Hold:
         not, or if the directory was renamed or deleted: then another process may write.
         """
         if not _same(self.run, self._directory):
-            raise StorageError(
-                f"{self.run} was moved or deleted while it was being written. Nothing more is written. Put the "
-                "directory back, then start the same command again; what was durable before is valid."
-            )
+            raise StorageError(_moved(self.run))
         path = self.run / FILE
         if _same(path, self._file):
             return
@@ -74,6 +74,11 @@ class Hold:
         self._file = fresh
         if _seize(fresh, path):
             _sign(fresh, path, self.me)
+
+    @property
+    def descriptors(self) -> tuple[int, int]:
+        """What a process inherits that writes for this one: the run is locked until it has ended too."""
+        return self._directory, self._file
 
     def close(self) -> None:
         """Release the locks."""
@@ -96,6 +101,11 @@ def hold_run(run: Path) -> Iterator[Hold]:
     opened = [directory]
     try:
         locked = _seize_directory(directory)
+        waited_s = 0.0
+        while locked is False and waited_s < ENDING_S and _is_gone(_read(path)):
+            time.sleep(_LOOK_S)
+            waited_s += _LOOK_S
+            locked = _seize_directory(directory)
         with storage_errors(path):
             file = _open(path)
         opened.append(file)
@@ -115,6 +125,30 @@ def hold_run(run: Path) -> Iterator[Hold]:
         yield hold
     finally:
         hold.close()
+
+
+@dataclass(frozen=True, slots=True)
+class SharedHold:
+    """A run that the process holds that started this one."""
+
+    run: Path
+    _directory: int
+
+    def check(self) -> None:
+        """Check that the run is where it was. Raises StorageError."""
+        if not _same(self.run, self._directory):
+            raise StorageError(_moved(self.run))
+
+
+@contextmanager
+def standing(run: Path) -> Iterator[SharedHold]:
+    """Watch a run that is locked by the process that started this one. Raises StorageError."""
+    with storage_errors(run):
+        directory = os.open(run, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        yield SharedHold(run, directory)
+    finally:
+        os.close(directory)
 
 
 def holder(run: Path) -> Holder | None:
@@ -195,9 +229,34 @@ def _read(path: Path) -> Holder | None:
         return None
 
 
+def _moved(run: Path) -> str:
+    return (
+        f"{run} was moved or deleted while it was being written. Nothing more is written. Put the "
+        "directory back, then start the same command again; what was durable before is valid."
+    )
+
+
+def _is_gone(holder: Holder | None) -> bool:
+    """Whether a process of this machine that held a lock has ended: what it has started ends soon."""
+    if holder is None or holder.host != socket.gethostname():
+        return False
+    try:
+        os.kill(holder.pid, 0)
+    except ProcessLookupError:
+        return True
+    except OSError:
+        return False
+    return False
+
+
 def _refusal(run: Path, other: Holder | None) -> str:
     if other is None:
         return f"{run} is being written by another process. Wait until it has ended."
+    if _is_gone(other):
+        return (
+            f"{run} is still being written by processes that process {other.pid} on {other.host} has started; it was "
+            "killed, and they have not ended. Stop them, or choose another run name."
+        )
     since = max(0.0, time.time() - other.started_at)
     return (
         f"{run} is being written by process {other.pid} on {other.host}, for {since:.0f} s now. "

@@ -4,6 +4,7 @@ A run extended by agents, suites or replicates gets the next number. `run.json` 
 format, which lists every instance; it is read if there is no later one, and never written.
 """
 
+import hashlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -56,6 +57,13 @@ def manifest_name(run: Path) -> str:
     """The file that holds a run's manifest, seen from its directory."""
     path = manifest_file(run)
     return FOLDER if path is None else path.relative_to(run).as_posix()
+
+
+def manifest_digest(run: Path) -> str:
+    """SHA-256 of the file that holds a run's manifest; empty if there is none. Raises StorageError."""
+    path = manifest_file(run)
+    data = None if path is None else disk.read_whole(path)
+    return "" if data is None else hashlib.sha256(data).hexdigest()
 
 
 def read_manifest(run: Path) -> Manifest:

@@ -8,7 +8,7 @@ from the newest on: a changed file proves nothing.
 
 import hashlib
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -134,7 +134,7 @@ class _Files:
 def follow(run: Path) -> DigestChain:
     """Check all files of format 2, from the newest on. Raises as `check_chain` does."""
     chain, heads_told = DigestChain(), False
-    newest_first = _by_writer(run)
+    newest_first = _tellers_first(_by_writer(run))
     for position, files in enumerate(newest_first):
         end = max(files.there, default=-1)
         chain.unread |= chain.ends.get(files.writer, -1) > end
@@ -146,7 +146,8 @@ def follow(run: Path) -> DigestChain:
         heads = None if heads_told else _heads(chain, files)
         if heads is not None:
             heads_told = True
-            _follow_heads(chain, run, heads, newest_first[position + 1 :], _first(files))
+            older = [one for one in newest_first[position + 1 :] if began(one.writer) < began(files.writer)]
+            _follow_heads(chain, run, heads, older, _first(files))
     there = {segment.name for files in newest_first for segment in files.compacted}
     there |= {journal_object(run, files.writer, number).name for files in newest_first for number in files.there}
     for name, tellers in chain.named.items():
@@ -185,6 +186,32 @@ def _by_writer(run: Path) -> list[_Files]:
             )
         )
     return newest_first
+
+
+def _tellers_first(newest_first: Sequence[_Files]) -> list[_Files]:
+    """The same, but a writer that names files of younger ones is before these: one that has several processes write
+    beside it, and has compacted what one of them left."""
+    tellers: dict[str, list[_Files]] = {}
+    for files in newest_first:
+        for writer in _named_by(files):
+            if began(writer) > began(files.writer):
+                tellers.setdefault(writer, []).append(files)
+    ordered: dict[str, _Files] = {}
+    for files in newest_first:
+        for one in (*tellers.get(files.writer, ()), files):
+            ordered.setdefault(one.writer, one)
+    return list(ordered.values())
+
+
+def _named_by(files: _Files) -> Collection[str]:
+    """The writers of whose compacted files a writer's newest object tells."""
+    if not files.objects:
+        return ()
+    newest = files.objects[-1]
+    try:
+        return carried_of(read_claim(newest), newest.name).compacted.keys()
+    except (CorruptLogError, FileNotFoundError):
+        return ()
 
 
 def _follow_object(chain: DigestChain, run: Path, files: _Files, segment: Segment) -> None:

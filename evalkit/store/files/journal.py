@@ -207,6 +207,12 @@ def head_of(run: Path, writer: str) -> tuple[int, str]:
         return newest.first, digest_of(newest.path.read_bytes())
 
 
+def newest_claim(run: Path, writer: str) -> dict[str, str] | None:
+    """The footer of the newest object of one journal; None if it has none. Raises CorruptLogError."""
+    newest = newest_object(run, writer)
+    return None if newest is None else read_claim(newest)
+
+
 def newest_claims(run: Path) -> dict[str, dict[str, str]]:
     """By writer, in order, the footer of the newest object of its journal: one file per writer, whatever the run's
     length.

@@ -111,6 +111,11 @@ class Compactor:
         self._stopped = False
         self._compacted: dict[str, dict[str, Named]] = dict(adopted.named)
 
+    def adopt(self, adopted: Adopted) -> None:
+        """Name what was taken over from another writer in the next object; then what its files cover may go."""
+        self._compacted |= adopted.named
+        self._unnamed += [*adopted.unnamed, *adopted.covered]
+
     def names(self) -> dict[str, dict[str, Named]]:
         """What the next object names: by writer and kind, the newest compacted file. `named` says that it is there."""
         self._naming += self._unnamed

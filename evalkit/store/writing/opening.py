@@ -8,7 +8,7 @@ from pathlib import Path
 from evalkit.errors import CorruptLogError
 from evalkit.store import disk
 from evalkit.store.files.chain import check_chain
-from evalkit.store.files.journal import Appender, new_writer, open_journal
+from evalkit.store.files.journal import Appender, new_writer, open_journal, seal
 from evalkit.store.files.layout import MARK, Layout, began, encode_mark, journals, lay_out
 from evalkit.store.files.segment import (
     ENDS_FOLDER,
@@ -68,11 +68,36 @@ def take_over(run: Path, session: str) -> Opened:
             writer=journal.writer,
             heads=journal.heads,
             recall=recall,
-            before=lambda name: _standing(index, name),
+            before=partial(_standing, index),
         ),
         adopted=adopted,
         index=index,
     )
+
+
+def join(run: Path, writer: str) -> Opened:
+    """Make ready the log of a run for one more writer, beside the one that holds it and that has taken it over.
+
+    Its first object lists no other journals: those before it are listed by the holder's, and those beside it still
+    grow. Raises CorruptLogError, StorageError.
+    """
+    disk.make_directories(run / LOG / writer)
+    index, recall = read_index(run), partial(facts_of, run)
+    return Opened(
+        journal=Appender(run=run, writer=writer, heads={}),
+        chain=CompactedFiles(run=run, writer=writer, heads={}, recall=recall, before=partial(_standing, index)),
+        adopted=Adopted(),
+        index=index,
+    )
+
+
+def end_journal(run: Path, writer: str, *, by: str) -> Adopted:
+    """End the journal of a writer whose process is gone, and compact what it did not: others may go on with its
+    episodes then. Raises CorruptLogError, StorageError."""
+    if not (run / LOG / writer).is_dir():
+        return Adopted()  # it had not begun to write
+    seal(run, writer, by=by)
+    return adopt(run, partial(facts_of, run), {writer})
 
 
 def refuse_damage(run: Path) -> None:

@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
 import orjson
 import pyarrow as pa
@@ -25,12 +25,13 @@ from evalkit.store.files.journal import Carried
 from evalkit.store.files.record import LedgerRecord, StepRecord
 from evalkit.store.files.schema import memory_of, steps_table
 from evalkit.store.files.segment import Segment
-from evalkit.store.lock import Hold, hold_run
+from evalkit.store.lock import hold_run, standing
 from evalkit.store.reading.totals import Tally
+from evalkit.store.writing.adopt import Adopted
 from evalkit.store.writing.commit import Load, commit
 from evalkit.store.writing.compact import Tail
 from evalkit.store.writing.compactor import Compactor
-from evalkit.store.writing.opening import Opened, take_over
+from evalkit.store.writing.opening import Opened, join, take_over
 from evalkit.waiting import Crowd
 
 GROUP_ROWS = 1024
@@ -61,12 +62,36 @@ def open_store(run: Path, *, session: str, inline: bool = False) -> Iterator["St
     """
     with hold_run(run) as hold:
         store = Store(hold, take_over(run, session), session=session, inline=inline)
+        store.descriptors = hold.descriptors
         failing = True
         try:
             yield store
             failing = False
         finally:
             store.close(quiet=failing)
+
+
+@contextmanager
+def open_beside(run: Path, *, writer: str) -> Iterator["Store"]:
+    """The same log, open for one more writer, while the process that started this one holds the run and writes too.
+
+    Each has a journal of its own. Raises and closes as `open_store` does.
+    """
+    with standing(run) as hold:
+        store = Store(hold, join(run, writer), session=writer, inline=False)
+        failing = True
+        try:
+            yield store
+            failing = False
+        finally:
+            store.close(quiet=failing)
+
+
+class RunHold(Protocol):
+    """What a store needs of the lock."""
+
+    def check(self) -> None:
+        """Check that the run is still there and ours. Raises StorageError."""
 
 
 @dataclass(slots=True)
@@ -93,9 +118,11 @@ class _CommitGroup:
 class Store:
     """See `open_store`."""
 
-    def __init__(self, hold: Hold, opened: Opened, *, session: str, inline: bool) -> None:
+    def __init__(self, hold: RunHold, opened: Opened, *, session: str, inline: bool) -> None:
         self._hold, self._session, self._inline = hold, session, inline
         self._journal = opened.journal
+        self.descriptors: tuple[int, ...] = ()
+        """What keeps the run locked in a process that inherits them."""
         self.found = opened.index
         """What the log held when it was opened."""
         self._tally = Tally(opened.index.episodes)
@@ -166,6 +193,20 @@ class Store:
                 self._want(self._loop.time())
             await self._squeezed.wait()
             self._refuse()
+
+    def took_over(self, adopted: Adopted) -> None:
+        """Another journal of this run was compacted: the next object names its files."""
+        self._compactor.adopt(adopted)
+
+    @property
+    def writer(self) -> str:
+        """Whose journal it writes."""
+        return self._journal.writer
+
+    @property
+    def last(self) -> int:
+        """The number of its journal's newest object; -1: it has none."""
+        return self._journal.number - 1
 
     @property
     def unwritten(self) -> int:
