@@ -10,7 +10,7 @@ starve a narrow one near the budget's end.
 
 import copy
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Protocol
@@ -53,12 +53,40 @@ class BudgetStats:
     """This session's replies without usage."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lack:
+    """What waiting requests lack of one scope's money, in pico-dollars."""
+
+    wanted: int
+    first: int
+    """The bound of the first of them."""
+
+
+NOTHING = Lack(wanted=0, first=0)
+RUN = "run", ""
+"""The scope of the whole budget."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Borrowed:
+    """What has become of money that others lent, of one scope, in pico-dollars."""
+
+    spent: int
+    reserved: int
+    returned: int
+    over: int
+    """Spent beyond what was lent, by replies above their bounds."""
+    lack: Lack
+
+
 @dataclass(frozen=True, slots=True)
 class _Reservation:
     """A request that did not fit at once."""
 
     amount: int
     ceilings: Mapping[str, Ceiling]
+    scopes: Mapping[str, tuple[str, str]]
+    """By scope, the ceiling's key."""
     number: int
 
     @property
@@ -68,7 +96,7 @@ class _Reservation:
 
     @property
     def hopeless(self) -> str:
-        """The ceiling that will never have room again: `lane` or `agent`; empty if none."""
+        """The ceiling that will never have room for it: `lane` or `agent`; empty if none."""
         return next((scope for scope, ceiling in self.ceilings.items() if ceiling.hopeless(self.amount)), "")
 
 
@@ -113,6 +141,11 @@ class _SharedBudget:
         self.entered = 0
         """Leases that were passed to the ledger and are not yet known to be durable."""
         self.refilling = False
+        self.borrows: Callable[[], None] | None = None
+        """Called when money is waited for that others have to lend (`lend`); None: leases are this session's own."""
+        self.lent: dict[tuple[str, str], int] = {}
+        self.returned: dict[tuple[str, str], int] = {}
+        """In total, by scope: what others have lent, and what they were given back of it."""
         self.end: EvalkitError | None = None
         self.unmetered = Unmetered()
 
@@ -206,6 +239,7 @@ class Budget:
         self._lane = self._agent = ""
         self._lane_queue = self._shared.lane_queue("")
         self._ceilings: dict[str, Ceiling] = {}
+        self._scopes: dict[str, tuple[str, str]] = {}
 
     def of(self, lane: str, agent: str) -> "Budget":
         """The same budget, from the view of one agent in one lane."""
@@ -214,6 +248,7 @@ class Budget:
         mine._lane_queue = self._shared.lane_queue(lane)
         keys = (("lane", lane), ("agent", agent))
         mine._ceilings = {key[0]: self._shared.ceilings[key] for key in keys if key in self._shared.ceilings}
+        mine._scopes = {key[0]: key for key in keys if key in self._shared.ceilings}
         return mine
 
     def take(self, amount: int) -> bool:
@@ -240,12 +275,14 @@ class Budget:
         shared = self._shared
         shared.came += 1
         shared.waiting += 1
-        with self._lane_queue.queue.hold(_Reservation(amount, self._ceilings, shared.came)) as waiter:
+        with self._lane_queue.queue.hold(_Reservation(amount, self._ceilings, self._scopes, shared.came)) as waiter:
             while not waiter.granted:
                 if shared.end is not None:
                     raise copy.copy(shared.end)  # one for each: a shared one would collect the tracebacks of all
                 if waiter.item.hopeless:
                     raise self._ceiling_reached(waiter.item)
+                if shared.borrows is not None and not waiter.item.fits:
+                    shared.borrows()
                 turn = shared.next()
                 if turn is not None and turn[1] is waiter and not shared.refilling:
                     await self._advance(waiter)
@@ -256,7 +293,10 @@ class Budget:
         """The next step of the waiter whose turn it is: leases for itself and for the others, a wait, or the end."""
         shared = self._shared
         step = shared.state.next(head.item.amount)
-        if shared.entered or step.action == "lease":
+        if shared.borrows is not None and step.action in ("lease", "wait"):
+            shared.borrows()
+            await head.woken()
+        elif shared.entered or step.action == "lease":
             # First make sure of a lease whose writer was cancelled: it may be on disk already.
             await self._refill(head)
         elif step.action == "go":
@@ -281,6 +321,93 @@ class Budget:
         shared.state.lease(shared.entered)
         shared.entered = 0
         shared.serve()
+
+    def borrow(self, asked: Callable[[], None]) -> None:
+        """From now on others lend the money: `asked` is called when requests wait for some, and `lend` brings it."""
+        self._shared.borrows = asked
+        for ceiling in self._shared.ceilings.values():
+            ceiling.lend(0)
+
+    def lend(self, lent: Mapping[tuple[str, str], int], before: Mapping[tuple[str, str], int]) -> None:
+        """By scope (`run` with an empty name, `lane`, `agent`): what others have lent so far, and what all other
+        sessions have spent, both in total."""
+        shared = self._shared
+        for scope, paid in before.items():
+            if scope == RUN:
+                shared.state.before = paid
+            else:
+                shared.ceilings[scope].before = paid
+        for scope, total in lent.items():
+            fresh = total - shared.lent.get(scope, 0)
+            if fresh > 0:
+                shared.lent[scope] = total
+                if scope == RUN:
+                    shared.state.lease(fresh)
+                else:
+                    shared.ceilings[scope].lend(fresh)
+        shared.serve()
+        for lane_queue in shared.lane_queues.values():
+            lane_queue.queue.nudge_all()
+
+    def give_back(self, amounts: Mapping[tuple[str, str], int]) -> None:
+        """Return at most so much of what was lent and is free, by scope. It is not spent from then on."""
+        shared = self._shared
+        for scope, asked in amounts.items():
+            if scope == RUN:
+                given = max(0, min(asked, shared.state.room))
+                shared.state.lease(-given)
+            else:
+                given = max(0, min(asked, shared.ceilings[scope].room))
+                shared.ceilings[scope].lend(-given)
+            shared.returned[scope] = shared.returned.get(scope, 0) + given
+
+    def borrowed(self) -> dict[tuple[str, str], Borrowed]:
+        """What was lent, by scope, and what has become of it."""
+        shared, state, lacks = self._shared, self._shared.state, self.lacks()
+        spent = {RUN: (state.spent, state.reserved, state.leased if state.budget is not None else 0)}
+        spent |= {key: (own.spent, own.reserved, own.lent or 0) for key, own in shared.ceilings.items()}
+        return {
+            scope: Borrowed(
+                spent=paid,
+                reserved=reserved,
+                returned=shared.returned.get(scope, 0),
+                over=max(0, leased + shared.returned.get(scope, 0) - shared.lent.get(scope, 0)),
+                lack=lacks.get(scope, NOTHING),
+            )
+            for scope, (paid, reserved, leased) in spent.items()
+        }
+
+    def lacks(self) -> dict[tuple[str, str], Lack]:
+        """By scope (`run` with an empty name, `lane`, `agent`): what requests lack that wait for money."""
+        shared, sums = self._shared, dict[tuple[str, str], list[int]]()
+        for waiter in shared.waiters():
+            for key in (RUN, *waiter.item.scopes.values()):
+                sums.setdefault(key, [0, waiter.item.amount])[0] += waiter.item.amount
+        lacks = {}
+        for key, (wanted, first) in sums.items():
+            room = shared.state.room if key == RUN else shared.ceilings[key].room
+            if wanted > room:
+                lacks[key] = Lack(wanted=wanted - room, first=first)
+        return lacks
+
+    def mirror(
+        self,
+        spent: Mapping[tuple[str, str], tuple[int, int]],
+        *,
+        charged: int,
+        unmetered: Unmetered,
+        largest: Mapping[str, int],
+    ) -> None:
+        """Other sessions spend this budget: by scope, what they have spent since it was opened, and what they have
+        reserved; by lane, the highest bound of a request."""
+        shared = self._shared
+        for lane, bound in largest.items():
+            lane_queue = shared.lane_queue(lane)
+            lane_queue.largest = max(lane_queue.largest, bound)
+        shared.state.spent, shared.state.reserved = spent[RUN]
+        shared.state.charged, shared.unmetered = charged, unmetered
+        for scope, ceiling in shared.ceilings.items():
+            ceiling.spent, ceiling.reserved = spent[scope]
 
     def settle(self, reserved: int, cost: int) -> bool:
         """A request was answered. Returns whether its cost stayed within its reservation."""

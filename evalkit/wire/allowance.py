@@ -6,7 +6,7 @@ Source: OpenAI's `x-ratelimit-{limit,remaining,reset}-{requests,tokens}`, which 
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from evalkit.wire.durations import span_of
 
@@ -21,6 +21,11 @@ class Allowance:
     remaining: float
     reset_s: float
     """Seconds until `remaining` is `limit` again without further requests, at most `durations.LONGEST_S`."""
+
+
+def part_of(allowance: Allowance, part: float) -> Allowance:
+    """What one of several processes may use of it."""
+    return replace(allowance, limit=part * allowance.limit, remaining=part * allowance.remaining)
 
 
 def read_allowances(headers: Mapping[str, str]) -> tuple[Allowance | None, Allowance | None]:

@@ -6,6 +6,8 @@ minutes that begin at any time, and no such minute may exceed the limit. Returne
 are kept.
 """
 
+import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import msgspec
@@ -46,11 +48,13 @@ class Bucket:
         return level if level > self.level else self.level
 
     def wait_s(self, need: float, now: float) -> float:
-        """Seconds until `need` is there; 0 when it is."""
+        """Seconds until `need` is there; 0 when it is, infinite if it will not be at this rate."""
         # Without the bucket's bound: it is never below `need`, so it cannot change whether that is there.
         short = need - (self.level + (now - self.at_s) * self.per_s)
         if short <= 0.0:
             return 0.0
+        if not self.per_s:  # a share of nothing, until there is another
+            return math.inf
         # A timer may fire early by a rounding error. A request should not wait a picosecond for that, or for a rate so
         # high that the clock cannot show the wait.
         if short <= max(1e-9 * need, 1e-6 * self.per_s):
@@ -111,6 +115,18 @@ def open_buckets(limits: Limits, now: float) -> Buckets:
         "output": limits.output_tokens_per_minute,
     }
     return {name: Bucket(per_s=PACE * rate / 60.0, at_s=now) for name, rate in rates.items() if rate is not None}
+
+
+def reshare(buckets: Buckets, rates: Mapping[str, float], now: float) -> None:
+    """The configured limits have changed to these, each by its bucket's name, a minute. What was saved up above the new
+    bound goes."""
+    for name, rate in rates.items():
+        bucket = buckets.get(name)
+        if bucket is not None and not bucket.adopted:
+            level, per_s = bucket.level_at(now, 0.0), PACE * rate / 60.0
+            buckets[name] = Bucket(
+                per_s=per_s, at_s=now, level=min(level, max(per_s * BURST_S, bucket.awaited)), awaited=bucket.awaited
+            )
 
 
 def wait_s(buckets: Buckets, need: Need, now: float) -> float:

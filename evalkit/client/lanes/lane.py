@@ -13,7 +13,7 @@ import asyncio
 import copy
 import math
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from evalkit.client.lanes.buckets import (
     Need,
@@ -22,6 +22,7 @@ from evalkit.client.lanes.buckets import (
     delay,
     heed,
     open_buckets,
+    reshare,
     scarcest,
     told_wait_s,
     unbook,
@@ -33,15 +34,20 @@ from evalkit.client.lanes.opening import announced_room
 from evalkit.client.lanes.pauses import NOTICED_S, used_up, why_paced
 from evalkit.client.lanes.ramp import BARREN_EPISODES, CANARY_EPISODES, EpisodeRamp
 from evalkit.client.lanes.shared import Pool
-from evalkit.client.lanes.stats import LaneStats, RateMeter
+from evalkit.client.lanes.stats import LaneStats, RateMeter, SeenElsewhere
 from evalkit.client.lanes.ticket import QueuedRequest, Ticket
 from evalkit.client.lanes.window import Window
 from evalkit.dialogue import Usage
 from evalkit.errors import EpisodeUnavailable, EvalkitError, LaneClosed
 from evalkit.spec.model import Limits
 from evalkit.waiting import WaitQueue
-from evalkit.wire.allowance import Allowance
+from evalkit.wire.allowance import Allowance, part_of
 from evalkit.wire.verdicts import UNREADABLE
+
+
+def _never() -> bool:
+    return False
+
 
 CONGESTION = frozenset({"rate_limit", "overload", "timeout"})
 
@@ -92,6 +98,24 @@ class Lane:
         """Whether the fast path must check more: paused, down or ended."""
         self._end: EvalkitError | None = None
         self._estimate = TokenEstimate()
+        self._most = math.inf
+        self._part = 1.0
+        self.lapsed: Callable[[], bool] = _never
+        """Whether this process may send nothing, since its share of the limits has run out."""
+        self.elsewhere: SeenElsewhere | None = None
+        """Where other processes play its episodes: what they see of it."""
+
+    def reshare(self, rates: Mapping[str, float], most: float, part: float) -> None:
+        """This process may use so much of the lane's own limits from now on: `rates` a minute, `most` requests in
+        flight, and `part` of what a provider's headers state."""
+        reshare(self._buckets, rates, self._loop.time())
+        self._most, self._part = most, part
+        self.serve()
+
+    @property
+    def canary(self) -> bool:
+        """Whether few episodes play until one of them has made a valid action."""
+        return self._ramp.canary
 
     async def join(self) -> None:
         """Wait until the window has room for one more episode; `part` follows in any case. Raises nothing: an ended
@@ -119,7 +143,7 @@ class Lane:
 
     def try_enter(self, body_bytes: int, max_tokens: int) -> Ticket | None:
         """A ticket if one is available at once and nobody waits."""
-        if self._queue or self._shut or self._in_flight + 1 > self._window.size:
+        if self._queue or self._shut or self._in_flight + 1 > min(self._window.size, self._most) or self.lapsed():
             return None
         now = self._loop.time()
         need = _FREE
@@ -143,6 +167,8 @@ class Lane:
         """Seconds until a request of that size may be sent: 0 now, `inf` not before another one is answered."""
         if now < self._paused_until:
             return self._paused_until - now
+        if self.lapsed() or self._in_flight + 1 > self._most:
+            return math.inf
         if self._health.down:
             return math.inf if self._probes else max(self._health.next_probe - now, wait_s(self._buckets, need, now))
         if self._in_flight + 1 > self._window.size:
@@ -199,6 +225,8 @@ class Lane:
         now = self._loop.time()
         if self._end is not None or now < self._paused_until or (self._health.down and not ticket.probe):
             return False
+        if self.lapsed():
+            return False
         delay(self._buckets, ticket.need, ticket.sent_at, now)
         for pool in self._pools:
             pool.delay(ticket.need, ticket.sent_at, now)
@@ -218,12 +246,12 @@ class Lane:
         if not self._announced:
             self._announced = True
             room = announced_room(requests, tokens, in_flight=self._in_flight + 1, took_s=took_s, used=used)
-            self._window.open_to(room, now)
+            self._window.open_to(self._part * room, now)
             self._ramp.usher()
             self.serve()
         for name, allowance in (("requests", requests), ("tokens", tokens)):
             if allowance is not None and not self._heeded(name, allowance, now):
-                heed(self._buckets, name, allowance, now)
+                heed(self._buckets, name, part_of(allowance, self._part), now)
 
     def pause(self, until: float) -> None:
         """Admit nobody before `until` (loop time). The latest such time applies."""
@@ -257,20 +285,24 @@ class Lane:
 
     def proven(self) -> int:
         """Requests that were allowed in flight when the last reply came; 0 while there were too few to tell."""
-        return self._window.proven
+        return self._window.proven if self.elsewhere is None else self.elsewhere.proven
 
     @property
     def median_s(self) -> float:
         """Of the replies of the last full sample; 0 before the first."""
-        return self._window.median_s
+        return self._window.median_s if self.elsewhere is None else self.elsewhere.stats.median_latency_s
 
     @property
     def trouble(self) -> str:
         """Why its provider does not answer now, in words; empty: it does."""
+        if self.elsewhere is not None:
+            return self.elsewhere.stats.trouble
         return self._health.trouble(answered=self._meter.requests > 0)
 
     def stats(self) -> LaneStats:
         """The lane at this moment."""
+        if self.elsewhere is not None:
+            return self.elsewhere.stats
         now = self._loop.time()
         requests, read, written = self._meter.rates_per_min(now)
         failures: Mapping[str, int] = dict(self._meter.failures)
@@ -308,7 +340,7 @@ class Lane:
         head = self._queue.head()
         if head is None:
             return "first valid action" if self._ramp.canary else "window"
-        if self._in_flight + 1 > self._window.size:
+        if self._in_flight + 1 > min(self._window.size, self._most):
             return "requests in flight" if self._window.size >= self._window.most else "window"
         need = self._estimate.need(head.item.body_bytes, head.item.max_tokens)
         scarce = scarcest(self._buckets, need, now)

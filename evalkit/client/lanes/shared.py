@@ -8,11 +8,23 @@ with the logarithm of the number of queued lanes.
 
 import asyncio
 import math
+from collections.abc import Mapping
 from heapq import heappop, heappush
 from itertools import count
 from typing import Protocol
 
-from evalkit.client.lanes.buckets import Need, book, correct, delay, heed, open_buckets, scarcest, unbook, wait_s
+from evalkit.client.lanes.buckets import (
+    Need,
+    book,
+    correct,
+    delay,
+    heed,
+    open_buckets,
+    reshare,
+    scarcest,
+    unbook,
+    wait_s,
+)
 from evalkit.spec.model import Limits
 from evalkit.wire.allowance import Allowance
 
@@ -51,6 +63,12 @@ class Pool:
         self._timer: asyncio.TimerHandle | None = None
         self._called = False
         """Whether the queued lanes are about to be served."""
+
+    def reshare(self, rates: Mapping[str, float], most: float) -> None:
+        """This process may use so much of the limits from now on: `rates` a minute, `most` requests in flight."""
+        reshare(self._buckets, rates, self._loop.time())
+        self._most = most
+        self._call()
 
     def admits(self, lane: Member, need: Need, now: float) -> bool:
         """Whether the lane's next request may be sent. If not, the lane queues here and is served when it may."""

@@ -39,6 +39,14 @@ class LaneStats(msgspec.Struct, frozen=True, kw_only=True):
     """Attempts without a reply, by kind."""
 
 
+class SeenElsewhere(msgspec.Struct, frozen=True, kw_only=True):
+    """What other processes see of a lane, in which they play its episodes."""
+
+    stats: LaneStats
+    proven: int
+    """Requests that they were allowed in flight when their last replies came."""
+
+
 class RateMeter:
     """Totals, and counts by the second for rates."""
 
