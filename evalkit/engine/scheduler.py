@@ -8,14 +8,42 @@ import asyncio
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from typing import Protocol
 
 from evalkit.client.ask import Asker
 from evalkit.client.lanes.lane import Lane
 from evalkit.client.outside import OutsideAsker
-from evalkit.engine.admit.admission_queue import AdmissionQueue
 from evalkit.engine.episode import LEFT_OWED, ActiveEpisode, LaneContext, Player, play
 from evalkit.engine.gc_threshold import seldom_collected
 from evalkit.engine.universe import PlannedEpisode
+
+
+class Gate(Protocol):
+    """Lets episodes start in their order, as money and time allow or as another process deals them."""
+
+    def next(self, lane: str) -> PlannedEpisode | None:
+        """The lane's next episode if it may start now."""
+
+    def over(self, lane: str) -> bool:
+        """Whether none of the lane's episodes will start any more."""
+
+    async def wait(self, lane: str) -> None:
+        """Wait until the lane's next episode may start, or none will."""
+
+    def activate(self, episode: PlannedEpisode, active: ActiveEpisode) -> None:
+        """An episode was restored to its position in the log."""
+
+    def left(self, episode: PlannedEpisode, how: str) -> None:
+        """An episode has ended, or was parked."""
+
+    def enter(self, lane: str) -> None:
+        """A player starts."""
+
+    def leave(self, lane: str) -> None:
+        """A player has ended."""
+
+    def held_by(self, lane: str) -> str:
+        """What keeps the lane's next episode from starting, in a word."""
 
 
 @dataclass(slots=True)
@@ -49,7 +77,7 @@ class LaneJob:
     """Admits episodes as its window opens; None: no restriction."""
     limit: int | None = None
     """End after so many episodes; None: play all."""
-    gate: AdmissionQueue | None = None
+    gate: Gate | None = None
     """Lets episodes start as money and time allow, in the order of `todo`; None: no restriction."""
     cells: dict[tuple[str, str], CellCount] = field(default_factory=dict)
     """By agent and suite."""
@@ -66,7 +94,7 @@ class LaneJob:
     @property
     def held_by(self) -> str:
         """What keeps its next episode from starting: `budget` or `deadline`; empty: nothing that lanes share."""
-        return "" if self.gate is None else self.gate.admission.backlogs[self.name].why
+        return "" if self.gate is None else self.gate.held_by(self.name)
 
 
 async def play_lanes(jobs: Sequence[LaneJob]) -> None:
@@ -129,7 +157,7 @@ async def _play_one(job: LaneJob) -> bool:
     return True
 
 
-def _activate(job: LaneJob, gate: AdmissionQueue, episode: PlannedEpisode) -> ActiveEpisode:
+def _activate(job: LaneJob, gate: Gate, episode: PlannedEpisode) -> ActiveEpisode:
     active = job.activate(episode)
     gate.activate(episode, active)
     return active

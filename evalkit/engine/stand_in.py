@@ -27,6 +27,7 @@ from evalkit.policy.table import check_policy, find_policy, player
 from evalkit.seats import AgentCode
 from evalkit.spec.identity import episode_id
 from evalkit.store.files.record import StepRecord
+from evalkit.store.instances import admission
 from evalkit.store.manifest import Manifest, ManifestAgent, ManifestSuite
 from evalkit.wire.dialect import Dialect, Quirks
 from evalkit.wire.table import DIALECTS
@@ -185,11 +186,12 @@ def prices_of(agent: ManifestAgent) -> list[Price]:
 def admitted(manifest: Manifest, cell: AgentSetup, suite: ManifestSuite) -> Iterator[PlannedEpisode]:
     """The episodes of one agent on one suite, in admission order, lazily; without those that cannot be played."""
     for replicate in range(manifest.replicates):
-        for target in manifest.admitted(suite):
+        for index in admission(suite.instances, manifest.order.key):
+            target = suite.instances[index]
             if target.flaw:
                 continue
             name = episode_id(cell.key, target.digest, replicate)
-            yield PlannedEpisode(id=name, cell=cell, suite=suite, target=target, replicate=replicate)
+            yield PlannedEpisode(id=name, cell=cell, suite=suite, target=target, replicate=replicate, index=index)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -48,6 +48,8 @@ class PlannedEpisode:
     suite: ManifestSuite
     target: ManifestInstance
     replicate: int
+    index: int
+    """The instance's place in its suite."""
 
     @property
     def instance(self) -> Any:
@@ -192,7 +194,9 @@ def episodes(
                     target = once.checked(suite, target)
                 for cell in players:
                     name = episode_id(cell.key, target.digest, replicate)
-                    yield PlannedEpisode(id=name, cell=cell, suite=suite, target=target, replicate=replicate)
+                    yield PlannedEpisode(
+                        id=name, cell=cell, suite=suite, target=target, replicate=replicate, index=index
+                    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -64,6 +64,14 @@ class AdmissionQueue:
             self.admission.close(lane)
         self._tell()
 
+    def held_by(self, lane: str) -> str:
+        """What keeps the lane's next episode from starting: `budget` or `deadline`; empty if nothing does."""
+        return self.admission.backlogs[lane].why
+
+    def look(self) -> None:
+        """See whether anything may start; where nothing is in flight and nothing may, all players end."""
+        self._tell()
+
     def end(self) -> None:
         """The run stops: all players end."""
         self._shut = True
