@@ -11,7 +11,16 @@ from evalkit.engine.universe import Choice
 from evalkit.errors import RunError, UsageError, nearest
 from evalkit.seats import AgentFn
 from evalkit.spec.model import Sweep
-from evalkit.spec.sweep import MAX_WIDTH, checked_name, find_sweep, parse_budget, parse_deadline, read_sweep, sweep_from
+from evalkit.spec.sweep import (
+    MAX_WIDTH,
+    checked_name,
+    find_sweep,
+    parse_budget,
+    parse_deadline,
+    parse_workers,
+    read_sweep,
+    sweep_from,
+)
 from evalkit.store.manifest import Manifest
 
 Spec = str | PathLike[str] | Mapping[str, Any]
@@ -43,6 +52,7 @@ def changed(
     *,
     name: str | None = None,
     width: int | None = None,
+    workers: str | int | None = None,
     budget: str | None = None,
     deadline: str | None = None,
     mark: str = "",
@@ -57,6 +67,8 @@ def changed(
         if not _is_count(width, 1, MAX_WIDTH):
             raise UsageError(f"{mark}width: must be 1 to {MAX_WIDTH:,}, not {width}.")
         changes["width"] = width
+    if workers is not None:
+        changes["workers"] = parse_workers(workers, f"{mark}workers")
     if name is not None:
         changes["name"] = checked_name(name, f"{mark}name", "/:=")
     return replace(sweep, **changes)

@@ -233,6 +233,8 @@ def _progress(view: View) -> str:
 
 def _money_line(view: View) -> str:
     parts = [f"{view.elapsed_s:,.0f} s"]
+    if view.workers:
+        parts.append(f"workers {view.workers}")
     if not view.stopping:
         parts += _time_words(view)
     spent = show_usd(view.spent)

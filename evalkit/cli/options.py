@@ -43,6 +43,9 @@ def run(sub: argparse.ArgumentParser) -> None:
     sub.add_argument(
         "--width", metavar="N", type=whole_number, help="episodes in flight per lane (default: the spec's)"
     )
+    sub.add_argument(
+        "--workers", metavar="N", help="play in N processes; `cores`: one per core (default: the spec's, or one)"
+    )
     sub.add_argument("--repair", action="store_true", help="drop the damaged part of the log, and continue")
     sub.add_argument("--json", action="store_true", help="JSON lines instead of the live display")
 

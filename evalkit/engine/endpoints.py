@@ -15,6 +15,7 @@ from evalkit.client.client import ModelAsker
 from evalkit.client.keys import check_key, read_key, url_of
 from evalkit.client.lanes.lane import Lane
 from evalkit.client.lanes.shared import Pool
+from evalkit.client.lanes.window import FIRST
 from evalkit.client.local import PolicyAsker
 from evalkit.client.open import endpoint_of, open_transport, stream_endpoint_of
 from evalkit.client.outside import OutsideAsker
@@ -37,6 +38,18 @@ from evalkit.store.manifest import Manifest, ManifestCode
 
 UNBOUNDED = 1 << 90
 """More than any lease, in pico-dollars."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkerPart:
+    """What one of several processes has of a run's lanes."""
+
+    widths: Mapping[str, int]
+    """By lane, episodes that it may have in flight."""
+    workers: int
+    urls: Mapping[str, str]
+    """Of providers that another process has started for this call."""
+
 
 Launch = Callable[[Provider, Path], AbstractContextManager[str]]
 
@@ -69,8 +82,12 @@ class Endpoints:
     """The run's: its prices are those that were frozen when an agent joined it."""
     lanes: dict[str, Lane] = field(default_factory=dict)
     """Of models; policies need none."""
+    pools: dict[str, Pool] = field(default_factory=dict)
+    """The limits that several lanes share, by name."""
     transports: dict[str, HttpTransport] = field(default_factory=dict)
     """By provider."""
+    urls: dict[str, str] = field(default_factory=dict)
+    """By provider that runs for this call alone."""
     budget: Budget | None = None
     askers: dict[tuple[str, str], Asker] = field(default_factory=dict)
     """By agent and environment."""
@@ -188,47 +205,63 @@ async def open_endpoints(
     *,
     launch: Launch | None,
     directory: Path,
+    part: WorkerPart | None = None,
 ) -> Endpoints:
     """Open an endpoint for each provider and a lane for each model that the chosen agents use; `stack` closes them.
+
+    `part`: of the run's lanes, where other processes play the rest.
 
     Raises UsageError if a key is missing, EvalkitError where a simulated provider does not start.
     """
     endpoints = Endpoints(resolved=resolved, manifest=manifest)
     windows = remembered(directory)
-    pools: dict[str, Pool] = {}
+    pools = endpoints.pools
     chosen = resolved.chosen(choice.agents).values()
     redactor = Redactor(*(read_key(endpoint.provider) for endpoint in chosen))
     for endpoint in chosen:
         provider, lane = endpoint.provider, endpoint.lane
         if provider.name not in endpoints.transports:
             url = ""
-            if provider.simulate is not None:
+            if provider.simulate is not None and part is not None:
+                url = part.urls[provider.name]
+            elif provider.simulate is not None:
                 if launch is None:
                     raise UsageError(
                         f"provider {provider.name!r} is started by `evalkit run`; for this command it needs a url."
                     )
                 # Starting waits for the first line of output, so it is not done on the event loop.
                 url = await asyncio.to_thread(stack.enter_context, launch(provider, directory))
+            endpoints.urls |= {provider.name: url} if url else {}
             endpoints.transports[provider.name] = await stack.enter_async_context(
                 open_transport(provider, url=url, redactor=redactor)
             )
         if lane not in endpoints.lanes:
-            endpoints.lanes[lane] = _lane(resolved, endpoint, lane, pools, windows.get(lane))
+            endpoints.lanes[lane] = _lane(resolved, endpoint, lane, pools, windows.get(lane), part)
     return endpoints
 
 
-def _lane(resolved: Resolved, endpoint: Endpoint, name: str, pools: dict[str, Pool], last_window: int | None) -> Lane:
+def _lane(
+    resolved: Resolved,
+    endpoint: Endpoint,
+    name: str,
+    pools: dict[str, Pool],
+    last_window: int | None,
+    part: WorkerPart | None,
+) -> Lane:
     """A model's lane; `pools` are the shared limits of all lanes, by name. It starts as wide as its limits say or as it
     last was, whichever is more."""
     limits, shares = lane_limits(resolved, name), lane_shares(resolved, endpoint)
     starts = [one.start for one in (limits, *(share.limits for share in shares)) if one.start is not None]
     start = max([*starts[:1], *([last_window] if last_window else [])], default=None)
+    width = resolved.sweep.width
+    if part is not None:
+        width, start = max(1, part.widths.get(name, 0)), max(1, (start or FIRST) // part.workers)
     shared = []
     for share in shares:
         if share.name not in pools:
             pools[share.name] = Pool(share.name, limits=share.limits)
         shared.append(pools[share.name])
-    lane = Lane(name, limits=limits, width=resolved.sweep.width, shared=shared, canary=True, start=start)
+    lane = Lane(name, limits=limits, width=width, shared=shared, canary=True, start=start)
     if resolved.sweep.deadline_s is not None:
         lane.deadline = asyncio.get_running_loop().time() + resolved.sweep.deadline_s
     return lane

@@ -65,6 +65,8 @@ class Session:
     """Where lanes of models wait for money and time; None: there is no budget and no deadline."""
     forecast: Forecast = field(default_factory=Forecast)
     """What its episodes are expected to take; without a budget or a deadline, what ended ones took."""
+    workers: str = ""
+    """In words, how many processes play it; empty: this one alone."""
     cut: str = ""
     """Why no further episode may start although some remain: `budget` or `deadline`."""
 

@@ -22,6 +22,7 @@ from evalkit.engine.forecast import (
 from evalkit.engine.freezing.keeping import reworded
 from evalkit.engine.universe import Choice
 from evalkit.envs.table import ENVIRONMENTS
+from evalkit.store.live import read_live
 from evalkit.store.lock import Holder, holder
 from evalkit.store.manifest import Manifest
 from evalkit.store.manifests import read_manifest
@@ -86,6 +87,8 @@ class Status:
     """Sessions that have neither closed nor been charged for their crash, the present one included."""
     kept: tuple[str, ...] = ()
     """Prompt packs that evalkit has changed since the run began, and that the run keeps as they were; in lines."""
+    workers: str = ""
+    """How many processes play it now, in words; empty: one."""
 
     @property
     def to_finish(self) -> Range:
@@ -109,6 +112,7 @@ class Status:
             "owed": sum(cell.owed for cell in self.cells),
             "steps": sum(cell.steps for cell in self.cells),
             "running": self.written_by is not None,
+            **({"workers": self.workers} if self.workers else {}),
             "written_by": None if self.written_by is None else f"{self.written_by.host}:{self.written_by.pid}",
             "money": {
                 "spent_usd": self.spent / 1e12,
@@ -171,11 +175,14 @@ def status_of(directory: Path, manifest: Manifest, totals: Totals) -> Status:
     rates = lane_rates(totals.cells.values(), manifest) if any(cell.owed for cell in cells) else {}
     lane_seconds = _lane_seconds(cells, lanes, rates)
     steps_cost = sum(cell.cost for cell in totals.cells.values())
+    written_by = holder(directory)
+    live = read_live(directory) if written_by is not None else None
     return Status(
         directory=directory,
         name=manifest.name,
         cells=tuple(replace(cell, seconds_left=_share(cell, lanes, rates)) for cell in cells),
-        written_by=holder(directory),
+        written_by=written_by,
+        workers=str(live.get("workers", "")) if live is not None else "",
         steps_cost=steps_cost,
         charges=sum(account.charged - account.released + account.confirmed for account in books.values()),
         crash_charges=sum(account.crashed - account.confirmed for account in books.values()),

@@ -8,12 +8,11 @@ durable.
 import asyncio
 import os
 import shlex
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, nullcontext
 from dataclasses import replace
 from itertools import count, islice
 from pathlib import Path
-from typing import Any
 
 from evalkit.client.budget import Budget
 from evalkit.client.budget_state import Ceiling
@@ -25,6 +24,7 @@ from evalkit.engine.freezing.freeze import Resolved, merge
 from evalkit.engine.freezing.keeping import kept, reworded
 from evalkit.engine.jobs import make_jobs
 from evalkit.engine.loop import interruptible
+from evalkit.engine.machines.spread import play_spread
 from evalkit.engine.outcome import RunOutcome
 from evalkit.engine.resume import RunPart, order, read_holdings
 from evalkit.engine.scheduler import play_lanes
@@ -34,10 +34,9 @@ from evalkit.engine.time_left import TimeLeft
 from evalkit.engine.universe import Choice, lanes
 from evalkit.engine.view import Pace, View, view_of
 from evalkit.engine.windows import WindowNotes
+from evalkit.engine.work import is_spread, work_of
 from evalkit.envs.compiled import LOADED, load_for, pays
-from evalkit.envs.environment import Environment
-from evalkit.envs.table import ENVIRONMENTS
-from evalkit.errors import LaneClosed, RunError
+from evalkit.errors import LaneClosed, RunError, UsageError
 from evalkit.store.files.journal import new_writer
 from evalkit.store.files.layout import journals
 from evalkit.store.files.record import LedgerRecord
@@ -62,6 +61,7 @@ async def run_sweep(resolved: Resolved, options: RunOptions, show: Callable[[Vie
     """
     directory = options.directory
     check_keys(resolved, options.choice)
+    _check_workers(resolved, options)
     if options.outside is None:
         check_outside(resolved, options.choice)
     old = _existing(directory)
@@ -100,11 +100,12 @@ async def run_sweep(resolved: Resolved, options: RunOptions, show: Callable[[Vie
             jobs=[],
         )
         _log_start(session)
-        if pays(_work(session)):
+        work = [] if is_spread(resolved) else list(work_of(manifest, holdings.cells, options.choice))
+        if pays(work):
             _tell(options, "loading compiled kernels")
-        if load_for(_work(session)):
+        if load_for(work):
             store.event("compiled", kernels=sorted(LOADED))
-        elif pays(_work(session)):
+        elif pays(work):
             store.event("not_compiled", detail="Compiled kernels would save time; `evalkit warmup` compiles them once.")
         try:
             await _play(session, show)
@@ -125,7 +126,10 @@ async def _play(session: Session, show: Callable[[View], None]) -> None:
             session.jobs = await make_jobs(session, endpoints)
             with _timed(session):
                 async with _watched(session, show):
-                    await play_lanes(session.jobs)
+                    if is_spread(session.resolved):
+                        await play_spread(session, endpoints, session.resolved.sweep.workers)
+                    else:
+                        await play_lanes(session.jobs)
 
 
 def _extended(old: Manifest, resolved: Resolved, directory: Path) -> Manifest:
@@ -143,6 +147,19 @@ def _extended(old: Manifest, resolved: Resolved, directory: Path) -> Manifest:
 def _tell(options: RunOptions, phase: str) -> None:
     if options.phase is not None:
         options.phase(phase)
+
+
+def _check_workers(resolved: Resolved, options: RunOptions) -> None:
+    """Raises UsageError if several processes cannot play what is chosen."""
+    if not is_spread(resolved):
+        return
+    coded = [name for name, agent in resolved.manifest.agents.items() if agent.code is not None]
+    if any(not options.choice.agents or name in options.choice.agents for name in coded) or options.outside is not None:
+        raise UsageError(
+            f"Agents that are code, or that are played from outside, are played by one process alone"
+            f"{': ' + ', '.join(coded) if coded else ''}. Leave out `--workers` (and `[machines]` in the sweep), or "
+            "choose others with `--only agent=NAME`."
+        )
 
 
 def _existing(directory: Path) -> Manifest | None:
@@ -192,23 +209,6 @@ def _log_start(session: Session) -> None:
     )
 
 
-def _work(session: Session) -> Iterator[tuple[Environment[Any, Any], Mapping[str, Any], float]]:
-    """What will be played, as `load_for` takes it, before the first request: no request waits for the import."""
-    manifest = session.resolved.manifest
-    planned = {
-        suite.name: len(suite.instances)
-        * manifest.replicates
-        * sum(suite.environment in agent.packs for agent in manifest.agents.values())
-        for suite in manifest.suites.values()
-    }
-    ended = sum(cell.ended for cell in session.holdings.cells.values())
-    left = max(0.0, 1 - ended / max(1, sum(planned.values())))
-    for suite in filter(session.options.choice.takes_suite, manifest.suites.values()):
-        if suite.instances:
-            line = suite.instances[0].line
-            yield ENVIRONMENTS[suite.environment], line, left * planned[suite.name] * line.get("periods", 1)
-
-
 @asynccontextmanager
 async def _endpoints(session: Session) -> AsyncIterator[Endpoints]:
     """Everything that asks, with the money of earlier sessions settled and this session's on the books."""
@@ -232,15 +232,16 @@ async def _endpoints(session: Session) -> AsyncIterator[Endpoints]:
             for row in crashes:
                 store.enter(row)
             sweep, choice = session.resolved.sweep, options.choice
-            store.enter(
-                open_row(
-                    session.name,
-                    sweep.width * len(endpoints.lanes),
-                    budgeted=sweep.budget is not None,
-                    apart=any(agent.budget is not None for agent in sweep.agents),
-                    partial=bool(choice.agents or choice.suites or options.retry),
+            if not is_spread(session.resolved):  # else each worker is a session, and this one spends nothing
+                store.enter(
+                    open_row(
+                        session.name,
+                        sweep.width * len(endpoints.lanes),
+                        budgeted=sweep.budget is not None,
+                        apart=any(agent.budget is not None for agent in sweep.agents),
+                        partial=bool(choice.agents or choice.suites or options.retry),
+                    )
                 )
-            )
             await store.durable()
             endpoints.budget = Budget(
                 budget=sweep.budget,
@@ -254,13 +255,13 @@ async def _endpoints(session: Session) -> AsyncIterator[Endpoints]:
             yield endpoints
         except asyncio.CancelledError:
             # All players have ended, and each attempt that they left has its charge: nothing is in flight.
-            _close(endpoints)
+            _close(session, endpoints)
             raise
-        _close(endpoints)
+        _close(session, endpoints)
 
 
-def _close(endpoints: Endpoints) -> None:
-    if endpoints.budget is not None:
+def _close(session: Session, endpoints: Endpoints) -> None:
+    if endpoints.budget is not None and not is_spread(session.resolved):
         endpoints.budget.close()
 
 
@@ -353,6 +354,7 @@ async def _watched(session: Session, show: Callable[[View], None]) -> AsyncItera
             time_left=time_left,
             spent_before=session.spent_before,
             unmetered_before=unmetered_before,
+            workers=session.workers,
         )
 
     assert session.endpoints is not None
@@ -362,7 +364,8 @@ async def _watched(session: Session, show: Callable[[View], None]) -> AsyncItera
         for number in count(1):
             due = loop.time() + SHOW_EVERY_S
             await asyncio.sleep(SHOW_EVERY_S)
-            _keep_pace(session, loop.time() - due)
+            if not is_spread(session.resolved):
+                _keep_pace(session, loop.time() - due)
             windows.look()
             view = look()
             show(view)

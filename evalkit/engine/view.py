@@ -108,6 +108,8 @@ class View:
     """Seconds to the end of this call at the present pace; None: not known."""
     requests_left: int | None = None
     """Requests that are expected until then; None: not known."""
+    workers: str = ""
+    """How many processes play, in words; empty: one."""
 
     def to_json(self) -> dict[str, Any]:
         """One line of the JSON log; money in USD."""
@@ -122,6 +124,7 @@ class View:
             "spent_usd": self.spent / 1e12,
             "budget_usd": None if self.budget is None else self.budget / 1e12,
             "stopping": self.stopping,
+            **({"workers": self.workers} if self.workers else {}),
             **self.unmetered.to_json(),
             "lanes": {lane.name: lane.to_json() for lane in self.lanes},
         }
@@ -188,8 +191,9 @@ def view_of(
     time_left: TimeLeft,
     spent_before: int,
     unmetered_before: Unmetered,
+    workers: str = "",
 ) -> View:
-    """The run as it stands; the last two are of earlier calls."""
+    """The run as it stands; `spent_before` and `unmetered_before` are of earlier calls."""
     now = monotonic()
     eta_s = time_left.look(now)
     rates = pace.rates(now, {job.name: job.context.steps for job in jobs})
@@ -204,6 +208,7 @@ def view_of(
         lanes=tuple(_lane_view(job, endpoints, rates[job.name]) for job in jobs),
         spent=spent_before if money is None else money.spent,
         reserved=0 if money is None else money.reserved,
+        workers=workers,
         budget=sweep.budget,
         unmetered=unmetered_before if money is None else unmetered_before + money.unmetered,
         stopping=next((job.context.stop.reason for job in jobs if job.context.stop.reason), ""),

@@ -221,6 +221,8 @@ class Sweep:
     replicates: int = 1
     width: int = 64
     """Episodes in flight in each lane."""
+    workers: int = 1
+    """Processes that play it."""
     budget: PicoUsd | None = None
     budgets: Mapping[str, PicoUsd] = field(default_factory=dict)
     """By lane: what it may spend of the run's money."""

@@ -2,6 +2,7 @@
 missing is asked for.
 """
 
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -24,6 +25,7 @@ from evalkit.spec.reading import check_record, parse_span, plain_values, read_va
 from evalkit.spec.settings import with_settings
 
 MAX_WIDTH = 100_000
+MAX_WORKERS = 256
 MAX_SEED = 2**31 - 1
 """The highest that every provider takes."""
 _NAME = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-+@:/=")
@@ -64,6 +66,12 @@ class SuiteTable(msgspec.Struct, frozen=True, kw_only=True):
     instances: tuple[str, ...] = ()
 
 
+class MachinesTable(msgspec.Struct, frozen=True, kw_only=True):
+    """The `[machines]` table."""
+
+    workers: int | str = 1
+
+
 class SweepFile(msgspec.Struct, frozen=True, kw_only=True):
     """The whole file."""
 
@@ -77,6 +85,7 @@ class SweepFile(msgspec.Struct, frozen=True, kw_only=True):
     deadline: str | None = None
     unpriced: bool = False
     limits: dict[str, LimitsFile] = {}
+    machines: MachinesTable = MachinesTable()
 
 
 def find_sweep(name: str) -> Path:
@@ -134,6 +143,7 @@ def _sweep(written: Mapping[str, Any], where: str, name: str, given: Mapping[str
         width=file.width,
         budget=parse_budget(file.budget_usd, f"{where}: budget_usd"),
         budgets={lane: _budget(usd, f"{where}: budgets.{lane}") for lane, usd in file.budgets.items()},
+        workers=parse_workers(file.machines.workers, f"{where}: machines.workers"),
         deadline_s=parse_deadline(file.deadline, f"{where}: deadline"),
         unpriced=file.unpriced,
         limits={lane: limits.checked(f"{where}: limits.{lane}") for lane, limits in file.limits.items()},
@@ -166,6 +176,17 @@ def _budget(text: str | int | float, where: str) -> PicoUsd:
         return parse_usd(str(text))
     except ValueError as flaw:
         raise UsageError(f"{where}: {flaw}.") from flaw
+
+
+def parse_workers(text: str | int, where: str) -> int:
+    """How many processes play a run: a number, or `cores` for one a core that this process may use. Raises
+    UsageError."""
+    if text == "cores":
+        return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    number = int(text) if str(text).isascii() and str(text).isdigit() and len(str(text)) < 5 else 0
+    if isinstance(text, bool) or not 1 <= number <= MAX_WORKERS:
+        raise UsageError(f"{where}: expected a number from 1 to {MAX_WORKERS}, or `cores`, not {text!r}.")
+    return number
 
 
 def parse_deadline(text: str | None, where: str) -> float | None:

@@ -128,6 +128,7 @@ WHY = {
     "corrupt": ("the log has changed or is damaged", " --repair"),
     "errors": ("too many internal errors, see events.jsonl", " --retry internal_error"),
     "lane": ("a provider failed for good", ""),
+    "workers": ("too many worker processes ended", ""),
     "parked": ("their provider did not answer", ""),
 }
 """By the reason of an outcome: why episodes remain, and what the next call needs in addition."""
@@ -136,7 +137,7 @@ WHY = {
 def _again(args: argparse.Namespace, more: str) -> str:
     """The command that resumes this run; `more`: what it needs in addition."""
     words = ["run", args.sweep]
-    for option in ("name", "dir", "budget", "deadline", "width"):
+    for option in ("name", "dir", "budget", "deadline", "width", "workers"):
         if getattr(args, option) is not None and not more.startswith(f" --{option}"):
             words += [f"--{option}", str(getattr(args, option))]
     for option in ("set", "only"):

@@ -129,6 +129,8 @@ def _words(status: Status) -> list[str]:
     planned, ended = sum(cell.planned for cell in status.cells), sum(cell.ended for cell in status.cells)
     if status.written_by is not None:
         state = f"being written by process {status.written_by.pid} on {status.written_by.host}"
+        if status.workers:
+            state += f" (workers: {status.workers})"
     else:
         state = "complete" if ended == planned else "not running"
     money = [f"{show_usd(status.spent)} spent: {show_usd(status.steps_cost)} for replies"]

@@ -1,0 +1,354 @@
+"""Decides what each worker of a run does: which episodes it plays, what it may spend, and which part of each limit it
+uses.
+
+Pure: no clock, no loop, no disk. The caller gives the time, makes rows of money durable before an answer is sent, and
+tells when a worker's process has ended. So every order of messages and failures can be tried.
+
+An episode is assigned to one worker at a time. If a worker dies, its episodes go to workers that began after its
+journal was sealed: so the files of all journals, in the order in which their writers began, hold an episode's rows in
+order.
+"""
+
+import math
+from collections import deque
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Protocol
+
+from evalkit.client.lanes.ramp import CANARY_EPISODES
+from evalkit.engine.machines.leases import Leases
+from evalkit.engine.machines.messages import RUN, Directive, EpisodePlace, LaneReport, Left, Renew
+from evalkit.engine.machines.shares import EAGER, VALID_S, Shares
+
+MOST_AHEAD = 64
+"""Episodes of a lane that wait at a worker for a player, at most."""
+AHEAD_OF_MODELS = 16
+"""The same in a lane of a model, whose replies take longer than a question to the coordinator."""
+PAUSE_TOLD_S = 0.5
+"""Others are told of a pause that is longer than their own by this."""
+RATE_OVER_S = 1.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Dealt:
+    """An episode on its way to a worker."""
+
+    id: str
+    lane: str
+    place: EpisodePlace
+    since: int = -1
+    """The first worker that may play it: those before it do not know all its rows. -1: any."""
+
+
+class Dealer(Protocol):
+    """Where episodes come from, and who wants to know how they ended."""
+
+    def next(self, lane: str) -> Dealt | None:
+        """The lane's next episode, if it may start now."""
+
+    def remaining(self, lane: str) -> int:
+        """Episodes of a lane that have not been dealt."""
+
+    def over(self, lane: str) -> bool:
+        """Whether none of the lane's episodes will start any more."""
+
+    def left(self, dealt: Dealt, left: Left) -> None:
+        """A worker has left an episode, durably."""
+
+    def unplayed(self, dealt: Dealt) -> None:
+        """An episode was dealt, and will not be played in this call."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DealtLane:
+    """One lane."""
+
+    name: str
+    width: int
+    """Episodes in flight at once, at all workers together."""
+    model: bool
+    canary: bool = False
+    """Whether few episodes play until one has made a valid action."""
+    seats: int = 1 << 30
+    """Workers that play it at once: where a limit is so low that more would have nothing of it."""
+
+
+@dataclass(slots=True, kw_only=True)
+class WorkerState:
+    """A worker that has said hello."""
+
+    writer: str
+    order: int
+    """Workers are numbered as they begin."""
+    widths: dict[str, int]
+    heard: float
+    outstanding: dict[str, Dealt] = field(default_factory=dict)
+    number: int = 0
+    answer: Directive | None = None
+    report: Renew | None = None
+    spent: deque[tuple[float, int]] = field(default_factory=deque)
+    """(when it was reported, what was spent then)."""
+    leaving: bool = False
+    """Whether it was told that it is to end, or said so."""
+
+    def rate(self) -> float:
+        """Pico-dollars a second over the last reports."""
+        (since, before), (now, spent) = self.spent[0], self.spent[-1]
+        return (spent - before) / (now - since) if now > since else 0.0
+
+    def of_lane(self, lane: str) -> int:
+        """Episodes of a lane that it has."""
+        return sum(dealt.lane == lane for dealt in self.outstanding.values())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkerDecision:
+    """An answer, and what must be durable before it is sent."""
+
+    answer: Directive
+    lent: int = 0
+    returned: int = 0
+    """Given back by the worker: lent anew only after this is durable (`settled`)."""
+
+
+class Coordinator:
+    """See above. `Limits`, by name: the lanes that share it and its unit."""
+
+    def __init__(
+        self,
+        lanes: Sequence[DealtLane],
+        dealer: Dealer,
+        *,
+        workers: int,
+        shares: Shares,
+        leases: Leases,
+        limits: Mapping[str, tuple[str, Collection[str]]],
+    ) -> None:
+        """`limits`: by limit, its unit (`requests`, `input`, `output`, `in_flight`) and the lanes that share it."""
+        self.lanes = {lane.name: lane for lane in lanes}
+        self.members: dict[str, WorkerState] = {}
+        self.shares, self.leases = shares, leases
+        self.stop_reason = self.stop_message = ""
+        self.finishing = False
+        self._dealer, self._workers, self._limits = dealer, workers, limits
+        self._count = 0
+        self._orphans: deque[Dealt] = deque()
+        """Episodes that no worker has, and that were dealt."""
+        self._canaries = {lane.name for lane in lanes if lane.canary}
+        self._paused: dict[str, float] = {}
+        self.lanes_stopped: dict[str, str] = {}
+
+    # Workers come and go.
+
+    def hello(self, writer: str, now: float) -> WorkerState:
+        """A worker begins, with its part of every lane's width."""
+        taken = {lane: [m.widths[lane] for m in self.members.values() if not m.leaving] for lane in self.lanes}
+        widths = {name: self._width(lane, taken[name]) for name, lane in self.lanes.items()}
+        member = WorkerState(writer=writer, order=self._count, widths=widths, heard=now)
+        self._count += 1
+        self.members[writer] = member
+        self.shares.join(writer)
+        self.leases.join(writer)
+        member.spent.append((now, 0))
+        return member
+
+    def _width(self, lane: DealtLane, taken: Sequence[int]) -> int:
+        """An even part of what is left."""
+        slots = min(self._workers, lane.seats)
+        even = -(-lane.width // slots)
+        return max(0, min(even, lane.width - sum(taken)))
+
+    def bye(self, writer: str) -> None:
+        """A worker has closed its journal: what it spent is known, the rest is free again."""
+        member = self.members.pop(writer)
+        spent = {scope: pot.accounts[writer].spent for scope, pot in self.leases.pots.items()}
+        self.leases.settle(writer, spent)
+        self.shares.leave(writer)
+        self._orphans.extend(member.outstanding.values())
+
+    def lost(self, writer: str, ended: Iterable[Left], spent: int | None) -> int:
+        """A worker's process is gone, and its journal is sealed and compacted. `ended`: of its episodes, those that
+        ended in its log, unreported; `spent`: what the run has paid for it, with the charge for its end. Returns how
+        many of its episodes go on elsewhere."""
+        member = self.members.pop(writer)
+        self.leases.settle(writer, {} if spent is None else {RUN: spent})
+        self.shares.leave(writer)
+        for left in ended:
+            dealt = member.outstanding.pop(left.episode, None)
+            if dealt is not None:
+                self._dealer.left(dealt, left)
+        self._orphans.extend(replace(dealt, since=self._count) for dealt in member.outstanding.values())
+        return len(member.outstanding)
+
+    # A worker asks.
+
+    def renew(self, message: Renew, now: float) -> WorkerDecision:
+        """Hear what a worker says, and decide what it does. A repeated message changes nothing."""
+        member = self.members[message.writer]
+        member.heard = now
+        if message.number <= member.number and member.answer is not None:
+            return WorkerDecision(answer=member.answer)
+        returned = self._hear(member, message, now)
+        lent = self._lend(member)
+        version, rates = self.shares.share(member.writer, now)
+        ends = self.finishing or bool(self.stop_reason)
+        member.leaving = member.leaving or ends
+        blocks = {} if member.leaving else self._blocks(member)
+        member.number = message.number
+        member.answer = Directive(
+            blocks=blocks,
+            recall={} if member.leaving else self._recall(member),
+            leased=self.leases.leased(member.writer),
+            before=self.leases.before(member.writer),
+            give_back=self.leases.recalls(member.writer),
+            share=version,
+            rates=rates,
+            valid_s=VALID_S,
+            pauses=self._pauses(message, now),
+            acted=[name for name, lane in self.lanes.items() if lane.model and name not in self._canaries],
+            lanes_stopped=self.lanes_stopped,
+            finish=self.finishing,
+            stop=self.stop_reason,
+            stop_message=self.stop_message,
+        )
+        return WorkerDecision(answer=member.answer, lent=lent, returned=returned)
+
+    def _hear(self, member: WorkerState, message: Renew, now: float) -> int:
+        writer = member.writer
+        member.report = message
+        for left in message.left:
+            dealt = member.outstanding.pop(left.episode, None)
+            if dealt is not None:
+                self._dealer.left(dealt, left)
+        back = [member.outstanding.pop(name) for name in message.given_back if name in member.outstanding]
+        self._orphans.extend(back)
+        if message.stop and not self.stop_reason:
+            self.stop_reason, self.stop_message = message.stop, message.stop_message
+        for name, report in message.lanes.items():
+            if report.stopped:
+                self.lanes_stopped.setdefault(name, report.stopped)
+            if report.acted:
+                self._canaries.discard(name)
+            if report.paused_s:
+                self._paused[name] = max(self._paused.get(name, 0.0), now + report.paused_s)
+        self.shares.confirm(writer, message.share)
+        self.shares.wants(writer, self._demand(message.lanes))
+        spent = message.purses[RUN].spent if RUN in message.purses else 0
+        member.spent.append((now, spent))
+        while len(member.spent) > 2 and member.spent[1][0] <= now - RATE_OVER_S:
+            member.spent.popleft()
+        return self.leases.report(writer, message.purses)
+
+    def _lend(self, member: WorkerState) -> int:
+        """Lend the worker what it needs, unless the run stops; what the run lends."""
+        if self.stop_reason or member.report is None:
+            return 0
+        largest = max((lane.largest for lane in member.report.lanes.values()), default=0)
+        return self.leases.grants(member.writer, member.rate(), largest).get(RUN, 0)
+
+    def _demand(self, lanes: Mapping[str, LaneReport]) -> dict[str, float]:
+        return {
+            limit: sum(_demand(unit, lanes[name]) for name in sharing if name in lanes)
+            for limit, (unit, sharing) in self._limits.items()
+        }
+
+    def _pauses(self, message: Renew, now: float) -> dict[str, float]:
+        """Pauses that others have heard of."""
+        left = {name: until - now for name, until in self._paused.items() if until > now}
+        own = {name: report.paused_s for name, report in message.lanes.items()}
+        return {name: rest for name, rest in left.items() if rest > own.get(name, 0.0) + PAUSE_TOLD_S}
+
+    # Episodes.
+
+    def ahead(self, lane: DealtLane) -> int:
+        """How many episodes of a lane may wait at each worker."""
+        return min(AHEAD_OF_MODELS, -(-lane.width // (4 * self._workers))) if lane.model else MOST_AHEAD
+
+    def _blocks(self, member: WorkerState) -> dict[str, list[EpisodePlace]]:
+        blocks = {}
+        for lane in self.lanes.values():
+            count = 0 if lane.name in self.lanes_stopped else self._room(member, lane)
+            dealt = self._deal(member, lane, count)
+            if dealt:
+                blocks[lane.name] = [one.place for one in dealt]
+        return blocks
+
+    def _room(self, member: WorkerState, lane: DealtLane) -> int:
+        """How many episodes a worker takes now."""
+        width = member.widths[lane.name]
+        if not width:
+            return 0
+        left = self._dealer.remaining(lane.name)
+        ahead = min(self.ahead(lane), left // (4 * self._workers))
+        if lane.name in self._canaries:
+            if member is not min(self.members.values(), key=lambda other: self._turn(other, lane.name)):
+                return 0
+            width, ahead = min(width, CANARY_EPISODES), 0
+        return max(0, width + ahead - member.of_lane(lane.name))
+
+    def _turn(self, member: WorkerState, lane: str) -> tuple[bool, bool, bool, int]:
+        """The sort key of the one worker that plays a canary: one that does already, or may go on with what another
+        has left, is before others."""
+        goes_on = any(dealt.lane == lane and dealt.since <= member.order for dealt in self._orphans)
+        return not member.widths[lane], not member.of_lane(lane), not goes_on, member.order
+
+    def _deal(self, member: WorkerState, lane: DealtLane, count: int) -> list[Dealt]:
+        dealt: list[Dealt] = []
+        for _ in range(count):
+            one = self._orphan(member, lane.name) or self._dealer.next(lane.name)
+            if one is None:
+                break
+            member.outstanding[one.id] = one
+            dealt.append(one)
+        return dealt
+
+    def _orphan(self, member: WorkerState, lane: str) -> Dealt | None:
+        for number, dealt in enumerate(self._orphans):
+            if dealt.lane == lane and dealt.since <= member.order:
+                del self._orphans[number]
+                return dealt
+        return None
+
+    def _recall(self, member: WorkerState) -> dict[str, int]:
+        """Near a lane's end: episodes that wait at one worker while another has nothing to play."""
+        report, recalled = member.report, {}
+        for name in self.lanes:
+            if report is None or name not in report.lanes or not report.lanes[name].queued:
+                continue
+            if self._dealer.remaining(name) or self._orphans or name in self._canaries:
+                continue
+            idle = sum(
+                max(0, other.widths[name] - other.of_lane(name))
+                for other in self.members.values()
+                if other is not member
+            )
+            if idle:
+                recalled[name] = min(idle, report.lanes[name].queued)
+        return recalled
+
+    # The end.
+
+    def abandon(self, *, unclaimed: bool = False) -> None:
+        """Nobody will take what was set aside; `unclaimed`: what none of the present workers may take."""
+        last = max((member.order for member in self.members.values()), default=-1) if unclaimed else -2
+        kept = [dealt for dealt in self._orphans if dealt.since <= last]
+        for dealt in self._orphans:
+            if dealt.since > last:
+                self._dealer.unplayed(dealt)
+        self._orphans = deque(kept)
+
+    def idle(self) -> bool:
+        """Whether nothing is being played and nothing more will start."""
+        if any(member.outstanding for member in self.members.values()):
+            return False
+        waiting = [dealt for dealt in self._orphans if dealt.lane not in self.lanes_stopped]
+        return not waiting and all(name in self.lanes_stopped or self._dealer.over(name) for name in self.lanes)
+
+
+def _demand(unit: str, lane: LaneReport) -> float:
+    if unit == "in_flight":
+        return float(lane.playing + lane.queued)
+    if lane.waiting:
+        return math.inf
+    used = {"requests": lane.requests_per_min, "input": lane.input_per_min, "output": lane.output_per_min}
+    return EAGER * used[unit]

@@ -1,0 +1,83 @@
+"""The limits of a run as the coordinator divides them and as a worker's lanes apply them, under the same names."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from evalkit.engine.endpoints import Endpoints
+from evalkit.engine.freezing.freeze import Resolved, lane_limits, lane_shares
+from evalkit.spec.model import Limits
+
+UNITS = {
+    "requests": "requests_per_minute",
+    "input": "input_tokens_per_minute",
+    "output": "output_tokens_per_minute",
+    "in_flight": "in_flight",
+}
+RATES = ("requests", "input", "output")
+LEAST_PER_MIN = 6.0
+"""A worker that may send less than this of a lane's requests does not play the lane at all."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limit:
+    """One figure that a provider or the sweep states."""
+
+    scope: str
+    """`lane NAME`, or `shared NAME` where several lanes share it."""
+    unit: str
+    most: float
+    lanes: tuple[str, ...]
+
+    @property
+    def name(self) -> str:
+        """What messages call it."""
+        return f"{self.unit} {self.scope}"
+
+
+def limits_of(resolved: Resolved, lanes: Mapping[str, object]) -> list[Limit]:
+    """All limits of these lanes."""
+    sharing: dict[str, tuple[Limits, list[str]]] = {}
+    limits: list[Limit] = []
+    for lane in lanes:
+        limits += _figures(f"lane {lane}", lane_limits(resolved, lane), (lane,))
+        endpoint = next(one for one in resolved.endpoints.values() if one.lane == lane)
+        for shared in lane_shares(resolved, endpoint):
+            sharing.setdefault(shared.name, (shared.limits, []))[1].append(lane)
+    for name, (figures, own) in sharing.items():
+        limits += _figures(f"shared {name}", figures, tuple(own))
+    return limits
+
+
+def _figures(scope: str, limits: Limits, lanes: tuple[str, ...]) -> Iterator[Limit]:
+    for unit, attribute in UNITS.items():
+        most = getattr(limits, attribute)
+        if most is not None:
+            yield Limit(scope=scope, unit=unit, most=float(most), lanes=lanes)
+
+
+def seats(limits: list[Limit], lane: str) -> int:
+    """How many workers can play a lane at once, so that each has some of its limits."""
+    few = 1 << 30
+    for limit in limits:
+        if lane in limit.lanes and limit.unit == "in_flight":
+            few = min(few, max(1, int(limit.most) // len(limit.lanes)))
+        elif lane in limit.lanes and limit.unit == "requests":
+            few = min(few, max(1, int(limit.most / LEAST_PER_MIN)))
+    return few
+
+
+def apply(endpoints: Endpoints, rates: Mapping[str, float], workers: int) -> None:
+    """Let a worker's lanes use these parts of the limits."""
+    for name, pool in endpoints.pools.items():
+        pool.reshare(_of(rates, f"shared {name}"), _in_flight(rates, f"shared {name}"))
+    for name, lane in endpoints.lanes.items():
+        lane.reshare(_of(rates, f"lane {name}"), _in_flight(rates, f"lane {name}"), 1 / workers)
+
+
+def _of(rates: Mapping[str, float], scope: str) -> dict[str, float]:
+    named = {unit: rates.get(f"{unit} {scope}") for unit in RATES}
+    return {unit: rate for unit, rate in named.items() if rate is not None}
+
+
+def _in_flight(rates: Mapping[str, float], scope: str) -> float:
+    return rates.get(f"in_flight {scope}", float("inf"))

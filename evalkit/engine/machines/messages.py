@@ -1,0 +1,191 @@
+"""What a coordinator and its workers say to each other, and how it is put into bytes.
+
+A worker asks and the coordinator answers: `hello` once, `renew` again and again, `bye` at the end. Amounts of money
+that only grow are sent as totals, so a repeated or a late message changes nothing. Times are spans, never clocks: no
+two processes compare theirs.
+"""
+
+import msgspec
+
+from evalkit.store.reading.unmetered import Unmetered
+
+RUN = "run"
+"""The scope of the run's own budget; others are `lane NAME` and `agent NAME`."""
+
+
+class EpisodePlace(msgspec.Struct, frozen=True, array_like=True):
+    """An episode by its position: an agent, an instance by its place in its suite, and a replicate."""
+
+    agent: str
+    suite: str
+    index: int
+    replicate: int
+    digest: str = ""
+    """Of the instance, where it is not the suite's own: it equals an earlier instance."""
+    flaw: str = ""
+
+
+class Left(msgspec.Struct, frozen=True, array_like=True):
+    """An episode that a worker has left, once all its rows are durable."""
+
+    episode: str
+    how: str
+    """Its ending, or why it is still owed."""
+    cost: int
+    """Pico-dollars and requests, earlier sessions included."""
+    requests: int
+
+
+class FlightReport(msgspec.Struct, frozen=True, array_like=True):
+    """How far an episode in flight has come."""
+
+    episode: str
+    cost: int
+    requests: int
+
+
+class LaneReport(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One lane of one worker."""
+
+    players: int = 0
+    """Episodes that it can play at once."""
+    playing: int = 0
+    queued: int = 0
+    """Episodes that wait for a player."""
+    steps: int = 0
+    in_flight: int = 0
+    window: int = 0
+    proven: int = 0
+    waiting: int = 0
+    waits_for: str = ""
+    requests_per_min: float = 0.0
+    input_per_min: float = 0.0
+    output_per_min: float = 0.0
+    paused_s: float = 0.0
+    latency_s: float = 0.0
+    trouble: str = ""
+    ended: str = ""
+    notice: str = ""
+    unavailable: str = ""
+    failures: dict[str, int] = {}
+    acted: bool = False
+    """Whether an episode has made a valid action."""
+    largest: int = 0
+    """The highest bound of one request, in pico-dollars."""
+    stopped: str = ""
+    """Why the lane takes no more requests at all; empty while it does."""
+
+
+class Purse(msgspec.Struct, frozen=True, array_like=True):
+    """What a worker has of one scope's money, in pico-dollars."""
+
+    spent: int
+    reserved: int
+    wanted: int = 0
+    """What the requests that wait lack."""
+    first: int = 0
+    """The bound of the request that is next."""
+    returned: int = 0
+    """Given back so far, in total."""
+    over: int = 0
+    """Spent beyond what was lent so far, by replies above their bounds."""
+
+
+class Hello(msgspec.Struct, frozen=True, kw_only=True, tag=True):
+    """A worker is there."""
+
+    writer: str
+    evalkit: str
+    log: int
+    """The format of its log."""
+    manifest: str
+    """Digest of the run's manifest as it reads it."""
+
+
+class Renew(msgspec.Struct, frozen=True, kw_only=True, tag=True):
+    """What a worker does, and what it needs."""
+
+    writer: str
+    number: int
+    """From 1; a repeated one gets the same answer."""
+    lanes: dict[str, LaneReport] = {}
+    share: int = 0
+    """The version of the shares in force."""
+    purses: dict[str, Purse] = {}
+    charged: int = 0
+    unmetered: Unmetered = Unmetered()
+    left: list[Left] = []
+    given_back: list[str] = []
+    """Episodes that it was assigned and has not begun."""
+    progress: list[FlightReport] = []
+    stop: str = ""
+    stop_message: str = ""
+
+
+class Bye(msgspec.Struct, frozen=True, kw_only=True, tag=True):
+    """A worker has closed its journal."""
+
+    writer: str
+    number: int
+    """Of the object that closes it; -1: it had none."""
+
+
+class Welcome(msgspec.Struct, frozen=True, kw_only=True, tag=True):
+    """The answer to `hello`."""
+
+    widths: dict[str, int]
+    """By lane, how many episodes the worker may have in flight."""
+    workers: int
+
+
+class WorkerRefused(msgspec.Struct, frozen=True, kw_only=True, tag=True):
+    """The worker must not play; why, in a sentence."""
+
+    why: str
+
+
+class Directive(msgspec.Struct, frozen=True, kw_only=True, tag=True):
+    """The answer to `renew` and `bye`."""
+
+    blocks: dict[str, list[EpisodePlace]] = {}
+    recall: dict[str, int] = {}
+    """By lane, how many episodes that it has not begun it should give back."""
+    leased: dict[str, int] = {}
+    """By scope, in total; the rows are durable."""
+    before: dict[str, int] = {}
+    """By scope, what all others have spent, earlier sessions included."""
+    give_back: dict[str, int] = {}
+    share: int = 0
+    rates: dict[str, float] = {}
+    """By limit, what the worker may use of it, for `valid_s` from when it sent the question."""
+    valid_s: float = 0.0
+    pauses: dict[str, float] = {}
+    acted: list[str] = []
+    lanes_stopped: dict[str, str] = {}
+    finish: bool = False
+    """Nothing will come any more."""
+    stop: str = ""
+    stop_message: str = ""
+
+
+Question = Hello | Renew | Bye
+Reply = Welcome | WorkerRefused | Directive
+
+_encoder = msgspec.msgpack.Encoder()
+_questions: msgspec.msgpack.Decoder[Question] = msgspec.msgpack.Decoder(Question)
+_replies: msgspec.msgpack.Decoder[Reply] = msgspec.msgpack.Decoder(Reply)
+
+
+def encode(message: Question | Reply) -> bytes:
+    """A message's bytes."""
+    return _encoder.encode(message)
+
+
+def decode_question(data: bytes) -> Question:
+    """What a worker asks. Raises msgspec.MsgspecError."""
+    return _questions.decode(data)
+
+
+def decode_reply(data: bytes) -> Reply:
+    """What the coordinator answers. Raises msgspec.MsgspecError."""
+    return _replies.decode(data)

@@ -1,0 +1,332 @@
+"""A worker: plays the episodes that the coordinator assigns it, and writes them to a journal of its own.
+
+It is the engine of a single process with other sources: its episodes come in blocks, its lanes use shares of the
+limits, and its budget is lent. It runs as a process of its own, started by `launch.py`. If the coordinator is gone it
+commits what it has, closes its journal, and ends.
+"""
+
+import asyncio
+import pickle
+import socket
+import sys
+import time
+from contextlib import AsyncExitStack
+
+from evalkit import __version__
+from evalkit.client.budget import Budget
+from evalkit.client.budget_state import Ceiling
+from evalkit.engine.endpoints import Endpoints, WorkerPart, open_endpoints
+from evalkit.engine.episode import LaneContext, Stop
+from evalkit.engine.loop import run_loop
+from evalkit.engine.machines import limits
+from evalkit.engine.machines.assigned import AssignedEpisodes
+from evalkit.engine.machines.errand import Errand
+from evalkit.engine.machines.link import Gone, WorkerLink, linked
+from evalkit.engine.machines.messages import (
+    Bye,
+    Directive,
+    Hello,
+    LaneReport,
+    Left,
+    Purse,
+    Renew,
+    Reply,
+    Welcome,
+    WorkerRefused,
+)
+from evalkit.engine.resume import Holdings, read_holdings
+from evalkit.engine.scheduler import LaneJob, play_lanes
+from evalkit.engine.universe import lanes
+from evalkit.engine.work import work_of
+from evalkit.envs.compiled import load_for
+from evalkit.errors import EvalkitError, LaneClosed, StorageError
+from evalkit.money import PicoUsd
+from evalkit.store.files.journal import new_writer
+from evalkit.store.files.schema import FORMAT
+from evalkit.store.manifests import manifest_digest, read_manifest
+from evalkit.store.writing.writer import Store, open_beside
+
+EVERY_S = 0.25
+"""How often it tells what it does and asks what to do, where nothing is urgent."""
+AGAIN_S = 0.02
+"""The least time between two questions."""
+
+
+def boottime() -> float:
+    """Seconds of a clock that does not stand still while the machine sleeps, where there is one."""
+    clock = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
+    return time.clock_gettime(clock)
+
+
+class Worker:
+    """One worker's life."""
+
+    def __init__(self, errand: Errand, link: WorkerLink) -> None:
+        self._errand, self._link = errand, link
+        self.writer = new_writer([errand.after])
+        self._stop = Stop()
+        self._number = self._share = 0
+        self._workers = 1
+        self._valid_until = 0.0
+        self._urgent = asyncio.Event()
+        self._given_back: list[str] = []
+        self._jobs: list[LaneJob] = []
+
+    async def work(self) -> None:
+        """Say hello, play until there is nothing more to do, close the journal, say goodbye. Raises EvalkitError."""
+        errand = self._errand
+        manifest = manifest_digest(errand.directory)
+        welcome = await self._ask(Hello(writer=self.writer, evalkit=__version__, log=FORMAT, manifest=manifest))
+        if isinstance(welcome, WorkerRefused):
+            raise EvalkitError(welcome.why)
+        assert isinstance(welcome, Welcome)
+        self._workers = welcome.workers
+        with open_beside(errand.directory, writer=self.writer) as store:
+            await self._play(store, welcome)
+        await self._ask(Bye(writer=self.writer, number=store.last))
+
+    async def _play(self, store: Store, welcome: Welcome) -> None:
+        errand = self._errand
+        whole = read_manifest(errand.directory)
+        resolved = errand.beside(whole)
+        holdings = read_holdings(errand.directory, errand.retry, store.found)
+        load_for(list(work_of(resolved.manifest, holdings.cells, errand.choice)))
+        async with AsyncExitStack() as stack:
+            endpoints = await open_endpoints(
+                resolved,
+                whole,
+                errand.choice,
+                stack,
+                launch=None,
+                directory=errand.directory,
+                part=WorkerPart(widths=welcome.widths, workers=welcome.workers, urls=errand.urls),
+            )
+            endpoints.budget = budget = self._budget(store)
+            budget.borrow(self._urgent.set)
+            for lane in endpoints.lanes.values():
+                lane.lapsed = lambda: boottime() >= self._valid_until
+            names = [name for name in lanes(resolved.manifest, errand.choice) if welcome.widths.get(name)]
+            gate = AssignedEpisodes(resolved.manifest, holdings, names, low=self._urgent.set)
+            self._jobs = [self._job(name, welcome.widths[name], endpoints, holdings, gate, store) for name in names]
+            self._stop.wake = lambda: self._wake(endpoints, gate)
+            try:
+                await self._with_coordinator(endpoints, budget, gate, store)
+            finally:
+                if endpoints.lanes:
+                    # All players have ended, and each attempt that they left has its charge: nothing is in flight.
+                    budget.close()
+
+    async def _with_coordinator(
+        self, endpoints: Endpoints, budget: Budget, gate: AssignedEpisodes, store: Store
+    ) -> None:
+        await self._renew(endpoints, budget, gate, store)
+        try:
+            async with asyncio.TaskGroup() as group:
+                talking = group.create_task(self._talk(endpoints, budget, gate, store))
+                await play_lanes(self._jobs)
+                talking.cancel()
+        except BaseExceptionGroup as flaws:
+            raise flaws.exceptions[0] from None  # without a coordinator its players were cancelled
+        await self._renew(endpoints, budget, gate, store)
+
+    async def _talk(self, endpoints: Endpoints, budget: Budget, gate: AssignedEpisodes, store: Store) -> None:
+        """Ask again and again what to do. Raises Gone."""
+        loop = asyncio.get_running_loop()
+        while True:
+            due = loop.time() + EVERY_S
+            await asyncio.sleep(AGAIN_S)
+            timer = loop.call_at(due, self._urgent.set)
+            await self._urgent.wait()
+            timer.cancel()
+            late_s = max(0.0, loop.time() - due)
+            self._urgent.clear()
+            medians = [lane.median_s for lane in endpoints.lanes.values() if lane.median_s]
+            for lane in endpoints.lanes.values():
+                lane.late(late_s)
+            if medians:
+                store.pace(min(medians))
+            await self._renew(endpoints, budget, gate, store)
+
+    async def _renew(self, endpoints: Endpoints, budget: Budget, gate: AssignedEpisodes, store: Store) -> None:
+        left, back = await self._durable(gate, store), self._given_back
+        self._given_back = []
+        for job in self._jobs:
+            if job.context.stopping:
+                back += gate.give_back(job.name)
+        self._number += 1
+        asked_at, stats = boottime(), budget.stats()
+        question = Renew(
+            writer=self.writer,
+            number=self._number,
+            lanes={job.name: _report(job, gate, budget) for job in self._jobs},
+            share=self._share,
+            purses={
+                " ".join(scope).strip(): Purse(
+                    one.spent, one.reserved, one.lack.wanted, one.lack.first, one.returned, one.over
+                )
+                for scope, one in budget.borrowed().items()
+            },
+            charged=stats.charged,
+            unmetered=stats.unmetered,
+            left=left,
+            given_back=back,
+            progress=gate.progress() if stats.budget is not None else [],
+            stop=self._stop.reason,
+            stop_message=self._stop.message,
+        )
+        answer = await self._ask(question)
+        assert isinstance(answer, Directive)
+        self._obey(answer, asked_at, endpoints, budget, gate)
+
+    async def _durable(self, gate: AssignedEpisodes, store: Store) -> list[Left]:
+        """The episodes that were left since the last question, all their rows durable; none if they cannot be."""
+        left = gate.reports()
+        try:
+            if left:
+                await store.durable()
+        except StorageError as flaw:
+            self._stop.set("storage", str(flaw))
+            return []
+        return left
+
+    def _obey(
+        self, answer: Directive, asked_at: float, endpoints: Endpoints, budget: Budget, gate: AssignedEpisodes
+    ) -> None:
+        loop = asyncio.get_running_loop()
+        budget.lend(
+            {_scope(name): amount for name, amount in answer.leased.items()},
+            {_scope(name): amount for name, amount in answer.before.items()},
+        )
+        budget.give_back({_scope(name): amount for name, amount in answer.give_back.items()})
+        if answer.give_back:
+            self._urgent.set()
+        self._valid_until = asked_at + answer.valid_s
+        self._share = answer.share
+        limits.apply(endpoints, answer.rates, self._workers)
+        for name, seconds in answer.pauses.items():
+            if name in endpoints.lanes:
+                endpoints.lanes[name].pause(loop.time() + seconds)
+        for name in answer.acted:
+            if name in endpoints.lanes:
+                endpoints.lanes[name].acted()
+        for name, places in answer.blocks.items():
+            gate.take(name, places)
+        for name, count in answer.recall.items():
+            self._given_back += gate.give_back(name, count)
+        if self._given_back:
+            self._urgent.set()
+        for job in self._jobs:
+            if job.name in answer.lanes_stopped:
+                job.context.lane_stop.set("lane", answer.lanes_stopped[job.name])
+        if answer.stop:
+            self._stop.set(answer.stop, answer.stop_message)
+        if answer.finish:
+            gate.end()
+
+    def _wake(self, endpoints: Endpoints, gate: AssignedEpisodes) -> None:
+        """The run stops: players that wait for a limit, for money or for an episode leave."""
+        error = LaneClosed(self._stop.message or f"The run stops ({self._stop.reason}).")
+        for lane in endpoints.lanes.values():
+            lane.end(error)
+        if endpoints.budget is not None:
+            endpoints.budget.end(error)
+        for job in self._jobs:
+            self._given_back += gate.give_back(job.name)
+        gate.end()
+        self._urgent.set()
+
+    def _budget(self, store: Store) -> Budget:
+        sweep = self._errand.resolved.sweep
+        budgets = {("agent", agent.name): agent.budget for agent in sweep.agents if agent.budget is not None}
+        budgets |= {("lane", lane): budget for lane, budget in sweep.budgets.items()}
+        ceilings = {scope: Ceiling(budget=budget, before=0) for scope, budget in budgets.items()}
+        return Budget(budget=sweep.budget, spent=PicoUsd(0), ledger=store, session=self.writer, ceilings=ceilings)
+
+    def _job(
+        self, name: str, width: int, endpoints: Endpoints, holdings: Holdings, gate: AssignedEpisodes, store: Store
+    ) -> LaneJob:
+        lane = endpoints.lanes.get(name)
+        context = LaneContext(log=store, worker=self.writer, stop=self._stop, lane_stop=Stop(), lane=lane)
+        return LaneJob(
+            name=name,
+            width=width,
+            episodes=0,
+            planned=0,
+            done_before=0,
+            todo=iter(()),
+            activate=holdings.activate,
+            asker=endpoints.asker,
+            context=context,
+            lane=lane,
+            gate=gate,
+        )
+
+    async def _ask(self, question: Hello | Renew | Bye) -> Reply:
+        return await self._link.ask(question)
+
+
+def _report(job: LaneJob, gate: AssignedEpisodes, budget: Budget) -> LaneReport:
+    context, lane = job.context, job.lane
+    stopped = context.lane_stop.message if context.lane_stop.reason else ""
+    if lane is None:
+        return LaneReport(
+            players=job.width,
+            playing=context.playing,
+            queued=gate.queued(job.name),
+            steps=context.steps,
+            stopped=stopped,
+        )
+    stats = lane.stats()
+    return LaneReport(
+        players=job.width,
+        playing=context.playing,
+        queued=gate.queued(job.name),
+        steps=context.steps,
+        in_flight=stats.in_flight,
+        window=stats.window,
+        proven=lane.proven(),
+        waiting=stats.waiting,
+        waits_for=stats.waits_for,
+        requests_per_min=stats.requests_per_min,
+        input_per_min=stats.input_tokens_per_min,
+        output_per_min=stats.output_tokens_per_min,
+        paused_s=stats.paused_s,
+        latency_s=stats.median_latency_s,
+        trouble=stats.trouble,
+        ended=stats.ended,
+        notice=lane.notice,
+        unavailable=context.unavailable,
+        failures=dict(stats.failures),
+        acted=not lane.canary,
+        largest=budget.largest(job.name),
+        stopped=stopped,
+    )
+
+
+def _scope(name: str) -> tuple[str, str]:
+    kind, _, rest = name.partition(" ")
+    return kind, rest
+
+
+async def main(descriptor: int) -> int:
+    """Work for the process at the other end of a socket; the exit code."""
+    link = await linked(socket.socket(fileno=descriptor))
+    try:
+        errand: Errand = pickle.loads(await link.receive())  # noqa: S301 - from the process that started this one
+        await Worker(errand, link).work()
+    except Gone:
+        return GONE
+    except EvalkitError as flaw:
+        print(flaw, file=sys.stderr, flush=True)
+        return FAILED
+    finally:
+        link.close()
+    return 0
+
+
+GONE, FAILED = 4, 1
+"""Exit codes: the coordinator has ended; the worker could not go on."""
+
+
+if __name__ == "__main__":
+    sys.exit(run_loop(main(int(sys.argv[1]))))

@@ -1,0 +1,276 @@
+"""The coordinator with workers that are only numbers: messages lost and repeated, workers that die at any moment."""
+
+import copy
+from collections import Counter
+from dataclasses import dataclass, field
+
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+
+from evalkit.engine.machines.coordinator import Coordinator, Dealt, DealtLane
+from evalkit.engine.machines.leases import Leases, Pot
+from evalkit.engine.machines.messages import RUN, Directive, EpisodePlace, LaneReport, Left, Purse, Renew
+from evalkit.engine.machines.shares import Capacity, Shares
+
+LANES, EPISODES = ("m", "p"), 30
+BUDGET, BEFORE, BOUND = 10_000, 500, 40
+SCOPES = {RUN: (BUDGET, BEFORE), "agent a": (4_000, 0)}
+LIMITS = {"requests lane m": 600.0, "in_flight lane m": 5.0}
+
+
+class Deck:
+    """Deals numbered episodes, and notes how each was left."""
+
+    def __init__(self) -> None:
+        self.waiting = {lane: [f"{lane}{number}" for number in range(EPISODES)] for lane in LANES}
+        self.ended, self.unplayed_ = Counter[str](), Counter[str]()
+
+    def next(self, lane: str) -> Dealt | None:
+        if not self.waiting[lane]:
+            return None
+        name = self.waiting[lane].pop(0)
+        return Dealt(id=name, lane=lane, place=EpisodePlace("a", lane, int(name[1:]), 0))
+
+    def remaining(self, lane: str) -> int:
+        return len(self.waiting[lane])
+
+    def over(self, lane: str) -> bool:
+        return not self.waiting[lane]
+
+    def left(self, dealt: Dealt, left: Left) -> None:
+        self.ended[dealt.id] += 1
+
+    def unplayed(self, dealt: Dealt) -> None:
+        self.unplayed_[dealt.id] += 1
+
+
+@dataclass
+class Hand:
+    """A worker as the protocol sees it."""
+
+    writer: str
+    number: int = 0
+    message: Renew | None = None
+    """Asked, and not answered as far as it knows."""
+    queues: dict[str, list[str]] = field(default_factory=lambda: {lane: [] for lane in LANES})
+    playing: list[str] = field(default_factory=list)
+    left: list[Left] = field(default_factory=list)
+    back: list[str] = field(default_factory=list)
+    told: dict[str, int] = field(default_factory=lambda: dict.fromkeys(SCOPES, 0))
+    room: dict[str, int] = field(default_factory=lambda: dict.fromkeys(SCOPES, 0))
+    spent: int = 0
+    over: int = 0
+    reserved: int = 0
+    returned: dict[str, int] = field(default_factory=lambda: dict.fromkeys(SCOPES, 0))
+    waits: bool = False
+    rates: dict[str, float] = field(default_factory=dict)
+    share: int = 0
+    until: float = 0.0
+    asked_at: float = 0.0
+    eager: bool = False
+    """Whether its requests wait for limits."""
+
+    def ask(self, now: float) -> Renew:
+        """The question; the same again while it has no answer."""
+        if self.message is None:
+            self.number += 1
+            self.asked_at = now
+            lack = BOUND if self.waits else 0
+            self.message = Renew(
+                writer=self.writer,
+                number=self.number,
+                share=self.share,
+                lanes={
+                    lane: LaneReport(
+                        playing=sum(name[0] == lane for name in self.playing),
+                        queued=len(self.queues[lane]),
+                        waiting=int(self.waits or self.eager),
+                        largest=BOUND,
+                        acted=True,
+                    )
+                    for lane in LANES
+                },
+                purses={
+                    scope: Purse(
+                        self.spent,
+                        self.reserved,
+                        max(0, lack - self.room[scope]),
+                        lack,
+                        self.returned[scope],
+                        self.over,
+                    )
+                    for scope in SCOPES
+                },
+                left=self.left,
+                given_back=self.back,
+            )
+            self.left, self.back = [], []
+        return self.message
+
+    def hear(self, answer: Directive) -> None:
+        """Do what the answer says."""
+        self.message = None
+        for scope, total in answer.leased.items():
+            self.room[scope] += max(0, total - self.told[scope])
+            self.told[scope] = max(total, self.told[scope])
+        for scope, amount in answer.give_back.items():
+            given = min(amount, self.room[scope])
+            self.room[scope] -= given
+            self.returned[scope] += given
+        self.share, self.rates, self.until = answer.share, answer.rates, self.asked_at + answer.valid_s
+        for lane, places in answer.blocks.items():
+            self.queues[lane] += [f"{lane}{place.index}" for place in places]
+        for lane, count in answer.recall.items():
+            self.back += [self.queues[lane].pop() for _ in range(min(count, len(self.queues[lane])))]
+
+    def reserve(self) -> None:
+        """Ask for money for one request."""
+        self.waits = any(self.room[scope] < BOUND for scope in SCOPES)
+        if not self.waits:
+            self.reserved += BOUND
+            for scope in SCOPES:
+                self.room[scope] -= BOUND
+
+    def settle(self, cost: int) -> None:
+        """One request was answered, perhaps above its bound."""
+        if self.reserved:
+            self.reserved -= BOUND
+            self.spent += cost
+            self.over += max(0, cost - BOUND - min(self.room.values()))
+            for scope in SCOPES:
+                self.room[scope] = max(0, self.room[scope] + BOUND - cost)
+
+
+class Protocol(RuleBasedStateMachine):
+    """Any order of events."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.now, self.born, self.paid = 0.0, 0, BEFORE
+        self.deck, self.hands, self.orders = Deck(), dict[str, Hand](), dict[str, int]()
+        self.graves: list[str] = []
+        self.barred: dict[str, int] = {}
+        """By episode of a dead worker: the first worker that may go on with it."""
+        self.coordinator = Coordinator(
+            [DealtLane(name="m", width=8, model=True), DealtLane(name="p", width=90, model=False)],
+            self.deck,
+            workers=3,
+            shares=Shares({name: Capacity(most=most, whole="in_flight" in name) for name, most in LIMITS.items()}),
+            leases=Leases({scope: Pot(budget=budget, before=before) for scope, (budget, before) in SCOPES.items()}),
+            limits={"requests lane m": ("requests", ("m",)), "in_flight lane m": ("in_flight", ("m",))},
+        )
+
+    @precondition(lambda self: len(self.hands) < 3)
+    @rule()
+    def begin(self) -> None:
+        writer = f"w{self.born}"
+        self.coordinator.hello(writer, self.now)
+        self.hands[writer], self.orders[writer] = Hand(writer), self.born
+        self.born += 1
+
+    @precondition(lambda self: self.hands)
+    @rule(data=st.data(), fate=st.sampled_from(["answered", "answered", "lost", "repeated"]))
+    def ask(self, data: st.DataObject, fate: str) -> None:
+        hand = self._one(data)
+        hand.eager = data.draw(st.booleans())
+        message = hand.ask(self.now)
+        turn = self.coordinator.renew(message, self.now)
+        if turn.returned:
+            self.coordinator.leases.returned(hand.writer, turn.returned)
+        if fate == "repeated":
+            again = self.coordinator.renew(copy.copy(message), self.now)
+            assert (again.answer, again.lent, again.returned) == (turn.answer, 0, 0)
+        if fate != "lost":
+            hand.hear(turn.answer)
+
+    @precondition(lambda self: self.hands)
+    @rule(data=st.data(), lane=st.sampled_from(LANES))
+    def play(self, data: st.DataObject, lane: str) -> None:
+        hand = self._one(data)
+        if hand.queues[lane]:
+            hand.playing.append(hand.queues[lane].pop(0))
+        hand.reserve()
+
+    @precondition(lambda self: self.hands)
+    @rule(data=st.data(), cost=st.integers(0, BOUND))
+    def reply(self, data: st.DataObject, cost: int) -> None:
+        hand = self._one(data)
+        hand.settle(cost)
+        if hand.playing and cost % 2:
+            name = hand.playing.pop(0)
+            hand.left.append(Left(name, "solved", cost, 1))
+
+    @rule(seconds=st.floats(0.01, 20.0))
+    def wait(self, seconds: float) -> None:
+        self.now += seconds
+
+    @precondition(lambda self: self.hands)
+    @rule(data=st.data(), unreported=st.booleans())
+    def die(self, data: st.DataObject, unreported: bool) -> None:
+        """Its process is gone: what it had left durably is found in its journal, or it told before."""
+        hand = self._one(data)
+        del self.hands[hand.writer]
+        told = hand.message.left if hand.message is not None else []
+        found = [*told, *hand.left] if unreported else told
+        held = self.coordinator.members[hand.writer].outstanding
+        ended = [left for left in found if left.episode in held]
+        for name in held.keys() - {left.episode for left in ended}:
+            self.barred[name] = self.born
+        self.paid += hand.spent + hand.reserved
+        self.coordinator.lost(hand.writer, ended, hand.spent + hand.reserved)
+
+    @precondition(lambda self: self.hands)
+    @rule(data=st.data())
+    def leave(self, data: st.DataObject) -> None:
+        """It has nothing in flight, says what it has to say, and closes."""
+        hand = self._one(data)
+        while hand.reserved:
+            hand.settle(1)
+        if hand.message is not None:
+            return
+        hand.back += [name for queue in hand.queues.values() for name in queue]
+        hand.back += hand.playing
+        hand.queues, hand.playing = {lane: [] for lane in LANES}, []
+        self.coordinator.stop_reason = "test"
+        turn = self.coordinator.renew(hand.ask(self.now), self.now)
+        self.coordinator.stop_reason = ""
+        if turn.returned:
+            self.coordinator.leases.returned(hand.writer, turn.returned)
+        del self.hands[hand.writer]
+        self.paid += hand.spent
+        self.coordinator.bye(hand.writer)
+
+    def _one(self, data: st.DataObject) -> Hand:
+        return self.hands[data.draw(st.sampled_from(sorted(self.hands)))]
+
+    @invariant()
+    def money_is_within_the_budget(self) -> None:
+        in_hands = sum(hand.spent + hand.reserved + hand.room[RUN] for hand in self.hands.values())
+        assert self.paid + in_hands <= BUDGET
+        pot = self.coordinator.leases.pots["agent a"]
+        assert pot.before + sum(account.held for account in pot.accounts.values()) <= SCOPES["agent a"][0]
+
+    @invariant()
+    def shares_are_within_the_limits(self) -> None:
+        for name, most in LIMITS.items():
+            used = [hand.rates.get(name, 0.0) for hand in self.hands.values() if self.now < hand.until]
+            assert sum(used) <= most * (1 + 1e-9)
+
+    @invariant()
+    def each_episode_is_at_one_place_and_ends_once(self) -> None:
+        members = self.coordinator.members.values()
+        held = Counter(name for member in members for name in member.outstanding)
+        assert all(count == 1 for count in (held + self.deck.ended).values())
+        for hand in self.hands.values():
+            mine = [name for queue in hand.queues.values() for name in queue] + hand.playing
+            assert set(mine) <= self.coordinator.members[hand.writer].outstanding.keys()
+
+    @invariant()
+    def what_a_dead_worker_had_goes_to_younger_ones(self) -> None:
+        for member in self.coordinator.members.values():
+            assert all(self.barred.get(name, 0) <= self.orders[member.writer] for name in member.outstanding)
+
+
+TestProtocol = Protocol.TestCase
+TestProtocol.settings = settings(max_examples=40, stateful_step_count=40, deadline=None)

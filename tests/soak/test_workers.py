@@ -1,0 +1,115 @@
+"""Several processes play one run over HTTP and are killed: the bill stays within the budget, the log is whole."""
+
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.soak.sweeping import prepare, read_bill, simulator, start
+from tests.soak.test_kill import evalkit_json, settle, steps
+from tests.support.patience import PATIENCE_S
+
+WORKERS = ("--workers", "2")
+Harm = Callable[["subprocess.Popen[str]", Path, random.Random], None]
+
+
+def workers_of(process: "subprocess.Popen[str]", run: Path) -> list[int]:
+    """The processes of a run's workers that are alive: their names hold their numbers."""
+    pids = [int(folder.name.rsplit("-", 2)[1]) for folder in (run / "log").glob("*")]
+    return [pid for pid in dict.fromkeys(pids) if pid != process.pid and parent_of(pid) == process.pid]
+
+
+def parent_of(pid: int) -> int:
+    """The parent of a process that runs or is stopped; 0 if it does not."""
+    try:
+        state, parent = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[:2]
+    except (OSError, ValueError):
+        return 0
+    return 0 if state == "Z" else int(parent)
+
+
+def kill_a_worker(process: "subprocess.Popen[str]", run: Path, draw: random.Random) -> None:
+    """Kill -9 one of the workers, if there is one."""
+    alive = workers_of(process, run)
+    if alive:
+        os.kill(draw.choice(alive), signal.SIGKILL)
+
+
+def stop_a_worker(process: "subprocess.Popen[str]", run: Path, draw: random.Random) -> None:
+    """Stop one of the workers: it says nothing any more, and is ended for it."""
+    alive = workers_of(process, run)
+    if alive:
+        os.kill(draw.choice(alive), signal.SIGSTOP)
+
+
+def kill_the_coordinator(process: "subprocess.Popen[str]", run: Path, draw: random.Random) -> None:
+    """Kill -9 the process that has started the workers."""
+    del run, draw
+    process.kill()
+
+
+def torn(tmp_path: Path, kills: int, harm: Harm, replicates: int, latency: str) -> None:
+    """Compare a run of two workers, harmed again and again, with a quiet one of a single process."""
+    whole, hurt = tmp_path / "whole", tmp_path / "hurt"
+    with simulator(tmp_path / "whole.jsonl") as url:
+        prepare(whole, url, replicates=replicates, periods=10)
+        assert start(whole, "--budget", "100").wait(PATIENCE_S) == 0, (whole / "out.log").read_text()[-2000:]
+    true_bill = sum(one.cost for one in read_bill(tmp_path / "whole.jsonl"))
+    draw, bill, done, charged = random.Random(kills), tmp_path / "hurt.jsonl", 0, 0
+    with simulator(bill, f"--latency={latency}") as url:
+        prepare(hurt, url, replicates=replicates, periods=10)
+        while True:
+            budget = true_bill * 13 // 10 + charged
+            process = start(hurt, "--budget", f"{budget / 1e12:.12f}", *WORKERS)
+            since = len(read_bill(bill))
+            while process.poll() is None:
+                time.sleep(draw.uniform(0.1, 0.6))
+                if done < kills and len(read_bill(bill)) > since:
+                    harm(process, hurt / "run", draw)
+                    since, done = len(read_bill(bill)), done + 1
+                assert sum(one.cost for one in read_bill(bill)) <= budget, "the bill passed the budget"
+            settle(bill)
+            assert sum(one.cost for one in read_bill(bill)) <= budget, "the bill passed the budget"
+            if process.returncode == 0:
+                break
+            assert process.returncode in (3, -signal.SIGKILL), (hurt / "out.log").read_text()[-2000:]
+            money = evalkit_json(hurt, "status", "run")["money"]
+            charged = money["crash_charges_pico_usd"] + money["attempt_charges_pico_usd"]
+    assert done == kills
+    assert steps(hurt / "run") == steps(whole / "run")
+    words = [sys.executable, "-m", "evalkit", "verify", "run"]
+    assert subprocess.run(words, cwd=hurt, check=False).returncode == 0
+    tables, expected = (evalkit_json(folder, "report", "run")["tables"] for folder in (hurt, whole))
+    apart = {"speed"} | ({"money"} if kills else set())  # times, and what was charged for the kills
+    assert {name: table for name, table in tables.items() if name not in apart} == {
+        name: table for name, table in expected.items() if name not in apart
+    }
+
+
+def test_two_workers_make_the_log_of_one_process(tmp_path: Path) -> None:
+    torn(tmp_path, 0, kill_a_worker, 1, "5ms")
+
+
+def test_killed_workers_lose_nothing_that_was_durable(tmp_path: Path) -> None:
+    torn(tmp_path, 2, kill_a_worker, 1, "lognormal:60ms:0.4")
+
+
+def test_a_killed_coordinator_loses_nothing_that_was_durable(tmp_path: Path) -> None:
+    torn(tmp_path, 1, kill_the_coordinator, 1, "lognormal:60ms:0.4")
+
+
+@pytest.mark.soak
+def test_a_stopped_worker_is_replaced(tmp_path: Path) -> None:
+    torn(tmp_path, 1, stop_a_worker, 1, "lognormal:60ms:0.4")
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("harm", [kill_a_worker, kill_the_coordinator])
+def test_twenty_kills_lose_nothing_that_was_durable(tmp_path: Path, harm: Harm) -> None:
+    torn(tmp_path, 20, harm, 6, "lognormal:120ms:0.4")
