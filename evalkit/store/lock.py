@@ -102,7 +102,7 @@ def hold_run(run: Path) -> Iterator[Hold]:
     try:
         locked = _seize_directory(directory)
         waited_s = 0.0
-        while locked is False and waited_s < ENDING_S and _is_gone(_read(path)):
+        while locked is False and waited_s < ENDING_S and is_gone(_read(path)):
             time.sleep(_LOOK_S)
             waited_s += _LOOK_S
             locked = _seize_directory(directory)
@@ -236,7 +236,7 @@ def _moved(run: Path) -> str:
     )
 
 
-def _is_gone(holder: Holder | None) -> bool:
+def is_gone(holder: Holder | None) -> bool:
     """Whether a process of this machine that held a lock has ended: what it has started ends soon."""
     if holder is None or holder.host != socket.gethostname():
         return False
@@ -252,7 +252,7 @@ def _is_gone(holder: Holder | None) -> bool:
 def _refusal(run: Path, other: Holder | None) -> str:
     if other is None:
         return f"{run} is being written by another process. Wait until it has ended."
-    if _is_gone(other):
+    if is_gone(other):
         return (
             f"{run} is still being written by processes that process {other.pid} on {other.host} has started; it was "
             "killed, and they have not ended. Stop them, or choose another run name."

@@ -250,6 +250,7 @@ class World:
             stack.enter_context(mock.patch("secrets.token_hex", self._digits))
             stack.enter_context(mock.patch("socket.gethostname", return_value="host"))
             stack.enter_context(mock.patch("os.getpid", self._pid))
+            stack.enter_context(mock.patch.object(lock, "is_gone", return_value=False))
             how = None if self.life is None else self.life.taken_over
             if how is not None:
                 tried = granted if how.unlocked else of_files(lock._tried)
