@@ -119,6 +119,8 @@ class Forecast:
         self._seen: dict[tuple[str, str], _Seen] = {}
         self._cells: dict[tuple[str, str], _Ratio] = {}
         self._agents: dict[str, _Ratio] = {}
+        self._whole: dict[tuple[str, str], Expected] = {}
+        """What `whole` has said since the last news."""
 
     def learn(self, agent: str, suite: str, *, cost: int, requests: int) -> None:
         """One episode has ended, with these pico-dollars and requests in total."""
@@ -129,6 +131,7 @@ class Forecast:
         if not count:
             return
         cell_key = agent, suite
+        self._whole.clear()
         seen = self._seen.setdefault(cell_key, _Seen())
         seen.count += count
         seen.cost += cost
@@ -144,6 +147,7 @@ class Forecast:
     def scale(self, agent: str, suite: str, factor: float) -> None:
         """Requests of a cell are so many times as many as its prior counts, and so are their cost and tokens."""
         prior = self.priors.get((agent, suite))
+        self._whole.clear()
         if prior is not None:
             cost, tokens_in, tokens_out = (factor * each for each in (prior.cost, prior.tokens_in, prior.tokens_out))
             self.priors[agent, suite] = structs.replace(prior, cost=cost, tokens_in=tokens_in, tokens_out=tokens_out)
@@ -165,6 +169,12 @@ class Forecast:
     def whole(self, agent: str, suite: str) -> Expected:
         """What an episode of the cell is expected to take, from its first request to its last."""
         cell_key = agent, suite
+        known = self._whole.get(cell_key)
+        if known is None:
+            known = self._whole[cell_key] = self._expected(cell_key)
+        return known
+
+    def _expected(self, cell_key: tuple[str, str]) -> Expected:
         prior, seen = self.priors.get(cell_key), self._seen.get(cell_key, _Seen())
         if prior is None:
             count = max(1, seen.count)

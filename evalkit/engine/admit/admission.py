@@ -93,9 +93,12 @@ class Admission:
         """Episodes that have started, and have neither ended nor been parked."""
         return len(self._flights)
 
-    def next(self, name: str) -> PlannedEpisode | None:
-        """The lane's next episode, which starts with this call; None if it must wait (`why`) or if none remains."""
-        self._look()
+    def next(self, name: str, *, look: bool = True) -> PlannedEpisode | None:
+        """The lane's next episode, which starts with this call; None if it must wait (`why`) or if none remains.
+        `look`: whether to predict some in flight again before; of several decisions at one moment only the first must.
+        """
+        if look:
+            self._look()
         backlog = self.backlogs[name]
         if not self.free(backlog):
             return None

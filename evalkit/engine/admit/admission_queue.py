@@ -25,9 +25,9 @@ class AdmissionQueue:
         self._players = dict.fromkeys(admission.backlogs, 0)
         self._shut = False
 
-    def next(self, lane: str) -> PlannedEpisode | None:
-        """The lane's next episode if it may start now."""
-        episode = None if self._shut else self.admission.next(lane)
+    def next(self, lane: str, *, look: bool = True) -> PlannedEpisode | None:
+        """The lane's next episode if it may start now; `look`: see `Admission.next`."""
+        episode = None if self._shut else self.admission.next(lane, look=look)
         if episode is not None and self._waiting[lane] and self.admission.free(self.admission.backlogs[lane]):
             _wake_first(self._waiting[lane])
         return episode
