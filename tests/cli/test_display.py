@@ -54,6 +54,15 @@ def test_it_fits_the_terminal_with_the_money_below(count: int, width: int, heigh
         assert "5,700/24,000 episodes" in lines[-2]
 
 
+def test_the_workers_are_told_where_several_processes_play() -> None:
+    assert not any("workers" in line for line in shown(view(lane(1)), 100, 24))
+    assert "workers" not in view(lane(1)).to_json()
+    several = view(lane(1), workers="3 of 4; 2 replaced since the start")
+    (line,) = (line for line in shown(several, 100, 24) if "$2.00 of $4.00 spent" in line)
+    assert line.startswith("61 s   workers 3 of 4; 2 replaced since the start   ")
+    assert several.to_json()["workers"] == several.workers
+
+
 def test_with_a_limit_the_totals_are_those_of_the_call() -> None:
     lines = shown(view(lane(1, target=40)), 100, 24)
     assert any(" 30/40 " in line for line in lines)

@@ -15,6 +15,7 @@ from tests.soak.sweeping import prepare, read_bill, simulator, start
 from tests.soak.test_kill import evalkit_json, settle, steps
 from tests.support.patience import PATIENCE_S
 
+pytestmark = pytest.mark.soak
 WORKERS = ("--workers", "2")
 Harm = Callable[["subprocess.Popen[str]", Path, random.Random], None]
 
@@ -32,6 +33,11 @@ def parent_of(pid: int) -> int:
     except (OSError, ValueError):
         return 0
     return 0 if state == "Z" else int(parent)
+
+
+def billed(bill: Path) -> int:
+    """What the provider has asked for so far."""
+    return sum(one.cost for one in read_bill(bill))
 
 
 def kill_a_worker(process: "subprocess.Popen[str]", run: Path, draw: random.Random) -> None:
@@ -60,7 +66,7 @@ def torn(tmp_path: Path, kills: int, harm: Harm, replicates: int, latency: str) 
     with simulator(tmp_path / "whole.jsonl") as url:
         prepare(whole, url, replicates=replicates, periods=10)
         assert start(whole, "--budget", "100").wait(PATIENCE_S) == 0, (whole / "out.log").read_text()[-2000:]
-    true_bill = sum(one.cost for one in read_bill(tmp_path / "whole.jsonl"))
+    true_bill = billed(tmp_path / "whole.jsonl")
     draw, bill, done, charged = random.Random(kills), tmp_path / "hurt.jsonl", 0, 0
     with simulator(bill, f"--latency={latency}") as url:
         prepare(hurt, url, replicates=replicates, periods=10)
@@ -73,14 +79,15 @@ def torn(tmp_path: Path, kills: int, harm: Harm, replicates: int, latency: str) 
                 if done < kills and len(read_bill(bill)) > since:
                     harm(process, hurt / "run", draw)
                     since, done = len(read_bill(bill)), done + 1
-                assert sum(one.cost for one in read_bill(bill)) <= budget, "the bill passed the budget"
+                assert billed(bill) <= budget, "the bill passed the budget"
             settle(bill)
-            assert sum(one.cost for one in read_bill(bill)) <= budget, "the bill passed the budget"
+            assert billed(bill) <= budget, "the bill passed the budget"
             if process.returncode == 0:
                 break
             assert process.returncode in (3, -signal.SIGKILL), (hurt / "out.log").read_text()[-2000:]
             money = evalkit_json(hurt, "status", "run")["money"]
             charged = money["crash_charges_pico_usd"] + money["attempt_charges_pico_usd"]
+    print(f"{done} kills, bill {billed(bill) / true_bill:.3f} of the quiet run's, charged {charged / true_bill:.3f}")
     assert done == kills
     assert steps(hurt / "run") == steps(whole / "run")
     words = [sys.executable, "-m", "evalkit", "verify", "run"]
@@ -104,12 +111,10 @@ def test_a_killed_coordinator_loses_nothing_that_was_durable(tmp_path: Path) -> 
     torn(tmp_path, 1, kill_the_coordinator, 1, "lognormal:60ms:0.4")
 
 
-@pytest.mark.soak
 def test_a_stopped_worker_is_replaced(tmp_path: Path) -> None:
     torn(tmp_path, 1, stop_a_worker, 1, "lognormal:60ms:0.4")
 
 
-@pytest.mark.soak
 @pytest.mark.parametrize("harm", [kill_a_worker, kill_the_coordinator])
 def test_twenty_kills_lose_nothing_that_was_durable(tmp_path: Path, harm: Harm) -> None:
     torn(tmp_path, 20, harm, 6, "lognormal:120ms:0.4")

@@ -49,6 +49,10 @@ def _never() -> bool:
     return False
 
 
+def _nothing() -> None:
+    pass
+
+
 CONGESTION = frozenset({"rate_limit", "overload", "timeout"})
 
 _FREE = Need(input=0.0, output=0.0)
@@ -102,6 +106,8 @@ class Lane:
         self._part = 1.0
         self.lapsed: Callable[[], bool] = _never
         """Whether this process may send nothing, since its share of the limits has run out."""
+        self.paused: Callable[[], None] = _nothing
+        """Called when the provider has asked for a pause: other processes are to be told."""
         self.elsewhere: SeenElsewhere | None = None
         """Where other processes play its episodes: what they see of it."""
 
@@ -258,6 +264,7 @@ class Lane:
         if until > self._paused_until:
             self._paused_until = until
             self._shut = True
+            self.paused()
             self.serve()
 
     async def rest(self, seconds: float) -> None:

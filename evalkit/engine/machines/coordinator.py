@@ -43,8 +43,8 @@ class Dealt:
 class Dealer(Protocol):
     """Where episodes come from, and who wants to know how they ended."""
 
-    def next(self, lane: str) -> Dealt | None:
-        """The lane's next episode, if it may start now."""
+    def deal(self, lane: str, most: int) -> list[Dealt]:
+        """The lane's next episodes that may start now."""
 
     def remaining(self, lane: str) -> int:
         """Episodes of a lane that have not been dealt."""
@@ -137,6 +137,8 @@ class Coordinator:
         self._canaries = {lane.name for lane in lanes if lane.canary}
         self._paused: dict[str, float] = {}
         self.lanes_stopped: dict[str, str] = {}
+        self.agents_stopped: dict[str, dict[str, str]] = {}
+        """By lane: agents that are played no more, and why."""
 
     # Workers come and go.
 
@@ -207,6 +209,7 @@ class Coordinator:
             pauses=self._pauses(message, now),
             acted=[name for name, lane in self.lanes.items() if lane.model and name not in self._canaries],
             lanes_stopped=self.lanes_stopped,
+            agents_stopped=self.agents_stopped,
             finish=self.finishing,
             stop=self.stop_reason,
             stop_message=self.stop_message,
@@ -227,12 +230,15 @@ class Coordinator:
         for name, report in message.lanes.items():
             if report.stopped:
                 self.lanes_stopped.setdefault(name, report.stopped)
+            if report.agents_stopped:
+                self.agents_stopped[name] = {**report.agents_stopped, **self.agents_stopped.get(name, {})}
             if report.acted:
                 self._canaries.discard(name)
             if report.paused_s:
                 self._paused[name] = max(self._paused.get(name, 0.0), now + report.paused_s)
         self.shares.confirm(writer, message.share)
         self.shares.wants(writer, self._demand(message.lanes))
+        self.shares.uses(writer, self._in_flight(message.lanes))
         spent = message.purses[RUN].spent if RUN in message.purses else 0
         member.spent.append((now, spent))
         while len(member.spent) > 2 and member.spent[1][0] <= now - RATE_OVER_S:
@@ -250,6 +256,13 @@ class Coordinator:
         return {
             limit: sum(_demand(unit, lanes[name]) for name in sharing if name in lanes)
             for limit, (unit, sharing) in self._limits.items()
+        }
+
+    def _in_flight(self, lanes: Mapping[str, LaneReport]) -> dict[str, float]:
+        return {
+            limit: float(sum(lanes[name].in_flight for name in sharing if name in lanes))
+            for limit, (unit, sharing) in self._limits.items()
+            if unit == "in_flight"
         }
 
     def _pauses(self, message: Renew, now: float) -> dict[str, float]:
@@ -293,21 +306,21 @@ class Coordinator:
         return not member.widths[lane], not member.of_lane(lane), not goes_on, member.order
 
     def _deal(self, member: WorkerState, lane: DealtLane, count: int) -> list[Dealt]:
-        dealt: list[Dealt] = []
-        for _ in range(count):
-            one = self._orphan(member, lane.name) or self._dealer.next(lane.name)
-            if one is None:
-                break
+        dealt = self._orphans_for(member, lane.name, count)
+        if len(dealt) < count:
+            dealt += self._dealer.deal(lane.name, count - len(dealt))
+        for one in dealt:
             member.outstanding[one.id] = one
-            dealt.append(one)
         return dealt
 
-    def _orphan(self, member: WorkerState, lane: str) -> Dealt | None:
-        for number, dealt in enumerate(self._orphans):
-            if dealt.lane == lane and dealt.since <= member.order:
-                del self._orphans[number]
-                return dealt
-        return None
+    def _orphans_for(self, member: WorkerState, lane: str, most: int) -> list[Dealt]:
+        """Episodes that others have left and that this one may go on with."""
+        taken, kept = list[Dealt](), deque[Dealt]()
+        for dealt in self._orphans:
+            fits = len(taken) < most and dealt.lane == lane and dealt.since <= member.order
+            (taken if fits else kept).append(dealt)
+        self._orphans = kept
+        return taken
 
     def _recall(self, member: WorkerState) -> dict[str, int]:
         """Near a lane's end: episodes that wait at one worker while another has nothing to play."""

@@ -3,7 +3,8 @@
 from collections.abc import Mapping, Sequence
 
 from evalkit.engine.admit.admission_queue import AdmissionQueue
-from evalkit.engine.episode import LEFT_OWED
+from evalkit.engine.admit.backlogs import Came
+from evalkit.engine.episode import ERRORS_THAT_STOP, LEFT_OWED, LaneContext
 from evalkit.engine.forecast import Forecast
 from evalkit.engine.machines.assigned import place_of
 from evalkit.engine.machines.coordinator import Dealt
@@ -29,25 +30,29 @@ class JobDealer:
         """An episode that was dealt and not left, by its id."""
         return self._dealt[name]
 
-    def next(self, lane: str) -> Dealt | None:
-        """The lane's next episode, if it may start now."""
-        job = self._jobs[lane]
-        if lane in self._exhausted or job.context.stopping:
-            return None
-        if job.limit is not None and job.taken >= job.limit:
-            self._exhaust(job)
-            return None
-        episode = next(job.todo, None) if job.gate is None else job.gate.next(lane)
-        if episode is None:
-            if job.gate is None:
+    def deal(self, lane: str, most: int) -> list[Dealt]:
+        """The lane's next episodes that may start now."""
+        job, dealt = self._jobs[lane], list[Dealt]()
+        while len(dealt) < most and lane not in self._exhausted and not job.context.stopping:
+            if job.limit is not None and job.taken >= job.limit:
                 self._exhaust(job)
-            return None
-        job.taken += 1
-        self._dealt[episode.id] = episode
-        if self._queue is not None and job.gate is not None:
-            name, began = episode.id, self._queue.admission.came(episode.id)
-            self._queue.admission.seated(name, lambda: self._came.get(name, began))
-        return Dealt(id=episode.id, lane=lane, place=place_of(episode))
+                break
+            # Nothing happens between two decisions of one block: predictions are looked at again before the first.
+            queue = self._queue if job.gate is not None else None
+            episode = next(job.todo, None) if queue is None else queue.next(lane, look=not dealt)
+            if episode is None:
+                if queue is None:
+                    self._exhaust(job)
+                break
+            job.taken += 1
+            self._dealt[episode.id] = episode
+            if queue is not None:
+                queue.admission.seated(episode.id, self._progress_of(episode.id, queue.admission.came(episode.id)))
+            dealt.append(Dealt(id=episode.id, lane=lane, place=place_of(episode)))
+        return dealt
+
+    def _progress_of(self, name: str, began: tuple[int, int]) -> Came:
+        return lambda: self._came.get(name, began)
 
     def remaining(self, lane: str) -> int:
         """Episodes of a lane that have not been dealt."""
@@ -82,8 +87,18 @@ class JobDealer:
             self._forecast.learn(*place, cost=left.cost, requests=left.requests)
         del self._came[left.episode]
         context.ended[left.how] = context.ended.get(left.how, 0) + 1
+        self._count_errors(context, left.how)
         if place in job.cells and left.how not in LEFT_OWED:
             job.cells[place].ended += 1
+
+    def _count_errors(self, context: LaneContext, how: str) -> None:
+        """As one process counts them: so many in a row stop the run, whichever workers they were in."""
+        context.errors_in_a_row = context.errors_in_a_row + 1 if how == "internal_error" else 0
+        if context.errors_in_a_row >= ERRORS_THAT_STOP:
+            context.stop.set(
+                "errors",
+                f"{ERRORS_THAT_STOP} episodes in a row ended in an internal error: see `parked` in events.jsonl.",
+            )
 
     def unplayed(self, dealt: Dealt) -> None:
         """An episode was dealt, and will not be played in this call."""

@@ -15,7 +15,7 @@ from pathlib import Path
 
 RESTARTS, RESTARTS_OVER_S = 3, 600.0
 """A slot gets so many new processes in so many seconds; then the run goes on with fewer."""
-_COMMAND = (sys.executable, "-m", "evalkit.engine.machines.worker")
+COMMAND = (sys.executable, "-m", "evalkit.engine.machines.worker")
 _WORDS = 2000
 """Bytes of what a process printed last that an error tells."""
 
@@ -46,7 +46,7 @@ class Child:
         self._complaints, self._idle, self._cpu_s = complaints, 0.0, -1.0
         with theirs, complaints.open("wb") as errors:
             self._process = subprocess.Popen(  # noqa: S603 - evalkit itself
-                [*_COMMAND, str(theirs.fileno())],
+                [*COMMAND, str(theirs.fileno())],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 stderr=errors,

@@ -67,6 +67,9 @@ class LaneReport(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     ended: str = ""
     notice: str = ""
     unavailable: str = ""
+    invalid: str = ""
+    agents_stopped: dict[str, str] = {}
+    """Agents that are played no more although their lane goes on, and why."""
     failures: dict[str, int] = {}
     acted: bool = False
     """Whether an episode has made a valid action."""
@@ -162,6 +165,8 @@ class Directive(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     pauses: dict[str, float] = {}
     acted: list[str] = []
     lanes_stopped: dict[str, str] = {}
+    agents_stopped: dict[str, dict[str, str]] = {}
+    """By lane."""
     finish: bool = False
     """Nothing will come any more."""
     stop: str = ""

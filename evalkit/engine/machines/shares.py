@@ -1,8 +1,8 @@
 """Shares of limits: each worker may use its part of a limit for a while, and the parts never exceed the limit.
 
 What one worker loses another gets only when the first has confirmed its smaller share, or when all that it was ever
-told has lapsed. A worker counts a share's time from when it sent the question, the coordinator from when that arrived:
-so the worker stops first. Pure: the caller gives the time.
+told has lapsed; and of requests in flight, when they have been answered. A worker counts a share's time from when it
+sent the question, the coordinator from when that arrived: so the worker stops first. Pure: the caller gives the time.
 """
 
 import math
@@ -38,9 +38,11 @@ class _Told:
 class _Sharer:
     demand: dict[str, float] = field(default_factory=dict)
     told: list[_Told] = field(default_factory=list)
+    using: dict[str, float] = field(default_factory=dict)
 
     def most(self, limit: str) -> float:
-        return max((told.rates.get(limit, 0.0) for told in self.told), default=0.0)
+        told = max((told.rates.get(limit, 0.0) for told in self.told), default=0.0)
+        return max(told, self.using.get(limit, 0.0))
 
 
 class Shares:
@@ -67,6 +69,11 @@ class Shares:
     def wants(self, worker: str, demand: Mapping[str, float]) -> None:
         """How much of each limit a worker could use; `inf` for as much as there is."""
         self._holders[worker].demand = dict(demand)
+
+    def uses(self, worker: str, in_flight: Mapping[str, float]) -> None:
+        """How many requests a worker has in flight, by limit. A smaller share takes none of them back: what is above it
+        is free once it was answered."""
+        self._holders[worker].using = dict(in_flight)
 
     def used(self, limit: str, now: float) -> float:
         """The most that all workers together may be using."""

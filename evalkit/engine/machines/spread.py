@@ -10,6 +10,7 @@ import time
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from itertools import count
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -17,6 +18,7 @@ from evalkit import __version__
 from evalkit.client.budget import RUN as RUN_SCOPE
 from evalkit.client.lanes.stats import LaneStats, SeenElsewhere
 from evalkit.engine.endpoints import Endpoints
+from evalkit.engine.gc_threshold import seldom_collected
 from evalkit.engine.machines.coordinator import Coordinator, DealtLane
 from evalkit.engine.machines.dealing import JobDealer
 from evalkit.engine.machines.errand import Errand, without_instances
@@ -69,7 +71,7 @@ class _Ended:
 
 async def play_spread(session: Session, endpoints: Endpoints, workers: int) -> None:
     """Play all lanes in so many processes; return when each has ended."""
-    with TemporaryDirectory(prefix="evalkit-workers-") as folder:
+    with TemporaryDirectory(prefix="evalkit-workers-") as folder, seldom_collected():
         await _Spread(session, endpoints, workers, Path(folder)).play()
 
 
@@ -159,7 +161,10 @@ class _Spread:
     async def _live(self, slot: WorkerSlot) -> None:
         """One slot, process after process, until nothing remains to be done."""
         stop = self._session.stop
-        while slot.may_begin(self._loop.time()):
+        for number in count():
+            if not slot.may_begin(self._loop.time()):
+                break
+            self._replaced += number > 0
             slot.begun.append(self._loop.time())
             try:
                 if await self._one(slot):
@@ -168,7 +173,6 @@ class _Spread:
                 stop.set("storage" if isinstance(flaw, StorageError) else "corrupt", str(flaw))
             if self._coordinator.finishing or stop.reason:
                 return
-            self._replaced += 1
         self._session.store.event("fewer_workers", worker=slot.number, detail="It was replaced too often.")
 
     async def _one(self, slot: WorkerSlot) -> bool:
@@ -315,6 +319,8 @@ class _Spread:
             context.steps = self._ended.steps[job.name] + sum(lane.steps for lane in own)
             context.playing = sum(lane.playing for lane in own)
             context.unavailable = next((lane.unavailable for lane in own if lane.unavailable), context.unavailable)
+            context.invalid = next((lane.invalid for lane in own if lane.invalid), context.invalid)
+            context.stopped = self._coordinator.agents_stopped.get(job.name, context.stopped)
             if job.lane is None or not own:
                 continue
             if any(lane.acted for lane in own):

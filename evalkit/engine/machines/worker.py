@@ -105,6 +105,7 @@ class Worker:
             budget.borrow(self._urgent.set)
             for lane in endpoints.lanes.values():
                 lane.lapsed = lambda: boottime() >= self._valid_until
+                lane.paused = self._urgent.set
             names = [name for name in lanes(resolved.manifest, errand.choice) if welcome.widths.get(name)]
             gate = AssignedEpisodes(resolved.manifest, holdings, names, low=self._urgent.set)
             self._jobs = [self._job(name, welcome.widths[name], endpoints, holdings, gate, store) for name in names]
@@ -216,12 +217,21 @@ class Worker:
         if self._given_back:
             self._urgent.set()
         for job in self._jobs:
-            if job.name in answer.lanes_stopped:
-                job.context.lane_stop.set("lane", answer.lanes_stopped[job.name])
+            self._stop_parts(job, answer)
         if answer.stop:
             self._stop.set(answer.stop, answer.stop_message)
         if answer.finish:
             gate.end()
+
+    def _stop_parts(self, job: LaneJob, answer: Directive) -> None:
+        """A lane, or an agent in it, was stopped by what another worker met."""
+        for agent, why in answer.agents_stopped.get(job.name, {}).items():
+            job.context.stopped.setdefault(agent, why)
+        ended = answer.lanes_stopped.get(job.name)
+        if ended is not None and not job.context.lane_stop.reason:
+            job.context.lane_stop.set("lane", ended)
+            if job.lane is not None:
+                job.lane.end(LaneClosed(ended))
 
     def _wake(self, endpoints: Endpoints, gate: AssignedEpisodes) -> None:
         """The run stops: players that wait for a limit, for money or for an episode leave."""
@@ -296,6 +306,8 @@ def _report(job: LaneJob, gate: AssignedEpisodes, budget: Budget) -> LaneReport:
         ended=stats.ended,
         notice=lane.notice,
         unavailable=context.unavailable,
+        invalid=context.invalid,
+        agents_stopped=context.stopped,
         failures=dict(stats.failures),
         acted=not lane.canary,
         largest=budget.largest(job.name),

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from hypothesis import settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from evalkit.engine.machines.coordinator import Coordinator, Dealt, DealtLane
 from evalkit.engine.machines.leases import Leases, Pot
@@ -14,8 +14,9 @@ from evalkit.engine.machines.messages import RUN, Directive, EpisodePlace, LaneR
 from evalkit.engine.machines.shares import Capacity, Shares
 
 LANES, EPISODES = ("m", "p"), 30
-BUDGET, BEFORE, BOUND = 10_000, 500, 40
-SCOPES = {RUN: (BUDGET, BEFORE), "agent a": (4_000, 0)}
+BOUND = 40
+SCOPES = {RUN: (160, 40), "agent a": (110, 0)}
+"""Budget and what was spent before: so little that workers wait for what others give back."""
 LIMITS = {"requests lane m": 600.0, "in_flight lane m": 5.0}
 
 
@@ -26,11 +27,9 @@ class Deck:
         self.waiting = {lane: [f"{lane}{number}" for number in range(EPISODES)] for lane in LANES}
         self.ended, self.unplayed_ = Counter[str](), Counter[str]()
 
-    def next(self, lane: str) -> Dealt | None:
-        if not self.waiting[lane]:
-            return None
-        name = self.waiting[lane].pop(0)
-        return Dealt(id=name, lane=lane, place=EpisodePlace("a", lane, int(name[1:]), 0))
+    def deal(self, lane: str, most: int) -> list[Dealt]:
+        names, self.waiting[lane] = self.waiting[lane][:most], self.waiting[lane][most:]
+        return [Dealt(id=name, lane=lane, place=EpisodePlace("a", lane, int(name[1:]), 0)) for name in names]
 
     def remaining(self, lane: str) -> int:
         return len(self.waiting[lane])
@@ -142,24 +141,39 @@ class Hand:
                 self.room[scope] = max(0, self.room[scope] + BOUND - cost)
 
 
+def coordinating(deck: Deck) -> Coordinator:
+    """One of three workers, with two lanes."""
+    return Coordinator(
+        [DealtLane(name="m", width=8, model=True), DealtLane(name="p", width=90, model=False)],
+        deck,
+        workers=3,
+        shares=Shares({name: Capacity(most=most, whole="in_flight" in name) for name, most in LIMITS.items()}),
+        leases=Leases({scope: Pot(budget=budget, before=before) for scope, (budget, before) in SCOPES.items()}),
+        limits={"requests lane m": ("requests", ("m",)), "in_flight lane m": ("in_flight", ("m",))},
+    )
+
+
 class Protocol(RuleBasedStateMachine):
     """Any order of events."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.now, self.born, self.paid = 0.0, 0, BEFORE
+        self.now, self.born, self.paid = 0.0, 0, 0
         self.deck, self.hands, self.orders = Deck(), dict[str, Hand](), dict[str, int]()
         self.graves: list[str] = []
         self.barred: dict[str, int] = {}
         """By episode of a dead worker: the first worker that may go on with it."""
-        self.coordinator = Coordinator(
-            [DealtLane(name="m", width=8, model=True), DealtLane(name="p", width=90, model=False)],
-            self.deck,
-            workers=3,
-            shares=Shares({name: Capacity(most=most, whole="in_flight" in name) for name, most in LIMITS.items()}),
-            leases=Leases({scope: Pot(budget=budget, before=before) for scope, (budget, before) in SCOPES.items()}),
-            limits={"requests lane m": ("requests", ("m",)), "in_flight lane m": ("in_flight", ("m",))},
-        )
+        self.coordinator = coordinating(self.deck)
+
+    @initialize()
+    def two_workers_play(self) -> None:
+        """Each has episodes and money, so that few events matter."""
+        for _ in range(2):
+            self.begin()
+        for _ in range(2):
+            for hand in self.hands.values():
+                hand.reserve()
+                self._exchange(hand, "answered")
 
     @precondition(lambda self: len(self.hands) < 3)
     @rule()
@@ -174,6 +188,9 @@ class Protocol(RuleBasedStateMachine):
     def ask(self, data: st.DataObject, fate: str) -> None:
         hand = self._one(data)
         hand.eager = data.draw(st.booleans())
+        self._exchange(hand, fate)
+
+    def _exchange(self, hand: Hand, fate: str) -> None:
         message = hand.ask(self.now)
         turn = self.coordinator.renew(message, self.now)
         if turn.returned:
@@ -200,6 +217,18 @@ class Protocol(RuleBasedStateMachine):
         if hand.playing and cost % 2:
             name = hand.playing.pop(0)
             hand.left.append(Left(name, "solved", cost, 1))
+
+    @precondition(lambda self: self.hands)
+    @rule(data=st.data(), cost=st.sampled_from([0, 1, BOUND]))
+    def spend(self, data: st.DataObject, cost: int) -> None:
+        """A request from its wait for money to its reply; and a question after it, which may return what is idle."""
+        hand = self._one(data)
+        hand.reserve()
+        self._exchange(hand, "answered")
+        if hand.waits:
+            hand.reserve()
+        hand.settle(cost)
+        self._exchange(hand, "answered")
 
     @rule(seconds=st.floats(0.01, 20.0))
     def wait(self, seconds: float) -> None:
@@ -246,10 +275,9 @@ class Protocol(RuleBasedStateMachine):
 
     @invariant()
     def money_is_within_the_budget(self) -> None:
-        in_hands = sum(hand.spent + hand.reserved + hand.room[RUN] for hand in self.hands.values())
-        assert self.paid + in_hands <= BUDGET
-        pot = self.coordinator.leases.pots["agent a"]
-        assert pot.before + sum(account.held for account in pot.accounts.values()) <= SCOPES["agent a"][0]
+        for scope, (budget, before) in SCOPES.items():
+            in_hands = sum(hand.spent + hand.reserved + hand.room[scope] for hand in self.hands.values())
+            assert before + self.paid + in_hands <= budget
 
     @invariant()
     def shares_are_within_the_limits(self) -> None:
@@ -274,3 +302,66 @@ class Protocol(RuleBasedStateMachine):
 
 TestProtocol = Protocol.TestCase
 TestProtocol.settings = settings(max_examples=40, stateful_step_count=40, deadline=None)
+
+
+def dealt(made: Coordinator, hand: Hand) -> set[str]:
+    """Ask and hear once; the names of the episodes that came."""
+    directive = made.renew(hand.ask(0.0), 0.0).answer
+    hand.hear(directive)
+    return {f"{lane}{place.index}" for lane, places in directive.blocks.items() for place in places}
+
+
+def begun(made: Coordinator, *writers: str) -> list[Hand]:
+    """Workers that have said hello, in this order."""
+    for writer in writers:
+        made.hello(writer, 0.0)
+    return [Hand(writer) for writer in writers]
+
+
+def test_what_a_dead_worker_had_goes_to_workers_that_begin_later_and_to_no_other() -> None:
+    made = coordinating(Deck())
+    first, older = begun(made, "a", "b")
+    mine = dealt(made, first)
+    assert mine
+    assert made.lost("a", [], None) == len(mine)
+    for _ in range(3):
+        older.left = [Left(name, "solved", 1, 1) for name in made.members["b"].outstanding]
+        assert not dealt(made, older) & mine
+    (younger,) = begun(made, "c")
+    assert dealt(made, younger) & mine
+
+
+def test_what_was_given_back_unbegun_goes_to_anybody() -> None:
+    made = coordinating(Deck())
+    first, other = begun(made, "a", "b")
+    back = sorted(dealt(made, first))[:2]
+    first.back = list(back)
+    dealt(made, first)
+    found = set[str]()
+    for _ in range(6):
+        found |= dealt(made, other)
+        other.left = [Left(name, "solved", 1, 1) for name in made.members["b"].outstanding]
+    assert set(back) <= found | made.members["a"].outstanding.keys()
+
+
+def test_an_episode_counts_for_the_worker_that_has_it_alone() -> None:
+    """What a worker says of an episode that it has given back, or that another one has now, is not heard."""
+    deck = Deck()
+    made = coordinating(deck)
+    first, other = begun(made, "a", "b")
+    mine = sorted(dealt(made, first))
+    first.back = mine
+    dealt(made, other)
+    made.stop_reason = "test"
+    dealt(made, first)
+    made.stop_reason = ""
+    made.members["b"].outstanding |= {name: Dealt(id=name, lane=name[0], place=PLACE) for name in mine[:1]}
+    first.left = [Left(name, "solved", 1, 1) for name in mine]
+    dealt(made, first)
+    assert not deck.ended
+    other.left = [Left(mine[0], "solved", 1, 1)]
+    dealt(made, other)
+    assert deck.ended == {mine[0]: 1}
+
+
+PLACE = EpisodePlace("a", "m", 0, 0)

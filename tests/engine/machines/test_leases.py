@@ -67,7 +67,8 @@ def test_a_reply_above_its_bound_counts_and_is_not_lent_again() -> None:
     made = leases(1_000)
     made.report("a", {RUN: Purse(0, 0, 100, 100)})
     made.grants("a", 0.0, 0)
-    made.report("a", {RUN: Purse(130, 0, over=30)})
+    for _ in range(2):
+        made.report("a", {RUN: Purse(130, 0, over=30)})
     assert held(made) == 130
     assert made.leased("a") == {RUN: 100}, "what it was told stays what it was lent"
 
@@ -91,3 +92,26 @@ def test_a_run_without_a_budget_lends_nothing_and_counts_what_is_spent() -> None
     made.report("a", {RUN: Purse(70, 20, 10, 10)})
     assert (made.grants("a", 1.0, 1), made.leased("a"), made.recalls("a")) == ({}, {}, {})
     assert list(made.spent()) == [(RUN, 75, 20)]
+
+
+def test_a_return_counts_once_however_often_it_is_told() -> None:
+    made = leases(1_000)
+    made.report("a", {RUN: Purse(0, 0, 800, 800)})
+    made.grants("a", 0.0, 0)
+    for told, news in ((300, 300), (300, 0), (500, 200), (500, 0)):
+        assert made.report("a", {RUN: Purse(0, 0, returned=told)}) == news
+        assert held(made) == 800 - (told - news), "not free before it is durable"
+        made.returned("a", news)
+    assert held(made) == 300
+    assert made.leased("a") == {RUN: 800}, "what a worker is told only grows"
+
+
+def test_a_return_to_an_agents_own_budget_counts_once_too() -> None:
+    made = Leases({RUN: Pot(budget=None, before=0), "agent x": Pot(budget=1_000, before=0)})
+    made.join("a")
+    made.report("a", {"agent x": Purse(0, 0, 800, 800)})
+    made.grants("a", 0.0, 0)
+    for _ in range(3):
+        made.report("a", {"agent x": Purse(0, 0, returned=300)})
+    assert made.pots["agent x"].accounts["a"].held == 500
+    assert made.leased("a") == {"agent x": 800}

@@ -79,3 +79,22 @@ def test_requests_in_flight_are_divided_in_integers() -> None:
     made.wants("b", {LIMIT: 9.0})
     parts = {worker: made.share(worker, 0.0)[1][LIMIT] for worker in ("b", "a")}
     assert parts == {"a": 1.0, "b": 4.0}
+
+
+def test_what_is_in_flight_is_not_free_before_it_is_answered() -> None:
+    made = shares(4.0, whole=True)
+    made.wants("a", {LIMIT: 9.0})
+    first, alone = made.share("a", 0.0)
+    assert alone[LIMIT] == 4.0
+    made.wants("b", {LIMIT: 9.0})
+    made.uses("a", {LIMIT: 4.0})
+    made.confirm("a", first)
+    second, less = made.share("a", 0.1)
+    assert less[LIMIT] == 2.0
+    made.confirm("a", second)
+    assert made.share("b", 0.2)[1][LIMIT] == 0.0, "the first has four in flight, and sends no more"
+    made.uses("a", {LIMIT: 3.0})
+    assert made.share("b", 2 * VALID_S)[1][LIMIT] == 1.0, "no time frees what was not answered"
+    made.uses("a", {LIMIT: 1.0})
+    made.share("a", 2 * VALID_S)
+    assert made.share("b", 2 * VALID_S)[1][LIMIT] == 2.0
