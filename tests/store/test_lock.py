@@ -2,9 +2,11 @@ import asyncio
 import errno
 import fcntl
 import os
+import signal
 import stat
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import IO
@@ -12,6 +14,7 @@ from typing import IO
 import pytest
 
 from evalkit.errors import RunError, StorageError
+from evalkit.store import lock
 from evalkit.store.lock import FILE, hold_run, holder
 from evalkit.store.writing.writer import open_store
 from tests.support.run_directories import a_step
@@ -58,6 +61,62 @@ def test_the_lock_of_a_killed_process_is_no_lock(tmp_path: Path) -> None:
     with hold_run(run) as hold:
         assert hold.me.pid == os.getpid()
         assert holder(run) == hold.me
+
+
+LEAVE = """
+import subprocess, sys
+from pathlib import Path
+from evalkit.store.lock import hold_run
+with hold_run(Path(sys.argv[1])) as hold:
+    child = subprocess.Popen(
+        [sys.executable, "-S", "-c", "import time; time.sleep(float(__import__('sys').argv[1]))", sys.argv[2]],
+        stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, pass_fds=hold.descriptors,
+    )
+    print(child.pid, flush=True)
+    sys.stdin.read()
+"""
+"""Holds a run, and starts a process that inherits what locks it and outlives it."""
+
+
+def kill_the_elder(run: Path, lives_s: float) -> int:
+    """A holder is killed while a process that it started lives so many seconds more; the number of that process."""
+    words = [sys.executable, "-c", LEAVE, str(run), str(lives_s)]
+    with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as elder:
+        assert elder.stdout is not None
+        child = int(elder.stdout.readline())
+        elder.kill()
+    return child
+
+
+def test_what_a_killed_process_has_started_is_waited_for(tmp_path: Path) -> None:
+    kill_the_elder(tmp_path / "run", 1.0)
+    with hold_run(tmp_path / "run") as hold:
+        assert hold.me.pid == os.getpid()
+
+
+def test_what_a_killed_process_has_started_is_not_waited_for_without_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lock, "ENDING_S", 0.5)
+    child = kill_the_elder(tmp_path / "run", 600.0)
+    try:
+        with (
+            pytest.raises(RunError, match=r"still being written by processes that process \d+ on \S+ has started"),
+            hold_run(tmp_path / "run"),
+        ):
+            pass
+    finally:
+        os.kill(child, signal.SIGKILL)
+
+
+def test_a_process_that_lives_is_not_waited_for(tmp_path: Path) -> None:
+    began = time.monotonic()
+    with start_holder(tmp_path / "run") as child:
+        with pytest.raises(RunError, match=f"process {child.pid} on"), hold_run(tmp_path / "run"):
+            pass
+        assert time.monotonic() - began < lock.ENDING_S / 2
+        assert child.stdin is not None
+        child.stdin.close()
 
 
 def test_the_same_process_cannot_write_a_run_twice(tmp_path: Path) -> None:
