@@ -21,6 +21,9 @@ SERVER = BUILD / "bin" / "llama-server"
 MODEL = MADE / "random.gguf"
 TEMPLATE = SOURCE / "models" / "templates" / "Qwen-Qwen2.5-7B-Instruct.jinja"
 LITELLM = FOLDER / "bin" / "litellm"
+VLLM = Path(os.environ.get("VLLM", FOLDER / "bin" / "vllm"))
+"""vLLM takes gigabytes, and its wheel for a machine without a GPU wants a torch that not every index has: it is tested
+where somebody has installed it."""
 _WHY = MADE / "not-built"
 _OFF = (
     *("BUILD_SHARED_LIBS", "LLAMA_OPENSSL", "LLAMA_BUILD_UI", "LLAMA_USE_PREBUILT_UI", "LLAMA_BUILD_TESTS"),
@@ -36,6 +39,8 @@ def missing(program: Path) -> str:
     if program.exists():
         return ""
     why = _WHY.read_text().strip() if program == SERVER and _WHY.exists() else "`make real` installs it"
+    if program == VLLM:
+        why = "install it where you like, and name its program: make real VLLM=/path/to/vllm"
     return f"{program.name} is not there: {why}"
 
 

@@ -17,7 +17,8 @@ from typing import Any
 import pytest
 
 from evalkit.store.reading.reader import scan
-from tests.real.building import LITELLM, MODEL, SERVER, TEMPLATE, missing
+from tests.real.building import LITELLM, MODEL, SERVER, TEMPLATE, VLLM, missing
+from tests.real.tiny_model import write_model
 from tests.support.command_line import Said, finish, start
 from tests.support.patience import PATIENCE_S
 
@@ -55,6 +56,23 @@ def llama_cpp(log: Path, *flags: str, port: int = 0) -> Iterator[str]:
 
 
 @contextmanager
+def vllm(folder: Path, *flags: str, port: int = 0) -> Iterator[str]:
+    """vLLM with the tiny model, as "random"; gives its base URL. Skips where it is not installed."""
+    if why := missing(VLLM):
+        pytest.skip(why)
+    port, model = port or free_port(), folder / "model"
+    if not model.exists():
+        write_model(model)
+    command = [str(VLLM), "serve", str(model), "--served-model-name", "random", "--host", "127.0.0.1"]
+    calls = ["--enable-auto-tool-choice", "--tool-call-parser", "hermes"]
+    few = ["--port", str(port), "--dtype", "float32", "--enforce-eager", "--max-num-seqs", "4"]
+    # Without a GPU, vLLM 0.32 ends ("CPU Generator does not use offset") where it reads a prompt with a seed in parts.
+    whole = ["--max-model-len", "32768", "--max-num-batched-tokens", "131072"]
+    with _child([*command, *calls, *few, *whole, *flags], folder / "vllm.log", f"http://127.0.0.1:{port}/health"):
+        yield f"http://127.0.0.1:{port}/v1"
+
+
+@contextmanager
 def litellm(folder: Path, models: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
     """LiteLLM's proxy in front of the models of other servers, by name; gives its base URL. Skips where it is not
     installed."""
@@ -72,6 +90,8 @@ def litellm(folder: Path, models: Mapping[str, Mapping[str, Any]]) -> Iterator[s
 def _child(command: Sequence[str], log: Path, health: str) -> Iterator[None]:
     nowhere = dict.fromkeys(("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY"), "http://127.0.0.1:9")
     own = {"NO_PROXY": "127.0.0.1", "LITELLM_MASTER_KEY": KEY, "LITELLM_LOCAL_MODEL_COST_MAP": "True"}
+    own |= {"HF_HUB_OFFLINE": "1", "VLLM_NO_USAGE_STATS": "1", "VLLM_CPU_KVCACHE_SPACE": "1", "OMP_NUM_THREADS": "1"}
+    own |= {"VLLM_CPU_OMP_THREADS_BIND": "nobind"}
     inherited = {name: value for name, value in os.environ.items() if not name.lower().endswith("_proxy")}
     with log.open("ab") as said:
         child = subprocess.Popen(
@@ -115,7 +135,8 @@ def get(url: str) -> str:
 def counted(url: str) -> dict[str, int]:
     """What the server itself has counted since it began."""
     page = get(url.replace("/v1", "/metrics"))
-    return {name: int(float(n)) for name, n in re.findall(r"^llamacpp:(\w+)_total (\S+)$", page, re.MULTILINE)}
+    totals = re.findall(r"^(?:llamacpp|vllm):(\w+)_total(?:\{[^}]*\})? (\S+)$", page, re.MULTILINE)
+    return {name: int(float(n)) for name, n in totals}
 
 
 def shipped(provider: str, url: str) -> str:

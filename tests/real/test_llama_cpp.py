@@ -1,19 +1,15 @@
 """llama.cpp's server with a model of random weights plays whole runs: tools by its grammar, streamed and whole."""
 
-import json
 import os
 import re
 import signal
-import subprocess
-import time
 from pathlib import Path
-from typing import Any
 
 import pytest
 
+from tests.real.playing import ALL, COSTBENCH, MARKETS, await_tokens, outcomes
 from tests.real.serving import counted, evalkit, free_port, lab, llama_cpp, shipped, steps
 from tests.support.command_line import finish, start
-from tests.support.patience import PATIENCE_S
 
 pytestmark = pytest.mark.real
 
@@ -30,28 +26,11 @@ tool_choice = "required"
 parallel_calls = {parallel}
 stream = "{stream}"
 """
-MARKETS = """
-[[suites]]
-name = "{name}/basic"
-instances = ["seed-0"]
-vary = {{ periods = [2], queries = [4] }}
-"""
-COSTBENCH = """
-[[suites]]
-name = "costbench/basic"
-instances = ["dining-0004"]
-"""
-ALL = COSTBENCH + "".join(MARKETS.format(name=name) for name in ("scheduling", "procurement", "pricing"))
 
 
 def sweep(suites: str, *, stream: str = "off", parallel: str = "false") -> str:
     """One model on suites."""
     return SWEEP.format(stream=stream, parallel=parallel) + suites
-
-
-def outcomes(rows: list[dict[str, Any]]) -> set[str]:
-    """What became of calls."""
-    return {call["outcome"] for row in rows for call in json.loads(row["facts"]).get("calls", ())}
 
 
 def test_all_environments_are_played_streamed_and_in_one_piece_with_the_servers_own_counts(tmp_path: Path) -> None:
@@ -86,29 +65,20 @@ def test_a_run_outlives_kills_of_itself_and_of_the_server(tmp_path: Path) -> Non
     run = ("run", "sweep.toml", "--dir", "run")
     with llama_cpp(tmp_path / "first.log", port=port) as url:
         playing = start(tmp_path, *run)
-        await_tokens(playing, url, 400)
+        await_tokens(playing, url, "tokens_predicted", 400)
         os.kill(playing.pid, signal.SIGKILL)
         finish(playing)
         stored = len(steps(tmp_path / "run"))
         assert stored > 0
         before = counted(url)["tokens_predicted"]
         playing = start(tmp_path, *run)
-        await_tokens(playing, url, before + 400)
+        await_tokens(playing, url, "tokens_predicted", before + 400)
     # The server is gone, with requests in flight.
     with llama_cpp(tmp_path / "second.log", port=port):
         said = finish(playing)
     assert said.code == 0, said
     assert len(steps(tmp_path / "run")) > stored
     assert evalkit(tmp_path, "verify", "run").code == 0
-
-
-def await_tokens(playing: subprocess.Popen[str], url: str, count: int) -> None:
-    """Until the server has written so many tokens in all."""
-    until = time.monotonic() + PATIENCE_S
-    while counted(url)["tokens_predicted"] < count:
-        assert playing.poll() is None, playing.communicate()
-        assert time.monotonic() < until
-        time.sleep(0.1)
 
 
 def test_a_prompt_that_does_not_fit_ends_its_episode_and_nothing_else(tmp_path: Path) -> None:
