@@ -167,7 +167,18 @@ def test_few_blocks_are_skipped_and_each_for_a_reason() -> None:
         if word not in (SKIP, "duckdb", *DOORS) and not word.startswith("exit=")
     }
     assert unknown == set()
-    reasons = ("make ", "openai", "view", "KEY", "pip ", "nightly", "zstdcat", "evalkit mcp", "evalkit play")
+    reasons = (
+        "make ",
+        "openai",
+        "view",
+        "KEY",
+        "pip ",
+        "nightly",
+        "zstdcat",
+        "evalkit mcp",
+        "evalkit play",
+        "--workers cores",
+    )
     servers_and_trainers = ("vllm", "vf-eval", "traces.jsonl", "from trl")
     for block in skipped:
         assert set(block.words) & set(DOORS) or any(word in block.text for word in (*reasons, *servers_and_trainers)), (

@@ -58,6 +58,7 @@ class Fleet:
     job: LaneJob = field(init=False)
 
     def __post_init__(self) -> None:
+        held = self.held
         context = LaneContext(log=cast(Any, None), worker="w", stop=Stop(), lane_stop=Stop())
         planned = self.episodes if self.limit is None else self.limit
         self.job = LaneJob(
@@ -71,9 +72,7 @@ class Fleet:
             asker=cast(Any, None),
             context=context,
             cells={PLACE: CellCount(planned=self.episodes, ended=0)},
-            gate=None
-            if self.held is None
-            else cast(Any, SimpleNamespace(admission=SimpleNamespace(backlogs={self.name: self.held}))),
+            gate=None if held is None else cast(Any, SimpleNamespace(held_by=lambda _: held.why)),
         )
         self.started = 0
         self.partial = 0.0

@@ -21,7 +21,6 @@ from evalkit.engine.endpoints import Endpoints
 from evalkit.engine.gc_threshold import seldom_collected
 from evalkit.engine.machines.coordinator import Coordinator, DealtLane
 from evalkit.engine.machines.dealing import JobDealer
-from evalkit.engine.machines.errand import Errand, without_instances
 from evalkit.engine.machines.launch import RESTARTS, RESTARTS_OVER_S, Child, WorkerSlot
 from evalkit.engine.machines.leases import Leases, Pot
 from evalkit.engine.machines.limits import limits_of, seats
@@ -40,6 +39,7 @@ from evalkit.engine.machines.messages import (
     encode,
 )
 from evalkit.engine.machines.settling import settle
+from evalkit.engine.machines.setup import WorkerSetup, without_instances
 from evalkit.engine.machines.shares import Capacity, Shares
 from evalkit.engine.resume import Holdings
 from evalkit.engine.session import Session
@@ -186,7 +186,7 @@ class _Spread:
         link: WorkerLink | None = None
         try:
             link = await linked(child.end)
-            await link.send(pickle.dumps(self._errand()))
+            await link.send(pickle.dumps(self._setup()))
             while not said_goodbye:
                 question = decode_question(await link.receive())
                 reply = await self._answer(slot, question)
@@ -228,12 +228,12 @@ class _Spread:
             if stuck and member is not None and self._loop.time() - member.heard > SILENT_S:
                 child.kill()
 
-    def _errand(self) -> Errand:
+    def _setup(self) -> WorkerSetup:
         session = self._session
         deadline_s = session.resolved.sweep.deadline_s
         if deadline_s is not None:
             deadline_s = max(0.0, deadline_s - (self._loop.time() - self._started_at))
-        return Errand(
+        return WorkerSetup(
             resolved=without_instances(session.resolved),
             directory=session.options.directory,
             choice=session.options.choice,

@@ -20,7 +20,6 @@ from evalkit.engine.episode import LaneContext, Stop
 from evalkit.engine.loop import run_loop
 from evalkit.engine.machines import limits
 from evalkit.engine.machines.assigned import AssignedEpisodes
-from evalkit.engine.machines.errand import Errand
 from evalkit.engine.machines.link import Gone, WorkerLink, linked
 from evalkit.engine.machines.messages import (
     Bye,
@@ -34,6 +33,7 @@ from evalkit.engine.machines.messages import (
     Welcome,
     WorkerRefused,
 )
+from evalkit.engine.machines.setup import WorkerSetup
 from evalkit.engine.resume import Holdings, read_holdings
 from evalkit.engine.scheduler import LaneJob, play_lanes
 from evalkit.engine.universe import lanes
@@ -61,9 +61,9 @@ def boottime() -> float:
 class Worker:
     """One worker's life."""
 
-    def __init__(self, errand: Errand, link: WorkerLink) -> None:
-        self._errand, self._link = errand, link
-        self.writer = new_writer([errand.after])
+    def __init__(self, setup: WorkerSetup, link: WorkerLink) -> None:
+        self._setup, self._link = setup, link
+        self.writer = new_writer([setup.after])
         self._stop = Stop()
         self._number = self._share = 0
         self._workers = 1
@@ -74,39 +74,39 @@ class Worker:
 
     async def work(self) -> None:
         """Say hello, play until there is nothing more to do, close the journal, say goodbye. Raises EvalkitError."""
-        errand = self._errand
-        manifest = manifest_digest(errand.directory)
+        setup = self._setup
+        manifest = manifest_digest(setup.directory)
         welcome = await self._ask(Hello(writer=self.writer, evalkit=__version__, log=FORMAT, manifest=manifest))
         if isinstance(welcome, WorkerRefused):
             raise EvalkitError(welcome.why)
         assert isinstance(welcome, Welcome)
         self._workers = welcome.workers
-        with open_beside(errand.directory, writer=self.writer) as store:
+        with open_beside(setup.directory, writer=self.writer) as store:
             await self._play(store, welcome)
         await self._ask(Bye(writer=self.writer, number=store.last))
 
     async def _play(self, store: Store, welcome: Welcome) -> None:
-        errand = self._errand
-        whole = read_manifest(errand.directory)
-        resolved = errand.beside(whole)
-        holdings = read_holdings(errand.directory, errand.retry, store.found)
-        load_for(list(work_of(resolved.manifest, holdings.cells, errand.choice)))
+        setup = self._setup
+        whole = read_manifest(setup.directory)
+        resolved = setup.beside(whole)
+        holdings = read_holdings(setup.directory, setup.retry, store.found)
+        load_for(list(work_of(resolved.manifest, holdings.cells, setup.choice)))
         async with AsyncExitStack() as stack:
             endpoints = await open_endpoints(
                 resolved,
                 whole,
-                errand.choice,
+                setup.choice,
                 stack,
                 launch=None,
-                directory=errand.directory,
-                part=WorkerPart(widths=welcome.widths, workers=welcome.workers, urls=errand.urls),
+                directory=setup.directory,
+                part=WorkerPart(widths=welcome.widths, workers=welcome.workers, urls=setup.urls),
             )
             endpoints.budget = budget = self._budget(store)
             budget.borrow(self._urgent.set)
             for lane in endpoints.lanes.values():
                 lane.lapsed = lambda: boottime() >= self._valid_until
                 lane.paused = self._urgent.set
-            names = [name for name in lanes(resolved.manifest, errand.choice) if welcome.widths.get(name)]
+            names = [name for name in lanes(resolved.manifest, setup.choice) if welcome.widths.get(name)]
             gate = AssignedEpisodes(resolved.manifest, holdings, names, low=self._urgent.set)
             self._jobs = [self._job(name, welcome.widths[name], endpoints, holdings, gate, store) for name in names]
             self._stop.wake = lambda: self._wake(endpoints, gate)
@@ -246,7 +246,7 @@ class Worker:
         self._urgent.set()
 
     def _budget(self, store: Store) -> Budget:
-        sweep = self._errand.resolved.sweep
+        sweep = self._setup.resolved.sweep
         budgets = {("agent", agent.name): agent.budget for agent in sweep.agents if agent.budget is not None}
         budgets |= {("lane", lane): budget for lane, budget in sweep.budgets.items()}
         ceilings = {scope: Ceiling(budget=budget, before=0) for scope, budget in budgets.items()}
@@ -324,8 +324,8 @@ async def main(descriptor: int) -> int:
     """Work for the process at the other end of a socket; the exit code."""
     link = await linked(socket.socket(fileno=descriptor))
     try:
-        errand: Errand = pickle.loads(await link.receive())  # noqa: S301 - from the process that started this one
-        await Worker(errand, link).work()
+        setup: WorkerSetup = pickle.loads(await link.receive())  # noqa: S301 - from the process that started this one
+        await Worker(setup, link).work()
     except Gone:
         return GONE
     except EvalkitError as flaw:

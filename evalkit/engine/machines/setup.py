@@ -12,7 +12,7 @@ from evalkit.store.manifest import Manifest
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Errand:
+class WorkerSetup:
     """What a worker does, and where."""
 
     resolved: Resolved
