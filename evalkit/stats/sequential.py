@@ -33,7 +33,7 @@ LEVEL = 0.95
 GRID = 501
 """Means that are tried, from 0 to 1: bounds are rounded outwards by at most 0.002."""
 
-_BETS = (0.01, 0.02, 0.04, 0.07, 0.11, 0.16, 0.23, 0.32, 0.43, 0.57, 0.74, 0.93)
+BETS = (0.01, 0.02, 0.04, 0.07, 0.11, 0.16, 0.23, 0.32, 0.43, 0.57, 0.74, 0.93)
 """What each bet of the mixture puts at stake of its capital, so that no value ruins it; each has as much to begin with.
 Small ones suit answers of yes and no, large ones graded scores."""
 _LEAST_STAKE = 0.01
@@ -95,15 +95,28 @@ def wealth(values: "Doubles", guess: float, *, level: float = LEVEL, up: bool) -
     return capital(values, guess, up=up) - math.log(2 / (1 - level))
 
 
-def capital(values: "Doubles", guess: float, *, up: bool) -> "Doubles":
-    """Log of the most that a mixture of fixed bets against `guess` has made so far of 1; parameters as of `wealth`."""
-    stake = max(guess if up else 1 - guess, _LEAST_STAKE)
+def capital(values: "Doubles", guess: float, *, up: bool, turn: int = 1) -> "Doubles":
+    """Log of the most that a mixture of fixed bets against `guess` has made so far of 1; parameters as of `wealth`.
+
+    turn    how many values make one look (`evidence.py` says why a look may need several); the result has a look each
+    """
+    each = np.add.accumulate(log_gains(values, guess, up=up), axis=-1)[..., turn - 1 :: turn]
+    best: Doubles = np.maximum.accumulate(mixed(each), axis=-1)
+    return best
+
+
+def log_gains(values: "Doubles", guess: "float | Doubles", *, up: bool) -> "Doubles":
+    """Log of what each bet makes of 1 with each value; shape (bets, ...) of what `values` and `guess` have together."""
+    stake = np.maximum(guess if up else 1 - guess, _LEAST_STAKE)
     gains = (values - guess) * (1 if up else -1) / stake
     # All bets at once: a sequence is short, and a call of numpy a bet would take most of the time.
-    each = np.add.accumulate(np.log1p(np.multiply.outer(_BETS, gains)), axis=-1)
+    return np.log1p(np.multiply.outer(BETS, gains))
+
+
+def mixed(each: "Doubles") -> "Doubles":
+    """Log of what the mixture has, from the logs of its bets, shape (bets, ...): their mean, as each began alike."""
     total: Doubles = np.logaddexp.reduce(each, axis=0)
-    best: Doubles = np.maximum.accumulate(total - math.log(len(_BETS)), axis=-1)
-    return best
+    return total - math.log(len(BETS))
 
 
 def sequential_p(low: "Doubles", high: "Doubles", guess: float) -> float:

@@ -1,0 +1,384 @@
+"""What a comparison that stops when it is answered costs, and how often it is wrong: simulated, by evalkit's evidence.
+
+    python -m bench.deciding                    # all tables, as Markdown (some minutes)
+    python -m bench.deciding ranking            # these: pairs, eight, forecast, ranking
+    python -m bench.deciding --write            # into docs/deciding.md, below its marks
+    python -m bench.deciding --studies 40       # fewer studies, rougher figures
+
+Every study looks after each draw (each turn, where a turn has several) up to `LOOKS` draws. `deciding_shapes.py` says
+what is drawn. A fixed design is a paired test at 95 % by Student's interval, looked at once.
+"""
+
+import argparse
+import hashlib
+import math
+import re
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import combinations
+from pathlib import Path
+
+import numpy as np
+
+from bench.deciding_shapes import SHAPES, Draw, Shape, Values, graded, yes_no_alike
+from evalkit.spec.catalogue import find_model, read_provider
+from evalkit.stats.evidence import Answer
+from evalkit.stats.reach import graded as graded_pairs
+from evalkit.stats.reach import reach
+from evalkit.stats.reach import yes_no as yes_no_pairs
+from evalkit.stats.sequential import capital
+
+PAGE = Path(__file__).resolve().parent.parent / "docs" / "deciding.md"
+MARGIN, ALPHA, LOOKS = 0.02, 0.05, 1000
+APART = 0.05
+"""The difference whose price is shown."""
+POWER = 0.9
+AGENTS = 8
+PAIRS = tuple(combinations(range(AGENTS), 2))
+AT_ONCE = 100
+"""Studies in one call of numpy: what bounds its memory."""
+STUDIES = {"pairs": 500, "eight": 120, "forecast": 200, "ranking": 40}
+
+INSTANCES = 6000
+"""Of the ranking's suite: who has no answer by then has none."""
+TOKENS_IN, TOKENS_OUT = 27_613, 745
+"""Of an episode: the means of the agent `noisy` on costbench/basic in `evalkit run quickstart`, as
+`evalkit sql quickstart` sums them."""
+MODELS = (
+    ("openai", "gpt-4.1-nano"),
+    ("anthropic", "claude-haiku-5-5"),
+    ("openai", "gpt-4.1-mini"),
+    ("google", "gemini-3.5-flash-lite"),
+    ("google", "gemini-3.8-flash"),
+    ("openai", "gpt-4.1"),
+    ("anthropic", "claude-sonnet-5-5"),
+    ("anthropic", "claude-opus-5-5"),
+)
+"""The eight of the ranking, the cheapest first: for their prices alone. What they are taken to score is supposed."""
+WIDE = "3 to 5 points between neighbours"
+STRENGTHS = {
+    WIDE: (0.0, 0.03, 0.06, 0.1, 0.13, 0.17, 0.22, 0.26),
+    "all within 6 points": (0.0, 0.003, 0.012, 0.02, 0.031, 0.04, 0.053, 0.06),
+    "all alike": (0.0,) * 8,
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ended:
+    """When studies were answered, and how; shapes (studies,)."""
+
+    draws: Values
+    """inf where never."""
+    answer: Values
+    """`above`, `below`, `equal` or `undecided`."""
+
+    def wrong(self, difference: float, margin: float) -> Values:
+        """Whether the answer is false for the true difference."""
+        false: dict[Answer, bool] = {
+            "above": difference <= 0,
+            "below": difference >= 0,
+            "equal": abs(difference) >= margin,
+            "undecided": False,
+        }
+        return np.array([false[one] for one in self.answer])
+
+
+def generator(*names: str) -> np.random.Generator:
+    """The draws of one row: the same whatever else is simulated."""
+    key = hashlib.sha256("/".join(names).encode()).digest()
+    return np.random.Generator(np.random.Philox(int.from_bytes(key[:16], "little")))
+
+
+def ended(differences: Values, *, margin: float = MARGIN, alpha: float = ALPHA, turn: int = 1) -> Ended:
+    """The first answer of each study; differences of shape (studies, draws), -1 to 1."""
+    parts = [_ended(differences[i : i + AT_ONCE], margin, alpha, turn) for i in range(0, len(differences), AT_ONCE)]
+    return Ended(
+        draws=np.concatenate([part.draws for part in parts]), answer=np.concatenate([part.answer for part in parts])
+    )
+
+
+def _ended(differences: Values, margin: float, alpha: float, turn: int) -> Ended:
+    shares, enough = (differences + 1) / 2, math.log(2 / alpha)
+
+    def refuted(mean: float, up: bool) -> Values:
+        return capital(shares, (mean + 1) / 2, up=up, turn=turn) >= enough
+
+    equal = refuted(-margin, True) & refuted(margin, False)
+    above, below = refuted(0.0, True), refuted(0.0, False)
+    known = equal | above | below
+    at = known.argmax(axis=1)
+    rows = np.arange(len(differences))
+    said = np.select([equal[rows, at], above[rows, at], below[rows, at]], ["equal", "above", "below"], "undecided")
+    return Ended(draws=np.where(known.any(axis=1), (at + 1.0) * turn, math.inf), answer=said)
+
+
+def fixed_size(differences: Values, turn: int, power: float = POWER) -> float:
+    """The draws with which Student's interval, looked at once, is above 0 in this share of studies; inf if in none."""
+    from scipy.special import stdtrit
+
+    turns = differences[:, : differences.shape[1] // turn * turn].reshape(len(differences), -1, turn).mean(axis=2)
+    counts = np.arange(1, turns.shape[1] + 1)
+    means = np.cumsum(turns, axis=1) / counts
+    squares = np.cumsum(turns**2, axis=1) / counts - means**2
+    with np.errstate(invalid="ignore", divide="ignore"):
+        errors = np.sqrt(np.maximum(squares, 0) / (counts - 1))
+        found = (means - stdtrit(np.maximum(counts - 1, 1), 1 - ALPHA / 2) * errors > 0)[:, 2:].mean(axis=0)
+    return float((np.argmax(found >= power) + 3) * turn) if (found >= power).any() else math.inf
+
+
+def percent(hits: Values) -> str:
+    """A share."""
+    return f"{100 * float(np.mean(hits)):.1f}"
+
+
+def number(value: float) -> str:
+    """A count of draws."""
+    return f"{value:,.0f}" if math.isfinite(value) else f"> {LOOKS:,}"
+
+
+def table(head: Sequence[str], rows: Iterator[Sequence[str]]) -> str:
+    """A Markdown table."""
+    return "\n".join("| " + " | ".join(row) + " |" for row in (head, ["---"] * len(head), *rows)) + "\n"
+
+
+# ---- Two agents
+
+
+def pair(shape: Shape, difference: float, studies: int) -> Values:
+    """Differences of two agents whose means differ so, shape (studies, draws)."""
+    draws = generator("pairs", shape.name, str(difference))
+    scores = shape.draw(draws, studies, LOOKS, np.array([0.0, difference]))
+    return scores[:, 1] - scores[:, 0]
+
+
+def pair_row(shape: Shape, studies: int) -> list[str]:
+    """Wrong answers, then what a difference of `APART` costs."""
+    wrong = [ended(pair(shape, d, studies), turn=shape.turn).wrong(d, MARGIN) for d in (0.0, MARGIN)]
+    differences = pair(shape, APART, studies)
+    found = ended(differences, turn=shape.turn)
+    costs = np.minimum(found.draws, LOOKS)
+    return [
+        shape.name,
+        *map(percent, wrong),
+        percent(found.answer == "above"),
+        number(float(np.quantile(found.draws, 0.5, method="higher"))),
+        number(float(costs.mean())),
+        number(float(np.quantile(found.draws, POWER, method="higher"))),
+        number(fixed_size(differences, shape.turn)),
+    ]
+
+
+def pairs_table(studies: int) -> str:
+    """Two agents."""
+    head = (
+        "scores",
+        "wrong if alike, %",
+        "wrong if 2 points apart, %",
+        "5 points: right, %",
+        "median pairs",
+        "mean pairs",
+        "pairs for 90 %",
+        "fixed n for 90 %",
+    )
+    return table(head, (pair_row(shape, studies) for shape in SHAPES))
+
+
+# ---- Eight agents
+
+
+def eight_row(shape: Shape, studies: int) -> list[str]:
+    """How often any of 28 answers about eight like agents is wrong."""
+    scores = shape.draw(generator("eight", shape.name), studies, LOOKS, np.zeros(AGENTS))
+    wrong = np.zeros(studies, bool)
+    for first, second in PAIRS:
+        found = ended(scores[:, second] - scores[:, first], alpha=ALPHA / len(PAIRS), turn=shape.turn)
+        wrong |= found.wrong(0.0, MARGIN)
+    return [shape.name, percent(wrong)]
+
+
+def eight_table(studies: int) -> str:
+    """Eight agents that are alike."""
+    return table(("scores", "any answer wrong, %"), (eight_row(shape, studies) for shape in SHAPES))
+
+
+# ---- What is forecast
+
+
+def forecast_rows(studies: int) -> Iterator[Sequence[str]]:
+    """Forecasts of `evalkit.stats.reach` beside simulated runs."""
+    for name, suppose, size in (
+        ("graded, 13 points", graded_pairs, 0.13),
+        ("yes or no, 34 % differ", yes_no_pairs, 0.34),
+    ):
+        for difference in (0.0, 0.01, 0.02, 0.05, 0.1):
+            supposed = suppose(difference, size)
+            said = reach(supposed, margin=MARGIN, alpha=ALPHA)
+            most = int(min(1.5 * said.nine_tenths, 30_000.0)) + 20
+            shape = (max(40, studies * 2000 // most) if most > 2000 else studies, most)
+            draws = generator("forecast", name, str(difference))
+            found = ended(draws.choice(np.array(supposed.values), p=supposed.weights, size=shape))
+            half, nine = (float(np.quantile(found.draws, share, method="higher")) for share in (0.5, 0.9))
+            yield [
+                name,
+                f"{100 * difference:g}",
+                *(
+                    f"{one:,.0f}" if math.isfinite(one) else "longer"
+                    for one in (said.half, half, said.nine_tenths, nine)
+                ),
+            ]
+
+
+def forecast_table(studies: int) -> str:
+    """Forecast beside simulation."""
+    head = ("pairs", "points apart", "half, forecast", "simulated", "90 %, forecast", "simulated")
+    return table(head, forecast_rows(studies))
+
+
+# ---- The ranking
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Design:
+    """What one way of ranking took: each of shape (studies,)."""
+
+    answers: Values
+    """Of the 28 pairs."""
+    wrong: Values
+    episodes: Values
+    usd: Values
+
+    def shown(self, name: str, way: str) -> list[str]:
+        """A row. Dollars are spent on wrong answers as far as these are a part of all."""
+        spent_wrongly = self.usd * self.wrong / np.maximum(self.answers, 1)
+        return [
+            name,
+            way,
+            percent(self.answers / len(PAIRS)),
+            f"{self.episodes.mean():,.0f}",
+            f"{self.usd.mean():,.0f}",
+            percent(self.wrong > 0),
+            f"{spent_wrongly.mean():.2f}",
+        ]
+
+
+def prices() -> Values:
+    """Dollars of an episode, by model."""
+    found = []
+    for provider, name in MODELS:
+        price = find_model(read_provider(provider), name).price
+        if price is None:
+            raise ValueError(f"{name} has no price")
+        found.append((price.input * TOKENS_IN + price.output * TOKENS_OUT) * 1e-12)
+    return np.array(found)
+
+
+def rankings(draw: Draw, strengths: Sequence[float], spread: float, studies: int) -> Mapping[str, Design]:
+    """The same scores, ranked by each design."""
+    lead = np.array(strengths) - float(np.mean(strengths))
+    scores = draw(generator("ranking", repr(strengths), str(spread)), studies, INSTANCES, lead)
+    alpha, usd = ALPHA / len(PAIRS), prices()
+    planned = min(INSTANCES, _planned(spread, alpha))
+    sizes = np.unique(np.append(np.geomspace(30, INSTANCES, 80).astype(int), planned))
+    when = np.zeros((studies, AGENTS))
+    wrong, answers = np.zeros(studies), np.zeros(studies)
+    wrong_at, answers_at = np.zeros((2, len(sizes), studies))
+    for first, second in PAIRS:
+        differences = scores[:, second] - scores[:, first]
+        true = strengths[second] - strengths[first]
+        found = ended(differences, alpha=alpha)
+        until = np.minimum(found.draws, INSTANCES)[:, None]
+        when[:, [first, second]] = np.maximum(when[:, [first, second]], until)
+        wrong += found.wrong(true, MARGIN)
+        answers += found.answer != "undecided"
+        for place, once in enumerate(at_once(differences, sizes, alpha)):
+            wrong_at[place] += once.wrong(true, MARGIN)
+            answers_at[place] += once.answer != "undecided"
+    stopping = Design(answers=answers, wrong=wrong, episodes=when.sum(axis=1), usd=when @ usd)
+
+    def fixed(place: int) -> Design:
+        n = np.full(studies, float(sizes[place]))
+        return Design(answers=answers_at[place], wrong=wrong_at[place], episodes=n * AGENTS, usd=n * float(usd.sum()))
+
+    as_many = answers_at.mean(axis=1) >= answers.mean()
+    designs = {"stopping": stopping, "fixed, planned": fixed(int(np.searchsorted(sizes, planned)))}
+    return {**designs, "fixed, in hindsight": fixed(int(as_many.argmax()))} if as_many.any() else designs
+
+
+def _planned(spread: float, alpha: float) -> int:
+    """The size at which a normal interval is half the margin to each side: whatever the difference, it then leaves out
+    0 or lies within the margin."""
+    from scipy.special import ndtri
+
+    return math.ceil((float(ndtri(1 - alpha / 2)) * spread / (MARGIN / 2)) ** 2)
+
+
+def at_once(differences: Values, sizes: Values, alpha: float) -> Iterator[Ended]:
+    """What a normal interval of the first draws says, for each size as if it alone were looked at."""
+    from scipy.special import ndtri
+
+    sums, squares = np.cumsum(differences, axis=1), np.cumsum(differences**2, axis=1)
+    for n in sizes:
+        means = sums[:, n - 1] / n
+        errors = np.sqrt(np.maximum(0, squares[:, n - 1] / n - means**2) / (n - 1))
+        low, high = means - float(ndtri(1 - alpha / 2)) * errors, means + float(ndtri(1 - alpha / 2)) * errors
+        equal = (low >= -MARGIN) & (high <= MARGIN)
+        said = np.select([equal, low > 0, high < 0], ["equal", "above", "below"], "undecided")
+        yield Ended(draws=np.full(len(differences), float(n)), answer=said)
+
+
+def ranking_rows(studies: int) -> Iterator[Sequence[str]]:
+    """Each supposition, by each design."""
+    for kind, draw, spread in (
+        ("graded", graded, math.sqrt(2) * 0.16 / math.sqrt(3)),
+        ("yes or no, alike on half", yes_no_alike, math.sqrt(0.5 * 2 * 0.7 * 0.3)),
+    ):
+        for name, strengths in STRENGTHS.items():
+            if kind == "graded" or name == WIDE:
+                for way, design in rankings(draw, strengths, spread, studies).items():
+                    yield design.shown(f"{kind}; {name}", way)
+
+
+def ranking_table(studies: int) -> str:
+    """Eight models ranked."""
+    head = ("scores", "design", "answered, %", "episodes", "USD", "any wrong, %", "USD on wrong answers")
+    return table(head, ranking_rows(studies))
+
+
+TABLES: Mapping[str, Callable[[int], str]] = {
+    "pairs": pairs_table,
+    "eight": eight_table,
+    "forecast": forecast_table,
+    "ranking": ranking_table,
+}
+
+_MARKED = '[//]: # "deciding: {}, {} studies"\n\n'
+
+
+def placed(text: str, name: str, studies: int, made: str) -> str:
+    """The page with a table below its mark. Raises ValueError where there is no such mark."""
+    place = re.compile(r'^\[//\]: # "deciding: ' + name + r', \d+ studies"\n\n(\|.*\n)*', re.MULTILINE)
+    if len(place.findall(text)) != 1:
+        raise ValueError(f"{PAGE.name} needs one place for the table {name}")
+    return place.sub(lambda _: _MARKED.format(name, studies) + made, text)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Print the tables, or write them into their page."""
+    reader = argparse.ArgumentParser(description="Simulate comparisons that stop when they are answered.")
+    reader.add_argument("tables", nargs="*", choices=[*TABLES, []], help="which (default: all)")
+    reader.add_argument("--studies", type=int, help="studies of each row (default: as many as the page has)")
+    reader.add_argument("--write", action="store_true", help=f"write them into docs/{PAGE.name}")
+    asked = reader.parse_args(arguments)
+    for name in asked.tables or TABLES:
+        studies = asked.studies or STUDIES[name]
+        made = TABLES[name](studies)
+        print(f"{name}, {studies} studies\n\n{made}", flush=True)
+        if asked.write:
+            text = PAGE.read_text(encoding="utf-8")
+            PAGE.write_text(placed(text, name, studies, made), encoding="utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,181 @@
+"""Which agent is better: questions about many agents, each answered as soon as its evidence suffices.
+
+Every question is about a pair of agents and the evidence of their common draws (`evidence.py`): the longest stretch
+from the beginning of the frozen order in which both have ended every episode. `alpha` is for all answers together and
+is split before the first draw:
+
+    all, or listed pairs    alpha / pairs each: no answer is wrong, except in a share alpha of runs
+    baseline                alpha / (agents - 1), as there are that many pairs
+    best                    alpha / (agents - 1), though all pairs are looked at
+
+For `best` only intervals of pairs with the truly best agent b must hold. If they do, b never goes out, since an agent
+goes out only when its interval beside another is below 0; and every agent that is left at the end is closer to b than
+the margin, since their pair ended so. There are agents - 1 such pairs, whichever agent b is. So only the answer as a
+whole is promised then, not each pair's (the argument of successive elimination: Even-Dar, Mannor and Mansour 2006, with
+intervals that hold at every look in the place of their bounds).
+
+An agent without an open question needs no more episodes: agents leave as a whole. Which instances come next never
+depends on a score, so the draws of the pairs that go on stay as they were frozen.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import combinations
+from typing import Literal
+
+from evalkit.stats.evidence import DIFFERENCES, SCORES, Bounds, Evidence, Judged
+
+Asked = Literal["all", "best", "baseline", "listed"]
+
+Pair = tuple[str, str]
+"""(first, second): a difference is the second's score less the first's."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Inquiry:
+    """What a run is to find out; frozen before its first draw."""
+
+    agents: tuple[str, ...]
+    asked: Asked
+    pairs: tuple[Pair, ...]
+    margin: float
+    """On the scale of scores: closer counts as equal."""
+    alpha: float
+    turn: int = 1
+    """Draws of a turn, as of `Evidence`."""
+    scores: Bounds = SCORES
+    """Scores beyond are cut at its ends; differences and margin are shares of it."""
+
+    @property
+    def alpha_each(self) -> float:
+        """Of each pair."""
+        return self.alpha / (len(self.agents) - 1 if self.asked == "best" else len(self.pairs))
+
+    @property
+    def width(self) -> float:
+        """Of the range of scores."""
+        return self.scores.most - self.scores.least
+
+
+def question(
+    agents: Sequence[str],
+    *,
+    pairs: str | Sequence[Pair] = "all",
+    margin: float,
+    alpha: float,
+    turn: int = 1,
+    scores: Bounds = SCORES,
+) -> Inquiry:
+    """The question about these agents: `pairs` is "all", "best", "baseline:NAME" or a list. Raises ValueError."""
+    if len(agents) < 2 or len(set(agents)) < len(agents):
+        raise ValueError("a comparison needs two agents or more, each named once")
+    if not 0 < alpha < 1:
+        raise ValueError(f"alpha is above 0 and below 1, not {alpha}")
+    if not 0 < margin < scores.most - scores.least:
+        raise ValueError(f"the margin is above 0 and below {scores.most - scores.least}, not {margin}")
+    asked, chosen = _pairs(tuple(agents), pairs)
+    return Inquiry(
+        agents=tuple(agents), asked=asked, pairs=chosen, margin=margin, alpha=alpha, turn=turn, scores=scores
+    )
+
+
+def _pairs(agents: tuple[str, ...], pairs: str | Sequence[Pair]) -> tuple[Asked, tuple[Pair, ...]]:
+    if isinstance(pairs, str) and pairs in {"all", "best"}:
+        return "all" if pairs == "all" else "best", tuple(combinations(agents, 2))
+    if isinstance(pairs, str):
+        word, _, name = pairs.partition(":")
+        if word != "baseline" or name not in agents:
+            raise ValueError(f'pairs is "all", "best", "baseline:NAME" with one of {", ".join(agents)}, or a list')
+        return "baseline", tuple((name, other) for other in agents if other != name)
+    chosen = tuple((first, second) for first, second in pairs)
+    for first, second in chosen:
+        if first not in agents or second not in agents or first == second:
+            raise ValueError(f"a pair is two of {', '.join(agents)}, not {first} and {second}")
+    if not chosen or len({frozenset(pair) for pair in chosen}) < len(chosen):
+        raise ValueError("a list of pairs has at least one, and each once")
+    return "listed", chosen
+
+
+class Contest:
+    """The evidence of all pairs of a question, and who still plays for it."""
+
+    __slots__ = ("_evidence", "_findings", "question")
+
+    def __init__(self, question: Inquiry) -> None:
+        self.question = question
+        margin = question.margin / question.width
+        self._evidence = {
+            pair: Evidence(bounds=DIFFERENCES, margin=margin, turn=question.turn) for pair in question.pairs
+        }
+        self._findings: dict[Pair, Judged] = {}
+
+    def look(self, scores: Mapping[str, Sequence[float | None]]) -> list[Pair]:
+        """Read what has come since the last look; the pairs that are answered now and were open before.
+
+        scores  by agent: its score at each place of the frozen order, None where its episode has not ended. What an
+                earlier look has read is not read again.
+        """
+        open_before = self.open
+        for pair in open_before:
+            evidence = self._evidence[pair]
+            new = self._draws(scores[pair[0]], scores[pair[1]], evidence.seen)
+            if new or pair not in self._findings:
+                evidence.add(new)
+                self._findings[pair] = self._scaled(evidence)
+        still = set(self.open)
+        return [pair for pair in open_before if pair not in still]
+
+    def _draws(self, first: Sequence[float | None], second: Sequence[float | None], start: int) -> list[float]:
+        """Differences from a place on, up to the first where a side has not ended."""
+        share = self.question.scores.share
+        found = []
+        for place in range(start, min(len(first), len(second))):
+            one, other = first[place], second[place]
+            if one is None or other is None:
+                break
+            found.append(share(other) - share(one))
+        return found
+
+    def _scaled(self, evidence: Evidence) -> Judged:
+        width = self.question.width
+        found = evidence.finding(self.question.alpha_each, self.question.margin / width)
+        return Judged(
+            draws=found.draws,
+            mean=found.mean * width,
+            low=found.low * width,
+            high=found.high * width,
+            answer=found.answer,
+        )
+
+    @property
+    def findings(self) -> Mapping[Pair, Judged]:
+        """The last finding of each pair that was looked at, on the scale of scores."""
+        return self._findings
+
+    @property
+    def open(self) -> tuple[Pair, ...]:
+        """The pairs whose answer is still sought."""
+        left = self.left
+        return tuple(
+            pair
+            for pair in self.question.pairs
+            if (pair not in self._findings or self._findings[pair].answer == "undecided")
+            and (self.question.asked != "best" or (pair[0] in left and pair[1] in left))
+        )
+
+    @property
+    def left(self) -> frozenset[str]:
+        """The agents that may be the best one: those that are below no other. For other questions all."""
+        if self.question.asked != "best":
+            return frozenset(self.question.agents)
+        out = {
+            pair[1] if found.answer == "below" else pair[0]
+            for pair, found in self._findings.items()
+            if found.answer in ("above", "below")
+        }
+        return frozenset(self.question.agents) - out
+
+    @property
+    def playing(self) -> frozenset[str]:
+        """The agents that have an open question: no other needs a further episode."""
+        return frozenset(agent for pair in self.open for agent in pair)

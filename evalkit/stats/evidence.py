@@ -1,0 +1,201 @@
+"""Evidence about a mean that may be looked at after every draw: for comparisons that end when they are answered.
+
+What is drawn is, for a pair of agents, the difference of their scores on one instance, D from -1 to 1; for one agent
+its score. The draws come in an order that was frozen before the first of them, and none is left out.
+
+The evidence against "the mean is at most m" is the capital of a bettor who begins with 1 and stakes on every draw the
+share b of what a draw can take from them. After n draws the bet b has made
+
+    K_b = prod over t of (1 + b (D_t - m) / (m + 1)),  0 < b < 1
+
+No factor is below 1 - b, since D >= -1. Against "at least m" the bettor stakes on -D and -m. The evidence is M, the
+mean of K_b over a list of bets that was frozen beforehand (`sequential.BETS`).
+
+**Why it holds at every look.** Let the draws of one turn have the expected values m_1, ..., m_k, whatever came before
+them, and let their mean be mu <= m. What the turn multiplies K_b by has the expected value
+
+    prod over i of (1 + b (m_i - m) / (m + 1)) <= (1 + b (mu - m) / (m + 1))^k <= 1
+
+by the inequality of the arithmetic and the geometric mean, since no factor is negative. So K_b, seen where turns end,
+is a supermartingale that begins with 1; so is M, a mean of such; and P(M >= 1 / a at any look) <= a (Ville's
+inequality). The two sides have a = alpha / 2 each. All m that neither side refutes form the interval; it is one, since
+each factor falls as m grows. Whatever decides when to look, or to stop, the mean is outside in at most alpha of all
+runs.
+
+**What a turn is.**
+
+    instances like these    an instance is a draw: k = 1. Where strata take turns, a turn is the shortest stretch of the
+                            order that holds each stratum in its proportion, and mu is the mean of that mix.
+    this suite              an instance is a stratum with an expected value of its own, and a replicate is a draw of it.
+                            A turn is one replicate of all instances. Within a turn nothing can be said: the instances
+                            met so far are not the suite. After one whole turn the mean of its scores is known exactly,
+                            and what another turn would give is not; the evidence is about the latter.
+
+**Yes and no.** At m = 0 a pair with the same answer on both sides has the factor 1, and a pair with different ones
+1 + b or 1 - b: only discordant pairs count, and K_b is the likelihood ratio of a coin that shows one side with
+probability (1 + b) / 2 and a fair one. This is the sign test of McNemar, made sequential.
+
+Sources: Ville 1939, as stated in Howard, Ramdas, McAuliffe and Sekhon 2021, "Time-uniform, nonparametric, nonasymptotic
+confidence sequences"; Waudby-Smith and Ramdas 2024, "Estimating means of bounded random variables by betting" (the
+capital and its inversion, for draws with one mean); Ramdas, Gruenwald, Vovk and Shafer 2023, "Game-theoretic statistics
+and safe anytime-valid inference" (stopping whenever one likes; a mean of test martingales is one). Spertus, Sridhar and
+Stark 2024, "Sequential stratified inference for the mean", multiply strata too; a bet that is the same in all strata
+makes their maximum over strata means the inequality above. Chosen: bets that are fixed, so that a look costs no more
+than its new draws and `verify` finds the same numbers.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+import numpy as np
+
+from evalkit.stats.sequential import BETS, log_gains, mixed
+
+if TYPE_CHECKING:
+    from evalkit.stats.sequential import Doubles
+
+BETS_VERSION = 1
+"""Of `sequential.BETS` and of the formula above: other bets are another version, and old runs keep theirs."""
+
+GRID = 401
+"""Means that are tried over the whole range, so ends are rounded outwards by at most half a point of a difference."""
+
+Answer = Literal["above", "below", "equal", "undecided"]
+"""Of the second agent beside the first one; `equal`: closer than the margin."""
+
+_AT_ONCE = 64
+"""Draws in one call of numpy: what bounds its memory."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bounds:
+    """From where to where draws can lie."""
+
+    least: float
+    most: float
+
+    def __post_init__(self) -> None:
+        if not (math.isfinite(self.least) and math.isfinite(self.most) and self.least < self.most):
+            raise ValueError(
+                f"draws from {self.least} to {self.most} have no two bounds, so nothing holds at every look: "
+                "fix a range beforehand, at whose ends scores are cut"
+            )
+
+    def share(self, value: float) -> float:
+        """Where a value lies, from 0 to 1; those beyond an end count as that end. Raises ValueError of no number."""
+        if math.isnan(value):
+            raise ValueError("a score that is no number cannot be compared")
+        return (min(max(value, self.least), self.most) - self.least) / (self.most - self.least)
+
+
+SCORES = Bounds(least=0.0, most=1.0)
+DIFFERENCES = Bounds(least=-1.0, most=1.0)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Judged:
+    """What a look finds."""
+
+    draws: int
+    """In whole turns: those that count."""
+    mean: float
+    """Of them; nan before the first turn. At a stop it leans outward: a stop comes when luck adds to a difference."""
+    low: float
+    high: float
+    """Where the true mean lies, valid at all looks together."""
+    answer: Answer
+
+
+class Evidence:
+    """The evidence of draws against each of a list of means; grows draw by draw and costs no more than the new ones.
+
+    How the draws are split into calls changes nothing, not even the last digit.
+    """
+
+    __slots__ = ("_best", "_guesses", "_logs", "_seen", "_total", "bounds", "draws", "mean", "turn")
+
+    def __init__(self, *, bounds: Bounds = DIFFERENCES, margin: float | None = None, turn: int = 1) -> None:
+        if turn < 1:
+            raise ValueError("a turn has at least one draw")
+        if margin is not None and not 0 < margin < bounds.most:
+            raise ValueError(f"a margin is above 0 and below {bounds.most}, not {margin}")
+        self.bounds, self.turn = bounds, turn
+        self._guesses = guesses(bounds, margin)
+        # Against "at most" and against "at least" each guess: the log of each bet's capital, and the mixture's best.
+        self._logs = np.zeros((2, len(BETS), len(self._guesses)))
+        self._best = np.full((2, len(self._guesses)), -math.inf)
+        self._seen, self._total = 0, 0.0
+        self.draws, self.mean = 0, math.nan
+
+    @property
+    def seen(self) -> int:
+        """Draws so far, those of a turn that is not whole among them."""
+        return self._seen
+
+    def add(self, draws: Sequence[float]) -> None:
+        """Take the next draws in the frozen order. Raises ValueError of one that is outside the range."""
+        for first in range(0, len(draws), _AT_ONCE):
+            self._add(np.asarray(draws[first : first + _AT_ONCE], np.float64))
+
+    def _add(self, draws: "Doubles") -> None:
+        least, most = self.bounds.least, self.bounds.most
+        if not (draws.min() >= least and draws.max() <= most):
+            raise ValueError(f"a draw is from {least} to {most}; these are from {draws.min()} to {draws.max()}")
+        shares = (draws - least) / (most - least)
+        ends = np.flatnonzero((np.arange(self._seen + 1, self._seen + 1 + len(draws)) % self.turn) == 0)
+        tried = ((self._guesses - least) / (most - least))[:, None]
+        for side in (0, 1):
+            each = log_gains(shares[None, :], tried, up=side == 0)
+            each[..., 0] += self._logs[side]
+            # One draw after the other, so that it does not matter how many came together.
+            np.add.accumulate(each, axis=-1, out=each)
+            self._logs[side] = each[..., -1]
+            if len(ends):
+                self._best[side] = np.maximum(self._best[side], mixed(each[..., ends]).max(axis=-1))
+        totals = np.add.accumulate(np.concatenate([[self._total], draws]))[1:]
+        self._total, self._seen = float(totals[-1]), self._seen + len(draws)
+        if len(ends):
+            last = int(ends[-1])
+            self.draws = self._seen - (len(draws) - 1 - last)
+            self.mean = float(totals[last]) / self.draws
+
+    def log_wealth(self, guess: float, *, up: bool) -> float:
+        """Log of the most that the bets against "at most `guess`" (`up`), or "at least", had at any look.
+
+        Raises ValueError of a guess that is not among those tried.
+        """
+        place = int(np.searchsorted(self._guesses, guess))
+        if place == len(self._guesses) or self._guesses[place] != guess:
+            raise ValueError(f"{guess} is not among the means that are tried")
+        return float(self._best[0 if up else 1, place])
+
+    def interval(self, alpha: float) -> tuple[float, float]:
+        """(low, high): the means that no look has refuted; outside in at most `alpha` of all runs."""
+        refuted = self._best >= math.log(2 / alpha)
+        low = float(self._guesses[refuted[0]].max(initial=self.bounds.least))
+        high = float(self._guesses[refuted[1]].min(initial=self.bounds.most))
+        return min(low, high), max(low, high)
+
+    def finding(self, alpha: float, margin: float) -> Judged:
+        """What is known of a difference: closer than `margin` to 0 is equal, else away from 0 is above or below."""
+        low, high = self.interval(alpha)
+        return Judged(draws=self.draws, mean=self.mean, low=low, high=high, answer=answer(low, high, margin))
+
+
+def answer(low: float, high: float, margin: float) -> Answer:
+    """What an interval of a difference says. One that is within the margin says `equal`, even if it lacks 0."""
+    if -margin <= low and high <= margin:
+        return "equal"
+    if low >= 0:
+        return "above"
+    return "below" if high <= 0 else "undecided"
+
+
+def guesses(bounds: Bounds, margin: float | None) -> "Doubles":
+    """The means that are tried, from least to most: an even grid, and what questions are about, 0 and the margin."""
+    steps = GRID - 1
+    grid = (np.arange(GRID) * bounds.most + np.arange(steps, -1, -1) * bounds.least) / steps
+    asked = [] if margin is None else [-margin, 0.0, margin]
+    return np.union1d(grid, [one for one in asked if bounds.least < one < bounds.most])

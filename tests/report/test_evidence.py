@@ -1,0 +1,184 @@
+"""Evidence that may be looked at after every draw: what it is, and that it is seldom wrong."""
+
+import math
+
+import numpy as np
+import pytest
+
+from bench.deciding import ended
+from evalkit.stats.evidence import DIFFERENCES, SCORES, Bounds, Evidence, answer
+from evalkit.stats.sequential import BETS, betting_now, capital
+
+
+def draws(seed: int, mean: float, n: int) -> list[float]:
+    return [float(one) for one in np.random.Generator(np.random.Philox(seed)).normal(mean, 0.13, n).clip(-1, 1)]
+
+
+def log_mixture(values: list[float], mean: float, *, up: bool) -> float:
+    """The formula of the docstring, read aloud."""
+    sign = 1 if up else -1
+    products = []
+    for bet in BETS:
+        product = 1.0
+        for value in values:
+            product *= 1 + bet * (sign * value - sign * mean) / (sign * mean + 1)
+        products.append(product)
+    return math.log(math.fsum(products) / len(products))
+
+
+@pytest.mark.parametrize("up", [True, False])
+@pytest.mark.parametrize("mean", [-0.02, 0.0, 0.02, 0.5])
+def test_the_capital_is_the_mean_of_products(mean: float, up: bool) -> None:
+    values = draws(1, 0.04, 90)
+    evidence = Evidence(margin=0.02)
+    best = -math.inf
+    for count in range(1, len(values) + 1):
+        evidence.add(values[count - 1 : count])
+        best = max(best, log_mixture(values[:count], mean, up=up))
+    assert evidence.log_wealth(mean, up=up) == pytest.approx(best, abs=1e-9)
+
+
+@pytest.mark.parametrize("turn", [1, 3, 7])
+def test_how_draws_come_together_changes_nothing(turn: int) -> None:
+    values, sizes = draws(2, 0.03, 300), np.random.Generator(np.random.Philox(3))
+    at_once = Evidence(margin=0.02, turn=turn)
+    at_once.add(values)
+    piecemeal, place = Evidence(margin=0.02, turn=turn), 0
+    while place < len(values):
+        size = int(sizes.integers(1, 150))
+        piecemeal.add(values[place : place + size])
+        place += size
+    for mean in (-0.02, 0.0, 0.02):
+        assert piecemeal.log_wealth(mean, up=True) == at_once.log_wealth(mean, up=True)
+        assert piecemeal.log_wealth(mean, up=False) == at_once.log_wealth(mean, up=False)
+    assert piecemeal.finding(0.05, 0.02) == at_once.finding(0.05, 0.02)
+    assert (at_once.seen, at_once.draws) == (300, 300 // turn * turn)
+    assert at_once.mean == pytest.approx(math.fsum(values[: at_once.draws]) / at_once.draws)
+
+
+@pytest.mark.parametrize("turn", [1, 4])
+def test_arrays_of_studies_are_judged_alike(turn: int) -> None:
+    values = draws(4, 0.04, 400)
+    evidence = Evidence(margin=0.02, turn=turn)
+    evidence.add(values)
+    for mean, up in ((0.0, True), (0.0, False), (-0.02, True), (0.02, False)):
+        assert evidence.log_wealth(mean, up=up) == pytest.approx(
+            float(capital((np.array(values) + 1) / 2, (mean + 1) / 2, up=up, turn=turn)[-1]), abs=1e-9
+        )
+
+
+def test_the_interval_of_scores_is_that_of_a_sequence() -> None:
+    values = np.random.Generator(np.random.Philox(5)).beta(5, 2, 200)
+    evidence = Evidence(bounds=SCORES)
+    evidence.add(list(values))
+    # Grids of 401 and of 501 means, rounded outwards.
+    assert evidence.interval(0.05) == pytest.approx(betting_now(values), abs=0.0025)
+
+
+def test_an_interval_narrows_and_holds_what_nothing_refuted() -> None:
+    evidence, before = Evidence(margin=0.02), (-1.0, 1.0)
+    assert evidence.interval(0.05) == before
+    assert evidence.finding(0.05, 0.02).answer == "undecided"
+    for value in draws(6, 0.1, 120):
+        evidence.add([value])
+        now = evidence.interval(0.05)
+        assert before[0] <= now[0] <= now[1] <= before[1]
+        before = now
+    assert 0 < before[0] < 0.1 < before[1] < 0.2
+    assert evidence.finding(0.05, 0.02).answer == "above"
+    # Surer answers take more.
+    assert evidence.interval(0.0005)[0] < before[0]
+
+
+def test_nothing_is_said_within_a_turn() -> None:
+    evidence = Evidence(margin=0.02, turn=40)
+    evidence.add([1.0] * 39)
+    assert (evidence.draws, evidence.interval(0.05)) == (0, (-1.0, 1.0))
+    assert math.isnan(evidence.finding(0.05, 0.02).mean)
+    evidence.add([1.0])
+    assert (evidence.draws, evidence.mean, evidence.finding(0.05, 0.02).answer) == (40, 1.0, "above")
+
+
+def test_of_yes_and_no_only_discordant_pairs_count() -> None:
+    alone, among_ties = Evidence(margin=0.02), Evidence(margin=0.02)
+    pairs = [1.0, 1.0, -1.0, 1.0, 1.0, 1.0]
+    alone.add(pairs)
+    among_ties.add([one for pair in pairs for one in (0.0, 0.0, pair, 0.0)])
+    assert among_ties.log_wealth(0.0, up=True) == pytest.approx(alone.log_wealth(0.0, up=True), abs=1e-12)
+    # What is closer than the margin is another matter: ties speak for it.
+    assert among_ties.log_wealth(0.02, up=False) != alone.log_wealth(0.02, up=False)
+
+
+def turns_that_vary(generator: np.random.Generator, k: int) -> np.ndarray:
+    """Draws of strata far apart whose means are 0 together: yes and no, each with its own probability."""
+    means = np.linspace(-0.8, 0.8, k)
+    return np.where(generator.random((3000, 20, k)) < (1 + means) / 2, 1.0, -1.0).reshape(3000, -1)
+
+
+def test_a_turn_of_strata_gains_nothing_on_average() -> None:
+    # The expected value of the capital is at most 1 where turns end, and above 1 within them: which is why it is not
+    # looked at there.
+    values = (turns_that_vary(np.random.Generator(np.random.Philox(7)), 4) + 1) / 2
+    ends = np.exp(capital(values[:, :4], 0.5, up=True, turn=4)[:, -1])
+    assert ends.mean() <= 1 + 3 * ends.std() / math.sqrt(len(ends))
+    within = np.exp(capital(values[:, 2:4], 0.5, up=True)[:, -1])
+    assert within.mean() > 1 + 3 * within.std() / math.sqrt(len(within))
+
+
+def test_looking_after_every_draw_is_seldom_wrong() -> None:
+    generator = np.random.Generator(np.random.Philox(8))
+    for values, turn in (
+        (generator.normal(0, 0.13, (400, 600)).clip(-1, 1), 1),
+        (generator.choice([-1.0, 0.0, 1.0], p=[0.2, 0.6, 0.2], size=(400, 600)), 1),
+        (turns_that_vary(generator, 6)[:400], 6),
+    ):
+        # Three standard errors of 400 studies are 3.3 points.
+        assert ended(values, turn=turn).wrong(0.0, 0.02).mean() <= 0.05 + 0.033
+    # Strata that take turns, looked at as if they were all alike: what turns are for.
+    in_order = np.sort(turns_that_vary(generator, 6)[:400].reshape(400, -1, 20, 6), axis=2)[:, 0].transpose(0, 2, 1)
+    assert ended(in_order.reshape(400, -1)[:, ::-1]).wrong(0.0, 0.02).mean() > 0.2
+
+
+def test_an_equal_answer_is_seldom_wrong_at_the_margin() -> None:
+    values = np.random.Generator(np.random.Philox(9)).normal(0.02, 0.13, (400, 1000)).clip(-1, 1)
+    found = ended(values)
+    assert found.wrong(0.02, 0.02).mean() <= 0.05 + 0.033
+    assert (found.answer == "above").mean() > 0.8
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "said"),
+    [
+        (0.0, 0.3, "above"),
+        (-0.3, 0.0, "below"),
+        (-0.02, 0.02, "equal"),
+        (0.005, 0.015, "equal"),
+        (-0.01, 0.03, "undecided"),
+        (0.01, 0.03, "above"),
+    ],
+)
+def test_what_an_interval_says(low: float, high: float, said: str) -> None:
+    assert answer(low, high, 0.02) == said
+
+
+def test_what_has_no_bounds_is_refused_with_the_reason() -> None:
+    with pytest.raises(ValueError, match="no two bounds, so nothing holds at every look"):
+        Bounds(least=-math.inf, most=1.0)
+    with pytest.raises(ValueError, match=r"a draw is from -1\.0 to 1\.0"):
+        Evidence().add([0.5, 1.5])
+    with pytest.raises(ValueError, match="these are from nan"):
+        Evidence().add([math.nan])
+    with pytest.raises(ValueError, match="a margin is above 0"):
+        Evidence(margin=0.0)
+    with pytest.raises(ValueError, match="a turn has at least one draw"):
+        Evidence(turn=0)
+    with pytest.raises(ValueError, match="not among the means"):
+        Evidence().log_wealth(0.123456, up=True)
+
+
+def test_scores_beyond_a_frozen_range_are_cut_at_its_ends() -> None:
+    cut = Bounds(least=-0.5, most=1.0)
+    assert [cut.share(score) for score in (-7.0, -0.5, 0.25, 1.0, 1.2)] == [0.0, 0.0, 0.5, 1.0, 1.0]
+    with pytest.raises(ValueError, match="no number"):
+        cut.share(math.nan)
+    assert DIFFERENCES.share(0.0) == 0.5
