@@ -38,7 +38,7 @@ exclude_patterns = [path.name for path in PROJECT.iterdir() if path.is_dir() and
 """Sphinx walks the whole folder otherwise, runs and environments of Python included."""
 
 myst_heading_anchors = 4
-# Marks before the generated tables of statistics.md are link definitions that nothing refers to.
+# Marks before the generated tables of statistics.md and deciding.md are link definitions that nothing refers to.
 suppress_warnings = ["myst.header", "myst.duplicate_def"]
 highlight_language = "none"
 nitpicky = False

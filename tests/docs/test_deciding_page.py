@@ -1,0 +1,87 @@
+"""The tables of docs/deciding.md are what their command makes: rows are tried again, with few studies."""
+
+import re
+
+import numpy as np
+import pytest
+
+from bench import deciding
+from bench.deciding_shapes import SHAPES, Shape, graded, yes_no_alike
+
+PAGE = deciding.PAGE.read_text(encoding="utf-8")
+
+
+def rows(name: str) -> dict[str, list[str]]:
+    """The committed rows of a table by their first cell (the ranking's: by the first two)."""
+    found = re.search(r'"deciding: ' + name + r', (\d+) studies"\n\n((?:\|.*\n)+)', PAGE)
+    assert found is not None
+    assert int(found[1]) == deciding.STUDIES[name]
+    cells = [[cell.strip() for cell in line.strip("|").split("|")] for line in found[2].splitlines()[2:]]
+    keyed = 2 if name in {"ranking", "forecast"} else 1
+    return {" ".join(row[:keyed]): row[keyed:] for row in cells}
+
+
+def share(text: str) -> float:
+    return float(text) / 100
+
+
+def test_every_shape_has_its_rows_and_no_answer_is_wrong_too_often() -> None:
+    pairs, eight = rows("pairs"), rows("eight")
+    assert list(pairs) == list(eight) == [shape.name for shape in SHAPES]
+    assert len(SHAPES) >= 12
+    for alike, apart, *_ in pairs.values():
+        # Three standard errors of so many studies.
+        assert max(share(alike), share(apart)) <= 0.05 + 3 * (0.05 * 0.95 / deciding.STUDIES["pairs"]) ** 0.5
+    for (wrong,) in eight.values():
+        assert share(wrong) <= 0.05 + 3 * (0.05 * 0.95 / deciding.STUDIES["eight"]) ** 0.5
+
+
+@pytest.mark.parametrize("shape", SHAPES, ids=lambda shape: shape.name)
+def test_scores_have_the_means_and_the_range_that_they_should(shape: Shape) -> None:
+    lead = np.array([0.0, 0.02, 0.05])
+    scores = shape.draw(np.random.Generator(np.random.Philox(1)), 60, 600, lead)
+    assert scores.min() >= 0
+    assert scores.max() <= 1
+    for agent in (1, 2):
+        differences = (scores[:, agent] - scores[:, 0]).reshape(60, -1, shape.turn).mean(axis=2)
+        error = differences.std() / np.sqrt(differences.size)
+        assert abs(differences.mean() - lead[agent]) <= 4.5 * error + 1e-9
+
+
+def test_the_ranking_has_scores_from_0_to_1() -> None:
+    for strengths in deciding.STRENGTHS.values():
+        lead = np.array(strengths) - np.mean(strengths)
+        for draw in (graded, yes_no_alike):
+            scores = draw(np.random.Generator(np.random.Philox(2)), 20, 400, lead)
+            assert scores.min() >= 0
+            assert scores.max() <= 1
+            assert np.abs(scores.mean(axis=(0, 2)) - scores.mean() - lead).max() < 0.03
+
+
+@pytest.mark.parametrize("shape", [SHAPES[0], SHAPES[5], SHAPES[12]], ids=lambda shape: shape.name)
+def test_a_quick_try_agrees_with_the_page(shape: Shape) -> None:
+    mine, theirs = deciding.pair_row(shape, 60)[1:], rows("pairs")[shape.name]
+    # Shares: 60 studies know them to 4.5 standard errors, and never to less than 4 studies of them.
+    for got, shown in zip(mine[:3], theirs[:3], strict=True):
+        p = (60 * share(shown) + 2) / 64
+        assert abs(share(got) - share(shown)) <= 4.5 * (p * (1 - p) / 60) ** 0.5
+    if "> 1,000" not in (mine[3], theirs[3]):
+        assert float(mine[3].replace(",", "")) == pytest.approx(float(theirs[3].replace(",", "")), rel=0.25)
+
+
+def test_stopping_costs_what_the_page_says() -> None:
+    shown = rows("ranking")
+    designs = deciding.rankings(graded, deciding.STRENGTHS[deciding.WIDE], 0.1306, 2)
+    stopping, planned = designs["stopping"], designs["fixed, planned"]
+    usd = {way: float(shown[f"graded; {deciding.WIDE} {way}"][2].replace(",", "")) for way in designs}
+    assert float(stopping.usd.mean()) == pytest.approx(usd["stopping"], rel=0.2)
+    assert float(planned.usd.mean()) == pytest.approx(usd["fixed, planned"], rel=0.01)
+    assert usd["stopping"] < usd["fixed, in hindsight"] < usd["fixed, planned"]
+
+
+def test_a_table_goes_below_its_own_mark() -> None:
+    before = 'a\n\n[//]: # "deciding: x, 3 studies"\n\n| old |\n\nb\n'
+    after = deciding.placed(before, "x", 9, "| new |\n")
+    assert after == before.replace("x, 3", "x, 9").replace("old", "new")
+    with pytest.raises(ValueError, match="one place for the table y"):
+        deciding.placed(before, "y", 9, "| new |\n")
