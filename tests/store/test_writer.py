@@ -2,6 +2,7 @@ import asyncio
 import errno
 import json
 import os
+import time
 from collections.abc import Awaitable, Callable
 from itertools import chain
 from pathlib import Path
@@ -19,7 +20,7 @@ from evalkit.store.reading.index import read_index
 from evalkit.store.reading.reader import read_ledger, scan
 from evalkit.store.writing import compactor, writer
 from evalkit.store.writing.compact import Tail
-from evalkit.store.writing.writer import Store, open_store
+from evalkit.store.writing.writer import COMMITS, Store, open_store
 from tests.store.test_disk import Shim, durable
 from tests.support.format2_logs import contents
 from tests.support.patience import PATIENCE_S
@@ -141,6 +142,23 @@ def test_many_waiters_share_few_commits(tmp_path: Path) -> None:
     index = read_index(run)
     assert index.rows == 600
     assert {held.steps for held in index.episodes.values()} == {3}
+
+
+def test_a_row_waits_for_twice_what_a_commit_takes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else a slow disk, or a few players with quick replies, would have the writer busy all the time."""
+    sync_s = 0.02
+    monkeypatch.setattr(disk, "sync_file", lambda file: time.sleep(sync_s))
+
+    async def body(store: Store) -> None:
+        waited = []
+        for step in range(4):
+            began = time.monotonic()
+            store.append(a_step("a", step))
+            await store.durable()
+            waited.append(time.monotonic() - began)
+        assert min(waited[1:]) >= (COMMITS + 1) * sync_s
+
+    play(tmp_path / "run", body)
 
 
 def test_durable_waits_for_a_commit_under_way_and_not_for_rows_to_come(tmp_path: Path) -> None:

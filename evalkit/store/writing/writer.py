@@ -9,12 +9,14 @@ import asyncio
 import json
 import math
 import time
+from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
+from statistics import median
 from typing import Protocol, TypeVar
 
 import orjson
@@ -42,6 +44,9 @@ MOST_UNWRITTEN = 20_000
 """Rows in memory beyond which `room()` waits."""
 SHARE_LEAST_S, SHARE_MOST_S, SHARE = 0.005, 0.25, 0.1
 """How long a row waits for others to commit with: a tenth of the median reply time, within these bounds."""
+COMMITS, LATEST = 2, 9
+"""It waits for at least so many times the median of the latest commits too: what a commit costs hardly depends on its
+rows, so a third of the time at most goes into commits."""
 ENTRY_BYTES = 500
 """Memory of a money row, roughly."""
 LAZY_S = 0.25
@@ -128,11 +133,14 @@ class Store:
         self._tally = Tally(opened.index.episodes)
         self._loop = asyncio.get_running_loop()
         self._group = _CommitGroup()
-        self._writing: tuple[_CommitGroup, Load, Future[Segment | None]] | None = None
+        self._writing: tuple[_CommitGroup, Load, Future[Segment | None], float] | None = None
+        """What is being written, and since when."""
         self._timer: asyncio.TimerHandle | None = None
         """Set from a group's first row until it is handed to the writer."""
         self._due = 0.0
         self._share_s = SHARE_LEAST_S
+        self._commits_s: deque[float] = deque(maxlen=LATEST)
+        """What the latest commits took."""
         self._unwritten = 0
         self._squeezed = Crowd()
         self._failure: BaseException | None = None
@@ -182,7 +190,7 @@ class Store:
                 return
             group = self._writing[0]
         if group is self._group:
-            self._want(group.began + self._share_s)
+            self._want(group.began + self._wait_s())
         await group.waiters.wait()
 
     async def room(self) -> None:
@@ -260,6 +268,11 @@ class Store:
             repaired=self._journal.carried.repaired,
         )
 
+    def _wait_s(self) -> float:
+        """How long a group with a waiter waits for more rows."""
+        put_s = median(self._commits_s) if self._commits_s else 0.0
+        return max(self._share_s, min(SHARE_MOST_S, COMMITS * put_s))
+
     def _refuse(self) -> None:
         if self._failure is not None:
             raise _again(self._failure)
@@ -297,7 +310,7 @@ class Store:
             load = self._load(group)
         self._group, self._timer = _CommitGroup(), None
         job = self._start(self._writer, partial(self._commit, load))
-        self._writing = group, load, job
+        self._writing = group, load, job, self._loop.time()
         job.add_done_callback(lambda _: self._loop.call_soon_threadsafe(self._settle))
 
     @contextmanager
@@ -331,7 +344,8 @@ class Store:
         """The writer has ended a commit."""
         if self._writing is None:  # `close` was faster
             return
-        (group, load, job), self._writing = self._writing, None
+        (group, load, job, began), self._writing = self._writing, None
+        self._commits_s.append(self._loop.time() - began)
         flaw = job.exception()
         if flaw is not None:
             self._fail(flaw)
