@@ -52,6 +52,13 @@ def test_a_square_is_found_whichever_run_the_machine_disturbs(monkeypatch: pytes
 
 
 @pytest.mark.parametrize("disturbed", range(12))
+def test_a_square_whose_steps_cost_little_is_found(monkeypatch: pytest.MonkeyPatch, disturbed: int) -> None:
+    """In 128 kB most of its time is what calls the steps, and the ratio is 520."""
+    with pytest.raises(AssertionError, match=r"^wide: 524288 bytes took"):
+        timed(monkeypatch, lambda n: n / 16 * (8e-7 + n * 5e-11), disturbed)
+
+
+@pytest.mark.parametrize("disturbed", range(12))
 def test_a_line_passes_whichever_run_the_machine_disturbs(monkeypatch: pytest.MonkeyPatch, disturbed: int) -> None:
     timed(monkeypatch, lambda n: n * 1e-7, disturbed)
 
