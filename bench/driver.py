@@ -83,7 +83,7 @@ def _cell() -> AgentSetup:
     )
 
 
-class _Given(PlannedEpisode):
+class _Given(PlannedEpisode, frozen=True, kw_only=True):
     """An episode whose instance is at hand: the manifest's line holds it."""
 
     @property

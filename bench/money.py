@@ -249,7 +249,7 @@ def instance_of(agent: Agent) -> Instance:
     return Instance(system="s" * 2000, prompt="p" * 1000, tool=TOOL, result="r" * max(1, agent.grows - 250))
 
 
-class _Given(PlannedEpisode):
+class _Given(PlannedEpisode, frozen=True, kw_only=True):
     """An episode whose instance is at hand."""
 
     @property

@@ -136,7 +136,7 @@ class _Nothing:
         raise AssertionError((kind, facts))
 
 
-class _Given(PlannedEpisode):
+class _Given(PlannedEpisode, frozen=True, kw_only=True):
     """An episode whose instance is at hand."""
 
     @property

@@ -141,7 +141,7 @@ def _run(workers: int, episodes: int) -> Round:
     with tempfile.TemporaryDirectory() as folder, _in_memory(), mock.patch.object(launch, "COMMAND", command):
         options = RunOptions(directory=Path(folder) / "run", launch=nowhere)
         sweep = _sweep(Path(folder), episodes)
-        outcome = asyncio.run(run_sweep(resolve(replace(sweep, workers=workers)), options, look))
+        outcome = run_loop(run_sweep(resolve(replace(sweep, workers=workers)), options, look))
     assert outcome.reason == "complete", outcome
     steps = seen[-1][2]
     inner = [one for one in seen if EDGE * steps <= one[2] <= (1 - EDGE) * steps]

@@ -15,6 +15,8 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Protocol
 
+from msgspec import Struct
+
 from evalkit.client.budget_state import BudgetState, Ceiling
 from evalkit.errors import BudgetReached, EpisodeUnavailable, EvalkitError, LaneClosed
 from evalkit.money import PicoUsd, show_usd
@@ -34,8 +36,7 @@ class Ledger(Protocol):
         """Return when everything entered before is on disk. Raises StorageError."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BudgetStats:
+class BudgetStats(Struct, frozen=True, kw_only=True):
     """The state of the money, in pico-dollars."""
 
     budget: int | None

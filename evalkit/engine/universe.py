@@ -14,7 +14,7 @@ from itertools import pairwise
 from operator import itemgetter
 from typing import Any
 
-from msgspec import structs
+from msgspec import Struct, structs
 
 from evalkit.dialogue import Sampling
 from evalkit.envs.environment import Environment, Kit
@@ -39,8 +39,7 @@ class AgentSetup:
     key: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PlannedEpisode:
+class PlannedEpisode(Struct, frozen=True, kw_only=True):
     """One agent on one instance, one replicate: its place in the run, and how to begin it."""
 
     id: str

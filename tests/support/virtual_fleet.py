@@ -86,7 +86,7 @@ LADDER: Environment[int, Climb] = Environment(
 )
 
 
-class _Given(PlannedEpisode):
+class _Given(PlannedEpisode, frozen=True, kw_only=True):
     """An episode whose instance is at hand."""
 
     @property

@@ -145,8 +145,8 @@ class AssignedEpisodes:
 
 def place_of(episode: PlannedEpisode) -> EpisodePlace:
     """An episode by its position."""
-    own = episode.suite.instances[episode.index]
-    moved = own.digest != episode.target.digest
+    # An instance that equals an earlier one has another digest than its line, and a flaw that says so.
+    moved = bool(episode.target.flaw) and episode.suite.instances[episode.index].digest != episode.target.digest
     return EpisodePlace(
         episode.cell.agent.name,
         episode.suite.name,

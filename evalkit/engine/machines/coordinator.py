@@ -12,8 +12,10 @@ order.
 import math
 from collections import deque
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Protocol
+
+from msgspec import Struct, structs
 
 from evalkit.client.lanes.ramp import CANARY_EPISODES
 from evalkit.engine.machines.leases import Leases
@@ -29,8 +31,7 @@ PAUSE_TOLD_S = 0.5
 RATE_OVER_S = 1.0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Dealt:
+class Dealt(Struct, frozen=True, kw_only=True):
     """An episode on its way to a worker."""
 
     id: str
@@ -179,7 +180,7 @@ class Coordinator:
             dealt = member.outstanding.pop(left.episode, None)
             if dealt is not None:
                 self._dealer.left(dealt, left)
-        self._orphans.extend(replace(dealt, since=self._count) for dealt in member.outstanding.values())
+        self._orphans.extend(structs.replace(dealt, since=self._count) for dealt in member.outstanding.values())
         return len(member.outstanding)
 
     # A worker asks.
