@@ -82,6 +82,10 @@ class StorageError(EvalkitError):
     """
 
 
+class StoreAway(StorageError):
+    """The store of a bucket has not answered, or refuses for now: the same request may succeed later."""
+
+
 class FencedError(StorageError):
     """Another process has ended this process's journal: nothing more from it enters the log."""
 

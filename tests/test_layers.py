@@ -78,6 +78,8 @@ PLACES = {
     "genai_prices": ("spec/",),
     "keyring": ("client/keys",),
     "botocore": ("client/clouds",),
+    "boto3": ("store/objects",),
+    "obstore": ("store/objects", "store/bucket"),
     "google": ("client/clouds",),
     "azure": ("client/clouds",),
     "random": (),

@@ -21,6 +21,7 @@ from evalkit.engine.view import View
 from evalkit.errors import CorruptLogError, UsageError
 from evalkit.seats import AgentFn
 from evalkit.spec.model import Provider, Sweep
+from evalkit.store.bucket import place_of
 from evalkit.store.manifests import described
 
 
@@ -52,7 +53,7 @@ def call_of(
     """
     if directory is not None and not isinstance(directory, str | PathLike):
         raise UsageError(f"{mark}directory: expected a path, got {type(directory).__name__}.")
-    where = Path(directory) if directory else Path("runs") / sweep.name
+    where = place_of(directory) if directory else Path("runs") / sweep.name
     resolved = resolve(sweep, described(where), lasting=lasting)
     options = RunOptions(
         directory=where,

@@ -21,6 +21,7 @@ from evalkit.spec.sweep import (
     read_sweep,
     sweep_from,
 )
+from evalkit.store.bucket import is_bucket, place_of
 from evalkit.store.manifest import Manifest
 
 Spec = str | PathLike[str] | Mapping[str, Any]
@@ -116,6 +117,11 @@ def run_directory(name: str | PathLike[str]) -> Path:
     """A run by its directory, or by its name below `runs/`. Raises RunError."""
     if not isinstance(name, str | PathLike):
         raise UsageError(f"run: expected a run's name or directory, got {type(name).__name__}.")
+    if is_bucket(name):
+        place = place_of(name)
+        if place.is_dir():
+            return place
+        raise RunError(f"There is no run {name}: nothing has this name in the bucket.")
     for path in (Path(name), Path("runs") / name):
         if path.is_dir():
             return path

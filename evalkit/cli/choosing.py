@@ -15,6 +15,7 @@ from evalkit.engine.universe import Choice
 from evalkit.errors import UsageError
 from evalkit.spec.model import Sweep
 from evalkit.spec.sweep import find_sweep, read_sweep
+from evalkit.store.bucket import place_of
 from evalkit.store.manifest import Manifest
 from evalkit.store.manifests import is_run, read_manifest
 
@@ -34,7 +35,7 @@ def sweep_of(args: argparse.Namespace) -> Sweep:
 def _require_packages(args: argparse.Namespace, path: Path) -> None:
     """Raises UsageError if the spec is unreadable because a package that its run uses is not installed."""
     named = getattr(args, "dir", None)
-    directory = Path(named) if named else Path("runs") / (getattr(args, "name", None) or path.stem)
+    directory = place_of(named) if named else Path("runs") / (getattr(args, "name", None) or path.stem)
     if is_run(directory):
         require(read_manifest(directory))
 

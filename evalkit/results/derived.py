@@ -162,8 +162,13 @@ def _load(run: Path) -> tuple[dict[str, str], dict[str, tuple[bytes, Fold]]]:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
+    from evalkit.store.files.segment import source_of
+
     try:
-        with pq.ParquetFile(run / FOLDER / FILE, page_checksum_verification=True) as file:
+        source = source_of(run / FOLDER / FILE)
+        if source is None:
+            return {}, {}
+        with pq.ParquetFile(source, page_checksum_verification=True) as file:
             marks = _MARKS.decode((file.metadata.metadata or {})[_MARK])
             columns = file.read(["episode", "key", "fold"]).to_pydict()
         entries = [_DECODER.decode(text) for text in columns["fold"]]

@@ -1,4 +1,5 @@
-"""The only module that writes what must last: a temporary file, fsync, rename, fsync of the directory.
+"""The only module that writes what must last: a temporary file, fsync, rename, fsync of the directory; where a run is
+in a bucket, one request to its store.
 
 Each operation is a function of its own, looked up in this module when it is called, so that a test can record the order
 of operations or break one of them. Every failure becomes a StorageError that says what to do.
@@ -10,12 +11,15 @@ import fcntl
 import os
 import secrets
 import sys
-from collections.abc import Callable, Iterable, Iterator
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from io import FileIO
 from pathlib import Path
+from typing import Protocol
 
 from evalkit.errors import StorageError
+from evalkit.store.bucket import BucketPath
 
 ASIDE = ".tmp"
 """Ending of a temporary name; with the dot in front no glob for `*.parquet` or `*.json` finds the file."""
@@ -27,8 +31,18 @@ _FULL_SYNC: int | None = getattr(fcntl, "F_FULLFSYNC", None)
 def write_durably(path: Path, data: bytes | memoryview) -> None:
     """Make `path` contain `data`, completely or not at all. After the return it survives a power loss.
 
-    Raises StorageError; an older file of that name is then still intact.
+    Raises StorageError; an older file of that name is then still intact. In a bucket no older object is replaced by
+    one with other bytes: only another process can have made it.
     """
+    if isinstance(path, BucketPath):
+        try:
+            path.create(data)
+            return
+        except FileExistsError:
+            raise StorageError(
+                f"{path} has just been written by another process. Check that no other process writes this run, then "
+                "start the same command again; what was durable before is valid."
+            ) from None
     aside = path.with_name(f".{path.name}{ASIDE}")
     with storage_errors(path):
         try:
@@ -48,6 +62,9 @@ def create_durably(path: Path, data: bytes | memoryview) -> None:
     If several try, one succeeds. Raises FileExistsError for the others, of whose data nothing remains, and
     StorageError.
     """
+    if isinstance(path, BucketPath):
+        path.create(data)
+        return
     aside = path.with_name(f".{path.name}.{os.getpid()}{ASIDE}")
     taken = False
     with storage_errors(path):
@@ -69,8 +86,15 @@ def write_parts_durably(path: Path, parts: Iterable[bytes], named: Callable[[], 
     """The same as `write_durably` for data that is made while it is written: only one part is in memory at a time.
 
     `named`: called after all parts are made; returns another name for the file, in the same folder. Raises
-    StorageError, and whatever making a part raises; an older file of that name is then still intact.
+    StorageError, and whatever making a part raises; an older file of that name is then still intact. In a bucket all of
+    it is in memory, and an older object is replaced.
     """
+    if isinstance(path, BucketPath):
+        whole = b"".join(parts)
+        place = path if named is None else named()
+        assert isinstance(place, BucketPath)
+        place.put(whole)
+        return
     aside = path.with_name(f".{path.name}{ASIDE}")
     done = False
     with storage_errors(path):
@@ -159,6 +183,8 @@ _HERE = -100
 
 def sync_directory(path: Path) -> None:
     """Wait until the names in a directory are on the disk."""
+    if isinstance(path, BucketPath):
+        return
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
@@ -168,6 +194,9 @@ def sync_directory(path: Path) -> None:
 
 def make_directories(path: Path) -> None:
     """Create a directory with its parents; their names are on the disk once this returns. Raises StorageError."""
+    if isinstance(path, BucketPath):
+        path.begin_folder()
+        return
     missing = [directory for directory in (path, *path.parents) if not directory.exists()]
     with storage_errors(path):
         for directory in reversed(missing):
@@ -180,6 +209,10 @@ def put(path: Path, data: bytes) -> None:
 
     Several processes may do the same at once. If the disk refuses, nothing changes, and nothing is said.
     """
+    if isinstance(path, BucketPath):
+        with suppress(StorageError):
+            path.put_once(data)
+        return
     aside = path.with_name(f".{path.name}.{secrets.token_hex(4)}{ASIDE}")
     try:
         path.parent.mkdir(exist_ok=True)
@@ -190,11 +223,25 @@ def put(path: Path, data: bytes) -> None:
 
 
 def append_lines(path: Path, data: bytes) -> None:
-    """Add whole lines to a text file. Not synced: its content is for people. Raises StorageError."""
+    """Add whole lines to a text file. Not synced: its content is for people. Raises StorageError.
+
+    In a bucket each call adds an object to a folder that stands for the file (`read_lines`).
+    """
+    if isinstance(path, BucketPath):
+        (path.parent / path.stem / f"{time.time_ns():020d}-{secrets.token_hex(4)}{path.suffix}").put(data)
+        return
     with storage_errors(path), path.open("ab") as file:
         if file.tell() and not _ends_a_line(path):
             file.write(b"\n")  # a crash left half a line
         file.write(data)
+
+
+def read_lines(path: Path) -> bytes:
+    """What `append_lines` has added; nothing if there is no such file. Raises StorageError."""
+    if not isinstance(path, BucketPath):
+        return read_whole(path) or b""
+    parts = (path.parent / path.stem / name for name in sorted((path.parent / path.stem).below()))
+    return b"".join(part.now() or b"" for part in parts)
 
 
 def remove(path: Path) -> None:
@@ -205,6 +252,8 @@ def remove(path: Path) -> None:
 
 def remove_leftovers(directory: Path) -> None:
     """Delete what a crash left under temporary names."""
+    if isinstance(directory, BucketPath):
+        return  # an object appears completely or not at all
     for path in directory.glob(f".*{ASIDE}"):
         remove(path)
 
@@ -223,6 +272,30 @@ def storage_errors(path: Path) -> Iterator[None]:
         yield
     except OSError as flaw:
         raise StorageError(f"{path}: {flaw.strerror or flaw}. {_remedy(flaw.errno)}") from flaw
+
+
+def entries_of(folder: Path) -> "Sequence[Entry]":
+    """What is in a folder; nothing if there is no folder. A glob of pathlib takes several times as long. Raises
+    StorageError."""
+    if isinstance(folder, BucketPath):
+        return folder.entries()
+    with storage_errors(folder), suppress(FileNotFoundError, NotADirectoryError), os.scandir(folder) as found:
+        return list(found)
+    return []
+
+
+class Entry(Protocol):
+    """What is in a folder."""
+
+    @property
+    def name(self) -> str:
+        """Without the folder's."""
+
+    def is_dir(self) -> bool:
+        """Whether it is a folder, or a link to one."""
+
+    def is_symlink(self) -> bool:
+        """Whether it is a link."""
 
 
 def _remedy(number: int | None) -> str:

@@ -10,7 +10,7 @@ from typing import Any
 
 import orjson
 
-from evalkit.store.disk import read_whole
+from evalkit.store.disk import read_lines
 
 FILE = "events.jsonl"
 
@@ -21,7 +21,7 @@ def read_events(run: Path, *kinds: str) -> Iterator[dict[str, Any]]:
     Only lines that name such a kind are decoded: a long run has many others.
     """
     marks = [f'"{kind}"'.encode() for kind in kinds]
-    for line in (read_whole(run / FILE) or b"").splitlines():
+    for line in read_lines(run / FILE).splitlines():
         if not any(mark in line for mark in marks):
             continue
         try:

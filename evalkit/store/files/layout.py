@@ -3,9 +3,7 @@
 It uses names only, so that readers can afford it at each look. `chain.py` checks what the files contain.
 """
 
-import os
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import groupby
@@ -17,7 +15,8 @@ import msgspec
 import orjson
 
 from evalkit.errors import RunError
-from evalkit.store.disk import read_whole, storage_errors
+from evalkit.store.bucket import place_of
+from evalkit.store.disk import Entry, entries_of, read_whole
 from evalkit.store.files.schema import FORMAT
 from evalkit.store.files.segment import (
     ENDS_FOLDER,
@@ -137,7 +136,7 @@ def _journal_objects(run: Path, kind: Kind) -> tuple[dict[str, list[Segment]], l
     by_writer: dict[str, list[Segment]] = {}
     flaws, stray = list[tuple[str, str]](), list[Path]()
     folder = run / LOG
-    entries = _entries(folder)
+    entries = entries_of(folder)
     if not entries and folder.exists() and not folder.is_dir():
         return by_writer, [(LOG, "is not a folder: move it elsewhere")], stray
     writers = list[str]()
@@ -161,16 +160,9 @@ def _journal_objects(run: Path, kind: Kind) -> tuple[dict[str, list[Segment]], l
     return by_writer, flaws, stray
 
 
-def _entries(folder: Path) -> list["os.DirEntry[str]"]:
-    """What is in a folder; nothing if there is no folder. A glob of pathlib takes several times as long."""
-    with storage_errors(folder), suppress(FileNotFoundError, NotADirectoryError), os.scandir(folder) as entries:
-        return list(entries)
-    return []
-
-
-def _parquet_files(folder: Path) -> list["os.DirEntry[str]"]:
+def _parquet_files(folder: Path) -> list[Entry]:
     """Of a folder, by name."""
-    return sorted((entry for entry in _entries(folder) if entry.name.endswith(".parquet")), key=attrgetter("name"))
+    return sorted((entry for entry in entries_of(folder) if entry.name.endswith(".parquet")), key=attrgetter("name"))
 
 
 _KNOWN = 16_384
@@ -183,7 +175,7 @@ def _object(kind: Kind, folder: str, name: str, writer: str) -> Segment | None:
     match = NUMBER.fullmatch(name)
     if match is None or match[2] is not None:
         return None
-    return Segment(kind=kind, path=Path(folder, name), first=int(match[1]), last=int(match[1]), writer=writer)
+    return Segment(kind=kind, path=place_of(folder) / name, first=int(match[1]), last=int(match[1]), writer=writer)
 
 
 @lru_cache(_KNOWN)
@@ -191,9 +183,9 @@ def _segment(kind: Kind, folder: str, name: str) -> Segment | None:
     """A file of format 1, or a compacted one, by its name."""
     old, new = NUMBER.fullmatch(name), RANGE.fullmatch(name)
     if new:
-        return Segment(kind=kind, path=Path(folder, name), writer=new[1], first=int(new[2]), last=int(new[3]))
+        return Segment(kind=kind, path=place_of(folder) / name, writer=new[1], first=int(new[2]), last=int(new[3]))
     if old and kind != "ends":
-        return Segment(kind=kind, path=Path(folder, name), first=int(old[1]), last=int(old[2] or old[1]))
+        return Segment(kind=kind, path=place_of(folder) / name, first=int(old[1]), last=int(old[2] or old[1]))
     return None
 
 

@@ -26,6 +26,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from evalkit.errors import CorruptLogError, RunError
+from evalkit.store.bucket import BucketPath
 from evalkit.store.disk import storage_errors
 from evalkit.store.files.record import LedgerRecord
 from evalkit.store.files.schema import (
@@ -249,7 +250,7 @@ def _plain(kind: pa.DataType) -> pa.DataType:
 def open_file(segment: Segment, dictionary: Iterable[str] = (), *, verify: bool = True) -> Iterator[pq.ParquetFile]:
     """The file of a segment, whatever its footer says. Raises as `read_segment` does."""
     with storage_errors(segment.path):
-        source = _source(segment.path)
+        source = source_of(segment.path)
     if source is None:
         if segment.path.is_symlink():
             raise CorruptLogError(f"{segment.name} is a link to a missing file. {REMEDY}")
@@ -264,9 +265,11 @@ def open_file(segment: Segment, dictionary: Iterable[str] = (), *, verify: bool 
         source.close()  # else a thread of pyarrow's may keep it open for a while
 
 
-def _source(path: Path) -> pa.OSFile | None:
+def source_of(path: Path) -> pa.NativeFile | None:
     """A file that is open for reading; None if it is not there, or has been moved just now."""
     try:
+        if isinstance(path, BucketPath):
+            return pa.BufferReader(path.read_bytes())
         return pa.OSFile(str(path))
     except FileNotFoundError:
         return None
