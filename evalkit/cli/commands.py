@@ -182,6 +182,15 @@ COMMANDS: Mapping[str, Command] = {
         ),
         options.export,
     ),
+    "copy": Command(
+        "read",
+        "copy a run to or from a bucket, and compare the copy",
+        (
+            "evalkit copy runs/nightly s3://bucket/runs/nightly",
+            "evalkit copy s3://bucket/runs/nightly runs/nightly",
+        ),
+        options.copy,
+    ),
     "merge": Command(
         "read",
         "merge runs into a new one; the originals stay unchanged",

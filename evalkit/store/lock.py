@@ -16,7 +16,8 @@ from pathlib import Path
 
 import orjson
 
-from evalkit.errors import RunError, StorageError
+from evalkit.errors import RunError, StorageError, UsageError
+from evalkit.store.bucket import BucketPath
 from evalkit.store.disk import make_directories, storage_errors
 
 FILE = "lock"
@@ -94,6 +95,8 @@ def hold_run(run: Path) -> Iterator[Hold]:
     cannot be written. The lock of a dead process does not count. It does not matter whether the file `lock` is deleted
     or replaced.
     """
+    if isinstance(run, BucketPath):
+        raise UsageError(f"{run}: a run is not played in a bucket. Copy it to this machine: `evalkit copy`.")
     make_directories(run)
     path = run / FILE
     with storage_errors(run):
@@ -151,8 +154,17 @@ def standing(run: Path) -> Iterator[SharedHold]:
         os.close(directory)
 
 
+def refuse_writer(run: Path, verb: str) -> None:
+    """Raise RunError if the run is being written; `verb`: what is to be done when that has ended."""
+    other = holder(run)
+    if other is not None:
+        raise RunError(f"{run} is being written by process {other.pid} on {other.host}. {verb} it when that has ended.")
+
+
 def holder(run: Path) -> Holder | None:
     """Who is writing the run at this moment; None if there is none, or if it has not written its note yet."""
+    if isinstance(run, BucketPath):
+        return None  # no process writes in a bucket
     path = run / FILE
     return _read(path) if _held(run) or _held(path) else None
 

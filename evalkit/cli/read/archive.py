@@ -13,13 +13,15 @@ def archive(args: argparse.Namespace) -> int:
     from evalkit.envs.table import ENVIRONMENTS
     from evalkit.report.archive.citation import Citation
     from evalkit.report.archive.write import write_archive
+    from evalkit.store.copying import on_disk
     from evalkit.store.manifests import read_manifest
     from evalkit.store.spec_file import read_spec
 
     directory = run_directory(args.run)
     out = Path(args.out) if args.out else Path(f"{read_manifest(directory).name}.zip")
     about = Citation(authors=tuple(args.author), title=args.title, license=args.license)
-    done = write_archive(directory, ENVIRONMENTS, out, about)
+    with on_disk(directory) as folder:
+        done = write_archive(folder, ENVIRONMENTS, out, about)
     print(f"Wrote {out}: {done.size / 1e6:.1f} MB, {done.files:,} files, {done.tables:,} tables.")
     print(f"SHA-256: {done.sha256}")
     if done.ended < done.planned:

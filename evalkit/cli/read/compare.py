@@ -83,7 +83,9 @@ def _side(text: str) -> tuple[Side, str]:
     from evalkit.results.voided import void_notes
     from evalkit.store.void import read_voids
 
-    name, _, agent = (text, "", "") if Path(text).is_dir() else text.partition(":")
+    top, slashes, rest = text.rpartition("://")  # of a run in a bucket
+    name, _, agent = (text, "", "") if Path(text).is_dir() else rest.partition(":")
+    name = name if name == text else f"{top}{slashes}{name}"
     directory = run_directory(name)
     manifest, steps, results = read_run(directory, DRIFT)
     run_cells = tuple(cells(manifest, results, read_voids(directory)))

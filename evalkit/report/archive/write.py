@@ -9,7 +9,7 @@ import os
 import platform
 import re
 import shutil
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,10 +27,10 @@ from evalkit.report.report import Report, report
 from evalkit.results.episodes import Environments
 from evalkit.results.verify import verify
 from evalkit.store import disk
+from evalkit.store.copying import kept_files
 from evalkit.store.folder import refuse_existing
-from evalkit.store.lock import holder
+from evalkit.store.lock import refuse_writer
 from evalkit.store.manifests import read_manifest
-from evalkit.store.spec_file import FOLDER as SPEC
 from evalkit.text import visible
 
 FORMAT = 1
@@ -38,12 +38,6 @@ RUN = "run"
 README = "README.md"
 VERSIONS = "versions.json"
 CHECKSUMS = "checksums.sha256"
-
-KEPT = (
-    *("manifest", "suites", SPEC, "log", "tail", "steps", "ledger", "ends"),
-    *("run.json", "log.json", "events.jsonl", "voids.jsonl"),
-)
-"""What of a run's directory is archived. The rest is derived, a lock, or the bill of a simulated provider."""
 
 PACKED = (".parquet", ".zst")
 """Files that are compressed already."""
@@ -71,8 +65,8 @@ def write_archive(run: Path, environments: Environments, out: Path, about: Citat
     """
     refuse_existing(out)
     read_manifest(run)
-    files = _kept(run)
-    _refuse_writer(run)
+    files = list(kept_files(run))
+    refuse_writer(run, "Archive")
     findings = verify(run)
     if findings:
         raise RunError(
@@ -91,7 +85,7 @@ def write_archive(run: Path, environments: Environments, out: Path, about: Citat
     try:
         with disk.storage_errors(out), aside.open("wb") as file:
             _zip(file, tables.manifest.name, {f"{RUN}/{name}": run / name for name in files}, texts)
-            _refuse_writer(run, files)
+            _refuse_change(run, files)
             file.flush()
             os.fsync(file.fileno())
         refuse_existing(out)
@@ -116,22 +110,10 @@ def sha256_of(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def _kept(run: Path) -> list[str]:
-    """The files of a run that are archived, by name in its directory, sorted."""
-    found = [run / name for name in KEPT if (run / name).is_file()]
-    found += [path for name in KEPT if (run / name).is_dir() for path in (run / name).rglob("*") if path.is_file()]
-    names = [path.relative_to(run) for path in found]
-    return sorted(name.as_posix() for name in names if not any(part.startswith(".") for part in name.parts))
-
-
-def _refuse_writer(run: Path, before: Iterable[str] | None = None) -> None:
+def _refuse_change(run: Path, before: Sequence[str]) -> None:
     """Raise RunError if the run is being written, or has other files than before."""
-    other = holder(run)
-    if other is not None:
-        raise RunError(
-            f"{run} is being written by process {other.pid} on {other.host}. Archive it when that has ended."
-        )
-    if before is not None and _kept(run) != list(before):
+    refuse_writer(run, "Archive")
+    if list(kept_files(run)) != before:
         raise RunError(f"{run} was written meanwhile. Nothing was archived; start the same command again.")
 
 

@@ -26,7 +26,7 @@ from evalkit.store.files.record import ASK, LedgerRecord
 from evalkit.store.files.schema import STEPS, conform, ledger_table
 from evalkit.store.files.segment import KINDS, LOG, Kind, digest_of, encode_compacted, read_segment
 from evalkit.store.folder import new_folder
-from evalkit.store.lock import holder
+from evalkit.store.lock import refuse_writer
 from evalkit.store.manifest import Manifest
 from evalkit.store.manifests import write_manifest
 from evalkit.store.reading.index import read_index
@@ -97,11 +97,7 @@ def _refuse(runs: Sequence[Path], out: Path) -> None:
             raise UsageError(f"{runs[number]} is named twice.")
         if path == out.resolve() or path in out.resolve().parents:
             raise UsageError(f"{out} is inside {runs[number]}, which must not change. Choose another place.")
-        other = holder(runs[number])
-        if other is not None:
-            raise RunError(
-                f"{runs[number]} is being written by process {other.pid} on {other.host}. Merge it when that has ended."
-            )
+        refuse_writer(runs[number], "Merge")
 
 
 def _files(run: Path) -> Names:
@@ -331,6 +327,6 @@ def _copy_texts(runs: Sequence[Path], folder: Path) -> None:
     if decisions:
         add_voids(folder, sorted(decisions, key=lambda decision: decision.at))
     for run in runs:
-        events = disk.read_whole(run / EVENTS)
+        events = disk.read_lines(run / EVENTS)
         if events:
             disk.append_lines(folder / EVENTS, events)

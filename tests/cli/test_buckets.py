@@ -1,0 +1,135 @@
+"""Runs in a bucket: what reading commands say of one, copies in either direction, and what is refused."""
+
+import json
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from evalkit.store.bucket import place_of
+from evalkit.store.copying import kept_files
+from tests.support.command_line import POLICIES, Call, start, tree
+from tests.support.object_stores import StoreProxy, make_bucket, proxy, reached_at
+from tests.support.patience import PATIENCE_S
+
+READING = (
+    ("status", "RUN", "--json"),
+    ("report", "RUN", "--json"),
+    ("report", "RUN", "--markdown"),
+    ("budget", "RUN", "--json"),
+    ("verify", "RUN", "--json"),
+    ("show", "RUN", "knuth:scheduling/basic?periods=4:seed-0:0"),
+    ("sql", "RUN", "select * from episodes order by all", "--json"),
+    ("sql", "RUN", "select agent, step, facts, cost from steps order by all", "--csv"),
+    ("compare", "RUN", "RUN", "--json"),
+    ("compare", "RUN:knuth", "RUN:random", "--json"),
+    ("plan", "mine.toml", "--from", "RUN", "--json"),
+)
+
+
+@pytest.fixture
+def store() -> Iterator[StoreProxy]:
+    with proxy() as state, reached_at(state.url):
+        yield state
+
+
+@pytest.fixture(scope="module")
+def played(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run that was played in two sessions, with its sweep beside it."""
+    folder = tmp_path_factory.mktemp("played")
+    (folder / "mine.toml").write_text(POLICIES)
+    for words, code in (("--limit 1", 3), ("", 0)):
+        process = start(folder, "run", "mine.toml", *words.split())
+        _, said = process.communicate(timeout=PATIENCE_S)
+        assert process.returncode == code, said
+    return folder
+
+
+@pytest.fixture
+def copied(store: StoreProxy, call: Call, here: Path, played: Path) -> str:
+    """The run in runs/mine, copied to a bucket."""
+    shutil.copytree(played, here, dirs_exist_ok=True)
+    place = f"{make_bucket()}/runs/mine"
+    said = call("copy", "mine", place)
+    assert said.code == 0, said.err
+    assert place in said.out
+    return place
+
+
+def test_reading_commands_say_the_same_of_a_bucket_and_of_a_copy(copied: str, call: Call, here: Path) -> None:
+    assert call("copy", copied, "runs/back").code == 0
+    for command in READING:
+        one, other = (call(*(word.replace("RUN", name) for word in command)) for name in (copied, "runs/back"))
+        assert one.code == other.code == 0, (command, one.err, other.err)
+        assert one.out.replace(copied, "runs/back") == other.out, command
+        assert one.out.strip(), command
+
+
+def test_a_copy_of_a_copy_is_the_run(copied: str, call: Call, here: Path) -> None:
+    assert call("copy", copied, "runs/back").code == 0
+    run, back = tree(here / "runs" / "mine"), tree(here / "runs" / "back")
+    assert {name: back[name] for name in back} == {name: run[name] for name in run if name != "lock"}
+    beside = f"{copied}-2"
+    assert call("copy", copied, beside).code == 0
+    sizes = [kept_files(place_of(name)) for name in (copied, beside)]
+    assert sizes[0] == sizes[1] != {}
+
+
+def test_exports_and_archives_are_those_of_the_copy(copied: str, call: Call, here: Path) -> None:
+    for name, out in ((copied, "a"), ("mine", "b")):
+        assert call("export", name, "--format", "jsonl", "--out", f"{out}.jsonl").code == 0
+        assert call("archive", name, "--out", f"{out}.zip").code == 0
+    assert (here / "a.jsonl").read_bytes() == (here / "b.jsonl").read_bytes()
+    assert (here / "a.zip").read_bytes() == (here / "b.zip").read_bytes()
+
+
+def test_a_copied_run_goes_on(copied: str, call: Call, here: Path) -> None:
+    assert call("copy", copied, "runs/back").code == 0
+    assert call("run", "mine.toml", "--dir", "runs/back").code == 0
+    again = call("run", "mine.toml", "--dir", "runs/back", "--retry", "unstable", "--json")
+    assert json.loads(again.out.splitlines()[-1])["ended"] == 4
+
+
+def test_a_place_that_holds_something_is_left_alone(copied: str, call: Call) -> None:
+    assert "holds a run already" in call("copy", "mine", copied).message
+    other = place_of(f"{make_bucket()}/notes")
+    (other / "notes.txt").put(b"mine")  # type: ignore[attr-defined]
+    assert "is not empty (notes.txt)" in call("copy", "mine", str(other)).message
+    assert "exists already" in call("copy", copied, "runs/mine").message
+
+
+def test_a_broken_copy_is_no_run_and_is_gone_on_with(
+    copied: str, store: StoreProxy, call: Call, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("evalkit.store.bucket.PATIENCE_S", 0.0)
+    place = f"{make_bucket()}/mine"
+    puts = iter(range(4))
+    store.fault = lambda method, _: "503" if method == "PUT" and next(puts, None) is None else ""
+    assert "does not answer as it should" in call("copy", "mine", place).message
+    store.fault = lambda *_: ""
+    assert call("status", place).code == 2
+    assert call("copy", "mine", place).code == 0
+    assert call("verify", place).code == 0
+
+
+def test_damage_is_not_copied_as_if_it_were_sound(copied: str, call: Call, here: Path) -> None:
+    place = place_of(copied)
+    name = next(name for name in kept_files(place) if name.startswith("steps/"))
+    object_ = place / name
+    data = bytearray(object_.read_bytes())
+    data[len(data) // 2] ^= 1
+    (here / "runs" / "mine" / name).write_bytes(data)
+    assert name in call("copy", "mine", f"{make_bucket()}/damaged").message
+
+
+def test_what_is_not_there_is_named(copied: str, call: Call) -> None:
+    assert f"There is no run {copied}x" in call("report", f"{copied}x").message
+    assert call("report", "s3://a/../b").message.startswith("evalkit: s3://a/../b: expected")
+
+
+def test_writing_in_a_bucket_is_refused_without_a_trace(copied: str, call: Call) -> None:
+    before = place_of(copied).below()  # type: ignore[attr-defined]
+    for command in (("run", "mine.toml", "--dir", copied), ("void", copied, "--agent", "knuth", "--reason", "why")):
+        assert "evalkit copy" in call(*command).message
+    assert place_of(copied).below() == before  # type: ignore[attr-defined]
