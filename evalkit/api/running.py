@@ -21,7 +21,7 @@ from evalkit.engine.view import View
 from evalkit.errors import CorruptLogError, UsageError
 from evalkit.seats import AgentFn
 from evalkit.spec.model import Provider, Sweep
-from evalkit.store.bucket import place_of
+from evalkit.store.bucket import is_bucket, place_of
 from evalkit.store.manifests import described
 
 
@@ -70,7 +70,8 @@ def launch(provider: Provider, run_directory: Path) -> AbstractContextManager[st
     from evalkit.serve.launch import simulated
 
     assert provider.simulate is not None
-    bill = {"bill": os.fspath(run_directory / f"bill-{provider.name}.jsonl")}
+    # A bill is appended to, which no object can be.
+    bill = {} if is_bucket(run_directory) else {"bill": os.fspath(run_directory / f"bill-{provider.name}.jsonl")}
     return simulated({**bill, **provider.simulate}, source=f"providers/{provider.name}.toml: simulate")
 
 

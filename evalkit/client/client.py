@@ -17,6 +17,7 @@ from evalkit.client.budget import Budget
 from evalkit.client.lanes.lane import Lane
 from evalkit.client.lanes.pauses import too_long, why_ended
 from evalkit.client.lanes.ticket import Ticket
+from evalkit.client.leading import SendingRight, renewed
 from evalkit.client.long_attempts import SILENCE, may_be_long, refused_stream, wants_stream
 from evalkit.client.remedies import line_to_set, with_remedy
 from evalkit.client.request import RequestTemplate
@@ -72,10 +73,13 @@ class ModelAsker:
         budget: Budget,
         transport: Transport,
         streams: Transport | None = None,
+        right: SendingRight | None = None,
     ) -> None:
-        """`streams`: the endpoint that asks for streams; None: there is none, whatever the template's setting."""
+        """`streams`: the endpoint that asks for streams; None: there is none, whatever the template's setting. `right`:
+        to be had before each sending; None: nobody else can have it."""
         self._template = template
         self._streams = streams
+        self._right = right
         self._long = may_be_long(template.sampling)
         self._lane = lane
         self._budget = budget
@@ -144,6 +148,8 @@ class ModelAsker:
         if streams is not None and not wants_stream(self._template.stream, long=self._long, lane=lane):
             streams = None
         try:
+            if self._right is not None and not self._right.is_current:
+                await renewed(self._right)
             response = await (streams or self._transport).send(body, f"{question.address}/{attempt}")
             # The reply is unknown until it is parsed, so this still belongs to the sending.
             understood = await aside(lambda: self._understand(response), len(response.body))

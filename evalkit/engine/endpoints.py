@@ -16,6 +16,7 @@ from evalkit.client.keys import check_key, read_key, url_of
 from evalkit.client.lanes.lane import Lane
 from evalkit.client.lanes.shared import Pool
 from evalkit.client.lanes.window import FIRST
+from evalkit.client.leading import SendingRight
 from evalkit.client.local import PolicyAsker
 from evalkit.client.open import endpoint_of, open_transport, stream_endpoint_of
 from evalkit.client.outside import OutsideAsker
@@ -95,6 +96,8 @@ class Endpoints:
     """The same of agents that are code."""
     outside: OutsideAsker | None = None
     """Of agents that are played from outside."""
+    right: SendingRight | None = None
+    """To send, where another process may take the run over."""
 
     def asker(self, episode: PlannedEpisode) -> Asker | Player:
         """What plays an episode."""
@@ -180,6 +183,7 @@ class Endpoints:
             budget=self.budget.of(endpoint.lane, cell.agent.name),
             transport=endpoint_of(transport, endpoint.provider, endpoint.model.name),
             streams=streams,
+            right=self.right,
         )
 
     def template(self, cell: AgentSetup, role: str = "", overrides: Mapping[str, Any] = {}) -> RequestTemplate:

@@ -18,7 +18,7 @@ from msgspec import structs
 from evalkit.dialogue import Usage
 from evalkit.engine.stand_in import PLAIN, Sample, admitted, play_sample, price_of, stand_in_of
 from evalkit.engine.universe import AgentSetup, Choice, cells
-from evalkit.store.disk import read_whole, write_durably
+from evalkit.store.disk import read_whole, write_parts_durably
 from evalkit.store.json_text import decode
 from evalkit.store.manifest import Manifest, ManifestAgent, ManifestSuite
 from evalkit.store.reading.totals import CellTotals as Sums
@@ -394,4 +394,6 @@ def read_priors(directory: Path) -> list[Prior]:
 
 def write_priors(directory: Path, priors: Iterable[Prior]) -> None:
     """Write `forecast.json`: derived data, which may be deleted. Raises StorageError."""
-    write_durably(directory / FILE, msgspec.json.format(msgspec.json.encode(_File(version=1, cells=tuple(priors)))))
+    write_parts_durably(
+        directory / FILE, [msgspec.json.format(msgspec.json.encode(_File(version=1, cells=tuple(priors))))]
+    )

@@ -19,6 +19,7 @@ from evalkit.client.budget_state import Ceiling
 from evalkit.engine.ending import outcome_of
 from evalkit.engine.endpoints import Endpoints, check_keys, check_outside, open_endpoints
 from evalkit.engine.episode import Stop
+from evalkit.engine.existing import existing_manifest
 from evalkit.engine.freezing.brought import changed, recoded
 from evalkit.engine.freezing.freeze import Resolved, merge
 from evalkit.engine.freezing.keeping import kept, reworded
@@ -26,6 +27,7 @@ from evalkit.engine.jobs import make_jobs
 from evalkit.engine.loop import interruptible
 from evalkit.engine.machines.spread import play_spread
 from evalkit.engine.outcome import RunOutcome
+from evalkit.engine.publishing import tell_others
 from evalkit.engine.resume import RunPart, order, read_holdings
 from evalkit.engine.scheduler import play_lanes
 from evalkit.engine.session import RunOptions, Session
@@ -37,20 +39,19 @@ from evalkit.engine.windows import WindowNotes
 from evalkit.engine.work import is_spread, work_of
 from evalkit.envs.compiled import LOADED, load_for, pays
 from evalkit.errors import LaneClosed, RunError, UsageError
+from evalkit.store.bucket import is_bucket
 from evalkit.store.files.journal import new_writer
 from evalkit.store.files.layout import journals
 from evalkit.store.files.record import LedgerRecord
-from evalkit.store.live import publish, withdraw
+from evalkit.store.live import withdraw
 from evalkit.store.manifest import Manifest
-from evalkit.store.manifests import is_run, read_manifest, write_manifest
+from evalkit.store.manifests import write_manifest
 from evalkit.store.reading.accounts import accounts, unaccounted
 from evalkit.store.recovery.repair import Repair, repair
 from evalkit.store.spec_file import keep_spec, read_spec
 from evalkit.store.writing.writer import open_store
 
 SHOW_EVERY_S = 0.25
-PUBLISH_EVERY = 2
-"""Looks at the run for each that other processes are told of."""
 
 
 async def run_sweep(resolved: Resolved, options: RunOptions, show: Callable[[View], None]) -> RunOutcome:
@@ -64,7 +65,7 @@ async def run_sweep(resolved: Resolved, options: RunOptions, show: Callable[[Vie
     _check_workers(resolved, options)
     if options.outside is None:
         check_outside(resolved, options.choice)
-    old = _existing(directory)
+    old = existing_manifest(directory)
     _tell(options, "opening the run" if old is None else "reading the run")
     manifest = resolved.manifest if old is None else _extended(old, resolved, directory)
     if old is not None:
@@ -153,6 +154,10 @@ def _check_workers(resolved: Resolved, options: RunOptions) -> None:
     """Raises UsageError if several processes cannot play what is chosen."""
     if not is_spread(resolved):
         return
+    if is_bucket(options.directory):
+        raise UsageError(
+            "--workers: a run in a bucket is played by one process. Leave it out, or choose a disk by --dir."
+        )
     coded = [name for name, agent in resolved.manifest.agents.items() if agent.code is not None]
     if any(not options.choice.agents or name in options.choice.agents for name in coded) or options.outside is not None:
         raise UsageError(
@@ -162,27 +167,12 @@ def _check_workers(resolved: Resolved, options: RunOptions) -> None:
         )
 
 
-def _existing(directory: Path) -> Manifest | None:
-    """The manifest of the run in a directory, or None for a new run. Raises RunError if the directory holds other
-    files."""
-    if is_run(directory):
-        return read_manifest(directory)
-    # A run that was killed before its manifest was written has its lock and empty folders.
-    # Its nights may have come before it.
-    own = {"lock", "manifest", "suites", "log", "tail", "steps", "ends", "ledger", "events.jsonl", "nights", "spec"}
-    if directory.is_dir() and any(
-        entry.name not in own and not entry.name.startswith(".") for entry in directory.iterdir()
-    ):
-        raise RunError(
-            f"{directory} is no run directory, and it is not empty. Nothing was written. Choose another with --dir."
-        )
-    if directory.exists() and not directory.is_dir():
-        raise RunError(f"{directory} is a file. Choose another place with --dir.")
-    return None
-
-
 def _repair(options: RunOptions) -> tuple[str, ...]:
     """Repair the log. Returns what was dropped, in sentences. Raises RunError if another process writes the run."""
+    if is_bucket(options.directory):
+        raise UsageError(
+            "--repair: a run in a bucket is repaired on a disk: `evalkit copy`, then `--dir` with the copy."
+        )
 
     def announce(repaired: Repair) -> None:
         if options.announce is not None:
@@ -222,11 +212,10 @@ async def _endpoints(session: Session) -> AsyncIterator[Endpoints]:
             launch=options.launch,
             directory=options.directory,
         )
-        endpoints.outside = options.outside
+        endpoints.outside, endpoints.right = options.outside, store.lead
         if endpoints.lanes:
-            crashes = list(
-                settle_crashes(session.accounts, _worst_cases(session, endpoints), all_known=not _strangers(session))
-            )
+            all_known = not (_strangers(session) or is_bucket(options.directory))  # there it may still be alive
+            crashes = list(settle_crashes(session.accounts, _worst_cases(session, endpoints), all_known=all_known))
             # What a damaged log, or a bug, has lost of what was paid for: closed sessions know the sum.
             crashes += unaccounted(session.accounts)
             for row in crashes:
@@ -369,8 +358,7 @@ async def _watched(session: Session, show: Callable[[View], None]) -> AsyncItera
             windows.look()
             view = look()
             show(view)
-            if number % PUBLISH_EVERY == 0:
-                publish(directory, view.published())
+            await tell_others(directory, number, view)
 
     async with asyncio.TaskGroup() as group:
         watching = group.create_task(watch())

@@ -103,6 +103,10 @@ class BucketPath(PosixPath):
                 pause(flaw)
         return None
 
+    def create_once(self, data: bytes | memoryview) -> None:
+        """The same, tried once: an answer may have been lost, and one that says there is another may be wrong."""
+        self._put(data, "create")
+
     def put(self, data: bytes | memoryview) -> None:
         """Make these bytes the object's content, whatever it was. Raises StorageError."""
         for pause in pauses():

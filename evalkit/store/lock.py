@@ -16,9 +16,10 @@ from pathlib import Path
 
 import orjson
 
-from evalkit.errors import RunError, StorageError, UsageError
+from evalkit.errors import RunError, StorageError
 from evalkit.store.bucket import BucketPath
 from evalkit.store.disk import make_directories, storage_errors
+from evalkit.store.lead import Lead, lead_run, leads
 
 FILE = "lock"
 
@@ -88,7 +89,7 @@ class Hold:
 
 
 @contextmanager
-def hold_run(run: Path) -> Iterator[Hold]:
+def hold_run(run: Path) -> Iterator[Hold | Lead]:
     """Be the only writer of a run for as long as the context lasts; creates the directory if need be.
 
     Raises RunError naming the other holder's host and pid (nothing is written then), StorageError where the directory
@@ -96,7 +97,9 @@ def hold_run(run: Path) -> Iterator[Hold]:
     or replaced.
     """
     if isinstance(run, BucketPath):
-        raise UsageError(f"{run}: a run is not played in a bucket. Copy it to this machine: `evalkit copy`.")
+        with lead_run(run) as lead:
+            yield lead
+        return
     make_directories(run)
     path = run / FILE
     with storage_errors(run):
@@ -164,7 +167,8 @@ def refuse_writer(run: Path, verb: str) -> None:
 def holder(run: Path) -> Holder | None:
     """Who is writing the run at this moment; None if there is none, or if it has not written its note yet."""
     if isinstance(run, BucketPath):
-        return None  # no process writes in a bucket
+        leader = leads(run)
+        return None if leader is None else Holder(host=leader.host, pid=leader.pid, started_at=leader.started_at)
     path = run / FILE
     return _read(path) if _held(run) or _held(path) else None
 

@@ -2,6 +2,7 @@
 
 import json
 import shutil
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -128,8 +129,51 @@ def test_what_is_not_there_is_named(copied: str, call: Call) -> None:
     assert call("report", "s3://a/../b").message.startswith("evalkit: s3://a/../b: expected")
 
 
-def test_writing_in_a_bucket_is_refused_without_a_trace(copied: str, call: Call) -> None:
-    before = place_of(copied).below()  # type: ignore[attr-defined]
-    for command in (("run", "mine.toml", "--dir", copied), ("void", copied, "--agent", "knuth", "--reason", "why")):
-        assert "evalkit copy" in call(*command).message
-    assert place_of(copied).below() == before  # type: ignore[attr-defined]
+ROWS = "select agent, instance, step, reply, facts, ending, cost from steps order by all"
+
+
+def test_a_run_is_played_and_gone_on_with_in_a_bucket(played: Path, store: StoreProxy, call: Call, here: Path) -> None:
+    shutil.copytree(played, here, dirs_exist_ok=True)
+    place = f"{make_bucket()}/runs/mine"
+    assert call("run", "mine.toml", "--dir", place, "--limit", "1").code == 3
+    again = call("run", "mine.toml", "--dir", place)
+    assert again.code == 0, again.err
+    assert place in again.out
+    assert call("verify", place).code == 0
+    for query in (ROWS, "select kind, count(*) from ledger group by kind order by all"):
+        one, other = (call("sql", name, query, "--csv") for name in (place, "mine"))
+        assert one.out == other.out != ""
+    assert call("void", place, "--agent", "knuth", "--reason", "why").code == 0
+    assert call("copy", place, "runs/back").code == 0
+    assert "why" in (here / "runs" / "back" / "voids.jsonl").read_text()
+    assert not json.loads(call("status", place, "--json").out)["running"]
+
+
+def test_a_run_that_was_killed_goes_on_in_its_bucket(played: Path, store: StoreProxy, call: Call, here: Path) -> None:
+    shutil.copytree(played, here, dirs_exist_ok=True)
+    store.delay_s = 0.05
+    place = f"{make_bucket()}/mine"
+    process = start(here, "run", "mine.toml", "--dir", place)
+    until = time.monotonic() + PATIENCE_S
+    while not any(name.startswith("log/") and name.endswith(".parquet") for name in place_of(place).below()):  # type: ignore[attr-defined]
+        assert process.poll() is None, process.communicate()
+        assert time.monotonic() < until
+        time.sleep(0.01)
+    process.kill()
+    process.communicate()
+    again = call("run", "mine.toml", "--dir", place)
+    assert again.code == 0, again.err
+    assert call("verify", place).code == 0
+    one, other = (call("sql", name, ROWS, "--csv") for name in (place, "mine"))
+    assert one.out == other.out
+
+
+def test_what_a_bucket_does_not_take_is_refused_without_a_trace(copied: str, store: StoreProxy, call: Call) -> None:
+    place = place_of(copied)
+    before = place.below()  # type: ignore[attr-defined]
+    said = call("run", "mine.toml", "--dir", copied, "--workers", "2")
+    assert "--workers: a run in a bucket is played by one process" in said.message
+    assert "is repaired on a disk" in call("run", "mine.toml", "--dir", copied, "--repair").message
+    store.ignores_conditions = True
+    assert "can hold a finished run" in call("run", "mine.toml", "--dir", copied).message
+    assert place.below() == before  # type: ignore[attr-defined]

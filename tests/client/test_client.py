@@ -15,7 +15,7 @@ from evalkit.client.lanes.lane import Lane
 from evalkit.client.request import RequestTemplate
 from evalkit.client.retry import ATTEMPTS
 from evalkit.dialogue import Message, Reply, Sampling, Tool, ToolCall, Usage
-from evalkit.errors import BudgetReached, EpisodeRefused, EpisodeUnavailable, LaneClosed
+from evalkit.errors import BudgetReached, EpisodeRefused, EpisodeUnavailable, FencedError, LaneClosed
 from evalkit.money import FREE, PicoUsd, Price
 from evalkit.serve.dialects.openai_chat import SERVED_OPENAI_CHAT
 from evalkit.spec.model import Limits
@@ -606,3 +606,23 @@ def test_requests_name_their_episode_where_the_provider_wants_it(cache_key: bool
     body = orjson.loads(run_virtual(main()))
     assert body.pop("prompt_cache_key", None) == ("ep" if cache_key else None)
     assert (body["model"], body["seed"], len(body["messages"]), len(body["tools"])) == ("m", 99, 1, 1)
+
+
+class Deposed:
+    """The right to send, which another process has taken."""
+
+    is_current = False
+
+    def check(self) -> None:
+        raise FencedError("Another process has taken it over.")
+
+
+def test_who_may_have_been_taken_over_asks_before_it_sends_and_sends_nothing_then() -> None:
+    async def play() -> None:
+        scene = Scene(OK)
+        scene.asker._right = Deposed()
+        with pytest.raises(FencedError):
+            await scene.asker.ask(scene.question)
+        assert scene.script.sent == []
+
+    asyncio.run(play())

@@ -20,7 +20,8 @@ from evalkit.store.reading.index import read_index
 from evalkit.store.reading.reader import read_ledger, scan
 from evalkit.store.writing import compactor, writer
 from evalkit.store.writing.compact import Tail
-from evalkit.store.writing.writer import COMMITS, Store, open_store
+from evalkit.store.writing.pace import COMMITS
+from evalkit.store.writing.writer import Store, open_store
 from tests.store.test_disk import Shim, durable
 from tests.support.format2_logs import contents
 from tests.support.patience import PATIENCE_S

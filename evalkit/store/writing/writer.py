@@ -9,24 +9,24 @@ import asyncio
 import json
 import math
 import time
-from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from statistics import median
 from typing import Protocol, TypeVar
 
 import orjson
 import pyarrow as pa
 
 from evalkit.errors import CorruptLogError, EvalkitError, StorageError
+from evalkit.store.bucket import BucketPath
 from evalkit.store.files.journal import Carried
 from evalkit.store.files.record import LedgerRecord, StepRecord
 from evalkit.store.files.schema import memory_of, steps_table
 from evalkit.store.files.segment import Segment
+from evalkit.store.lead import Lead
 from evalkit.store.lock import hold_run, standing
 from evalkit.store.reading.totals import Tally
 from evalkit.store.writing.adopt import Adopted
@@ -34,6 +34,7 @@ from evalkit.store.writing.commit import Load, commit
 from evalkit.store.writing.compact import Tail
 from evalkit.store.writing.compactor import Compactor
 from evalkit.store.writing.opening import Opened, join, take_over
+from evalkit.store.writing.pace import CommitPace
 from evalkit.waiting import Crowd
 
 GROUP_ROWS = 1024
@@ -42,15 +43,8 @@ PACK_ROWS = 256
 """Rows that are turned into columns at once; bounds the pause this makes, to about 1 ms."""
 MOST_UNWRITTEN = 20_000
 """Rows in memory beyond which `room()` waits."""
-SHARE_LEAST_S, SHARE_MOST_S, SHARE = 0.005, 0.25, 0.1
-"""How long a row waits for others to commit with: a tenth of the median reply time, within these bounds."""
-COMMITS, LATEST = 2, 9
-"""It waits for at least so many times the median of the latest commits too: what a commit costs hardly depends on its
-rows, so a third of the time at most goes into commits."""
 ENTRY_BYTES = 500
 """Memory of a money row, roughly."""
-LAZY_S = 0.25
-"""The same for rows without a waiter."""
 
 _MadeT = TypeVar("_MadeT")
 
@@ -125,6 +119,8 @@ class Store:
 
     def __init__(self, hold: RunHold, opened: Opened, *, session: str, inline: bool) -> None:
         self._hold, self._session, self._inline = hold, session, inline
+        self.lead = hold if isinstance(hold, Lead) else None
+        """Who leads the run, where it is in a bucket."""
         self._journal = opened.journal
         self.descriptors: tuple[int, ...] = ()
         """What keeps the run locked in a process that inherits them."""
@@ -138,9 +134,7 @@ class Store:
         self._timer: asyncio.TimerHandle | None = None
         """Set from a group's first row until it is handed to the writer."""
         self._due = 0.0
-        self._share_s = SHARE_LEAST_S
-        self._commits_s: deque[float] = deque(maxlen=LATEST)
-        """What the latest commits took."""
+        self._pace = CommitPace(bucket=isinstance(opened.journal.run, BucketPath))
         self._unwritten = 0
         self._squeezed = Crowd()
         self._failure: BaseException | None = None
@@ -190,7 +184,7 @@ class Store:
                 return
             group = self._writing[0]
         if group is self._group:
-            self._want(group.began + self._wait_s())
+            self._want(group.began + self._pace.wait_s)
         await group.waiters.wait()
 
     async def room(self) -> None:
@@ -223,7 +217,7 @@ class Store:
 
     def pace(self, median_reply_s: float) -> None:
         """Set what a row waits for company, from the median reply time of the fastest lane, s."""
-        self._share_s = min(SHARE_MOST_S, max(SHARE_LEAST_S, SHARE * median_reply_s))
+        self._pace.reply(median_reply_s)
 
     def close(self, *, quiet: bool) -> None:
         """Commit what waits, compact, join. Raises what has failed unless `quiet`: then another error is on its way."""
@@ -244,7 +238,7 @@ class Store:
 
     def _finish(self) -> None:
         group = self._group
-        if group.rows or group.entries or group.lines:
+        if group.rows or group.entries or group.lines or self._pace.holds_lines:
             load = self._load(group)
             self._written(group, load, self._commit(load))
         self._compactor.finish()
@@ -268,11 +262,6 @@ class Store:
             repaired=self._journal.carried.repaired,
         )
 
-    def _wait_s(self) -> float:
-        """How long a group with a waiter waits for more rows."""
-        put_s = median(self._commits_s) if self._commits_s else 0.0
-        return max(self._share_s, min(SHARE_MOST_S, COMMITS * put_s))
-
     def _refuse(self) -> None:
         if self._failure is not None:
             raise _again(self._failure)
@@ -282,7 +271,7 @@ class Store:
     def _begin(self) -> None:
         """The group has got its first row: its time runs."""
         self._group.began = now = self._loop.time()
-        self._due = now + LAZY_S
+        self._due = now + self._pace.lazy_s
         self._timer = self._loop.call_at(self._due, self._ripe)
 
     def _want(self, due: float) -> None:
@@ -336,7 +325,7 @@ class Store:
         return Load(
             steps=pa.concat_tables(group.tables) if group.tables else None,
             entries=group.entries,
-            lines=group.lines,
+            lines=self._pace.lines(group.lines, self._loop.time(), all_of_them=self._closed),
             carried=self._carried() if group.tables or group.entries else Carried(),
         )
 
@@ -345,7 +334,7 @@ class Store:
         if self._writing is None:  # `close` was faster
             return
         (group, load, job, began), self._writing = self._writing, None
-        self._commits_s.append(self._loop.time() - began)
+        self._pace.took(self._loop.time() - began)
         flaw = job.exception()
         if flaw is not None:
             self._fail(flaw)

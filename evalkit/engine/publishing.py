@@ -1,0 +1,20 @@
+"""How often other processes are told of a run that is being played."""
+
+import asyncio
+from pathlib import Path
+
+from evalkit.engine.view import View
+from evalkit.store.bucket import is_bucket
+from evalkit.store.live import publish
+
+EVERY, PUT_EVERY = 2, 20
+"""Looks at the run for each that is published: on a disk, and in a bucket, where each is a request."""
+
+
+async def tell_others(directory: Path, number: int, view: View) -> None:
+    """Publish a look at the run if it is time. `number`: of the look."""
+    if not is_bucket(directory):
+        if number % EVERY == 0:
+            publish(directory, view.published())
+    elif number % PUT_EVERY == 0:
+        await asyncio.to_thread(publish, directory, view.published())
