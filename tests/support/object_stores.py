@@ -33,10 +33,17 @@ def server_url() -> str:
     pytest.importorskip("obstore", reason="obstore is not installed: it is in the extra `cloud` and in `dev`")
     server = pytest.importorskip("moto.server", reason="moto's server is not installed: it is in the extra `dev`")
     logging.getLogger("werkzeug").setLevel(logging.ERROR)
-    started = server.ThreadedMotoServer("127.0.0.1", 0, verbose=False)
-    started.start()
-    host, port = started.get_host_and_port()
-    return f"http://{host}:{port}"
+    serving = pytest.importorskip("werkzeug.serving")
+    app, turn = server.DomainDispatcherApplication(server.create_backend_app), threading.Lock()
+
+    def one_at_a_time(environ: Any, start_response: Any) -> Any:
+        """Moto looks whether an object is there and then makes it, so two threads can both make it."""
+        with turn:
+            return app(environ, start_response)
+
+    started = serving.make_server("127.0.0.1", 0, one_at_a_time, threaded=True)
+    threading.Thread(target=started.serve_forever, daemon=True).start()
+    return f"http://127.0.0.1:{started.server_port}"
 
 
 def make_bucket() -> str:
