@@ -355,12 +355,26 @@ TABLES: Mapping[str, Callable[[int], str]] = {
 _MARKED = '[//]: # "deciding: {}, {} studies"\n\n'
 
 
+def _place(text: str, name: str) -> re.Match[str]:
+    """A table below its mark. Raises ValueError where there is no such mark, or another."""
+    mark = r'^\[//\]: # "deciding: ' + name + r', (?P<studies>\d+) studies"\n\n(?P<table>(\|.*\n)*)'
+    found = list(re.finditer(mark, text, re.MULTILINE))
+    if len(found) != 1:
+        raise ValueError(f"{PAGE.name} needs one place for the table {name}")
+    return found[0]
+
+
 def placed(text: str, name: str, studies: int, made: str) -> str:
     """The page with a table below its mark. Raises ValueError where there is no such mark."""
-    place = re.compile(r'^\[//\]: # "deciding: ' + name + r', \d+ studies"\n\n(\|.*\n)*', re.MULTILINE)
-    if len(place.findall(text)) != 1:
-        raise ValueError(f"{PAGE.name} needs one place for the table {name}")
-    return place.sub(lambda _: _MARKED.format(name, studies) + made, text)
+    place = _place(text, name)
+    return text[: place.start()] + _MARKED.format(name, studies) + made + text[place.end() :]
+
+
+def cells(text: str, name: str) -> tuple[int, list[list[str]]]:
+    """(studies, the rows without the head) of a table in its page. Raises ValueError where there is no such mark."""
+    place = _place(text, name)
+    lines = place["table"].splitlines()[2:]
+    return int(place["studies"]), [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

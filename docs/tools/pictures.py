@@ -1,10 +1,11 @@
-"""Makes the pictures of the documents, at docs/images: pages of runs/quickstart, the terminal while it is played, and
-an episode that a person plays.
+"""Makes the pictures of the documents, at docs/images: pages of runs/quickstart, the terminal while it is played,
+an episode that a person plays, and the table of docs/deciding.md as a chart.
 
     .venv/bin/evalkit run quickstart
     .venv/bin/python -m docs.tools.pictures
 
-Needs Chromium at /usr/bin/chromium, or where CHROMIUM says. Names of pictures (`terminal`) make these alone.
+Names of pictures (`terminal`) make these alone. `deciding` needs neither that run nor a browser; the others need
+Chromium at /usr/bin/chromium, or where CHROMIUM says.
 """
 
 import io
@@ -12,7 +13,7 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -21,10 +22,14 @@ from urllib.parse import urlencode
 from playwright.sync_api import Browser, sync_playwright
 from rich.console import Console
 
+from bench.deciding import PAGE as DECIDING_PAGE
+from docs.tools.deciding_picture import NAME as DECIDING
+from docs.tools.deciding_picture import figure as deciding_figure
 from evalkit.api.running import call_of
 from evalkit.cli.display import render
 from evalkit.engine.loop import finish
 from evalkit.engine.view import View
+from evalkit.report.figures.draw import svg
 from evalkit.report.views import open_views
 from evalkit.spec.sweep import find_sweep, read_sweep
 
@@ -135,14 +140,18 @@ def _ended(view: View) -> float:
     return sum(lane.done for lane in view.lanes) / sum(lane.episodes for lane in view.lanes)
 
 
-def main() -> None:
-    """All pictures, or those that are named."""
+def draw_deciding() -> None:
+    """The chart of docs/deciding.md, of what its table says."""
+    text = svg(deciding_figure(DECIDING_PAGE.read_text(encoding="utf-8")))
+    (IMAGES / f"{DECIDING}.svg").write_text(text + "\n", encoding="utf-8")
+
+
+def take_all(names: Sequence[str]) -> None:
+    """Pictures that a browser takes, by name; all if none is named."""
     addresses = pages()
-    wanted = sys.argv[1:] or [*addresses, TERMINAL, PLAY]
-    IMAGES.mkdir(exist_ok=True)
     with served("view", str(RUN)) as url, sync_playwright() as started:
         browser = started.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox", "--disable-gpu"])
-        for name in wanted:
+        for name in names or [*addresses, TERMINAL, PLAY]:
             if name == TERMINAL:
                 take_terminal(browser, played())
             elif name == PLAY:
@@ -151,6 +160,17 @@ def main() -> None:
                 address, width, height = addresses[name]
                 take(browser, f"{url}{address}", name, width=width, height=height)
         browser.close()
+
+
+def main() -> None:
+    """All pictures, or those that are named."""
+    named = sys.argv[1:]
+    taken = [name for name in named if name != DECIDING]
+    IMAGES.mkdir(exist_ok=True)
+    if taken or not named:
+        take_all(taken)
+    if DECIDING in named or not named:
+        draw_deciding()
 
 
 if __name__ == "__main__":

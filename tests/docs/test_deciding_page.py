@@ -1,22 +1,25 @@
 """The tables of docs/deciding.md are what their command makes: rows are tried again, with few studies."""
 
 import re
+from html import unescape
+from itertools import pairwise
 
 import numpy as np
 import pytest
 
 from bench import deciding
 from bench.deciding_shapes import SHAPES, Shape, graded, yes_no_alike
+from docs.tools import deciding_picture
+from evalkit.report.figures.draw import svg
+from tests.vegalite import schema_flaw
 
 PAGE = deciding.PAGE.read_text(encoding="utf-8")
 
 
 def rows(name: str) -> dict[str, list[str]]:
     """The committed rows of a table by their first cell (the ranking's: by the first two)."""
-    found = re.search(r'"deciding: ' + name + r', (\d+) studies"\n\n((?:\|.*\n)+)', PAGE)
-    assert found is not None
-    assert int(found[1]) == deciding.STUDIES[name]
-    cells = [[cell.strip() for cell in line.strip("|").split("|")] for line in found[2].splitlines()[2:]]
+    studies, cells = deciding.cells(PAGE, name)
+    assert studies == deciding.STUDIES[name]
     keyed = 2 if name in {"ranking", "forecast"} else 1
     return {" ".join(row[:keyed]): row[keyed:] for row in cells}
 
@@ -85,3 +88,32 @@ def test_a_table_goes_below_its_own_mark() -> None:
     assert after == before.replace("x, 3", "x, 9").replace("old", "new")
     with pytest.raises(ValueError, match="one place for the table y"):
         deciding.placed(before, "y", 9, "| new |\n")
+
+
+def words_of(picture: str) -> list[str]:
+    """What an SVG says of its marks and titles, in order; where these lie depends on the fonts of who drew it."""
+    return [unescape(words) for words in re.findall(r'aria-label="([^"]*)"', picture)]
+
+
+def test_the_picture_shows_the_table() -> None:
+    drawn = deciding_picture.figure(PAGE)
+    assert schema_flaw(drawn.spec) == ""
+    committed = (deciding.PAGE.parent / "images" / "deciding.svg").read_text(encoding="utf-8")
+    said = words_of(committed)
+    assert said == words_of(svg(drawn)), "run: python -m docs.tools.pictures deciding"
+    for name, (_, episodes, usd, _, wrongly) in rows("ranking").items():
+        label = f"${usd}, {episodes} episodes"
+        assert any(label in words and (wrongly == "0.00" or f"${wrongly} on wrong" in words) for words in said), name
+
+
+def test_the_bars_are_as_long_as_the_dollars_are_many() -> None:
+    drawn = svg(deciding_picture.figure(PAGE))
+    bars = re.findall(r'aria-label="usd: (\d+); design: [^";]*"[^>]* d="M0,[\d.]+h([\d.]+)v', drawn)
+    assert len(bars) == len(rows("ranking"))
+    for (usd, length), (other_usd, other_length) in pairwise(bars):
+        assert float(length) / float(other_length) == pytest.approx(int(usd) / int(other_usd), rel=1e-3)
+
+
+def test_a_design_without_a_name_in_the_picture_is_refused() -> None:
+    with pytest.raises(ValueError, match="no name for the design guessed"):
+        deciding_picture.figure(PAGE.replace("fixed, planned", "guessed"))
