@@ -14,6 +14,7 @@ from rich.text import Text
 
 from evalkit.cli.pipes import unread
 from evalkit.cli.plan_words import show_span
+from evalkit.cli.question_words import counted, open_lines
 from evalkit.engine.view import LaneView, View
 from evalkit.money import show_usd
 from evalkit.text import visible
@@ -25,6 +26,8 @@ GAP = 2
 NAMES_LEAST, NAMES_MOST = 4, 30
 WAITS, WORDS_MOST = "waits for", 44
 """Columns for what a lane waits for. With less room, the reasons are printed in lines below the table."""
+OPEN_MOST = 3
+"""Open questions that are shown."""
 TROUBLES_MOST = 5
 """Lines that are reserved below the lanes if lanes have failures."""
 LONG_PAUSE_S = 1.0
@@ -98,7 +101,8 @@ def _line_writer(words: Callable[[View], str]) -> Callable[[View], None]:
 
 def plain(view: View) -> str:
     """The view in one line, plus one line per lane that is delayed."""
-    lines = [f"{_progress(view)}   {_money_line(view)}"]
+    known = f"   {counted(view.question)}" if view.question is not None else ""
+    lines = [f"{_progress(view)}   {_money_line(view)}{known}"]
     return "\n".join([*lines, *(f"  {line}" for line in (*_unmetered(view), *_troubles(view.lanes)))])
 
 
@@ -111,6 +115,11 @@ def render(view: View, width: int, height: int = 50) -> Group:
     head = [*(Text(line, style="yellow") for line in _unmetered(view)), Text(_money_line(view), style="bold")]
     if len(view.lanes) > 1 or any(lane.target < lane.episodes for lane in view.lanes):
         head.insert(0, Text(_progress(view), style="bold"))
+    if view.question is not None:
+        head.append(Text(counted(view.question), style="bold"))
+        head += [
+            Text(visible(line), no_wrap=True, overflow="ellipsis") for line in open_lines(view.question, OPEN_MOST)
+        ]
     room = max(LANES_LEAST + 1, height - len(head) - 2)
     troubles = list(_troubles(view.lanes))
     lanes, hidden = _fitting(view.lanes, room - min(TROUBLES_MOST, len(troubles) + 1))
@@ -227,7 +236,8 @@ def _time_words(view: View) -> Iterator[str]:
 
 def _progress(view: View) -> str:
     done, target, episodes = (sum(getattr(lane, key) for lane in view.lanes) for key in ("done", "target", "episodes"))
-    limited = f" (--limit; {episodes:,} in all)" if target < episodes else ""
+    spared = f" ({view.spared:,} spared)" if view.spared else ""
+    limited = f" (--limit; {episodes:,} in all)" if target + view.spared < episodes else spared
     return f"{done:,}/{target:,} episodes{limited}   {sum(lane.rate for lane in view.lanes):,.0f} steps/s"
 
 

@@ -46,6 +46,7 @@ def run(sub: argparse.ArgumentParser) -> None:
     sub.add_argument(
         "--workers", metavar="N", help="play in N processes; `cores`: one per core (default: the spec's, or one)"
     )
+    sub.add_argument("--play-all", action="store_true", help="play on where [decide] has all its answers")
     sub.add_argument("--repair", action="store_true", help="drop the damaged part of the log, and continue")
     sub.add_argument("--json", action="store_true", help="JSON lines instead of the live display")
 

@@ -35,6 +35,7 @@ def outcome_of(session: Session) -> RunOutcome:
         reason=_reason(session, owed, bool(ended_lanes)),
         messages=(
             *_in_vain(session),
+            *([] if session.question is None else session.question.asked.words()),
             *([stop.message] if stop.reason not in ("", "interrupt") else []),
             *_cut_words(session, owed, owed_cost),
             *_ceiling_words(session),
@@ -52,17 +53,15 @@ def outcome_of(session: Session) -> RunOutcome:
         broken=left.count("internal_error") + sum(job.broken_before for job in jobs),
         steps=sum(job.context.steps for job in jobs),
         elapsed_s=asyncio.get_running_loop().time() - session.began,
-        spent=_spent(session),
+        spent=session.spent,
         unconfirmed=sum(account.crashed - account.confirmed for account in session.accounts.values()),
         budget=session.resolved.sweep.budget,
         unmetered=session.unmetered,
+        question=None if session.question is None else session.question.asked.to_json(),
+        spared=0 if session.question is None else session.question.spared,
+        spared_cost=0 if session.question is None else session.question.spared_cost,
         example=_example(session),
     )
-
-
-def _spent(session: Session) -> int:
-    budget = session.endpoints.budget if session.endpoints is not None else None
-    return session.spent_before if budget is None else budget.stats().spent
 
 
 def _unfinished(session: Session) -> int:
@@ -74,7 +73,7 @@ def _unfinished(session: Session) -> int:
 
 def _cut_words(session: Session, owed: int, owed_cost: int | None) -> Iterator[str]:
     """Sentences that say that no further episode was started, why, and what would be needed."""
-    budget, spent = session.resolved.sweep.budget, _spent(session)
+    budget, spent = session.resolved.sweep.budget, session.spent
     if session.cut == "budget" and budget is not None and owed_cost is not None and _all_wait(session):
         yield (
             f"The budget of {show_usd(budget)} is reached: {show_usd(max(0, budget - spent))} remain, too little to "
@@ -140,6 +139,8 @@ def _reason(session: Session, owed: int, lane_ended: bool) -> str:
         return session.stop.reason
     if not owed:
         return "complete"
+    if session.question is not None and session.question.answered:
+        return "decided"
     if session.cut:
         return session.cut
     if lane_ended:

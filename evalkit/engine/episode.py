@@ -11,6 +11,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
+import orjson
+
 from evalkit import __version__
 from evalkit.client.ask import Answer, Asker, Encoder, Question
 from evalkit.digests import NOTHING, step_digest
@@ -147,6 +149,8 @@ class LaneContext:
     """Those of the episodes in flight whose position is known, by id."""
     learn: Callable[[ActiveEpisode], None] | None = None
     """Called with each episode that has ended; None: not needed."""
+    judge: Callable[[ActiveEpisode], None] | None = None
+    """Called with each episode that has ended, where its score may answer what the run is to find out."""
     playing: int = 0
     """Episodes in flight."""
     steps: int = 0
@@ -212,6 +216,8 @@ async def play(
         _tell_idle(active, left, context)
         if context.learn is not None and left not in LEFT_OWED:
             context.learn(active)
+        if context.judge is not None and left not in LEFT_OWED:
+            context.judge(active)
     except EpisodeUnavailable as flaw:
         left = _park(episode, context, "unavailable", str(flaw))
         context.unavailable = str(flaw)
@@ -246,6 +252,15 @@ async def play(
         context.flying.pop(episode.id, None)
     context.ended[left] = context.ended.get(left, 0) + 1
     return left
+
+
+def final_score(active: ActiveEpisode) -> float | None:
+    """The score of an episode that has ended, as every reader of its log makes it; None if it kept no facts."""
+    position, episode = active.position, active.episode
+    if position.facts is None:
+        return None
+    logged = position.facts if position.ending else [*position.facts, NO_FACTS]  # the row of a refusal has none
+    return float(episode.cell.env.score(episode.instance, [orjson.loads(text) for text in logged]).value)
 
 
 def _count_failure(agent: str, traceback: str, context: LaneContext) -> None:

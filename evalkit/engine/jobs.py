@@ -190,6 +190,9 @@ def _largest(budget: Budget, lane: str) -> Callable[[], int]:
 def _todo(session: Session, share: RunPart, fresh: int) -> Iterator[PlannedEpisode]:
     """What a lane has to play: started episodes first, each kind in admission order; no look beyond the last."""
     holdings, retry = session.holdings, session.options.retry
-    yield from order(share, holdings, retry, started=True)
-    if fresh:  # of a lane that is complete nothing is looked at
-        yield from order(share, holdings, retry, started=False)
+    dismissed = set[str]() if session.question is None else session.question.dismissed
+    for started in (True, False):
+        if started or fresh:  # of a lane that is complete nothing is looked at
+            for episode in order(share, holdings, retry, started=started):
+                if episode.cell.agent.name not in dismissed:
+                    yield episode

@@ -15,8 +15,8 @@ class RunOutcome:
 
     directory: Path
     reason: str
-    """Why it stopped: `complete`, `limit`, `budget`, `deadline`, `interrupt`, `storage`, `corrupt`, `errors`, `lane`,
-    `parked`, `workers`."""
+    """Why it stopped: `complete`, `decided`, `limit`, `budget`, `deadline`, `interrupt`, `storage`, `corrupt`,
+    `errors`, `lane`, `parked`, `workers`."""
     messages: tuple[str, ...]
     """What went wrong, in sentences with remedies."""
     episodes: int
@@ -41,10 +41,17 @@ class RunOutcome:
     """Replies whose provider did not say what they used, all calls together."""
     example: str
     """An episode to look at."""
+    question: dict[str, Any] | None = None
+    """What the run was to find out, with its answers, as plain values; None: it was not asked anything."""
+    spared: int = 0
+    """Episodes of this call that were not played, because all questions about their agents are answered."""
+    spared_cost: int = 0
+    """What they were predicted to cost, in pico-dollars."""
 
     @property
     def exit_code(self) -> int:
-        """0 complete; 1 complete with failed episodes; 2 the log was changed; 3 incomplete; 130 interrupted.
+        """0 complete, or all questions answered; 1 complete with failed episodes; 2 the log was changed; 3 incomplete;
+        130 interrupted.
 
         An episode is compared with the log when it is resumed, so other episodes may have continued before a 2.
         """
@@ -52,7 +59,7 @@ class RunOutcome:
             return INTERRUPTED
         if self.reason == "corrupt":
             return REFUSED
-        if not self.owed:
+        if not self.owed or self.reason == "decided":
             return COMPLETE
         return FAILED if self.owed == self.broken else INCOMPLETE
 
@@ -76,4 +83,10 @@ class RunOutcome:
             "unconfirmed_usd": self.unconfirmed / 1e12,
             "budget_usd": None if self.budget is None else self.budget / 1e12,
             **self.unmetered.to_json(),
+            **self._decided(),
         }
+
+    def _decided(self) -> dict[str, Any]:
+        if self.question is None:
+            return {}
+        return {"question": self.question, "spared": self.spared, "spared_usd": self.spared_cost / 1e12}

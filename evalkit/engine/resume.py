@@ -82,6 +82,13 @@ class Holdings:
     unmetered: Mapping[str, UnmeteredRows] = field(default_factory=dict)
     """By agent, replies without usage."""
     ledger: tuple[LedgerRecord, ...] = ()
+    keep_facts: bool = False
+    """Whether episodes keep what their score is made from."""
+
+    @property
+    def ended_in_all(self) -> int:
+        """Episodes that have an ending in the log."""
+        return sum(cell.ended for cell in self.cells.values())
 
     def ended(self, episode: PlannedEpisode) -> bool:
         """Whether an episode has an ending in the log."""
@@ -109,7 +116,7 @@ class Holdings:
         """The episode in its present state. Raises CorruptLogError if replay does not reproduce the log."""
         progress = self.episodes.get(episode.id)
         try:
-            position = begin(episode.cell.env, episode.instance, episode.cell.kit)
+            position = begin(episode.cell.env, episode.instance, episode.cell.kit, keep_facts=self.keep_facts)
         except UsageError as flaw:
             if not episode.suite.source:
                 raise  # each line was looked into before the run began
@@ -145,10 +152,16 @@ DIVERGED = "diverged"
 
 
 def read_holdings(
-    directory: Path, retry: frozenset[str] = frozenset(), index: "RunIndex | None" = None, *, coded: bool = False
+    directory: Path,
+    retry: frozenset[str] = frozenset(),
+    index: "RunIndex | None" = None,
+    *,
+    coded: bool = False,
+    keep_facts: bool = False,
 ) -> Holdings:
     """What a run directory contains, with the rows of episodes that may be continued: unfinished ones, and those with
-    an ending in `retry`. `index`: of its log, where it is known; `coded`: whether it has agents that are code.
+    an ending in `retry`. `index`: of its log, where it is known; `coded`: whether it has agents that are code;
+    `keep_facts`: whether episodes are to be scored when they end.
 
     Raises CorruptLogError if its log is damaged.
     """
@@ -170,6 +183,7 @@ def read_holdings(
         cost_by_agent=index.cost_by_agent,
         unmetered=index.unmetered,
         ledger=index.ledger,
+        keep_facts=keep_facts,
     )
 
 

@@ -5,7 +5,8 @@ A paused lane never blocks another lane's players, and only the episodes in flig
 """
 
 import asyncio
-from collections.abc import Callable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Protocol
@@ -81,6 +82,10 @@ class LaneJob:
     """Lets episodes start as money and time allow, in the order of `todo`; None: no restriction."""
     cells: dict[tuple[str, str], CellCount] = field(default_factory=dict)
     """By agent and suite."""
+    spared: Counter[tuple[str, str]] = field(default_factory=Counter)
+    """By agent and suite: episodes that will not be played, since all questions about the agent are answered."""
+    dealt: Counter[tuple[str, str]] = field(default_factory=Counter)
+    """By agent and suite: episodes that other processes have and have not left."""
     taken: int = 0
     broken_before: int = 0
     """Of them, those that an internal error has stopped and that are not to be tried again."""
@@ -95,6 +100,15 @@ class LaneJob:
     def held_by(self) -> str:
         """What keeps its next episode from starting: `budget` or `deadline`; empty: nothing that lanes share."""
         return "" if self.gate is None else self.gate.held_by(self.name)
+
+    def dismiss(self, agents: Collection[str], playing: Mapping[tuple[str, str], int]) -> None:
+        """These agents' episodes will not be played, but for those in flight: `playing`, by agent and suite."""
+        for place, cell in self.cells.items():
+            if place[0] in agents:
+                rest = max(0, cell.planned - cell.ended - playing.get(place, 0))
+                cell.planned -= rest
+                self.planned = max(0, self.planned - rest)
+                self.spared[place] += rest
 
 
 async def play_lanes(jobs: Sequence[LaneJob]) -> None:

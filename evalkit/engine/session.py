@@ -10,6 +10,7 @@ from evalkit.engine.endpoints import Endpoints, Launch
 from evalkit.engine.episode import Stop
 from evalkit.engine.forecast import Forecast
 from evalkit.engine.freezing.freeze import Resolved
+from evalkit.engine.question import LiveQuestion
 from evalkit.engine.resume import Holdings
 from evalkit.engine.scheduler import LaneJob
 from evalkit.engine.universe import Choice
@@ -30,6 +31,8 @@ class RunOptions:
     """End at most this many episodes per lane in this call."""
     retry: frozenset[str] = frozenset()
     """Episodes with these endings are played again."""
+    play_all: bool = False
+    """Play on where all questions are answered."""
     repair: bool = False
     """Give up what a damaged log has lost, and continue."""
     launch: Launch | None = None
@@ -67,6 +70,8 @@ class Session:
     """What its episodes are expected to take; without a budget or a deadline, what ended ones took."""
     workers: str = ""
     """In words, how many processes play it; empty: this one alone."""
+    question: LiveQuestion | None = None
+    """What the run is to find out; None: it plays all that it plans."""
     cut: str = ""
     """Why no further episode may start although some remain: `budget` or `deadline`."""
 
@@ -74,6 +79,12 @@ class Session:
     def spent_before(self) -> PicoUsd:
         """What all earlier sessions have spent: steps and charges, crash charges included."""
         return spent(self.holdings.cost, self.accounts.values())
+
+    @property
+    def spent(self) -> PicoUsd:
+        """The same with what this one has spent."""
+        budget = self.endpoints.budget if self.endpoints is not None else None
+        return self.spent_before if budget is None else PicoUsd(budget.stats().spent)
 
     @property
     def unmetered_before(self) -> Unmetered:

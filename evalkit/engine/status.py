@@ -22,10 +22,12 @@ from evalkit.engine.forecast import (
 from evalkit.engine.freezing.keeping import reworded
 from evalkit.engine.universe import Choice
 from evalkit.envs.table import ENVIRONMENTS
+from evalkit.store.events import read_events
 from evalkit.store.live import read_live
 from evalkit.store.lock import Holder, holder
 from evalkit.store.manifest import Manifest
 from evalkit.store.manifests import read_manifest
+from evalkit.store.question_files import read_frozen
 from evalkit.store.reading.accounts import spent
 from evalkit.store.reading.sums import read_totals
 from evalkit.store.reading.totals import CellTotals, Totals, rate
@@ -89,6 +91,9 @@ class Status:
     """Prompt packs that evalkit has changed since the run began, and that the run keeps as they were; in lines."""
     workers: str = ""
     """How many processes play it now, in words; empty: one."""
+    question: dict[str, Any] | None = None
+    """What it is to find out, with its answers at the last look (`RunQuestion.to_json`); None: it is not asked
+    anything, or has not looked yet."""
 
     @property
     def to_finish(self) -> Range:
@@ -126,6 +131,7 @@ class Status:
             "to_finish_usd": _usd(self.to_finish),
             "seconds_left": self.seconds_left,
             "kept": list(self.kept),
+            **({} if self.question is None else {"question": self.question}),
             "cells": [_cell_json(cell) for cell in self.cells],
         }
 
@@ -191,7 +197,24 @@ def status_of(directory: Path, manifest: Manifest, totals: Totals) -> Status:
         lane_seconds=lane_seconds,
         open_sessions=sum(not account.closed for account in books.values()),
         kept=tuple(reworded(manifest)),
+        question=_question(directory, live),
     )
+
+
+def _question(directory: Path, live: dict[str, Any] | None) -> dict[str, Any] | None:
+    """What is known at the last look: of a running process, or of the last that has ended."""
+    if read_frozen(directory) is None:
+        return None
+    told = [live] if live is not None else list(read_events(directory, "ended"))[-1:]
+    question = told[0].get("question") if told else None
+    # Anybody may have edited these files.
+    answers = question.get("answers") if isinstance(question, dict) else None
+    whole = isinstance(answers, list) and all(isinstance(one, dict) and one.keys() >= _ANSWER for one in answers)
+    return question if whole else None
+
+
+_ANSWER = {"about", "answer", "low", "high", "draws", "answered_at", "open", "words"}
+"""Keys of an answer."""
 
 
 def logged_cells(manifest: Manifest, known: Mapping[tuple[str, str], CellTotals]) -> list[CellTotals]:

@@ -28,6 +28,7 @@ from evalkit.engine.loop import interruptible
 from evalkit.engine.machines.spread import play_spread
 from evalkit.engine.outcome import RunOutcome
 from evalkit.engine.publishing import tell_others
+from evalkit.engine.question import LiveQuestion, PlayedLanes, question_of
 from evalkit.engine.resume import RunPart, order, read_holdings
 from evalkit.engine.scheduler import play_lanes
 from evalkit.engine.session import RunOptions, Session
@@ -39,6 +40,8 @@ from evalkit.engine.windows import WindowNotes
 from evalkit.engine.work import is_spread, work_of
 from evalkit.envs.compiled import LOADED, load_for, pays
 from evalkit.errors import LaneClosed, RunError, UsageError
+from evalkit.results.answers import RunQuestion
+from evalkit.results.question import freeze_question
 from evalkit.store.bucket import is_bucket
 from evalkit.store.files.journal import new_writer
 from evalkit.store.files.layout import journals
@@ -46,6 +49,7 @@ from evalkit.store.files.record import LedgerRecord
 from evalkit.store.live import withdraw
 from evalkit.store.manifest import Manifest
 from evalkit.store.manifests import write_manifest
+from evalkit.store.question_files import write_frozen
 from evalkit.store.reading.accounts import accounts, unaccounted
 from evalkit.store.recovery.repair import Repair, repair
 from evalkit.store.spec_file import keep_spec, read_spec
@@ -73,6 +77,8 @@ async def run_sweep(resolved: Resolved, options: RunOptions, show: Callable[[Vie
         resolved = replace(resolved, manifest=kept(old, resolved.manifest))
         if options.announce is not None:
             options.announce([*reworded(manifest), *newer])
+    decide = resolved.sweep.decide
+    frozen = None if decide is None else freeze_question(manifest, decide)
     loop = asyncio.get_running_loop()
     name = new_writer([journal.writer for journal in journals(directory)])
     repaired = _repair(options) if options.repair and old is not None else ()
@@ -80,10 +86,13 @@ async def run_sweep(resolved: Resolved, options: RunOptions, show: Callable[[Vie
         for line in repaired:
             store.event("repaired", detail=line)
         coded = any(agent.code for agent in (old or resolved.manifest).agents.values())
-        holdings = read_holdings(directory, options.retry, store.found, coded=coded)
+        holdings = read_holdings(directory, options.retry, store.found, coded=coded, keep_facts=frozen is not None)
+        asked = None if frozen is None else question_of(directory, frozen, ended=holdings.ended_in_all)
         if old is None or manifest != old:
             manifest = write_manifest(directory, manifest)
             resolved = replace(resolved, manifest=kept(manifest, resolved.manifest))
+        if asked is not None and asked[1]:
+            write_frozen(directory, asked[0])
         if resolved.sweep.written:
             sweep = resolved.sweep
             keep_spec(directory, sweep.written, sweep.source, sweep.settings)
@@ -100,6 +109,10 @@ async def run_sweep(resolved: Resolved, options: RunOptions, show: Callable[[Vie
             began=loop.time(),
             jobs=[],
         )
+        if asked is not None:
+            session.question = LiveQuestion(
+                RunQuestion(manifest, asked[0]), directory, store, play_all=options.play_all
+            )
         _log_start(session)
         work = [] if is_spread(resolved) else list(work_of(manifest, holdings.cells, options.choice))
         if pays(work):
@@ -126,11 +139,37 @@ async def _play(session: Session, show: Callable[[View], None]) -> None:
             _tell(session.options, "forecasting what episodes take")
             session.jobs = await make_jobs(session, endpoints)
             with _timed(session):
-                async with _watched(session, show):
+                async with _watched(session, show), _asked(session):
                     if is_spread(session.resolved):
                         await play_spread(session, endpoints, session.resolved.sweep.workers)
                     else:
                         await play_lanes(session.jobs)
+
+
+@asynccontextmanager
+async def _asked(session: Session) -> AsyncIterator[None]:
+    """While the lanes play: look at what the run is to find out."""
+    question = session.question
+    if question is None:
+        yield
+        return
+    if not is_spread(session.resolved):
+        for job in session.jobs:
+            job.context.judge = question.judge
+    lanes = PlayedLanes(
+        jobs=session.jobs,
+        gate=session.gate,
+        forecast=session.forecast,
+        stop=session.stop,
+        spent=lambda: session.spent,
+    )
+    await question.begin(lanes, known=bool(session.holdings.episodes))
+    watching = asyncio.get_running_loop().create_task(question.watch())
+    try:
+        yield
+    finally:
+        question.end()
+        await watching
 
 
 def _extended(old: Manifest, resolved: Resolved, directory: Path) -> Manifest:
@@ -344,6 +383,7 @@ async def _watched(session: Session, show: Callable[[View], None]) -> AsyncItera
             spent_before=session.spent_before,
             unmetered_before=unmetered_before,
             workers=session.workers,
+            question=None if session.question is None else session.question.asked.to_json(),
         )
 
     assert session.endpoints is not None

@@ -110,6 +110,10 @@ class View:
     """Requests that are expected until then; None: not known."""
     workers: str = ""
     """How many processes play, in words; empty: one."""
+    question: dict[str, Any] | None = None
+    """What the run is to find out, as `RunQuestion.to_json` has it; None: it was not asked anything."""
+    spared: int = 0
+    """Episodes that are not played because all questions about their agents are answered."""
 
     def to_json(self) -> dict[str, Any]:
         """One line of the JSON log; money in USD."""
@@ -140,6 +144,7 @@ class View:
             "reserved_usd": self.reserved / 1e12,
             "history": [list(point) for point in self.history],
             "cells": [[cell.agent, cell.suite, cell.ended, cell.planned] for cell in self.cells],
+            **({} if self.question is None else {"question": self.question, "spared": self.spared}),
         }
 
 
@@ -192,6 +197,7 @@ def view_of(
     spent_before: int,
     unmetered_before: Unmetered,
     workers: str = "",
+    question: dict[str, Any] | None = None,
 ) -> View:
     """The run as it stands; `spent_before` and `unmetered_before` are of earlier calls."""
     now = monotonic()
@@ -209,6 +215,8 @@ def view_of(
         spent=spent_before if money is None else money.spent,
         reserved=0 if money is None else money.reserved,
         workers=workers,
+        question=question,
+        spared=sum(job.spared.total() for job in jobs),
         budget=sweep.budget,
         unmetered=unmetered_before if money is None else unmetered_before + money.unmetered,
         stopping=next((job.context.stop.reason for job in jobs if job.context.stop.reason), ""),

@@ -37,6 +37,8 @@ class Position:
     """Place of the next request in its chat, from 0."""
     ending: str
     """Why the episode is over; empty while it continues."""
+    facts: list[bytes] | None = None
+    """The facts of its steps as the log holds them, where its score is wanted when it ends; None: they are not kept."""
 
 
 # Made for every reply: msgspec's frozen records cost a fifth of what dataclasses do.
@@ -82,8 +84,8 @@ class Turn(msgspec.Struct, frozen=True, kw_only=True):
     """Why the episode is over; empty while it continues."""
 
 
-def begin(env: Environment[Any, Any], instance: Any, kit: Kit) -> Position:
-    """An episode before its first request."""
+def begin(env: Environment[Any, Any], instance: Any, kit: Kit, *, keep_facts: bool = False) -> Position:
+    """An episode before its first request; `keep_facts`: whether `Position.facts` is wanted."""
     state = env.start(instance, kit)
     messages, tools = list(env.opening(state).messages), env.tools(state)
     return Position(
@@ -96,6 +98,7 @@ def begin(env: Environment[Any, Any], instance: Any, kit: Kit) -> Position:
         period=env.period(state),
         turn=0,
         ending=env.ended(state),
+        facts=[] if keep_facts else None,
     )
 
 
@@ -124,6 +127,8 @@ def advance(env: Environment[Any, Any], position: Position, reply: Reply, reply_
         shown = encoded(observation.messages)
         _continue_chat(env, position, reply, reply_bytes, observation.messages, shown)
     facts_bytes = orjson.dumps(observation.facts, option=orjson.OPT_SORT_KEYS)
+    if position.facts is not None:
+        position.facts.append(facts_bytes)
     observation_digest = texts_digest(shown)
     return Turn(
         step=step,

@@ -23,6 +23,7 @@ from evalkit.engine.outcome import RunOutcome
 from evalkit.engine.session import RunOptions
 from evalkit.engine.sweep import run_sweep
 from evalkit.engine.view import View
+from evalkit.errors import UsageError
 from evalkit.money import show_usd
 from evalkit.nightly.dates import tonight
 from evalkit.nightly.history_files import FOLDER, derive, nights, read_history
@@ -124,8 +125,13 @@ class Night:
 async def play_night(resolved: Resolved, options: NightOptions, show: Callable[[View], None]) -> Night:
     """Play tonight, or what is left of it. The caller holds the lock of `options.folder`.
 
-    Raises UsageError for a night before the last one, and what `run_sweep` raises.
+    Raises UsageError for a night before the last one or a sweep that asks a question, and what `run_sweep` raises.
     """
+    if resolved.sweep.decide is not None:
+        raise UsageError(
+            f"{resolved.sweep.source}: decide: nights watch for falls, each on its own sample; they answer no other "
+            "question. Leave [decide] out, or play the sweep with `evalkit run`."
+        )
     folder, now = options.folder, time.time()
     night_names, entries, known = nights(folder), read_journal(folder), read_history(folder)
     cut_short = bool(night_names) and _cut_short(last_end(entries, night_names[-1]))

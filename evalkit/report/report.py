@@ -13,6 +13,7 @@ from evalkit.report.accounts import (
     money_table,
     speed_table,
 )
+from evalkit.report.answers import LEANS, answers_table
 from evalkit.report.drift import ASK_COLUMNS as DRIFT_ASK_COLUMNS
 from evalkit.report.drift import COLUMNS as DRIFT_COLUMNS
 from evalkit.report.drift import DRIFT, drift_tables
@@ -22,9 +23,11 @@ from evalkit.report.run_data import RunData
 from evalkit.report.scores import behaviour_table, refusals_table, scores_table
 from evalkit.report.sizes import sizes_table
 from evalkit.report.tables import Table
+from evalkit.results.answers import read_question
 from evalkit.results.cells import Cell, cells
 from evalkit.results.derived import read_run
 from evalkit.store.manifest import Manifest
+from evalkit.store.question_files import read_given
 from evalkit.store.void import read_voids
 
 SCHEMA = "evalkit.report"
@@ -38,8 +41,9 @@ class Report:
     manifest: Manifest
     cells: tuple[Cell, ...]
     tables: tuple[Table, ...]
-    """`scores`, `behaviour`, `refusals`, `completeness`, `money`, `speed`, in this order; after them `caching` where a
-    provider cached prompts, and those that only some environments have (`planning.py`)."""
+    """`scores`, `answers` where the run asks a question, `behaviour`, `refusals`, `completeness`, `money`, `speed`, in
+    this order; after them `caching` where a provider cached prompts, and those that only some environments have
+    (`planning.py`)."""
 
     @property
     def planned(self) -> int:
@@ -82,8 +86,8 @@ class Report:
         `planning_blocks` (each also with `_own`, for suites that are not the reference's), `planning_counts`,
         `planning_calls`, `planning_ties`, `adaptation`, `coverage`; `econ_scores`, `econ_difficulty`,
         `econ_action_quality`, `econ_exploration` (in these, columns of the environments that the run has),
-        `econ_feasible`, `econ_prompts`, `econ_prompts_tests`; `drift` where a provider changed what it served;
-        `caching` where one can cache prompts.
+        `econ_feasible`, `econ_prompts`, `econ_prompts_tests`; `answers` where the run asks a question; `drift` where a
+        provider changed what it served; `caching` where one can cache prompts.
         On request, beside them: `sizes`; instead of them: `beside_NAME` for each published table and
         `beside_settings`, `TABLE_by_TAGS` for each table that has figures of agents, `figure_behaviour`, `quotes`.
         """
@@ -144,8 +148,17 @@ def report(
     logged = {"steps": steps, "log": scan_all(run, LOG_COLUMNS), "ledger": ledger_table(read_ledger(run))}
     if any(agent.code is not None for agent in manifest.agents.values()):
         logged["asks"] = scan_asks(run, (*ASK_COLUMNS, *DRIFT_ASK_COLUMNS))
-    run_cells = cells(manifest, results, read_voids(run))
-    return build_report(RunData(manifest, run_cells, logged, judged or {}), half_width)
+    voids = read_voids(run)
+    run_cells = cells(manifest, results, voids)
+    made = build_report(RunData(manifest, run_cells, logged, judged or {}), half_width)
+    asked = read_question(run, manifest, results)
+    return made if asked is None else _answered(made, answers_table(asked, read_given(run), voids.values(), run_cells))
+
+
+def _answered(made: Report, answers: Table) -> Report:
+    """The report of a run that asks a question, with its answers after the scores."""
+    scores, *others = made.tables
+    return replace(made, tables=(replace(scores, notes=(*scores.notes, LEANS)), answers, *others))
 
 
 def build_report(source: RunData, half_width: float | None = None) -> Report:

@@ -70,6 +70,17 @@ def read_run(run: Path, more: Sequence[str] = ()) -> "tuple[Manifest, pa.Table, 
     return manifest, steps, read_results(run, steps, manifest, ENVIRONMENTS)
 
 
+def read_afresh(run: Path) -> list[EpisodeResult]:
+    """The same results, from the log alone. Raises as `read_run`."""
+    from evalkit.store.reading.reader import scan
+
+    manifest = read_manifest(run)
+    steps = scan(run, COLUMNS)
+    all_spots = spots(steps, manifest)
+    folds = _folded(run, steps, [spot for spot in all_spots if spot.finished], ENVIRONMENTS)
+    return [result(spot, folds.get(spot.id)) for spot in all_spots]
+
+
 def read_results(run: Path, steps: "pa.Table", manifest: Manifest, environments: Environments) -> list[EpisodeResult]:
     """The episodes of a run, in the order of their ids; only those that `derived/` does not hold are folded.
 

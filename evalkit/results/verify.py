@@ -14,11 +14,14 @@ from evalkit.envs.compiled import load_for
 from evalkit.envs.environment import Environment
 from evalkit.envs.table import ENVIRONMENTS
 from evalkit.errors import CorruptLogError, RunError
+from evalkit.results.answers import doubts, read_question
+from evalkit.results.derived import read_afresh
 from evalkit.results.episodes import Environments
 from evalkit.results.installed import require_environments
 from evalkit.results.replayer import COLUMNS, Replayer
 from evalkit.store.manifest import Manifest
 from evalkit.store.manifests import read_manifest
+from evalkit.store.question_files import ANSWERS, QUESTION, read_frozen, read_given
 from evalkit.store.void import FILE as VOIDS
 from evalkit.store.void import read_voids
 
@@ -76,6 +79,8 @@ def verify(run: Path) -> list[Finding]:
             if not (gap and told) and (finding.episode, finding.step) not in told
         ]
         findings += _void_findings(run, manifest)
+        if not findings:  # else the scores are not known
+            findings += _answer_findings(run, manifest)
     except FileNotFoundError as moved:
         raise RunError(
             f"{run} is being written: {moved} was moved meanwhile. Verify it once that has ended."
@@ -95,6 +100,24 @@ def _void_findings(run: Path, manifest: Manifest) -> Iterator[Finding]:
             yield Finding(
                 segment=VOIDS, problem=f"episode {void.episode} is of {void.agent}:{void.suite}, not of this run"
             )
+
+
+def _answer_findings(run: Path, manifest: Manifest) -> Iterator[Finding]:
+    """What is wrong with a run's question and the answers that were given: they are made again from the log."""
+    try:
+        frozen = read_frozen(run)
+        given = read_given(run)
+        if frozen is None:
+            if given:
+                yield Finding(segment=ANSWERS, problem="there are answers, and no question")
+            return
+        asked = read_question(run, manifest, read_afresh(run))
+    except CorruptLogError as flaw:
+        yield Finding(segment=QUESTION, problem=str(flaw))
+        return
+    assert asked is not None
+    for problem in doubts(asked, given, ()):
+        yield Finding(segment=ANSWERS, problem=problem)
 
 
 class _Replay:

@@ -10,6 +10,7 @@ from typing import Any, Literal
 
 from evalkit.money import PicoUsd, Price
 from evalkit.seats import AgentCode
+from evalkit.spec.decide import Decide
 from evalkit.wire.dialect import Quirks
 
 StreamSetting = Literal["auto", "on", "off"]
@@ -232,6 +233,8 @@ class Sweep:
     """Whether models without a known price may run (they count as free)."""
     limits: Mapping[str, Limits] = field(default_factory=dict)
     """Overrides: `provider/model` of that lane alone, `provider` of all its models together."""
+    decide: Decide | None = None
+    """What the run is to find out; None: it plays all that it plans."""
     written: Mapping[str, Any] = field(default_factory=dict)
     """What its file or mapping says, as plain values, with the settings."""
     settings: tuple[str, ...] = ()

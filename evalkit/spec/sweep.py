@@ -20,6 +20,7 @@ from evalkit.shipped import find
 from evalkit.spec.agent_code import find_agent
 from evalkit.spec.catalogue import LimitsFile
 from evalkit.spec.crossed import crossed
+from evalkit.spec.decide import DecideTable, checked_decide
 from evalkit.spec.model import AgentSpec, StreamSetting, SuiteUse, Sweep
 from evalkit.spec.reading import check_record, parse_span, plain_values, read_values
 from evalkit.spec.settings import with_settings
@@ -86,6 +87,7 @@ class SweepFile(msgspec.Struct, frozen=True, kw_only=True):
     unpriced: bool = False
     limits: dict[str, LimitsFile] = {}
     machines: MachinesTable = MachinesTable()
+    decide: DecideTable | None = None
 
 
 def find_sweep(name: str) -> Path:
@@ -147,6 +149,9 @@ def _sweep(written: Mapping[str, Any], where: str, name: str, given: Mapping[str
         deadline_s=parse_deadline(file.deadline, f"{where}: deadline"),
         unpriced=file.unpriced,
         limits={lane: limits.checked(f"{where}: limits.{lane}") for lane, limits in file.limits.items()},
+        decide=None
+        if file.decide is None
+        else checked_decide(file.decide, [agent.name for agent in agents], file.replicates, f"{where}: decide"),
         written=written,
     )
 

@@ -14,12 +14,17 @@ the margin, since their pair ended so. There are agents - 1 such pairs, whicheve
 whole is promised then, not each pair's (the argument of successive elimination: Even-Dar, Mannor and Mansour 2006, with
 intervals that hold at every look in the place of their bounds).
 
+A question may also be about single agents: where each one's own mean lies, to a half width. Such an agent counts as one
+more thing that must hold, so alpha is split over pairs (or agents - 1) and these agents together. An answer about a
+pair is the one that the first look would have given, had anyone looked after each turn; a half width is looked at every
+`PRECISION_EVERY` draws. So answers do not depend on when anyone looked. Later draws narrow the intervals alone.
+
 An agent without an open question needs no more episodes: agents leave as a whole. Which instances come next never
 depends on a score, so the draws of the pairs that go on stay as they were frozen.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from itertools import combinations
 from typing import Literal
 
@@ -29,6 +34,9 @@ Asked = Literal["all", "best", "baseline", "listed"]
 
 Pair = tuple[str, str]
 """(first, second): a difference is the second's score less the first's."""
+
+PRECISION_EVERY = 10
+"""Draws, rounded up to whole turns."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,11 +53,14 @@ class Inquiry:
     """Draws of a turn, as of `Evidence`."""
     scores: Bounds = SCORES
     """Scores beyond are cut at its ends; differences and margin are shares of it."""
+    precision: Mapping[str, float] = field(default_factory=dict)
+    """By agent: the half width, on the scale of scores, to which its own mean is wanted."""
 
     @property
     def alpha_each(self) -> float:
-        """Of each pair."""
-        return self.alpha / (len(self.agents) - 1 if self.asked == "best" else len(self.pairs))
+        """Of each pair, and of each agent whose own mean is wanted."""
+        pairs = len(self.agents) - 1 if self.asked == "best" else len(self.pairs)
+        return self.alpha / (pairs + len(self.precision))
 
     @property
     def width(self) -> float:
@@ -65,17 +76,31 @@ def question(
     alpha: float,
     turn: int = 1,
     scores: Bounds = SCORES,
+    precision: Mapping[str, float] = {},
 ) -> Inquiry:
     """The question about these agents: `pairs` is "all", "best", "baseline:NAME" or a list. Raises ValueError."""
-    if len(agents) < 2 or len(set(agents)) < len(agents):
+    if len(agents) < (1 if precision and not pairs else 2) or len(set(agents)) < len(agents):
         raise ValueError("a comparison needs two agents or more, each named once")
     if not 0 < alpha < 1:
         raise ValueError(f"alpha is above 0 and below 1, not {alpha}")
     if not 0 < margin < scores.most - scores.least:
         raise ValueError(f"the margin is above 0 and below {scores.most - scores.least}, not {margin}")
-    asked, chosen = _pairs(tuple(agents), pairs)
+    for agent, half in precision.items():
+        if agent not in agents or not 0 < half < scores.most - scores.least:
+            raise ValueError(
+                f"a precision is of one of {', '.join(agents)}, above 0 and below {scores.most - scores.least}; "
+                f"not of {agent}, {half}"
+            )
+    asked, chosen = _pairs(tuple(agents), pairs) if pairs or not precision else ("listed", ())
     return Inquiry(
-        agents=tuple(agents), asked=asked, pairs=chosen, margin=margin, alpha=alpha, turn=turn, scores=scores
+        agents=tuple(agents),
+        asked=asked,
+        pairs=chosen,
+        margin=margin,
+        alpha=alpha,
+        turn=turn,
+        scores=scores,
+        precision=dict(precision),
     )
 
 
@@ -99,15 +124,17 @@ def _pairs(agents: tuple[str, ...], pairs: str | Sequence[Pair]) -> tuple[Asked,
 class Contest:
     """The evidence of all pairs of a question, and who still plays for it."""
 
-    __slots__ = ("_evidence", "_findings", "question")
+    __slots__ = ("_evidence", "_findings", "_known", "_means", "question")
 
     def __init__(self, question: Inquiry) -> None:
         self.question = question
-        margin = question.margin / question.width
+        margin, each = question.margin / question.width, question.alpha_each
         self._evidence = {
-            pair: Evidence(bounds=DIFFERENCES, margin=margin, turn=question.turn) for pair in question.pairs
+            pair: Evidence(bounds=DIFFERENCES, margin=margin, turn=question.turn, alpha=each) for pair in question.pairs
         }
+        self._means = {agent: Evidence(bounds=SCORES, turn=question.turn, alpha=each) for agent in question.precision}
         self._findings: dict[Pair, Judged] = {}
+        self._known: dict[str, Judged] = {}
 
     def look(self, scores: Mapping[str, Sequence[float | None]]) -> list[Pair]:
         """Read what has come since the last look; the pairs that are answered now and were open before.
@@ -116,16 +143,19 @@ class Contest:
                 earlier look has read is not read again.
         """
         open_before = self.open
-        for pair in open_before:
-            evidence = self._evidence[pair]
-            new = self._draws(scores[pair[0]], scores[pair[1]], evidence.seen)
+        for pair, evidence in self._evidence.items():
+            new = self._differences(scores[pair[0]], scores[pair[1]], evidence.seen)
             if new or pair not in self._findings:
                 evidence.add(new)
                 self._findings[pair] = self._scaled(evidence)
+        for agent, evidence in self._means.items():
+            new = self._shares(scores[agent], evidence.seen)
+            if new or agent not in self._known:
+                self._known[agent] = self._measured(agent, evidence, new)
         still = set(self.open)
         return [pair for pair in open_before if pair not in still]
 
-    def _draws(self, first: Sequence[float | None], second: Sequence[float | None], start: int) -> list[float]:
+    def _differences(self, first: Sequence[float | None], second: Sequence[float | None], start: int) -> list[float]:
         """Differences from a place on, up to the first where a side has not ended."""
         share = self.question.scores.share
         found = []
@@ -136,21 +166,62 @@ class Contest:
             found.append(share(other) - share(one))
         return found
 
+    def _shares(self, scores: Sequence[float | None], start: int) -> list[float]:
+        """Scores from a place on, up to the first that is not known; from 0 to 1."""
+        found = []
+        for place in range(start, len(scores)):
+            score = scores[place]
+            if score is None:
+                break
+            found.append(self.question.scores.share(score))
+        return found
+
     def _scaled(self, evidence: Evidence) -> Judged:
         width = self.question.width
         found = evidence.finding(self.question.alpha_each, self.question.margin / width)
+        return replace(found, mean=found.mean * width, low=found.low * width, high=found.high * width)
+
+    def _measured(self, agent: str, evidence: Evidence, new: Sequence[float]) -> Judged:
+        """An agent's own mean with its new scores; `at` is not 0 once it is known to the half width."""
+        asked, least, width = self.question, self.question.scores.least, self.question.width
+        every = -(-PRECISION_EVERY // asked.turn) * asked.turn
+        at = self._known[agent].at if agent in self._known else 0
+        place = 0
+        while place < len(new) or not new:
+            step = every - evidence.seen % every
+            evidence.add(new[place : place + step])
+            place += step
+            low, high = evidence.interval(asked.alpha_each)
+            if not at and evidence.seen % every == 0 and high - low <= 2 * asked.precision[agent] / width:
+                at = evidence.draws
+            if not new:
+                break
+        low, high = evidence.interval(asked.alpha_each)
         return Judged(
-            draws=found.draws,
-            mean=found.mean * width,
-            low=found.low * width,
-            high=found.high * width,
-            answer=found.answer,
+            draws=evidence.draws,
+            mean=least + evidence.mean * width,
+            low=least + low * width,
+            high=least + high * width,
+            answer="undecided",
+            at=at,
         )
 
     @property
     def findings(self) -> Mapping[Pair, Judged]:
         """The last finding of each pair that was looked at, on the scale of scores."""
         return self._findings
+
+    @property
+    def known(self) -> Mapping[str, Judged]:
+        """By agent whose own mean is wanted: where it lies; `at` is not 0 once the half width is reached."""
+        return self._known
+
+    @property
+    def unmeasured(self) -> tuple[str, ...]:
+        """The agents whose own mean is not known to the half width yet."""
+        return tuple(
+            agent for agent in self.question.precision if agent not in self._known or not self._known[agent].at
+        )
 
     @property
     def open(self) -> tuple[Pair, ...]:
@@ -178,4 +249,4 @@ class Contest:
     @property
     def playing(self) -> frozenset[str]:
         """The agents that have an open question: no other needs a further episode."""
-        return frozenset(agent for pair in self.open for agent in pair)
+        return frozenset(agent for pair in self.open for agent in pair) | frozenset(self.unmeasured)

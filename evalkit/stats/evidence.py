@@ -54,6 +54,8 @@ import numpy as np
 from evalkit.stats.sequential import BETS, log_gains, mixed
 
 if TYPE_CHECKING:
+    import numpy.typing as npt
+
     from evalkit.stats.sequential import Doubles
 
 BETS_VERSION = 1
@@ -63,10 +65,12 @@ GRID = 401
 """Means that are tried over the whole range, so ends are rounded outwards by at most half a point of a difference."""
 
 Answer = Literal["above", "below", "equal", "undecided"]
-"""Of the second agent beside the first one; `equal`: closer than the margin."""
+"""Of the second agent compared with the first one; `equal`: closer than the margin."""
 
 _AT_ONCE = 64
 """Draws in one call of numpy: what bounds its memory."""
+
+_NEVER = 1 << 62
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -106,23 +110,43 @@ class Judged:
     high: float
     """Where the true mean lies, valid at all looks together."""
     answer: Answer
+    at: int = 0
+    """The draws with which the answer was given; 0 while it is open. Later draws narrow the interval alone."""
 
 
 class Evidence:
     """The evidence of draws against each of a list of means; grows draw by draw and costs no more than the new ones.
 
     How the draws are split into calls changes nothing, not even the last digit.
+
+    alpha   where it is known, means that have been refuted are not tried any more, and `answered` says when an answer
+            about the margin was given first
     """
 
-    __slots__ = ("_best", "_guesses", "_logs", "_seen", "_total", "bounds", "draws", "mean", "turn")
+    __slots__ = (
+        *("_asked", "_best", "_enough", "_first", "_guesses", "_logs", "_seen", "_standing", "_total"),
+        *("alpha", "bounds", "draws", "margin", "mean", "turn"),
+    )
 
-    def __init__(self, *, bounds: Bounds = DIFFERENCES, margin: float | None = None, turn: int = 1) -> None:
+    def __init__(
+        self,
+        *,
+        bounds: Bounds = DIFFERENCES,
+        margin: float | None = None,
+        turn: int = 1,
+        alpha: float | None = None,
+    ) -> None:
         if turn < 1:
             raise ValueError("a turn has at least one draw")
         if margin is not None and not 0 < margin < bounds.most:
             raise ValueError(f"a margin is above 0 and below {bounds.most}, not {margin}")
-        self.bounds, self.turn = bounds, turn
+        self.bounds, self.turn, self.margin, self.alpha = bounds, turn, margin, alpha
         self._guesses = guesses(bounds, margin)
+        self._enough = math.inf if alpha is None else math.log(2 / alpha)
+        # The means that are still tried, on each side; and when those that an answer depends on were refuted.
+        self._standing = [slice(0, len(self._guesses)), slice(0, len(self._guesses))]
+        self._asked = [int(np.searchsorted(self._guesses, one)) for one in _asked(bounds, margin)]
+        self._first: list[dict[int, int]] = [{}, {}]
         # Against "at most" and against "at least" each guess: the log of each bet's capital, and the mixture's best.
         self._logs = np.zeros((2, len(BETS), len(self._guesses)))
         self._best = np.full((2, len(self._guesses)), -math.inf)
@@ -147,13 +171,17 @@ class Evidence:
         ends = np.flatnonzero((np.arange(self._seen + 1, self._seen + 1 + len(draws)) % self.turn) == 0)
         tried = ((self._guesses - least) / (most - least))[:, None]
         for side in (0, 1):
-            each = log_gains(shares[None, :], tried, up=side == 0)
-            each[..., 0] += self._logs[side]
+            part = self._standing[side]
+            each = log_gains(shares[None, :], tried[part], up=side == 0)
+            each[..., 0] += self._logs[side][:, part]
             # One draw after the other, so that it does not matter how many came together.
             np.add.accumulate(each, axis=-1, out=each)
-            self._logs[side] = each[..., -1]
+            self._logs[side][:, part] = each[..., -1]
             if len(ends):
-                self._best[side] = np.maximum(self._best[side], mixed(each[..., ends]).max(axis=-1))
+                told = mixed(each[..., ends])
+                self._best[side][part] = np.maximum(self._best[side][part], told.max(axis=-1))
+                if self.alpha is not None:
+                    self._refute(side, told, ends)
         totals = np.add.accumulate(np.concatenate([[self._total], draws]))[1:]
         self._total, self._seen = float(totals[-1]), self._seen + len(draws)
         if len(ends):
@@ -161,8 +189,44 @@ class Evidence:
             self.draws = self._seen - (len(draws) - 1 - last)
             self.mean = float(totals[last]) / self.draws
 
+    def _refute(self, side: int, told: "Doubles", ends: "npt.NDArray[np.intp]") -> None:
+        """Note which means have just been refuted on one side; a mean that is easier to refute than one of them is too.
+
+        told    log of the mixture against each standing mean where turns end; shape (standing, ends)
+        """
+        first, last = self._standing[side].start, self._standing[side].stop
+        for place in self._asked:
+            if not first <= place < last:
+                continue
+            hits = np.flatnonzero(told[place - first] >= self._enough)
+            if len(hits):
+                self._first[side][place] = self._seen + int(ends[hits[0]]) + 1
+        refuted = np.flatnonzero(self._best[side][first:last] >= self._enough)
+        if len(refuted):
+            self._standing[side] = (
+                slice(first + int(refuted[-1]) + 1, last) if side == 0 else slice(first, first + int(refuted[0]))
+            )
+
+    @property
+    def answered(self) -> tuple[int, Answer]:
+        """(draws, answer) of the first look that gave one, as if anyone had looked after each turn; (0, `undecided`)
+        before, and where no `alpha` is known."""
+        if self.margin is None:
+            return 0, "undecided"
+        (low, zero, high), up, down = self._asked, self._first[0], self._first[1]
+        both = max(up.get(low, _NEVER), down.get(high, _NEVER))
+        # At one look the first of these says what `answer` would.
+        found: list[tuple[int, Answer]] = [
+            (both, "equal"),
+            (up.get(zero, _NEVER), "above"),
+            (down.get(zero, _NEVER), "below"),
+        ]
+        at, first = min(found, key=lambda one: one[0])
+        return (0, "undecided") if at == _NEVER else (at, first)
+
     def log_wealth(self, guess: float, *, up: bool) -> float:
-        """Log of the most that the bets against "at most `guess`" (`up`), or "at least", had at any look.
+        """Log of the most that the bets against "at most `guess`" (`up`), or "at least", had at any look; where `alpha`
+        is known, up to the look that refuted the guess.
 
         Raises ValueError of a guess that is not among those tried.
         """
@@ -172,16 +236,24 @@ class Evidence:
         return float(self._best[0 if up else 1, place])
 
     def interval(self, alpha: float) -> tuple[float, float]:
-        """(low, high): the means that no look has refuted; outside in at most `alpha` of all runs."""
+        """(low, high): the means that no look has refuted; outside in at most `alpha` of all runs.
+
+        Raises ValueError where another `alpha` was said from the beginning.
+        """
+        if self.alpha not in (None, alpha):
+            raise ValueError(f"this evidence was gathered for alpha = {self.alpha}, not {alpha}")
         refuted = self._best >= math.log(2 / alpha)
         low = float(self._guesses[refuted[0]].max(initial=self.bounds.least))
         high = float(self._guesses[refuted[1]].min(initial=self.bounds.most))
         return min(low, high), max(low, high)
 
     def finding(self, alpha: float, margin: float) -> Judged:
-        """What is known of a difference: closer than `margin` to 0 is equal, else away from 0 is above or below."""
+        """What is known of a difference: closer than `margin` to 0 is equal, else away from 0 is above or below. Where
+        `alpha` was said from the beginning, the first answer stays."""
         low, high = self.interval(alpha)
-        return Judged(draws=self.draws, mean=self.mean, low=low, high=high, answer=answer(low, high, margin))
+        at, first = self.answered
+        said = answer(low, high, margin) if self.alpha is None else first
+        return Judged(draws=self.draws, mean=self.mean, low=low, high=high, answer=said, at=at)
 
 
 def answer(low: float, high: float, margin: float) -> Answer:
@@ -197,5 +269,10 @@ def guesses(bounds: Bounds, margin: float | None) -> "Doubles":
     """The means that are tried, from least to most: an even grid, and what questions are about, 0 and the margin."""
     steps = GRID - 1
     grid = (np.arange(GRID) * bounds.most + np.arange(steps, -1, -1) * bounds.least) / steps
+    return np.union1d(grid, _asked(bounds, margin))
+
+
+def _asked(bounds: Bounds, margin: float | None) -> list[float]:
+    """The means that an answer depends on."""
     asked = [] if margin is None else [-margin, 0.0, margin]
-    return np.union1d(grid, [one for one in asked if bounds.least < one < bounds.most])
+    return [one for one in asked if bounds.least < one < bounds.most]

@@ -20,12 +20,13 @@ from evalkit.store.folder import new_folder
 from evalkit.store.lock import refuse_writer
 from evalkit.store.manifest import OLD_FILE
 from evalkit.store.manifests import FOLDER, is_run, read_manifest
+from evalkit.store.question_files import ANSWERS, QUESTION
 from evalkit.store.spec_file import FOLDER as SPEC
 from evalkit.store.writing.opening import refuse_damage
 
 KEPT = (
     *(FOLDER, "suites", SPEC, "log", "tail", "steps", "ledger", "ends"),
-    *(OLD_FILE, "log.json", EVENTS, "voids.jsonl"),
+    *(OLD_FILE, "log.json", EVENTS, "voids.jsonl", QUESTION, ANSWERS),
 )
 """What of a run's directory cannot be made again. The rest is derived, a lock, or the bill of a simulated provider."""
 BESIDE = ("derived", "forecast.json")

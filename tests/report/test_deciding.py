@@ -115,9 +115,10 @@ def test_who_has_no_open_question_plays_no_more() -> None:
 
 def test_the_best_is_found_without_ranking_the_others() -> None:
     contest = Contest(question("abcd", pairs="best", margin=0.02, alpha=0.05))
-    values = scores(4, 2000)
+    values, ended = scores(4, 2000), dict.fromkeys("abcd", 0)
     for n in range(10, 2001, 10):
-        contest.look(until(values, n))
+        ended |= dict.fromkeys(contest.playing, n)
+        contest.look({name: column[: ended[name]] for name, column in values.items()})
         if not contest.open:
             break
     assert contest.left == frozenset("cd")
@@ -160,3 +161,48 @@ def test_a_suite_is_looked_at_after_whole_replicates() -> None:
     assert contest.findings["a", "b"].draws == 24
     contest.look(values)
     assert contest.findings["a", "b"].draws == 96
+
+
+def test_an_answer_stays_and_says_with_how_many_draws() -> None:
+    values = scores(8, 900, {"a": 0.5, "b": 0.502})
+    stepwise, at_once = (Contest(question("ab", margin=0.02, alpha=0.05)) for _ in range(2))
+    for n in range(30, 901, 30):
+        stepwise.look(until(values, n))
+    at_once.look(values)
+    found = stepwise.findings["a", "b"]
+    assert found == at_once.findings["a", "b"]
+    # The interval goes on narrowing with the draws that come after the answer.
+    early = Contest(question("ab", margin=0.02, alpha=0.05))
+    early.look(until(values, found.at))
+    assert early.findings["a", "b"].answer == found.answer == "equal"
+    assert 0 < found.at < found.draws == 900
+    assert found.high - found.low < early.findings["a", "b"].high - early.findings["a", "b"].low
+    early = Contest(question("ab", margin=0.02, alpha=0.05))
+    early.look(until(values, found.at - 1))
+    assert early.findings["a", "b"].answer == "undecided"
+
+
+def test_an_agent_plays_until_its_own_mean_is_known() -> None:
+    asked = question("ab", pairs=[], margin=0.02, alpha=0.1, precision={"a": 0.05, "b": 0.03})
+    assert asked.alpha_each == 0.05
+    values = scores(9, 900, {"a": 0.5, "b": 0.6})
+    contest, at_once = Contest(asked), Contest(asked)
+    for n in range(7, 900, 7):
+        contest.look(until(values, n))
+        assert contest.playing == {agent for agent in "ab" if not contest.known[agent].at}
+        if not contest.playing:
+            break
+    at_once.look(values)
+    for agent, half in asked.precision.items():
+        found = contest.known[agent]
+        assert found.at == at_once.known[agent].at > 0
+        assert found.at % 10 == 0
+        assert found.high - found.low <= 2 * half
+        assert found.low <= found.mean <= found.high
+    assert contest.known["a"].at < contest.known["b"].at
+
+
+@pytest.mark.parametrize("precision", [{"c": 0.1}, {"a": 0.0}, {"a": 1.0}])
+def test_a_precision_that_cannot_be_reached_is_refused(precision: dict[str, float]) -> None:
+    with pytest.raises(ValueError, match="a precision is of one of a, b, above 0 and below 1"):
+        question("ab", margin=0.02, alpha=0.05, precision=precision)

@@ -28,7 +28,7 @@ def run(args: argparse.Namespace) -> int:
             retry=[word for words in args.retry for word in words.split(",") if word],
             mark="--",
         )
-        more = replace(call.options, repair=args.repair, announce=announce, phase=show.phase)
+        more = replace(call.options, repair=args.repair, play_all=args.play_all, announce=announce, phase=show.phase)
         call = replace(call, options=more)
         outcome = finish(lambda stop: call.play(stop, show))
     providers = [endpoint.provider for endpoint in call.resolved.endpoints.values()]
@@ -56,12 +56,12 @@ def _tell(outcome: RunOutcome, args: argparse.Namespace, *, made_up: bool) -> No
         return
     if outcome.steps and outcome.ended:  # what was already complete is not scored again
         _print_scores(outcome, args)
-    elif not outcome.owed:
+    elif not outcome.owed or outcome.reason == "decided":
         print(_hints(outcome, args), end="\n\n")
     for line in outcome.messages:
         print(line)
     print(_summary(outcome, made_up=made_up))
-    if outcome.owed:
+    if outcome.owed and outcome.reason != "decided":
         print(_remedy(outcome, args))
 
 
@@ -71,7 +71,7 @@ def _print_scores(outcome: RunOutcome, args: argparse.Namespace) -> None:
 
     scores, to = report(outcome.directory).tables[0], console()
     print_notes(scores, to)
-    if not outcome.owed:
+    if not outcome.owed or outcome.reason == "decided":
         print(f"\n{_hints(outcome, args)}")
     to.print()
     print_bare(scores, to)
@@ -86,7 +86,10 @@ def _summary(outcome: RunOutcome, *, made_up: bool) -> str:
     if outcome.unconfirmed:
         money += f", {show_usd(outcome.unconfirmed)} of it unconfirmed crash charges"
     done = f"{outcome.ended:,} of {outcome.episodes:,} episodes ended"
-    if outcome.owed:
+    if outcome.reason == "decided":
+        worth = f", about {show_usd(outcome.spared_cost)} worth," if outcome.spared_cost else ""
+        done += f", {outcome.spared:,}{worth} were spared: every question is answered (`--play-all` plays them)"
+    elif outcome.owed:
         why = _why(outcome)[0]
         done += f", {outcome.owed:,} remain{'' if outcome.owed > 1 else 's'}{why and f' ({why})'}"
     return f"{done}; {outcome.steps:,} steps in {outcome.elapsed_s:,.1f} s; {money}."

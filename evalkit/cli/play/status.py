@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from evalkit.api.specs import run_directory
 from evalkit.cli.plan_words import show_span
+from evalkit.cli.question_words import question_lines
 from evalkit.engine.forecast import Range
 from evalkit.engine.status import CellStatus, Status, read_status
 from evalkit.money import show_usd
@@ -13,6 +14,8 @@ from evalkit.money import show_usd
 if TYPE_CHECKING:
     from evalkit.report.tables import Column, Table
 
+MOST_OPEN = 20
+"""Open parts of a question that are shown."""
 WIDE = 110
 """The least columns for showing each cell's range and time."""
 
@@ -127,12 +130,13 @@ def _range(amount: Range) -> str:
 
 def _words(status: Status) -> list[str]:
     planned, ended = sum(cell.planned for cell in status.cells), sum(cell.ended for cell in status.cells)
+    answered = status.question is not None and bool(status.question.get("decided"))
     if status.written_by is not None:
         state = f"being written by process {status.written_by.pid} on {status.written_by.host}"
         if status.workers:
             state += f" (workers: {status.workers})"
     else:
-        state = "complete" if ended == planned else "not running"
+        state = "complete" if ended == planned else "every question answered" if answered else "not running"
     money = [f"{show_usd(status.spent)} spent: {show_usd(status.steps_cost)} for replies"]
     if status.charges:
         money.append(f"{show_usd(status.charges)} charged for attempts whose cost nobody knows")
@@ -142,8 +146,8 @@ def _words(status: Status) -> list[str]:
     if status.unmetered.replies:
         lines.append(status.unmetered.advice())
     if ended < planned:
-        lines.append(_finish(status))
-    return [*lines, *status.kept]
+        lines.append(_finish(status) + (" Only `--play-all` plays on." if answered else ""))
+    return [*lines, *question_lines(status.question, MOST_OPEN), *status.kept]
 
 
 def _finish(status: Status) -> str:

@@ -81,6 +81,7 @@ def _side(text: str) -> tuple[Side, str]:
     """Read RUN or RUN:AGENT as (the run, the agent or nothing)."""
     from evalkit.results.derived import read_run
     from evalkit.results.voided import void_notes
+    from evalkit.store.question_files import read_frozen
     from evalkit.store.void import read_voids
 
     top, slashes, rest = text.rpartition("://")  # of a run in a bucket
@@ -95,6 +96,7 @@ def _side(text: str) -> tuple[Side, str]:
         manifest=manifest,
         cells=run_cells,
         notes=tuple(f"{name}: {note}" for note in (*drift_notes(served), *void_notes(run_cells))),
+        asked=read_frozen(directory) is not None,
     )
     return side, _known(agent, side) if agent else ""
 

@@ -19,7 +19,7 @@ episodes in flight are predicted again, in turn.
 
 import math
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Protocol
 
 from evalkit.client.budget import BudgetStats
@@ -155,6 +155,20 @@ class Admission:
         gone = len(backlog.deferred.pop(agent, ())) + backlog.undrawn[agent] + more
         backlog.left -= gone
         backlog.planned -= gone
+        self._predict_lanes()
+
+    def dismiss(self, agents: Collection[str]) -> None:
+        """No question needs these agents any more: none of their episodes starts."""
+        for backlog in self.backlogs.values():
+            head = backlog.head
+            drawn = head.cell.agent.name if head is not None and head.cell.agent.name in agents else ""
+            backlog.head = None if drawn else head
+            for agent in agents:
+                self._strike(backlog, agent, int(agent == drawn))
+                backlog.undrawn[agent] = 0
+            for cell_key in [cell_key for cell_key in backlog.fresh if cell_key[0] in agents]:
+                del backlog.fresh[cell_key]
+            backlog.begun = {name: begun for name, begun in backlog.begun.items() if begun[0][0] not in agents}
         self._predict_lanes()
 
     def _affords(self, backlog: LaneBacklog, episode: PlannedEpisode) -> bool:

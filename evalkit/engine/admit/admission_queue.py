@@ -5,7 +5,7 @@ episode; so the cost of a decision does not depend on the number of waiters. Whe
 start, all players end.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 
 from evalkit.engine.admit.admission import Admission
 from evalkit.engine.episode import ActiveEpisode
@@ -67,6 +67,11 @@ class AdmissionQueue:
     def held_by(self, lane: str) -> str:
         """What keeps the lane's next episode from starting: `budget` or `deadline`; empty if nothing does."""
         return self.admission.backlogs[lane].why
+
+    def dismiss(self, agents: Collection[str]) -> None:
+        """No episode of these agents starts any more; what they would have cost may go to others."""
+        self.admission.dismiss(agents)
+        self._tell()
 
     def look(self) -> None:
         """See whether anything may start; where nothing is in flight and nothing may, all players end."""

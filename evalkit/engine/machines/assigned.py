@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from msgspec import structs
 
-from evalkit.engine.episode import ActiveEpisode
+from evalkit.engine.episode import LEFT_OWED, ActiveEpisode, final_score
 from evalkit.engine.machines.messages import EpisodePlace, FlightReport, Left
 from evalkit.engine.resume import Holdings
 from evalkit.engine.universe import AgentSetup, PlannedEpisode, cells
@@ -118,8 +118,10 @@ class AssignedEpisodes:
 
     def left(self, episode: PlannedEpisode, how: str) -> None:
         """An episode has ended, or was parked."""
-        cost, requests = self._playing.pop(episode.id).came()
-        self._left.append(Left(episode.id, how, cost, requests))
+        playing = self._playing.pop(episode.id)
+        cost, requests = playing.came()
+        score = final_score(playing.active) if playing.active is not None and how not in LEFT_OWED else None
+        self._left.append(Left(episode.id, how, cost, requests, score))
 
     def enter(self, lane: str) -> None:
         """A player starts."""

@@ -1,6 +1,6 @@
 """What the coordinator deals: the episodes of a session's jobs, in admission order, as money and time allow."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from evalkit.engine.admit.admission_queue import AdmissionQueue
 from evalkit.engine.admit.backlogs import Came
@@ -16,9 +16,16 @@ from evalkit.engine.universe import PlannedEpisode
 class JobDealer:
     """Deals jobs' episodes to workers, and keeps the jobs' counts as if they were played here."""
 
-    def __init__(self, jobs: Sequence[LaneJob], queue: AdmissionQueue | None, forecast: Forecast) -> None:
+    def __init__(
+        self,
+        jobs: Sequence[LaneJob],
+        queue: AdmissionQueue | None,
+        forecast: Forecast,
+        judge: Callable[[PlannedEpisode, float | None], None] | None = None,
+    ) -> None:
+        """`judge`: told of each episode that has ended and its score, or None where nobody has made it yet."""
         self._jobs: Mapping[str, LaneJob] = {job.name: job for job in jobs}
-        self._queue, self._forecast = queue, forecast
+        self._queue, self._forecast, self._judge = queue, forecast, judge
         self._dealt: dict[str, PlannedEpisode] = {}
         self._came: dict[str, tuple[int, int]] = {}
         self._exhausted: set[str] = set()
@@ -46,6 +53,7 @@ class JobDealer:
                 break
             job.taken += 1
             self._dealt[episode.id] = episode
+            job.dealt[episode.cell.agent.name, episode.suite.name] += 1
             if queue is not None:
                 queue.admission.seated(episode.id, self._progress_of(episode.id, queue.admission.came(episode.id)))
             dealt.append(Dealt(id=episode.id, lane=lane, place=place_of(episode)))
@@ -80,6 +88,7 @@ class JobDealer:
         """A worker has left an episode, durably."""
         job, episode = self._jobs[dealt.lane], self._dealt.pop(left.episode)
         context, place = job.context, (episode.cell.agent.name, episode.suite.name)
+        job.dealt[place] -= 1
         self._came[left.episode] = left.cost, left.requests
         if job.gate is not None:
             job.gate.left(episode, left.how)
@@ -90,6 +99,8 @@ class JobDealer:
         self._count_errors(context, left.how)
         if place in job.cells and left.how not in LEFT_OWED:
             job.cells[place].ended += 1
+        if self._judge is not None and left.how not in LEFT_OWED:
+            self._judge(episode, left.score)
 
     def _count_errors(self, context: LaneContext, how: str) -> None:
         """As one process counts them: so many in a row stop the run, whichever workers they were in."""
@@ -104,6 +115,7 @@ class JobDealer:
         """An episode was dealt, and will not be played in this call."""
         job, episode = self._jobs[dealt.lane], self._dealt.pop(dealt.id)
         job.taken -= 1
+        job.dealt[episode.cell.agent.name, episode.suite.name] -= 1
         if job.gate is not None:
             job.gate.left(episode, "stopped")
         self._came.pop(dealt.id, None)

@@ -34,6 +34,8 @@ class Left(msgspec.Struct, frozen=True, array_like=True):
     cost: int
     """Pico-dollars and requests, earlier sessions included."""
     requests: int
+    score: float | None = None
+    """Where it may answer what the run is to find out; None: nobody has made it."""
 
 
 class FlightReport(msgspec.Struct, frozen=True, array_like=True):

@@ -79,7 +79,12 @@ class _Spread:
     def __init__(self, session: Session, endpoints: Endpoints, workers: int, folder: Path) -> None:
         self._session, self._endpoints, self._workers, self._folder = session, endpoints, workers, folder
         self._loop = asyncio.get_running_loop()
-        self._dealer = JobDealer(session.jobs, session.gate, session.forecast)
+        self._dealer = JobDealer(
+            session.jobs,
+            session.gate,
+            session.forecast,
+            None if session.question is None else session.question.ended,
+        )
         limits = limits_of(session.resolved, endpoints.lanes)
         self._coordinator = Coordinator(
             [

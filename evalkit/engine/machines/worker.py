@@ -89,7 +89,8 @@ class Worker:
         setup = self._setup
         whole = read_manifest(setup.directory)
         resolved = setup.beside(whole)
-        holdings = read_holdings(setup.directory, setup.retry, store.found)
+        asks = setup.resolved.sweep.decide is not None
+        holdings = read_holdings(setup.directory, setup.retry, store.found, keep_facts=asks)
         load_for(list(work_of(resolved.manifest, holdings.cells, setup.choice)))
         async with AsyncExitStack() as stack:
             endpoints = await open_endpoints(

@@ -45,6 +45,12 @@ ADDED = """
 -- `verdict` of verdicts.py"""
 
 
+ASKED = (
+    "a run that ends agents when their questions are answered has no valid test of one look: all p and intervals here "
+    "hold at every look; the answers themselves are in `evalkit report`"
+)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Side:
     """One run, as far as it is compared."""
@@ -54,6 +60,8 @@ class Side:
     cells: tuple[Cell, ...]
     notes: tuple[str, ...] = ()
     """What a reader must know of it."""
+    asked: bool = False
+    """Whether the run may have ended agents because their questions were answered."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,11 +101,13 @@ class _Match:
     measure: Measure
     figures: tuple[Figures, Figures]
     pairs: Pairs
+    asked: bool
+    """Whether a side may have ended because a question was answered, so that no test of one look is valid."""
 
     @property
     def partial(self) -> bool:
-        """Whether a side still owes episodes."""
-        return not (self.first.complete and self.second.complete)
+        """Whether a side still owes episodes, or need not have played them."""
+        return self.asked or not (self.first.complete and self.second.complete)
 
 
 def compare(first: Side, second: Side, agents: Sequence[tuple[str, str]], *, wanted: float = 0.05) -> Comparison:
@@ -114,7 +124,11 @@ def compare(first: Side, second: Side, agents: Sequence[tuple[str, str]], *, wan
     compared = [(cell, other, measure) for cell, other in cell_pairs for measure in measures(cell, other)]
     query = measures_query((cell.suite.environment, measure) for cell, _, measure in compared)
     known = [_figures_of(side, query) for side in (first, second)] if compared else []
-    matches = [_match(cell, other, measure, [side[measure.key] for side in known]) for cell, other, measure in compared]
+    asked = first.asked or second.asked
+    matches = [
+        _match(cell, other, measure, [side[measure.key] for side in known], asked=asked)
+        for cell, other, measure in compared
+    ]
     paired = [match for match in matches if match.pairs.names]
     changes = [_change(match, len(paired)) for match in paired]
     rows = [_tested(match, change) for match, change in zip(paired, changes, strict=True)]
@@ -129,6 +143,7 @@ def compare(first: Side, second: Side, agents: Sequence[tuple[str, str]], *, wan
         *dict.fromkeys((*first.notes, *second.notes)),
         *_replicate_notes(paired),
         *_partial_notes(cell_pairs),
+        *([ASKED] if asked else []),
     )
     return Comparison(
         first=first,
@@ -156,7 +171,7 @@ def _figures_of(side: Side, query: str) -> dict[str, dict[str, float]]:
     return figures
 
 
-def _match(first: Cell, second: Cell, measure: Measure, figures: Sequence[Figures]) -> _Match:
+def _match(first: Cell, second: Cell, measure: Measure, figures: Sequence[Figures], *, asked: bool) -> _Match:
     of_first, of_second = figures
     return _Match(
         first=first,
@@ -164,6 +179,7 @@ def _match(first: Cell, second: Cell, measure: Measure, figures: Sequence[Figure
         measure=measure,
         figures=(of_first, of_second),
         pairs=pair(_values(first, of_first), _values(second, of_second)),
+        asked=asked,
     )
 
 
@@ -330,7 +346,7 @@ def _details(match: _Match, change: Change, wanted: float) -> dict[str, Any]:
         or change.difference.method + (", strata" if change.difference.stratified else ""),
         "test": change.test_by,
         "least_p": change.least_p,
-        "mcnemar_p": change.mcnemar.p,
+        "mcnemar_p": None if match.asked else change.mcnemar.p,
         "only_first": change.only_first_solved,
         "only_second": change.only_second_solved,
         "missing_first": match.pairs.only_first,

@@ -1,0 +1,214 @@
+"""While a run is played: what it is to find out is looked at as episodes end, and agents that no open question needs
+are played no more.
+
+An answer is on disk before anything is done because of it. Looks cost at most about a hundredth of the time, so their
+number depends on how fast scores come; answers do not depend on it (`results/answers.py`). Nothing here chooses
+instances: whole agents leave, and the money that they would have cost is free for others.
+"""
+
+import asyncio
+import math
+import time
+from collections import Counter
+from collections.abc import Callable, Collection, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from evalkit.engine.episode import ActiveEpisode, Stop, final_score
+from evalkit.engine.forecast import Forecast
+from evalkit.engine.scheduler import LaneJob
+from evalkit.engine.universe import PlannedEpisode
+from evalkit.errors import CorruptLogError, RunError, StorageError
+from evalkit.results.answers import RunQuestion
+from evalkit.results.derived import read_run
+from evalkit.results.question import changes
+from evalkit.store.question_files import FrozenQuestion, GivenAnswers, read_frozen, read_given, write_given
+from evalkit.store.writing.writer import Store
+
+BETWEEN_LOOKS = 100.0
+"""From one look to the next, at least so many times what it took."""
+LEAST_S, MOST_S = 0.02, 5.0
+"""Between two looks."""
+
+
+def question_of(directory: Path, asked: FrozenQuestion, *, ended: int) -> tuple[FrozenQuestion, bool]:
+    """(what the run is to find out, whether it must still be written). `asked`: what its sweep asks now; `ended`:
+    episodes that the log has. Raises RunError for a question that was chosen after scores were known.
+    """
+    frozen = read_frozen(directory)
+    if frozen is None and ended:
+        raise RunError(
+            f"{directory} has {ended:,} ended episodes, and it was not asked anything before they were played. A "
+            "question that is chosen when scores are known has no guarantee. Ask it in a run of its own (--name), or "
+            "leave out [decide]."
+        )
+    if frozen is None:
+        return asked, True
+    different = changes(frozen, asked)
+    if different and not ended:
+        return asked, True
+    if different:
+        name, (was, now) = next(iter(different.items()))
+        words = f" ({_short(was)} before, {_short(now)} now)" if name != "instances" else ""
+        raise RunError(
+            f"{directory} asks something else: `{name}` has changed{words}. Its question was frozen before its first "
+            "episode, and scores are known now, so another one would have no guarantee. Restore the sweep, or ask in a "
+            "run of its own (--name)."
+        )
+    return frozen, False
+
+
+def _short(value: object) -> str:
+    text = ", ".join(map(str, value)) if isinstance(value, tuple) else str(value)
+    return text if len(text) <= 80 else f"{text[:77]}..."
+
+
+class Gate(Protocol):
+    """Where episodes wait for money and time."""
+
+    def dismiss(self, agents: Collection[str]) -> None:
+        """No episode of these agents starts any more."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlayedLanes:
+    """What is played while a question is looked at."""
+
+    jobs: Sequence[LaneJob]
+    gate: Gate | None
+    """None: there is no budget and no deadline."""
+    forecast: Forecast
+    stop: Stop
+    spent: Callable[[], int]
+    """Pico-dollars of the run so far."""
+
+
+class LiveQuestion:
+    """A run's question in one session."""
+
+    def __init__(self, asked: RunQuestion, directory: Path, store: Store, *, play_all: bool) -> None:
+        """`play_all`: whether agents play on that no open question needs."""
+        self.asked, self._directory, self._store, self._play_all = asked, directory, store, play_all
+        self.dismissed: set[str] = set()
+        """Agents that no question needs any more: none of their episodes starts."""
+        self._lanes = PlayedLanes(jobs=(), gate=None, forecast=Forecast(), stop=Stop(), spent=lambda: 0)
+        self._news, self._over, self._unread = asyncio.Event(), asyncio.Event(), False
+        self._given = {tuple(one.about) for given in read_given(directory) for one in given.answers}
+        """What is on disk."""
+
+    async def begin(self, lanes: "PlayedLanes", *, known: bool) -> None:
+        """Read the scores that the log holds, if it holds any (`known`), before the lanes play."""
+        self._lanes = lanes
+        if known:
+            self.asked.add_all(read_run(self._directory)[2])
+        await self.look()
+
+    def judge(self, active: ActiveEpisode) -> None:
+        """An episode has ended here."""
+        self.ended(active.episode, final_score(active))
+
+    def ended(self, episode: PlannedEpisode, score: float | None) -> None:
+        """An episode has ended; `score`: None if it must be read from the log."""
+        if score is None:
+            self._unread = True
+        elif math.isnan(score):
+            self._store.event("no_score", episode=episode.id, detail="Its environment gave it no number.")
+            return
+        else:
+            agent, suite = episode.cell.agent.name, episode.suite.name
+            self.asked.add(agent, suite, episode.index, episode.replicate, score)
+        self._news.set()
+
+    async def watch(self) -> None:
+        """Look again and again, until `end` is called: a look that has begun is finished, then comes a last one. What
+        the disk refuses stops the run."""
+        try:
+            await self._watch()
+        except (StorageError, CorruptLogError) as flaw:
+            self._lanes.stop.set("storage" if isinstance(flaw, StorageError) else "corrupt", str(flaw))
+
+    async def _watch(self) -> None:
+        loop = asyncio.get_running_loop()
+        while not self._over.is_set():
+            await self._news.wait()
+            self._news.clear()
+            began = loop.time()
+            await self.look()
+            with suppress(TimeoutError):
+                pause = min(MOST_S, max(LEAST_S, BETWEEN_LOOKS * (loop.time() - began)))
+                await asyncio.wait_for(self._over.wait(), pause)
+        await self.look()
+
+    def end(self) -> None:
+        """Nothing is played any more."""
+        self._over.set()
+        self._news.set()
+
+    async def look(self) -> None:
+        """Answer what can be answered; keep new answers, then let go the agents that need no more episodes."""
+        if self._unread:
+            self._unread = False
+            self.asked.add_all((await asyncio.to_thread(read_run, self._directory))[2])
+        self.asked.look()
+        new = [
+            self.asked.given(answer) for answer in self.asked.answers if answer.at and answer.subject not in self._given
+        ]
+        if new:
+            await self._store.durable()  # the scores that it rests on come first
+            given = GivenAnswers(
+                at=time.time(),
+                spent_pico_usd=self._lanes.spent(),
+                ended=sum(job.done for job in self._lanes.jobs),
+                answers=tuple(new),
+            )
+            await asyncio.to_thread(write_given, self._directory, given)
+            self._given |= {answer.about for answer in new}
+            for answer in new:
+                self._store.event("answered", about=list(answer.about), answer=answer.answer, draws=answer.draws)
+        if not self._play_all:
+            self._dismiss()
+
+    def _dismiss(self) -> None:
+        gone = self.asked.done - self.dismissed
+        if not gone:
+            return
+        self.dismissed |= gone
+        for job in self._lanes.jobs:
+            playing = Counter(
+                (active.episode.cell.agent.name, active.episode.suite.name) for active in job.context.flying.values()
+            )
+            job.dismiss(gone, playing + job.dealt)
+        if self._lanes.gate is not None:
+            self._lanes.gate.dismiss(gone)
+        self._store.event("dismissed", agents=sorted(gone))
+
+    @property
+    def answered(self) -> bool:
+        """Whether all that remains to be played belongs to agents that no question needs."""
+        rest = sum(
+            cell.planned - cell.ended
+            for job in self._lanes.jobs
+            for (agent, _), cell in job.cells.items()
+            if agent not in self.dismissed
+        )
+        return self.asked.decided and bool(self.dismissed) and not rest
+
+    @property
+    def spared(self) -> int:
+        """Episodes of this call that were not played because all questions about their agents are answered."""
+        return sum(job.spared.total() for job in self._lanes.jobs)
+
+    @property
+    def spared_cost(self) -> int:
+        """What they were predicted to cost, in pico-dollars."""
+        forecast = self._lanes.forecast
+        return round(
+            sum(
+                count * forecast.whole(*place).cost
+                for job in self._lanes.jobs
+                if job.lane is not None
+                for place, count in job.spared.items()
+            )
+        )

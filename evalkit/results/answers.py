@@ -1,0 +1,320 @@
+"""What a run's log says about what the run is to find out: the one place where its question is answered.
+
+The engine feeds it episode by episode, `verify` and every reader from the log; both come to the same answers, since an
+answer is the one of the first look at which there is one, had anyone looked after each turn.
+
+Void episodes count here as they were played: who saw a score may not take it back without telling. Readers say how many
+there are.
+"""
+
+import hashlib
+import math
+from array import array
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import msgspec
+
+from evalkit.errors import CorruptLogError
+from evalkit.results.draws import DrawOrder, indices
+from evalkit.results.episodes import EpisodeResult
+from evalkit.spec.decide import POINTS
+from evalkit.stats.deciding import Asked, Contest, Inquiry
+from evalkit.stats.evidence import BETS_VERSION, Bounds, Judged
+from evalkit.store.manifest import Manifest
+from evalkit.store.question_files import (
+    VERSION,
+    FrozenQuestion,
+    GivenAnswer,
+    GivenAnswers,
+    read_frozen,
+)
+from evalkit.store.void import Void
+
+Subject = tuple[str, ...]
+"""A pair of agents, or one agent."""
+
+Word = Literal["above", "below", "equal", "known", "undecided"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QuestionAnswer:
+    """One part of a question, and what is known of it; scores as the environments give them."""
+
+    subject: Subject
+    """(first, second): the difference is the second's mean less the first's; or an agent alone, and its own mean."""
+    answer: Word
+    mean: float
+    """Of the draws; nan before the first turn. At a stop it leans outward: a stop comes when luck adds to a
+    difference."""
+    low: float
+    high: float
+    """Where the true mean lies, valid at all looks of all answers together, but for a share `alpha` of runs."""
+    draws: int
+    """That count."""
+    at: int
+    """With so many the answer was given; 0 while it is open."""
+    is_open: bool
+    """Whether more episodes are played for it. In a search for the best one, pairs of agents that are out are not."""
+    wanted: float
+    """The margin, or the half width."""
+
+    @property
+    def words(self) -> str:
+        """The answer in a sentence, differences in points."""
+        if len(self.subject) == 1:
+            (agent,) = self.subject
+            known = "known" if self.at else "not known yet"
+            return f"{agent}: {known} to ±{points(self.wanted)} points: {points(self.mean)} {self._interval()}."
+        first, second = self.subject
+        if self.answer == "equal":
+            return f"{first} and {second} are equal within {points(self.wanted)} points: {self._difference()}."
+        if self.answer == "undecided":
+            return f"{first} and {second}: undecided: {self._difference()}."
+        better, worse, sign = (second, first, 1) if self.answer == "above" else (first, second, -1)
+        low, high = sorted((sign * self.low, sign * self.high))
+        return f"{better} is better than {worse} by {points(sign * self.mean)} points {_between(low, high)}."
+
+    def _difference(self) -> str:
+        first, second = self.subject
+        return f"{second} less {first} is {points(self.mean)} {self._interval()}"
+
+    def _interval(self) -> str:
+        return _between(self.low, self.high)
+
+    def to_json(self) -> dict[str, Any]:
+        """The same as plain values; numbers that are not known are null."""
+        return {
+            "about": list(self.subject),
+            "answer": self.answer,
+            "mean": self.mean if math.isfinite(self.mean) else None,
+            "low": self.low,
+            "high": self.high,
+            "draws": self.draws,
+            "answered_at": self.at or None,
+            "open": self.is_open,
+            "words": self.words,
+        }
+
+
+def points(value: float) -> str:
+    """A score in points, of which the scale from 0 to 1 has 100."""
+    return "unknown" if math.isnan(value) else f"{POINTS * value:.1f}".replace("-0.0", "0.0")
+
+
+def _between(low: float, high: float) -> str:
+    return f"[{points(low)}, {points(high)}]"
+
+
+class RunQuestion:
+    """A run's question with the scores that are known."""
+
+    def __init__(self, manifest: Manifest, frozen: FrozenQuestion) -> None:
+        self.frozen, self._manifest = frozen, manifest
+        self._order = DrawOrder(manifest, frozen)
+        self._asked = Inquiry(
+            agents=frozen.agents,
+            asked=msgspec.convert(frozen.asked, Asked),
+            pairs=frozen.pairs,
+            margin=frozen.margin,
+            alpha=frozen.alpha,
+            turn=self._order.turn,
+            scores=Bounds(least=frozen.scores[0], most=frozen.scores[1]),
+            precision=frozen.precision,
+        )
+        self._contest = Contest(self._asked)
+        self._scores: dict[str, list[float | None]] = {agent: [] for agent in frozen.agents}
+
+    @property
+    def draws(self) -> int:
+        """That there are: instances, or instances times replicates."""
+        return self._order.draws
+
+    def add(self, agent: str, suite: str, index: int, replicate: int, score: float) -> bool:
+        """An episode has ended with a score; whether that is a draw. Its first score counts."""
+        place = self._order.place(suite, index, replicate)
+        scores = self._scores.get(agent)
+        if place is None or scores is None:
+            return False
+        if place >= len(scores):
+            scores.extend([None] * (place + 1 - len(scores)))
+        if scores[place] is None:
+            scores[place] = score
+        return True
+
+    def add_all(self, episodes: Iterable[EpisodeResult]) -> None:
+        """The same for what the log holds."""
+        ended = [
+            episode for episode in episodes if episode.score is not None and episode.suite in self._manifest.suites
+        ]
+        wanted: dict[str, dict[str, None]] = {}
+        for episode in ended:
+            wanted.setdefault(episode.suite, {})[episode.instance] = None
+        places = indices(self._manifest, {suite: list(names) for suite, names in wanted.items()})
+        for episode in ended:
+            index = places.get((episode.suite, episode.instance))
+            if index is not None and episode.score is not None:
+                self.add(episode.agent, episode.suite, index, episode.replicate, episode.score)
+
+    def look(self) -> None:
+        """Read the scores that have come since the last look."""
+        self._contest.look(self._scores)
+
+    def given(self, answer: QuestionAnswer) -> GivenAnswer:
+        """An answer as it is kept."""
+        digest = self._digest(answer.subject, answer.at)
+        return GivenAnswer(about=answer.subject, answer=answer.answer, draws=answer.at, digest=digest)
+
+    def counts(self, suite: str) -> bool:
+        """Whether a suite's episodes are draws."""
+        return any(one.name == suite for one in self.frozen.suites)
+
+    def _digest(self, subject: Subject, draws: int) -> str:
+        digest = hashlib.sha256()
+        for agent in subject:
+            scores = self._scores[agent][:draws]
+            digest.update(array("d", [math.nan if score is None else score for score in scores]).tobytes())
+        return digest.hexdigest()
+
+    @property
+    def playing(self) -> frozenset[str]:
+        """The agents that are played for a question that is open."""
+        return self._contest.playing
+
+    @property
+    def done(self) -> frozenset[str]:
+        """The agents that need no further episode: every question about them is answered."""
+        asked = {agent for pair in self.frozen.pairs for agent in pair} | self.frozen.precision.keys()
+        return frozenset(asked) - self.playing
+
+    @property
+    def answers(self) -> list[QuestionAnswer]:
+        """All parts of the question, in the order in which they were frozen. Before the first look all are open."""
+        open_pairs, findings, known = set(self._contest.open), self._contest.findings, self._contest.known
+        asked, unknown = self._asked, set(self._contest.unmeasured)
+        pairs = [
+            _answer(pair, findings.get(pair), pair in open_pairs, asked.margin, asked.width) for pair in asked.pairs
+        ]
+        agents = [
+            _answer((agent,), known.get(agent), agent in unknown, half, asked.width)
+            for agent, half in asked.precision.items()
+        ]
+        return pairs + agents
+
+    @property
+    def best(self) -> tuple[str, ...] | None:
+        """For the question which agent is the best: those that are left. None for other questions."""
+        left = self._contest.left
+        return tuple(agent for agent in self.frozen.agents if agent in left) if self.frozen.asked == "best" else None
+
+    @property
+    def decided(self) -> bool:
+        """Whether every question is answered."""
+        return not self.playing
+
+    def words(self) -> list[str]:
+        """The answers in sentences: who is the best first, then those that are open."""
+        lines = []
+        if self.best is not None and len(self.best) > 1 and not self.playing:
+            lines.append(f"The best are equal within {points(self._asked.margin)} points: {', '.join(self.best)}.")
+        elif self.best is not None:
+            lines.append(
+                f"The best is {self.best[0]}." if len(self.best) == 1 else f"The best is one of {', '.join(self.best)}."
+            )
+        order = {"undecided": 1}
+        for answer in sorted(self.answers, key=lambda one: order.get(one.answer, 0)):
+            if answer.answer != "undecided" or answer.is_open:
+                lines.append(f"{answer.words} {self._counted(answer)}")
+        return lines
+
+    def _counted(self, answer: QuestionAnswer) -> str:
+        what = "pairs" if len(answer.subject) == 2 else "draws"
+        given = f"answered with {answer.at:,}, " if answer.at else ""
+        return f"Valid at all looks; {given}{answer.draws:,} of {self.draws:,} {what} so far."
+
+    def to_json(self) -> dict[str, Any]:
+        """The question and its answers with a stable schema."""
+        return {
+            "version": VERSION,
+            "about": self.frozen.about,
+            "asked": self.frozen.asked,
+            "margin": self.frozen.margin,
+            "alpha": self.frozen.alpha,
+            "draws": self.draws,
+            "decided": self.decided,
+            "best": None if self.best is None else list(self.best),
+            "answers": [answer.to_json() for answer in self.answers],
+        }
+
+
+def _answer(subject: Subject, found: Judged | None, is_open: bool, wanted: float, width: float) -> QuestionAnswer:
+    if found is None:
+        low = -width if len(subject) == 2 else math.nan
+        found = Judged(draws=0, mean=math.nan, low=low, high=-low, answer="undecided")
+    word: Word = "known" if len(subject) == 1 and found.at else found.answer
+    return QuestionAnswer(
+        subject=subject,
+        answer=word,
+        mean=found.mean,
+        low=found.low,
+        high=found.high,
+        draws=found.draws,
+        at=found.at,
+        is_open=is_open,
+        wanted=wanted,
+    )
+
+
+def doubts(asked: RunQuestion, given: Iterable[GivenAnswers], voids: Iterable[Void]) -> list[str]:
+    """What is wrong with the answers of a run, in sentences: what the log says now is not what was said then, or scores
+    that count were excluded when they were known."""
+    now = {answer.subject: answer for answer in asked.answers}
+    found = []
+    for one in (answer for answers in given for answer in answers.answers):
+        answer = now.get(tuple(one.about))
+        names = " and ".join(one.about)
+        if answer is None:
+            found.append(f"There is an answer about {names}, which the question does not ask.")
+        elif asked.given(answer) != one:
+            found.append(
+                f"The answer about {names} ({one.answer}, given with {one.draws:,} draws) does not follow from the "
+                f"log: it says {answer.answer}{f' with {answer.at:,} draws' if answer.at else ''}. Episodes that were "
+                "played again after it was given (--retry) have other scores; then it has no guarantee any more."
+            )
+    struck = sum(void.agent in asked.frozen.agents and asked.counts(void.suite) for void in voids)
+    if struck:
+        found.append(
+            f"{struck:,} episode{'s' if struck > 1 else ''} that count in the answers were excluded when their scores "
+            "were known. They go on counting here: excluding them would void the guarantee."
+        )
+    return found
+
+
+def read_question(run: Path, manifest: Manifest, episodes: Iterable[EpisodeResult]) -> RunQuestion | None:
+    """The question of a run, answered from its episodes; None if it asks none. Raises CorruptLogError."""
+    frozen = read_frozen(run)
+    if frozen is None:
+        return None
+    _check(frozen, manifest)
+    asked = RunQuestion(manifest, frozen)
+    asked.add_all(episodes)
+    asked.look()
+    return asked
+
+
+def _check(frozen: FrozenQuestion, manifest: Manifest) -> None:
+    """Raises CorruptLogError for a question of another run, or of an evidence that this evalkit does not make."""
+    gone = {*frozen.agents} - manifest.agents.keys()
+    gone |= {suite.name for suite in frozen.suites if suite.name not in manifest.suites}
+    gone |= {suite.name for suite in frozen.suites if manifest.suites[suite.name].digest != suite.digest} - gone
+    if gone:
+        raise CorruptLogError(
+            f"The question names {min(gone)!r}, which is not of this run. Restore question/ from a copy."
+        )
+    if frozen.version != VERSION or frozen.bets != BETS_VERSION:
+        raise CorruptLogError(
+            f"The question has version {frozen.version} and evidence {frozen.bets}; this evalkit knows {VERSION} and "
+            f"{BETS_VERSION}. Use the evalkit that wrote the run."
+        )

@@ -1,0 +1,76 @@
+"""The `[decide]` table: what can be asked, and how what cannot be asked is refused."""
+
+from pathlib import Path
+
+import pytest
+
+from evalkit.errors import UsageError
+from evalkit.spec.sweep import read_sweep
+
+AGENTS = '[[agents]]\npolicy = "knuth"\n[[agents]]\npolicy = "random"\n[[agents]]\npolicy = "oracle"\n'
+SUITE = '[[suites]]\nname = "procurement/basic"\n'
+
+
+def test_a_table_alone_asks_which_of_all_pairs_differ(tmp_path: Path) -> None:
+    asked = read_sweep(_written(tmp_path, "")).decide
+    assert asked is not None
+    assert (asked.about, asked.pairs, asked.margin, asked.alpha) == ("instances like these", "all", 2.0, 0.05)
+    assert (asked.scores, asked.precision, asked.precise) == (None, None, ())
+
+
+def test_every_setting_is_read(tmp_path: Path) -> None:
+    asked = read_sweep(
+        _written(
+            tmp_path,
+            'about = "this suite"\npairs = [["knuth", "random"]]\nmargin = 1\nalpha = 0.01\nscores = [-1, 1]\n'
+            '[decide.precision]\npoints = 3\nagents = ["oracle"]',
+            before="replicates = 5",
+        )
+    ).decide
+    assert asked is not None
+    assert asked.pairs == (("knuth", "random"),)
+    assert (asked.about, asked.margin, asked.alpha, asked.scores) == ("this suite", 1.0, 0.01, (-1.0, 1.0))
+    assert (asked.precision, asked.precise) == (3.0, ("oracle",))
+
+
+def test_one_agent_alone_may_be_asked_for_its_own_mean(tmp_path: Path) -> None:
+    one = '[[agents]]\npolicy = "knuth"\n'
+    asked = read_sweep(_written(tmp_path, "[decide.precision]\npoints = 3", agents=one)).decide
+    assert asked is not None
+    assert asked.pairs == ()
+
+
+@pytest.mark.parametrize(
+    ("decide", "before", "says"),
+    [
+        ('about = "these"', "", "decide.about"),
+        ("margin = 0", "", "decide.margin"),
+        ("margin = -1", "", "decide.margin"),
+        ("alpha = 1", "", "decide.alpha"),
+        ("alpha = 0", "", "decide.alpha"),
+        ("marginn = 1", "", "Did you mean 'margin'?"),
+        ('pairs = "every"', "", 'decide.pairs: pairs is "all", "best", "baseline:NAME" with one of knuth, random'),
+        ('pairs = "baseline:nobody"', "", "decide.pairs"),
+        ('pairs = [["knuth", "knuth"]]', "", "decide.pairs: a pair is two of"),
+        ('pairs = [["knuth", "random"], ["random", "knuth"]]', "", "each once"),
+        ("pairs = []", "", "decide.pairs"),
+        ("scores = [1, 0]", "", "decide.scores"),
+        ("scores = [0, inf]", "", "decide.scores"),
+        ("scores = [0]", "", "decide.scores"),
+        ('[decide.precision]\npoints = 3\nagents = ["knut"]', "", "Did you mean 'knuth'?"),
+        ("[decide.precision]\npoints = 0", "", "decide.precision.points"),
+        ("", "replicates = 3", "replicates of an instance say nothing about other instances"),
+        ('about = "this suite"', "", "decide.about: one replicate says what it scored on this suite"),
+    ],
+)
+def test_what_cannot_be_asked_names_its_key(tmp_path: Path, decide: str, before: str, says: str) -> None:
+    with pytest.raises(UsageError) as refused:
+        read_sweep(_written(tmp_path, decide, before=before))
+    assert says in str(refused.value)
+    assert "mine.toml" in str(refused.value)
+
+
+def _written(folder: Path, decide: str, *, before: str = "", agents: str = AGENTS) -> Path:
+    path = folder / "mine.toml"
+    path.write_text(f"{before}\n[decide]\n{decide}\n{agents}{SUITE}")
+    return path
