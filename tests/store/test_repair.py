@@ -2,7 +2,9 @@ import errno
 import shutil
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
+import pyarrow.parquet as pq
 import pytest
 
 from evalkit.errors import CorruptLogError, RunError, StorageError
@@ -370,6 +372,22 @@ def test_whichever_file_is_harmed_the_log_is_mended_and_the_books_do_not_fall(
         assert name in done.quarantined or harm is Path.unlink
         assert totals_of_rows(run) == totals_said(run)
         shutil.rmtree(run)
+
+
+def test_a_repair_opens_each_file_a_few_times(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run, opened = many_lives(tmp_path / "run"), list[object]()
+    files = [name for name in contents(run) if name.endswith(".parquet")]
+    flip_page(run / next(name for name in files if name.startswith("tail/")))
+    own = pq.ParquetFile
+
+    def counted(source: object, **how: Any) -> pq.ParquetFile:
+        opened.append(source)
+        return own(source, **how)
+
+    monkeypatch.setattr(pq, "ParquetFile", counted)
+    assert repair(run, lambda plan: None).flaws
+    # What all files hold is looked at once, then what stays of them; a check alone opens each two or three times.
+    assert 2 * len(files) < len(opened) < 6 * len(files)
 
 
 def totals_said(run: Path) -> Totals:

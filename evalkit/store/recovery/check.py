@@ -20,16 +20,36 @@ from evalkit.store.recovery.recount import ends_flaws, totals_flaws
 __all__ = ["Flaw", "check_log"]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Found:
+    """What the files of a log hold."""
+
+    layouts: Mapping[Kind, Layout]
+    chain: DigestChain
+    steps: Sequence[Examined]
+    """Each file of steps, in the log's order."""
+
+
+def look_through(run: Path, look: Look | None = None) -> Found:
+    """Read what a check or a repair must know of a log. Raises as `check_log` does."""
+    layouts = {kind: lay_out(run, kind) for kind in KINDS}
+    chain = follow(run)
+    return Found(layouts=layouts, chain=chain, steps=[examine(segment, look) for segment in layouts["steps"].segments])
+
+
 def check_log(run: Path, look: Look | None = None) -> list[Flaw]:
     """Everything in a run's log that was changed or is missing; empty if nothing is. `look` is given each file of steps
     that can be read, in the log's order, and its rows.
 
     Raises StorageError if the disk refuses, RunError where a newer evalkit wrote a file.
     """
-    layouts = {kind: lay_out(run, kind) for kind in KINDS}
-    chain = follow(run)
+    return flaws_of(run, look_through(run, look))
+
+
+def flaws_of(run: Path, found: Found) -> list[Flaw]:
+    """`check_log` of a log that was looked through."""
+    layouts, chain, steps = found.layouts, found.chain, found.steps
     flaws = list(misplaced(run, layouts, chain))
-    steps = [examine(segment, look) for segment in layouts["steps"].segments]
     flawed = {flaw.segment for file in steps for flaw in file.flaws}
     for kind in ("ledger", "ends"):
         for segment in layouts[kind].segments:

@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from evalkit.errors import CorruptLogError
-from evalkit.store.files.chain import digest_of_file, follow
+from evalkit.store.files.chain import DigestChain, digest_of_file
 from evalkit.store.files.layout import FOLDERS, MARK, Layout, compacted, journal_object, lay_out
 from evalkit.store.files.segment import (
     CLOSE,
@@ -22,6 +22,7 @@ from evalkit.store.files.segment import (
     is_number,
     open_file,
 )
+from evalkit.store.recovery.check import Found
 from evalkit.store.recovery.examine import footer_problem
 
 QUARANTINE = "quarantine"
@@ -29,22 +30,25 @@ QUARANTINE = "quarantine"
 
 
 @contextmanager
-def in_order(run: Path) -> Iterator[tuple[Path, list[Path]]]:
+def in_order(run: Path, found: Found) -> Iterator[tuple[Path, list[Path]]]:
     """(a folder with the log's files in their places; files of the run whose places there are none).
 
-    It is the run itself where all are; otherwise it holds links, as long as the context lasts.
+    `found` is what the run's log holds as it is. The folder is the run itself where all are in place; otherwise it
+    holds links, as long as the context lasts.
     """
-    files = {segment.path: segment for kind in KINDS for layout in [lay_out(run, kind)] for segment in _files(layout)}
+    chain, layouts = found.chain, found.layouts
+    files = {segment.path: segment for kind in KINDS for segment in _files(layouts[kind])}
     fits, strays = dict[str, Path](), dict[str, Path]()
     unsure = dict[str, Path]()
     for path, segment in files.items():
-        name = _claimed(run, segment)
+        # The chain has read the footers of these, and they agreed with their names.
+        name = segment.name if segment.name in chain.claims else _claimed(run, segment)
         if name in (None, segment.name):
             (fits if name else unsure)[segment.name] = path
         else:
             strays.setdefault(str(name), path)
-    kept = _kept(run, {segment.name for segment in files.values()} - fits.keys() - strays.keys())
-    needless = _needless(run)
+    kept = _kept(run, chain, {segment.name for segment in files.values()} - fits.keys() - strays.keys())
+    needless = _needless(run, found)
     if not strays and not kept and not needless:
         yield run, []
         return
@@ -62,13 +66,12 @@ def in_order(run: Path) -> Iterator[tuple[Path, list[Path]]]:
         yield view, aside
 
 
-def _kept(run: Path, names: set[str]) -> dict[str, Path]:
+def _kept(run: Path, chain: DigestChain, names: set[str]) -> dict[str, Path]:
     """Files in quarantine that belong where there is nothing, or something else: a repair that was cut short had put
     another in their place, and was yet to write them there."""
     folder = run / QUARANTINE
     if not folder.is_dir():
         return {}
-    chain = follow(run)
     by_digest = {digest_of_file(path): path for path in folder.glob("*.parquet*") if path.is_file()}
     kept = {}
     for name in (*names, *chain.missing):
@@ -78,15 +81,14 @@ def _kept(run: Path, names: set[str]) -> dict[str, Path]:
     return kept
 
 
-def _needless(run: Path) -> set[str]:
+def _needless(run: Path, found: Found) -> set[str]:
     """Damaged compacted files that no object names yet: all objects that they were made of are there, so nothing is
     lost with them."""
-    chain = follow(run)
+    chain = found.chain
     if chain.unread:
         return set()
     needless = set[str]()
-    for kind in KINDS:
-        layout = lay_out(run, kind)
+    for layout in found.layouts.values():
         objects = {(covered.writer, covered.first) for covered in layout.covered if covered.is_object}
         for segment in layout.segments:
             if segment.is_object or not segment.writer or segment.name in {**chain.named, **chain.repaired}:

@@ -16,18 +16,17 @@ import pyarrow as pa
 
 from evalkit.money import show_usd
 from evalkit.store import disk
-from evalkit.store.files.chain import follow
 from evalkit.store.files.journal import Appender, Carried, new_writer
 from evalkit.store.files.layout import Layout, began, journals, lay_out
 from evalkit.store.files.record import LedgerRecord
 from evalkit.store.files.schema import steps_table
-from evalkit.store.files.segment import KINDS, Kind, Segment, digest_of
+from evalkit.store.files.segment import Kind, Segment, digest_of
 from evalkit.store.lock import hold_run
 from evalkit.store.reading.sums import COLUMNS, totals_of
 from evalkit.store.reading.totals import Totals, read, text_of, together
-from evalkit.store.recovery.check import check_log, file_flaws, known_rows
+from evalkit.store.recovery.check import Found, file_flaws, flaws_of, known_rows, look_through
 from evalkit.store.recovery.correction import difference
-from evalkit.store.recovery.examine import Flaw, examine
+from evalkit.store.recovery.examine import Flaw
 from evalkit.store.recovery.in_order import QUARANTINE, in_order
 from evalkit.store.recovery.lost_money import Remains, Remnant, lost_money
 from evalkit.store.recovery.remake import Remade, remake
@@ -88,12 +87,13 @@ def repair(run: Path, announce: Callable[[Repair], None]) -> Repair:
     Raises RunError if another process writes the run, StorageError where the disk refuses.
     """
     with hold_run(run):
-        flaws = check_log(run)
+        found = look_through(run)
+        flaws = flaws_of(run, found)
         if not flaws:
             announce(Repair())
             return Repair()
-        with in_order(run) as (view, aside):
-            work = _inspect(run, view, aside, flaws)
+        with in_order(run, found) as (view, aside):
+            work = _inspect(run, view, aside, flaws, found if view == run else look_through(view))
             announce(work.plan)
             _carry_out(run, work)
             return work.plan
@@ -109,12 +109,11 @@ class _Work:
     quarantine: tuple[Path, ...]
 
 
-def _inspect(run: Path, view: Path, aside: Sequence[Path], flaws: Sequence[Flaw]) -> _Work:
-    layouts = {kind: lay_out(view, kind) for kind in KINDS}
-    files = [examine(segment) for segment in layouts["steps"].segments]
-    kept, given_up, charges = salvage(known_rows(files), files)
+def _inspect(run: Path, view: Path, aside: Sequence[Path], flaws: Sequence[Flaw], found: Found) -> _Work:
+    """`found`: what the view holds."""
+    layouts, chain = found.layouts, found.chain
+    kept, given_up, charges = salvage(known_rows(found.steps), found.steps)
     money = read_money(layouts["ledger"].segments)
-    chain = follow(view)
     bad = {
         kept_file.segment.name for kept_file in kept if kept_file.file.flaws or not kept_file.mask.all()
     } | chain.changed
@@ -212,7 +211,7 @@ def _first_format(sources: Sources) -> Totals:
 
 
 def _rows(kept: Sequence[Kept]) -> pa.Table:
-    return pa.concat_tables([steps_table([]).select(COLUMNS), *(kept_file.rows(COLUMNS) for kept_file in kept)])
+    return pa.concat_tables([steps_table([]).select(COLUMNS), *(kept_file.counted for kept_file in kept)])
 
 
 def _carry_out(run: Path, work: _Work) -> None:

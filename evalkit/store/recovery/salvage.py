@@ -4,6 +4,7 @@ import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,7 @@ from evalkit.store.files.record import LedgerRecord
 from evalkit.store.files.schema import LEDGER, conform, ledger_records
 from evalkit.store.files.segment import Segment, claim, money_of, open_file, read_segment
 from evalkit.store.reading.effect import Flags
+from evalkit.store.reading.sums import COLUMNS
 from evalkit.store.recovery.check import KnownRows, effect_of, file_flaws
 from evalkit.store.recovery.examine import Examined, rows_of
 from evalkit.store.recovery.recount import Part
@@ -38,7 +40,7 @@ class GivenUp:
     """Of these rows, in pico-dollars; charged in the ledger."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(kw_only=True)
 class Kept:
     """A file of steps, and which of its rows stay."""
 
@@ -56,10 +58,15 @@ class Kept:
         """These columns of the rows that stay."""
         return rows_of(self.file, self.mask, columns)
 
+    @cached_property
+    def counted(self) -> pa.Table:
+        """What sums are made of, of the rows that stay."""
+        return self.rows(COLUMNS)
+
     def settled(self) -> dict[str, int]:
         """Cost of the rows that stay, by session, in their order."""
         costs: dict[str, int] = {}
-        for row in self.rows(("worker", "cost")).to_pylist():
+        for row in self.counted.select(("worker", "cost")).to_pylist():
             costs[row["worker"]] = costs.get(row["worker"], 0) + row["cost"]
         return costs
 
@@ -193,21 +200,21 @@ def read_money(segments: Sequence[Segment]) -> Money:
     by_file: dict[str, list[LedgerRecord]] = {}
     damaged = []
     for segment in segments:
-        problem = _money_problem(segment)
-        by_file[segment.name] = _loose(segment) if problem else ledger_records(conform(read_segment(segment), LEDGER))
-        if problem:
+        table = _sound_money(segment)
+        by_file[segment.name] = _loose(segment) if table is None else ledger_records(conform(table, LEDGER))
+        if table is None:
             damaged.append(segment)
     return Money(by_file=by_file, damaged=tuple(damaged))
 
 
-def _money_problem(segment: Segment) -> bool:
-    if not segment.is_object:
-        return bool(file_flaws(segment))
+def _sound_money(segment: Segment) -> pa.Table | None:
+    """A file's money rows; None where they are damaged."""
+    if not segment.is_object and file_flaws(segment):
+        return None
     try:
-        read_segment(segment)
+        return read_segment(segment)
     except CorruptLogError:
-        return True
-    return False
+        return None
 
 
 def _loose(segment: Segment) -> list[LedgerRecord]:
