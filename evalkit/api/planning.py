@@ -134,7 +134,19 @@ def _known(resolved: Resolved, own: Path, basis: str | PathLike[str] | None) -> 
         begun=begun,
         spent=spent(index.totals["cost"], accounts(index.ledger, index.cost_by_worker).values()),
         reply_s=reply_s,
+        spread=_spread(own) if resolved.sweep.decide is not None else None,
     )
+
+
+def _spread(own: Path) -> float | None:
+    """How far the differences of the pairs vary that a run asks about."""
+    from evalkit.engine.planning.answerable import LEAST_SEEN
+    from evalkit.results.answers import read_question
+    from evalkit.results.derived import read_run
+
+    manifest, _, results = read_run(own)
+    asked = read_question(own, manifest, results)
+    return None if asked is None else asked.spread(LEAST_SEEN)
 
 
 def _named(basis: str | PathLike[str]) -> Basis:

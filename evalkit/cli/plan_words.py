@@ -5,7 +5,17 @@ import shlex
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from evalkit.engine.planning.planned import ITSELF, RATE, STAND_IN, THIS_PROCESS, CellPlan, LanePlan, Plan
+from evalkit.engine.planning.planned import (
+    ITSELF,
+    RATE,
+    STAND_IN,
+    THIS_PROCESS,
+    Answerable,
+    CellPlan,
+    LanePlan,
+    Plan,
+    QuestionPlan,
+)
 from evalkit.engine.planning.propose import LEAST_INSTANCES, Share, worst
 from evalkit.money import show_usd
 
@@ -41,8 +51,46 @@ def print_plan(plan: Plan, *, judge: bool = True) -> None:
     console.print()
     for line in _summary(plan, judge=judge):
         console.print(line, markup=False)
+    if plan.question is not None:
+        console.print()
+        for line in _question_words(plan.question):
+            console.print(line, markup=False)
     for line in _notes(plan, wide=wide):
         console.print(line, markup=False, style="dim")
+
+
+def _question_words(question: QuestionPlan) -> Iterator[str]:
+    """What can be decided, for differences that are supposed."""
+    what = "instances" if question.about == "instances like these" else "draws"
+    yield (
+        f"What can be decided: {question.parts:,} questions about {question.agents:,} agents, equal within "
+        f"{question.margin:g} points, from at most {question.draws:,} {what}."
+    )
+    if question.least > question.draws:
+        yield (
+            f"Nothing can be decided with {question.draws:,} {what}: {question.least:,} are the least for any answer, "
+            "however large a difference is."
+        )
+        return
+    for answer in question.answers:
+        yield f"  {answer.points:g} points apart: {_answer_words(answer, question.draws, what)}"
+    source = "as the run's pairs do so far" if question.seen else "which is supposed, as nothing has been played"
+    yield (
+        f"These are forecasts for one pair whose differences vary by {question.spread:.0f} points, {source}; dollars "
+        "are those of all agents until then."
+    )
+    if question.affordable is not None and question.affordable < question.draws:
+        yield f"The budget pays for about {math.floor(question.affordable):,} {what} of all agents."
+
+
+def _answer_words(answer: Answerable, draws: int, what: str) -> str:
+    if answer.half > draws:
+        most = "never" if math.isinf(answer.half) else f"half of all runs would need {answer.half:,.0f}"
+        return f"cannot be decided with {draws:,} {what} ({most})."
+    half = f"half of all runs know after {answer.half:,.0f} ({show_usd(round(answer.usd_half))})"
+    if answer.nine_tenths > draws:
+        return f"{half}, fewer than nine of ten with all {draws:,}."
+    return f"{half}, nine of ten after {answer.nine_tenths:,.0f} ({show_usd(round(answer.usd_nine_tenths))})."
 
 
 def _grid(names: Sequence[str], numbers: Sequence[str], width: int) -> "Table":

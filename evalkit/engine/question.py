@@ -10,12 +10,12 @@ import asyncio
 import math
 import time
 from collections import Counter
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
 
+from evalkit.engine.admit.admission_queue import AdmissionQueue
 from evalkit.engine.episode import ActiveEpisode, Stop, final_score
 from evalkit.engine.forecast import Forecast
 from evalkit.engine.scheduler import LaneJob
@@ -65,19 +65,12 @@ def _short(value: object) -> str:
     return text if len(text) <= 80 else f"{text[:77]}..."
 
 
-class Gate(Protocol):
-    """Where episodes wait for money and time."""
-
-    def dismiss(self, agents: Collection[str]) -> None:
-        """No episode of these agents starts any more."""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlayedLanes:
     """What is played while a question is looked at."""
 
     jobs: Sequence[LaneJob]
-    gate: Gate | None
+    gate: AdmissionQueue | None
     """None: there is no budget and no deadline."""
     forecast: Forecast
     stop: Stop

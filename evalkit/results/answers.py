@@ -9,6 +9,7 @@ there are.
 
 import hashlib
 import math
+import statistics
 from array import array
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -131,6 +132,23 @@ class RunQuestion:
     def draws(self) -> int:
         """That there are: instances, or instances times replicates."""
         return self._order.draws
+
+    @property
+    def turn(self) -> int:
+        """Draws between two moments at which something can be said."""
+        return self._order.turn
+
+    def spread(self, least: int) -> float | None:
+        """Standard deviation of the differences of a pair, as a share of the range of scores, over all pairs with at
+        least so many draws; None if there is none."""
+        variances = []
+        for first, second in self.frozen.pairs:
+            share = self._asked.scores.share
+            both = zip(self._scores[first], self._scores[second], strict=False)
+            found = [share(b) - share(a) for a, b in both if a is not None and b is not None]
+            if len(found) >= least:
+                variances.append(statistics.variance(found))
+        return math.sqrt(statistics.fmean(variances)) if variances else None
 
     def add(self, agent: str, suite: str, index: int, replicate: int, score: float) -> bool:
         """An episode has ended with a score; whether that is a draw. Its first score counts."""

@@ -14,8 +14,9 @@ from typing import NamedTuple
 from evalkit.client.budget_state import in_flight_bound
 from evalkit.engine.forecast import DOUBT, LEAST_SPREAD, Forecast, around, asks_per_step, beyond, spread_of
 from evalkit.engine.freezing.freeze import Resolved, lane_limits, lane_shares
+from evalkit.engine.planning.answerable import question_plan
 from evalkit.engine.planning.pilot import NOTHING, Basis, Figures
-from evalkit.engine.planning.planned import ITSELF, RATE, STAND_IN, THIS_PROCESS, CellPlan, LanePlan, Plan
+from evalkit.engine.planning.planned import ITSELF, RATE, STAND_IN, THIS_PROCESS, CellPlan, LanePlan, Plan, QuestionPlan
 from evalkit.engine.planning.sampling import REQUESTS, PlayedAgent, Sampled, agent_of, sample
 from evalkit.engine.resume import LoggedProgress
 from evalkit.engine.stand_in import Sample, plays_itself, stand_in_of
@@ -58,6 +59,9 @@ class PriorKnowledge:
     """Pico-dollars that it has spent."""
     reply_s: Mapping[str, float] = field(default_factory=dict)
     """Assumed seconds per reply, by lane."""
+    spread: float | None = None
+    """Standard deviation of a pair's differences, as a share of the range of scores, where the run has scores of what
+    the sweep asks."""
 
 
 class _Owed(NamedTuple):
@@ -136,7 +140,16 @@ async def plan_sweep(
         spent=known.spent,
         in_flight=_in_flight(resolved, plans, known.spent),
         marks={agent.name: agent.marks for agent in agents},
+        question=_question(resolved, plans, known),
     )
+
+
+def _question(resolved: Resolved, plans: Sequence[CellPlan], known: PriorKnowledge) -> QuestionPlan | None:
+    sweep = resolved.sweep
+    if sweep.decide is None:
+        return None
+    money = None if sweep.budget is None else max(0, sweep.budget - known.spent)
+    return question_plan(resolved.manifest, sweep.decide, plans, known.spread, money)
 
 
 def _owed(manifest: Manifest, pairs: Sequence[Sampled], held: Mapping[str, LoggedProgress]) -> dict[Place, _Owed]:

@@ -73,6 +73,76 @@ class LanePlan:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Answerable:
+    """When a pair that differs so much is answered."""
+
+    points: float
+    half: float
+    """Draws, in whole turns, with which half of all runs have an answer; inf: never."""
+    nine_tenths: float
+    """The same for nine of ten."""
+    usd_half: float
+    """Pico-dollars of so many draws of all agents that the question names."""
+    usd_nine_tenths: float
+
+    def to_json(self) -> dict[str, Any]:
+        """As plain values; what never comes is null."""
+        return {
+            "points": self.points,
+            "draws_half": _finite(self.half),
+            "draws_nine_tenths": _finite(self.nine_tenths),
+            "usd_half": _finite(self.usd_half * USD),
+            "usd_nine_tenths": _finite(self.usd_nine_tenths * USD),
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QuestionPlan:
+    """What can be found out about a pair."""
+
+    about: str
+    parts: int
+    """Pairs, and agents whose own mean is wanted."""
+    agents: int
+    margin: float
+    """Points."""
+    alpha_each: float
+    draws: int
+    """That there are."""
+    turn: int
+    least: int
+    """Draws without which nothing is answered, however large a difference is."""
+    spread: float
+    """Of the differences, in points."""
+    seen: bool
+    """Whether that is the run's own; else it is supposed."""
+    affordable: float | None
+    """Draws of all agents that the budget pays for; None: there is none, or they cost nothing."""
+    answers: tuple[Answerable, ...]
+
+    def to_json(self) -> dict[str, Any]:
+        """As plain values, money in USD."""
+        return {
+            "about": self.about,
+            "parts": self.parts,
+            "agents": self.agents,
+            "margin_points": self.margin,
+            "alpha_each": self.alpha_each,
+            "draws": self.draws,
+            "turn": self.turn,
+            "least_draws": self.least,
+            "spread_points": self.spread,
+            "spread_is": "seen" if self.seen else "supposed",
+            "affordable_draws": None if self.affordable is None else math.floor(self.affordable),
+            "answers": [answer.to_json() for answer in self.answers],
+        }
+
+
+def _finite(value: float) -> float | None:
+    return value if math.isfinite(value) else None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
     """What a sweep will cost and how long it will take: what `evalkit.plan` returns.
 
@@ -107,6 +177,8 @@ class Plan:
     in_flight: int | None = None
     """Requests that the budget's worst cases allow in flight at once, in all lanes; None: no bound."""
     marks: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    question: QuestionPlan | None = None
+    """What can be found out, and at what price; None: the sweep asks nothing."""
 
     @property
     def cost(self) -> float:
@@ -191,6 +263,7 @@ class Plan:
                 for lane in self.lanes
             ],
             "marks": {agent: list(marks) for agent, marks in self.marks.items() if marks},
+            **({} if self.question is None else {"question": self.question.to_json()}),
         }
 
 
