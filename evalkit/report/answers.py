@@ -10,6 +10,8 @@ from evalkit.spec.decide import POINTS
 from evalkit.store.question_files import GivenAnswers
 from evalkit.store.void import Void
 
+ANSWERS = "answers"
+"""The name of the table."""
 LEANS = (
     "the run ended agents as soon as their questions were answered: a mean at such a stop leans outward, and only the "
     "table of answers has intervals that take this into account"
@@ -24,14 +26,14 @@ def answers_table(
     frozen = asked.frozen
     about = "instances like these" if frozen.about != "this suite" else "another replicate of this suite"
     return Table(
-        name="answers",
+        name=ANSWERS,
         title="Answers",
         columns=(
             Column(key="first", title="A"),
             Column(key="second", title="B"),
             Column(key="answer", title="Answer"),
             Column(key="estimate", title="B - A", kind="score", unit="points"),
-            Column(key="interval", title="Interval", kind="interval", unit="points"),
+            Column(key="interval", title="Interval", kind="interval", unit="points", equal=POINTS * frozen.margin),
             Column(key="draws", title="Draws", kind="count"),
             Column(key="answered_with", title="Answered with", kind="count", unit="draws"),
         ),

@@ -40,6 +40,8 @@ class Column:
     """Whether a value that repeats the row above is left blank in the terminal."""
     as_share: bool = False
     """Whether people read a percentage as a share of 1."""
+    equal: float | None = None
+    """Of an interval of differences: what is closer to 0 counts as equal."""
     over_agents: bool = False
     """Whether its mean over a group of agents has an interval although its own has none."""
     inside: "tuple[Column, ...]" = ()

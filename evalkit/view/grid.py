@@ -38,6 +38,8 @@ class Span:
     label: str
     width: float = RANGE_WIDTH
     """Of the drawing, in pixels."""
+    equal: tuple[float, float] | None = None
+    """Between which places a difference counts as equal."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -247,7 +249,9 @@ def _spans(table: Table, column: Column, apart: str = "") -> list[Span | None]:
     ends = [float(end) for interval in intervals if interval is not None for end in interval]
     if not ends:
         return [None] * len(intervals)
-    scales = {row.get(apart): (min(0.0, *ends), max(100.0, *ends)) for row in table.rows}
+    furthest = max(map(abs, ends))
+    whole = (min(0.0, *ends), max(100.0, *ends)) if column.equal is None else (-furthest, furthest)
+    scales = {row.get(apart): whole for row in table.rows}
     for value in scales if apart else ():
         furthest = max(
             (abs(end) for row in table.rows if row.get(apart) == value for end in row.get(column.key) or ()),
@@ -264,13 +268,21 @@ def _spans(table: Table, column: Column, apart: str = "") -> list[Span | None]:
             scales[row.get(apart)],
             RANGE_WIDTH,
             shown(column, interval),
+            column.equal,
         )
         for row, interval in zip(table.rows, intervals, strict=True)
     ]
 
 
-def span(interval: Sequence[float], point: float | None, scale: tuple[float, float], width: float, label: str) -> Span:
-    """An interval, drawn on a scale: `scale` are the values at both ends of `width` pixels."""
+def span(
+    interval: Sequence[float],
+    point: float | None,
+    scale: tuple[float, float],
+    width: float,
+    label: str,
+    equal: float | None = None,
+) -> Span:
+    """An interval, drawn on a scale: `scale` are the values at both ends of `width` pixels; `equal`: as of `Column`."""
     least, most = scale
 
     def x_of(value: float) -> float:
@@ -283,6 +295,7 @@ def span(interval: Sequence[float], point: float | None, scale: tuple[float, flo
         zero=x_of(0.0) if least < 0 else None,
         label=label,
         width=width,
+        equal=None if equal is None else (x_of(max(-equal, least)), x_of(min(equal, most))),
     )
 
 

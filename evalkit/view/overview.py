@@ -11,6 +11,7 @@ from urllib.parse import quote, urlencode
 from evalkit.engine.status import read_status
 from evalkit.errors import EvalkitError
 from evalkit.money import show_usd
+from evalkit.report.answers import ANSWERS
 from evalkit.view.grid import NUMBERS, Grid, Plot, grid, plot, sql_command
 from evalkit.view.leaderboard import Leaderboard, leaderboard
 from evalkit.view.places import figure_address
@@ -49,7 +50,7 @@ class Overview:
 
     name: str
     word: str
-    """The run's state: that of a glance, or `damaged`."""
+    """The run's state: that of a glance, `decided`, or `damaged`."""
     began: str
     facts: Sequence[Fact]
     query: str
@@ -58,6 +59,8 @@ class Overview:
     warnings: Sequence[str]
     leaderboard: Leaderboard | None = None
     """None: the page is not that of one run."""
+    answers: Grid | None = None
+    """What the run is to find out; None: it asks nothing."""
     scores: str = ""
     """Where the table of scores is; empty: on this page, or nowhere."""
     figures: Sequence[Plot] = ()
@@ -70,21 +73,27 @@ def overview(reading: Reading, name: str, *, offline: bool = False) -> Overview:
     run = str(reading.directory)
     page = Overview(
         name=name,
-        word=reading.word,
+        word="decided" if _decided(reading) else reading.word,
         began=datetime.fromtimestamp(reading.report.manifest.created_at, UTC).strftime("%Y-%m-%d %H:%M UTC"),
         facts=_facts(reading),
         query=FACTS,
         command=sql_command(run, FACTS),
         warnings=warnings(reading),
         leaderboard=leaderboard(reading.report, run, "" if offline else run_address(name)),
+        answers=_answers(reading, run),
         scores="" if offline else f"{run_address(name)}/table/scores",
     )
     if not offline:
         return page
-    numbered = [table for key, table in run_tables(reading).items() if not key.endswith(NUMBERS)]
+    numbered = [table for key, table in run_tables(reading).items() if not key.endswith(NUMBERS) and key != ANSWERS]
     return replace(
         page, figures=[plot(figure, run) for figure in reading.figures], tables=[grid(table, run) for table in numbered]
     )
+
+
+def _answers(reading: Reading, run: str) -> Grid | None:
+    found = [table for table in reading.report.tables if table.name == ANSWERS]
+    return grid(found[0], run) if found else None
 
 
 FACTS = """\
@@ -162,11 +171,20 @@ def _count(things: Mapping[str, Any], word: str) -> str:
     return f"{len(things):,} {word}{'' if len(things) == 1 else 's'}"
 
 
+def _decided(reading: Reading) -> bool:
+    return reading.word == "partial" and reading.stopped == "decided"
+
+
 def warnings(reading: Reading) -> list[str]:
     """What a reader must know before he trusts a number of the run."""
     report, status = reading.report, reading.status
     messages = []
-    if report.planned > report.ended:
+    if _decided(reading):
+        messages.append(
+            f"Every question is answered, so {report.planned - report.ended:,} episodes were not played. Each cell is "
+            "estimated from its longest prefix of ended episodes (see Completeness)."
+        )
+    elif report.planned > report.ended:
         why = WHY.get(reading.stopped, "")
         because = f": {why}" if why and reading.word != "running" else ""
         cells = f"{sum(not cell.complete for cell in report.cells):,} of {len(report.cells):,} cells"

@@ -104,6 +104,12 @@
     part("live-troubles").hidden = !troubles.length;
     part("live-troubles").firstElementChild.replaceChildren(...troubles);
     fill(part("live-lanes"), lanes.map(lane));
+    const asked = live.question ? live.question.answers : [];
+    part("question").hidden = !asked.length;
+    part("question-now").textContent = `${whole(asked.filter((one) => !one.open).length)} of ${whole(asked.length)} answered`;
+    fill(part("live-question"), asked.map((one) => [[
+      [one.words, "words"], [one.open ? "open" : one.answer, "text"], [whole(one.draws), "number"],
+    ], ""]));
     fill(part("live-cells"), live.cells.map(([agent, suite, ended, planned]) => [[
       [agent, "text"], [suite, "text"], [bar(ended / Math.max(1, planned)), ""],
       [whole(ended), "number"], [whole(planned), "number"],
