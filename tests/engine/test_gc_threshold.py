@@ -5,6 +5,8 @@ import pytest
 
 from evalkit.engine.gc_threshold import COLLECT_EVERY, OLDER_EVERY, seldom_collected
 
+MANY = 1000
+
 
 @pytest.mark.parametrize(("before", "within"), [(700, COLLECT_EVERY), (2 * COLLECT_EVERY, 2 * COLLECT_EVERY), (0, 0)])
 def test_collections_are_rare_within_and_as_before_behind(before: int, within: int) -> None:
@@ -50,8 +52,11 @@ def test_what_somebody_else_has_frozen_stays_so() -> None:
     gc.freeze()
     try:
         before = gc.get_freeze_count()
+        others: list[list[int]] = [[] for _ in range(MANY)]  # to freeze again would count them too
         with seldom_collected():
-            assert gc.get_freeze_count() == before
-        assert gc.get_freeze_count() == before
+            # What is frozen may still be freed, as by a thread that another test left.
+            assert abs(gc.get_freeze_count() - before) < MANY / 2
+        assert abs(gc.get_freeze_count() - before) < MANY / 2
+        assert len(others) == MANY
     finally:
         gc.unfreeze()
