@@ -104,7 +104,7 @@ def nightly(sub: argparse.ArgumentParser) -> None:
         "--alpha", metavar="X", type=float, default=0.05, help="chance of a false alarm in 30 nights (0.05)"
     )
     sub.add_argument(
-        "--tolerance", metavar="X", type=float, default=0.0, help="ignore drops of up to this many points (0)"
+        "--tolerance", metavar="X", type=float, default=2.0, help="ignore drops of up to this many points (2)"
     )
     sub.add_argument(
         "--on-alarm",

@@ -37,6 +37,9 @@ def facts(
                 "nights": alarm.nights,
                 "p": alarm.p,
                 "threshold": alarm.threshold,
+                "by": alarm.by,
+                "evidence": alarm.evidence,
+                "visible_fall": None if alarm.visible is None else 100 * alarm.visible,
                 **({"alarm": cell.alarm_word} if cell.litmus is True else {}),
                 "words": cell.why,
                 "served": list(cell.served),
@@ -64,7 +67,8 @@ def message(payload: Mapping[str, Any]) -> list[str]:
         lines.append(
             f"{alarm.get('alarm', 'regression').upper()}{since}: {visible(alarm['agent'])} on {visible(alarm['suite'])}"
         )
-        lines.append(f"  {alarm['words']} (alarm at {alarm['threshold']:.2g})")
+        least = f" (alarm at {alarm['threshold']:.2g})" if alarm["by"] == "windows" else ""
+        lines.append(f"  {alarm['words']}{least}")
         if alarm["served"] != alarm["served_before"] and alarm["served_before"]:
             before, served = (", ".join(map(visible, alarm[key])) for key in ("served_before", "served"))
             lines.append(f"  the provider serves another model: {served}; before: {before}")

@@ -24,7 +24,7 @@ Sources: Good 2005, "Permutation, Parametric and Bootstrap Tests of Hypotheses",
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
@@ -74,10 +74,16 @@ class Alarm:
     """Instances that only one side has and that were therefore not compared."""
     words: str
     """One sentence for people."""
+    by: Literal["windows", "evidence"] = "windows"
+    """What raised it: `p` and `threshold` are of that one."""
+    evidence: float | None = None
+    """That of all nights, as of `lasting_fall.gathered`; None if nobody gathered it."""
+    visible: float | None = None
+    """The fall that the evidence could show, in the values' units; None if none could, or if nobody asked."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Look:
+class Look:
     """One window against the nights before it."""
 
     p: float
@@ -103,7 +109,7 @@ def regression(
     """
     if not 0 < alpha < 1 or not tolerance >= 0:
         raise ValueError(f"alpha is between 0 and 1 and a tolerance 0 or more, not {alpha} and {tolerance}")
-    nights = [_means(night) for night in (*history, tonight) if night]
+    nights = [means(night) for night in (*history, tonight) if night]
     threshold = alpha / HORIZON
     if not tonight or len(nights) < 2:
         why = "no earlier night" if tonight else "nothing was scored"
@@ -111,35 +117,36 @@ def regression(
     # Twice as many as the least p-value that raises an alarm needs.
     ways = (1.0, -1.0) if both_ways else (1.0,)
     draws = max(LEAST_DRAWS, math.ceil(2 * len(ways) * len(WINDOWS) / threshold))
-    looks = [_look(nights, size, tolerance, draws, way) for size in WINDOWS if size < len(nights) for way in ways]
-    look = min(looks, key=lambda look: look.p)
-    look = replace(look, p=min(1.0, look.p * len(looks)))
-    raised = look.p <= threshold
+    looks = [look(nights, size, tolerance, draws, way) for size in WINDOWS if size < len(nights) for way in ways]
+    best = min(looks, key=lambda found: found.p)
+    best = replace(best, p=min(1.0, best.p * len(looks)))
+    raised = best.p <= threshold
     return Alarm(
         raised=raised,
-        p=look.p,
+        p=best.p,
         threshold=threshold,
-        nights=look.nights,
-        before=look.before,
-        now=look.now,
-        pairs=look.pairs,
-        left_out=look.left_out,
-        words=_words(look, raised, len(nights) - look.nights, "change" if both_ways else "regression"),
+        nights=best.nights,
+        before=best.before,
+        now=best.now,
+        pairs=best.pairs,
+        left_out=best.left_out,
+        words=words(best, raised, len(nights) - best.nights, both_ways, f"p = {best.p:.2g}"),
     )
 
 
-def _means(night: Night) -> dict[str, float]:
+def means(night: Night) -> dict[str, float]:
+    """By instance: the mean of its replicates."""
     return {name: math.fsum(values) / len(values) for name, values in night.items()}
 
 
-def _look(nights: Sequence[Mapping[str, float]], size: int, tolerance: float, draws: int, way: float) -> _Look:
+def look(nights: Sequence[Mapping[str, float]], size: int, tolerance: float, draws: int, way: float) -> Look:
     """The test of the last `size` nights; `way`: 1 for a fall, -1 for a rise."""
     first, second = (_by_instance(part, way) for part in (nights[:-size], nights[-size:]))
     shared = sorted(first.keys() & second.keys())
     stream = Stream(_SEED, "report", "alarm", len(nights), size)
     if len(shared) < max(LEAST_PAIRS, len(second) / 2):
         sides = [np.array([np.mean(values) for _, values in sorted(side.items())]) for side in (first, second)]
-        return _Look(
+        return Look(
             p=_dealt(sides[0], sides[1] + tolerance, stream, draws),
             nights=size,
             before=way * float(sides[0].mean()),
@@ -147,7 +154,7 @@ def _look(nights: Sequence[Mapping[str, float]], size: int, tolerance: float, dr
         )
     before = [np.array(first[name]) for name in shared]
     now = [np.array(second[name]) for name in shared]
-    return _Look(
+    return Look(
         p=_turned(before, [values + tolerance for values in now], stream, draws),
         nights=size,
         before=way * float(np.mean([values.mean() for values in before])),
@@ -220,9 +227,11 @@ def _chance(observed: float, draw: "Callable[[int], Doubles]", size: float, draw
     return (1 + hits) / (1 + drawn)
 
 
-def _words(look: _Look, raised: bool, before: int, alarm: str) -> str:
-    window = "tonight" if look.nights == 1 else f"the last {look.nights} nights"
-    over = f"{look.pairs:,} shared instances" if look.pairs else "all instances, unpaired"
+def words(found: Look, raised: bool, before: int, both_ways: bool, certainty: str) -> str:
+    """The sentence for people. `before`: nights that the window is compared with; `certainty`: how clear it is."""
+    alarm = "change" if both_ways else "regression"
+    window = "tonight" if found.nights == 1 else f"the last {found.nights} nights"
+    over = f"{found.pairs:,} shared instances" if found.pairs else "all instances, unpaired"
     plural = "night" if before == 1 else "nights"
-    what = f"{100 * look.now:.1f} against {100 * look.before:.1f} in the {before} {plural} before"
-    return f"{alarm if raised else f'no {alarm}'}: {window} {what}, over {over}; p = {look.p:.2g}"
+    what = f"{100 * found.now:.1f} against {100 * found.before:.1f} in the {before} {plural} before"
+    return f"{alarm if raised else f'no {alarm}'}: {window} {what}, over {over}; {certainty}"

@@ -16,6 +16,7 @@ from evalkit.nightly.journal import FILE, accepted, last_end, note, read_journal
 from evalkit.nightly.night import rotated
 from evalkit.report.nights.history import FORMAT, CellNight, NightRecord, Rule, cell_key, decode, encode, with_alarms
 from evalkit.report.nights.trends import bars, changes
+from evalkit.stats.watch import EARLY_PART
 from evalkit.store.manifest import ManifestOrder
 from tests.support.small_sweeps import TWO_POLICIES, resolved
 
@@ -242,7 +243,7 @@ def test_what_was_accepted_is_the_new_level() -> None:
 def test_each_cell_gets_its_part_of_alpha() -> None:
     nights = [record(f"2026-11-0{n}", *(cell(f"a{i}", values={"x": (1.0,)}) for i in range(5))) for n in (1, 2)]
     done = with_alarms(nights, {}, Rule(alpha=0.3), ["2026-11-02"])
-    assert [one.alarm.threshold for one in done[1].cells if one.alarm] == pytest.approx([0.3 / 5 / 30] * 5)
+    assert [one.alarm.threshold for one in done[1].cells if one.alarm] == pytest.approx([EARLY_PART * 0.3 / 5 / 30] * 5)
     assert done[0] == nights[0]  # was not asked for
 
 

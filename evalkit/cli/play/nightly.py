@@ -202,6 +202,7 @@ def _print_json(about: dict[str, Any], last: NightRecord, lines: Sequence[str]) 
     cells = [
         {"agent": cell.agent, "suite": cell.suite, "score": cell.score, "low": cell.low, "high": cell.high}
         | {"instances": len(cell.values), "owed": cell.owed, "cost_usd": cell.cost / 1e12, "served": cell.served}
+        | {"visible_fall": None if cell.visible is None else 100 * cell.visible}
         for cell in last.cells
     ]
     more = {"episodes": last.planned, "owed": last.owed, "spent_usd": last.spent / 1e12, "messages": lines}

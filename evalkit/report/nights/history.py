@@ -23,7 +23,8 @@ from evalkit.report.scores import scores_table
 from evalkit.results.cells import Cell, cells
 from evalkit.results.derived import read_run
 from evalkit.spec.identity import episode_key
-from evalkit.stats.alarm import WINDOWS, Night, regression
+from evalkit.stats.alarm import WINDOWS, Night
+from evalkit.stats.watch import watched
 from evalkit.store import json_text
 from evalkit.store.manifest import Manifest, ManifestAgent, ManifestSuite
 from evalkit.store.void import read_voids
@@ -41,7 +42,7 @@ class Rule:
 
     alpha: float = 0.05
     """Chance of a false alarm within `alarm.HORIZON` nights, of all cells together: each gets an equal part."""
-    tolerance: float = 0.0
+    tolerance: float = 0.02
     """A fall that does not matter; 1 is from 0 to the optimum."""
 
 
@@ -60,6 +61,11 @@ class AlarmNote(msgspec.Struct, frozen=True, kw_only=True):
     """The night in which it was raised first, with none without an alarm between; empty if it is not raised."""
     fell: str = ""
     """The first night of the window that raised it then; empty if it is not raised."""
+    by: Literal["windows", "evidence"] = "windows"
+    evidence: float | None = None
+    """Both as of `alarm.Alarm`; None where nobody gathered it."""
+    visible: float | None = None
+    """The fall that could be seen, 0 to 1: `lasting_fall.visible_fall`; None if none could, or if nobody asked."""
 
 
 class CellNight(msgspec.Struct, frozen=True, kw_only=True):
@@ -102,6 +108,11 @@ class CellNight(msgspec.Struct, frozen=True, kw_only=True):
     def why(self) -> str:
         """What its alarm says, without the verdict in front."""
         return self.alarm.words.partition(": ")[2] if self.alarm is not None else ""
+
+    @property
+    def visible(self) -> float | None:
+        """The fall that its alarm could see, 0 to 1; None if there is none."""
+        return self.alarm.visible if self.alarm is not None else None
 
     @property
     def alarm_word(self) -> str:
@@ -249,16 +260,26 @@ def earlier(history: Sequence[NightRecord], cell: CellNight, night: str, accepte
 
 
 def _note(before: Sequence[Dated], cell: CellNight, night: str, alpha: float, tolerance: float) -> AlarmNote:
-    """While an alarm stands, of the nights since the fall only those are there that the windows take: as a part of what
-    it was before they would let the alarm fade though nothing had changed."""
+    """While an alarm stands, of the nights since the fall only the last are there, as many as the windows take or as it
+    took to raise it: as a part of what it was before they would let the alarm fade though nothing had changed. The
+    nights of an alarm that has ended are left out: they are neither what it was before nor what it is now."""
     last = before[-1][1].alarm if before else None
     standing = last if last is not None and last.raised else None
-    comparable = [dated for dated in before if dated[1].values]
+    comparable = [dated for dated in before if dated[1].values and not _ended(dated[0], before, standing)]
     if standing is not None:
         fallen = [dated for dated in comparable if dated[0] >= standing.fell]
-        comparable = [dated for dated in comparable if dated[0] < standing.fell] + fallen[1 - max(WINDOWS) :]
+        comparable = [dated for dated in comparable if dated[0] < standing.fell]
+        took = sum(dated[0] <= standing.since for dated in fallen)
+        comparable += fallen[1 - max(*WINDOWS, took) :]
     nights: list[Night] = [cell_night.values for _, cell_night in comparable]
-    alarm = regression(nights, cell.values, alpha, tolerance=tolerance, both_ways=cell.litmus is True)
+    alarm = watched(
+        nights,
+        cell.values,
+        alpha,
+        tolerance=tolerance,
+        both_ways=cell.litmus is True,
+        standing=standing is not None,
+    )
     since = fell = ""
     if alarm.raised:
         since, fell = night, [*(date for date, _ in comparable), night][-alarm.nights]
@@ -274,6 +295,18 @@ def _note(before: Sequence[Dated], cell: CellNight, night: str, alpha: float, to
         words=alarm.words,
         since=since,
         fell=fell,
+        by=alarm.by,
+        evidence=alarm.evidence,
+        visible=alarm.visible,
+    )
+
+
+def _ended(night: str, before: Sequence[Dated], standing: AlarmNote | None) -> bool:
+    """Whether a night belongs to an alarm that has ended."""
+    return any(
+        cell.alarm.fell <= night <= date and (standing is None or cell.alarm.fell != standing.fell)
+        for date, cell in before
+        if cell.alarm is not None and cell.alarm.raised
     )
 
 

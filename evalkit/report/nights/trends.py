@@ -7,7 +7,10 @@ from evalkit.envs.known import OPTIMUM_UNIT, score_unit
 from evalkit.report.nights.history import TOOK, CellNight, NightRecord
 from evalkit.report.scores import scored
 from evalkit.report.tables import Column, Table
+from evalkit.stats.lasting_fall import SURE, WITHIN
 
+BY = {"windows": "last nights", "evidence": "all nights"}
+"""What raised an alarm, in words."""
 BARS = "▁▂▃▄▅▆▇█"
 NOTHING = "·"
 MOST_NIGHTS = 30
@@ -15,6 +18,10 @@ MOST_NIGHTS = 30
 LEAST_SPAN = 20.0
 """Points that the bars' height stands for at least, so that chance does not look like change."""
 
+_VISIBLE = (
+    f"visible fall: the fall that could be seen, in points: the least that {WITHIN} nights show with a chance of "
+    f"{SURE:.0%}, if they are like the nights before"
+)
 _WHERE = (
     Column(key="suite", title="Suite", group=True),
     Column(key="agent", title="Agent"),
@@ -32,6 +39,7 @@ def trend_table(history: Sequence[NightRecord]) -> Table:
             Column(key="trend", title="Trend"),
             *scored(cell.litmus is True for cell in last.cells),
             Column(key="alarm", title="Alarm"),
+            Column(key="visible", title="Visible fall", kind="score"),
             Column(key="instances", title="Instances", kind="count"),
             Column(key="owed", title="Remaining", kind="count", unit="episodes"),
             Column(key="cost", title="Cost", kind="usd"),
@@ -40,8 +48,9 @@ def trend_table(history: Sequence[NightRecord]) -> Table:
         rows=tuple(_trend_row(history, cell) for cell in last.cells),
         packs=_packs(history),
         notes=(
-            f"trend: one bar per night, at most {MOST_NIGHTS}; from the row's lowest score to its highest, at least "
-            f"{LEAST_SPAN:.0f} points; {NOTHING} no score",
+            f"trend: one bar per night, at most {MOST_NIGHTS}; from the row's lowest score to its highest, at "
+            f"least {LEAST_SPAN:.0f} points; {NOTHING} no score",
+            *((_VISIBLE,) if any(cell.visible is not None for cell in last.cells) else ()),
             "the other columns: the last night",
         ),
         query=f"{last.query}\n-- owed, cost, reply: as of the table nights",
@@ -56,6 +65,7 @@ def _trend_row(history: Sequence[NightRecord], cell: CellNight) -> dict[str, Any
         "score": cell.score,
         "interval": (cell.low, cell.high) if cell.low is not None else None,
         "kind": cell.kind or None,
+        "visible": _points(cell.visible),
         "instances": len(cell.values),
         "owed": cell.owed,
         "cost": cell.cost,
@@ -99,6 +109,7 @@ def alarms_table(history: Sequence[NightRecord]) -> Table:
             "now": _points(cell.alarm.now),
             "nights": cell.alarm.nights,
             "p": cell.alarm.p,
+            "by": BY[cell.alarm.by],
             "since": cell.alarm.since,
         }
         for record in reversed(history)
@@ -115,14 +126,17 @@ def alarms_table(history: Sequence[NightRecord]) -> Table:
             Column(key="now", title="Now", kind="score", unit=unit),
             Column(key="nights", title="Nights", kind="count", unit="of the window"),
             Column(key="p", title="p", kind="p"),
+            Column(key="by", title="Seen in"),
             Column(key="since", title="Since"),
         ),
         rows=tuple(rows),
         packs=_packs(history),
         notes=(
             "before, now: means over the compared instances, of the nights before the window and of the window",
-            "p: one-sided permutation test of the last 1, 2 and 4 nights, times the windows tried"
+            f"seen in {BY['windows']}: p is of a one-sided permutation test of the last 1, 2 and 4, times windows tried"
             + (", and of litmus tests times the two directions" if unit != OPTIMUM_UNIT else ""),
+            f"seen in {BY['evidence']}: in those since the last accepted change; p is the chance of a false alarm in "
+            "30 nights at which it would just be an alarm",
         ),
         query=history[-1].query,
     )
