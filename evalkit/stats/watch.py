@@ -33,7 +33,7 @@ _MOST = 700.0
 
 
 @dataclass(frozen=True, slots=True)
-class _Found:
+class _Gathered:
     """The evidence in one direction."""
 
     log: float
@@ -60,7 +60,8 @@ def watched(
 
     The other parameters, and errors, as of `alarm.regression`.
     """
-    nights = [means(night) for night in (*history, tonight) if night]
+    # In order: the last bits of sums must not tell in which order episodes ended.
+    nights = [dict(sorted(means(night).items())) for night in (*history, tonight) if night]
     if not tonight or len(nights) < 2:
         return regression(history, tonight, alpha, tolerance=tolerance, both_ways=both_ways)
     ways = (1.0, -1.0) if both_ways else (1.0,)
@@ -98,13 +99,13 @@ def _summed(nights: Sequence[dict[str, float]], *, bounded: bool) -> tuple[Level
     return levels([linked[place] for place in places], paired=True, bounded=bounded), places
 
 
-def _gathered(summed: Levels, places: Sequence[int], tolerance: float, way: float) -> _Found:
+def _gathered(summed: Levels, places: Sequence[int], tolerance: float, way: float) -> _Gathered:
     log, nights = gathered(replace(summed, means=way * summed.means), tolerance)
-    return _Found(log=float(log), nights=places[-1] + 1 - places[len(places) - int(nights)], way=way)
+    return _Gathered(log=float(log), nights=places[-1] + 1 - places[len(places) - int(nights)], way=way)
 
 
 def _by_evidence(
-    alarm: Alarm, found: _Found, checked: Look, share: float, both_ways: bool, nights: Sequence[object]
+    alarm: Alarm, found: _Gathered, checked: Look, share: float, both_ways: bool, nights: Sequence[object]
 ) -> Alarm:
     """The alarm that the evidence raises. Its p-value: what alpha would have to be for it."""
     certainty = f"evidence of all nights {math.exp(min(found.log, _MOST)):.2g}, alarm at {math.exp(needed(share)):.2g}"

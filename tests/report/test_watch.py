@@ -72,8 +72,10 @@ def test_the_evidence_is_the_likelihood_ratio_of_its_definition() -> None:
 
 def test_levels_follow_the_nights_also_where_nights_play_other_instances() -> None:
     draws = np.random.Generator(np.random.Philox(3))
-    ease, steps = draws.uniform(0, 1, 30), [0.0, 0.1, -0.2, 0.05, 0.0, 0.1]
-    played = [{str(i): float(ease[i] + step) for i in range(30) if (i + place) % 3} for place, step in enumerate(steps)]
+    ease, steps = draws.uniform(0, 1, 300), [0.0, 0.1, -0.2, 0.05, 0.0, 0.1]
+    played = [
+        {str(i): float(ease[i] + step) for i in range(300) if (i + place) % 3} for place, step in enumerate(steps)
+    ]
     means = levels(played, paired=True, bounded=False).means
     assert means - means[0] == pytest.approx(np.array(steps) - steps[0], abs=1e-6)
     # As groups their instances' differences are noise.

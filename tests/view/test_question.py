@@ -48,12 +48,12 @@ def test_the_pages_say_nothing_on_the_console(folder: Path, width: int, dark: bo
     with (
         chromium() as browser,
         viewing(folder, "asked") as url,
-        tab(browser, f"{url}run/asked/", width=width, dark=dark) as opened,
+        tab(browser, f"{url}/run/asked/", width=width, dark=dark) as opened,
     ):
         opened.page.wait_for_selector("#answers svg.range rect.equal")
         assert opened.page.locator("#answers tbody tr").count() == 3
         assert opened.overflow() <= 0
         opened.clean()
-        opened.page.goto(f"{url}run/asked/live")
+        opened.page.goto(f"{url}/run/asked/live")
         opened.page.wait_for_selector("#live-state")
         opened.clean()
