@@ -38,6 +38,7 @@ PYTHON ?= $(shell for name in python3.11 python3.12 python3.13 python3.14 python
 
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 # Modules are compiled when they are first imported: most of what is installed here never is.
+# A lock names every package, so pip needs to resolve nothing: older ones ask for hashes of releases that nobody locked.
 INSTALL := -m pip install --quiet --no-compile
 
 # Modules are compiled once and kept, also where the environment says otherwise: each test process would compile all of
@@ -87,7 +88,7 @@ bench-peers: $(READY) $(PEERS)/.ready ## evalkit beside Inspect AI: the same con
 
 $(PEERS)/.ready: $(PEERS_LOCK) | $(READY)
 	$(PY) -m venv $(PEERS)
-	$(PEERS)/bin/python $(INSTALL) --require-hashes -r $(PEERS_LOCK)
+	$(PEERS)/bin/python $(INSTALL) --no-deps --require-hashes -r $(PEERS_LOCK)
 	@touch $@
 
 large: $(READY) ## runs of a million instances and of a million steps: time and memory to start and to resume
@@ -114,7 +115,7 @@ sdks: $(SDKS)/.ready ## test with the providers' own SDKs, LiteLLM and readers o
 
 $(SDKS)/.ready: pyproject.toml $(SDKS_LOCK) | $(READY)
 	$(PY) -m venv $(SDKS)
-	$(SDKS)/bin/python $(INSTALL) --require-hashes -r $(SDKS_LOCK)
+	$(SDKS)/bin/python $(INSTALL) --no-deps --require-hashes -r $(SDKS_LOCK)
 	$(SDKS)/bin/python $(INSTALL) --no-deps --no-build-isolation --editable .
 	@touch $@
 
@@ -128,7 +129,7 @@ real: $(READY) ## play with real model servers in .venv-real: llama.cpp's, compi
 
 $(REAL)/.ready: $(REAL_LOCK) | $(READY)
 	$(PY) -m venv $(REAL)
-	$(REAL)/bin/python $(INSTALL) --require-hashes -r $(REAL_LOCK)
+	$(REAL)/bin/python $(INSTALL) --no-deps --require-hashes -r $(REAL_LOCK)
 	@touch $@
 
 docs: $(READY) ## build the documentation site in build/docs, strictly; write the generated pages
@@ -161,7 +162,7 @@ $(READY): pyproject.toml $(LOCK)
 	@echo "Setting up $(VENV), once: $$(grep -c '^[a-z0-9].*==' $(LOCK)) packages are downloaded and installed (1 to 3 minutes)."
 	@$(PYTHON) -m venv $(VENV) || { \
 		echo "$(PYTHON) could not create $(VENV); on Debian and Ubuntu, install its venv package first." >&2; exit 2; }
-	$(PY) $(INSTALL) --require-hashes -r $(LOCK)
+	$(PY) $(INSTALL) --no-deps --require-hashes -r $(LOCK)
 	$(PY) $(INSTALL) --no-deps --no-build-isolation --editable .
 	@touch $(READY)
 
