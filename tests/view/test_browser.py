@@ -99,7 +99,8 @@ def test_every_figure_is_fetched_and_drawn_when_it_scrolls_near(browser: Any, ur
         page.locator("#figures figure").first.wait_for()
         for figure in reading.figures:
             here = page.locator(f"#figure-{figure.name}")
-            here.scroll_into_view_if_needed()
+            # At once: a figure that is fetched takes the place of the element that stood for it.
+            here.evaluate("element => element.scrollIntoView()")
             here.locator(".plot svg").first.wait_for()
         assert page.locator(".plot[data-drawn=yes]").count() == len(reading.figures)
         opened.clean()
