@@ -3,6 +3,7 @@
 import tempfile
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
+from itertools import combinations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,6 +16,7 @@ from evalkit.seeds import Stream
 from evalkit.store.files.record import LedgerRecord
 from evalkit.store.files.segment import CLOSE, SEAL, claim, money_of
 from evalkit.store.manifests import is_run
+from evalkit.store.question_files import read_given
 from evalkit.store.reading.accounts import accounts, spent
 from evalkit.store.reading.index import RunIndex, read_index
 from evalkit.store.reading.reader import scan
@@ -39,6 +41,16 @@ DESCRIBED = ("manifest", "suites")
 """Folders of files that describe the run."""
 
 
+Answers = Mapping[tuple[str, ...], tuple[str, int, str]]
+"""By what is asked: (the answer, the draws it was given with, their digest)."""
+
+
+def answers_of(run: Path) -> Answers:
+    """The answers that a run has given."""
+    answers = [answer for given in read_given(run) for answer in given.answers]
+    return {tuple(one.about): (one.answer, one.draws, one.digest) for one in answers}
+
+
 class Broken(BaseException):
     """A promise that does not hold. No Exception: the engine must not take it for a bug of an episode."""
 
@@ -57,6 +69,10 @@ class Checks:
         """Whether the log is damaged and not repaired yet: then nobody is promised to be able to read it."""
         self.forgot = False
         """Whether rows of money may have been lost to damage: then nobody can know all that was spent."""
+        self._given: Answers = {}
+        """The answers that the run has given."""
+        self._left: frozenset[str] = frozenset()
+        """Lanes of the agents that no open question needed when the life began."""
         self._told = 0
         """What damaged files had told of spending, as long as the rest of the log tells it too."""
 
@@ -115,6 +131,8 @@ class Checks:
         budget = world.resolved.sweep.budget
         if budget is not None and world.network.bill > budget:
             raise Broken(f"the bill is {world.network.bill}, the budget {budget}")
+        if sent.lane in self._left and not sent.step:
+            raise Broken(f"{sent.episode} begins, though all questions about {sent.lane} were answered before")
 
     def _asking(self, sent: Sent, process: Process) -> None:
         """Before a request of an agent that is code leaves."""
@@ -148,6 +166,7 @@ class Checks:
             self.accept()
         index = read_index(self._world.run)
         self._never_less(index)
+        self._answers_stay()
         books = _books(index)
         if self._world.network.bill > books and not self.forgot:
             raise Broken(f"a life begins with {books} on the books and a bill of {self._world.network.bill}")
@@ -164,6 +183,7 @@ class Checks:
         self._each_row_once()
         self._never_less(index)
         self._within_budget(index)
+        self._answers_stay()
         bill, books = self._world.network.bill, _books(index)
         if closed and bill > books and not self.forgot:
             raise Broken(f"a life has closed its books at {books}; the bill is {bill}")
@@ -221,8 +241,33 @@ class Checks:
         for episode, step, ask in asks_of(self._world.run) if self._world.coded else ():
             self._world.asked.setdefault(episode, set()).add((step, ask))
 
-    def at_the_end(self, usual: Mapping[tuple[str, int], bytes], asked: Asks) -> None:
-        """When the run is complete, or out of money. `usual`, `asked`: its steps and asks without any disturbance."""
+    def _answers_stay(self) -> None:
+        """What was answered once is answered for good, and who left because of it stays away: until the log is damaged,
+        since a repaired one may lack the scores that an answer rests on."""
+        if not self._world.asking:
+            return
+        given, damaged = answers_of(self._world.run), self._world.counts["files_gone"] + self._world.counts["flips"]
+        changed = [about for about, answer in self._given.items() if given.get(about) != answer]
+        if changed:
+            raise Broken(f"{' and '.join(changed[0])}: the answer was {self._given[changed[0]]}")
+        self._given = given
+        agents = self._world.resolved.manifest.agents
+        needed = {name for pair in combinations(agents, 2) if pair not in given for name in pair}
+        self._left = frozenset(agents[name].lane for name in agents.keys() - needed if not damaged)
+
+    def _answers_as_usual(self, usual: Answers) -> None:
+        """The answers are those of a run left in peace, and none is missing unless money was."""
+        self._answers_stay()
+        self._world.counts["answers"] += len(self._given)
+        for about, answer in self._given.items():
+            if usual.get(about) != answer:
+                raise Broken(f"{' and '.join(about)}: the answer is {answer}, and was to be {usual.get(about)}")
+        if self._world.scenario.budget_share is None and self._given.keys() != usual.keys():
+            raise Broken(f"not answered: {usual.keys() - self._given.keys()}")
+
+    def at_the_end(self, usual: Mapping[tuple[str, int], bytes], asked: Asks, answers: Answers) -> None:
+        """When the run is complete, decided, or out of money. `usual`, `asked`, `answers`: its steps, asks and answers
+        without any disturbance."""
         run = self._world.run
         found = findings(run)
         if found:
@@ -232,6 +277,8 @@ class Checks:
                 raise Broken(f"{place[0]}/{place[1]} is not the step of a run left in peace")
         if self._world.coded:
             self._asks_as_usual(asked)
+        if self._world.asking:
+            self._answers_as_usual(answers)
         if self._draws.uniform() < COMMANDS:
             self.commands()
 

@@ -10,7 +10,7 @@ from evalkit.seeds import Stream
 from tests.sim.begun import Begun, begun, names
 from tests.sim.disk import Plan
 from tests.sim.network import FATES, Weather
-from tests.sim.sweeps import AGENTS, SCARCE, TIGHT, WIDE
+from tests.sim.sweeps import AGENTS, ASKING, SCARCE, TIGHT, WIDE
 
 LIVES = 5
 """Disturbed lives at most; undisturbed ones follow until the run is complete."""
@@ -50,12 +50,12 @@ DISTURBANCES = (
     "dies_mending",
 )
 """Everything that may go wrong, by name."""
-AIMED = ("scarce", "unsaid", "dies_naming", "agents", "dies_crowded")
+AIMED = ("scarce", "unsaid", "dies_naming", "agents", "dies_crowded", "asking")
 """What comes about only where it is asked for: requests that wait for money which others may bring back; rows of the
 first format that are lost before any session has said what they had cost; a process that dies between naming a folder,
 a manifest, a suite or the end of a journal and syncing the folder of that name, and a loss of power in the life that
 builds on it; agents that are code in place of models; a process that dies with all the requests in flight that its
-agent may have there."""
+agent may have there; a sweep that asks something, and lets go agents that no open question needs."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -179,6 +179,9 @@ def scenario(
     if "agents" in active:
         active -= {"first_format", "unsaid"}  # which know of none
         sweep = AGENTS[Stream(seed, "agents").below(len(AGENTS))]
+    if "asking" in active:
+        active -= {"first_format", "unsaid", "extended"}  # a run that asks something lets no suites join
+        sweep = ASKING[Stream(seed, "asking").below(len(ASKING))]
     if "dies_crowded" in active:
         sweep, width, budget = WIDE[seed % len(WIDE)], 8, None  # a lane has no more in flight than its width
     old = _begun(Stream(seed, "begun"), unsaid="unsaid" in active) if {"first_format", "unsaid"} & active else None

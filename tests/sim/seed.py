@@ -15,7 +15,7 @@ from evalkit.seeds import Stream
 from evalkit.store.manifests import is_run
 from tests.sim import altered, harm
 from tests.sim.begun import begun
-from tests.sim.checks import Broken
+from tests.sim.checks import Answers, Broken, answers_of
 from tests.sim.commands import findings
 from tests.sim.loop import Hung
 from tests.sim.players import Asks, asks_of
@@ -83,7 +83,7 @@ def live_through(scenario: Scenario, *, detailed: bool = False) -> Lived:
                 if scenario.extended is not None:
                     world.extend()
                 lives = _calmly(world, lives, repair=damaged) + 1
-                world.checks.at_the_end(usual.steps, usual.asks)
+                world.checks.at_the_end(usual.steps, usual.asks, usual.answers)
             finally:
                 requests = world.requests
                 counts = world.counts + world.network.counts + world.disk.counts
@@ -138,7 +138,7 @@ def _calmly(world: World, first: int, *, repair: bool = False) -> int:
     """Undisturbed lives until the run is as complete as its money allows; the number of the last."""
     for number in range(first, first + MOST_CALM):
         outcome = world.live(undisturbed(), number, repair=repair and number == first)
-        if isinstance(outcome, RunOutcome) and outcome.reason in ("complete", "budget"):
+        if isinstance(outcome, RunOutcome) and outcome.reason in ("complete", "budget", "decided"):
             return number
     raise Broken(f"after {MOST_CALM} undisturbed lives the run is neither complete nor out of money: {outcome}")
 
@@ -151,6 +151,8 @@ class Baseline:
     """Digests by episode and step."""
     asks: Asks
     cost: int
+    answers: Answers
+    """Where it asks something. Its agents play on all the same."""
 
 
 @cache
@@ -160,9 +162,11 @@ def baseline(number: int) -> Baseline:
     found = resolved(number)
     found = replace(found, sweep=replace(found.sweep, width=calm.width))
     with tempfile.TemporaryDirectory(prefix="evalkit-sim-", dir=_quick()) as folder:
-        world = World(scenario=calm, folder=Path(folder), resolved=found)
+        world = World(scenario=calm, folder=Path(folder), resolved=found, play_all=True)
         _calmly(world, 0)
-        return Baseline(steps=world.checks.steps(), asks=asks_of(world.run), cost=world.network.bill)
+        return Baseline(
+            steps=world.checks.steps(), asks=asks_of(world.run), cost=world.network.bill, answers=answers_of(world.run)
+        )
 
 
 def _quick() -> str | None:

@@ -11,6 +11,7 @@ from evalkit.engine.freezing.freeze import Resolved, resolve
 from evalkit.seats import code_of
 from evalkit.spec.sweep import read_sweep
 from tests.sim import players
+from tests.support.question_runs import many
 
 _PROVIDER = """
 dialect = "{dialect}"
@@ -54,12 +55,20 @@ instances = [{instances}]
 vary = {{ periods = [{periods}] }}
 """
 
+_ASKED = """
+[decide]
+margin = {margin}
+scores = [0, 1]
+"""
+
 LIMITS: dict[str, dict[str, int]] = {
     "limited": {_PER_MINUTE: 20, _IN_FLIGHT: 3},
     "slow": {_PER_MINUTE: 6},
     "narrow": {_IN_FLIGHT: 2},
 }
 """By provider: requests per minute, and in flight."""
+MANY, INSTANCES = "many.jsonl", 40
+"""The suite of sweeps that ask something, and its instances."""
 STRICT = "strict"
 """A provider that refuses some requests for what they hold."""
 
@@ -82,6 +91,10 @@ def _spec(agents: tuple[tuple[str, ...], ...], instances: int, periods: int, rep
             _SUITE.format(instances=named, periods=periods),
         ]
     )
+
+
+def _asking(agents: tuple[tuple[str, ...], ...], margin: int) -> str:
+    return "\n".join([_ASKED.format(margin=margin), *map(_agent, agents), f'[[suites]]\nname = "{MANY}"\n'])
 
 
 SWEEPS = (
@@ -109,8 +122,12 @@ _ALL = (
     _spec((("hasty", "narrow/random"), ("wide", "free/noisy")), 2, 1, 1),
     _spec((("careful", f"{STRICT}/knuth"), ("plain", f"{STRICT}/noisy")), 3, 1, 1),
     _spec((("hasty", f"{STRICT}/random"), ("best_of", "free/noisy", f"{STRICT}/random")), 2, 1, 1),
+    _asking((("k", "free", "knuth"), ("r", "free", "random")), 40),
+    _asking((("k", "free", "knuth"), ("n", "narrow", "noisy"), ("r", "free", "random")), 40),
 )
-AGENTS = range(SCARCE + 1, len(_ALL))
+ASKING = range(len(_ALL) - 2, len(_ALL))
+"""The numbers of sweeps that ask something."""
+AGENTS = range(SCARCE + 1, ASKING.start)
 """The numbers of sweeps whose agents are code (`players.py`)."""
 WIDE = tuple(number for number in AGENTS if '"tests.sim.players:wide"' in _ALL[number])
 """Of these, the ones in which an agent has many requests in flight."""
@@ -149,6 +166,8 @@ def spec(number: int) -> Path:
         text = _PROVIDER.format(dialect="openai_chat", limits=limits)
         coded = number % len(_ALL) in AGENTS
         (folder / "providers" / f"{name}.toml").write_text(text + _CONTEXT if coded else text)
+    if number in ASKING:
+        many(folder / MANY, INSTANCES, periods=1)
     (folder / "sweep.toml").write_text(_text(number))
     return folder / "sweep.toml"
 

@@ -56,6 +56,13 @@ def test_every_promise_holds_of_agents_that_are_code(seed: int) -> None:
     assert found.counts["asks"] > 0
 
 
+@pytest.mark.parametrize("seed", [1, 2, 9])
+def test_every_promise_holds_of_sweeps_that_ask_something(seed: int) -> None:
+    found = live_through(scenario(seed, len(SWEEPS), always=frozenset({"asking"})))
+    assert not found.broken, "\n".join((*found.story, found.broken))
+    assert found.counts["answers"] > 0
+
+
 def test_everything_that_may_go_wrong_does() -> None:
     counts = sum((Counter(lived(seed).counts) for seed in (*range(SEEDS), *RARE)), Counter[str]())
     assert {name for name in DISTURBANCES if not counts[name]} == set()

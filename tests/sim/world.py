@@ -12,6 +12,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
+from typing import TypeVar
 from unittest import mock
 
 from evalkit.client import client
@@ -42,6 +43,7 @@ from tests.sim.sweeps import extended, resolved, spec
 from tests.sim.taking_over import TakingOver, closed_books, granted, of_files
 
 Activate = Callable[[PlannedEpisode], ActiveEpisode]
+Result = TypeVar("Result")
 
 EPOCH_S = 1.7e9
 LONGEST_WAIT_S = 7500.0
@@ -79,6 +81,8 @@ class World:
     """When something was last sent, answered or written."""
     detailed: bool = False
     """Whether the story tells of each request and each commit."""
+    play_all: bool = False
+    """Whether agents play on that no open question needs."""
     closed: bool = False
     """Whether the last life has ended by itself, with its money on the books."""
 
@@ -90,6 +94,8 @@ class World:
         self.flaws: list[BaseException] = []
         """What was found, or left the engine, where nobody waits for it."""
         codes = [agent.code for agent in self.resolved.manifest.agents.values() if agent.code is not None]
+        self.asking = self.resolved.sweep.decide is not None
+        """Whether it asks something."""
         self.coded = bool(codes)
         """Whether its agents are code."""
         self.crowd = max((code.parallel for code in codes), default=1)
@@ -250,6 +256,7 @@ class World:
             stack.enter_context(mock.patch("secrets.token_hex", self._digits))
             stack.enter_context(mock.patch("socket.gethostname", return_value="host"))
             stack.enter_context(mock.patch("os.getpid", self._pid))
+            stack.enter_context(mock.patch("asyncio.to_thread", _at_once))
             stack.enter_context(mock.patch.object(lock, "is_gone", return_value=False))
             how = None if self.life is None else self.life.taken_over
             if how is not None:
@@ -293,7 +300,7 @@ class World:
 
     async def _main(self, life: Life, *, repair: bool) -> RunOutcome | str:
         asyncio.get_running_loop().set_exception_handler(self.failed)
-        options = RunOptions(directory=self.run, repair=repair)
+        options = RunOptions(directory=self.run, repair=repair, play_all=self.play_all)
         second: asyncio.Task[RunOutcome | str] | None = None
         first = asyncio.ensure_future(self.begun(options))
         if life.twice_turn is not None:
@@ -388,6 +395,11 @@ class World:
             self.counts["interrupt"] += 1
             self.say("Ctrl-C")
             self.loop.call_soon(handle._run)
+
+
+async def _at_once(work: Callable[..., Result], *given: object) -> Result:
+    """Stands in for `asyncio.to_thread`: virtual time knows no threads."""
+    return work(*given)
 
 
 def _first(flaw: BaseException) -> BaseException:

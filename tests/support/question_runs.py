@@ -13,10 +13,10 @@ INSTANCES = 150
 POLICIES = ("knuth", "random", "oracle")
 
 
-def many(path: Path, instances: int = INSTANCES) -> Path:
+def many(path: Path, instances: int = INSTANCES, *, periods: int = 8) -> Path:
     """Write the suite."""
     env = ENVIRONMENTS["scheduling"]
-    parameters = parse_parameters(["--n", "4", "--periods", "8"], env.parameters, env.name)
+    parameters = parse_parameters(["--n", "4", "--periods", str(periods)], env.parameters, env.name)
     path.write_bytes(b"".join(orjson.dumps(dict(line)) + b"\n" for line in env.generate(parameters, instances, 0)))
     return path
 
