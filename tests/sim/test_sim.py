@@ -56,7 +56,7 @@ def test_every_promise_holds_of_agents_that_are_code(seed: int) -> None:
     assert found.counts["asks"] > 0
 
 
-@pytest.mark.parametrize("seed", [1, 2, 9])
+@pytest.mark.parametrize("seed", [1, 2, 4])
 def test_every_promise_holds_of_sweeps_that_ask_something(seed: int) -> None:
     found = live_through(scenario(seed, len(SWEEPS), always=frozenset({"asking"})))
     assert not found.broken, "\n".join((*found.story, found.broken))
