@@ -7,8 +7,10 @@ from evalkit.engine.episode import LEFT_OWED
 from evalkit.engine.outcome import RunOutcome
 from evalkit.engine.resume import DIVERGED
 from evalkit.engine.session import Session
+from evalkit.engine.universe import Choice
 from evalkit.errors import nearest
 from evalkit.money import show_usd
+from evalkit.store.manifest import Manifest
 
 
 def outcome_of(session: Session) -> RunOutcome:
@@ -60,7 +62,7 @@ def outcome_of(session: Session) -> RunOutcome:
         question=None if session.question is None else session.question.asked.to_json(),
         spared=0 if session.question is None else session.question.spared,
         spared_cost=0 if session.question is None else session.question.spared_cost,
-        example=_example(session),
+        example=example_of(session.resolved.manifest, session.options.choice),
     )
 
 
@@ -148,10 +150,8 @@ def _reason(session: Session, owed: int, lane_ended: bool) -> str:
     return "limit" if session.options.limit is not None else "parked"
 
 
-def _example(session: Session) -> str:
+def example_of(manifest: Manifest, choice: Choice) -> str:
     """An episode to look at, as an argument of `show`."""
-    choice = session.options.choice
-    manifest = session.resolved.manifest
     for suite in filter(choice.takes_suite, manifest.suites.values()):
         for agent in manifest.agents.values():
             if choice.agents and agent.name not in choice.agents:

@@ -23,6 +23,7 @@ from evalkit.engine.existing import existing_manifest
 from evalkit.engine.freezing.brought import changed, recoded
 from evalkit.engine.freezing.freeze import Resolved, merge
 from evalkit.engine.freezing.keeping import kept, reworded
+from evalkit.engine.idle import nothing_to_do
 from evalkit.engine.jobs import make_jobs
 from evalkit.engine.loop import interruptible
 from evalkit.engine.machines.spread import play_spread
@@ -77,6 +78,9 @@ async def run_sweep(resolved: Resolved, options: RunOptions, show: Callable[[Vie
         resolved = replace(resolved, manifest=kept(old, resolved.manifest))
         if options.announce is not None:
             options.announce([*reworded(manifest), *newer])
+    idle = nothing_to_do(resolved, options, manifest) if manifest == old else None
+    if idle is not None:
+        return idle
     decide = resolved.sweep.decide
     frozen = None if decide is None else freeze_question(manifest, decide)
     loop = asyncio.get_running_loop()

@@ -11,10 +11,11 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from evalkit.store.files.layout import journal_object
+from evalkit.store.files.journal import newest_claims
+from evalkit.store.files.layout import journal_object, lay_out
 from evalkit.store.files.record import ESTIMATED, UNMETERED, LedgerRecord
 from evalkit.store.files.schema import LEDGER, ledger_records
-from evalkit.store.files.segment import Kind, Segment, read_claim
+from evalkit.store.files.segment import CLOSE, KINDS, SEAL, Kind, Segment, read_claim
 from evalkit.store.reading.accounts import Account
 from evalkit.store.reading.arrays import coded, floats, ints
 from evalkit.store.reading.effect import Flags
@@ -36,6 +37,33 @@ def read_totals(run: Path) -> Totals:
         return totals_at(run, files, upto)
 
     return patiently(run, look)
+
+
+def closed_totals(run: Path) -> Totals | None:
+    """The sums of a run in which nothing is left to be settled: every writer has closed its journal, or another has
+    sealed and compacted it, no file is missing, and every session has closed. None for any other run, also for one of
+    the log's first format.
+
+    It lists names and reads one file per writer. Raises CorruptLogError for damage in these.
+    """
+    try:
+        claims = newest_claims(run)
+        layouts = [lay_out(run, kind) for kind in KINDS]
+    except FileNotFoundError:
+        return None  # a writer has moved it
+    for segment in (segment for layout in layouts for segment in layout.segments):
+        uncompacted = segment.is_object and not _ends_journal(claims.get(segment.writer, {}), segment.first)
+        if uncompacted or not segment.writer:
+            return None
+    if not claims or any(layout.flaws for layout in layouts):
+        return None
+    totals = together(read(says.get("totals") or "{}", writer) for writer, says in claims.items())
+    return totals if all(account.closed for account in totals.accounts.values()) else None
+
+
+def _ends_journal(says: Mapping[str, str], number: int) -> bool:
+    """Whether the newest object of a journal ends it, and is the one of this number."""
+    return says.get("kind") in (CLOSE, SEAL) and says.get("number") == str(number)
 
 
 def totals_at(run: Path, files: Mapping[Kind, Sequence[Segment]], upto: Mapping[str, int]) -> Totals:

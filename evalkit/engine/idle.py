@@ -1,0 +1,68 @@
+"""A call of `run` that has nothing to do: known from the sums of the log, however many episodes it has.
+
+Nothing is locked, written, started or asked, and no row is read. On a disk the bytes of the log are compared with the
+digests that it records, as before each call that plays. In a bucket they are not: the store itself answers for what it
+keeps, and reading all of it would be paid for. `verify` compares there.
+"""
+
+from collections.abc import Mapping
+
+from evalkit.engine.ending import example_of
+from evalkit.engine.freezing.freeze import Resolved
+from evalkit.engine.outcome import RunOutcome
+from evalkit.engine.resume import RunPart
+from evalkit.engine.session import RunOptions
+from evalkit.store.bucket import is_bucket
+from evalkit.store.manifest import Manifest
+from evalkit.store.reading.accounts import spent, unaccounted
+from evalkit.store.reading.sums import closed_totals
+from evalkit.store.reading.totals import CellTotals
+from evalkit.store.reading.unmetered import together
+from evalkit.store.writing.opening import refuse_damage
+
+
+def nothing_to_do(resolved: Resolved, options: RunOptions, manifest: Manifest) -> RunOutcome | None:
+    """The outcome of a call for which everything has ended and is settled; None if there may be something to do.
+
+    manifest: the run's, which the sweep does not extend. Raises CorruptLogError for damage, StorageError.
+    """
+    choice, sweep = options.choice, resolved.sweep
+    if options.repair or options.retry or options.outside is not None or sweep.decide is not None:
+        return None
+    if choice.replicate is not None:  # the sums do not know replicates
+        return None
+    totals = closed_totals(options.directory)
+    if totals is None or any(unaccounted(totals.books())):
+        return None
+    agents = [agent for agent in resolved.manifest.agents.values() if not choice.agents or agent.name in choice.agents]
+    share = RunPart(manifest=resolved.manifest, agents=agents, choice=choice)
+    planned = {(agent.name, suite.name): len(suite.instances) * len(share.replicates) for agent, suite in share.places}
+    if any(_ended(totals.cells, place) != count for place, count in planned.items()):
+        return None
+    if not is_bucket(options.directory):
+        refuse_damage(options.directory)
+    books = totals.books().values()
+    unmetered = together(totals.unmetered(), manifest)
+    return RunOutcome(
+        directory=options.directory,
+        reason="complete",
+        messages=tuple(filter(None, [unmetered.advice()])),
+        episodes=sum(planned.values()),
+        ended=sum(planned.values()),
+        owed=0,
+        unfinished=0,
+        owed_cost=None,
+        broken=0,
+        steps=0,
+        elapsed_s=0.0,
+        spent=spent(sum(cell.cost for cell in totals.cells.values()), books),
+        unconfirmed=sum(account.crashed - account.confirmed for account in books),
+        budget=sweep.budget,
+        unmetered=unmetered,
+        example=example_of(resolved.manifest, choice),
+    )
+
+
+def _ended(cells: Mapping[tuple[str, str], CellTotals], place: tuple[str, str]) -> int:
+    cell = cells.get(place)
+    return 0 if cell is None else cell.ended
