@@ -20,13 +20,13 @@ from evalkit.store.reading.index import read_index
 from evalkit.store.reading.reader import read_ledger, scan
 from evalkit.store.writing import compactor, writer
 from evalkit.store.writing.compact import Tail
-from evalkit.store.writing.pace import COMMITS
+from evalkit.store.writing.pace import AMPLE_ROWS, COMMITS, LOOK_S, MOST_S, CommitPace
 from evalkit.store.writing.writer import Store, open_store
 from tests.store.test_disk import Shim, durable
 from tests.support.format2_logs import contents
 from tests.support.patience import PATIENCE_S
 from tests.support.run_directories import a_charge, a_step, rounds, write_run, write_tails
-from tests.support.virtual_clock import VirtualLoop
+from tests.support.virtual_clock import VirtualLoop, run_virtual
 
 
 def play(run: Path, body: Callable[[Store], Awaitable[None]], session: str = "s") -> None:
@@ -160,6 +160,62 @@ def test_a_row_waits_for_twice_what_a_commit_takes(tmp_path: Path, monkeypatch: 
         assert min(waited[1:]) >= (COMMITS + 1) * sync_s
 
     play(tmp_path / "run", body)
+
+
+@pytest.mark.parametrize(("gap_s", "commits"), [(0.001, 1), (0.004, 2)])
+def test_replies_that_come_one_after_another_share_a_commit(tmp_path: Path, gap_s: float, commits: int) -> None:
+    """Though they take longer than a row waits: what one commit has let go is answered like this."""
+    run, rows = tmp_path / "run", 12
+
+    async def body() -> None:
+        with open_store(run, session="s", inline=True) as store:
+            store.pace(0.05)
+
+            async def player(number: int) -> None:
+                await asyncio.sleep(number * gap_s)
+                store.append(a_step(f"e{number}"))
+                await store.durable()
+
+            async with asyncio.TaskGroup() as group:
+                for number in range(rows if commits == 1 else 4):
+                    group.create_task(player(number))
+            assert len(objects(run)) == commits
+
+    run_virtual(body())
+
+
+def test_rows_that_go_on_coming_are_committed_all_the_same(tmp_path: Path) -> None:
+    """After half of the reply time, or when they are many."""
+    run, written = tmp_path / "run", list[float]()
+
+    async def body() -> None:
+        loop = asyncio.get_running_loop()
+        with open_store(run, session="s", inline=True) as store:
+            store.pace(0.1)
+
+            async def player(number: int) -> None:
+                await asyncio.sleep(number * 0.001)
+                store.append(a_step(f"e{number}"))
+                await store.durable()
+                written.append(loop.time() - number * 0.001)
+
+            async with asyncio.TaskGroup() as group:
+                for number in range(200):
+                    group.create_task(player(number))
+
+    run_virtual(body())
+    assert len(written) == 200
+    assert max(written) <= 0.05 + LOOK_S + 1e-6
+
+
+def test_a_pace_lets_groups_fill_within_bounds() -> None:
+    pace = CommitPace(bucket=False)
+    pace.reply(0.05)
+    assert pace.fills(2, 0.02)
+    assert not pace.fills(2, 0.03)
+    assert not pace.fills(AMPLE_ROWS, 0.02)
+    pace.reply(60.0)
+    assert not pace.fills(2, MOST_S)
 
 
 def test_durable_waits_for_a_commit_under_way_and_not_for_rows_to_come(tmp_path: Path) -> None:

@@ -34,7 +34,7 @@ from evalkit.store.writing.commit import Load, commit
 from evalkit.store.writing.compact import Tail
 from evalkit.store.writing.compactor import Compactor
 from evalkit.store.writing.opening import Opened, join, take_over
-from evalkit.store.writing.pace import CommitPace
+from evalkit.store.writing.pace import LOOK_S, CommitPace
 from evalkit.waiting import Crowd
 
 GROUP_ROWS = 1024
@@ -106,6 +106,8 @@ class _CommitGroup:
     waiters: Crowd = field(default_factory=Crowd)
     began: float = 0.0
     """Loop time of its first row."""
+    looked: int = 1
+    """Its rows when it was last due; one row alone is not waited with."""
 
     def pack(self) -> None:
         """Turn the latest rows into a table: a third of the memory."""
@@ -295,6 +297,10 @@ class Store:
         if self._failure is not None or self._closed:
             return
         group = self._group
+        if group.looked < group.rows and self._pace.fills(group.rows, self._loop.time() - group.began):
+            group.looked = group.rows
+            self._timer = self._loop.call_later(LOOK_S, self._ripe)
+            return
         with self._or_fail():
             load = self._load(group)
         self._group, self._timer = _CommitGroup(), None
