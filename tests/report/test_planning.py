@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec import structs
 
 from evalkit.envs.costbench.score import score
 from evalkit.report.costbench.planning import ALL_AGENTS, planning_tables
@@ -67,7 +68,7 @@ def a_cell(
     episodes: Sequence[EpisodeResult], *, suite: str = "s", agent: str = "a", sha256: str = TEST, **line: Any
 ) -> Cell:
     # As in a run: no id is another suite's or agent's.
-    episodes = [replace(episode, id=f"{suite}-{agent}-{episode.id}") for episode in episodes]
+    episodes = [structs.replace(episode, id=f"{suite}-{agent}-{episode.id}") for episode in episodes]
     names = dict.fromkeys(episode.instance for episode in episodes)
     source = {"source": {"file": "queries.json", "sha256": sha256, "row": 1}} if sha256 else {}
     instances = [
