@@ -19,6 +19,7 @@ from evalkit.report.drift import COLUMNS as DRIFT_COLUMNS
 from evalkit.report.drift import DRIFT, drift_tables
 from evalkit.report.extras.clashes import refuse_clashes, refuse_tables
 from evalkit.report.extras.record import all_extras
+from evalkit.report.kept_intervals import KeptIntervals
 from evalkit.report.run_data import RunData
 from evalkit.report.scores import behaviour_table, refusals_table, scores_table
 from evalkit.report.sizes import sizes_table
@@ -150,7 +151,10 @@ def report(
         logged["asks"] = scan_asks(run, (*ASK_COLUMNS, *DRIFT_ASK_COLUMNS))
     voids = read_voids(run)
     run_cells = cells(manifest, results, voids)
+    kept = KeptIntervals(run)
+    kept.tell(run_cells)
     made = build_report(RunData(manifest, run_cells, logged, judged or {}), half_width)
+    kept.keep(run_cells)
     asked = read_question(run, manifest, results)
     return made if asked is None else _answered(made, answers_table(asked, read_given(run), voids.values(), run_cells))
 
