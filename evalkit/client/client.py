@@ -204,7 +204,7 @@ class ModelAsker:
         usage, outcome = reply.usage, OK
         cost = self._template.price.of(usage)
         if usage.unknown:
-            reply, cost, outcome = self._without_usage(asking, reply)
+            reply, cost, outcome = self._without_usage(asking, reply, cost)
             usage = reply.usage
         # Tokens that the provider did not count are estimated from the reply's length, because its limits still apply.
         known_usage = usage if "output" not in usage.unknown else replace(usage, output=output_tokens(reply))
@@ -224,19 +224,19 @@ class ModelAsker:
             raw=response.body if lenient else None,
         )
 
-    def _without_usage(self, asking: _Asking, reply: Reply) -> tuple[Reply, PicoUsd, str]:
-        """For a reply with figures that the provider did not state: (the reply, with estimates if the provider's file
-        asks for them; what to charge; the last entry of its `attempts`)."""
+    def _without_usage(self, asking: _Asking, reply: Reply, listed: PicoUsd) -> tuple[Reply, PicoUsd, str]:
+        """For a reply with figures that the provider did not state, and which costs `listed` by the others: (the reply,
+        with estimates if the provider's file asks for them; what to charge; the last entry of its `attempts`)."""
         template, usage, bound = self._template, reply.usage, self._max_tokens
         counted = "input" not in usage.unknown and "output" not in usage.unknown
         if counted and not template.price.caching_may_cost:
-            return reply, template.price.of(usage), OK  # missing figures have no price of their own
+            return reply, listed, OK  # missing figures have no price of their own
         if not template.quirks.unseen_tokens and (template.dialect.verbatim_calls or not reply.calls):
             shown = most_output_tokens(reply)
             bound = bound if shown is None else min(bound, shown)
         most_input = len(asking.body) + template.dialect.overhead_tokens
         cost = template.price.most(usage, input_tokens=most_input, output_tokens=bound)
-        if counted and cost == template.price.of(usage):
+        if counted and cost == listed:
             return reply, cost, OK
         guess: PicoUsd | None = None
         if template.estimates:

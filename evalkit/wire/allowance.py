@@ -34,7 +34,8 @@ def read_allowances(headers: Mapping[str, str]) -> tuple[Allowance | None, Allow
 
 
 def _read(headers: Mapping[str, str], what: str) -> Allowance | None:
-    reset_s = span_of(headers.get(f"x-ratelimit-reset-{what}", ""))
+    reset = headers.get(f"x-ratelimit-reset-{what}")
+    reset_s = span_of(reset) if reset else None
     if reset_s is None:
         return None
     limit, remaining = headers.get(f"x-ratelimit-limit-{what}", ""), headers.get(f"x-ratelimit-remaining-{what}", "")
