@@ -6,25 +6,38 @@ an effect that all instances of a night share (a provider under load), whose spr
 they show it, a prior says that it is about a point, perhaps much more. The mean before a fall is unknown, with a flat
 prior.
 
-Let e(j, d) be the likelihood ratio of "all nights from j on are lower by d" to a history H. If H is the truth, each
-e(j, d) is 1 at the start and a martingale afterwards, and so is e(j), a fixed mixture over falls d beyond the
-tolerance. A sum over all nights j that have come gains at most 1 in expectation with each of them: an e-detector. So
+Let D(j) be the mean of the levels before night j, less the mean of those from j on, less the tolerance. A harmless
+history H(h, v) is a fall of h, at most the tolerance, from some night v on; no change is h = 0. Let e(j) be a mixture
+over d > 0 of the likelihood ratios of "lower by the tolerance and d from j on" to "lower by the tolerance from j on".
+The mean before being unknown, it depends on D(j) alone, and where the noise is known it grows with it. The evidence is
+the sum of e(j) over all nights j that have come, divided by the number of beginnings N, see below.
 
-    M(H) = (1 - q) * e(v) + q * (e(2) + ... + e(t)) / HORIZON       H: lower by at most the tolerance from night v on
-    M(H) = FLAT * (e(2) + ... + e(t)) / HORIZON                     H: no change
+Which harmless history is worst? Under H(h, v) the mean of each D(j) is a(j) * h less the tolerance, with a(j) the part
+of h by which the two sides differ: 0 to 1, and 1 at j = v. Histories differ in these means alone, so with the same
+noise each D(j), each e(j) and the evidence on each night are the greatest where h is the tolerance, and no greater than
+with all means 0, which is "no change" seen with a tolerance of 0. So
 
-have, for every rule T that says when to stop, E[M at T] <= 1 - q + q * E[T] / HORIZON, and with T = the sooner of the
-alarm and night `HORIZON`, P(M reaches c by then) <= 1 / c (Markov). (q is OTHERS, less where the tolerance is smaller
-than a night's noise: the smaller it is, the more beginnings look alike.) The evidence is the least M over all harmless
-histories H. The true one is among them, so 1 / c bounds the chance of a false alarm too, whenever a small fall came.
+    P(false alarm | h, v) <= P(false alarm | tolerance, v) <= P(false alarm | no change, tolerance 0)
 
-That is the proof, and it is far from sharp: the least of all M is much less than the M of the true history. In
-simulations (`python -m bench.alarms`) c = `SLACK` / alpha keeps false alarms within alpha. So c = 1 / alpha is what is
-proved, for normal levels and averaged over the prior; c = SLACK / alpha is what was measured.
+In the last each e(j) is 1 at the start and a martingale afterwards, so their sum gains 1 in expectation with each
+night: an e-detector. With T the sooner of the alarm and night t, the sum has an expectation of at most t - 1 at T, and
+the sum reaches c by night t with a chance of at most (t - 1) / c (Markov). So N = t - 1, the number of nights on which
+the fall may have begun, is proved to do: an alarm at evidence 1 / alpha is then false with a chance of at most alpha.
+
+That is not sharp. Sums also come to much that never raises an alarm, and where the tolerance is much for the noise,
+only beginnings near v can be mistaken, the other means being far below 0. N is therefore the least number that keeps
+false alarms within alpha in the worst history, a fall of just the tolerance, simulated with known noise
+(`python -m bench.beginnings`), and somewhat more, since noise has to be learnt: after 30 nights 32 without a tolerance,
+5 where it is the noise of a night. Up to 59 are proved for the 30 nights to come.
+
+The spread of the shared effect is not known, so e(j) / N is averaged over it, with its weights after "lower by the
+tolerance from j on". Where there is little or no effect the prior still allows for one, so evidence comes to too
+little; for small effects it is raised, by at most `_SMALLER`. `python -m bench.alarms` measures what comes out of this.
 
 Source: Shin, Ramdas and Rinaldo 2024, "E-detectors: a nonparametric framework for sequential change detection"
 (definition of an e-detector; sums of e-processes that start one after the other; average run length at least c).
-Chosen: a probability within `HORIZON` nights instead of the average run length; one history for all small falls.
+Chosen: a probability within `HORIZON` nights instead of the average run length; bets in units of a night's noise, so
+that N depends on nothing but nights and the tolerance in such units.
 """
 
 import math
@@ -35,39 +48,43 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from evalkit.stats.alarm import HORIZON
-
 if TYPE_CHECKING:
     import numpy.typing as npt
 
     Doubles = npt.NDArray[np.float64]
 
-SLACK = 0.075
-"""Times 1 / alpha: the evidence that raises an alarm."""
 WITHIN = 7
 """Nights within which the fall that could be seen is found."""
 SURE = 0.8
 """With which chance."""
 
-_OTHERS, _FLAT = 0.33, 0.1
-_FALLS = np.array([0.018, 0.032, 0.056, 0.1, 0.18, 0.32, 0.56])
-"""Falls beyond the tolerance that bets are placed on, and each one's part."""
-_PARTS = np.array([0.2, 0.3, 0.25, 0.12, 0.07, 0.04, 0.02])
+BETS = np.array([0.7, 1.2, 2.0, 3.5])
+"""Falls beyond the tolerance that bets are placed on, in units of a night's noise, and each one's part."""
+PARTS = np.array([0.4, 0.3, 0.2, 0.1])
+TOLERANCES = np.array([0.0, 0.25, 0.5, 0.75, 1.0, 1.5, 2.0, 3.0])
+"""In units of a night's noise, and the number of beginnings with each after `_NIGHTS` nights: what `bench.beginnings`
+finds where the noise is known, and more since it is learnt: a third to a half, twice without a tolerance."""
+_BEGINNINGS = np.array([32.0, 11.5, 9.0, 7.2, 4.9, 4.2, 3.4, 2.6])
+_NIGHTS, _POWER = 30, 0.7
+"""The number of beginnings grows with this power of the nights."""
+_SMALLER, _SMALL = 0.95, 0.007
+"""Logarithm of what is added to the evidence where there is no effect at all; half of it with an effect of the second.
+"""
+_POINT = 0.01
 _EFFECTS = np.array([0.001, 0.0025, 0.005, 0.0075, 0.01, 0.014, 0.02, 0.03, 0.05, 0.09])
 """Standard deviations of the effect that a night's instances share, and the prior's weight of each: half-Cauchy around
 a point."""
-_SMALL = np.linspace(0, 1, 5)
-"""Falls within the tolerance that are tried, as parts of it."""
 _ROUNDS = 30
 _FINE = 1e-4
 """Exactness of the fall that could be seen."""
 _UNSEEN = 0.5
 """Outright failures, from 1 to 0, that are added to those that nights show: Jeffreys' prior of their share."""
 _CORNER = 3 / 8
+"""Answers that are counted as wrong, and as many as right, on top of a night's: Anscombe 1948."""
 
 
 def _prior() -> "Doubles":
-    ratio = _EFFECTS / 0.01
+    ratio = _EFFECTS / _POINT
     weights: Doubles = ratio / (1 + ratio * ratio) * np.gradient(np.log(ratio))
     weights /= weights.sum()
     return weights
@@ -84,7 +101,7 @@ class Levels:
     noise: "Doubles"
     """Variance of each mean from the instances' scatter; the shared effect is not in it."""
     base: "Doubles | None" = None
-    """Of shape (...): the loss b at which steps of the scale are points; None: means are not stretched."""
+    """Of shape (...): the loss, 0 to 1, at which steps of the scale are points; None: means are not stretched."""
 
     def until(self, last: int) -> "Levels":
         """Without the nights from the place `last` on."""
@@ -94,7 +111,7 @@ class Levels:
         """How far a fall goes on the scale of the means; shape (...)."""
         if self.base is None:
             return np.full(self.means.shape[:-1], fall)
-        steps: Doubles = 2 * self.base * (np.sqrt(1 + fall / self.base) - 1)
+        steps: Doubles = _angle(np.minimum(self.base + fall, 1.0), self.base) - _angle(self.base, self.base)
         return steps
 
 
@@ -137,15 +154,22 @@ def scaled(means: "Doubles", squares: "Doubles", free: int, sizes: "npt.NDArray[
     scatter = ((squares + _UNSEEN) / (free + 1))[..., None]
     if not bounded:
         return Levels(means=means, noise=scatter / sizes)
-    loss = np.maximum(1 - means, 0.0)
+    loss = np.clip(1 - means, 0.0, 1.0)
     lost = ((loss @ sizes + _UNSEEN) / (sizes.sum() + 1))[..., None]
-    grain = scatter / lost / sizes
-    base = lost + (_CORNER * grain).mean(axis=-1, keepdims=True)
+    grain = scatter / (lost * (1 - lost)) / sizes
+    usual = grain.mean(axis=-1, keepdims=True)
+    base = (lost + _CORNER * usual) / (1 + 2 * _CORNER * usual)
     return Levels(
-        means=-2 * np.sqrt(base * (loss + _CORNER * grain)),
-        noise=base * grain,
+        means=-(1 + 2 * _CORNER * usual) * _angle((loss + _CORNER * grain) / (1 + 2 * _CORNER * grain), base),
+        noise=base * (1 - base) * grain * (1 + grain),
         base=base[..., 0],
     )
+
+
+def _angle(loss: "Doubles", base: "Doubles") -> "Doubles":
+    """The loss on the angular scale, whose steps are those of the loss at `base`."""
+    angles: Doubles = 2 * np.sqrt(base * (1 - base)) * np.arcsin(np.sqrt(loss))
+    return angles
 
 
 def gathered(nights: Levels, tolerance: float) -> "tuple[Doubles, npt.NDArray[np.int64]]":
@@ -154,19 +178,23 @@ def gathered(nights: Levels, tolerance: float) -> "tuple[Doubles, npt.NDArray[np
     nights  of shape (..., nights), at least two; both results have the shape of what comes before nights
     """
     model = _Likelihood(nights)
-    none = _logsum(model.still)
-    parts = [
-        model.lower(nights.step(tolerance + fall)) + math.log(part) for fall, part in zip(_FALLS, _PARTS, strict=True)
-    ]
-    falls = np.logaddexp.reduce(parts)
-    together = np.logaddexp.reduce(falls, axis=-1) - math.log(HORIZON)
-    evidence = math.log(_FLAT) + together - none
-    if tolerance:
-        small = np.max([model.lower(nights.step(tolerance * part)) for part in _SMALL], axis=0)
-        others = _OTHERS * np.minimum(1.0, tolerance / np.sqrt(nights.noise.mean(axis=-1)))[..., None]
-        against = np.logaddexp(np.log1p(-others) + falls, np.log(others) + together[..., None]) - small
-        evidence = np.minimum(evidence, against.min(axis=-1))
-    return evidence, nights.means.shape[-1] - 1 - np.argmax(falls, axis=-1)
+    step = nights.step(tolerance)[..., None]
+    spread = np.sqrt(nights.noise.mean(axis=-1, keepdims=True) + _EFFECTS**2)
+    harmless = model.lower(step)
+    known = _SMALLER / (1 + (_EFFECTS / _SMALL) ** 2) - beginnings(step / spread, nights.means.shape[-1] - 1)
+    logs = [bet + harmless + known[..., None, :] for bet in model.bets(step, spread)]
+    parts = _logsum(np.concatenate(logs, axis=-1)) - _logsum(harmless)
+    return np.logaddexp.reduce(parts, axis=-1), nights.means.shape[-1] - 1 - np.argmax(parts, axis=-1)
+
+
+def beginnings(tolerance: "Doubles", nights: int) -> "Doubles":
+    """Log of the number of beginnings by which a sum of e(j) is divided; of the shape of `tolerance`.
+
+    tolerance  in units of a night's noise, of any shape
+    nights     before the last
+    """
+    logs: Doubles = np.interp(tolerance, TOLERANCES, np.log(_BEGINNINGS))
+    return logs + _POWER * math.log(nights / _NIGHTS)
 
 
 class _Likelihood:
@@ -190,9 +218,22 @@ class _Likelihood:
         self.bend = since - since * since / total[..., None, :]
 
     def lower(self, step: "Doubles") -> "Doubles":
-        """The log likelihood of nights that are lower by `step` from each night but the first on."""
-        fall = step[..., None, None]
-        return _logsum(self.still[..., None, :] - fall * self.slope - fall * fall / 2 * self.bend)
+        """By beginning and effect, the log likelihood of nights that are lower by `step` from each night but the first.
+
+        step  of shape (..., effects or 1)
+        """
+        fall = step[..., None, :]
+        logs: Doubles = self.still[..., None, :] - fall * self.slope - fall * fall / 2 * self.bend
+        return logs
+
+    def bets(self, step: "Doubles", spread: "Doubles") -> "list[Doubles]":
+        """By beginning and effect, each bet's part of e(j), which compares with `lower(step)`: logarithms.
+
+        step    of shape (..., effects or 1); spread: of shape (..., effects), the units of `BETS`
+        """
+        spread = spread[..., None, :]
+        slope, bend = spread * (self.slope + step[..., None, :] * self.bend), spread * spread * self.bend
+        return [math.log(part) - bet * slope - bet * bet / 2 * bend for bet, part in zip(BETS, PARTS, strict=True)]
 
 
 def _logsum(logs: "Doubles") -> "Doubles":
@@ -203,23 +244,24 @@ def _logsum(logs: "Doubles") -> "Doubles":
 
 def needed(alpha: float) -> float:
     """The logarithm of the evidence that raises an alarm."""
-    return math.log(SLACK / alpha)
+    return -math.log(alpha)
 
 
 def spread(nights: Levels) -> "Doubles":
-    """The posterior weight of each of `_EFFECTS`, of nights without a change; shape (effects,)."""
+    """The posterior weight of each of `_EFFECTS`, of nights without a change; shape (..., effects)."""
     logs = _Likelihood(nights).still
-    weights: Doubles = np.exp(logs - _logsum(logs))
+    weights: Doubles = np.exp(logs - _logsum(logs)[..., None])
     return weights
 
 
-def allowance(nights: Levels, chance: float) -> float:
+def allowance(nights: Levels, chance: float) -> "Doubles":
     """What a test that knows of no shared effect must ask for on top, to have this chance of a false alarm with one.
 
     It sees the noise s of a level, where sqrt(s^2 + effect^2) is true; of normal levels the chance leaves a multiple.
+    The result has the shape of what comes before nights.
     """
-    noise, effect = math.sqrt(float(nights.noise.mean())), float(spread(nights) @ _EFFECTS)
-    more = (math.hypot(noise, effect) - noise) * math.sqrt(1 + 1 / len(nights.means))
+    noise, effect = np.sqrt(nights.noise.mean(axis=-1)), spread(nights) @ _EFFECTS
+    more: Doubles = (np.hypot(noise, effect) - noise) * math.sqrt(1 + 1 / nights.means.shape[-1])
     return -NormalDist().inv_cdf(chance) * more
 
 

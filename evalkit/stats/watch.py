@@ -17,7 +17,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from evalkit.stats.alarm import HORIZON, LEAST_DRAWS, LEAST_PAIRS, Alarm, Look, Night, look, means, regression, words
-from evalkit.stats.lasting_fall import SLACK, Levels, allowance, gathered, levels, needed, visible_fall
+from evalkit.stats.lasting_fall import Levels, allowance, gathered, levels, needed, visible_fall
 
 EVIDENCE_PART = 0.8
 FEW = 6
@@ -69,7 +69,7 @@ def watched(
     summed, places = _summed(nights, bounded=not both_ways)
     before, share = summed.until(-1), EVIDENCE_PART * each
     windows = 1.0 if standing else EARLY_PART if len(nights) <= FEW + 1 else LATE_PART
-    more = 0.0 if standing else allowance(before, windows * each / HORIZON)
+    more = 0.0 if standing else float(allowance(before, windows * each / HORIZON))
     alarm = regression(history, tonight, windows * alpha, tolerance=tolerance + more, both_ways=both_ways)
     best = max((_gathered(summed, places, tolerance, way) for way in ways), key=lambda found: found.log)
     alarm = replace(alarm, evidence=math.exp(min(best.log, _MOST)), visible=visible_fall(before, tolerance, share))
@@ -113,7 +113,7 @@ def _by_evidence(
         alarm,
         raised=True,
         by="evidence",
-        p=min(1.0, SLACK / math.exp(min(found.log, _MOST))),
+        p=min(1.0, math.exp(-found.log)),
         threshold=share,
         nights=found.nights,
         before=checked.before,

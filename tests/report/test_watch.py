@@ -1,13 +1,21 @@
 """The nights' alarm: evidence over all nights beside the windows' test."""
 
 import math
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
 
+from bench.beginnings import number, summed
+from evalkit.stats import lasting_fall
 from evalkit.stats.alarm import HORIZON, Night, regression
-from evalkit.stats.lasting_fall import Levels, gathered, levels, needed, visible_fall
+from evalkit.stats.lasting_fall import Levels, beginnings, gathered, levels, needed, visible_fall
 from evalkit.stats.watch import EVIDENCE_PART, watched
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+    Doubles = npt.NDArray[np.float64]
 
 
 def nights(
@@ -33,10 +41,16 @@ def series(draws: np.random.Generator, before: int, after: int, fall: float, eff
 
 def ever(all_nights: Levels, before: int, tolerance: float) -> float:
     """The share of series whose evidence raises an alarm after the baseline."""
-    raised = np.zeros(len(all_nights.means), np.bool_)
-    for night in range(before + 1, all_nights.means.shape[1] + 1):
-        raised |= gathered(all_nights.until(night), tolerance)[0] >= needed(EVIDENCE_PART * 0.05)
-    return float(raised.mean())
+    raised = []
+    # A few at a time are faster.
+    for means, noise in zip(np.split(all_nights.means, 12), np.split(all_nights.noise, 12), strict=True):
+        some = Levels(means=means, noise=noise)
+        each = [
+            gathered(some.until(night), tolerance)[0] >= needed(EVIDENCE_PART * 0.05)
+            for night in range(before + 1, means.shape[1] + 1)
+        ]
+        raised.append(np.any(each, axis=0))
+    return float(np.concatenate(raised).mean())
 
 
 @pytest.mark.parametrize("effect", [0.0, 0.01])
@@ -47,27 +61,53 @@ def test_false_alarms_of_the_evidence_stay_within_alpha(effect: float, fall: flo
 
 
 def test_a_lasting_fall_is_found_within_a_week_as_often_as_by_one_who_knows_the_noise() -> None:
-    """An oracle finds 82 % of these (`python -m bench.alarms`)."""
+    """One who also knows the fall's size and that it is recent finds 82 % (`python -m bench.alarms`)."""
     draws = np.random.Generator(np.random.Philox(2))
     assert ever(series(draws, 30, 7, 0.05, 0.0), 30, 0.02) >= 0.85 * 0.82
 
 
-def test_the_evidence_is_the_likelihood_ratio_of_its_definition() -> None:
-    """Two nights and no tolerance: one beginning, and the mean between the two is known to nobody."""
-    from evalkit.stats import lasting_fall
-
-    noise, fall = 0.02**2, 0.1
+def test_the_evidence_is_what_its_definition_says() -> None:
+    """Two nights: one beginning, and the mean between the two is known to nobody."""
+    noise, fall, tolerance = 0.02**2, 0.1, 0.01
     both = Levels(means=np.array([0.8, 0.7]), noise=np.full(2, noise))
+    spread = np.sqrt(noise + lasting_fall._EFFECTS**2)
 
-    def likelihood(lower: float) -> float:
-        spread = 2 * (noise + lasting_fall._EFFECTS**2)
-        return float(lasting_fall._PRIOR @ (np.exp(-((fall - lower) ** 2) / 2 / spread) / np.sqrt(spread)))
+    def likelihood(lower: "Doubles") -> "Doubles":
+        return np.asarray(np.exp(-(((fall - lower) / spread) ** 2) / 4) / spread)
 
-    bets = sum(part * likelihood(lower) for part, lower in zip(lasting_fall._PARTS, lasting_fall._FALLS, strict=True))
-    expected = lasting_fall._FLAT * bets / HORIZON / likelihood(0.0)
-    log, since = gathered(both, 0.0)
+    harmless = lasting_fall._PRIOR * likelihood(tolerance + 0 * spread)
+    bets = zip(lasting_fall.PARTS, lasting_fall.BETS, strict=True)
+    found = sum(part * lasting_fall._PRIOR * likelihood(tolerance + bet * spread) for part, bet in bets)
+    more = np.exp(lasting_fall._SMALLER / (1 + (lasting_fall._EFFECTS / lasting_fall._SMALL) ** 2))
+    expected = (found * more / np.exp(beginnings(tolerance / spread, 1))).sum() / harmless.sum()
+    log, since = gathered(both, tolerance)
     assert float(log) == pytest.approx(math.log(expected))
     assert int(since) == 1
+
+
+@pytest.mark.parametrize("later", [0, 5])
+def test_no_harmless_fall_gives_more_evidence_than_one_of_just_the_tolerance(later: int) -> None:
+    """With the same noise, on each night: what the bound of false alarms rests on."""
+    draws = np.random.Generator(np.random.Philox(11))
+    noise = draws.standard_normal((200, 20))
+
+    def evidence(fall: float, tolerance: float, night: int) -> "Doubles":
+        levels = noise - fall * (np.arange(20) >= 7 + later)
+        return summed(np.concatenate([np.zeros((200, 1)), np.cumsum(levels, axis=1)], axis=1), night, tolerance)
+
+    for night in range(8, 21):
+        worst = evidence(0.8, 0.8, night)
+        assert all((evidence(fall, 0.8, night) <= worst + 1e-9).all() for fall in (0.0, 0.3, 0.7))
+        assert (worst <= evidence(0.0, 0.0, night) + 1e-9).all()
+
+
+@pytest.mark.parametrize(("tolerance", "baseline", "later"), [(0.0, 30, 0), (0.5, 7, 7), (1.0, 2, 7), (2.0, 30, 0)])
+def test_the_number_of_beginnings_is_enough_where_the_noise_is_known(
+    tolerance: float, baseline: int, later: int
+) -> None:
+    draws = np.random.Generator(np.random.Philox(12))
+    used = math.exp(float(beginnings(np.array(tolerance), HORIZON)))
+    assert number(draws, tolerance, baseline, later) <= used
 
 
 def test_levels_follow_the_nights_also_where_nights_play_other_instances() -> None:
@@ -82,6 +122,18 @@ def test_levels_follow_the_nights_also_where_nights_play_other_instances() -> No
     assert (
         levels(played, paired=False, bounded=False).noise[0] > 100 * levels(played, paired=True, bounded=False).noise[0]
     )
+
+
+@pytest.mark.parametrize("before", [0.97, 0.8])
+def test_the_noise_of_answers_stays_what_it_is_when_a_level_falls(before: float) -> None:
+    draws = np.random.Generator(np.random.Philox(13))
+    shares = np.repeat([before, 0.5], 400)[:, None]
+    played = [{str(i): float(value) for i, value in enumerate(night)} for night in draws.random((800, 60)) < shares]
+    means = levels(played, paired=False, bounded=True).means
+    assert means[:400].var() == pytest.approx(means[400:].var(), rel=0.25)
+    small = levels(played[:400], paired=False, bounded=True)
+    assert small.means.var() == pytest.approx(small.noise.mean(), rel=0.25)
+    assert float(small.step(0.01)) == pytest.approx(0.01, rel=0.15)
 
 
 def test_a_small_fall_that_lasts_is_found_by_all_nights_together() -> None:
@@ -109,7 +161,7 @@ def test_rare_failures_that_meet_on_a_night_are_no_lasting_fall() -> None:
     for _ in range(12):
         seen: list[Night] = [{str(i): [float(draws.random() > 1 / 100)] for i in range(12)} for _ in range(30)]
         said.append(watched(seen, {str(i): [float(i >= 2)] for i in range(12)}))
-    # On the scale of the square root of what lacks, the failures of such a night scatter as much as they do.
+    # On the angular scale the failures of such a night scatter as much as they do.
     assert not any(alarm.raised for alarm in said)
     assert all(alarm.evidence is not None and alarm.evidence < math.exp(needed(0.04)) for alarm in said)
 
