@@ -36,7 +36,7 @@ import numpy as np
 
 from evalkit.stats.alarm import HORIZON, WINDOWS
 from evalkit.stats.lasting_fall import WITHIN, Levels, allowance, gathered, needed, scaled, visible_fall
-from evalkit.stats.watch import CHECK, EVIDENCE_PART, LATE_PART, check, watched
+from evalkit.stats.watch import CHECK, EARLY_PART, EVIDENCE_PART, FEW, LATE_PART, check, watched
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -200,14 +200,15 @@ def alarms(row: Row, values: "Doubles") -> "npt.NDArray[np.bool_]":
             raised[place] = checked.p <= CHECK * ALPHA
         sight = np.zeros(len(values), np.bool_)
         noise = left / ((night - 1) * (row.instances - 1)) / row.instances
-        for size in WINDOWS:
+        part = EARLY_PART if night <= FEW + 1 else LATE_PART
+        for size in [size for size in WINDOWS if size < night]:
             now, before = means[:, night - size : night].mean(axis=1), means[:, : night - size].mean(axis=1)
             error = np.sqrt(np.maximum(noise, 0.0) * (1 / size + 1 / (night - size)))
             beyond = before - now - row.tolerance - IN_SIGHT * error
             near = np.flatnonzero((beyond > 0) & ~raised)
             if near.size:
                 low = Levels(means=seen.means[near, :-1], noise=seen.noise[near, :-1])
-                sight[near] |= beyond[near] > allowance(low, LATE_PART * ALPHA / HORIZON)
+                sight[near] |= beyond[near] > allowance(low, part * ALPHA / HORIZON)
         for place in np.flatnonzero(sight & ~raised):
             told = [{name: (value,) for name, value in one.items()} for one in _told(values[place, :night])]
             raised[place] = watched(told[:-1], told[-1], ALPHA, tolerance=row.tolerance).raised
@@ -267,7 +268,8 @@ def _measured(row: Row, draws: np.random.Generator, series: int) -> list[str]:
     best, known = (oracle(row, draws, knows_the_fall=knows) for knows in (True, False))
     found = share(WITHIN, FALL, 0.5)
     least = _visible(row, scores(row, draws, 20, row.baseline, 0.0))
-    none, equal = share(HORIZON, 0.0, 0.25), share(HORIZON, row.tolerance)
+    equal = share(HORIZON, row.tolerance)
+    none = share(HORIZON, 0.0, 0.25) if row.tolerance else equal
     figures: list[tuple[Callable[[float], str], float]] = [
         (lambda value: f"{value:7.0%}", known),
         (lambda value: f"{value:6.0%}", best),
