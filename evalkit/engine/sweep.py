@@ -197,10 +197,6 @@ def _check_workers(resolved: Resolved, options: RunOptions) -> None:
     """Raises UsageError if several processes cannot play what is chosen."""
     if not is_spread(resolved):
         return
-    if is_bucket(options.directory):
-        raise UsageError(
-            "--workers: a run in a bucket is played by one process. Leave it out, or choose a disk by --dir."
-        )
     coded = [name for name, agent in resolved.manifest.agents.items() if agent.code is not None]
     if any(not options.choice.agents or name in options.choice.agents for name in coded) or options.outside is not None:
         raise UsageError(

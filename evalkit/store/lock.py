@@ -146,9 +146,20 @@ class SharedHold:
             raise StorageError(_moved(self.run))
 
 
+class SharedLead:
+    """A run in a bucket that another process leads: it has no place that could be lost, and a seal ends whoever writes
+    it too long."""
+
+    def check(self) -> None:
+        """Nothing."""
+
+
 @contextmanager
-def standing(run: Path) -> Iterator[SharedHold]:
-    """Watch a run that is locked by the process that started this one. Raises StorageError."""
+def standing(run: Path) -> Iterator[SharedHold | SharedLead]:
+    """Watch a run that another process holds, which this one writes for. Raises StorageError."""
+    if isinstance(run, BucketPath):
+        yield SharedLead()
+        return
     with storage_errors(run):
         directory = os.open(run, os.O_RDONLY | os.O_DIRECTORY)
     try:

@@ -8,11 +8,19 @@ from pathlib import Path
 
 import pytest
 
+from evalkit.results.verify import verify
 from evalkit.store.bucket import place_of
-from evalkit.store.copying import kept_files
+from evalkit.store.copying import copy_run, kept_files
+from evalkit.store.events import read_events
+from evalkit.store.files.journal import has_ended, newest_claims
+from evalkit.store.files.layout import journals
+from tests.soak.test_kill import steps
 from tests.support.command_line import POLICIES, Call, start, tree
 from tests.support.object_stores import StoreProxy, make_bucket, proxy, reached_at
 from tests.support.patience import PATIENCE_S
+from tests.support.small_sweeps import resolved
+from tests.support.spread_runs import SpreadRun, play
+from tests.support.sweep_runs import served, with_budget
 
 READING = (
     ("status", "RUN", "--json"),
@@ -168,11 +176,41 @@ def test_a_run_that_was_killed_goes_on_in_its_bucket(played: Path, store: StoreP
     assert one.out == other.out
 
 
+def test_a_worker_that_is_killed_in_a_bucket_is_replaced(store: StoreProxy, tmp_path: Path) -> None:
+    sweep = resolved(tmp_path, served(replicates=4, width=6, periods=4))
+    place, whole = place_of(f"{make_bucket()}/torn"), tmp_path / "whole"
+    budget = play(sweep, whole, workers=1).simulator.totals.bill * 3
+
+    def kill_one(run: SpreadRun) -> None:
+        if len(run.children) == 2 and run.steps > 40:
+            run.children[0].kill()
+
+    torn = play(with_budget(sweep, budget), place, simulate={"latency": "100ms"}, during=kill_one)
+    assert (torn.ended.reason, len(torn.children)) == ("complete", 3)
+    assert torn.simulator.totals.bill <= torn.ended.spent <= budget
+    assert verify(place) == []
+    copy_run(place, tmp_path / "copy")
+    assert steps(tmp_path / "copy") == steps(whole)
+    killed, *_ = read_events(place, "worker_lost")
+    (newest,) = [claim for writer, claim in newest_claims(place).items() if writer == killed["writer"]]
+    assert newest["kind"] == "seal"
+
+
+def test_several_processes_play_in_a_bucket(played: Path, store: StoreProxy, call: Call, here: Path) -> None:
+    shutil.copytree(played, here, dirs_exist_ok=True)
+    place = f"{make_bucket()}/mine"
+    said = call("run", "mine.toml", "--dir", place, "--workers", "2")
+    assert said.code == 0, said.err
+    assert len(journals(place_of(place))) == 2, "each worker's; their coordinator had nothing to write"
+    assert all(has_ended(place_of(place), journal.writer) for journal in journals(place_of(place)))
+    assert call("verify", place).code == 0
+    one, other = (call("sql", name, ROWS, "--csv") for name in (place, "mine"))
+    assert one.out == other.out
+
+
 def test_what_a_bucket_does_not_take_is_refused_without_a_trace(copied: str, store: StoreProxy, call: Call) -> None:
     place = place_of(copied)
     before = place.below()  # type: ignore[attr-defined]
-    said = call("run", "mine.toml", "--dir", copied, "--workers", "2")
-    assert "--workers: a run in a bucket is played by one process" in said.message
     assert "is repaired on a disk" in call("run", "mine.toml", "--dir", copied, "--repair").message
     store.ignores_conditions = True
     assert call("run", "mine.toml", "--dir", copied).code == 0  # nothing is left, so nothing is written

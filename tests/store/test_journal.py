@@ -1,4 +1,6 @@
+import os
 import shutil
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -7,7 +9,15 @@ from evalkit.errors import CorruptLogError, FencedError, StorageError
 from evalkit.store import disk
 from evalkit.store.files import journal
 from evalkit.store.files.chain import check_chain
-from evalkit.store.files.journal import head_of, heads_of, new_writer, newest_claims, open_journal, seal
+from evalkit.store.files.journal import (
+    head_of,
+    heads_of,
+    is_written_here,
+    new_writer,
+    newest_claims,
+    open_journal,
+    seal,
+)
 from evalkit.store.files.layout import journal_object, journals
 from evalkit.store.files.schema import steps_table
 from evalkit.store.files.segment import WRITER, digest_of, read_claim
@@ -68,6 +78,37 @@ def test_a_folder_without_objects_is_sealed_as_well(tmp_path: Path) -> None:
     (tmp_path / "log" / writer).mkdir(parents=True)
     open_journal(tmp_path, new_writer([writer]))
     assert newest_claims(tmp_path)[writer]["kind"] == "seal"
+
+
+def test_a_folder_that_appears_while_others_are_sealed_is_sealed_as_well(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A worker of a coordinator that is being sealed has shown its folder just now."""
+    coordinator = open_journal(tmp_path, new_writer())
+    worker = new_writer([coordinator.writer])
+    own, real = new_writer([worker]), journal.seal
+
+    def meanwhile(run: Path, writer: str, *, by: str) -> None:
+        (tmp_path / "log" / worker).mkdir(exist_ok=True)
+        real(run, writer, by=by)
+
+    monkeypatch.setattr(journal, "seal", meanwhile)
+    heads = open_journal(tmp_path, own).heads
+    assert list(heads) == [coordinator.writer, worker]
+    assert newest_claims(tmp_path)[worker]["kind"] == "seal"
+
+
+def test_processes_of_this_machine_are_known_by_their_writers() -> None:
+    def of(pid: int) -> str:
+        begin, _, start = new_writer().rsplit("-", 2)
+        return f"{begin}-{pid}-{start}"
+
+    assert is_written_here(of(os.getppid()))
+    assert not is_written_here(of(os.getpid())), "it is not another one"
+    gone = subprocess.Popen(["true"])
+    gone.wait()
+    assert not is_written_here(of(gone.pid))
+    assert not is_written_here(f"0123abcd-elsewhere-{os.getppid()}-1700000000.000")
 
 
 def test_a_writer_that_has_written_nothing_yet_is_ended_too(tmp_path: Path) -> None:

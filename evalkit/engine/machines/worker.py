@@ -44,6 +44,7 @@ from evalkit.money import PicoUsd
 from evalkit.store.files.journal import new_writer
 from evalkit.store.files.schema import FORMAT
 from evalkit.store.manifests import manifest_digest, read_manifest
+from evalkit.store.writing.opening import announce
 from evalkit.store.writing.writer import Store, open_beside
 
 EVERY_S = 0.25
@@ -76,6 +77,7 @@ class Worker:
         """Say hello, play until there is nothing more to do, close the journal, say goodbye. Raises EvalkitError."""
         setup = self._setup
         manifest = manifest_digest(setup.directory)
+        announce(setup.directory, self.writer)
         welcome = await self._ask(Hello(writer=self.writer, evalkit=__version__, log=FORMAT, manifest=manifest))
         if isinstance(welcome, WorkerRefused):
             raise EvalkitError(welcome.why)

@@ -56,8 +56,25 @@ def new_writer(after: Sequence[str] = ()) -> str:
     """The name of a writer that begins now: random digits first, so that writers spread over an object store; then
     host, process and time. It is ordered after the existing writers, even if a clock was set back."""
     start = max([time.time(), *(began(writer)[0] + 0.001 for writer in after)])
-    host = "".join(letter if letter.isalnum() and letter.isascii() else "_" for letter in socket.gethostname())
-    return f"{secrets.token_hex(4)}-{host}-{os.getpid()}-{start:.3f}"
+    return f"{secrets.token_hex(4)}-{_host()}-{os.getpid()}-{start:.3f}"
+
+
+def _host() -> str:
+    return "".join(letter if letter.isalnum() and letter.isascii() else "_" for letter in socket.gethostname())
+
+
+def is_written_here(writer: str) -> bool:
+    """Whether a process of this machine, other than this one, has a writer's number: as good as any name tells it."""
+    host, pid, _ = writer.partition("-")[2].rsplit("-", 2)
+    if host != _host() or int(pid) == os.getpid():
+        return False
+    try:
+        os.kill(int(pid), 0)
+    except (ProcessLookupError, OverflowError):
+        return False
+    except OSError:  # another user's
+        return True
+    return True
 
 
 @dataclass(slots=True, kw_only=True)
@@ -157,18 +174,20 @@ def open_journal(run: Path, writer: str) -> Appender:
         raise ValueError(f"{writer!r} is not the name of a writer")
     own = Appender(run=run, writer=writer, heads={})
     disk.make_directories(run / LOG / writer)
-    others = [journal.writer for journal in journals(run) if journal.writer != writer]
-    newer = [other for other in others if began(other) > began(writer)]
-    if newer:
-        own.withdraw()
-        raise FencedError(
-            f"Another process ({newer[-1]}) has begun to write {run} at this moment. Nothing was written here. Check "
-            "that no other process writes it, then start the same command again."
-        )
-    heads = {}
-    for other in others:
-        seal(run, other, by=writer)
-        heads[other] = head_of(run, other)
+    heads: dict[str, tuple[int, str]] = {}
+    # A worker shows its folder before its coordinator answers it, and a coordinator that is sealed answers nobody: so
+    # a folder that appears while others are sealed is found by the next look, and none appears after that.
+    while others := [one.writer for one in journals(run) if one.writer != writer and one.writer not in heads]:
+        newer = [other for other in others if began(other) > began(writer)]
+        if newer:
+            own.withdraw()
+            raise FencedError(
+                f"Another process ({newer[-1]}) has begun to write {run} at this moment. Nothing was written here. "
+                "Check that no other process writes it, then start the same command again."
+            )
+        for other in others:
+            seal(run, other, by=writer)
+            heads[other] = head_of(run, other)
     own.heads = heads
     return own
 
@@ -197,6 +216,12 @@ def seal(run: Path, writer: str, *, by: str) -> None:
         except FileExistsError:  # the writer was faster
             continue
         return
+
+
+def has_ended(run: Path, writer: str) -> bool:
+    """Whether nothing can be added to a journal any more. Raises CorruptLogError."""
+    says = newest_claim(run, writer)
+    return says is not None and says.get("kind") in (CLOSE, SEAL)
 
 
 def head_of(run: Path, writer: str) -> tuple[int, str]:

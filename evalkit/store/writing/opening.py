@@ -1,14 +1,16 @@
 """Prepares a run's log for a new writer: the log is complete and durable, and no other process can write to it any
 more."""
 
+import time
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
 from evalkit.errors import CorruptLogError
 from evalkit.store import disk
+from evalkit.store.bucket import BucketPath
 from evalkit.store.files.chain import check_chain
-from evalkit.store.files.journal import Appender, new_writer, open_journal, seal
+from evalkit.store.files.journal import Appender, has_ended, is_written_here, new_writer, open_journal, seal
 from evalkit.store.files.layout import MARK, Layout, began, encode_mark, journals, lay_out
 from evalkit.store.files.segment import (
     ENDS_FOLDER,
@@ -28,6 +30,10 @@ from evalkit.store.writing.adopt import Adopted, adopt
 from evalkit.store.writing.compact import CompactedFiles, discard
 
 OLD_MANIFEST, MANIFESTS, SUITES = "run.json", "manifest", "suites"
+
+ENDING_S = 20.0
+LOOK_S = 0.2
+"""How long the end of processes is awaited that one has started which was killed, and how often they are looked at."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,6 +59,8 @@ def take_over(run: Path, session: str) -> Opened:
     refuse_damage(run)
     tidy(run)
     mark(run, layouts["steps"], layouts["ledger"])
+    if isinstance(run, BucketPath):  # on a disk they hold the lock until they have ended
+        await_ends(run)
     others = [journal.writer for journal in journals(run)]
     fits = WRITER.fullmatch(session) and all(began(other) < began(session) for other in others)
     journal = open_journal(run, session if fits else new_writer(others))
@@ -75,13 +83,18 @@ def take_over(run: Path, session: str) -> Opened:
     )
 
 
+def announce(run: Path, writer: str) -> None:
+    """Show that there will be one more writer, before whoever leads the run is asked: its successor would seal it."""
+    disk.make_directories(run / LOG / writer)
+
+
 def join(run: Path, writer: str) -> Opened:
-    """Make ready the log of a run for one more writer, beside the one that holds it and that has taken it over.
+    """Make ready the log of a run for one more writer, beside the one that holds it and that has taken it over. It was
+    announced.
 
     Its first object lists no other journals: those before it are listed by the holder's, and those beside it still
     grow. Raises CorruptLogError, StorageError.
     """
-    disk.make_directories(run / LOG / writer)
     index, recall = read_index(run), partial(facts_of, run)
     return Opened(
         journal=Appender(run=run, writer=writer, heads={}),
@@ -98,6 +111,18 @@ def end_journal(run: Path, writer: str, *, by: str) -> Adopted:
         return Adopted()  # it had not begun to write
     seal(run, writer, by=by)
     return adopt(run, partial(facts_of, run), {writer})
+
+
+def await_ends(run: Path) -> None:
+    """Wait a while for processes of this machine that write the run: whoever has started them is gone, so they commit
+    what they have and close. What they closed need not be charged."""
+    until = time.monotonic() + ENDING_S
+    writing = [journal.writer for journal in journals(run) if is_written_here(journal.writer)]
+    while time.monotonic() < until:
+        writing = [writer for writer in writing if is_written_here(writer) and not has_ended(run, writer)]
+        if not writing:
+            return
+        time.sleep(LOOK_S)
 
 
 def refuse_damage(run: Path) -> None:

@@ -72,7 +72,7 @@ def open_store(run: Path, *, session: str, inline: bool = False) -> Iterator["St
 
 @contextmanager
 def open_beside(run: Path, *, writer: str) -> Iterator["Store"]:
-    """The same log, open for one more writer, while the process that started this one holds the run and writes too.
+    """The same log, open for one more writer that was announced, while another process holds the run and writes too.
 
     Each has a journal of its own. Raises and closes as `open_store` does.
     """
