@@ -5,7 +5,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from os import PathLike
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from evalkit.engine.universe import Choice
 from evalkit.errors import RunError, UsageError, nearest
@@ -54,6 +54,7 @@ def changed(
     name: str | None = None,
     width: int | None = None,
     workers: str | int | None = None,
+    on: Literal["here", "join"] | None = None,
     budget: str | None = None,
     deadline: str | None = None,
     mark: str = "",
@@ -70,6 +71,8 @@ def changed(
         changes["width"] = width
     if workers is not None:
         changes["workers"] = parse_workers(workers, f"{mark}workers")
+    if on is not None:
+        changes["on"] = on
     if name is not None:
         changes["name"] = checked_name(name, f"{mark}name", "/:=")
     return replace(sweep, **changes)

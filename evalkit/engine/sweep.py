@@ -26,7 +26,9 @@ from evalkit.engine.freezing.keeping import kept, reworded
 from evalkit.engine.idle import nothing_to_do
 from evalkit.engine.jobs import make_jobs
 from evalkit.engine.loop import interruptible
-from evalkit.engine.machines.spread import play_spread
+from evalkit.engine.machines.children import play_here
+from evalkit.engine.machines.joined import play_joined
+from evalkit.engine.machines.spread import Spread
 from evalkit.engine.outcome import RunOutcome
 from evalkit.engine.publishing import tell_others
 from evalkit.engine.question import LiveQuestion, PlayedLanes, question_of
@@ -145,7 +147,9 @@ async def _play(session: Session, show: Callable[[View], None]) -> None:
             with _timed(session):
                 async with _watched(session, show), _asked(session):
                     if is_spread(session.resolved):
-                        await play_spread(session, endpoints, session.resolved.sweep.workers)
+                        joins = session.resolved.sweep.on == "join"
+                        spread = Spread(session, endpoints, elastic=joins)
+                        await (play_joined(spread, session.options.listen) if joins else play_here(spread))
                     else:
                         await play_lanes(session.jobs)
 

@@ -12,8 +12,8 @@ from evalkit.store.reading.totals import CellTotals
 
 
 def is_spread(resolved: Resolved) -> bool:
-    """Whether several processes play the run."""
-    return resolved.sweep.workers > 1
+    """Whether other processes than this one play the run."""
+    return resolved.sweep.workers > 1 or resolved.sweep.on == "join"
 
 
 def work_of(

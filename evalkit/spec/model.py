@@ -211,6 +211,18 @@ class SuiteUse:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class MachineTimes:
+    """How long processes of a run rely on each other, in seconds."""
+
+    share_s: float = 15.0
+    """A worker's part of the limits holds for so long after it asked: without an answer it sends nothing then."""
+    silent_s: float = 20.0
+    """A worker that says nothing for so long is taken for lost: others go on with its episodes."""
+    orphan_s: float = 60.0
+    """A worker whose coordinator does not answer for so long commits what it has and ends."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Sweep:
     """The spec of a run: agents x suites x replicates, with its bounds."""
 
@@ -223,7 +235,10 @@ class Sweep:
     width: int = 64
     """Episodes in flight in each lane."""
     workers: int = 1
-    """Processes that play it."""
+    """Processes that play it; where they join by themselves, how many are expected."""
+    on: Literal["here", "join"] = "here"
+    """Whether they are started on this machine, or join from any."""
+    times: MachineTimes = MachineTimes()
     budget: PicoUsd | None = None
     budgets: Mapping[str, PicoUsd] = field(default_factory=dict)
     """By lane: what it may spend of the run's money."""

@@ -16,6 +16,7 @@ from evalkit.store.copying import copy_run
 from evalkit.store.files.layout import journals
 from tests.soak.sweeping import prepare, read_bill, simulator, start
 from tests.soak.test_kill import evalkit_json, settle, steps
+from tests.support.joined_runs import billed, parent_of
 from tests.support.object_stores import make_bucket, proxy, reached_at
 from tests.support.patience import PATIENCE_S
 
@@ -28,20 +29,6 @@ def workers_of(process: "subprocess.Popen[str]", run: Path) -> list[int]:
     """The processes of a run's workers that are alive: their names hold their numbers."""
     pids = [int(journal.writer.rsplit("-", 2)[1]) for journal in journals(run)]
     return [pid for pid in dict.fromkeys(pids) if pid != process.pid and parent_of(pid) == process.pid]
-
-
-def parent_of(pid: int) -> int:
-    """The parent of a process that runs or is stopped; 0 if it does not."""
-    try:
-        state, parent = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[:2]
-    except (OSError, ValueError):
-        return 0
-    return 0 if state == "Z" else int(parent)
-
-
-def billed(bill: Path) -> int:
-    """What the provider has asked for so far."""
-    return sum(one.cost for one in read_bill(bill))
 
 
 def kill_a_worker(process: "subprocess.Popen[str]", run: Path, draw: random.Random) -> None:

@@ -11,7 +11,7 @@ from unittest import mock
 import orjson
 
 from evalkit.engine.freezing.freeze import Resolved
-from evalkit.engine.machines import spread
+from evalkit.engine.machines import children
 from evalkit.engine.machines.launch import Child
 from evalkit.engine.outcome import RunOutcome
 from evalkit.engine.session import RunOptions
@@ -112,7 +112,7 @@ async def _play(
             during(run)
 
         sweep = replace(resolved.sweep, workers=workers)
-        with mock.patch.object(spread, "Child", _Child), mock.patch.object(server, "handle", heard):
+        with mock.patch.object(children, "Child", _Child), mock.patch.object(server, "handle", heard):
             run.outcome = await run_sweep(
                 replace(resolved, sweep=sweep), RunOptions(directory=directory, launch=launch, **options), show
             )

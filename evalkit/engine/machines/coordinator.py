@@ -10,7 +10,7 @@ order.
 """
 
 import math
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
@@ -20,7 +20,7 @@ from msgspec import Struct, structs
 from evalkit.client.lanes.ramp import CANARY_EPISODES
 from evalkit.engine.machines.leases import Leases
 from evalkit.engine.machines.messages import RUN, Directive, EpisodePlace, LaneReport, Left, Renew
-from evalkit.engine.machines.shares import EAGER, VALID_S, Shares
+from evalkit.engine.machines.shares import EAGER, Shares
 
 MOST_AHEAD = 64
 """Episodes of a lane that wait at a worker for a player, at most."""
@@ -29,6 +29,8 @@ AHEAD_OF_MODELS = 16
 PAUSE_TOLD_S = 0.5
 """Others are told of a pause that is longer than their own by this."""
 RATE_OVER_S = 1.0
+STOPPED = "stopped"
+"""How an episode is left that its worker was told to stop."""
 
 
 class Dealt(Struct, frozen=True, kw_only=True):
@@ -84,6 +86,7 @@ class WorkerState:
     widths: dict[str, int]
     heard: float
     outstanding: dict[str, Dealt] = field(default_factory=dict)
+    _held: Counter[str] = field(default_factory=Counter)
     number: int = 0
     answer: Directive | None = None
     report: Renew | None = None
@@ -91,6 +94,8 @@ class WorkerState:
     """(when it was reported, what was spent then)."""
     leaving: bool = False
     """Whether it was told that it is to end, or said so."""
+    anew: bool = False
+    """Whether it is to end and to begin again, so that it may go on with what others have left."""
 
     def rate(self) -> float:
         """Pico-dollars a second over the last reports."""
@@ -99,7 +104,19 @@ class WorkerState:
 
     def of_lane(self, lane: str) -> int:
         """Episodes of a lane that it has."""
-        return sum(dealt.lane == lane for dealt in self.outstanding.values())
+        return self._held[lane]
+
+    def take(self, dealt: Dealt) -> None:
+        """It has an episode now."""
+        self.outstanding[dealt.id] = dealt
+        self._held[dealt.lane] += 1
+
+    def drop(self, episode: str) -> Dealt | None:
+        """It has one no more; None if it had it not."""
+        dealt = self.outstanding.pop(episode, None)
+        if dealt is not None:
+            self._held[dealt.lane] -= 1
+        return dealt
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -121,17 +138,20 @@ class Coordinator:
         dealer: Dealer,
         *,
         workers: int,
+        elastic: bool = False,
         shares: Shares,
         leases: Leases,
         limits: Mapping[str, tuple[str, Collection[str]]],
     ) -> None:
-        """`limits`: by limit, its unit (`requests`, `input`, `output`, `in_flight`) and the lanes that share it."""
+        """`limits`: by limit, its unit (`requests`, `input`, `output`, `in_flight`) and the lanes that share it.
+        `elastic`: whether workers come and go as they like; then `workers` are expected, and lanes are divided by those
+        that there are."""
         self.lanes = {lane.name: lane for lane in lanes}
         self.members: dict[str, WorkerState] = {}
         self.shares, self.leases = shares, leases
         self.stop_reason = self.stop_message = ""
         self.finishing = False
-        self._dealer, self._workers, self._limits = dealer, workers, limits
+        self._dealer, self._expected, self._limits, self._elastic = dealer, workers, limits, elastic
         self._count = 0
         self._orphans: deque[Dealt] = deque()
         """Episodes that no worker has, and that were dealt."""
@@ -141,10 +161,15 @@ class Coordinator:
         self.agents_stopped: dict[str, dict[str, str]] = {}
         """By lane: agents that are played no more, and why."""
 
+    @property
+    def workers(self) -> int:
+        """How many divide the lanes."""
+        return max(self._expected, len(self.members)) if self._elastic else self._expected
+
     # Workers come and go.
 
     def hello(self, writer: str, now: float) -> WorkerState:
-        """A worker begins, with its part of every lane's width."""
+        """A worker begins, with its part of every lane's width; where workers come and go, that changes."""
         taken = {lane: [m.widths[lane] for m in self.members.values() if not m.leaving] for lane in self.lanes}
         widths = {name: self._width(lane, taken[name]) for name, lane in self.lanes.items()}
         member = WorkerState(writer=writer, order=self._count, widths=widths, heard=now)
@@ -157,7 +182,9 @@ class Coordinator:
 
     def _width(self, lane: DealtLane, taken: Sequence[int]) -> int:
         """An even part of what is left."""
-        slots = min(self._workers, lane.seats)
+        if self._elastic:
+            return lane.width
+        slots = min(self._expected, lane.seats)
         even = -(-lane.width // slots)
         return max(0, min(even, lane.width - sum(taken)))
 
@@ -167,7 +194,8 @@ class Coordinator:
         spent = {scope: pot.accounts[writer].spent for scope, pot in self.leases.pots.items()}
         self.leases.settle(writer, spent)
         self.shares.leave(writer)
-        self._orphans.extend(member.outstanding.values())
+        # Of those that it has stopped its journal has rows, which only later ones know.
+        self._orphans.extend(structs.replace(dealt, since=self._count) for dealt in member.outstanding.values())
 
     def lost(self, writer: str, ended: Iterable[Left], spent: int | None) -> int:
         """A worker's process is gone, and its journal is sealed and compacted. `ended`: of its episodes, those that
@@ -177,7 +205,7 @@ class Coordinator:
         self.leases.settle(writer, {} if spent is None else {RUN: spent})
         self.shares.leave(writer)
         for left in ended:
-            dealt = member.outstanding.pop(left.episode, None)
+            dealt = member.drop(left.episode)
             if dealt is not None:
                 self._dealer.left(dealt, left)
         self._orphans.extend(structs.replace(dealt, since=self._count) for dealt in member.outstanding.values())
@@ -206,7 +234,9 @@ class Coordinator:
             give_back=self.leases.recalls(member.writer),
             share=version,
             rates=rates,
-            valid_s=VALID_S,
+            valid_s=self.shares.valid_s,
+            workers=self.workers,
+            leave=member.anew,
             pauses=self._pauses(message, now),
             acted=[name for name, lane in self.lanes.items() if lane.model and name not in self._canaries],
             lanes_stopped=self.lanes_stopped,
@@ -220,12 +250,14 @@ class Coordinator:
     def _hear(self, member: WorkerState, message: Renew, now: float) -> int:
         writer = member.writer
         member.report = message
+        member.leaving = member.leaving or message.leaving
         for left in message.left:
-            dealt = member.outstanding.pop(left.episode, None)
+            if message.leaving and left.how == STOPPED:
+                continue  # it is left when its journal is closed
+            dealt = member.drop(left.episode)
             if dealt is not None:
                 self._dealer.left(dealt, left)
-        back = [member.outstanding.pop(name) for name in message.given_back if name in member.outstanding]
-        self._orphans.extend(back)
+        self._orphans.extend(dealt for name in message.given_back if (dealt := member.drop(name)) is not None)
         if message.stop and not self.stop_reason:
             self.stop_reason, self.stop_message = message.stop, message.stop_message
         for name, report in message.lanes.items():
@@ -275,8 +307,10 @@ class Coordinator:
     # Episodes.
 
     def ahead(self, lane: DealtLane) -> int:
-        """How many episodes of a lane may wait at each worker."""
-        return min(AHEAD_OF_MODELS, -(-lane.width // (4 * self._workers))) if lane.model else MOST_AHEAD
+        """How many episodes of a lane may wait at each worker. One that was given the whole width would play them."""
+        if self._elastic and lane.model:
+            return 0
+        return min(AHEAD_OF_MODELS, -(-lane.width // (4 * self.workers))) if lane.model else MOST_AHEAD
 
     def _blocks(self, member: WorkerState) -> dict[str, list[EpisodePlace]]:
         blocks = {}
@@ -289,16 +323,28 @@ class Coordinator:
 
     def _room(self, member: WorkerState, lane: DealtLane) -> int:
         """How many episodes a worker takes now."""
-        width = member.widths[lane.name]
+        width = self._part(member, lane)
         if not width:
             return 0
         left = self._dealer.remaining(lane.name)
-        ahead = min(self.ahead(lane), left // (4 * self._workers))
+        ahead = min(self.ahead(lane), left // (4 * self.workers))
         if lane.name in self._canaries:
             if member is not min(self.members.values(), key=lambda other: self._turn(other, lane.name)):
                 return 0
             width, ahead = min(width, CANARY_EPISODES), 0
         return max(0, width + ahead - member.of_lane(lane.name))
+
+    def _part(self, member: WorkerState, lane: DealtLane) -> int:
+        """How many episodes of a lane a worker may have in flight now."""
+        if not self._elastic:
+            return member.widths[lane.name]
+        playing = [other for other in self.members.values() if not other.leaving]
+        seats = min(self.workers, lane.seats)
+        if member not in playing[:seats]:
+            return 0
+        # One that had more while it was alone has it until its episodes end.
+        others = sum(other.of_lane(lane.name) for other in self.members.values() if other is not member)
+        return max(0, min(-(-lane.width // seats), lane.width - others))
 
     def _turn(self, member: WorkerState, lane: str) -> tuple[bool, bool, bool, int]:
         """The sort key of the one worker that plays a canary: one that does already, or may go on with what another
@@ -311,7 +357,7 @@ class Coordinator:
         if len(dealt) < count:
             dealt += self._dealer.deal(lane.name, count - len(dealt))
         for one in dealt:
-            member.outstanding[one.id] = one
+            member.take(one)
         return dealt
 
     def _orphans_for(self, member: WorkerState, lane: str, most: int) -> list[Dealt]:
@@ -332,13 +378,23 @@ class Coordinator:
             if self._dealer.remaining(name) or self._orphans or name in self._canaries:
                 continue
             idle = sum(
-                max(0, other.widths[name] - other.of_lane(name))
+                max(0, self._part(other, self.lanes[name]) - other.of_lane(name))
                 for other in self.members.values()
                 if other is not member
             )
             if idle:
                 recalled[name] = min(idle, report.lanes[name].queued)
         return recalled
+
+    def refresh(self) -> None:
+        """Where none of the present workers may go on with what another has left, one of them is to begin anew: the one
+        that has least to stop."""
+        playing = [member for member in self.members.values() if not member.leaving]
+        last = max((member.order for member in playing), default=-1)
+        waits = any(dealt.since > last and dealt.lane not in self.lanes_stopped for dealt in self._orphans)
+        if waits and playing and not any(member.anew for member in self.members.values()):
+            chosen = min(playing, key=lambda member: (len(member.outstanding), member.order))
+            chosen.leaving = chosen.anew = True
 
     # The end.
 

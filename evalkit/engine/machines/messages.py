@@ -1,12 +1,19 @@
 """What a coordinator and its workers say to each other, and how it is put into bytes.
 
-A worker asks and the coordinator answers: `hello` once, `renew` again and again, `bye` at the end. Amounts of money
+A worker asks and the coordinator answers: `attend` and `hello` once, `renew` again and again, `bye` at the end. Every
+question may be repeated, with the same answer, where a connection broke off. Amounts of money
 that only grow are sent as totals, so a repeated or a late message changes nothing. Times are spans, never clocks: no
 two processes compare theirs.
 """
 
+from collections.abc import Mapping
+from typing import Protocol
+
 import msgspec
 
+from evalkit.engine.freezing.freeze import Endpoint
+from evalkit.engine.universe import Choice
+from evalkit.spec.model import Limits
 from evalkit.store.reading.unmetered import Unmetered
 
 RUN = "run"
@@ -96,15 +103,22 @@ class Purse(msgspec.Struct, frozen=True, array_like=True):
     """Spent beyond what was lent so far, by replies above their bounds."""
 
 
+class Attend(msgspec.Struct, frozen=True, kw_only=True, tag=True):
+    """A process wants to work."""
+
+    evalkit: str
+    log: int
+    """The format of its log."""
+
+
 class Hello(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     """A worker is there."""
 
     writer: str
-    evalkit: str
-    log: int
-    """The format of its log."""
     manifest: str
     """Digest of the run's manifest as it reads it."""
+    code: dict[str, str] = {}
+    """By environment and policy: digest of its source."""
 
 
 class Renew(msgspec.Struct, frozen=True, kw_only=True, tag=True):
@@ -125,6 +139,8 @@ class Renew(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     progress: list[FlightReport] = []
     stop: str = ""
     stop_message: str = ""
+    leaving: bool = False
+    """Whether it plays no further episode; others go on with those that it has stopped."""
 
 
 class Bye(msgspec.Struct, frozen=True, kw_only=True, tag=True):
@@ -133,6 +149,34 @@ class Bye(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     writer: str
     number: int
     """Of the object that closes it; -1: it had none."""
+
+
+class WorkerSetup(msgspec.Struct, frozen=True, kw_only=True, tag=True):
+    """The answer to `attend`: what a worker is to do that the run's manifest does not say. It contains no key."""
+
+    agents: tuple[str, ...]
+    suites: tuple[str, ...]
+    replicates: int
+    endpoints: Mapping[str, Endpoint]
+    choice: Choice
+    retry: frozenset[str]
+    asks: bool
+    """Whether the run is to find out something, so that scores are told."""
+    width: int
+    budget: int | None
+    """The run's, and those of agents and lanes, in pico-dollars."""
+    agent_budgets: dict[str, int]
+    lane_budgets: dict[str, int]
+    limits: Mapping[str, Limits]
+    """Those of the sweep."""
+    after: str
+    """A writer that began before: the worker's begins later."""
+    urls: dict[str, str]
+    """Of simulated providers that the coordinator's process has started."""
+    deadline_s: float | None
+    """Seconds from now at which the run ends."""
+    orphan_s: float
+    """A worker whose coordinator has not answered for so long ends."""
 
 
 class Welcome(msgspec.Struct, frozen=True, kw_only=True, tag=True):
@@ -147,6 +191,8 @@ class WorkerRefused(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     """The worker must not play; why, in a sentence."""
 
     why: str
+    after: str = ""
+    """A writer that began later than its own: it may try again with a name that is later than this."""
 
 
 class Directive(msgspec.Struct, frozen=True, kw_only=True, tag=True):
@@ -164,6 +210,10 @@ class Directive(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     rates: dict[str, float] = {}
     """By limit, what the worker may use of it, for `valid_s` from when it sent the question."""
     valid_s: float = 0.0
+    workers: int = 1
+    """How many there are, or are expected."""
+    leave: bool = False
+    """The worker is to stop its episodes, close its journal and begin anew: then it may go on with what others left."""
     pauses: dict[str, float] = {}
     acted: list[str] = []
     lanes_stopped: dict[str, str] = {}
@@ -175,8 +225,41 @@ class Directive(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     stop_message: str = ""
 
 
-Question = Hello | Renew | Bye
-Reply = Welcome | WorkerRefused | Directive
+class JoinSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """How a process finds the coordinator of a run that it joins."""
+
+    token_file: str = ""
+    """Where the token is, if it is not in the environment; empty: where this user's runs leave it."""
+    coordinator: str = ""
+    """`HOST:PORT`; empty: where the run's place says."""
+    authority: str = ""
+    """A file with certificates to trust."""
+    wait_s: float = 0.0
+    """How long a coordinator that is not there yet is awaited."""
+
+
+class Errand(msgspec.Struct, frozen=True, kw_only=True):
+    """What a worker's process is told by the one that has started it, before all else."""
+
+    place: str
+    """Of the run."""
+    join: JoinSettings | None = None
+    """None: whoever has started it is the coordinator."""
+
+
+LEAVE = b"leave"
+"""What it is told later: stop what you play, close your journal, and end."""
+
+Question = Attend | Hello | Renew | Bye
+Reply = WorkerSetup | Welcome | WorkerRefused | Directive
+
+
+class Transport(Protocol):
+    """How a worker reaches its coordinator."""
+
+    async def ask(self, question: Question) -> Reply:
+        """The coordinator's answer. Raises Gone (`link.py`) if it gives none any more."""
+
 
 _encoder = msgspec.msgpack.Encoder()
 _questions: msgspec.msgpack.Decoder[Question] = msgspec.msgpack.Decoder(Question)

@@ -9,7 +9,6 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-VALID_S = 15.0
 FLOOR = 0.01
 """The part of a limit that a worker has at least, so that it can begin at once."""
 EAGER = 1.25
@@ -48,8 +47,8 @@ class _Sharer:
 class Shares:
     """The limits of a run and who uses which part of them."""
 
-    def __init__(self, capacities: Mapping[str, Capacity]) -> None:
-        self._capacities = dict(capacities)
+    def __init__(self, capacities: Mapping[str, Capacity], *, valid_s: float) -> None:
+        self._capacities, self.valid_s = dict(capacities), valid_s
         self._holders: dict[str, _Sharer] = {}
         self._version = 0
 
@@ -81,7 +80,7 @@ class Shares:
         return sum(holder.most(limit) for holder in self._holders.values())
 
     def share(self, worker: str, now: float) -> tuple[int, dict[str, float]]:
-        """(version, the worker's part of each limit), valid for `VALID_S` from now."""
+        """(version, the worker's part of each limit), valid for `valid_s` from now."""
         self._forget(now)
         holder, rates = self._holders[worker], {}
         for limit, capacity in self._capacities.items():
@@ -92,9 +91,9 @@ class Shares:
         self._version += 1
         last = holder.told[-1] if holder.told else None
         if last is not None and last.rates == rates:
-            last.until = now + VALID_S
+            last.until = now + self.valid_s
             return last.version, rates
-        holder.told.append(_Told(self._version, rates, now + VALID_S))
+        holder.told.append(_Told(self._version, rates, now + self.valid_s))
         return self._version, rates
 
     def _forget(self, now: float) -> None:

@@ -1,50 +1,67 @@
 """A worker: plays the episodes that the coordinator assigns it, and writes them to a journal of its own.
 
 It is the engine of a single process with other sources: its episodes come in blocks, its lanes use shares of the
-limits, and its budget is lent. It runs as a process of its own, started by `launch.py`. If the coordinator is gone it
-commits what it has, closes its journal, and ends.
+limits, and its budget is lent. It runs as a process of its own, started by `launch.py`: by the coordinator, or on
+another machine by `join.py`. If the coordinator is gone it commits what it has, closes its journal, and ends.
 """
 
 import asyncio
-import pickle
 import socket
 import sys
 import time
+from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
+from pathlib import Path
+
+import msgspec
 
 from evalkit import __version__
 from evalkit.client.budget import Budget
 from evalkit.client.budget_state import Ceiling
-from evalkit.engine.endpoints import Endpoints, WorkerPart, open_endpoints
+from evalkit.engine.endpoints import Endpoints, WorkerPart, check_keys, open_endpoints
 from evalkit.engine.episode import LaneContext, Stop
+from evalkit.engine.freezing.brought import require
+from evalkit.engine.freezing.freeze import Resolved
+from evalkit.engine.listen import VARIABLE as TOKEN_VARIABLE
+from evalkit.engine.listen import workers_token
 from evalkit.engine.loop import run_loop
 from evalkit.engine.machines import limits
 from evalkit.engine.machines.assigned import AssignedEpisodes
 from evalkit.engine.machines.link import Gone, WorkerLink, linked
 from evalkit.engine.machines.messages import (
+    LEAVE,
+    Attend,
     Bye,
     Directive,
+    Errand,
     Hello,
+    JoinSettings,
     LaneReport,
     Left,
     Purse,
     Renew,
-    Reply,
+    Transport,
     Welcome,
     WorkerRefused,
+    WorkerSetup,
 )
-from evalkit.engine.machines.setup import WorkerSetup
+from evalkit.engine.machines.setup import code_digests, resolved_from
+from evalkit.engine.machines.tcp import LastingLink, address_of, connect, is_loopback
 from evalkit.engine.resume import Holdings, read_holdings
 from evalkit.engine.scheduler import LaneJob, play_lanes
 from evalkit.engine.universe import lanes
 from evalkit.engine.work import work_of
 from evalkit.envs.compiled import load_for
-from evalkit.errors import EvalkitError, LaneClosed, StorageError
+from evalkit.errors import EvalkitError, FencedError, LaneClosed, StorageError, UsageError
 from evalkit.money import PicoUsd
+from evalkit.spec.model import Sweep
+from evalkit.store.bucket import place_of
 from evalkit.store.files.journal import new_writer
 from evalkit.store.files.schema import FORMAT
+from evalkit.store.manifest import Manifest
 from evalkit.store.manifests import manifest_digest, read_manifest
-from evalkit.store.writing.opening import announce
+from evalkit.store.meeting import meeting_place
+from evalkit.store.writing.opening import announce, withdraw
 from evalkit.store.writing.writer import Store, open_beside
 
 EVERY_S = 0.25
@@ -62,9 +79,10 @@ def boottime() -> float:
 class Worker:
     """One worker's life."""
 
-    def __init__(self, setup: WorkerSetup, link: WorkerLink) -> None:
-        self._setup, self._link = setup, link
+    def __init__(self, directory: Path, setup: WorkerSetup, coordinator: Transport) -> None:
+        self._directory, self._setup, self._coordinator = directory, setup, coordinator
         self.writer = new_writer([setup.after])
+        self._leaving = self._anew = False
         self._stop = Stop()
         self._number = self._share = 0
         self._workers = 1
@@ -73,26 +91,42 @@ class Worker:
         self._given_back: list[str] = []
         self._jobs: list[LaneJob] = []
 
-    async def work(self) -> None:
-        """Say hello, play until there is nothing more to do, close the journal, say goodbye. Raises EvalkitError."""
-        setup = self._setup
-        manifest = manifest_digest(setup.directory)
-        announce(setup.directory, self.writer)
-        welcome = await self._ask(Hello(writer=self.writer, evalkit=__version__, log=FORMAT, manifest=manifest))
-        if isinstance(welcome, WorkerRefused):
-            raise EvalkitError(welcome.why)
-        assert isinstance(welcome, Welcome)
+    async def work(self) -> bool:
+        """Say hello, play until there is nothing more to do, close the journal, say goodbye. Returns whether it is to
+        begin anew. Raises EvalkitError."""
+        whole = read_manifest(self._directory)
+        require(whole)
+        resolved = resolved_from(self._setup, whole)
+        check_keys(resolved, self._setup.choice)
+        welcome = await self._hello(resolved.manifest)
         self._workers = welcome.workers
-        with open_beside(setup.directory, writer=self.writer) as store:
-            await self._play(store, welcome)
-        await self._ask(Bye(writer=self.writer, number=store.last))
+        with open_beside(self._directory, writer=self.writer) as store:
+            await self._play(store, welcome, whole, resolved)
+        await self._coordinator.ask(Bye(writer=self.writer, number=store.last))
+        return self._anew
 
-    async def _play(self, store: Store, welcome: Welcome) -> None:
+    async def _hello(self, manifest: Manifest) -> Welcome:
+        """Begin a journal, and be let in: another name is chosen where a later writer has begun. Raises UsageError."""
+        digest, code = manifest_digest(self._directory), code_digests(manifest)
+        while True:
+            announce(self._directory, self.writer)
+            answer = await self._coordinator.ask(Hello(writer=self.writer, manifest=digest, code=code))
+            if isinstance(answer, Welcome):
+                return answer
+            assert isinstance(answer, WorkerRefused)
+            withdraw(self._directory, self.writer)
+            if not answer.after:
+                raise UsageError(answer.why)
+            self.writer = new_writer([answer.after])
+
+    def leave(self) -> None:
+        """Stop what is played, for others to go on with."""
+        self._leaving = True
+        self._stop.set(LEAVING, "This worker leaves.")
+
+    async def _play(self, store: Store, welcome: Welcome, whole: Manifest, resolved: Resolved) -> None:
         setup = self._setup
-        whole = read_manifest(setup.directory)
-        resolved = setup.beside(whole)
-        asks = setup.resolved.sweep.decide is not None
-        holdings = read_holdings(setup.directory, setup.retry, store.found, keep_facts=asks)
+        holdings = read_holdings(self._directory, setup.retry, store.found, keep_facts=setup.asks)
         load_for(list(work_of(resolved.manifest, holdings.cells, setup.choice)))
         async with AsyncExitStack() as stack:
             endpoints = await open_endpoints(
@@ -101,10 +135,10 @@ class Worker:
                 setup.choice,
                 stack,
                 launch=None,
-                directory=setup.directory,
+                directory=self._directory,
                 part=WorkerPart(widths=welcome.widths, workers=welcome.workers, urls=setup.urls),
             )
-            endpoints.budget = budget = self._budget(store)
+            endpoints.budget = budget = self._budget(store, resolved.sweep)
             budget.borrow(self._urgent.set)
             for lane in endpoints.lanes.values():
                 lane.lapsed = lambda: boottime() >= self._valid_until
@@ -175,10 +209,14 @@ class Worker:
             left=left,
             given_back=back,
             progress=gate.progress() if stats.budget is not None else [],
-            stop=self._stop.reason,
-            stop_message=self._stop.message,
+            # That a worker leaves stops nobody else.
+            stop="" if self._stop.reason == LEAVING else self._stop.reason,
+            stop_message="" if self._stop.reason == LEAVING else self._stop.message,
+            leaving=self._leaving,
         )
-        answer = await self._ask(question)
+        answer = await self._coordinator.ask(question)
+        if isinstance(answer, WorkerRefused):
+            raise FencedError(answer.why)
         assert isinstance(answer, Directive)
         self._obey(answer, asked_at, endpoints, budget, gate)
 
@@ -205,7 +243,7 @@ class Worker:
         if answer.give_back:
             self._urgent.set()
         self._valid_until = asked_at + answer.valid_s
-        self._share = answer.share
+        self._share, self._workers = answer.share, answer.workers
         limits.apply(endpoints, answer.rates, self._workers)
         for name, seconds in answer.pauses.items():
             if name in endpoints.lanes:
@@ -225,6 +263,9 @@ class Worker:
             self._stop.set(answer.stop, answer.stop_message)
         if answer.finish:
             gate.end()
+        if answer.leave and not self._leaving:
+            self._anew = True
+            self.leave()
 
     def _stop_parts(self, job: LaneJob, answer: Directive) -> None:
         """A lane, or an agent in it, was stopped by what another worker met."""
@@ -248,8 +289,7 @@ class Worker:
         gate.end()
         self._urgent.set()
 
-    def _budget(self, store: Store) -> Budget:
-        sweep = self._setup.resolved.sweep
+    def _budget(self, store: Store, sweep: Sweep) -> Budget:
         budgets = {("agent", agent.name): agent.budget for agent in sweep.agents if agent.budget is not None}
         budgets |= {("lane", lane): budget for lane, budget in sweep.budgets.items()}
         ceilings = {scope: Ceiling(budget=budget, before=0) for scope, budget in budgets.items()}
@@ -273,9 +313,6 @@ class Worker:
             lane=lane,
             gate=gate,
         )
-
-    async def _ask(self, question: Hello | Renew | Bye) -> Reply:
-        return await self._link.ask(question)
 
 
 def _report(job: LaneJob, gate: AssignedEpisodes, budget: Budget) -> LaneReport:
@@ -324,13 +361,21 @@ def _scope(name: str) -> tuple[str, str]:
 
 
 async def main(descriptor: int) -> int:
-    """Work for the process at the other end of a socket; the exit code."""
+    """Work for the process at the other end of a socket, or where it says; the exit code."""
     link = await linked(socket.socket(fileno=descriptor))
     try:
-        setup: WorkerSetup = pickle.loads(await link.receive())  # noqa: S301 - from the process that started this one
-        await Worker(setup, link).work()
-    except Gone:
+        errand = msgspec.msgpack.decode(await link.receive(), type=Errand)
+        directory = place_of(errand.place)
+        if errand.join is None:
+            await Worker(directory, await attended(link), link).work()
+        else:
+            await _joined(directory, errand.join, link)
+    except Gone as flaw:
+        print(flaw, file=sys.stderr, flush=True)
         return GONE
+    except UsageError as flaw:
+        print(flaw, file=sys.stderr, flush=True)
+        return REFUSED
     except EvalkitError as flaw:
         print(flaw, file=sys.stderr, flush=True)
         return FAILED
@@ -339,8 +384,75 @@ async def main(descriptor: int) -> int:
     return 0
 
 
-GONE, FAILED = 4, 1
-"""Exit codes: the coordinator has ended; the worker could not go on."""
+async def attended(coordinator: Transport) -> WorkerSetup:
+    """What there is to do. Raises UsageError where there is nothing, Gone."""
+    answer = await coordinator.ask(Attend(evalkit=__version__, log=FORMAT))
+    if isinstance(answer, WorkerRefused):
+        raise UsageError(answer.why)
+    assert isinstance(answer, WorkerSetup)
+    return answer
+
+
+async def _joined(directory: Path, join: JoinSettings, parent: WorkerLink) -> None:
+    """Work for a coordinator that is elsewhere, until the run ends or `parent` says that it is enough. Raises
+    EvalkitError."""
+    coordinator = LastingLink(_connecting(directory, join), orphan_s=join.wait_s)
+    present = list[Worker]()
+    left = False
+
+    async def listen() -> None:
+        """Hear the process that has started this one; if it is gone, it is as if it had said that it is enough."""
+        nonlocal left
+        try:
+            while await parent.receive() != LEAVE:
+                pass
+        except Gone:
+            pass
+        left = True
+        for worker in present:
+            worker.leave()
+
+    listening = asyncio.create_task(listen())
+    try:
+        again = True
+        while again and not left:
+            setup = await attended(coordinator)
+            coordinator.orphan_s = setup.orphan_s
+            present[:] = [Worker(directory, setup, coordinator)]
+            again = await present[0].work()
+    finally:
+        listening.cancel()
+        coordinator.close()
+
+
+def _connecting(directory: Path, join: JoinSettings) -> Callable[[], Awaitable[WorkerLink]]:
+    """What connects to the coordinator, wherever it is now."""
+    authority = Path(join.authority) if join.authority else None
+    token_file = Path(join.token_file) if join.token_file else None
+
+    async def connected() -> WorkerLink:
+        token = workers_token(directory, token_file)
+        if token is None:
+            raise Gone(
+                "the token is not here: `evalkit run --on join` says in which file it is; bring it by "
+                f"{TOKEN_VARIABLE} or `--token-file`"
+            )
+        if join.coordinator:
+            address = address_of(join.coordinator, "--coordinator")
+            secured = join.authority != "" or not is_loopback(address.host)
+            return await connect(msgspec.structs.replace(address, tls=secured), token, authority)
+        place = await asyncio.to_thread(meeting_place, directory)
+        if place is None:
+            raise Gone(f"nobody coordinates {directory} (`evalkit run ... --on join`)")
+        address = address_of(place.address, str(directory))
+        return await connect(msgspec.structs.replace(address, tls=place.tls), token, authority)
+
+    return connected
+
+
+GONE, FAILED, REFUSED = 4, 1, 2
+"""Exit codes: the coordinator has ended; the worker could not go on; it may not, or need not, work."""
+LEAVING = "leaving"
 
 
 if __name__ == "__main__":

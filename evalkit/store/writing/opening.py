@@ -88,6 +88,11 @@ def announce(run: Path, writer: str) -> None:
     disk.make_directories(run / LOG / writer)
 
 
+def withdraw(run: Path, writer: str) -> None:
+    """It was not let in."""
+    Appender(run=run, writer=writer, heads={}).withdraw()
+
+
 def join(run: Path, writer: str) -> Opened:
     """Make ready the log of a run for one more writer, beside the one that holds it and that has taken it over. It was
     announced.

@@ -147,7 +147,9 @@ def coordinating(deck: Deck) -> Coordinator:
         [DealtLane(name="m", width=8, model=True), DealtLane(name="p", width=90, model=False)],
         deck,
         workers=3,
-        shares=Shares({name: Capacity(most=most, whole="in_flight" in name) for name, most in LIMITS.items()}),
+        shares=Shares(
+            {name: Capacity(most=most, whole="in_flight" in name) for name, most in LIMITS.items()}, valid_s=15.0
+        ),
         leases=Leases({scope: Pot(budget=budget, before=before) for scope, (budget, before) in SCOPES.items()}),
         limits={"requests lane m": ("requests", ("m",)), "in_flight lane m": ("in_flight", ("m",))},
     )

@@ -4,14 +4,15 @@ import math
 
 import pytest
 
-from evalkit.engine.machines.shares import FLOOR, VALID_S, Capacity, Shares, divided
+from evalkit.engine.machines.shares import FLOOR, Capacity, Shares, divided
 
 LIMIT = "requests lane m"
+VALID_S = 15.0
 
 
 def shares(most: float = 100.0, *, whole: bool = False) -> Shares:
     """Of one limit, with two workers that have said nothing yet."""
-    made = Shares({LIMIT: Capacity(most=most, whole=whole)})
+    made = Shares({LIMIT: Capacity(most=most, whole=whole)}, valid_s=VALID_S)
     for worker in ("a", "b"):
         made.join(worker)
     return made

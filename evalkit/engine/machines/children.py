@@ -1,0 +1,126 @@
+"""Plays a session in processes of this machine: each slot has one after another, which are started, heard and reaped
+here."""
+
+import asyncio
+from itertools import count
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import msgspec
+
+from evalkit.engine.gc_threshold import seldom_collected
+from evalkit.engine.machines.launch import RESTARTS, RESTARTS_OVER_S, Child, WorkerSlot
+from evalkit.engine.machines.link import Gone, WorkerLink, linked
+from evalkit.engine.machines.messages import Bye, Errand, Hello, Welcome, decode_question, encode
+from evalkit.engine.machines.spread import TICK_S, Spread
+from evalkit.errors import CorruptLogError, StorageError
+
+END_S = 30.0
+"""What workers get to commit and close when the run ends at once."""
+
+
+async def play_here(spread: Spread) -> None:
+    """Play all lanes in as many processes as the sweep says; return when each has ended."""
+    with TemporaryDirectory(prefix="evalkit-workers-") as folder, seldom_collected():
+        await _Children(spread, Path(folder)).play()
+
+
+class _Children:
+    def __init__(self, spread: Spread, folder: Path) -> None:
+        self._spread, self._folder = spread, folder
+        self._session, self._coordinator, self._loop = spread.session, spread.coordinator, spread.loop
+        self._silent_s = spread.session.resolved.sweep.times.silent_s
+        self._starting: set[int] = set()
+        """Slots whose process has not said hello."""
+
+    async def play(self) -> None:
+        """See `play_here`."""
+        slots = [WorkerSlot(number) for number in range(self._spread.workers)]
+        try:
+            async with asyncio.TaskGroup() as group:
+                lives = [group.create_task(self._live(slot)) for slot in slots]
+                while not all(life.done() for life in lives):
+                    self._look()
+                    await asyncio.wait(lives, timeout=TICK_S)
+        except BaseExceptionGroup as flaws:
+            raise flaws.exceptions[0] from None
+        finally:
+            self._coordinator.abandon()
+        self._look()
+        if not self._coordinator.idle() and not self._session.stop.reason:
+            self._session.stop.set("workers", self._words())
+
+    def _words(self) -> str:
+        return (
+            f"Too many worker processes ended on their own: each of the {self._spread.workers} was replaced {RESTARTS} "
+            f"times within {RESTARTS_OVER_S / 60:.0f} minutes. See `worker_lost` in events.jsonl, then run again."
+        )
+
+    def _look(self) -> None:
+        self._spread.look(starting=bool(self._starting))
+
+    async def _live(self, slot: WorkerSlot) -> None:
+        """One slot, process after process, until nothing remains to be done."""
+        stop = self._session.stop
+        for number in count():
+            if not slot.may_begin(self._loop.time()):
+                break
+            self._spread.replaced += number > 0
+            slot.begun.append(self._loop.time())
+            try:
+                if await self._one(slot):
+                    return
+            except (StorageError, CorruptLogError) as flaw:
+                stop.set("storage" if isinstance(flaw, StorageError) else "corrupt", str(flaw))
+            if self._coordinator.finishing or stop.reason:
+                return
+        self._session.store.event("fewer_workers", worker=slot.number, detail="It was replaced too often.")
+
+    async def _one(self, slot: WorkerSlot) -> bool:
+        """One process of a slot, to its end; whether it has said goodbye."""
+        slot.writer, said_goodbye = "", False
+        self._starting.add(slot.number)
+        child = Child(self._session.store.descriptors, self._folder / f"{slot.number}.txt")
+        watch = self._loop.create_task(self._watch(slot, child))
+        link: WorkerLink | None = None
+        try:
+            link = await linked(child.end)
+            await link.send(msgspec.msgpack.encode(Errand(place=str(self._session.options.directory))))
+            while not said_goodbye:
+                question = decode_question(await link.receive())
+                reply = await self._spread.answer(question)
+                if isinstance(question, Hello) and isinstance(reply, Welcome):
+                    slot.writer = question.writer
+                    self._starting.discard(slot.number)
+                said_goodbye = isinstance(question, Bye)
+                await link.send(encode(reply))
+        except Gone:
+            pass
+        finally:
+            if link is not None:
+                link.close()
+            watch.cancel()
+            await self._reap(child)
+            self._starting.discard(slot.number)
+        if slot.writer and not said_goodbye:
+            await self._spread.bury(slot.writer, who=slot.number, words=child.words(), reaped=True)
+        elif not said_goodbye:
+            self._session.store.event("worker_lost", worker=slot.number, detail=child.words())
+        return said_goodbye
+
+    async def _reap(self, child: Child) -> None:
+        """Wait for a process that has lost its connection; one that does not end is ended."""
+        deadline = self._loop.time() + END_S
+        while not child.ended():
+            if self._loop.time() > deadline:
+                child.kill()
+            await asyncio.sleep(TICK_S / 5)
+
+    async def _watch(self, slot: WorkerSlot, child: Child) -> None:
+        """End a process that is stopped or hangs: one that neither says nor does anything for long."""
+        while True:
+            await asyncio.sleep(self._silent_s / 2)
+            member = self._coordinator.members.get(slot.writer)
+            stuck = child.is_stuck()
+            if stuck and member is not None and self._loop.time() - member.heard > self._silent_s:
+                child.kill()

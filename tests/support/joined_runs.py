@@ -1,0 +1,140 @@
+"""Runs whose workers join: a simulated provider, a coordinator and `evalkit join`, each in processes of its own."""
+
+import os
+import random
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from evalkit.store.bucket import is_bucket, place_of
+from evalkit.store.copying import copy_run
+from evalkit.store.files.layout import journals
+from tests.soak.sweeping import finish, prepare, read_bill, simulator, start
+from tests.soak.test_kill import evalkit_json, settle, steps
+from tests.support.patience import PATIENCE_S
+
+TIMES = "[machines]\nshare_s = 2\nsilent_s = 4\norphan_s = 6\n"
+"""So short that a test need not wait long."""
+
+
+@dataclass(slots=True, kw_only=True)
+class JoinedRun:
+    """A run while it is played."""
+
+    folder: Path
+    place: str
+    coordinator: "subprocess.Popen[str]"
+    join: "subprocess.Popen[str]"
+
+    @property
+    def run(self) -> Path:
+        """Where it lies."""
+        return place_of(self.place) if is_bucket(self.place) else self.folder / self.place
+
+    def workers(self) -> list[int]:
+        """Its workers' processes that are alive."""
+        pids = dict.fromkeys(int(journal.writer.rsplit("-", 2)[1]) for journal in journals(self.run))
+        return [pid for pid in pids if parent_of(pid) == self.join.pid]
+
+
+Harm = Callable[[JoinedRun, random.Random], None]
+
+
+def parent_of(pid: int) -> int:
+    """The parent of a process that runs or is stopped; 0 if it does not."""
+    try:
+        state, parent = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[:2]
+    except (OSError, ValueError):
+        return 0
+    return 0 if state == "Z" else int(parent)
+
+
+def start_join(folder: Path, place: str, *more: str) -> "subprocess.Popen[str]":
+    """`evalkit join`, in the background."""
+    command = [sys.executable, "-m", "evalkit", "join", place, "--wait", "60s", *more]
+    with (folder / "join.log").open("a") as out:
+        return subprocess.Popen(command, cwd=folder, stdout=out, stderr=out, text=True)
+
+
+def quiet(tmp_path: Path, replicates: int, periods: int) -> tuple[Path, int]:
+    """A run that one process has played in peace, and its bill."""
+    folder, bill = tmp_path / "whole", tmp_path / "whole.jsonl"
+    with simulator(bill) as url:
+        prepare(folder, url, replicates=replicates, periods=periods)
+        assert finish(folder, "--budget", "100") == 0, (folder / "out.log").read_text()[-2000:]
+    return folder / "run", billed(bill)
+
+
+def billed(bill: Path) -> int:
+    """What the provider has asked for so far."""
+    return sum(one.cost for one in read_bill(bill))
+
+
+def torn(
+    tmp_path: Path,
+    kills: int,
+    harm: Harm,
+    *,
+    replicates: int = 1,
+    periods: int = 10,
+    latency: str,
+    place: str = "run",
+) -> tuple[Path, str]:
+    """Play a run by two workers that join, harmed again and again, and compare it with a quiet one. Returns its
+    folder, and all that `join` has said."""
+    whole, true_bill = quiet(tmp_path, replicates, periods)
+    folder, bill = tmp_path / "hurt", tmp_path / "hurt.jsonl"
+    draw, done, charged = random.Random(kills), 0, 0
+    with simulator(bill, f"--latency={latency}") as url:
+        prepare(folder, url, replicates=replicates, periods=periods)
+        (folder / "sweep.toml").write_text((folder / "sweep.toml").read_text() + "\n" + TIMES)
+        while True:
+            budget = true_bill * 13 // 10 + charged
+            words = ("--dir", place, "--on", "join", "--budget", f"{budget / 1e12:.12f}")
+            play = JoinedRun(
+                folder=folder, place=place, coordinator=start(folder, *words), join=start_join(folder, place, *TWO)
+            )
+            since = len(read_bill(bill))
+            while play.coordinator.poll() is None:
+                time.sleep(draw.uniform(0.1, 0.6))
+                if play.join.poll() is not None and play.coordinator.poll() is None:
+                    play.join = start_join(folder, place, *TWO)  # its workers were replaced too often
+                if done < kills and len(read_bill(bill)) > since:
+                    harm(play, draw)
+                    since, done = len(read_bill(bill)), done + 1
+                assert billed(bill) <= budget, "the bill passed the budget"
+            play.join.wait(PATIENCE_S)
+            settle(bill)
+            assert billed(bill) <= budget, "the bill passed the budget"
+            if play.coordinator.returncode == 0:
+                break
+            assert play.coordinator.returncode in (3, -9), (folder / "out.log").read_text()[-2000:]
+            money = evalkit_json(folder, "status", place)["money"]
+            charged = money["crash_charges_pico_usd"] + money["attempt_charges_pico_usd"]
+    money = evalkit_json(folder, "status", place)["money"]
+    charged = money["crash_charges_pico_usd"] + money["attempt_charges_pico_usd"]
+    print(f"{done} kills, bill {billed(bill) / true_bill:.3f} of the quiet run's, charged {charged / true_bill:.3f}")
+    assert done == kills
+    if is_bucket(place):
+        copy_run(play.run, folder / "run")
+    assert steps(folder / "run") == steps(whole)
+    verified = subprocess.run([sys.executable, "-m", "evalkit", "verify", "run"], cwd=folder, check=False)
+    assert verified.returncode == 0
+    return folder, (folder / "join.log").read_text()
+
+
+TWO = ("--workers", "2")
+
+
+def of_a_worker(play: JoinedRun, draw: random.Random, signal_: int) -> int:
+    """Send a signal to one of the workers, once there is one; its process."""
+    until = time.monotonic() + PATIENCE_S
+    while not (alive := play.workers()):
+        assert time.monotonic() < until
+        time.sleep(0.05)
+    chosen = draw.choice(alive)
+    os.kill(chosen, signal_)
+    return chosen
