@@ -27,7 +27,7 @@ from evalkit.engine.idle import nothing_to_do
 from evalkit.engine.jobs import make_jobs
 from evalkit.engine.loop import interruptible
 from evalkit.engine.machines.children import play_here
-from evalkit.engine.machines.joined import play_joined
+from evalkit.engine.machines.joined import opened, play_joined
 from evalkit.engine.machines.spread import Spread
 from evalkit.engine.outcome import RunOutcome
 from evalkit.engine.publishing import tell_others
@@ -144,12 +144,13 @@ async def _play(session: Session, show: Callable[[View], None]) -> None:
             session.endpoints = endpoints
             _tell(session.options, "forecasting what episodes take")
             session.jobs = await make_jobs(session, endpoints)
+            joins = session.resolved.sweep.on == "join"
+            listener = opened(session.options.listen, session.options.directory) if joins else None
             with _timed(session):
                 async with _watched(session, show), _asked(session):
                     if is_spread(session.resolved):
-                        joins = session.resolved.sweep.on == "join"
-                        spread = Spread(session, endpoints, elastic=joins)
-                        await (play_joined(spread, session.options.listen) if joins else play_here(spread))
+                        spread = Spread(session, endpoints, elastic=listener is not None)
+                        await (play_here(spread) if listener is None else play_joined(spread, listener))
                     else:
                         await play_lanes(session.jobs)
 

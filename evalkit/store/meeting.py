@@ -11,7 +11,7 @@ import msgspec
 from evalkit.errors import StorageError
 from evalkit.store import disk
 from evalkit.store.bucket import BucketPath
-from evalkit.store.lead import Lead, Meeting, leads
+from evalkit.store.lead import CLOSE, Lead, Meeting, newest
 
 FILE = "coordinator.json"
 
@@ -36,8 +36,8 @@ def meeting_place(run: Path) -> Meeting | None:
     """Where a run's coordinator listens; None if none says so, or if the store does not answer."""
     if isinstance(run, BucketPath):
         with suppress(StorageError):
-            leader = leads(run)
-            return None if leader is None else leader.meeting
+            sign = newest(run)  # how old it is would be told by two clocks: whoever tries to connect learns it
+            return None if sign is None or sign.kind == CLOSE else sign.leader.meeting
         return None
     try:
         return msgspec.json.decode((run / FILE).read_bytes(), type=Meeting)

@@ -12,7 +12,7 @@ from evalkit.engine.gc_threshold import seldom_collected
 from evalkit.engine.machines.launch import RESTARTS, RESTARTS_OVER_S, Child, WorkerSlot
 from evalkit.engine.machines.link import Gone, WorkerLink, linked
 from evalkit.engine.machines.messages import Bye, Errand, Hello, Welcome, decode_question, encode
-from evalkit.engine.machines.spread import TICK_S, Spread
+from evalkit.engine.machines.spread import NOTHING_MORE, TICK_S, Spread
 from evalkit.errors import CorruptLogError, StorageError
 
 END_S = 30.0
@@ -92,7 +92,7 @@ class _Children:
                 if isinstance(question, Hello) and isinstance(reply, Welcome):
                     slot.writer = question.writer
                     self._starting.discard(slot.number)
-                said_goodbye = isinstance(question, Bye)
+                said_goodbye = isinstance(question, Bye) or reply == NOTHING_MORE
                 await link.send(encode(reply))
         except Gone:
             pass

@@ -18,6 +18,8 @@ from evalkit.engine.machines.messages import LEAVE, Errand, JoinSettings
 from evalkit.engine.machines.worker import GONE, REFUSED
 
 LOOK_S = 0.1
+AGAIN_S = 60.0
+"""How long a worker that is started again awaits the coordinator: the run may have ended meanwhile."""
 LEAVE_S = 300.0
 """What workers that leave get for the replies that are on their way."""
 
@@ -50,7 +52,8 @@ async def join_run(directory: Path, join: JoinSettings, workers: int, tell: Call
 
 class _Joining:
     def __init__(self, directory: Path, join: JoinSettings, folder: Path, tell: Callable[[str], None]) -> None:
-        self._errand = Errand(place=str(directory), join=join)
+        again = msgspec.structs.replace(join, wait_s=min(join.wait_s, AGAIN_S))
+        self._first, self._later = (Errand(place=str(directory), join=one) for one in (join, again))
         self._folder, self._tell = folder, tell
         self.stop, self.joined = Stop(), Joined()
         self._loop = asyncio.get_running_loop()
@@ -58,7 +61,7 @@ class _Joining:
     async def live(self, slot: WorkerSlot) -> None:
         """One slot, process after process."""
         joined = self.joined
-        for _ in count():
+        for number in count():
             if not slot.may_begin(self._loop.time()):
                 self._tell(
                     f"Worker {slot.number} was replaced {RESTARTS} times within {RESTARTS_OVER_S / 60:.0f} minutes; "
@@ -67,7 +70,7 @@ class _Joining:
                 joined.lost += 1
                 return
             slot.begun.append(self._loop.time())
-            code, words = await self._one(slot)
+            code, words = await self._one(slot, self._later if number else self._first)
             if code == GONE:
                 joined.orphaned = words
                 return
@@ -80,14 +83,14 @@ class _Joining:
                 return
             self._tell(f"Worker {slot.number} ended on its own and is started again: {words or f'exit code {code}'}")
 
-    async def _one(self, slot: WorkerSlot) -> tuple[int, str]:
+    async def _one(self, slot: WorkerSlot, errand: Errand) -> tuple[int, str]:
         """One process, to its end: its exit code and what it has complained of."""
         child = Child((), self._folder / f"{slot.number}.txt")
         link: WorkerLink | None = None
         told_at = 0.0
         try:
             link = await linked(child.end)
-            await link.send(msgspec.msgpack.encode(self._errand))
+            await link.send(msgspec.msgpack.encode(errand))
             while not child.ended():
                 if self.stop.reason and not told_at:
                     told_at = self._loop.time()

@@ -6,10 +6,12 @@ its episodes. If it comes back, its next write meets the seal.
 """
 
 import asyncio
+import socket
 import ssl
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from socket import gethostname
+from dataclasses import dataclass
+from pathlib import Path
 
 import msgspec
 
@@ -25,8 +27,11 @@ from evalkit.store.meeting import met_at
 
 MOST_STRANGERS = 64
 """Connections that have not shown the token, at once."""
+BACKLOG = 1024
+MOST_TOLD = 20
+"""Of those that have shown a wrong one, so many are noted."""
 BEGIN_S = 900.0
-"""A worker that has been let in may read the log for so long before it asks for episodes."""
+"""A worker that has been let in may read the log for so long before it asks for episodes, unless the run ends."""
 NOTICED_S = 1.0
 """The coordinator stood still itself if its clock has jumped by more: then nobody was silent meanwhile."""
 
@@ -44,28 +49,55 @@ def listening_address(listen: Listen) -> tuple[Address, ssl.SSLContext | None]:
     return msgspec.structs.replace(address, tls=context is not None), context
 
 
-async def play_joined(spread: Spread, listen: Listen) -> None:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Listener:
+    """A socket that workers can connect to, and what they must know."""
+
+    socket: socket.socket
+    address: Address
+    """As others reach it."""
+    context: ssl.SSLContext | None
+    token: str
+    token_file: Path | None
+
+
+def opened(listen: Listen, run: Path) -> Listener:
+    """Listen for workers of a run. Raises UsageError where that cannot be."""
+    wanted, context = listening_address(listen)
+    token, token_file = coordinators_token(run, listen.token_file)
+    try:
+        family = socket.AF_INET6 if ":" in wanted.host else socket.AF_INET
+        bound = socket.create_server((wanted.host, wanted.port), family=family, backlog=BACKLOG)
+    except OSError as flaw:
+        raise UsageError(f"--listen {wanted}: {flaw.strerror or flaw}.") from flaw
+    # Where all addresses are listened at, others know this machine by its name.
+    host = socket.gethostname() if wanted.host in ("0.0.0.0", "::") else wanted.host  # noqa: S104 - compared, not bound
+    address = Address(host=host, port=bound.getsockname()[1], tls=context is not None)
+    return Listener(socket=bound, address=address, context=context, token=token, token_file=token_file)
+
+
+async def play_joined(spread: Spread, listener: Listener) -> None:
     """Play all lanes in the processes that join; return when nothing remains, or the run stops, and each has ended or
-    was settled. Raises UsageError if nobody can be listened for."""
+    was settled."""
     with seldom_collected():
-        await _Joined(spread, listen).play()
+        await _Joined(spread, listener).play()
 
 
 class _Joined:
-    def __init__(self, spread: Spread, listen: Listen) -> None:
-        self._spread, self._listen = spread, listen
+    def __init__(self, spread: Spread, listener: Listener) -> None:
+        self._spread, self._listener = spread, listener
         self._session, self._coordinator = spread.session, spread.coordinator
         self._directory = spread.session.options.directory
-        self._token, self._token_file = coordinators_token(self._directory, listen.token_file)
         self._times = spread.session.resolved.sweep.times
-        self._strangers = 0
+        self._strangers = self._refused = 0
         self._looked_at = spread.loop.time()
 
     async def play(self) -> None:
         """See `play_joined`."""
         try:
-            async with asyncio.TaskGroup() as group, self._listening() as address:
-                self._tell(address)
+            async with asyncio.TaskGroup() as group, self._listening(group):
+                self._tell(self._listener.address)
+                self._spread.show()
                 burials = dict[str, asyncio.Task[None]]()
                 while not self._is_over() or burials:
                     self._spread.look(starting=False)
@@ -81,8 +113,10 @@ class _Joined:
         self._spread.look(starting=False)
 
     def _is_over(self) -> bool:
-        ends = self._coordinator.finishing or bool(self._session.stop.reason)
-        return ends and not self._coordinator.members
+        return self._ends() and not self._coordinator.members
+
+    def _ends(self) -> bool:
+        return self._coordinator.finishing or bool(self._session.stop.reason)
 
     def _silent(self) -> list[str]:
         """Workers that have said nothing for too long."""
@@ -93,10 +127,11 @@ class _Joined:
         if paused_s > NOTICED_S:
             for member in members:
                 member.heard += paused_s
+        begin_s = self._times.silent_s if self._ends() else BEGIN_S
         return [
             member.writer
             for member in members
-            if now - member.heard > (self._times.silent_s if member.report is not None else BEGIN_S)
+            if now - member.heard > (begin_s if member.report is None else self._times.silent_s)
         ]
 
     async def _bury(self, writer: str) -> None:
@@ -110,34 +145,35 @@ class _Joined:
     # Connections.
 
     @asynccontextmanager
-    async def _listening(self) -> AsyncIterator[Address]:
-        wanted, context = listening_address(self._listen)
-        try:
-            server = await asyncio.start_server(self._connected, wanted.host, wanted.port, ssl=context)
-        except OSError as flaw:
-            raise UsageError(f"--listen {wanted}: {flaw.strerror or flaw}.") from flaw
-        port = server.sockets[0].getsockname()[1]
-        # Where all addresses are listened at, others know this machine by its name.
-        host = gethostname() if wanted.host in ("0.0.0.0", "::") else wanted.host  # noqa: S104 - compared, not bound
-        address = Address(host=host, port=port, tls=wanted.tls)
-        meeting = Meeting(address=str(address), tls=address.tls)
+    async def _listening(self, group: asyncio.TaskGroup) -> AsyncIterator[None]:
+        connections = set[asyncio.Task[None]]()
+
+        def connected(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            task = group.create_task(self._connected(WorkerLink(reader, writer)))
+            connections.add(task)
+            task.add_done_callback(connections.discard)
+
+        listener = self._listener
+        server = await asyncio.start_server(connected, sock=listener.socket, ssl=listener.context)
+        meeting = Meeting(address=str(listener.address), tls=listener.address.tls)
         try:
             with met_at(self._directory, self._session.store.lead, meeting):
-                yield address
+                yield
         finally:
             server.close()
+            for task in connections:
+                task.cancel()
 
     def _tell(self, address: Address) -> None:
-        known = "in the environment" if self._token_file is None else f"in {self._token_file}"
+        known = "in the environment" if self._listener.token_file is None else f"in {self._listener.token_file}"
         self._session.store.event("listening", address=str(address), tls=address.tls)
         if self._session.options.announce is not None:
             self._session.options.announce(
                 [f"Workers are listened for at {address}, and need the token {known}: evalkit join {self._directory}"]
             )
 
-    async def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def _connected(self, link: WorkerLink) -> None:
         """One connection, from the first byte to the last."""
-        link = WorkerLink(reader, writer)
         try:
             if await self._is_known(link):
                 while True:
@@ -157,9 +193,11 @@ class _Joined:
             return False
         self._strangers += 1
         try:
-            await prove_to_worker(link, self._token)
+            await prove_to_worker(link, self._listener.token)
         except Unproven as flaw:
-            self._session.store.event("refused", detail=str(flaw))
+            self._refused += 1
+            if self._refused <= MOST_TOLD:
+                self._session.store.event("refused", detail=str(flaw))
             return False
         except TimeoutError:
             return False

@@ -167,7 +167,7 @@ class Spread:
                 f"evalkit {__version__} and format {FORMAT}."
             )
         if self.coordinator.finishing or self.session.stop.reason:
-            return WorkerRefused(why=ENDING)
+            return NOTHING_MORE
         return self.setup()
 
     def _stranger(self, question: Question) -> Reply:
@@ -202,7 +202,7 @@ class Spread:
                 "packages on both."
             )
         if self.coordinator.finishing or self.session.stop.reason:
-            return WorkerRefused(why=ENDING)
+            return NOTHING_MORE
         if began(hello.writer) <= began(self._latest):  # the order of journals is that of what they hold
             return WorkerRefused(why="Another worker has begun at the same moment.", after=self._latest)
         return None
@@ -293,4 +293,4 @@ class Spread:
             yield WorstCase(amount, episode.cell.agent.lane, episode.cell.agent.name)
 
 
-ENDING = "The run is ending: there is nothing more to play."
+NOTHING_MORE = WorkerRefused(why="The run is ending: there is nothing more to play.")

@@ -398,7 +398,7 @@ async def _joined(directory: Path, join: JoinSettings, parent: WorkerLink) -> No
     EvalkitError."""
     coordinator = LastingLink(_connecting(directory, join), orphan_s=join.wait_s)
     present = list[Worker]()
-    left = False
+    left, task = False, asyncio.current_task()
 
     async def listen() -> None:
         """Hear the process that has started this one; if it is gone, it is as if it had said that it is enough."""
@@ -411,6 +411,8 @@ async def _joined(directory: Path, join: JoinSettings, parent: WorkerLink) -> No
         left = True
         for worker in present:
             worker.leave()
+        if task is not None and not present:
+            task.cancel()  # it still waits for a coordinator
 
     listening = asyncio.create_task(listen())
     try:
@@ -420,6 +422,10 @@ async def _joined(directory: Path, join: JoinSettings, parent: WorkerLink) -> No
             coordinator.orphan_s = setup.orphan_s
             present[:] = [Worker(directory, setup, coordinator)]
             again = await present[0].work()
+            present.clear()
+    except asyncio.CancelledError:
+        if not left:
+            raise
     finally:
         listening.cancel()
         coordinator.close()

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+from msgspec import structs
 
 from evalkit.engine.machines.coordinator import Coordinator, Dealt, DealtLane
 from evalkit.engine.machines.leases import Leases, Pot
@@ -141,12 +142,13 @@ class Hand:
                 self.room[scope] = max(0, self.room[scope] + BOUND - cost)
 
 
-def coordinating(deck: Deck) -> Coordinator:
-    """One of three workers, with two lanes."""
+def coordinating(deck: Deck, *, elastic: bool = False) -> Coordinator:
+    """One of three workers, or of any number, with two lanes."""
     return Coordinator(
         [DealtLane(name="m", width=8, model=True), DealtLane(name="p", width=90, model=False)],
         deck,
-        workers=3,
+        workers=1 if elastic else 3,
+        elastic=elastic,
         shares=Shares(
             {name: Capacity(most=most, whole="in_flight" in name) for name, most in LIMITS.items()}, valid_s=15.0
         ),
@@ -158,6 +160,8 @@ def coordinating(deck: Deck) -> Coordinator:
 class Protocol(RuleBasedStateMachine):
     """Any order of events."""
 
+    elastic = False
+
     def __init__(self) -> None:
         super().__init__()
         self.now, self.born, self.paid = 0.0, 0, 0
@@ -165,7 +169,7 @@ class Protocol(RuleBasedStateMachine):
         self.graves: list[str] = []
         self.barred: dict[str, int] = {}
         """By episode of a dead worker: the first worker that may go on with it."""
-        self.coordinator = coordinating(self.deck)
+        self.coordinator = coordinating(self.deck, elastic=self.elastic)
 
     @initialize()
     def two_workers_play(self) -> None:
@@ -302,8 +306,55 @@ class Protocol(RuleBasedStateMachine):
             assert all(self.barred.get(name, 0) <= self.orders[member.writer] for name in member.outstanding)
 
 
+class ElasticProtocol(Protocol):
+    """The same where workers come and go as they like, and begin anew to go on with what others have left."""
+
+    elastic = True
+
+    @rule()
+    def look(self) -> None:
+        self.coordinator.refresh()
+
+    @precondition(lambda self: any(member.anew for member in self.coordinator.members.values()))
+    @rule()
+    def begin_anew(self) -> None:
+        """The one that is told to stops what it plays, closes, and comes back."""
+        writer = next(member.writer for member in self.coordinator.members.values() if member.anew)
+        hand = self.hands[writer]
+        if hand.message is not None:
+            return
+        while hand.reserved:
+            hand.settle(1)
+        hand.left += [Left(name, "stopped", 1, 1) for name in hand.playing]
+        stopped, hand.playing = hand.playing, []
+        hand.back += [name for queue in hand.queues.values() for name in queue]
+        hand.queues = {lane: [] for lane in LANES}
+        turn = self.coordinator.renew(structs.replace(hand.ask(self.now), leaving=True), self.now)
+        assert turn.answer.leave
+        assert not turn.answer.blocks
+        if turn.returned:
+            self.coordinator.leases.returned(writer, turn.returned)
+        del self.hands[writer]
+        self.paid += hand.spent
+        for name in stopped:
+            self.barred[name] = self.born
+        self.coordinator.bye(writer)
+        self.begin()
+
+    @invariant()
+    def no_more_episodes_of_a_model_are_played_than_its_lane_is_wide(self) -> None:
+        assert sum(member.of_lane("m") for member in self.coordinator.members.values()) <= 8
+
+    @invariant()
+    def counts_are_those_of_what_is_there(self) -> None:
+        for member in self.coordinator.members.values():
+            for lane in LANES:
+                assert member.of_lane(lane) == sum(dealt.lane == lane for dealt in member.outstanding.values())
+
+
 TestProtocol = Protocol.TestCase
-TestProtocol.settings = settings(max_examples=40, stateful_step_count=40, deadline=None)
+TestElasticProtocol = ElasticProtocol.TestCase
+TestProtocol.settings = TestElasticProtocol.settings = settings(max_examples=40, stateful_step_count=40, deadline=None)
 
 
 def dealt(made: Coordinator, hand: Hand) -> set[str]:
@@ -331,6 +382,38 @@ def test_what_a_dead_worker_had_goes_to_workers_that_begin_later_and_to_no_other
         assert not dealt(made, older) & mine
     (younger,) = begun(made, "c")
     assert dealt(made, younger) & mine
+
+
+def test_one_that_is_there_begins_anew_where_nobody_may_go_on_with_what_another_has_left() -> None:
+    deck = Deck()
+    made = coordinating(deck, elastic=True)
+    first, other = begun(made, "a", "b")
+    mine = dealt(made, first)
+    dealt(made, other)
+    made.refresh()
+    assert not any(member.anew for member in made.members.values()), "nobody has left anything"
+    made.lost("a", [], None)
+    made.refresh()
+    playing = list(made.members["b"].outstanding)
+    message = structs.replace(other.ask(0.0), leaving=True, left=[Left(name, "stopped", 1, 1) for name in playing])
+    assert made.renew(message, 0.0).answer.leave
+    assert not deck.ended, "what it has stopped has not ended"
+    made.bye("b")
+    (younger,) = begun(made, "c")
+    assert dealt(made, younger) & (mine | set(playing))
+    made.refresh()
+    assert not made.members["c"].anew
+
+
+def test_lanes_are_divided_by_the_workers_that_are_there() -> None:
+    made = coordinating(Deck(), elastic=True)
+    (first,) = begun(made, "a")
+    assert sum(name[0] == "m" for name in dealt(made, first)) == 8
+    (second,) = begun(made, "b")
+    assert not any(name[0] == "m" for name in dealt(made, second)), "the lane is full"
+    first.left = [Left(name, "solved", 1, 1) for name in made.members["a"].outstanding if name[0] == "m"]
+    assert sum(name[0] == "m" for name in dealt(made, first)) == 4
+    assert sum(name[0] == "m" for name in dealt(made, second)) == 4
 
 
 def test_what_was_given_back_unbegun_goes_to_anybody() -> None:
