@@ -7,7 +7,7 @@ from pathlib import Path
 from evalkit.cli.pipes import unread
 from evalkit.engine.listen import workers_token
 from evalkit.engine.loop import run_loop
-from evalkit.engine.machines.join import Joined, join_run
+from evalkit.engine.machines.join import JoinOutcome, join_run
 from evalkit.engine.machines.messages import JoinSettings
 from evalkit.engine.machines.tcp import address_of, client_context
 from evalkit.errors import UsageError
@@ -43,7 +43,7 @@ def join(args: argparse.Namespace) -> int:
     return _said(run_loop(join_run(directory, settings, workers, _tell)), args.place)
 
 
-def _said(joined: Joined, place: str) -> int:
+def _said(joined: JoinOutcome, place: str) -> int:
     """Say how it ended; the exit code."""
     if joined.orphaned:
         _tell(

@@ -25,7 +25,7 @@ LEAVE_S = 300.0
 
 
 @dataclass(slots=True, kw_only=True)
-class Joined:
+class JoinOutcome:
     """How it ended."""
 
     done: int = 0
@@ -39,10 +39,10 @@ class Joined:
     """Slots that were replaced too often."""
 
 
-async def join_run(directory: Path, join: JoinSettings, workers: int, tell: Callable[[str], None]) -> Joined:
+async def join_run(directory: Path, join: JoinSettings, workers: int, tell: Callable[[str], None]) -> JoinOutcome:
     """Work for a run's coordinator in so many processes, until each has ended."""
     with TemporaryDirectory(prefix="evalkit-join-") as folder:
-        joining = _Joining(directory, join, Path(folder), tell)
+        joining = _JoinedSlots(directory, join, Path(folder), tell)
         with interruptible(joining.stop):
             async with asyncio.TaskGroup() as group:
                 for number in range(workers):
@@ -50,12 +50,12 @@ async def join_run(directory: Path, join: JoinSettings, workers: int, tell: Call
         return joining.joined
 
 
-class _Joining:
+class _JoinedSlots:
     def __init__(self, directory: Path, join: JoinSettings, folder: Path, tell: Callable[[str], None]) -> None:
         again = msgspec.structs.replace(join, wait_s=min(join.wait_s, AGAIN_S))
         self._first, self._later = (Errand(place=str(directory), join=one) for one in (join, again))
         self._folder, self._tell = folder, tell
-        self.stop, self.joined = Stop(), Joined()
+        self.stop, self.joined = Stop(), JoinOutcome()
         self._loop = asyncio.get_running_loop()
 
     async def live(self, slot: WorkerSlot) -> None:

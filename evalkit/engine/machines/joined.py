@@ -80,10 +80,10 @@ async def play_joined(spread: Spread, listener: Listener) -> None:
     """Play all lanes in the processes that join; return when nothing remains, or the run stops, and each has ended or
     was settled."""
     with seldom_collected():
-        await _Joined(spread, listener).play()
+        await _JoinedWorkers(spread, listener).play()
 
 
-class _Joined:
+class _JoinedWorkers:
     def __init__(self, spread: Spread, listener: Listener) -> None:
         self._spread, self._listener = spread, listener
         self._session, self._coordinator = spread.session, spread.coordinator

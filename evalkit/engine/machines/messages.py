@@ -254,7 +254,7 @@ Question = Attend | Hello | Renew | Bye
 Reply = WorkerSetup | Welcome | WorkerRefused | Directive
 
 
-class Transport(Protocol):
+class WorkerTransport(Protocol):
     """How a worker reaches its coordinator."""
 
     async def ask(self, question: Question) -> Reply:

@@ -40,7 +40,7 @@ from evalkit.engine.machines.messages import (
     Left,
     Purse,
     Renew,
-    Transport,
+    WorkerTransport,
     Welcome,
     WorkerRefused,
     WorkerSetup,
@@ -79,7 +79,7 @@ def boottime() -> float:
 class Worker:
     """One worker's life."""
 
-    def __init__(self, directory: Path, setup: WorkerSetup, coordinator: Transport) -> None:
+    def __init__(self, directory: Path, setup: WorkerSetup, coordinator: WorkerTransport) -> None:
         self._directory, self._setup, self._coordinator = directory, setup, coordinator
         self.writer = new_writer([setup.after])
         self._leaving = self._anew = False
@@ -384,7 +384,7 @@ async def main(descriptor: int) -> int:
     return 0
 
 
-async def attended(coordinator: Transport) -> WorkerSetup:
+async def attended(coordinator: WorkerTransport) -> WorkerSetup:
     """What there is to do. Raises UsageError where there is nothing, Gone."""
     answer = await coordinator.ask(Attend(evalkit=__version__, log=FORMAT))
     if isinstance(answer, WorkerRefused):
