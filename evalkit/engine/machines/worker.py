@@ -40,10 +40,10 @@ from evalkit.engine.machines.messages import (
     Left,
     Purse,
     Renew,
-    WorkerTransport,
     Welcome,
     WorkerRefused,
     WorkerSetup,
+    WorkerTransport,
 )
 from evalkit.engine.machines.setup import code_digests, resolved_from
 from evalkit.engine.machines.tcp import LastingLink, address_of, connect, is_loopback
