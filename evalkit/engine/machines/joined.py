@@ -8,6 +8,7 @@ its episodes. If it comes back, its next write meets the seal.
 import asyncio
 import socket
 import ssl
+from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -17,8 +18,9 @@ import msgspec
 
 from evalkit.engine.gc_threshold import seldom_collected
 from evalkit.engine.listen import Listen, coordinators_token
+from evalkit.engine.machines.coordinator import WorkerState
 from evalkit.engine.machines.link import Gone, WorkerLink
-from evalkit.engine.machines.messages import decode_question, encode
+from evalkit.engine.machines.messages import Attend, decode_question, encode
 from evalkit.engine.machines.spread import TICK_S, Spread
 from evalkit.engine.machines.tcp import Address, Unproven, address_of, is_loopback, prove_to_worker, server_context
 from evalkit.errors import CorruptLogError, StorageError, UsageError
@@ -31,7 +33,10 @@ BACKLOG = 1024
 MOST_TOLD = 20
 """Of those that have shown a wrong one, so many are noted."""
 BEGIN_S = 900.0
-"""A worker that has been let in may read the log for so long before it asks for episodes, unless the run ends."""
+"""A worker that has been let in may read the log for so long before it asks for episodes."""
+ALIVE_S, ALIVE_TRIES = 5, 3
+"""A connection that carries nothing is tried so often, in seconds, and given up after so many tries without an answer:
+that of a machine that was lost."""
 NOTICED_S = 1.0
 """The coordinator stood still itself if its clock has jumped by more: then nobody was silent meanwhile."""
 
@@ -90,6 +95,8 @@ class _JoinedWorkers:
         self._directory = spread.session.options.directory
         self._times = spread.session.resolved.sweep.times
         self._strangers = self._refused = 0
+        self._connections = Counter[str]()
+        """By writer."""
         self._looked_at = spread.loop.time()
 
     async def play(self) -> None:
@@ -127,12 +134,13 @@ class _JoinedWorkers:
         if paused_s > NOTICED_S:
             for member in members:
                 member.heard += paused_s
-        begin_s = self._times.silent_s if self._ends() else BEGIN_S
-        return [
-            member.writer
-            for member in members
-            if now - member.heard > (begin_s if member.report is None else self._times.silent_s)
-        ]
+        return [member.writer for member in members if now - member.heard > self._patience_s(member)]
+
+    def _patience_s(self, member: WorkerState) -> float:
+        """How long a worker may be silent. One that has not asked for episodes reads the log, if it is connected; and
+        it holds nothing, so no end of a run waits for it."""
+        reads = member.report is None and self._connections[member.writer] > 0 and not self._ends()
+        return BEGIN_S if reads else self._times.silent_s
 
     async def _bury(self, writer: str) -> None:
         self._spread.replaced += 1
@@ -149,6 +157,7 @@ class _JoinedWorkers:
         connections = set[asyncio.Task[None]]()
 
         def connected(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            _keep_alive(writer.get_extra_info("socket"))
             task = group.create_task(self._connected(WorkerLink(reader, writer)))
             connections.add(task)
             task.add_done_callback(connections.discard)
@@ -174,10 +183,14 @@ class _JoinedWorkers:
 
     async def _connected(self, link: WorkerLink) -> None:
         """One connection, from the first byte to the last."""
+        writer = ""
         try:
             if await self._is_known(link):
                 while True:
                     question = decode_question(await link.receive())
+                    if not isinstance(question, Attend) and question.writer != writer:
+                        self._connections.update({writer: -1, question.writer: 1})
+                        writer = question.writer
                     reply = await self._spread.answer(question)
                     await link.send(encode(reply))
         except (Gone, msgspec.MsgspecError):
@@ -185,6 +198,7 @@ class _JoinedWorkers:
         except (StorageError, CorruptLogError) as flaw:
             self._session.stop.set("storage" if isinstance(flaw, StorageError) else "corrupt", str(flaw))
         finally:
+            self._connections[writer] -= 1
             link.close()
 
     async def _is_known(self, link: WorkerLink) -> bool:
@@ -204,3 +218,11 @@ class _JoinedWorkers:
         finally:
             self._strangers -= 1
         return True
+
+
+def _keep_alive(connection: socket.socket) -> None:
+    """Have the kernel notice when the other machine answers no more."""
+    connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    for name, value in (("TCP_KEEPIDLE", ALIVE_S), ("TCP_KEEPINTVL", ALIVE_S), ("TCP_KEEPCNT", ALIVE_TRIES)):
+        if hasattr(socket, name):  # macOS has other names
+            connection.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)

@@ -57,9 +57,10 @@ class Site:
 
     def __init__(self, run: Path) -> None:
         self.run, self.stop = run, Stop()
-        self.link = LastingLink(self._connected, orphan_s=PATIENCE_S)
+        self.link = LastingLink(self.connected, orphan_s=PATIENCE_S)
 
-    async def _connected(self) -> WorkerLink:
+    async def connected(self) -> WorkerLink:
+        """A connection."""
         place = None
         while place is None:
             place = meeting_place(self.run)
@@ -100,10 +101,10 @@ def coordinated(tmp_path: Path, talk: Talk, *, stops: bool = True) -> RunOutcome
     return asyncio.run(both())
 
 
-def until_lost(run: Path) -> None:
-    """Wait until a worker was taken for lost."""
+def until_lost(run: Path, count: int = 1) -> None:
+    """Wait until so many workers were taken for lost."""
     until = time.monotonic() + PATIENCE_S
-    while not list(read_events(run, "worker_lost")) and time.monotonic() < until:
+    while len(list(read_events(run, "worker_lost"))) < count and time.monotonic() < until:
         time.sleep(0.1)
 
 
@@ -203,6 +204,29 @@ def test_one_that_is_there_begins_anew_and_goes_on_with_what_another_had(tmp_pat
     outcome = coordinated(tmp_path, talk, stops=False)
     assert (outcome.reason, outcome.ended) == ("complete", 16)
     assert verify(tmp_path / "run") == []
+
+
+def test_one_that_has_not_begun_is_awaited_only_while_it_is_connected(tmp_path: Path) -> None:
+    """It may read a long log; if its connection is closed it has died, and nobody may wait for it to go on."""
+
+    async def talk(site: Site) -> None:
+        first = new_writer([(await site.setup()).after])
+        await site.hello(first)
+        reads = new_writer([first])
+        await site.hello(reads)
+        other = LastingLink(site.connected, orphan_s=PATIENCE_S)
+        await other.ask(Renew(writer=first, number=1))
+        other.close()
+        await asyncio.to_thread(until_lost, site.run)
+        died = new_writer([reads])
+        await site.hello(died)
+        await site.hello(reads)
+        site.link.close()
+        await asyncio.to_thread(until_lost, site.run, 3)
+        await Worker(site.run, await site.setup(), site.link).work()
+
+    outcome = coordinated(tmp_path, talk, stops=False)
+    assert (outcome.reason, outcome.ended) == ("complete", 16)
 
 
 def test_a_worker_makes_the_sweep_again_from_the_run(tmp_path: Path) -> None:
