@@ -31,7 +31,7 @@ from bench.measuring import span
 from evalkit.dialogue import Reply, ToolCall, Usage
 from evalkit.engine.freezing.freeze import resolve
 from evalkit.engine.loop import run_loop
-from evalkit.engine.machines import launch, worker
+from evalkit.engine.machines import launch, process
 from evalkit.engine.session import RunOptions
 from evalkit.engine.sweep import run_sweep
 from evalkit.engine.view import View
@@ -175,7 +175,7 @@ def _in_memory() -> Iterator[None]:
 if __name__ == "__main__":
     if sys.argv[1:2] == ["work"]:
         with _in_memory():
-            sys.exit(run_loop(worker.main(int(sys.argv[2]))))
+            sys.exit(run_loop(process.main(int(sys.argv[2]))))
     if sys.argv[1:2] == ["run"]:
         done = _run(int(sys.argv[2]), int(sys.argv[3]))
         print(json.dumps({"per_s": done.per_s, "cpu_ms": done.cpu_ms}))

@@ -7,7 +7,7 @@ from evalkit.engine.admit.backlogs import Came
 from evalkit.engine.episode import ERRORS_THAT_STOP, LEFT_OWED, LaneContext
 from evalkit.engine.forecast import Forecast
 from evalkit.engine.machines.assigned import place_of
-from evalkit.engine.machines.coordinator import Dealt
+from evalkit.engine.machines.dealt import Dealt
 from evalkit.engine.machines.messages import FlightReport, Left
 from evalkit.engine.scheduler import LaneJob
 from evalkit.engine.universe import PlannedEpisode

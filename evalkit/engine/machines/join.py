@@ -15,7 +15,7 @@ from evalkit.engine.loop import interruptible
 from evalkit.engine.machines.launch import RESTARTS, RESTARTS_OVER_S, Child, WorkerSlot
 from evalkit.engine.machines.link import Gone, WorkerLink, linked
 from evalkit.engine.machines.messages import LEAVE, Errand, JoinSettings
-from evalkit.engine.machines.worker import GONE, REFUSED
+from evalkit.engine.machines.process import GONE, REFUSED
 
 LOOK_S = 0.1
 AGAIN_S = 60.0

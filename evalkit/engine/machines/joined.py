@@ -18,7 +18,7 @@ import msgspec
 
 from evalkit.engine.gc_threshold import seldom_collected
 from evalkit.engine.listen import Listen, coordinators_token
-from evalkit.engine.machines.coordinator import WorkerState
+from evalkit.engine.machines.dealt import WorkerState
 from evalkit.engine.machines.link import Gone, WorkerLink
 from evalkit.engine.machines.messages import Attend, decode_question, encode
 from evalkit.engine.machines.spread import TICK_S, Spread

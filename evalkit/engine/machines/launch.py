@@ -15,7 +15,7 @@ from pathlib import Path
 
 RESTARTS, RESTARTS_OVER_S = 3, 600.0
 """A slot gets so many new processes in so many seconds; then the run goes on with fewer."""
-COMMAND = (sys.executable, "-m", "evalkit.engine.machines.worker")
+COMMAND = (sys.executable, "-m", "evalkit.engine.machines.process")
 _WORDS = 2000
 """Bytes of what a process printed last that an error tells."""
 

@@ -13,8 +13,9 @@ from collections.abc import Iterator
 from evalkit import __version__
 from evalkit.client.leading import renewed
 from evalkit.engine.endpoints import Endpoints
-from evalkit.engine.machines.coordinator import Coordinator, DealtLane
+from evalkit.engine.machines.coordinator import Coordinator
 from evalkit.engine.machines.dealing import JobDealer
+from evalkit.engine.machines.dealt import DealtLane
 from evalkit.engine.machines.leases import Leases, Pot
 from evalkit.engine.machines.limits import limits_of, seats
 from evalkit.engine.machines.messages import (

@@ -1,41 +1,27 @@
 """A worker: plays the episodes that the coordinator assigns it, and writes them to a journal of its own.
 
 It is the engine of a single process with other sources: its episodes come in blocks, its lanes use shares of the
-limits, and its budget is lent. It runs as a process of its own, started by `launch.py`: by the coordinator, or on
-another machine by `join.py`. If the coordinator is gone it commits what it has, closes its journal, and ends.
+limits, and its budget is lent. `process.py` has the process that it runs in. If the coordinator is gone it commits what
+it has, closes its journal, and ends.
 """
 
 import asyncio
-import socket
-import sys
 import time
-from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
 from pathlib import Path
 
-import msgspec
-
-from evalkit import __version__
 from evalkit.client.budget import Budget
 from evalkit.client.budget_state import Ceiling
 from evalkit.engine.endpoints import Endpoints, WorkerPart, check_keys, open_endpoints
 from evalkit.engine.episode import LaneContext, Stop
 from evalkit.engine.freezing.brought import require
 from evalkit.engine.freezing.freeze import Resolved
-from evalkit.engine.listen import VARIABLE as TOKEN_VARIABLE
-from evalkit.engine.listen import workers_token
-from evalkit.engine.loop import run_loop
 from evalkit.engine.machines import limits
 from evalkit.engine.machines.assigned import AssignedEpisodes
-from evalkit.engine.machines.link import Gone, WorkerLink, linked
 from evalkit.engine.machines.messages import (
-    LEAVE,
-    Attend,
     Bye,
     Directive,
-    Errand,
     Hello,
-    JoinSettings,
     LaneReport,
     Left,
     Purse,
@@ -46,21 +32,17 @@ from evalkit.engine.machines.messages import (
     WorkerTransport,
 )
 from evalkit.engine.machines.setup import code_digests, resolved_from
-from evalkit.engine.machines.tcp import LastingLink, address_of, connect, is_loopback
 from evalkit.engine.resume import Holdings, read_holdings
 from evalkit.engine.scheduler import LaneJob, play_lanes
 from evalkit.engine.universe import lanes
 from evalkit.engine.work import work_of
 from evalkit.envs.compiled import load_for
-from evalkit.errors import EvalkitError, FencedError, LaneClosed, StorageError, UsageError
+from evalkit.errors import FencedError, LaneClosed, StorageError, UsageError
 from evalkit.money import PicoUsd
 from evalkit.spec.model import Sweep
-from evalkit.store.bucket import place_of
 from evalkit.store.files.journal import new_writer
-from evalkit.store.files.schema import FORMAT
 from evalkit.store.manifest import Manifest
 from evalkit.store.manifests import manifest_digest, read_manifest
-from evalkit.store.meeting import meeting_place
 from evalkit.store.writing.opening import announce, withdraw
 from evalkit.store.writing.writer import Store, open_beside
 
@@ -360,106 +342,4 @@ def _scope(name: str) -> tuple[str, str]:
     return kind, rest
 
 
-async def main(descriptor: int) -> int:
-    """Work for the process at the other end of a socket, or where it says; the exit code."""
-    link = await linked(socket.socket(fileno=descriptor))
-    try:
-        errand = msgspec.msgpack.decode(await link.receive(), type=Errand)
-        directory = place_of(errand.place)
-        if errand.join is None:
-            await Worker(directory, await attended(link), link).work()
-        else:
-            await _joined(directory, errand.join, link)
-    except Gone as flaw:
-        print(flaw, file=sys.stderr, flush=True)
-        return GONE
-    except UsageError as flaw:
-        print(flaw, file=sys.stderr, flush=True)
-        return REFUSED
-    except EvalkitError as flaw:
-        print(flaw, file=sys.stderr, flush=True)
-        return FAILED
-    finally:
-        link.close()
-    return 0
-
-
-async def attended(coordinator: WorkerTransport) -> WorkerSetup:
-    """What there is to do. Raises UsageError where there is nothing, Gone."""
-    answer = await coordinator.ask(Attend(evalkit=__version__, log=FORMAT))
-    if isinstance(answer, WorkerRefused):
-        raise UsageError(answer.why)
-    assert isinstance(answer, WorkerSetup)
-    return answer
-
-
-async def _joined(directory: Path, join: JoinSettings, parent: WorkerLink) -> None:
-    """Work for a coordinator that is elsewhere, until the run ends or `parent` says that it is enough. Raises
-    EvalkitError."""
-    coordinator = LastingLink(_connecting(directory, join), orphan_s=join.wait_s)
-    present = list[Worker]()
-    left, task = False, asyncio.current_task()
-
-    async def listen() -> None:
-        """Hear the process that has started this one; if it is gone, it is as if it had said that it is enough."""
-        nonlocal left
-        try:
-            while await parent.receive() != LEAVE:
-                pass
-        except Gone:
-            pass
-        left = True
-        for worker in present:
-            worker.leave()
-        if task is not None and not present:
-            task.cancel()  # it still waits for a coordinator
-
-    listening = asyncio.create_task(listen())
-    try:
-        again = True
-        while again and not left:
-            setup = await attended(coordinator)
-            coordinator.orphan_s = setup.orphan_s
-            present[:] = [Worker(directory, setup, coordinator)]
-            again = await present[0].work()
-            present.clear()
-    except asyncio.CancelledError:
-        if not left:
-            raise
-    finally:
-        listening.cancel()
-        coordinator.close()
-
-
-def _connecting(directory: Path, join: JoinSettings) -> Callable[[], Awaitable[WorkerLink]]:
-    """What connects to the coordinator, wherever it is now."""
-    authority = Path(join.authority) if join.authority else None
-    token_file = Path(join.token_file) if join.token_file else None
-
-    async def connected() -> WorkerLink:
-        token = workers_token(directory, token_file)
-        if token is None:
-            raise Gone(
-                "the token is not here: `evalkit run --on join` says in which file it is; bring it by "
-                f"{TOKEN_VARIABLE} or `--token-file`"
-            )
-        if join.coordinator:
-            address = address_of(join.coordinator, "--coordinator")
-            secured = join.authority != "" or not is_loopback(address.host)
-            return await connect(msgspec.structs.replace(address, tls=secured), token, authority)
-        place = await asyncio.to_thread(meeting_place, directory)
-        if place is None:
-            raise Gone(f"nobody coordinates {directory} (`evalkit run ... --on join`)")
-        address = address_of(place.address, str(directory))
-        return await connect(msgspec.structs.replace(address, tls=place.tls), token, authority)
-
-    return connected
-
-
-GONE, FAILED, REFUSED = 4, 1, 2
-"""Exit codes: the coordinator has ended; the worker could not go on; it may not, or need not, work."""
 LEAVING = "leaving"
-
-
-if __name__ == "__main__":
-    sys.exit(run_loop(main(int(sys.argv[1]))))

@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 from msgspec import structs
 
-from evalkit.engine.machines.coordinator import Coordinator, Dealt, DealtLane
+from evalkit.engine.machines.coordinator import Coordinator
+from evalkit.engine.machines.dealt import Dealt, DealtLane
 from evalkit.engine.machines.leases import Leases, Pot
 from evalkit.engine.machines.messages import RUN, Directive, EpisodePlace, LaneReport, Left, Purse, Renew
 from evalkit.engine.machines.shares import Capacity, Shares
