@@ -177,8 +177,8 @@ class Spread:
         if question.writer in self._gone:
             return Directive(finish=True)
         return WorkerRefused(
-            why="The coordinator has heard nothing from this worker for too long: its journal was sealed, and others "
-            "go on with its episodes. What was durable before is valid."
+            why="The coordinator has heard nothing from this worker for too long, or another one has taken the run "
+            "over: its journal was sealed, and others go on with its episodes. What was durable before is valid."
         )
 
     async def _welcome(self, hello: Hello) -> Reply:
