@@ -15,6 +15,7 @@ from evalkit.store.bucket import BucketPath, place_of
 from evalkit.store.events import read_events
 from evalkit.store.files.journal import has_ended, newest_claims
 from evalkit.store.files.layout import journals
+from evalkit.store.reading.reader import read_ledger
 from tests.support.command_line import POLICIES, Call
 from tests.support.joined_runs import JoinedRun, of_a_worker, torn
 from tests.support.object_stores import make_bucket, proxy, reached_at
@@ -84,6 +85,18 @@ def test_a_coordinator_that_is_killed_leaves_a_run_that_goes_on(tmp_path: Path) 
     assert "The coordinator of run is gone (no answer for 6 s" in said
     assert "The run has ended." in said
     assert all(has_ended(folder / "run", journal.writer) for journal in journals(folder / "run"))
+
+
+def test_workers_that_are_told_to_leave_cost_nothing_and_others_go_on(tmp_path: Path) -> None:
+    def leave(play: JoinedRun, draw: random.Random) -> None:
+        play.join.send_signal(signal.SIGTERM)
+        assert play.join.wait(PATIENCE_S) == 0
+
+    folder, said = torn(tmp_path, 1, leave, latency=LATENCY, periods=5)
+    assert "The workers have left; others go on." in said
+    assert not list(read_events(folder / "run", "worker_lost"))
+    rows = read_ledger(folder / "run")
+    assert not [row for row in rows if row.kind in ("crash", "charge")]
 
 
 @pytest.mark.parametrize(
