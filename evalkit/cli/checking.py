@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
-from evalkit.client.keys import lacking, url_of
+from evalkit.client.keys import lacking, servers_of, short_names
 from evalkit.errors import EvalkitError, UsageError
 from evalkit.money import PicoUsd, show_usd
 from evalkit.spec.catalogue import find_model, provider_names, read_provider
@@ -46,6 +46,10 @@ class _ProviderCheck:
     """Whether the user named the provider."""
     guessed: bool
     """Whether the model's name is a guess."""
+    url: str
+    """Of the server that is asked; empty if evalkit starts it."""
+    server: str = ""
+    """What it is called, if the provider has several."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,11 +78,11 @@ def check(names: Sequence[str], model: str | None, *, settings: bool = False) ->
     cases: list[_ProviderCheck] = []
     lines: list[_ProviderLine] = []
     for name in names or provider_names():
-        outcome = _case(name, model, named=bool(names))
-        if isinstance(outcome, _ProviderCheck):
-            cases.append(outcome)
-        else:
+        outcome = _cases(name, model, named=bool(names))
+        if isinstance(outcome, _ProviderLine):
             lines.append(outcome)
+        else:
+            cases += outcome
     if cases:
         console.print(_announcement(cases, settings=settings), style="dim")
         lines += asyncio.run(_ask_all(cases, settings=settings))
@@ -88,18 +92,22 @@ def check(names: Sequence[str], model: str | None, *, settings: bool = False) ->
     return NOT_ALL_WORK if any(line.failed for line in lines) else 0
 
 
-def _case(name: str, model: str | None, *, named: bool) -> _ProviderCheck | _ProviderLine:
-    """What to ask, or why the provider is not asked."""
+def _cases(name: str, model: str | None, *, named: bool) -> list[_ProviderCheck] | _ProviderLine:
+    """What to ask of each of its servers, or why the provider is not asked."""
     provider = read_provider(name)
     try:
         missing = lacking(provider)
         if missing and not named:
             return _ProviderLine(provider=name, model="", text=f"skipped: {missing}", failed=False)
-        url_of(provider)
+        servers = servers_of(provider)
     except UsageError as flaw:
         return _ProviderLine(provider=name, model="", text=str(flaw), failed=named)
     chosen, guessed = _choose(provider, model)
-    return _ProviderCheck(provider=provider, model=chosen, named=named, guessed=guessed)
+    called = short_names(servers) if len(servers) > 1 else [""]
+    return [
+        _ProviderCheck(provider=provider, model=chosen, named=named, guessed=guessed, url=server.url, server=name)
+        for server, name in zip(servers, called, strict=True)
+    ]
 
 
 def _choose(provider: Provider, model: str | None) -> tuple[Model, bool]:
@@ -129,7 +137,8 @@ def _announcement(cases: Sequence[_ProviderCheck], *, settings: bool) -> str:
     words = f"at most {show_usd(cost)}"
     if unknown:
         words += f", plus {unknown} of unknown price"
-    who = "1 provider" if len(cases) == 1 else f"each of {len(cases)} providers"
+    kind = "servers" if any(case.server for case in cases) else "providers"
+    who = "1 provider" if len(cases) == 1 else f"each of {len(cases)} {kind}"
     further = ", and up to 11 more about its settings" if settings else ""
     return f"Sends one request to {who}, and again as a stream, within {WITHIN_S:g} s each{further}: {words}."
 
@@ -156,7 +165,7 @@ async def _ask(case: _ProviderCheck, *, settings: bool) -> _ProviderLine:
     name, model = case.provider.name, case.model.name
     try:
         with ExitStack() as stack:
-            url = ""
+            url = case.url
             if case.provider.simulate is not None:
                 from evalkit.serve.launch import simulated
 
@@ -166,15 +175,18 @@ async def _ask(case: _ProviderCheck, *, settings: bool) -> _ProviderLine:
             findings = await look(case.provider, case.model, url=url) if settings and finding.kind == "ok" else []
     except EvalkitError as flaw:
         return _ProviderLine(provider=name, model=model, text=str(flaw), failed=True)
-    return replace(_line(case, finding), findings=findings)
+    line = _line(case, finding)
+    if case.server:
+        line = replace(line, text=f"{case.server}: {line.text}")
+    return replace(line, findings=findings)
 
 
 def _line(case: _ProviderCheck, finding: "CheckResult") -> _ProviderLine:
     from evalkit.client.transport import is_loopback
 
     name, model = case.provider.name, case.model.name
-    if finding.kind == "connect" and is_loopback(urlsplit(case.provider.url).hostname or ""):
-        text = f"not running at {case.provider.url}"
+    if finding.kind == "connect" and is_loopback(urlsplit(case.url).hostname or ""):
+        text = f"not running at {case.url}"
         return _ProviderLine(provider=name, model="", text=text, failed=case.named)
     if finding.kind == "unknown_model" and case.guessed:
         text = f"it is running; name one of its models: evalkit providers check {name} --model MODEL"

@@ -27,6 +27,10 @@ class Question(msgspec.Struct, frozen=True, kw_only=True):
     choice: ToolChoice | None = None
     """Whether the reply must contain a call, or must not; None: the agent's own setting."""
 
+    cached_at: dict[str, int] = msgspec.field(default_factory=dict)
+    """By lane that has several servers, the number of the one that has the episode's prompt in its cache. All questions
+    of an episode share it, and who answers them keeps it up to date; it ends with the episode."""
+
     ask: str = ""
     """Which of a step's requests it is, if an agent's code makes several."""
 

@@ -16,6 +16,8 @@ from evalkit.client.ask import Answer, Question
 from evalkit.client.budget import Budget
 from evalkit.client.lanes.lane import Lane
 from evalkit.client.lanes.pauses import too_long, why_ended
+from evalkit.client.lanes.server import LaneServer
+from evalkit.client.lanes.servers import ANYWHERE, NOWHERE, Wish
 from evalkit.client.lanes.ticket import Ticket
 from evalkit.client.leading import SendingRight, renewed
 from evalkit.client.long_attempts import SILENCE, may_be_long, refused_stream, wants_stream
@@ -42,7 +44,19 @@ class _Asking:
     """One question during its attempts."""
 
     __slots__ = (
-        *("attempt", "body", "bound", "outcomes", "question", "queue_s", "refused", "started_at", "tries", "unread"),
+        *(
+            "attempt",
+            "body",
+            "bound",
+            "failed_at",
+            "outcomes",
+            "question",
+            "queue_s",
+            "refused",
+            "started_at",
+            "tries",
+            "unread",
+        ),
     )
 
     def __init__(self, question: Question, body: bytes, bound: int) -> None:
@@ -50,6 +64,8 @@ class _Asking:
         self.body = body
         self.bound = bound
         self.attempt = 0
+        self.failed_at = NOWHERE
+        """The number of the server at which the last attempt has failed."""
         self.refused = -1
         """The number of the credentials with which it was last refused."""
         self.unread = 0
@@ -73,17 +89,19 @@ class ModelAsker:
         budget: Budget,
         transport: Transport,
         streams: Transport | None = None,
+        others: Sequence[tuple[Transport, Transport | None]] = (),
         right: SendingRight | None = None,
     ) -> None:
-        """`streams`: the endpoint that asks for streams; None: there is none, whatever the template's setting. `right`:
-        to be had before each sending; None: nobody else can have it."""
+        """`streams`: the endpoint that asks for streams; None: there is none, whatever the template's setting.
+        `others`: both of each further server of the lane, in its order. `right`: to be had before each sending; None:
+        nobody else can have it."""
         self._template = template
-        self._streams = streams
+        self._ways = ((transport, streams), *others)
+        self._several = len(self._ways) > 1
         self._right = right
         self._long = may_be_long(template.sampling)
         self._lane = lane
         self._budget = budget
-        self._transport = transport
         self._understand = template.dialect.understand
         self._allowances = template.dialect.allowances
         self._max_tokens = template.sampling.max_tokens
@@ -134,7 +152,7 @@ class ModelAsker:
     async def _attempt(self, asking: _Asking) -> Answer | Verdict:
         """One attempt: an answer, or a verdict after which another attempt may follow. Raises if none may."""
         lane, body, bound = self._lane, asking.body, asking.bound
-        ticket = lane.try_enter(len(body), self._max_tokens)
+        ticket = lane.try_enter(len(body), self._max_tokens, self._wish(asking) if self._several else ANYWHERE)
         if ticket is None:
             ticket = await self._stand_in_line(asking)
         if bound and not self._budget.take(bound):
@@ -144,13 +162,13 @@ class ModelAsker:
             asking.started_at = time.time()
         attempt, question = asking.attempt, asking.question
         asking.attempt = attempt + 1
-        streams, understood = self._streams, None
+        (transport, streams), understood = self._ways[ticket.server.number], None
         if streams is not None and not wants_stream(self._template.stream, long=self._long, lane=lane):
             streams = None
         try:
             if self._right is not None and not self._right.is_current:
                 await renewed(self._right)
-            response = await (streams or self._transport).send(body, f"{question.address}/{attempt}")
+            response = await (streams or transport).send(body, f"{question.address}/{attempt}")
             # The reply is unknown until it is parsed, so this still belongs to the sending.
             understood = await aside(lambda: self._understand(response), len(response.body))
         finally:
@@ -174,9 +192,13 @@ class ModelAsker:
             self._lane.streams = True
         return verdict
 
+    def _wish(self, asking: _Asking) -> Wish:
+        """Which of several servers should answer."""
+        return Wish(asking.question.cached_at.get(self._lane.name, NOWHERE), asking.failed_at)
+
     async def _stand_in_line(self, asking: _Asking) -> Ticket:
         since = self._clock()
-        ticket = await self._lane.enter(len(asking.body), self._max_tokens)
+        ticket = await self._lane.enter(len(asking.body), self._max_tokens, self._wish(asking))
         asking.queue_s += ticket.sent_at - since
         return ticket
 
@@ -209,9 +231,12 @@ class ModelAsker:
         # Tokens that the provider did not count are estimated from the reply's length, because its limits still apply.
         known_usage = usage if "output" not in usage.unknown else replace(usage, output=output_tokens(reply))
         latency_s = self._lane.succeeded(ticket, known_usage)
+        if self._several:
+            asking.question.cached_at[self._lane.name] = ticket.server.number
         requests, tokens = self._allowances(response.headers)
         if requests is not None or tokens is not None:
-            self._lane.heed(requests, tokens, took_s=latency_s, used=known_usage.input + known_usage.output)
+            used = known_usage.input + known_usage.output
+            self._lane.heed(requests, tokens, at=ticket.server, took_s=latency_s, used=used)
         if not self._budget.settle(asking.bound, cost):
             self._lane.end(LaneClosed(self._why_over(asking, cost)))
         return Answer(
@@ -252,6 +277,7 @@ class ModelAsker:
         asking.outcomes = f"{asking.outcomes},{verdict.kind}" if asking.outcomes else verdict.kind
         assert asking.tries is not None
         asking.tries.counted += not ticket.probe
+        asking.failed_at = ticket.server.number
         self._lane.failed(ticket, verdict.kind, wait_s=verdict.wait_s, message=self._hinted(verdict))
         if self._book_failure(asking, attempt, verdict.outcome, verdict.kind):
             await self._budget.durable()
@@ -259,19 +285,21 @@ class ModelAsker:
             ours = verdict.kind == "bad_request"  # a longer chat or a filtered text is the model's doing
             raise EpisodeRefused(verdict.kind, self._in_words(verdict) if ours else verdict.message)
         if verdict.action == "end_lane":
-            self._close(f"{self._lane.name}: {self._in_words(verdict)}")
+            self._close(f"{self._lane.name}{ticket.server.at}: {self._in_words(verdict)}")
+        if verdict.wait_s is not None and self._lane.has_other(ticket.server):
+            verdict = replace(verdict, wait_s=None)  # it waits alone: another answers in its place
         if verdict.wait_s is not None and too_long(verdict.wait_s, self._lane.deadline - self._clock()):
             words = verdict.message or verdict.kind
             self._close(why_ended(self._lane.name, verdict.wait_s, time.time(), words))
         if verdict.kind in UNREADABLE:
-            self._weigh(asking, verdict)
+            self._weigh(asking, verdict, ticket.server)
         return verdict
 
-    def _weigh(self, asking: _Asking, verdict: Verdict) -> None:
+    def _weigh(self, asking: _Asking, verdict: Verdict, server: LaneServer) -> None:
         """An answer that is not a reply and may have been billed: raises if another attempt would waste money."""
-        if self._lane.unread >= MOST_UNREAD:
+        if server.unread >= MOST_UNREAD:
             self._close(
-                f"{self._lane.name}: {MOST_UNREAD} answers in a row could not be read; the last one: "
+                f"{self._lane.name}{server.at}: {MOST_UNREAD} answers in a row could not be read; the last one: "
                 f"{verdict.message or verdict.kind}. What they may have cost is charged. Check the url and the dialect "
                 f"of provider {self._template.provider!r}, and any proxy or gateway on the way."
             )

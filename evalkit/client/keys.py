@@ -7,7 +7,8 @@ key, and no message contains one.
 
 import os
 import shutil
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Literal
 
 from evalkit.client.clouds import from_cloud, missing_library
@@ -15,7 +16,7 @@ from evalkit.client.credentials import Credentials, from_command
 from evalkit.client.redact import Redactor
 from evalkit.errors import UsageError
 from evalkit.spec.catalogue import PLACE_HOLDER
-from evalkit.spec.model import Provider
+from evalkit.spec.model import Provider, ServerSpec
 
 SERVICE = "evalkit"
 """The keyring's service; its user name is the name of the variable."""
@@ -87,26 +88,45 @@ def credentials_of(
     return None
 
 
-def url_of(provider: Provider) -> str:
-    """The provider's base URL with its variables filled in.
+def servers_of(provider: Provider) -> tuple[ServerSpec, ...]:
+    """The provider's servers, with the variables of their URLs filled in. A variable may hold several values, separated
+    by commas or blanks: each of them is a server.
 
-    Raises UsageError naming provider and variable if one is not set, or is not the beginning of a URL.
+    Raises UsageError naming provider and variable if one is not set, or is not the beginning of a URL; and if two
+    servers are the same.
     """
-    url = provider.url
-    for name in PLACE_HOLDER.findall(provider.url):
-        value = os.environ.get(name, "").strip().rstrip("/")
-        if not value:
-            raise UsageError(
-                f"Provider {provider.name!r} has the url {provider.url}: set the environment variable {name}."
-            )
-        url = url.replace(f"${{{name}}}", value)
-    if url != provider.url and not url.startswith(("https://", "http://")):
+    servers = [
+        replace(server, url=url) for server in provider.named_servers for url in _filled_in(provider, server.url)
+    ]
+    if len({server.url for server in servers}) < len(servers):
+        # The values of variables are not shown.
+        written = ", ".join(server.url for server in provider.named_servers)
+        raise UsageError(f"Provider {provider.name!r} has the url {written}, which names a server twice.")
+    return tuple(servers)
+
+
+def short_names(servers: Sequence[ServerSpec]) -> list[str]:
+    """What each is called where there are several: its host and port, or all that follows `://` where two would be
+    called the same."""
+    places = [server.url.partition("://")[2] for server in servers]
+    hosts = [place.partition("/")[0] for place in places]
+    return hosts if len(set(hosts)) == len(hosts) else places
+
+
+def _filled_in(provider: Provider, written: str) -> list[str]:
+    urls = [written]
+    for name in PLACE_HOLDER.findall(written):
+        values = [value.rstrip("/") for value in os.environ.get(name, "").replace(",", " ").split()]
+        if not values:
+            raise UsageError(f"Provider {provider.name!r} has the url {written}: set the environment variable {name}.")
+        urls = [url.replace(f"${{{name}}}", value) for url in urls for value in values]
+    if urls != [written] and not all(url.startswith(("https://", "http://")) for url in urls):
         # Its value is not shown: it may be a key that was put into the wrong variable.
         raise UsageError(
-            f"Provider {provider.name!r} has the url {provider.url}, but with the values of its variables this "
+            f"Provider {provider.name!r} has the url {written}, but with the values of its variables this "
             "is not an http or https URL."
         )
-    return url
+    return urls
 
 
 def _look(variable: str) -> tuple[str, Place]:

@@ -1,6 +1,6 @@
 """From the catalogue's values to a connection."""
 
-from evalkit.client.keys import credentials_of, read_key, url_of
+from evalkit.client.keys import credentials_of, read_key, servers_of
 from evalkit.client.redact import Redactor
 from evalkit.client.transport import HttpTransport, Transport
 from evalkit.spec.model import Model, Provider
@@ -8,13 +8,14 @@ from evalkit.wire.table import DIALECTS
 
 
 def open_transport(provider: Provider, *, url: str = "", redactor: Redactor | None = None) -> HttpTransport:
-    """The provider; `url` replaces the one in the file (for a simulated provider that was just started). `redactor`:
-    what removes the keys of other providers too, which its answers must not show either; it learns this one's.
+    """One of the provider's servers: the first, unless `url` is that of another (or of a simulated provider that was
+    just started). `redactor`: what removes the keys of other providers too, which its answers must not show either; it
+    learns this one's.
 
     Raises UsageError if the key or a variable of the URL is missing, or the key would be sent unencrypted. To be
     used as `async with`, which raises UsageError if a command or an SDK that gives the key fails.
     """
-    key, url, redactor = read_key(provider), url or url_of(provider), redactor or Redactor()
+    key, url, redactor = read_key(provider), url or servers_of(provider)[0].url, redactor or Redactor()
     headers = DIALECTS[provider.dialect].headers
     return HttpTransport(
         url,

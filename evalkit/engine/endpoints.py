@@ -3,16 +3,16 @@ environment. Simulated providers of the run are started here and end with it.
 """
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, AsyncExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from evalkit.client.ask import Asker
 from evalkit.client.budget import Budget
 from evalkit.client.client import ModelAsker
-from evalkit.client.keys import check_key, read_key, url_of
+from evalkit.client.keys import check_key, read_key, servers_of, short_names
 from evalkit.client.lanes.lane import Lane
 from evalkit.client.lanes.shared import Pool
 from evalkit.client.lanes.window import FIRST
@@ -34,7 +34,7 @@ from evalkit.errors import UsageError
 from evalkit.money import FREE, PicoUsd, Price
 from evalkit.policy.table import find_policy, player
 from evalkit.seeds import Stream
-from evalkit.spec.model import Provider
+from evalkit.spec.model import Provider, ServerSpec
 from evalkit.store.manifest import Manifest, ManifestCode
 
 UNBOUNDED = 1 << 90
@@ -71,7 +71,7 @@ def check_keys(resolved: Resolved, choice: Choice) -> None:
     """Raises UsageError if a key is missing that the chosen agents need, or a variable of a provider's URL."""
     for endpoint in resolved.chosen(choice.agents).values():
         check_key(endpoint.provider)
-        url_of(endpoint.provider)
+        servers_of(endpoint.provider)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -85,8 +85,8 @@ class Endpoints:
     """Of models; policies need none."""
     pools: dict[str, Pool] = field(default_factory=dict)
     """The limits that several lanes share, by name."""
-    transports: dict[str, HttpTransport] = field(default_factory=dict)
-    """By provider."""
+    transports: dict[str, tuple[HttpTransport, ...]] = field(default_factory=dict)
+    """By provider, those of its servers."""
     urls: dict[str, str] = field(default_factory=dict)
     """By provider that runs for this call alone."""
     budget: Budget | None = None
@@ -174,15 +174,21 @@ class Endpoints:
     def _model(self, cell: AgentSetup, template: RequestTemplate, role: str = "") -> ModelAsker:
         assert self.budget is not None
         endpoint = self.resolved.endpoints[self.endpoint(cell, role)]
-        transport, streams = self.transports[endpoint.provider.name], None
-        if endpoint.stream != "off":
-            streams = stream_endpoint_of(transport, endpoint.provider, endpoint.model)
+        provider, model = endpoint.provider, endpoint.model
+        (transport, streams), *others = [
+            (
+                endpoint_of(server, provider, model.name),
+                None if endpoint.stream == "off" else stream_endpoint_of(server, provider, model),
+            )
+            for server in self.transports[provider.name]
+        ]
         return ModelAsker(
             template,
             lane=self.lanes[endpoint.lane],
             budget=self.budget.of(endpoint.lane, cell.agent.name),
-            transport=endpoint_of(transport, endpoint.provider, endpoint.model.name),
+            transport=transport,
             streams=streams,
+            others=others,
             right=self.right,
         )
 
@@ -221,6 +227,7 @@ async def open_endpoints(
     windows = remembered(directory)
     pools = endpoints.pools
     chosen = resolved.chosen(choice.agents).values()
+    servers: dict[str, tuple[ServerSpec, ...]] = {}
     redactor = Redactor(*(read_key(endpoint.provider) for endpoint in chosen))
     for endpoint in chosen:
         provider, lane = endpoint.provider, endpoint.lane
@@ -236,25 +243,32 @@ async def open_endpoints(
                 # Starting waits for the first line of output, so it is not done on the event loop.
                 url = await asyncio.to_thread(stack.enter_context, launch(provider, directory))
             endpoints.urls |= {provider.name: url} if url else {}
-            endpoints.transports[provider.name] = await stack.enter_async_context(
-                open_transport(provider, url=url, redactor=redactor)
+            servers[provider.name] = (ServerSpec(url=url),) if url else servers_of(provider)
+            endpoints.transports[provider.name] = tuple(
+                [
+                    await stack.enter_async_context(open_transport(provider, url=server.url, redactor=redactor))
+                    for server in servers[provider.name]
+                ]
             )
         if lane not in endpoints.lanes:
-            endpoints.lanes[lane] = _lane(resolved, endpoint, lane, pools, windows.get(lane), part)
+            there = servers[provider.name]
+            endpoints.lanes[lane] = _lane(resolved, endpoint, there, pools, windows.get(lane), part)
     return endpoints
 
 
 def _lane(
     resolved: Resolved,
     endpoint: Endpoint,
-    name: str,
+    servers: Sequence[ServerSpec],
     pools: dict[str, Pool],
     last_window: int | None,
     part: WorkerPart | None,
 ) -> Lane:
     """A model's lane; `pools` are the shared limits of all lanes, by name. It starts as wide as its limits say or as it
     last was, whichever is more."""
-    limits, shares = lane_limits(resolved, name), lane_shares(resolved, endpoint)
+    name, limits, shares = endpoint.lane, lane_limits(resolved, endpoint.lane), lane_shares(resolved, endpoint)
+    if len(servers) == 1:
+        limits = limits.within(servers[0].limits)
     starts = [one.start for one in (limits, *(share.limits for share in shares)) if one.start is not None]
     start = max([*starts[:1], *([last_window] if last_window else [])], default=None)
     width = resolved.sweep.width
@@ -265,7 +279,8 @@ def _lane(
         if share.name not in pools:
             pools[share.name] = Pool(share.name, limits=share.limits)
         shared.append(pools[share.name])
-    lane = Lane(name, limits=limits, width=width, shared=shared, canary=True, start=start)
+    named = [replace(server, url=called) for server, called in zip(servers, short_names(servers), strict=True)]
+    lane = Lane(name, limits=limits, width=width, shared=shared, canary=True, start=start, servers=named)
     if resolved.sweep.deadline_s is not None:
         lane.deadline = asyncio.get_running_loop().time() + resolved.sweep.deadline_s
     return lane

@@ -129,6 +129,8 @@ class ActiveEpisode:
     """Whether a valid action was made since it was started or resumed."""
     rows: Sequence[LoggedReply] = ()
     """Of an agent that is code, which begins anew whenever its episode is resumed: its steps in the log."""
+    cached_at: dict[str, int] = field(default_factory=dict)
+    """By lane with several servers, the one that answered last (`Question.cached_at`)."""
     asks: Mapping[tuple[int, str, int], LoggedAsk] = field(default_factory=dict)
     """Likewise, what it asked on this line, by step, key and n."""
 
@@ -348,7 +350,13 @@ def _question(active: ActiveEpisode, tools: Any, parts: list[Any]) -> Question:
     step = active.position.step
     seed = derive(active.episode.id, step) if active.line == 0 else derive(active.episode.id, active.line, step)
     return Question(
-        episode=active.episode.id, step=step, seed=seed, tools=tools, messages=parts, choice=active.position.choice
+        episode=active.episode.id,
+        step=step,
+        seed=seed,
+        tools=tools,
+        messages=parts,
+        choice=active.position.choice,
+        cached_at=active.cached_at,
     )
 
 

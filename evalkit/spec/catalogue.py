@@ -20,7 +20,7 @@ import msgspec
 from evalkit.errors import UsageError, nearest
 from evalkit.money import Price, pico_per_token
 from evalkit.shipped import folders
-from evalkit.spec.model import Cloud, Limits, Model, Provider, SharedLimits, StreamSetting
+from evalkit.spec.model import Cloud, Limits, Model, Provider, ServerSpec, SharedLimits, StreamSetting
 from evalkit.spec.price_library import published, published_names
 from evalkit.spec.reading import parse_span, read_toml
 from evalkit.wire.billed import BILLED, NEVER_SENT
@@ -58,6 +58,12 @@ class LimitsFile(msgspec.Struct, frozen=True, kw_only=True):
         if start is not None and most is not None and start > most:
             raise UsageError(f"{where}.in_flight.start: must be at most in_flight.most ({most}), not {start}.")
         return Limits(**given, in_flight=most, start=start)
+
+
+class ServerFile(LimitsFile, frozen=True, kw_only=True):
+    """One of several servers, with limits of its own."""
+
+    url: str
 
 
 class GroupFile(LimitsFile, frozen=True, kw_only=True):
@@ -117,7 +123,7 @@ class ProviderFile(msgspec.Struct, frozen=True, kw_only=True):
     """One file of `providers/`."""
 
     dialect: str
-    url: str = ""
+    url: str | tuple[str | ServerFile, ...] = ""
     key_env: str = ""
     key_command: tuple[str, ...] = ()
     key_lasts: str = ""
@@ -217,13 +223,15 @@ def _is_like(name: str, family: str) -> bool:
 def _provider(name: str, file: ProviderFile, where: str) -> Provider:
     if file.dialect not in DIALECTS:
         raise UsageError(f"{where}: dialect: there is no dialect {file.dialect!r}.{nearest(file.dialect, DIALECTS)}")
-    if bool(file.url) == (file.simulate is not None):
+    if (file.url != "") == (file.simulate is not None):
         raise UsageError(
             f"{where}: set either `url`, or a table `simulate` for a simulated provider that evalkit starts."
         )
     if file.cache_key and not DIALECTS[file.dialect].cache_key:
         raise UsageError(f"{where}: cache_key: the dialect {file.dialect!r} has no such field. Leave it out.")
-    _check_place_holders(file.url, where)
+    servers = () if isinstance(file.url, str) else _servers(file.url, where)
+    for server in servers or (ServerSpec(url=str(file.url)),):
+        _check_place_holders(server.url, where)
     for key in ("timeout_s", "first_byte_s", "silence_s"):
         value = getattr(file, key)
         if value is not None and not 0 < value < math.inf:
@@ -238,7 +246,8 @@ def _provider(name: str, file: ProviderFile, where: str) -> Provider:
     return Provider(
         name=name,
         dialect=file.dialect,
-        url=file.url.rstrip("/"),
+        url="" if servers else str(file.url).rstrip("/"),
+        servers=servers,
         key_env=file.key_env,
         key_command=file.key_command,
         key_lasts_s=_key_lasts_s(file, where),
@@ -263,6 +272,21 @@ def _provider(name: str, file: ProviderFile, where: str) -> Provider:
         default_price=_price(file.usd_per_mtok, f"{where}: usd_per_mtok"),
         default_source=_source(file.usd_per_mtok),
         genai_prices=file.genai_prices,
+    )
+
+
+def _servers(given: tuple[str | ServerFile, ...], where: str) -> tuple[ServerSpec, ...]:
+    """Raises UsageError for an empty list, and for a server that is named twice."""
+    files = [ServerFile(url=one) if isinstance(one, str) else one for one in given]
+    urls = [file.url.rstrip("/") for file in files]
+    if not urls or not all(urls):
+        raise UsageError(f"{where}: url: name at least one server, each by its base URL.")
+    for url in urls:
+        if urls.count(url) > 1:
+            raise UsageError(f"{where}: url: the server {url!r} is named twice.")
+    return tuple(
+        ServerSpec(url=url, limits=file.checked(f"{where}: url[{number}]"))
+        for number, (url, file) in enumerate(zip(urls, files, strict=True), 1)
     )
 
 

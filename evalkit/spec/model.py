@@ -28,6 +28,21 @@ class Limits:
     start: int | None = None
     """Requests that may be in flight from the beginning; None: few, and more as replies come."""
 
+    def within(self, other: "Limits") -> "Limits":
+        """What both allow."""
+        both = {key: (getattr(self, key), getattr(other, key)) for key in self.__slots__}
+        return Limits(**{key: min(filter(None, pair), default=None) for key, pair in both.items()})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServerSpec:
+    """One of the servers that answer for a provider."""
+
+    url: str
+    """Its base URL."""
+    limits: Limits = Limits()
+    """Its own; those of a lane or a provider hold for all servers together."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SharedLimits:
@@ -70,7 +85,10 @@ class Provider:
     name: str
     dialect: str
     url: str
-    """Base URL, its `${VARIABLES}` not filled in; empty for a provider that evalkit starts itself (`simulate`)."""
+    """Base URL, its `${VARIABLES}` not filled in; empty for a provider that evalkit starts itself (`simulate`), and if
+    `servers` names several."""
+    servers: tuple[ServerSpec, ...] = ()
+    """All servers, where the file names them in a list, their variables not filled in."""
     key_env: str = ""
     """The environment variable that holds the key; empty: none is named."""
     key_command: tuple[str, ...] = ()
@@ -118,6 +136,11 @@ class Provider:
     """Tools a request may offer; None: no such limit is known."""
     efforts: tuple[str, ...] = ()
     """The values of `effort` that its API knows; empty: not known here."""
+
+    @property
+    def named_servers(self) -> tuple[ServerSpec, ...]:
+        """Its servers as its file names them; one without a URL if evalkit starts it."""
+        return self.servers or (ServerSpec(url=self.url),)
 
     @property
     def key_words(self) -> str:

@@ -136,7 +136,8 @@ def _refuse_unknown_keys(data: object, kind: Any, where: str, key_path: str) -> 
     origin = get_origin(kind)
     if origin in (Union, types.UnionType):
         for option in get_args(kind):
-            if isinstance(option, type) and issubclass(option, msgspec.Struct) and isinstance(data, dict):
+            table = isinstance(option, type) and issubclass(option, msgspec.Struct) and isinstance(data, dict)
+            if table or get_origin(option) in (list, tuple):
                 _refuse_unknown_keys(data, option, where, key_path)
     elif origin in (list, tuple) and isinstance(data, list):
         for i, item in enumerate(data):

@@ -1,5 +1,6 @@
 import asyncio
 from collections.abc import Callable, Coroutine, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
@@ -8,7 +9,7 @@ import pytest
 
 from evalkit.client.ask import Question
 from evalkit.client.budget import Budget
-from evalkit.client.client import ModelAsker
+from evalkit.client.client import MOST_UNREAD, ModelAsker
 from evalkit.client.lanes import health
 from evalkit.client.lanes.buckets import PACE
 from evalkit.client.lanes.lane import Lane
@@ -18,7 +19,7 @@ from evalkit.dialogue import Message, Reply, Sampling, Tool, ToolCall, Usage
 from evalkit.errors import BudgetReached, EpisodeRefused, EpisodeUnavailable, FencedError, LaneClosed
 from evalkit.money import FREE, PicoUsd, Price
 from evalkit.serve.dialects.openai_chat import SERVED_OPENAI_CHAT
-from evalkit.spec.model import Limits
+from evalkit.spec.model import Limits, ServerSpec
 from evalkit.store.files.record import LedgerRecord
 from evalkit.store.reading.unmetered import Unmetered
 from evalkit.wire.dialect import Quirks
@@ -192,6 +193,69 @@ def test_a_refusal_costs_nothing_and_is_asked_again(response: HttpResponse) -> N
         assert answer.attempts.endswith(",ok")
         assert scene.budget.stats().spent == COST
         assert not scene.disk.of("charge")
+
+    played(play)
+
+
+class Elsewhere:
+    """A second server of a scene's lane."""
+
+    def __init__(self, scene: Scene, *responses: HttpResponse) -> None:
+        self.script = Script(responses, scene.disk)
+        scene.lane = Lane("acme/m", limits=Limits(), width=10, servers=(ServerSpec(url="a:1"), ServerSpec(url="b:1")))
+        scene.asker = ModelAsker(
+            scene.template,
+            lane=scene.lane,
+            budget=scene.budget,
+            transport=scene.script,
+            others=[(self.script, None)],
+        )
+
+
+def test_an_attempt_that_may_be_billed_is_charged_before_it_is_repeated_elsewhere() -> None:
+    async def play() -> None:
+        scene = Scene(failed("reset"))
+        other = Elsewhere(scene, OK, OK)
+        answer = await scene.asker.ask(scene.question)
+        assert answer.attempts == "reset,ok"
+        assert [row.amount for row in scene.disk.of("charge")] == [scene.bound]
+        assert other.script.durable_charges == [1]
+        assert [request_id for _, request_id, _ in other.script.sent] == ["ep/3/1"]
+        assert scene.question.cached_at == {"acme/m": 1}
+        assert (await scene.asker.ask(scene.question)).attempts == "ok"
+        assert len(other.script.sent) == 2
+
+    played(play)
+
+
+def test_a_server_that_asks_to_wait_waits_alone() -> None:
+    async def play() -> None:
+        scene = Scene(refused(429, retry_after="7200"))
+        other = Elsewhere(scene, OK)
+        answer = await scene.asker.ask(scene.question)
+        assert answer.attempts == "rate_limit,ok"
+        ((at, _, _),) = other.script.sent
+        assert at < 5.0
+        assert scene.lane.stats().ended == ""
+
+    played(play)
+
+
+def test_a_server_whose_answers_are_no_replies_ends_the_lane_and_is_named() -> None:
+    async def play() -> None:
+        junk = HttpResponse(status=200, headers={}, body=b"<html>")
+        scene = Scene(*[junk] * MOST_UNREAD)
+        Elsewhere(scene, *[OK] * 20)
+
+        async def ask() -> None:
+            for _ in range(20):
+                scene.question.cached_at["acme/m"] = 0
+                with suppress(EpisodeUnavailable):
+                    await scene.asker.ask(scene.question)
+
+        with pytest.raises(LaneClosed) as said:
+            await ask()
+        assert f"acme/m at a:1: {MOST_UNREAD} answers in a row could not be read" in str(said.value)
 
     played(play)
 

@@ -11,10 +11,10 @@ import pytest
 from keyring.errors import KeyringLocked, NoKeyringError
 
 from evalkit.client import clouds
-from evalkit.client.keys import check_key, key_place, lacking, read_key, url_of
+from evalkit.client.keys import check_key, key_place, lacking, read_key, servers_of, short_names
 from evalkit.client.open import open_transport
 from evalkit.errors import UsageError
-from evalkit.spec.model import Provider
+from evalkit.spec.model import Limits, Provider, ServerSpec
 
 KEY = "sk-planted-0123456789"
 ACME = Provider(name="acme", dialect="openai_chat", url="https://acme.example/v1", key_env="ACME_KEY")
@@ -100,8 +100,37 @@ def test_a_provider_without_a_key_needs_none() -> None:
 def test_a_url_is_filled_in(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ROOMS_URL", "https://me.rooms.example/ ")
     monkeypatch.setenv("ROOMS_PART", "v1")
-    assert url_of(ROOMS) == "https://me.rooms.example/openai/v1"
-    assert url_of(ACME) == ACME.url
+    assert [server.url for server in servers_of(ROOMS)] == ["https://me.rooms.example/openai/v1"]
+    assert [server.url for server in servers_of(ACME)] == [ACME.url]
+
+
+def test_a_variable_with_several_values_names_several_servers(monkeypatch: pytest.MonkeyPatch) -> None:
+    limits = Limits(in_flight=8)
+    gpus = Provider(
+        name="gpus",
+        dialect="openai_chat",
+        url="",
+        servers=(ServerSpec(url="${GPUS}/v1", limits=limits), ServerSpec(url="http://b:8000/v1")),
+    )
+    monkeypatch.setenv("GPUS", "http://a:8000, http://a:8001/")
+    assert servers_of(gpus) == (
+        ServerSpec(url="http://a:8000/v1", limits=limits),
+        ServerSpec(url="http://a:8001/v1", limits=limits),
+        ServerSpec(url="http://b:8000/v1"),
+    )
+    assert short_names(servers_of(gpus)) == ["a:8000", "a:8001", "b:8000"]
+    monkeypatch.setenv("GPUS", f"http://a:8000 {KEY}")
+    with pytest.raises(UsageError, match="not an http or https URL") as said:
+        servers_of(gpus)
+    assert KEY not in str(said.value)
+    monkeypatch.setenv("GPUS", "http://b:8000")
+    with pytest.raises(UsageError, match=r"\$\{GPUS\}/v1, http://b:8000/v1, which names a server twice"):
+        servers_of(gpus)
+
+
+def test_servers_at_one_port_are_called_by_their_paths() -> None:
+    servers = [ServerSpec(url=f"https://a.example/{name}/v1") for name in ("x", "y")]
+    assert short_names(servers) == ["a.example/x/v1", "a.example/y/v1"]
 
 
 @pytest.mark.parametrize(
@@ -119,7 +148,7 @@ def test_a_url_that_cannot_be_filled_in_says_with_what(
     for name, value in values.items():
         monkeypatch.setenv(name, value)
     with pytest.raises(UsageError, match=says) as said:
-        url_of(ROOMS)
+        servers_of(ROOMS)
     assert "'rooms' has the url ${ROOMS_URL}/openai/${ROOMS_PART}" in str(said.value)
     assert KEY not in str(said.value)
 

@@ -14,6 +14,7 @@ from evalkit.spec.catalogue import (
     provider_names,
     read_provider,
 )
+from evalkit.spec.model import Limits, ServerSpec
 from evalkit.wire.table import DIALECTS
 
 GOOD = """
@@ -43,6 +44,47 @@ def test_a_provider_is_read_with_whole_prices(folder: Path) -> None:
     assert model.price == Price(input=250_000, output=2_000_000, cached_read=25_000, cached_write=250_000)
     assert model.limits.requests_per_minute == 60
     assert model.price_source == "a page, 2026-01-01"
+
+
+SEVERAL = """
+dialect = "openai_chat"
+url = ["http://a:8000/v1/", { url = "${B}/v1", in_flight = { start = 4, most = 64 }, requests_per_minute = 600 }]
+any_model = true
+"""
+
+
+def test_a_provider_may_have_several_servers_with_limits_of_their_own(folder: Path) -> None:
+    (folder / "gpus.toml").write_text(SEVERAL)
+    provider = read_provider("gpus")
+    assert provider.url == ""
+    assert provider.servers == (
+        ServerSpec(url="http://a:8000/v1"),
+        ServerSpec(url="${B}/v1", limits=Limits(requests_per_minute=600, in_flight=64, start=4)),
+    )
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        (("in_flight", "in_fligt"), "unknown key 'url[2].in_fligt'. Did you mean 'in_flight'"),
+        (("most = 64", "most = 0"), "url[2].in_flight.most: must be positive"),
+        (("${B}/v1", "http://a:8000/v1"), "the server 'http://a:8000/v1' is named twice"),
+        (("${B}", "$B"), "write an environment variable as ${NAME}"),
+        (('"http://a:8000/v1/"', '""'), "name at least one server"),
+        (('"http://a:8000/v1/"', "8000"), "url[1]: expected a string or a table"),
+        (("any_model", "simulate = {}\nany_model"), "set either `url`, or a table `simulate`"),
+    ],
+)
+def test_a_wrong_list_of_servers_says_where(folder: Path, change: tuple[str, str], says: str) -> None:
+    (folder / "gpus.toml").write_text(SEVERAL.replace(*change))
+    with pytest.raises(UsageError) as said:
+        read_provider("gpus")
+    assert says in str(said.value)
+
+
+def test_what_two_limits_allow_is_the_lower_of_each() -> None:
+    one, other = Limits(requests_per_minute=60, in_flight=8), Limits(requests_per_minute=50, start=2)
+    assert one.within(other) == Limits(requests_per_minute=50, in_flight=8, start=2)
 
 
 @pytest.mark.parametrize(

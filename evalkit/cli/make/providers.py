@@ -86,7 +86,8 @@ def _print_models(provider: Provider, models: list[Model], console: "Console", *
             table.add_row(f"  prompts over {model.price.over:,}", "", *_long_prices(model.price))
     if provider.any_model and not only:
         table.add_row("any other" if provider.models else "any", "?", *_prices(provider.default_price))
-    console.print(Text(f"{provider.name}: {provider.dialect}, {provider.url or 'started by evalkit'}"))
+    urls = ", ".join(filter(None, (server.url for server in provider.named_servers)))
+    console.print(Text(f"{provider.name}: {provider.dialect}, {urls or 'started by evalkit'}"))
     console.print(f"key: {', else '.join(_keys(provider))}\n")
     console.print(table)
     console.print("\nPrices in USD per million tokens; context in tokens.", style="dim")

@@ -1,7 +1,10 @@
-"""Whether a provider is available: many consecutive failures without a success mean that it is not. Arithmetic only.
+"""Whether a server is available: many consecutive failures without a success mean that it is not. Arithmetic only.
 
-A lane that is down sends one probe at a time, at intervals that grow to a few seconds: an outage costs these probes
-instead of retries of every episode, and its end is noticed soon. After `GIVE_UP_S` without an answer it gives up.
+One that is down is sent one probe at a time, at intervals that grow to a few seconds: an outage costs these probes
+instead of retries of every episode, and its end is noticed soon. After `GIVE_UP_S` without an answer it is given up.
+
+Where others answer in its place, it is down sooner, since nobody has to wait for it; and it is probed less and less
+often, since each probe is a request that another would have answered.
 """
 
 DOWN_AFTER = 10
@@ -14,6 +17,11 @@ FIRST_PROBE_S = 1.0
 LAST_PROBE_S = 2.0
 """A refused probe costs nothing, and an outage's end should not wait for it."""
 GIVE_UP_S = 900.0
+DOWN_AFTER_OF_SEVERAL = 3
+"""The same as `DOWN_AFTER` where others answer in its place. A single failure may be a stray one. A server that refuses
+at once has always the least load, so all would go there; and each of these costs a request one of its attempts."""
+LAST_PROBE_OF_SEVERAL_S = 30.0
+"""A probe may be charged, if it times out, and its request is late."""
 
 OUTAGE = frozenset({"connect", "reset", "timeout", "truncated", "server_error", "overload"})
 """Kinds of failure that an unavailable provider shows."""
@@ -23,11 +31,17 @@ outage too."""
 
 
 class Health:
-    """The circuit breaker of one lane."""
+    """The circuit breaker of one server."""
 
-    __slots__ = ("_failing_since", "_probe_s", "_streak", "down", "down_since", "last", "next_probe")
+    __slots__ = (
+        *("_down_after", "_failing_since", "_last_probe_s", "_probe_s", "_streak"),
+        *("down", "down_since", "last", "next_probe"),
+    )
 
-    def __init__(self) -> None:
+    def __init__(self, *, replaceable: bool = False) -> None:
+        """`replaceable`: whether others answer in its place."""
+        self._down_after = DOWN_AFTER_OF_SEVERAL if replaceable else DOWN_AFTER
+        self._last_probe_s = LAST_PROBE_OF_SEVERAL_S if replaceable else LAST_PROBE_S
         self.down = False
         self.down_since = 0.0
         self.next_probe = 0.0
@@ -51,16 +65,20 @@ class Health:
         self._streak += 1
         if self.down:
             if probe:
-                self._probe_s = min(LAST_PROBE_S, 2 * self._probe_s)
+                self._probe_s = min(self._last_probe_s, 2 * self._probe_s)
                 self.next_probe = now + self._probe_s
-        elif (self._streak >= DOWN_AFTER and not refusal) or (
+        elif (self._streak >= self._down_after and not refusal) or (
             self._streak >= DOWN_FEW and now - self._failing_since >= DOWN_S
         ):
             self.down, self.down_since = True, now
             self.next_probe = now + self._probe_s
 
+    def hasten(self, now: float) -> None:
+        """The others are down too: it is probed as one that nobody replaces."""
+        self.next_probe = min(self.next_probe, now + LAST_PROBE_S)
+
     def trouble(self, *, answered: bool) -> str:
-        """The last failure while the provider is unavailable, or has not answered a request; else empty."""
+        """The last failure while the server is unavailable, or has not answered a request; else empty."""
         return self.last if self._streak and (self.down or not answered) else ""
 
     def given_up(self, now: float) -> bool:

@@ -1,4 +1,5 @@
-"""The queue in front of one (provider, model). Pure parts decide what may be sent: buckets, window, health, pause.
+"""The queue in front of one (provider, model). Pure parts decide what may be sent: buckets, window, health, pause; and
+where to, if several servers answer for the model.
 
 There is one queue, in order of arrival, and one timer. The head is decided again at every wake, so that a later
 `Retry-After` is obeyed, a reduced window applies, and a cancelled waiter leaves no booking. When nobody waits and
@@ -21,7 +22,6 @@ from evalkit.client.lanes.buckets import (
     correct,
     delay,
     heed,
-    open_buckets,
     reshare,
     scarcest,
     told_wait_s,
@@ -29,17 +29,19 @@ from evalkit.client.lanes.buckets import (
     wait_s,
 )
 from evalkit.client.lanes.estimate import TokenEstimate
-from evalkit.client.lanes.health import GIVE_UP_S, OUTAGE, REFUSAL, Health
+from evalkit.client.lanes.group import JointWindow, LaneServers
+from evalkit.client.lanes.health import GIVE_UP_S, OUTAGE, REFUSAL
 from evalkit.client.lanes.opening import announced_room
 from evalkit.client.lanes.pauses import NOTICED_S, used_up, why_paced
 from evalkit.client.lanes.ramp import BARREN_EPISODES, CANARY_EPISODES, EpisodeRamp
+from evalkit.client.lanes.server import LaneServer
+from evalkit.client.lanes.servers import ANYWHERE, Wish
 from evalkit.client.lanes.shared import Pool
 from evalkit.client.lanes.stats import LaneStats, RateMeter, SeenElsewhere
 from evalkit.client.lanes.ticket import QueuedRequest, Ticket
-from evalkit.client.lanes.window import Window
 from evalkit.dialogue import Usage
 from evalkit.errors import EpisodeUnavailable, EvalkitError, LaneClosed
-from evalkit.spec.model import Limits
+from evalkit.spec.model import Limits, ServerSpec
 from evalkit.waiting import WaitQueue
 from evalkit.wire.allowance import Allowance, part_of
 from evalkit.wire.verdicts import UNREADABLE
@@ -70,13 +72,13 @@ class Lane:
         shared: Sequence[Pool] = (),
         canary: bool = False,
         start: int | None = None,
+        servers: Sequence[ServerSpec] = (),
     ) -> None:
         """`width`: the most that may be in flight, unless `limits.in_flight` is lower. `shared`: limits that
         hold for other lanes too, narrow ones first. `canary`: few episodes at first. `start`: as many may be in flight
-        then at once; None: a few."""
+        then at once; None: a few. `servers`: those that answer, if they are several: by name, with the limits of each;
+        `limits` then hold for all together."""
         self.name = name
-        self.unread = 0
-        """Consecutive answers without a reply."""
         self.streams: bool | None = None
         """Whether attempts have shown that replies should be streamed (silence ended one), or cannot be."""
         self.notice = ""
@@ -84,17 +86,19 @@ class Lane:
         self.deadline = math.inf
         """Loop time at which the run ends in any case: no pause beyond it is waited for."""
         self._loop = asyncio.get_running_loop()
-        self._window = Window(min(width, limits.in_flight or width), start=start)
-        self._announced = False
-        """Whether the provider's headers have stated limits."""
-        self._buckets = open_buckets(limits, self._loop.time())
-        self._pools = tuple(shared)
-        self._health = Health()
+        width = min(width, limits.in_flight or width)
+        self._servers = LaneServers(servers, limits, width=width, start=start, now=self._loop.time())
+        self._only = self._servers.only
+        self._own = Pool(name, limits=limits) if self._only is None and limits != Limits() else None
+        """The lane's own limits, where several servers share them; those of an only one are the server's."""
+        self._pools: tuple[Pool, ...] = (*((self._own,) if self._own is not None else ()), *shared)
         self._meter = RateMeter()
         self._in_flight = 0
-        self._probes = 0
         self._queue = WaitQueue[QueuedRequest, Ticket](returned=self._take_back, left=self._left_line)
-        self._ramp = EpisodeRamp(self._window, canary=canary)
+        self._ramp = EpisodeRamp(
+            self._only.window if self._only is not None else JointWindow(self._servers, limits.in_flight or math.inf),
+            canary=canary,
+        )
         self._resting = WaitQueue[None, None]()
         self._timer: asyncio.TimerHandle | None = None
         self._paused_until = 0.0
@@ -114,9 +118,19 @@ class Lane:
     def reshare(self, rates: Mapping[str, float], most: float, part: float) -> None:
         """This process may use so much of the lane's own limits from now on: `rates` a minute, `most` requests in
         flight, and `part` of what a provider's headers state."""
-        reshare(self._buckets, rates, self._loop.time())
-        self._most, self._part = most, part
+        self._part = part
+        if self._only is not None:
+            reshare(self._only.buckets, rates, self._loop.time())
+            self._most = most
+        elif self._own is not None:
+            self._own.reshare(rates, most)
         self.serve()
+
+    def reshare_server(self, number: int, rates: Mapping[str, float], most: float) -> None:
+        """The same of the limits of one of several servers; `serve` follows."""
+        server = self._servers[number]
+        reshare(server.buckets, rates, self._loop.time())
+        server.most = most
 
     @property
     def canary(self) -> bool:
@@ -147,24 +161,37 @@ class Lane:
         )
         return True
 
-    def try_enter(self, body_bytes: int, max_tokens: int) -> Ticket | None:
+    def try_enter(self, body_bytes: int, max_tokens: int, wish: Wish = ANYWHERE) -> Ticket | None:
         """A ticket if one is available at once and nobody waits."""
-        if self._queue or self._shut or self._in_flight + 1 > min(self._window.size, self._most) or self.lapsed():
+        only = self._only
+        if only is None:
+            return self._try_any(body_bytes, max_tokens, wish)
+        if self._queue or self._shut or only.in_flight + 1 > min(only.window.size, self._most) or self.lapsed():
             return None
         now = self._loop.time()
         need = _FREE
-        if self._buckets or self._pools:
+        if only.buckets or self._pools:
             need = self._estimate.need(body_bytes, max_tokens)
-            if wait_s(self._buckets, need, now) > 0 or not all(pool.quick(need, now) for pool in self._pools):
+            if wait_s(only.buckets, need, now) > 0 or not all(pool.quick(need, now) for pool in self._pools):
                 return None
-        return self._admit(need, now, body_bytes)
+        return self._admit(need, now, body_bytes, only)
 
-    async def enter(self, body_bytes: int, max_tokens: int) -> Ticket:
+    def _try_any(self, body_bytes: int, max_tokens: int, wish: Wish) -> Ticket | None:
+        """The same among several servers."""
+        if self._queue or self._shut or self.lapsed():
+            return None
+        now, need = self._loop.time(), self._need(body_bytes, max_tokens)
+        server = self._servers.pick(need, now, wish)
+        if server is None or not all(pool.quick(need, now) for pool in self._pools):
+            return None
+        return self._admit(need, now, body_bytes, server)
+
+    async def enter(self, body_bytes: int, max_tokens: int, wish: Wish = ANYWHERE) -> Ticket:
         """A ticket, when it is this request's turn. Raises the error that ended the lane; EpisodeUnavailable after an
         outage."""
         if self._end is not None:
             raise copy.copy(self._end)  # one for each: a shared one would collect the tracebacks of all
-        with self._queue.hold(QueuedRequest(body_bytes, max_tokens)) as waiter:
+        with self._queue.hold(QueuedRequest(body_bytes, max_tokens, wish)) as waiter:
             if self._queue.head() is waiter:
                 self.serve()
             return await waiter.turn()
@@ -175,65 +202,67 @@ class Lane:
             return self._paused_until - now
         if self.lapsed() or self._in_flight + 1 > self._most:
             return math.inf
-        if self._health.down:
-            return math.inf if self._probes else max(self._health.next_probe - now, wait_s(self._buckets, need, now))
-        if self._in_flight + 1 > self._window.size:
-            return math.inf
-        return wait_s(self._buckets, need, now)
+        return self._servers.wait_s(need, now)
 
     def succeeded(self, ticket: Ticket, usage: Usage) -> float:
         """A reply came. Returns the seconds it took. `usage` has no input if the provider did not count it."""
-        now = self._loop.time()
-        self.unread = 0
-        if self._health.answered():
-            self._recover(now)
-        # Also full: all admitted episodes are here, and only their work between requests keeps the number lower.
-        full = self._in_flight >= int(self._window.size) or (
-            bool(self._ramp) and not self._queue and not self._ramp.canary
-        )
-        self._window.succeeded(sent_at=ticket.sent_at, now=now, full=full)
+        now, server = self._loop.time(), ticket.server
+        server.unread = 0
+        server.replies += 1
+        if server.health.answered():
+            self._recover(server, now)
+        all_here = bool(self._ramp) and not self._queue and not self._ramp.canary
+        full = self._servers.is_full(server, all_here=all_here)
+        server.window.succeeded(sent_at=ticket.sent_at, now=now, full=full)
         if self._ramp:
             self._ramp.usher()
         self._meter.count(now, usage.input, usage.output)
-        if self._buckets or self._pools:
+        if server.buckets or self._pools:
             used = self._estimate.learn(ticket.body_bytes, ticket.need, usage)
-            correct(self._buckets, ticket.need, used)
+            correct(server.buckets, ticket.need, used)
             for pool in self._pools:
                 pool.correct(ticket.need, used)
         self._leave(ticket)
         return now - ticket.sent_at
 
     def failed(self, ticket: Ticket, kind: str, *, wait_s: float | None = None, message: str = "") -> None:
-        """An attempt without a reply. `wait_s`: how long the server asks to wait; the whole lane obeys."""
-        now = self._loop.time()
+        """An attempt without a reply. `wait_s`: how long the server asks to wait; the whole lane obeys, if it has no
+        other."""
+        now, server = self._loop.time(), ticket.server
         self._meter.fail(kind)
-        self.unread += kind in UNREADABLE
+        server.unread += kind in UNREADABLE
         if kind in CONGESTION:
-            self._window.refused(sent_at=ticket.sent_at, now=now, timed_out=kind == "timeout")
+            server.window.refused(sent_at=ticket.sent_at, now=now, timed_out=kind == "timeout")
         if kind in OUTAGE or kind == REFUSAL:
-            self._health.failed(probe=ticket.probe, now=now, words=message or kind, refusal=kind == REFUSAL)
-            self._shut = self._shut or self._health.down
-        elif self._health.answered():
-            self._recover(now)
+            server.health.failed(probe=ticket.probe, now=now, words=message or kind, refusal=kind == REFUSAL)
+            if self._servers.are_down():
+                self._shut = True
+                self._servers.hasten(now)
+        elif server.health.answered():
+            self._recover(server, now)
         if wait_s is not None:
-            self.pause(now + wait_s)
-        if kind == REFUSAL:
+            self._pause_at(server, now + wait_s)
+        if kind == REFUSAL and self._only is not None:  # one of several servers counts its own requests alone
             for pool in self._pools:
                 pool.refused(wait_s, now)
         if kind in (REFUSAL, "connect"):
-            self._unbook(ticket.need, sent=True)  # it was refused before it could use any
-        if self._health.given_up(now):
-            self._give_up()
+            self._unbook(ticket, sent=True)  # it was refused before it could use any
+        if server.health.given_up(now) and self._servers.given_up(now):
+            self._give_up(server)
         self._leave(ticket)
+
+    def has_other(self, server: LaneServer) -> bool:
+        """Whether another server takes requests in place of this one."""
+        return self._only is None and self._servers.others(server, self._loop.time())
 
     def renew(self, ticket: Ticket) -> bool:
         """Whether a request that was admitted some time ago may still be sent; if so, it counts as sent now."""
-        now = self._loop.time()
-        if self._end is not None or now < self._paused_until or (self._health.down and not ticket.probe):
+        now, server = self._loop.time(), ticket.server
+        if self._end is not None or now < self._paused_until or (server.health.down and not ticket.probe):
             return False
-        if self.lapsed():
+        if self.lapsed() or now < server.paused_until:
             return False
-        delay(self._buckets, ticket.need, ticket.sent_at, now)
+        delay(server.buckets, ticket.need, ticket.sent_at, now)
         for pool in self._pools:
             pool.delay(ticket.need, ticket.sent_at, now)
         ticket.sent_at = now
@@ -242,22 +271,30 @@ class Lane:
     def abandon(self, ticket: Ticket, *, sent: bool = True) -> None:
         """The attempt was cancelled. If it was not sent, its whole booking is returned."""
         if not sent:
-            self._unbook(ticket.need, sent=False)
+            self._unbook(ticket, sent=False)
         self._leave(ticket)
 
-    def heed(self, requests: Allowance | None, tokens: Allowance | None, *, took_s: float = 0.0, used: int = 0) -> None:
+    def heed(
+        self,
+        requests: Allowance | None,
+        tokens: Allowance | None,
+        *,
+        at: LaneServer | None = None,
+        took_s: float = 0.0,
+        used: int = 0,
+    ) -> None:
         """The remaining limits that the headers of a reply state, which took `took_s` and has used so many tokens. The
-        lane opens at the first."""
-        now = self._loop.time()
-        if not self._announced:
-            self._announced = True
-            room = announced_room(requests, tokens, in_flight=self._in_flight + 1, took_s=took_s, used=used)
-            self._window.open_to(self._part * room, now)
+        lane opens at the first. `at`: the server that sent it; None: the only one. Of several, each states its own."""
+        now, server = self._loop.time(), at or self._servers[0]
+        if not server.announced:
+            server.announced = True
+            room = announced_room(requests, tokens, in_flight=server.in_flight + 1, took_s=took_s, used=used)
+            server.window.open_to(self._part * room, now)
             self._ramp.usher()
             self.serve()
         for name, allowance in (("requests", requests), ("tokens", tokens)):
-            if allowance is not None and not self._heeded(name, allowance, now):
-                heed(self._buckets, name, part_of(allowance, self._part), now)
+            if allowance is not None and not (self._only is not None and self._heeded(name, allowance, now)):
+                heed(server.buckets, name, part_of(allowance, self._part), now)
 
     def pause(self, until: float) -> None:
         """Admit nobody before `until` (loop time). The latest such time applies."""
@@ -266,6 +303,13 @@ class Lane:
             self._shut = True
             self.paused()
             self.serve()
+
+    def _pause_at(self, server: LaneServer, until: float) -> None:
+        """One server asks for a pause: the others go on."""
+        if self._only is not None:
+            self.pause(until)
+        else:
+            server.paused_until = max(server.paused_until, until)
 
     async def rest(self, seconds: float) -> None:
         """Sleep before a retry; raises at once the error that ends the lane."""
@@ -288,23 +332,21 @@ class Lane:
 
     def late(self, seconds: float) -> None:
         """How late this process runs what is due: this part of a reply's time is not the provider's."""
-        self._window.late_s = seconds
+        self._servers.late(seconds)
 
     def proven(self) -> int:
         """Requests that were allowed in flight when the last reply came; 0 while there were too few to tell."""
-        return self._window.proven if self.elsewhere is None else self.elsewhere.proven
+        return self._servers.proven() if self.elsewhere is None else self.elsewhere.proven
 
     @property
     def median_s(self) -> float:
-        """Of the replies of the last full sample; 0 before the first."""
-        return self._window.median_s if self.elsewhere is None else self.elsewhere.stats.median_latency_s
+        """Of the replies of the last full sample, at the quickest server; 0 before the first."""
+        return self._servers.median_s() if self.elsewhere is None else self.elsewhere.stats.median_latency_s
 
     @property
     def trouble(self) -> str:
         """Why its provider does not answer now, in words; empty: it does."""
-        if self.elsewhere is not None:
-            return self.elsewhere.stats.trouble
-        return self._health.trouble(answered=self._meter.requests > 0)
+        return self._servers.trouble() if self.elsewhere is None else self.elsewhere.stats.trouble
 
     def stats(self) -> LaneStats:
         """The lane at this moment."""
@@ -316,10 +358,10 @@ class Lane:
         return LaneStats(
             lane=self.name,
             in_flight=self._in_flight,
-            window=int(self._window.size),
+            window=int(self._ramp.window.size),
             waiting=len(self._queue),
             waits_for=self._waits_for(now),
-            paused_s=max(0.0, self._paused_until - now),
+            paused_s=max(0.0, self._paused_until - now, self._servers.paused_until() - now),
             trouble=self.trouble,
             ended=str(self._end) if self._end is not None else "",
             requests=self._meter.requests,
@@ -330,6 +372,7 @@ class Lane:
             output_tokens_per_min=written,
             median_latency_s=self.median_s,
             failures=failures,
+            servers=self._servers.stats(now),
         )
 
     def _heeded(self, name: str, allowance: Allowance, now: float) -> bool:
@@ -342,26 +385,37 @@ class Lane:
             return ""
         if now < self._paused_until:
             return "pause that its provider asked for"
-        if self._health.down:
+        if self._servers.are_down():
             return "provider that does not answer"
         head = self._queue.head()
         if head is None:
             return "first valid action" if self._ramp.canary else "window"
-        if self._in_flight + 1 > min(self._window.size, self._most):
-            return "requests in flight" if self._window.size >= self._window.most else "window"
-        need = self._estimate.need(head.item.body_bytes, head.item.max_tokens)
-        scarce = scarcest(self._buckets, need, now)
+        need = self._need(head.item.body_bytes, head.item.max_tokens)
+        there = self._servers.there(now)
+        if not there:
+            return "pause that its provider asked for"
+        if all(server.in_flight + 1 > min(server.size, self._most) for server in there):
+            bound = all(server.window.size >= server.window.most for server in there)
+            return "requests in flight" if bound else "window"
+        scarce = scarcest(self._servers.next_one(need, now).buckets, need, now)
         return scarce or next(filter(None, (pool.waits_for(need, now) for pool in self._pools)), "")
 
-    def _admit(self, need: Need, now: float, body_bytes: int) -> Ticket:
-        book(self._buckets, need, now)
+    def _need(self, body_bytes: int, max_tokens: int) -> Need:
+        """What a request takes of the limits; nothing where there are none."""
+        if self._pools or self._servers.have_limits():
+            return self._estimate.need(body_bytes, max_tokens)
+        return _FREE
+
+    def _admit(self, need: Need, now: float, body_bytes: int, server: LaneServer) -> Ticket:
+        book(server.buckets, need, now)
         for pool in self._pools:
             pool.take(self, need, now)
         self._in_flight += 1
-        probe = self._health.down
+        server.in_flight += 1
+        probe = server.health.down
         if probe:
-            self._probes += 1
-        return Ticket(need, now, probe, body_bytes)
+            server.probes += 1
+        return Ticket(need, now, probe, body_bytes, server)
 
     def serve(self) -> None:
         """Admit from the head of the queue while possible; set the timer for the next time."""
@@ -371,9 +425,7 @@ class Lane:
         now = self._loop.time()
         self._reopen(now)
         while (head := self._queue.head()) is not None:
-            request = head.item
-            metered = self._buckets or self._pools
-            need = self._estimate.need(request.body_bytes, request.max_tokens) if metered else _FREE
+            need = self._need(head.item.body_bytes, head.item.max_tokens)
             wait = self.decide(need, now)
             if wait > 0:
                 if wait >= NOTICED_S and self._is_told_too_long(need, now):
@@ -381,9 +433,17 @@ class Lane:
                 if wait < math.inf:
                     self._timer = self._loop.call_at(now + wait, self.serve)
                 break
+            waiter, server = self._servers.pair(self._queue, head, need, now)
+            if waiter is not head:
+                own = self._need(waiter.item.body_bytes, waiter.item.max_tokens)
+                if server.wait_s(own, now) > 0:  # it is larger: its turn is still to come
+                    waiter, server = head, self._servers.pick(need, now, head.item.wish) or server
+                else:
+                    need = own
             if not self._have_room(need, now):
                 return
-            self._queue.grant(head, self._admit(need, now, request.body_bytes))
+            self._servers.went(head=waiter is head)
+            self._queue.grant(waiter, self._admit(need, now, waiter.item.body_bytes, server))
         for pool in self._pools:
             pool.withdraw(self)
 
@@ -398,7 +458,7 @@ class Lane:
     def _is_told_too_long(self, need: Need, now: float) -> bool:
         """Check whether the head waits for a limit from the provider's headers: too long, and the lane has ended; or
         long enough for a notice."""
-        told_s, what = told_wait_s(self._buckets, need, now)
+        told_s, what = told_wait_s(self._servers.next_one(need, now).buckets, need, now)
         why = used_up(self.name, told_s, time.time(), what)
         if why:
             self.end(LaneClosed(why))
@@ -416,12 +476,13 @@ class Lane:
         return True
 
     def _reopen(self, now: float) -> None:
-        self._shut = self._end is not None or self._health.down or now < self._paused_until
+        self._shut = self._end is not None or self._servers.are_down() or now < self._paused_until
 
     def _leave(self, ticket: Ticket) -> None:
         self._in_flight -= 1
+        ticket.server.in_flight -= 1
         if ticket.probe:
-            self._probes -= 1
+            ticket.server.probes -= 1
         for pool in self._pools:
             pool.leave()
         if self._queue:
@@ -429,19 +490,19 @@ class Lane:
         elif self._shut:
             self._reopen(self._loop.time())
 
-    def _unbook(self, need: Need, *, sent: bool) -> None:
-        unbook(self._buckets, need, sent=sent)
+    def _unbook(self, ticket: Ticket, *, sent: bool) -> None:
+        unbook(ticket.server.buckets, ticket.need, sent=sent)
         for pool in self._pools:
-            pool.unbook(need, sent=sent)
+            pool.unbook(ticket.need, sent=sent)
 
-    def _recover(self, now: float) -> None:
+    def _recover(self, server: LaneServer, now: float) -> None:
         """An outage is over: requests that sleep because of it are woken."""
-        self._window.restart(now, paced=bool(self._buckets or self._pools))
+        server.window.restart(now, paced=bool(server.buckets or self._pools))
         self._reopen(now)
         self._resting.nudge_all()
 
-    def _give_up(self) -> None:
-        why = f"{self.name}: no answer for {GIVE_UP_S / 60:.0f} minutes; the last failure was: {self._health.last}."
+    def _give_up(self, server: LaneServer) -> None:
+        why = f"{self.name}: no answer for {GIVE_UP_S / 60:.0f} minutes; the last failure was: {server.health.last}."
         if not self._meter.requests:
             why += " It has not answered once: check the url in the provider's file, and this machine's network."
         why += " Run again when the provider is back."

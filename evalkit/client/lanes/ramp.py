@@ -5,7 +5,8 @@ A lane that starts as a canary plays `CANARY_EPISODES` at once until one of its 
 model whose tool calls never arrive is not paid for hundreds of times.
 """
 
-from evalkit.client.lanes.window import Window
+from typing import Protocol
+
 from evalkit.waiting import WaitQueue
 
 CANARY_EPISODES = 4
@@ -13,13 +14,26 @@ BARREN_EPISODES = 8
 """After this many episodes without a valid action the user is told, once."""
 
 
+class OpenWindow(Protocol):
+    """The requests that a lane may have in flight: of its only server, or of all."""
+
+    @property
+    def size(self) -> float:
+        """Now."""
+
+    @property
+    def most(self) -> float:
+        """Ever."""
+
+
 class EpisodeRamp:
     """The players of one lane: those with an episode, and those that wait for one."""
 
-    __slots__ = ("_barren", "_waiting", "_window", "canary", "open", "players")
+    __slots__ = ("_barren", "_waiting", "canary", "open", "players", "window")
 
-    def __init__(self, window: Window, *, canary: bool) -> None:
-        self._window = window
+    def __init__(self, window: OpenWindow, *, canary: bool) -> None:
+        self.window = window
+        """What the lane may have in flight."""
         self.canary = canary
         """Whether it is still unknown that the lane's episodes can act."""
         self.open = False
@@ -67,7 +81,7 @@ class EpisodeRamp:
 
     def _room(self) -> bool:
         """Whether one more episode may begin. A window at its bound can be kept full only if some wait."""
-        window = self._window
+        window = self.window
         if self.open:
             return True
         if self.canary:

@@ -2,11 +2,49 @@
 
 from collections import deque
 from collections.abc import Mapping
+from typing import Any
 
 import msgspec
 
 WINDOW_S = 10
 """Rates are those of the last ten whole seconds."""
+
+
+class ServerStats(msgspec.Struct, frozen=True, kw_only=True):
+    """One of a lane's servers at one moment."""
+
+    server: str
+    in_flight: int
+    window: int
+    """How many requests it may have in flight now."""
+    replies: int
+    """So far."""
+    down_s: float
+    """Seconds since it was taken out because it does not answer; 0: it was not."""
+    paused_s: float
+    """Seconds until it continues, as it asked; 0: not paused."""
+    trouble: str
+    """Why it does not answer now, in words; empty: it does."""
+    median_latency_s: float
+    """Of the last full sample; 0 before the first."""
+
+    @property
+    def is_down(self) -> bool:
+        """Whether it was taken out."""
+        return self.down_s > 0.0
+
+    def to_json(self) -> dict[str, Any]:
+        """As plain values."""
+        return {
+            "server": self.server,
+            "in_flight": self.in_flight,
+            "window": self.window,
+            "replies": self.replies,
+            "down_s": round(self.down_s, 1),
+            "paused_s": round(self.paused_s, 1),
+            "latency_s": round(self.median_latency_s, 4),
+            "trouble": self.trouble,
+        }
 
 
 class LaneStats(msgspec.Struct, frozen=True, kw_only=True):
@@ -37,6 +75,8 @@ class LaneStats(msgspec.Struct, frozen=True, kw_only=True):
     """Of the last full sample; 0 before the first."""
     failures: Mapping[str, int]
     """Attempts without a reply, by kind."""
+    servers: tuple[ServerStats, ...] = ()
+    """Where it has several."""
 
 
 class SeenElsewhere(msgspec.Struct, frozen=True, kw_only=True):

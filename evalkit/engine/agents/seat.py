@@ -303,6 +303,7 @@ class EpisodeSeat:
             tools=chat.tools_of(asker, position.tools) if tools is None else asker.encode_tools(tuple(tools)),
             messages=parts,
             choice=position.choice if messages is None and tools is None else None,
+            cached_at=self._active.cached_at,
             ask="" if ask.plain else f"{derive(ask.key, ask.n):08x}",
         )
 
