@@ -15,6 +15,7 @@ from rich.text import Text
 from evalkit.cli.pipes import unread
 from evalkit.cli.plan_words import show_span
 from evalkit.cli.question_words import counted, open_lines
+from evalkit.cli.server_words import server_words
 from evalkit.engine.view import LaneView, View
 from evalkit.money import show_usd
 from evalkit.text import visible
@@ -103,7 +104,9 @@ def plain(view: View) -> str:
     """The view in one line, plus one line per lane that is delayed."""
     known = f"   {counted(view.question)}" if view.question is not None else ""
     lines = [f"{_progress(view)}   {_money_line(view)}{known}"]
-    return "\n".join([*lines, *(f"  {line}" for line in (*_unmetered(view), *_troubles(view.lanes)))])
+    return "\n".join(
+        [*lines, *(f"  {line}" for line in (*_unmetered(view), *_servers(view.lanes), *_troubles(view.lanes)))]
+    )
 
 
 def render(view: View, width: int, height: int = 50) -> Group:
@@ -121,7 +124,7 @@ def render(view: View, width: int, height: int = 50) -> Group:
             Text(visible(line), no_wrap=True, overflow="ellipsis") for line in open_lines(view.question, OPEN_MOST)
         ]
     room = max(LANES_LEAST + 1, height - len(head) - 2)
-    troubles = list(_troubles(view.lanes))
+    troubles = [*_servers(view.lanes), *_troubles(view.lanes)]
     lanes, hidden = _fitting(view.lanes, room - min(TROUBLES_MOST, len(troubles) + 1))
     table, waits_told = _table(lanes, width)
     below = troubles if waits_told else [*troubles, *_waits(view.lanes, width)]
@@ -204,6 +207,13 @@ def _troubles(lanes: Sequence[LaneView]) -> Iterator[str]:
         parts += [f"{why} {count:,}" for why, count in lane.left.items() if why in ("unavailable", "internal_error")]
         if parts:
             yield visible(f"{lane.name}: {', '.join(parts)}")
+
+
+def _servers(lanes: Sequence[LaneView]) -> Iterator[str]:
+    """A line for each lane that has several servers."""
+    for lane in lanes:
+        if lane.servers and not lane.ended:
+            yield visible(f"{lane.name}: servers {server_words(lane.servers)}")
 
 
 def _waits(lanes: Sequence[LaneView], width: int) -> Iterator[str]:

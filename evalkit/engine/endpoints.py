@@ -27,7 +27,8 @@ from evalkit.dialogue import Reply, Request
 from evalkit.engine.agents.cast import Cast
 from evalkit.engine.agents.playing import CodePlayer
 from evalkit.engine.episode import ActiveEpisode, Player, next_question
-from evalkit.engine.freezing.freeze import Endpoint, Resolved, endpoint_name, lane_limits, lane_shares
+from evalkit.engine.freezing.freeze import Endpoint, Resolved, endpoint_name, lane_shares
+from evalkit.engine.servers import limits_over
 from evalkit.engine.universe import AgentSetup, Choice, PlannedEpisode, lanes
 from evalkit.engine.windows import remembered
 from evalkit.errors import UsageError
@@ -266,9 +267,8 @@ def _lane(
 ) -> Lane:
     """A model's lane; `pools` are the shared limits of all lanes, by name. It starts as wide as its limits say or as it
     last was, whichever is more."""
-    name, limits, shares = endpoint.lane, lane_limits(resolved, endpoint.lane), lane_shares(resolved, endpoint)
-    if len(servers) == 1:
-        limits = limits.within(servers[0].limits)
+    name, shares = endpoint.lane, lane_shares(resolved, endpoint)
+    limits = limits_over(resolved, name, servers)
     starts = [one.start for one in (limits, *(share.limits for share in shares)) if one.start is not None]
     start = max([*starts[:1], *([last_window] if last_window else [])], default=None)
     width = resolved.sweep.width

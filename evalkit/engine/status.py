@@ -3,12 +3,14 @@ from the run's directory alone, also while the run is written.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from msgspec import structs
+from msgspec import ValidationError, convert, structs
 
+from evalkit.client.lanes.stats import ServerStats
 from evalkit.engine.forecast import (
     Expected,
     Forecast,
@@ -91,6 +93,8 @@ class Status:
     """Prompt packs that evalkit has changed since the run began, and that the run keeps as they were; in lines."""
     workers: str = ""
     """How many processes play it now, in words; empty: one."""
+    servers: Mapping[str, tuple[ServerStats, ...]] = field(default_factory=dict)
+    """By lane that has several and is being played: what they do now."""
     question: dict[str, Any] | None = None
     """What it is to find out, with its answers at the last look (`RunQuestion.to_json`); None: it is not asked
     anything, or has not looked yet."""
@@ -118,6 +122,7 @@ class Status:
             "steps": sum(cell.steps for cell in self.cells),
             "running": self.written_by is not None,
             **({"workers": self.workers} if self.workers else {}),
+            **({"servers": _servers_json(self.servers)} if self.servers else {}),
             "written_by": None if self.written_by is None else f"{self.written_by.host}:{self.written_by.pid}",
             "money": {
                 "spent_usd": self.spent / 1e12,
@@ -134,6 +139,10 @@ class Status:
             **({} if self.question is None else {"question": self.question}),
             "cells": [_cell_json(cell) for cell in self.cells],
         }
+
+
+def _servers_json(servers: Mapping[str, tuple[ServerStats, ...]]) -> dict[str, Any]:
+    return {lane: [server.to_json() for server in own] for lane, own in servers.items()}
 
 
 def _cell_json(cell: CellStatus) -> dict[str, Any]:
@@ -189,6 +198,7 @@ def status_of(directory: Path, manifest: Manifest, totals: Totals) -> Status:
         cells=tuple(replace(cell, seconds_left=_share(cell, lanes, rates)) for cell in cells),
         written_by=written_by,
         workers=str(live.get("workers", "")) if live is not None else "",
+        servers={} if live is None else _servers(live),
         steps_cost=steps_cost,
         charges=sum(account.charged - account.released + account.confirmed for account in books.values()),
         crash_charges=sum(account.crashed - account.confirmed for account in books.values()),
@@ -211,6 +221,17 @@ def _question(directory: Path, live: dict[str, Any] | None) -> dict[str, Any] | 
     answers = question.get("answers") if isinstance(question, dict) else None
     whole = isinstance(answers, list) and all(isinstance(one, dict) and one.keys() >= _ANSWER for one in answers)
     return question if whole else None
+
+
+def _servers(live: dict[str, Any]) -> dict[str, tuple[ServerStats, ...]]:
+    lanes = live.get("lanes")
+    found = {}
+    for name, lane in lanes.items() if isinstance(lanes, dict) else ():
+        with suppress(ValidationError):  # anybody may have edited this file
+            found[str(name)] = convert(
+                lane.get("servers", ()) if isinstance(lane, dict) else (), tuple[ServerStats, ...]
+            )
+    return {name: servers for name, servers in found.items() if servers}
 
 
 _ANSWER = {"about", "answer", "low", "high", "draws", "answered_at", "open", "words"}

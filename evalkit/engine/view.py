@@ -8,6 +8,7 @@ from typing import Any
 
 import msgspec
 
+from evalkit.client.lanes.stats import ServerStats
 from evalkit.engine.endpoints import Endpoints
 from evalkit.engine.scheduler import LaneJob
 from evalkit.engine.time_left import TimeLeft
@@ -51,6 +52,8 @@ class LaneView(msgspec.Struct, frozen=True, kw_only=True):
     """Failed attempts by kind."""
     left: Mapping[str, int]
     """Episodes of this call by how they ended or were interrupted."""
+    servers: tuple[ServerStats, ...] = ()
+    """Where the lane has several."""
 
     def to_json(self) -> dict[str, Any]:
         """The lane as plain values."""
@@ -73,6 +76,7 @@ class LaneView(msgspec.Struct, frozen=True, kw_only=True):
             "trouble": self.trouble,
             "failures": dict(self.failures),
             "left": dict(self.left),
+            **({"servers": [server.to_json() for server in self.servers]} if self.servers else {}),
         }
 
 
@@ -252,4 +256,5 @@ def _lane_view(job: LaneJob, endpoints: Endpoints | None, rate: float) -> LaneVi
         trouble="" if stats is None else stats.trouble,
         failures={} if stats is None else stats.failures,
         left=dict(context.ended),
+        servers=() if stats is None else stats.servers,
     )

@@ -354,6 +354,19 @@ def test_a_server_of_ones_own_whose_models_nobody_named(
     assert call("providers", "check", "own", "--model", "mine").code == 3
 
 
+def test_each_of_several_servers_is_asked(call: Call, here: Path, server: Server) -> None:
+    server.answer = answering(200, REPLY)
+    there, gone = f"127.0.0.1:{server.server_port}", "127.0.0.1:9"
+    file = here / "providers" / "acme.toml"
+    file.write_text(file.read_text().replace(f'"http://{there}/v1"', f'["http://{there}/v1", "http://{gone}/v1"]'))
+    said = call("providers", "check", "acme")
+    assert said.code == 3
+    assert "Sends one request to each of 2 servers" in words(said.out)
+    assert f"{there}: ok in" in words(said.out)
+    assert f"{gone}: not running at http://{gone}/v1" in words(said.out)
+    assert f"acme: openai_chat, http://{there}/v1, http://{gone}/v1" in words(call("providers", "acme").out)
+
+
 def test_the_simulated_provider_is_started_and_asked(call: Call) -> None:
     said = call("providers", "check", "simulated")
     assert (said.code, "at most $0." in said.out) == (0, True), said.out

@@ -3,9 +3,12 @@ import json
 from typing import Any
 
 import pytest
+from msgspec import structs
 from rich.console import Console
 
 from evalkit.cli.display import LINE_EVERY_S, display, plain, render
+from evalkit.cli.server_words import server_words
+from evalkit.client.lanes.stats import ServerStats
 from evalkit.engine.view import CellView, LaneView, View
 
 
@@ -164,6 +167,28 @@ def test_the_first_line_comes_some_seconds_after_the_first_view_however_long_the
         now[0] += LINE_EVERY_S
         show(view(lane(1)))
         assert len(capsys.readouterr().err.splitlines()) == 1
+
+
+def test_each_server_of_a_lane_is_told_in_short() -> None:
+    def server(name: str, **more: Any) -> ServerStats:
+        values: dict[str, Any] = {"in_flight": 12, "window": 16, "replies": 9, "down_s": 0.0, "paused_s": 0.0}
+        return ServerStats(server=name, trouble="", latency_s=1.2, **{**values, **more})
+
+    gone = structs.replace(server("gpu2:8000", in_flight=0, down_s=40.2), trouble="nothing \x1blistens")
+    told = [server("gpu1:8000"), gone, server("gpu3:8000", paused_s=7.0)]
+    words = "gpu2:8000 down for 40 s (nothing \\x1blistens), gpu3:8000 paused for 7 s, gpu1:8000 12/16"
+    one = view(lane(1, servers=tuple(told)))
+    assert f"provider-1/model-1: servers {words}" in shown(one, 160, 24)
+    assert words in plain(one)
+    said = one.to_json()["lanes"]["provider-1/model-1"]["servers"]
+    assert [(each["server"], each["in_flight"], each["down_s"]) for each in said] == [
+        ("gpu1:8000", 12, 0.0),
+        ("gpu2:8000", 0, 40.2),
+        ("gpu3:8000", 12, 0.0),
+    ]
+    assert "servers" not in view(lane(1)).to_json()["lanes"]["provider-1/model-1"]
+    many = server_words([server(f"gpu{i}:8000") for i in range(30)])
+    assert many.endswith("gpu7:8000 12/16, 22 more 264/352")
 
 
 def test_what_is_published_has_the_time_and_the_cells() -> None:

@@ -7,9 +7,11 @@ from typing import TYPE_CHECKING, Any
 from evalkit.api.specs import run_directory
 from evalkit.cli.plan_words import show_span
 from evalkit.cli.question_words import question_lines
+from evalkit.cli.server_words import server_words
 from evalkit.engine.forecast import Range
 from evalkit.engine.status import CellStatus, Status, read_status
 from evalkit.money import show_usd
+from evalkit.text import visible
 
 if TYPE_CHECKING:
     from evalkit.report.tables import Column, Table
@@ -147,6 +149,7 @@ def _words(status: Status) -> list[str]:
         lines.append(status.unmetered.advice())
     if ended < planned:
         lines.append(_finish(status) + (" Only `--play-all` plays on." if answered else ""))
+    lines += [visible(f"Servers of {lane}: {server_words(servers)}.") for lane, servers in status.servers.items()]
     return [*lines, *question_lines(status.question, MOST_OPEN), *status.kept]
 
 

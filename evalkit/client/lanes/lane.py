@@ -126,8 +126,13 @@ class Lane:
             self._own.reshare(rates, most)
         self.serve()
 
+    @property
+    def servers(self) -> int:
+        """How many servers it has, where it has several; else 0."""
+        return 0 if self._only is not None else len(self._servers)
+
     def reshare_server(self, number: int, rates: Mapping[str, float], most: float) -> None:
-        """The same of the limits of one of several servers; `serve` follows."""
+        """The same of one of several servers; `reshare` follows."""
         server = self._servers[number]
         reshare(server.buckets, rates, self._loop.time())
         server.most = most

@@ -87,5 +87,5 @@ class LaneServer:
             down_s=max(LEAST_S, now - self.health.down_since) if down else 0.0,
             paused_s=paused_s,
             trouble=self.health.trouble(answered=self.replies > 0),
-            median_latency_s=self.window.median_s,
+            latency_s=self.window.median_s,
         )

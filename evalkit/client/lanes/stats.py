@@ -1,7 +1,7 @@
 """What a lane is doing, as a frozen value for a live display, and the counters for it."""
 
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -25,7 +25,7 @@ class ServerStats(msgspec.Struct, frozen=True, kw_only=True):
     """Seconds until it continues, as it asked; 0: not paused."""
     trouble: str
     """Why it does not answer now, in words; empty: it does."""
-    median_latency_s: float
+    latency_s: float
     """Of the last full sample; 0 before the first."""
 
     @property
@@ -42,9 +42,27 @@ class ServerStats(msgspec.Struct, frozen=True, kw_only=True):
             "replies": self.replies,
             "down_s": round(self.down_s, 1),
             "paused_s": round(self.paused_s, 1),
-            "latency_s": round(self.median_latency_s, 4),
+            "latency_s": round(self.latency_s, 4),
             "trouble": self.trouble,
         }
+
+
+def together(seen: Sequence[Sequence[ServerStats]]) -> tuple[ServerStats, ...]:
+    """A lane's servers as several processes see them. One is down if any has taken it out: some may not have asked it
+    since."""
+    return tuple(
+        ServerStats(
+            server=each[0].server,
+            in_flight=sum(one.in_flight for one in each),
+            window=sum(one.window for one in each),
+            replies=sum(one.replies for one in each),
+            down_s=max(one.down_s for one in each),
+            paused_s=max(one.paused_s for one in each),
+            trouble=next((one.trouble for one in each if one.trouble), ""),
+            latency_s=max(one.latency_s for one in each),
+        )
+        for each in zip(*filter(None, seen), strict=False)
+    )
 
 
 class LaneStats(msgspec.Struct, frozen=True, kw_only=True):

@@ -45,8 +45,10 @@ class Coordinator:
         shares: Shares,
         leases: Leases,
         limits: Mapping[str, tuple[str, Collection[str]]],
+        servers: Mapping[str, int] = {},
     ) -> None:
         """`limits`: by limit, its unit (`requests`, `input`, `output`, `in_flight`) and the lanes that share it.
+        `servers`: by limit that holds for one of a lane's servers, its number.
         `elastic`: whether workers come and go as they like; then `workers` are expected, and lanes are divided by those
         that there are."""
         self.lanes = {lane.name: lane for lane in lanes}
@@ -55,6 +57,7 @@ class Coordinator:
         self.stop_reason = self.stop_message = ""
         self.finishing = False
         self._dealer, self._expected, self._limits, self._elastic = dealer, workers, limits, elastic
+        self._servers = servers
         self._count = 0
         self._orphans: deque[Dealt] = deque()
         """Episodes that no worker has, and that were dealt."""
@@ -196,7 +199,7 @@ class Coordinator:
 
     def _in_flight(self, lanes: Mapping[str, LaneReport]) -> dict[str, float]:
         return {
-            limit: float(sum(lanes[name].in_flight for name in sharing if name in lanes))
+            limit: float(sum(_sent(lanes[name], self._servers.get(limit)) for name in sharing if name in lanes))
             for limit, (unit, sharing) in self._limits.items()
             if unit == "in_flight"
         }
@@ -316,6 +319,11 @@ class Coordinator:
             return False
         waiting = [dealt for dealt in self._orphans if dealt.lane not in self.lanes_stopped]
         return not waiting and all(name in self.lanes_stopped or self._dealer.over(name) for name in self.lanes)
+
+
+def _sent(lane: LaneReport, server: int | None) -> int:
+    """Requests in flight, at one of its servers or at all."""
+    return lane.in_flight if server is None else sum(one.in_flight for one in lane.servers[server : server + 1])
 
 
 def _demand(unit: str, lane: LaneReport) -> float:

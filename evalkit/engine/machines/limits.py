@@ -3,8 +3,10 @@
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
+from evalkit.client.keys import servers_of
 from evalkit.engine.endpoints import Endpoints
-from evalkit.engine.freezing.freeze import Resolved, lane_limits, lane_shares
+from evalkit.engine.freezing.freeze import Resolved, lane_shares
+from evalkit.engine.servers import limits_over
 from evalkit.spec.model import Limits
 
 UNITS = {
@@ -23,10 +25,12 @@ class Limit:
     """One figure that a provider or the sweep states."""
 
     scope: str
-    """`lane NAME`, or `shared NAME` where several lanes share it."""
+    """`lane NAME`, `shared NAME` where several lanes share it, or `server NUMBER of NAME` of a lane's server."""
     unit: str
     most: float
     lanes: tuple[str, ...]
+    server: int | None = None
+    """The number of the server whose limit it is; None: of all."""
 
     @property
     def name(self) -> str:
@@ -39,8 +43,11 @@ def limits_of(resolved: Resolved, lanes: Mapping[str, object]) -> list[Limit]:
     sharing: dict[str, tuple[Limits, list[str]]] = {}
     limits: list[Limit] = []
     for lane in lanes:
-        limits += _figures(f"lane {lane}", lane_limits(resolved, lane), (lane,))
         endpoint = next(one for one in resolved.endpoints.values() if one.lane == lane)
+        servers = servers_of(endpoint.provider)
+        limits += _figures(f"lane {lane}", limits_over(resolved, lane, servers), (lane,))
+        for number, server in enumerate(servers) if len(servers) > 1 else ():
+            limits += _figures(_of_server(lane, number), server.limits, (lane,), number)
         for shared in lane_shares(resolved, endpoint):
             sharing.setdefault(shared.name, (shared.limits, []))[1].append(lane)
     for name, (figures, own) in sharing.items():
@@ -48,17 +55,23 @@ def limits_of(resolved: Resolved, lanes: Mapping[str, object]) -> list[Limit]:
     return limits
 
 
-def _figures(scope: str, limits: Limits, lanes: tuple[str, ...]) -> Iterator[Limit]:
+def _of_server(lane: str, number: int) -> str:
+    return f"server {number} of {lane}"
+
+
+def _figures(scope: str, limits: Limits, lanes: tuple[str, ...], server: int | None = None) -> Iterator[Limit]:
     for unit, attribute in UNITS.items():
         most = getattr(limits, attribute)
         if most is not None:
-            yield Limit(scope=scope, unit=unit, most=float(most), lanes=lanes)
+            yield Limit(scope=scope, unit=unit, most=float(most), lanes=lanes, server=server)
 
 
 def seats(limits: list[Limit], lane: str) -> int:
     """How many workers can play a lane at once, so that each has some of its limits."""
     few = 1 << 30
     for limit in limits:
+        if limit.server is not None:
+            continue  # who has nothing of one server asks another
         if lane in limit.lanes and limit.unit == "in_flight":
             few = min(few, max(1, int(limit.most) // len(limit.lanes)))
         elif lane in limit.lanes and limit.unit == "requests":
@@ -71,6 +84,9 @@ def apply(endpoints: Endpoints, rates: Mapping[str, float], workers: int) -> Non
     for name, pool in endpoints.pools.items():
         pool.reshare(_of(rates, f"shared {name}"), _in_flight(rates, f"shared {name}"))
     for name, lane in endpoints.lanes.items():
+        for number in range(lane.servers):
+            scope = _of_server(name, number)
+            lane.reshare_server(number, _of(rates, scope), _in_flight(rates, scope))
         lane.reshare(_of(rates, f"lane {name}"), _in_flight(rates, f"lane {name}"), 1 / workers)
 
 

@@ -11,6 +11,7 @@ from typing import Protocol
 
 import msgspec
 
+from evalkit.client.lanes.stats import ServerStats
 from evalkit.engine.freezing.freeze import Endpoint
 from evalkit.engine.universe import Choice
 from evalkit.spec.model import Limits
@@ -86,6 +87,8 @@ class LaneReport(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The highest bound of one request, in pico-dollars."""
     stopped: str = ""
     """Why the lane takes no more requests at all; empty while it does."""
+    servers: tuple[ServerStats, ...] = ()
+    """Where it has several."""
 
 
 class Purse(msgspec.Struct, frozen=True, array_like=True):

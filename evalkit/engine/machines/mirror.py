@@ -5,7 +5,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 
 from evalkit.client.budget import RUN as RUN_SCOPE
-from evalkit.client.lanes.stats import LaneStats, SeenElsewhere
+from evalkit.client.lanes.stats import LaneStats, SeenElsewhere, together
 from evalkit.engine.endpoints import Endpoints
 from evalkit.engine.machines.coordinator import Coordinator
 from evalkit.engine.machines.messages import RUN, Renew
@@ -76,6 +76,7 @@ class Mirror:
                     output_tokens_per_min=sum(lane.output_per_min for lane in own),
                     median_latency_s=max(lane.latency_s for lane in own),
                     failures=failures,
+                    servers=together([lane.servers for lane in own]),
                 ),
             )
         self._show_money(reports, largest)

@@ -84,6 +84,7 @@ class Spread:
             ),
             leases=Leases(self._pots()),
             limits={one.name: (one.unit, one.lanes) for one in limits},
+            servers={one.name: one.server for one in limits if one.server is not None},
         )
         self.mirror = Mirror(session, endpoints, self.coordinator)
         self.replaced = 0

@@ -334,6 +334,7 @@ def _report(job: LaneJob, gate: AssignedEpisodes, budget: Budget) -> LaneReport:
         acted=not lane.canary,
         largest=budget.largest(job.name),
         stopped=stopped,
+        servers=stats.servers,
     )
 
 

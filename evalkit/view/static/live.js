@@ -87,6 +87,16 @@
     ], paused || one.ended || one.trouble ? "trouble" : ""];
   };
 
+  // Of a lane with several servers, each in a row below it.
+  const server = (one) => {
+    const away = one.down_s ? `down for ${span(one.down_s)}` : one.paused_s >= 1 ? `paused for ${span(one.paused_s)}` : "–";
+    return [[
+      [`↳ ${one.server}`, "text"], ["", ""], ["", "number"], ["", "number"], ["", "number"], ["", "number"],
+      [`${whole(one.in_flight)}/${whole(one.window)}`, "number"], ["", "number"], [away, "words"],
+      [one.latency_s ? `${whole(1000 * one.latency_s)} ms` : "–", "number"], [one.trouble || "–", "words"],
+    ], one.down_s ? "trouble" : ""];
+  };
+
   const show = (said) => {
     const state = part("live-state");
     const live = said.live;
@@ -103,7 +113,7 @@
     const troubles = lanes.filter(([, one]) => one.trouble && !one.ended).map(([name, one]) => make("li", `${name}: ${one.trouble}`));
     part("live-troubles").hidden = !troubles.length;
     part("live-troubles").firstElementChild.replaceChildren(...troubles);
-    fill(part("live-lanes"), lanes.map(lane));
+    fill(part("live-lanes"), lanes.flatMap((entry) => [lane(entry), ...(entry[1].servers || []).map(server)]));
     const asked = live.question ? live.question.answers : [];
     part("question").hidden = !asked.length;
     part("question-now").textContent = `${whole(asked.filter((one) => !one.open).length)} of ${whole(asked.length)} answered`;
