@@ -25,7 +25,7 @@ from tests.sim.network import Sent
 from tests.sim.players import Asks, asks_of
 from tests.sim.process import Process
 from tests.sim.remembered import KEYS
-from tests.sim.sweeps import LIMITS
+from tests.sim.sweeps import AT_EACH, LIMITS, SEVERAL
 
 if TYPE_CHECKING:
     from tests.sim.world import World
@@ -159,6 +159,15 @@ class Checks:
                 raise Broken(
                     f"{sent.episode}/{sent.step}/{sent.attempt} is sent while no charge for attempt {attempt} lasts"
                 )
+
+    def room_at(self, sent: Sent) -> None:
+        """Before each request: one of several servers has no more of the lane's requests than it may have."""
+        if sent.lane.partition("/")[0] != SEVERAL:
+            return
+        place = sent.process, sent.lane, sent.server
+        flying = sum((one.process, one.lane, one.server) == place for one in self._world.network.in_flight.values())
+        if flying >= AT_EACH:
+            raise Broken(f"{sent.server} is asked {flying + 1} times at once by {sent.lane}; it may be {AT_EACH} times")
 
     def settled(self) -> None:
         """Before the first request of a life: what earlier lives may have spent is on the books."""

@@ -103,6 +103,8 @@ class Weather:
     spread: bool = False
     """Whether some replies come at once, so that they overtake others."""
     outages: list[tuple[float, float]] = field(default_factory=list)
+    away: dict[str, list[tuple[float, float]]] = field(default_factory=dict)
+    """By URL of one of several servers: when it is away while others may be there, s since the life's first request."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -117,6 +119,8 @@ class Sent:
     process: int
     ask: str = ""
     """Which of its step's requests it is, of an agent that is code."""
+    server: str = ""
+    """Where it is sent, by URL."""
 
     def id(self, attempt: int) -> str:
         """The id of one of the attempts at it."""
@@ -170,12 +174,14 @@ class Network:
         self.processes += 1
         return self.processes
 
-    def open(self, provider: Provider, **given: object) -> "Exchange":
+    def open(self, provider: Provider, *, url: str, **given: object) -> "Exchange":
         """Stands in for `open_transport`."""
         del given
-        return Exchange(self, provider, self.process)
+        return Exchange(self, provider, self.process, url)
 
-    async def send(self, provider: Provider, path: str, body: bytes, request_id: str, process: int) -> HttpResponse:
+    async def send(
+        self, provider: Provider, server: str, path: str, body: bytes, request_id: str, process: int
+    ) -> HttpResponse:
         """One POST of a process."""
         if self.dead:
             raise Died
@@ -191,6 +197,7 @@ class Network:
             lane=f"{provider.name}/{model}",
             process=process,
             ask=ask,
+            server=server,
         )
         if self.sending is not None:
             self.sending(sent)
@@ -220,6 +227,9 @@ class Network:
         elif latency > provider.timeout_s and kind not in ("connect", "proxy", "reset_before"):
             kind = "timeout"
             self.counts["outlasted"] += 1
+        if any(begin <= at - self.history[0].at < end for begin, end in weather.away.get(sent.server, ())):
+            kind = "connect"
+            self.counts["server_away"] += 1
         refusal = _refusal_of(sent)
         if refusal is not None and (not kind or FATES[kind][1]):
             self.counts["refused_asks"] += 1
@@ -326,8 +336,8 @@ class Network:
 class Exchange:
     """One provider: what the engine takes for its transport."""
 
-    def __init__(self, network: Network, provider: Provider, process: int, path: str = "") -> None:
-        self._network, self._provider, self._process, self._path = network, provider, process, path
+    def __init__(self, network: Network, provider: Provider, process: int, url: str, path: str = "") -> None:
+        self._network, self._provider, self._process, self._url, self._path = network, provider, process, url, path
 
     async def __aenter__(self) -> "Exchange":
         return self
@@ -337,11 +347,11 @@ class Exchange:
 
     def to(self, path: str) -> "Exchange":
         """The endpoint at a path."""
-        return Exchange(self._network, self._provider, self._process, path)
+        return Exchange(self._network, self._provider, self._process, self._url, path)
 
     async def send(self, body: bytes, request_id: str) -> HttpResponse:
         """The outcome of one POST."""
-        return await self._network.send(self._provider, self._path, body, request_id, self._process)
+        return await self._network.send(self._provider, self._url, self._path, body, request_id, self._process)
 
 
 def _cost(good: HttpResponse) -> int:

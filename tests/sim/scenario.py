@@ -10,7 +10,7 @@ from evalkit.seeds import Stream
 from tests.sim.begun import Begun, begun, names
 from tests.sim.disk import Plan
 from tests.sim.network import FATES, Weather
-from tests.sim.sweeps import AGENTS, ASKING, SCARCE, TIGHT, WIDE
+from tests.sim.sweeps import AGENTS, ASKING, SCARCE, SERVED, SERVERS, TIGHT, WIDE
 
 LIVES = 5
 """Disturbed lives at most; undisturbed ones follow until the run is complete."""
@@ -50,12 +50,13 @@ DISTURBANCES = (
     "dies_mending",
 )
 """Everything that may go wrong, by name."""
-AIMED = ("scarce", "unsaid", "dies_naming", "agents", "dies_crowded", "asking")
+AIMED = ("scarce", "unsaid", "dies_naming", "agents", "dies_crowded", "asking", "servers")
 """What comes about only where it is asked for: requests that wait for money which others may bring back; rows of the
 first format that are lost before any session has said what they had cost; a process that dies between naming a folder,
 a manifest, a suite or the end of a journal and syncing the folder of that name, and a loss of power in the life that
 builds on it; agents that are code in place of models; a process that dies with all the requests in flight that its
-agent may have there; a sweep that asks something, and lets go agents that no open question needs."""
+agent may have there; a sweep that asks something, and lets go agents that no open question needs; a model with several
+servers, of which one and then another is away for a while."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -182,6 +183,9 @@ def scenario(
     if "asking" in active:
         active -= {"first_format", "unsaid", "extended"}  # a run that asks something lets no suites join
         sweep = ASKING[Stream(seed, "asking").below(len(ASKING))]
+    if "servers" in active:
+        active -= {"first_format", "unsaid"}
+        sweep, width = SERVED[Stream(seed, "servers").below(len(SERVED))], max(width, 3)
     if "dies_crowded" in active:
         sweep, width, budget = WIDE[seed % len(WIDE)], 8, None  # a lane has no more in flight than its width
     old = _begun(Stream(seed, "begun"), unsaid="unsaid" in active) if {"first_format", "unsaid"} & active else None
@@ -233,6 +237,8 @@ def _life(seed: int, number: int, active: frozenset[str]) -> Life:
         life = replace(life, die_turn=_early(draws("die_turn"), 2000))
     if "power" in active:
         life = replace(life, power=draws("power").uniform() < 0.7)
+    if "servers" in active:
+        life.weather.away = _away(draws("servers"), life.weather.latency_s[1])
     if "stopped" in active:
         stream = draws("stopped")
         life = replace(life, stopped={stream.below(800): 10 ** (3 * stream.uniform()) for _ in range(2)})
@@ -275,6 +281,17 @@ def _worse(life: Life, always: frozenset[str], place: tuple[int, int]) -> Life:
     if "long_bodies" in always:
         life.weather.long, life.weather.ways = 1.0, life.weather.ways[:1]
     return life
+
+
+def _away(draws: Stream, reply_s: float) -> dict[str, list[tuple[float, float]]]:
+    """When two of the servers are away: one after the other, or both for a while. `reply_s`: the longest reply."""
+    first, at = draws.below(len(SERVERS)), reply_s * draws.uniform()
+    away = {}
+    for number in (first, first + 1):
+        ends = at + reply_s * 10 ** (1.5 * draws.uniform())
+        away[SERVERS[number % len(SERVERS)]] = [(at, ends)]
+        at += (ends - at) * 1.5 * draws.uniform()
+    return away
 
 
 def _names(life: Life, place: tuple[int, int]) -> Life:

@@ -15,7 +15,7 @@ from tests.support.question_runs import many
 
 _PROVIDER = """
 dialect = "{dialect}"
-url = "http://127.0.0.1:9/v1"
+url = {url}
 any_model = true
 timeout_s = 60
 stream = "off"
@@ -69,6 +69,8 @@ LIMITS: dict[str, dict[str, int]] = {
 """By provider: requests per minute, and in flight."""
 MANY, INSTANCES = "many.jsonl", 40
 """The suite of sweeps that ask something, and its instances."""
+SEVERAL, SERVERS, AT_EACH = "several", ("http://127.0.0.1:9/v1", "http://127.0.0.1:10/v1", "http://127.0.0.1:11/v1"), 2
+"""A provider with several servers, and the requests that each may have in flight."""
 STRICT = "strict"
 """A provider that refuses some requests for what they hold."""
 
@@ -124,8 +126,12 @@ _ALL = (
     _spec((("hasty", f"{STRICT}/random"), ("best_of", "free/noisy", f"{STRICT}/random")), 2, 1, 1),
     _asking((("k", "free", "knuth"), ("r", "free", "random")), 40),
     _asking((("k", "free", "knuth"), ("n", "narrow", "noisy"), ("r", "free", "random")), 40),
+    _spec((("k", SEVERAL, "knuth"),), 4, 1, 2),
+    _spec((("k", SEVERAL, "knuth"), ("n", SEVERAL, "noisy")), 3, 2, 1),
 )
-ASKING = range(len(_ALL) - 2, len(_ALL))
+SERVED = range(len(_ALL) - 2, len(_ALL))
+"""The numbers of sweeps whose provider has several servers."""
+ASKING = range(SERVED.start - 2, SERVED.start)
 """The numbers of sweeps that ask something."""
 AGENTS = range(SCARCE + 1, ASKING.start)
 """The numbers of sweeps whose agents are code (`players.py`)."""
@@ -161,9 +167,11 @@ def spec(number: int) -> Path:
     folder = Path(tempfile.mkdtemp(prefix="evalkit-sim-"))
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     (folder / "providers").mkdir()
-    for name, said in {"free": {}, STRICT: {}, **LIMITS}.items():
+    several = ", ".join(f'{{ url = "{url}", {_IN_FLIGHT} = {AT_EACH} }}' for url in SERVERS)
+    for name, said in {"free": {}, STRICT: {}, SEVERAL: {}, **LIMITS}.items():
         limits = "\n".join(["[limits]", *(f"{limit} = {most}" for limit, most in said.items())])
-        text = _PROVIDER.format(dialect="openai_chat", limits=limits)
+        url = f"[{several}]" if name == SEVERAL else f'"{SERVERS[0]}"'
+        text = _PROVIDER.format(dialect="openai_chat", url=url, limits=limits)
         coded = number % len(_ALL) in AGENTS
         (folder / "providers" / f"{name}.toml").write_text(text + _CONTEXT if coded else text)
     if number in ASKING:

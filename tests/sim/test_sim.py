@@ -63,6 +63,13 @@ def test_every_promise_holds_of_sweeps_that_ask_something(seed: int) -> None:
     assert found.counts["answers"] > 0
 
 
+@pytest.mark.parametrize("seed", [4, 5, 8])
+def test_every_promise_holds_of_a_model_with_several_servers(seed: int) -> None:
+    found = live_through(scenario(seed, len(SWEEPS), always=frozenset({"servers"})))
+    assert not found.broken, "\n".join((*found.story, found.broken))
+    assert found.counts["server_away"] > 0
+
+
 def test_everything_that_may_go_wrong_does() -> None:
     counts = sum((Counter(lived(seed).counts) for seed in (*range(SEEDS), *RARE)), Counter[str]())
     assert {name for name in DISTURBANCES if not counts[name]} == set()

@@ -186,6 +186,7 @@ class World:
         self.requests += 1
         self.checks.sending(sent)
         self.checks.charged_before(sent)
+        self.checks.room_at(sent)
         if self.detailed:
             self.say(f"{sent.lane} is asked {sent.episode}/{sent.step}, attempt {sent.attempt}")
 
