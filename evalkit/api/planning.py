@@ -9,14 +9,18 @@ from pathlib import Path
 from typing import Any
 
 from evalkit.api.specs import Spec, chosen, run_directory, sweep_of
+from evalkit.engine.cpu_time import CPU_KIND
 from evalkit.engine.forecast import alone
 from evalkit.engine.freezing.freeze import Resolved, resolve
+from evalkit.engine.planning.machines import LEAST_REQUESTS
 from evalkit.engine.planning.pilot import NOTHING, Basis
 from evalkit.engine.planning.plan import Begun, PriorKnowledge, plan_sweep
 from evalkit.engine.planning.planned import Plan
 from evalkit.money import PicoUsd
 from evalkit.seats import AgentFn
 from evalkit.spec.model import Sweep
+from evalkit.store.bucket import is_bucket
+from evalkit.store.events import read_events
 from evalkit.store.manifests import described, is_run
 
 
@@ -70,12 +74,14 @@ def planned(
     only: Mapping[str, Sequence[str]] = {},
     basis: str | PathLike[str] | None = None,
     amount: PicoUsd | None = None,
+    directory: Path | None = None,
     mark: str = "",
 ) -> MadePlan:
-    """A sweep's plan; `amount`: what to spend now, in addition to what the run has spent. Raises UsageError."""
-    own = Path("runs") / sweep.name
+    """A sweep's plan; `amount`: what to spend now, in addition to what the run has spent; `directory`: the run's, if it
+    is another than its name says. Raises UsageError."""
+    own = Path("runs") / sweep.name if directory is None else directory
     resolved = _as_frozen(resolve(sweep, described(own)), own)
-    known = _known(resolved, own, basis)
+    known = replace(_known(resolved, own, basis), cpu_s=_cpu_s(own), in_bucket=is_bucket(own))
     scatter = known.basis
     if basis is None and amount is not None and known.begun is not None:
         scatter = _basis(own)
@@ -136,6 +142,21 @@ def _known(resolved: Resolved, own: Path, basis: str | PathLike[str] | None) -> 
         reply_s=reply_s,
         spread=_spread(own) if resolved.sweep.decide is not None else None,
     )
+
+
+def _cpu_s(own: Path) -> float | None:
+    """CPU seconds that the run's last call of some length has taken for a request."""
+    found = None
+    for event in read_events(own, CPU_KIND) if is_run(own) else ():
+        seconds, requests = event.get("seconds"), event.get("requests")
+        if (
+            isinstance(seconds, int | float)
+            and isinstance(requests, int)
+            and requests >= LEAST_REQUESTS
+            and seconds > 0
+        ):
+            found = seconds / requests
+    return found
 
 
 def _spread(own: Path) -> float | None:

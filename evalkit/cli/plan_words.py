@@ -17,7 +17,7 @@ from evalkit.engine.planning.planned import (
     QuestionPlan,
 )
 from evalkit.engine.planning.propose import LEAST_INSTANCES, Share, worst
-from evalkit.money import show_usd
+from evalkit.money import PICO_PER_USD, show_usd
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -157,6 +157,7 @@ def _summary(plan: Plan, *, judge: bool) -> Iterator[str]:
             f"By worst-case cost, the budget allows {plan.in_flight:,} requests in flight at first, over all lanes "
             f"({show_usd(plan.dearest)} each)."
         )
+    yield from _machine_words(plan)
     for cell in plan.cells:
         if cell.too_long is not None:
             over = cell.too_long
@@ -190,6 +191,24 @@ def _lane_words(plan: Plan, lane: LanePlan) -> str:
         f"{lane.lane}: about {show_span(lane.seconds)} at {plan.reply_s[lane.lane] * 1000:,.0f} ms a reply{assumed}; "
         f"what limits it: {lane.bound}."
     )
+
+
+def _machine_words(plan: Plan) -> Iterator[str]:
+    """How many processes are of use, if that is a question; what a bucket takes."""
+    workers, store = plan.workers, plan.store
+    if workers is not None and max(workers.useful, workers.planned) > 1:
+        can = f"{workers.useful:,} workers can" if workers.useful > 1 else "1 worker can"
+        source = "as this run takes" if workers.measured else "assumed"
+        yield (
+            f"{can} use these limits; more would wait ({_pace(workers.requests_per_s)} at "
+            f"{1000 * workers.cpu_s:.2g} ms of CPU each, {source}; --workers)."
+        )
+    if store is not None:
+        yield (
+            f"The bucket takes about {show_usd(round(store.usd_per_day * PICO_PER_USD))} a day: "
+            f"{store.puts_per_day:,.0f} puts, a commit each {store.commit_s:.2g} s, "
+            f"at an assumed {store.usd_per_million_puts:g} USD a million."
+        )
 
 
 def _pace(requests_per_s: float) -> str:

@@ -7,6 +7,8 @@ from evalkit.engine.view import View
 from evalkit.store.bucket import is_bucket
 from evalkit.store.live import publish
 
+SHOW_EVERY_S = 0.25
+"""How often a run is looked at while it is played."""
 EVERY, PUT_EVERY = 2, 20
 """Looks at the run for each that is published: on a disk, and in a bucket, where each is a request."""
 

@@ -16,6 +16,7 @@ from pathlib import Path
 
 from evalkit.client.budget import Budget
 from evalkit.client.budget_state import Ceiling
+from evalkit.engine.cpu_time import noted
 from evalkit.engine.ending import outcome_of
 from evalkit.engine.endpoints import Endpoints, check_keys, check_outside, open_endpoints
 from evalkit.engine.episode import Stop
@@ -30,7 +31,7 @@ from evalkit.engine.machines.children import play_here
 from evalkit.engine.machines.joined import opened, play_joined
 from evalkit.engine.machines.spread import Spread
 from evalkit.engine.outcome import RunOutcome
-from evalkit.engine.publishing import tell_others
+from evalkit.engine.publishing import SHOW_EVERY_S, tell_others
 from evalkit.engine.question import LiveQuestion, PlayedLanes, question_of
 from evalkit.engine.resume import RunPart, order, read_holdings
 from evalkit.engine.scheduler import play_lanes
@@ -57,8 +58,6 @@ from evalkit.store.reading.accounts import accounts, unaccounted
 from evalkit.store.recovery.repair import Repair, repair
 from evalkit.store.spec_file import keep_spec, read_spec
 from evalkit.store.writing.writer import open_store
-
-SHOW_EVERY_S = 0.25
 
 
 async def run_sweep(resolved: Resolved, options: RunOptions, show: Callable[[View], None]) -> RunOutcome:
@@ -146,7 +145,7 @@ async def _play(session: Session, show: Callable[[View], None]) -> None:
             session.jobs = await make_jobs(session, endpoints)
             joins = session.resolved.sweep.on == "join"
             listener = opened(session.options.listen, session.options.directory) if joins else None
-            with _timed(session):
+            with noted(session), _timed(session):
                 async with _watched(session, show), _asked(session):
                     if is_spread(session.resolved):
                         spread = Spread(session, endpoints, elastic=listener is not None)

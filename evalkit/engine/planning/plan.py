@@ -13,18 +13,22 @@ from typing import NamedTuple
 
 from evalkit.client.budget_state import in_flight_bound
 from evalkit.engine.forecast import DOUBT, LEAST_SPREAD, Forecast, around, asks_per_step, beyond, spread_of
-from evalkit.engine.freezing.freeze import Resolved, lane_limits, lane_shares
+from evalkit.engine.freezing.freeze import Resolved, lane_shares
 from evalkit.engine.planning.answerable import question_plan
+from evalkit.engine.planning.machines import StorePlan, WorkersPlan, store_plan, workers_plan
 from evalkit.engine.planning.pilot import NOTHING, Basis, Figures
 from evalkit.engine.planning.planned import ITSELF, RATE, STAND_IN, THIS_PROCESS, CellPlan, LanePlan, Plan, QuestionPlan
 from evalkit.engine.planning.sampling import REQUESTS, PlayedAgent, Sampled, agent_of, sample
 from evalkit.engine.resume import LoggedProgress
+from evalkit.engine.servers import capacity
 from evalkit.engine.stand_in import Sample, plays_itself, stand_in_of
 from evalkit.engine.universe import Choice, cells
 from evalkit.spec.model import Limits
 from evalkit.store.manifest import Manifest
 from evalkit.store.reading.totals import CellTotals
 
+WIDTH = "width"
+"""What takes a lane's time where its requests in flight do."""
 ASSUMED_REPLY_S = 2.0
 """Seconds that a reply takes if nothing better is known; `plan` reports this assumption."""
 SCALED_DOUBT = 0.3
@@ -59,6 +63,10 @@ class PriorKnowledge:
     """Pico-dollars that it has spent."""
     reply_s: Mapping[str, float] = field(default_factory=dict)
     """Assumed seconds per reply, by lane."""
+    cpu_s: float | None = None
+    """CPU seconds of one request, as that run has taken them; None: not known."""
+    in_bucket: bool = False
+    """Whether the run is to be played in a bucket."""
     spread: float | None = None
     """Standard deviation of a pair's differences, as a share of the range of scores, where the run has scores of what
     the sweep asks."""
@@ -130,6 +138,7 @@ async def plan_sweep(
     named = {agent.lane: known.basis.reply_s(agent) for agent in agents}
     reply_s = {cell.lane: known.reply_s.get(cell.lane) or named[cell.lane] or ASSUMED_REPLY_S for cell in plans}
     lanes = [_plan_lane(resolved, lane, plans, reply_s[lane], known.spent, rates.get(lane)) for lane in sorted(reply_s)]
+    workers, store = _machines(resolved, lanes, plans, reply_s, known)
     return Plan(
         name=resolved.sweep.name,
         cells=tuple(plans),
@@ -141,7 +150,29 @@ async def plan_sweep(
         in_flight=_in_flight(resolved, plans, known.spent),
         marks={agent.name: agent.marks for agent in agents},
         question=_question(resolved, plans, known),
+        workers=workers,
+        store=store,
     )
+
+
+def _machines(
+    resolved: Resolved,
+    lanes: Sequence[LanePlan],
+    plans: Sequence[CellPlan],
+    reply_s: Mapping[str, float],
+    known: PriorKnowledge,
+) -> tuple[WorkersPlan | None, StorePlan | None]:
+    """How many processes the limits keep busy; what the bucket takes."""
+    busy = [lane for lane in lanes if lane.requests]
+    rates = {
+        lane.lane: lane.requests / max(_paced(resolved, lane.lane, plans, reply_s[lane.lane]).values()) for lane in busy
+    }
+    shared = [(share.members, share.requests / share.seconds) for share in _shared(resolved, busy)]
+    workers = workers_plan(rates, shared, resolved.sweep.workers, known.cpu_s)
+    if workers is None or not known.in_bucket:
+        return workers, None
+    quickest = min(reply_s[lane] for lane in rates)
+    return workers, store_plan(quickest, resolved.sweep.workers, workers.requests_per_s)
 
 
 def _question(resolved: Resolved, plans: Sequence[CellPlan], known: PriorKnowledge) -> QuestionPlan | None:
@@ -318,17 +349,37 @@ def _plan_lane(
     in_lane = [cell for cell in plans if cell.lane == lane]
     if rate is not None:
         return _lane(lane, in_lane, {RATE: sum(cell.requests for cell in in_lane) / rate})
-    limits = lane_limits(resolved, lane)
     requests = sum(cell.requests for cell in in_lane)
-    bounds = _bounds(limits, in_lane)
-    width = min(resolved.sweep.width, sum(cell.episodes for cell in in_lane), limits.in_flight or math.inf)
+    bounds, width = _paced(resolved, lane, plans, reply_s), _width(resolved, lane, in_lane)
     in_flight = _in_flight(resolved, plans, spent)
-    narrow = "width" if in_flight is None or in_flight >= width else "budget (requests in flight)"
-    bounds[narrow] = requests * reply_s / max(1, width if in_flight is None else min(width, in_flight))
+    if in_flight is not None and in_flight < width:
+        del bounds[WIDTH]
+        bounds["budget (requests in flight)"] = requests * reply_s / max(1, in_flight)
     bounds["longest episode"] = (
         max((cell.chain for cell in in_lane if cell.episodes), default=0) * reply_s if requests else 0.0
     )
     return _lane(lane, in_lane, bounds)
+
+
+def _paced(resolved: Resolved, lane: str, plans: Sequence[CellPlan], reply_s: float) -> dict[str, float]:
+    """Seconds that a lane's limits per minute, and its requests in flight, require."""
+    in_lane = [cell for cell in plans if cell.lane == lane]
+    requests = sum(cell.requests for cell in in_lane)
+    return _bounds(_limits(resolved, lane), in_lane) | {
+        WIDTH: requests * reply_s / max(1, _width(resolved, lane, in_lane))
+    }
+
+
+def _width(resolved: Resolved, lane: str, in_lane: Sequence[CellPlan]) -> float:
+    """Requests that may be in flight."""
+    most = _limits(resolved, lane).in_flight or math.inf
+    return min(resolved.sweep.width, sum(cell.episodes for cell in in_lane), most)
+
+
+def _limits(resolved: Resolved, lane: str) -> Limits:
+    """Of all its servers together; none for policies in this process."""
+    endpoint = next((one for one in resolved.endpoints.values() if one.lane == lane), None)
+    return Limits() if endpoint is None else capacity(resolved, endpoint)
 
 
 def _in_flight(resolved: Resolved, plans: Sequence[CellPlan], spent: int) -> int | None:

@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from evalkit.engine.planning.machines import StorePlan, WorkersPlan
 from evalkit.engine.stand_in import TooLong
 
 USD = 1e-12
@@ -179,6 +180,10 @@ class Plan:
     marks: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     question: QuestionPlan | None = None
     """What can be found out, and at what price; None: the sweep asks nothing."""
+    workers: WorkersPlan | None = None
+    """How many processes the limits keep busy; None: no requests are sent."""
+    store: StorePlan | None = None
+    """What a bucket takes for its requests; None: the run is on a disk."""
 
     @property
     def cost(self) -> float:
@@ -264,6 +269,8 @@ class Plan:
             ],
             "marks": {agent: list(marks) for agent, marks in self.marks.items() if marks},
             **({} if self.question is None else {"question": self.question.to_json()}),
+            **({} if self.workers is None else {"workers": self.workers.to_json()}),
+            **({} if self.store is None else {"store": self.store.to_json()}),
         }
 
 
