@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
+from evalkit.api import planning
 from evalkit.cli.display import render
 from evalkit.engine.view import LaneView, View
 from tests.support.command_line import SERVED, Call
@@ -62,13 +63,33 @@ def test_a_plan_as_json_has_its_schema_and_writes_nothing(call: Call, here: Path
     (here / "sweep.toml").write_text("budget_usd = 1\n" + text)
     said = call("plan", "sweep.toml", "--json")
     plan = json.loads(said.out)
-    assert set(plan) == PLAN | {"lanes", "marks"}
+    assert set(plan) == PLAN | {"lanes", "marks", "workers"}
+    assert set(plan["workers"]) == {"useful", "planned", "requests_per_s", "cpu_ms_per_request", "cpu_is"}
     assert (plan["version"], plan["episodes"], plan["budget_usd"]) == (1, 24, 1.0)
     assert all(set(cell) == PLAN_CELL for cell in plan["cells"])
     assert sum(cell["requests"] for cell in plan["cells"]) == plan["requests"] > 24
     assert plan["usd"]["low"] <= plan["usd"]["expected"] <= plan["usd"]["high"]
     assert plan["usd"]["expected"] == pytest.approx((plan["tokens_in"] + 4 * plan["tokens_out"]) / 1e6)
     assert [path.name for path in here.iterdir()] == ["sweep.toml"]
+
+
+def test_a_plan_says_how_many_workers_are_of_use_and_what_a_bucket_takes(
+    call: Call, here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = SERVED.format(width=20_000, periods=3).replace('"lab"', '"simulated"')
+    (here / "sweep.toml").write_text("replicates = 5000\n" + text)
+    said = " ".join(call("plan", "sweep.toml").out.split())
+    assert "workers can use these limits; more would wait (" in said
+    assert "requests/s at 0.5 ms of CPU each, assumed; --workers)." in said
+    assert "bucket" not in said
+    monkeypatch.setattr(planning, "is_run", lambda run: False)  # no store is asked
+    monkeypatch.setattr(planning, "described", lambda run: None)
+    said = " ".join(call("plan", "sweep.toml", "--dir", "s3://lab/runs/mine").out.split())
+    assert "The bucket takes about $" in said
+    assert "at an assumed 5 USD a million." in said
+    assert "evalkit run sweep.toml --dir s3://lab/runs/mine" in said
+    store = json.loads(call("plan", "sweep.toml", "--dir", "s3://lab/runs/mine", "--json").out)["store"]
+    assert store["usd_per_day"] == pytest.approx(5e-6 * store["puts_per_day"], rel=1e-4)
 
 
 def test_a_plan_narrowed_to_an_agent_has_that_one_alone(call: Call, spec: Path) -> None:

@@ -205,3 +205,21 @@ def test_a_slow_server_is_asked_less_and_holds_up_nobody_else(
     for view in views:
         for lane in view.lanes:
             assert all(server.in_flight <= server.window <= 6 for server in lane.servers)
+
+
+def test_workers_share_the_limits_of_each_server(
+    tmp_path: Path, ports: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    servers = [GpuServer(port, "30ms") for port in ports[:2]]
+    sweep = sweep_of(tmp_path, ports[:2], monkeypatch, replicates=2, width=12, periods=3, limits=", in_flight = 3")
+    two = replace(sweep, sweep=replace(sweep.sweep, workers=2))
+    outcome, views = play(two, tmp_path / "run", servers)
+    assert (outcome.reason, outcome.exit_code) == ("complete", 0)
+    assert verify(tmp_path / "run") == []
+    for server in servers:
+        assert server.replies > 0
+        assert server.lives[0].totals.max_in_flight <= 2 * 3, "both lanes have three there"
+    told = [lane for view in views for lane in view.lanes if lane.servers]
+    assert told
+    assert {server.server for lane in told for server in lane.servers} == {f"127.0.0.1:{port}" for port in ports[:2]}
+    assert max(server.replies for lane in told for server in lane.servers) > 0

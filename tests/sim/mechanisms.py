@@ -99,7 +99,7 @@ MUTANTS = (
         name="limits are not waited for",
         file="client/lanes/lane.py",
         old=(
-            "            if wait_s(self._buckets, need, now) > 0 "
+            "            if wait_s(only.buckets, need, now) > 0 "
             "or not all(pool.quick(need, now) for pool in self._pools):\n"
             "                return None\n"
         ),
@@ -115,10 +115,17 @@ MUTANTS = (
     ),
     Mutant(
         name="probes go whatever the limit",
-        file="client/lanes/lane.py",
-        old="max(self._health.next_probe - now, wait_s(self._buckets, need, now))\n",
-        new="max(0.0, self._health.next_probe - now)\n",
+        file="client/lanes/server.py",
+        old="max(self.health.next_probe - now, wait_s(self.buckets, need, now))\n",
+        new="max(0.0, self.health.next_probe - now)\n",
         needs=("tight", "outage"),
+    ),
+    Mutant(
+        name="a server is sent what it has no room for",
+        file="client/lanes/server.py",
+        old="        if self.in_flight + 1 > self.window.size or self.in_flight + 1 > self.most:\n",
+        new="        if self.in_flight > 3 * self.window.size:\n",
+        needs=("servers",),
     ),
     Mutant(
         name="who goes home wakes nobody",
