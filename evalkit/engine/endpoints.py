@@ -35,7 +35,7 @@ from evalkit.errors import UsageError
 from evalkit.money import FREE, PicoUsd, Price
 from evalkit.policy.table import find_policy, player
 from evalkit.seeds import Stream
-from evalkit.spec.model import Provider, ServerSpec
+from evalkit.spec.model import Limits, Provider, ServerSpec
 from evalkit.store.manifest import Manifest, ManifestCode
 
 UNBOUNDED = 1 << 90
@@ -279,11 +279,21 @@ def _lane(
         if share.name not in pools:
             pools[share.name] = Pool(share.name, limits=share.limits)
         shared.append(pools[share.name])
-    named = [replace(server, url=called) for server, called in zip(servers, short_names(servers), strict=True)]
+    named = [
+        replace(server, url=called, limits=_started(server.limits, part))
+        for server, called in zip(servers, short_names(servers), strict=True)
+    ]
     lane = Lane(name, limits=limits, width=width, shared=shared, canary=True, start=start, servers=named)
     if resolved.sweep.deadline_s is not None:
         lane.deadline = asyncio.get_running_loop().time() + resolved.sweep.deadline_s
     return lane
+
+
+def _started(limits: Limits, part: WorkerPart | None) -> Limits:
+    """The limits of one of several servers, with a worker's part of what may be in flight from the beginning."""
+    if part is None or limits.start is None:
+        return limits
+    return replace(limits, start=max(1, limits.start // part.workers))
 
 
 def _nobody(request: Request, draws: Stream) -> Reply:

@@ -155,6 +155,7 @@ class Plan:
     seconds    how long it takes at least
     budget     pico-dollars, or None; `spent` is what the run has spent already
     marks      by agent: settings of an environment that its provider does not support
+    workers    how many processes the limits keep busy, or None; `store`: what a bucket takes, or None
 
     `to_json()` gives all of it as plain values, money in USD: what `evalkit plan --json` prints.
 
