@@ -17,6 +17,7 @@ from evalkit.money import show_usd
 from evalkit.serve.dialects.table import SERVED_DIALECTS
 from evalkit.serve.launch import simulated
 from evalkit.serve.provider import BASE_PATH
+from tests.support.certificates import self_signed
 from tests.support.command_line import Call
 from tests.support.patience import PATIENCE_S
 
@@ -287,29 +288,6 @@ def test_a_certificate_that_nobody_vouches_for(call: Call, here: Path, server: S
     said = call("providers", "check", "acme")
     assert (said.code, server.bodies) == (3, [])
     assert "The certificate of provider 'acme' was not accepted" in words(said.out)
-
-
-def self_signed(folder: Path) -> Path:
-    """A PEM file with a fresh key and its own certificate."""
-    pytest.importorskip("cryptography")
-    import datetime
-
-    from cryptography import x509
-    from cryptography.hazmat.primitives import hashes, serialization
-    from cryptography.hazmat.primitives.asymmetric import ec
-
-    key, name = ec.generate_private_key(ec.SECP256R1()), x509.Name([])
-    day = datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC)
-    made = (
-        x509.CertificateBuilder(name, name, key.public_key(), 1, day, day + datetime.timedelta(9999))
-        .add_extension(x509.SubjectAlternativeName([x509.DNSName("localhost")]), critical=False)
-        .sign(key, hashes.SHA256())
-    )
-    path = folder / "self.pem"
-    pem = serialization.Encoding.PEM
-    private = key.private_bytes(pem, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
-    path.write_bytes(private + made.public_bytes(pem))
-    return path
 
 
 def alone(here: Path, monkeypatch: pytest.MonkeyPatch, **files: str) -> None:
