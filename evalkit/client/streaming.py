@@ -1,8 +1,8 @@
 """A streamed reply as it comes over HTTP: its pieces, with a limit for silence between them.
 
-Every piece that is read wakes this process, and a provider sends hundreds a reply. So a connection rests for a small
-part of the time that its reply has taken so far, while what comes waits in the kernel: one wake then reads all of it.
-A reply is at most `REST_SHARE` later for it.
+Every piece that is looked at wakes a task, and a provider sends hundreds a reply. Nothing in them is needed before the
+reply's end. So they are looked at seldom, and an end of the body at once; and where several pieces come meanwhile, the
+socket itself is read in rounds (`rounds.py`).
 """
 
 import asyncio
@@ -12,13 +12,18 @@ from functools import partial
 import aiohttp
 
 from evalkit.client.aside import aside
+from evalkit.client.rounds import MOST_S, SHARE, Gathering, Rounds
 from evalkit.wire.lenient import ON_LOOP_BYTES
 from evalkit.wire.streams import ReplyStream
 
-REST_SHARE = 1 / 16
-LEAST_EVENTS = 2
-"""A rest in which fewer are expected costs more than it saves."""
-MOST_REST_S = 0.25
+LEAST_EVENTS = 1.25
+"""Rounds in which fewer are expected cost more than they save."""
+PAUSE_SHARE = 1.0
+"""Of the time that a reply has taken so far: for so long its pieces are not looked at, unless its body ends."""
+MOST_PAUSE_S = 1.0
+"""A body that breaks, or goes on although its reply is complete, is seen so much later."""
+PAUSE_BYTES = 2**15
+"""Expected in a pause, at most: the reader of a body has room for four times as many."""
 TAIL_S = 0.25
 """How long the connection's own end is waited for after a reply's: if it comes, the connection can be used again."""
 
@@ -32,8 +37,9 @@ def join_pieces(body: aiohttp.StreamReader) -> None:
 
 
 class _Joining(aiohttp.StreamReader):
-    """A body whose pieces that have come are taken as one. aiohttp takes each, which for a stream's many small ones is
-    most of what their transport costs. Nothing is added to its objects, so one can be told to be of this class."""
+    """A body whose pieces that have come are taken as one, and whose chunks of HTTP are not counted. aiohttp takes each
+    piece, and notes where each chunk ends, which for a stream's many small ones is most of what their transport costs.
+    Nothing is added to its objects, so one can be told to be of this class."""
 
     __slots__ = ()
 
@@ -42,10 +48,19 @@ class _Joining(aiohttp.StreamReader):
             joined = b"".join(self._buffer)
             self._buffer.clear()
             self._buffer.append(joined)
+            if self._http_chunk_splits:
+                self._http_chunk_splits.clear()
         return super()._read_nowait(n)
 
+    def begin_http_chunk_receiving(self) -> None:
+        """Nobody asks for a chunk."""
 
-JOINING = {"_buffer", "_buffer_offset"} <= set(getattr(aiohttp.StreamReader, "__slots__", ()))
+    def end_http_chunk_receiving(self) -> None:
+        """As for its beginning."""
+
+
+_USED = {"_buffer", "_buffer_offset", "_http_chunk_splits"}
+JOINING = set(getattr(aiohttp.StreamReader, "__slots__", ())) >= _USED
 """Whether the installed aiohttp is built like this; else its own way is taken."""
 
 
@@ -55,44 +70,78 @@ async def feed(
     begun: bytes,
     piece: Piece,
     *,
+    rounds: Rounds,
     since: float,
-    most_rest_s: float = MOST_REST_S,
+    silence_s: float,
 ) -> None:
     """Read a reply into `stream` until it is over, or the connection's body ends. `begun`: its first piece; `piece`
-    gives the next one, empty at the end, and raises what ends the attempt. `since`: loop time of the request."""
-    loop, content, data = asyncio.get_running_loop(), reply.content, begun
-    first = loop.time()
-    while data:
-        if len(data) + stream.held <= ON_LOOP_BYTES:
-            stream.feed(data)
-        else:
-            await _take(stream, data)
-        if stream.over:
-            break
-        now = loop.time()
-        rest_s = min(most_rest_s, (now - since) * REST_SHARE)
-        many = rest_s * stream.events >= LEAST_EVENTS * (now - first) and not content.is_eof()
-        transport = reply.connection.transport if many and reply.connection else None
-        data = await (piece(content) if transport is None else _rested(piece(content), transport, rest_s))
+    gives the next one, empty at the end, and raises what ends the attempt. `since`: loop time of the request.
+    `silence_s`: how long `piece` waits; a silence is noticed at most a quarter later, since it may begin in a pause."""
+    content, data = reply.content, begun
+    pauses = _Pauses(reply, rounds, since=since, most_s=min(MOST_PAUSE_S, silence_s / 4))
+    try:
+        while data:
+            if len(data) + stream.held <= ON_LOOP_BYTES:
+                stream.feed(data)
+            else:
+                await _take(stream, data)
+            if stream.over:
+                break
+            if not content.is_eof():
+                await pauses.pause(stream.events, len(data))
+            data = content.read_nowait() or await piece(content)
+    finally:
+        pauses.end()
     if stream.done and not content.is_eof():
         await _finish(reply)  # else the connection is given up: what it still has to say may be without end
 
 
-async def _rested(piece: Awaitable[bytes], transport: asyncio.Transport, seconds: float) -> bytes:
-    """The next piece; what comes is left to the kernel for a while."""
-    if not transport.is_closing():
-        transport.pause_reading()
-    timer = asyncio.get_running_loop().call_later(seconds, _resume, transport)
-    try:
-        return await piece
-    finally:
-        timer.cancel()
-        _resume(transport)
+class _Pauses:
+    """The times in which one reply's pieces are not looked at."""
 
+    __slots__ = ("_first", "_gathering", "_loop", "_most_s", "_reply", "_rounds", "_since", "_size", "_waiter")
 
-def _resume(transport: asyncio.Transport) -> None:
-    if not transport.is_closing() and not transport.is_reading():
-        transport.resume_reading()
+    def __init__(self, reply: aiohttp.ClientResponse, rounds: Rounds, *, since: float, most_s: float) -> None:
+        self._reply, self._rounds, self._since, self._most_s = reply, rounds, since, most_s
+        self._loop = asyncio.get_running_loop()
+        self._first = self._loop.time()
+        self._size = 0
+        self._gathering: Gathering | None = None
+        self._waiter: asyncio.Future[None] | None = None
+
+    async def pause(self, events: int, size: int) -> None:
+        """Return at the body's end, or after a while. `events`: that have come; `size`: of the last piece."""
+        self._size += size
+        now = self._loop.time()
+        past, reading_s = now - self._since, now - self._first
+        self._gather(min(MOST_S, past * SHARE) * events >= LEAST_EVENTS * reading_s)
+        if self._waiter is None:
+            self._reply.content.on_eof(self._wake)
+        self._waiter = self._loop.create_future()
+        seconds = min(self._most_s, past * PAUSE_SHARE, PAUSE_BYTES * reading_s / self._size)
+        timer = self._loop.call_later(seconds, self._wake)
+        try:
+            await self._waiter
+        finally:
+            timer.cancel()
+
+    def end(self) -> None:
+        """Nothing more is read."""
+        self._gather(False)
+
+    def _gather(self, wanted: bool) -> None:
+        """Read the socket in rounds from now on, or no longer."""
+        if not wanted and self._gathering is not None:
+            self._gathering.leave()
+            self._gathering = None
+        elif wanted and self._gathering is None and self._reply.connection is not None:
+            transport = self._reply.connection.transport
+            if transport is not None:
+                self._gathering = self._rounds.join(transport, since=self._since, most_s=min(MOST_S, self._most_s))
+
+    def _wake(self) -> None:
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(None)
 
 
 async def _take(stream: ReplyStream, data: bytes) -> None:

@@ -23,7 +23,8 @@ from evalkit import __version__
 from evalkit.client.aside import aside
 from evalkit.client.credentials import Credentials
 from evalkit.client.redact import Redactor
-from evalkit.client.streaming import MOST_REST_S, feed, join_pieces
+from evalkit.client.rounds import Rounds
+from evalkit.client.streaming import feed, join_pieces
 from evalkit.client.timeouts import Timeout, Timeouts
 from evalkit.errors import UsageError
 from evalkit.wire.http import Failure, HttpResponse
@@ -98,6 +99,7 @@ class HttpTransport:
             await self._credentials.headers(str(self._url), {}, b"")  # if there are none, it is said before anything
         self._total, self._idle = Timeouts(self._timeout_s), Timeouts(self._idle_s)
         self._first, self._silence = Timeouts(self._first_byte_s), Timeouts(self._silence_s)
+        self._rounds = Rounds()
         self._session = aiohttp.ClientSession(
             connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=KEEP_ALIVE_S),
             headers=self._headers,
@@ -111,6 +113,7 @@ class HttpTransport:
     ) -> None:
         for timeouts in (self._total, self._idle, self._first, self._silence):
             timeouts.close()
+        self._rounds.close()
         await self._session.close()
 
     def to(self, path: str, form: StreamForm | None = None) -> "EndpointTransport":
@@ -208,9 +211,8 @@ class HttpTransport:
             if not is_stream(reply.headers.get("Content-Type", ""), begun):
                 return await self._read(reply, begun)
             since = first.due - self._first_byte_s
-            rest_s = min(MOST_REST_S, self._silence_s / 4)
             piece = partial(self._piece, silence=self._silence)
-            await feed(stream, reply, begun, piece, since=since, most_rest_s=rest_s)
+            await feed(stream, reply, begun, piece, rounds=self._rounds, since=since, silence_s=self._silence_s)
         except (aiohttp.ClientError, OSError) as flaw:
             failure, detail = self._broken(flaw)
         came = await aside(lambda: stream.end(failure=failure, detail=detail), stream.size)

@@ -1,6 +1,7 @@
 """Streams over HTTP: what comes is the reply, what breaks has an outcome that counts as billed, and nothing hangs."""
 
 import asyncio
+import time
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -15,6 +16,7 @@ from evalkit.client.transport import HttpTransport
 from evalkit.dialogue import Reply
 from evalkit.wire.dialect import Dialect, Quirks
 from evalkit.wire.http import HttpResponse, Verdict
+from evalkit.wire.streams import ReplyStream
 from evalkit.wire.table import DIALECTS
 from tests.support.patience import PATIENCE_S
 from tests.support.silent_proxy import silent_proxy
@@ -302,10 +304,27 @@ def test_a_server_that_does_not_end_after_the_end_mark_is_not_waited_for() -> No
     assert outcome(streamed_from(say))[1] is not None
 
 
-def test_a_stream_that_lasts_is_read_in_rests_and_whole() -> None:
-    pieces = [STREAM[i : i + 20] for i in range(0, len(STREAM), 20)]
-    response = streamed_from(saying(*pieces, pause_s=0.02))
+def test_a_stream_that_lasts_is_looked_at_seldom_and_is_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+    looks, feed = list[int](), ReplyStream.feed
+
+    def counted(self: ReplyStream, piece: bytes) -> None:
+        looks.append(len(piece))
+        feed(self, piece)
+
+    monkeypatch.setattr(ReplyStream, "feed", counted)
+    response = streamed_from(saying(EVENTS[0], *[b": still thinking\n\n"] * 200, *EVENTS[1:], pause_s=0.005))
     assert outcome(response)[1] is not None
+    assert sum(looks) == len(STREAM) + 200 * len(b": still thinking\n\n")
+    assert len(looks) < 60
+
+
+def test_the_end_of_a_stream_is_seen_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("MOST_PAUSE_S", "PAUSE_SHARE", "PAUSE_BYTES"):
+        monkeypatch.setattr(f"evalkit.client.streaming.{name}", 1e9)
+    since = time.monotonic()
+    response = streamed_from(saying(*EVENTS, pause_s=0.01))
+    assert outcome(response)[1] is not None
+    assert time.monotonic() - since < PATIENCE_S / 8  # a pause would last a quarter of the silence that is allowed
 
 
 def test_cancellation_from_outside_is_not_taken_for_a_timeout() -> None:
