@@ -49,15 +49,21 @@ def rows() -> Iterator[tuple[str, str, str, str, str]]:
         text = file.read_text(encoding="utf-8")
         provider = tomllib.loads(text)
         name, dialect = file.stem, provider["dialect"]
-        endpoint = urlsplit(provider.get("url", "")).hostname
-        hosts = {urlsplit(page).hostname or "" for page in _PAGE_OF_DOCUMENTATION.findall(text) if "$" not in page}
+        url = provider.get("url") or "$"
+        pages = [page for page in _PAGE_OF_DOCUMENTATION.findall(text) if "$" not in page and not page.startswith(url)]
         asked = [f"{what} (this one)" for what in servers.get(name, ())]
         asked += [f"{what} (its format)" for what in servers.get(dialect, ())]
         if name not in servers:
             asked.insert(0, NOT_YET)
         if "simulate" in provider:
             asked = ["by most tests"]
-        yield name, dialect, ", ".join(sdks.get(dialect, [])), "; ".join(asked), ", ".join(sorted(hosts - {endpoint}))
+        yield (
+            name,
+            dialect,
+            ", ".join(sdks.get(dialect, [])),
+            "; ".join(asked),
+            ", ".join(sorted({urlsplit(page).hostname or "" for page in pages})),
+        )
 
 
 def page() -> str:
