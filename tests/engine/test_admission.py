@@ -356,3 +356,14 @@ def test_a_budget_is_not_promised_to_episodes_whose_price_nobody_knows(budget: i
 def test_a_single_episode_starts_whatever_is_unknown() -> None:
     world = World(budget=55 * UNIT, draw=of_any_length, priors={"a": 10.0}).run()
     assert [play.ended for play in world.plays["a"]] == [True]
+
+
+@pytest.mark.parametrize(("budget", "started"), [(43, 0), (44, 1)])
+def test_an_episode_alone_needs_its_cost_its_doubts_as_squares_and_the_bound_of_its_last_request(
+    budget: int, started: int
+) -> None:
+    """10 are predicted for 10 requests; the mean may be wrong by as much, and an episode be as far from it: 14.1. The
+    last request needs room for 20, of which 1 is predicted."""
+    world = World(budget=budget * UNIT, draw=of_any_length, priors={"a": 10.0}).run()
+    assert len(world.plays["a"]) == started
+    assert world.unfinished == 0

@@ -78,8 +78,8 @@ class Admission:
         self._flights: dict[str, Flight] = {}
         self._round: deque[str] = deque()
         self._cells: dict[Place, Learning] = {}
-        self._need = self._squares = 0
-        """Sums over the episodes in flight: of `need`, and of `rest` squared."""
+        self._need = self._doubts = self._squares = 0
+        """Sums over the episodes in flight: of `need`, of `doubt`, and of `rest` squared."""
         self._parked = 0
         """Predicted pico-dollars to finish those that this call had to leave."""
         self._news = 0
@@ -178,9 +178,10 @@ class Admission:
 
     def _alone(self, backlog: LaneBacklog, episode: PlannedEpisode) -> float:
         """What an episode may need at most, as far as can be predicted, with room for one more request."""
-        own = self._whole((episode.cell.agent.name, episode.suite.name), backlog.begun.get(episode.id))
-        doubt = self.doubt((episode.cell.agent.name, episode.suite.name)) + SURE * SPREAD
-        return own * (1 + doubt) + self._request(backlog, episode)
+        cell_key = (episode.cell.agent.name, episode.suite.name)
+        own = self._whole(cell_key, backlog.begun.get(episode.id))
+        kept = math.hypot(self.doubt(cell_key), SURE * SPREAD)
+        return own * (1 + kept) + self._last_request(backlog, episode, own)
 
     def close(self, name: str) -> None:
         """No episode of this lane will start any more: no money is reserved for its remaining ones."""
@@ -198,6 +199,7 @@ class Admission:
         """An episode has ended, or was parked (`LEFT_OWED`)."""
         flight = self._flights.pop(episode)
         self._need -= flight.need
+        self._doubts -= flight.doubt
         self._squares -= flight.rest**2
         self.ceilings.need(flight.backlog.name, flight.place[0], -flight.need)
         self.ceilings.end(flight.backlog.name, flight.place[0])
@@ -268,11 +270,13 @@ class Admission:
         if stats.budget is None:
             return ""
         own = self._whole(cell_key, begun)
-        sure = SURE * SPREAD * math.sqrt(self._squares + own**2)
-        unsure = self.doubt(cell_key) + (self._blind(cell_key) if self._flights else 0.0)
-        need = (self._need + own * (1 + unsure) + sure) * _with_failures(stats)
+        blind = self._blind(cell_key) if self._flights else 0.0
+        # Means that are wrong and episodes that scatter around them are two causes, so their squares add up.
+        sure = math.hypot(self._doubts + own * self.doubt(cell_key), SURE * SPREAD * math.sqrt(self._squares + own**2))
+        need = (self._need - self._doubts + own * (1 + blind) + sure) * _with_failures(stats)
+        room = self._request(backlog, episode) if self._flights else self._last_request(backlog, episode, own)
         others = self._others(backlog, fresh=begun is None)
-        return "budget" if stats.spent + need + others + self._request(backlog, episode) > stats.budget else ""
+        return "budget" if stats.spent + need + others + room > stats.budget else ""
 
     def _others(self, backlog: LaneBacklog, *, fresh: bool) -> float:
         """Predicted cost of bringing every other lane to the same progress as this one, including the episodes that
@@ -295,6 +299,12 @@ class Admission:
             self._bounds[kind] = self._first_bound(episode)
         playing = (other.bound() for other in self.backlogs.values() if other.flights or other is backlog)
         return max(self._bounds[kind], *playing)
+
+    def _last_request(self, backlog: LaneBacklog, episode: PlannedEpisode, own: int) -> float:
+        """Room for the last request of an episode alone, beyond what is predicted for it. `own`: pico-dollars that are
+        predicted for all its requests."""
+        expected = self.forecast.whole(episode.cell.agent.name, episode.suite.name)
+        return max(0.0, self._request(backlog, episode) - min(own, expected.cost / max(1.0, expected.requests)))
 
     def _start(self, backlog: LaneBacklog, episode: PlannedEpisode) -> None:
         cell_key = (episode.cell.agent.name, episode.suite.name)
@@ -336,11 +346,13 @@ class Admission:
 
     def _take(self, flight: Flight, rest: int) -> None:
         """Predict one episode in flight again."""
-        need = round(rest * (1 + self.doubt(flight.place) + self._blind(flight.place)))
+        doubt = round(rest * self.doubt(flight.place))
+        need = round(rest * (1 + self._blind(flight.place))) + doubt
         self._need += need - flight.need
+        self._doubts += doubt - flight.doubt
         self._squares += rest**2 - flight.rest**2
         self.ceilings.need(flight.backlog.name, flight.place[0], need - flight.need)
-        flight.rest, flight.need = rest, need
+        flight.rest, flight.need, flight.doubt = rest, need, doubt
 
     def _look(self) -> None:
         """Predict some episodes in flight again, in turn; and the lanes, once as many episodes have ended as there are

@@ -91,6 +91,8 @@ class Flight:
     rest: int = 0
     need: int = 0
     """`rest` and what is kept back because the prediction is doubted."""
+    doubt: int = 0
+    """The part of `need` that is kept back because the cell's mean may be wrong."""
 
 
 @dataclass(slots=True)
