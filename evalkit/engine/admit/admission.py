@@ -271,10 +271,15 @@ class Admission:
             return ""
         own = self._whole(cell_key, begun)
         blind = self._blind(cell_key) if self._flights else 0.0
-        # Means that are wrong and episodes that scatter around them are two causes, so their squares add up.
-        sure = math.hypot(self._doubts + own * self.doubt(cell_key), SURE * SPREAD * math.sqrt(self._squares + own**2))
+        doubts, scatter = self._doubts + own * self.doubt(cell_key), SURE * SPREAD * math.sqrt(self._squares + own**2)
+        room: float = self._request(backlog, episode)
+        if stats.charged:
+            sure = doubts + scatter  # charges scatter too, each by the bound of a request
+        else:
+            # A mean that is wrong and episodes that scatter around it are two causes, so their squares add up.
+            sure = math.hypot(doubts, scatter)
+            room = room if self._flights else self._last_request(backlog, episode, own)
         need = (self._need - self._doubts + own * (1 + blind) + sure) * _with_failures(stats)
-        room = self._request(backlog, episode) if self._flights else self._last_request(backlog, episode, own)
         others = self._others(backlog, fresh=begun is None)
         return "budget" if stats.spent + need + others + room > stats.budget else ""
 
