@@ -75,7 +75,7 @@ def test_a_choice_takes_part_of_a_sweep(tmp_path: Path) -> None:
 
 
 def results_of(instance: str) -> EpisodeResult:
-    known: dict[str, Any] = dict.fromkeys(EpisodeResult.__slots__, 0)
+    known: dict[str, Any] = dict.fromkeys(EpisodeResult.__struct_fields__, 0)
     return EpisodeResult(
         **{**known, "id": instance, "agent": "a", "suite": "s", "instance": instance, "finished": True, "metrics": {}}
     )
