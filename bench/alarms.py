@@ -251,11 +251,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--series", type=int, default=1_000)
     parser.add_argument("--only", default="")
+    parser.add_argument("--seed", type=int, default=0, help="other series")
     args = parser.parse_args()
     print("instances   within  effect  baseline  tolerance", HEADING)
     for place, row in enumerate(ROWS):
         if args.only in row.name:
-            print(row.name, *_measured(row, np.random.Generator(np.random.Philox(place)), args.series), flush=True)
+            draws = np.random.Generator(np.random.Philox(place + args.seed * len(ROWS)))
+            print(row.name, *_measured(row, draws, args.series), flush=True)
 
 
 def _measured(row: Row, draws: np.random.Generator, series: int) -> list[str]:

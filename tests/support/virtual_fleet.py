@@ -165,13 +165,24 @@ def sail(run: Path, *fleets: Fleet, budget: int | None = None) -> None:
     run_virtual(_sail(run, fleets, budget))
 
 
+def sail_with_files(run: Path, *fleets: Fleet, budget: int | None = None) -> None:
+    """The same, and the log's files are written."""
+    run_virtual(_sail(run, fleets, budget, commits=commit))
+
+
 def _commit_no_files(journal: Appender, load: Load) -> None:
     """Of a commit the events alone."""
     commit(journal, replace(load, steps=None, entries=()))
 
 
-async def _sail(run: Path, fleets: tuple[Fleet, ...], limit: int | None) -> None:
-    with mock.patch.object(writer, "commit", _commit_no_files), open_store(run, session="s", inline=True) as store:
+async def _sail(
+    run: Path,
+    fleets: tuple[Fleet, ...],
+    limit: int | None,
+    *,
+    commits: Callable[[Appender, Load], object] = _commit_no_files,
+) -> None:
+    with mock.patch.object(writer, "commit", commits), open_store(run, session="s", inline=True) as store:
         budget = Budget(budget=None if limit is None else PicoUsd(limit), spent=PicoUsd(0), ledger=store, session="s")
         store.pace(LATENCY_S)
         stop = Stop()
