@@ -91,9 +91,10 @@ $(PEERS)/.ready: $(PEERS_LOCK) | $(READY)
 	$(PEERS)/bin/python $(INSTALL) --no-deps --require-hashes -r $(PEERS_LOCK)
 	@touch $@
 
-large: $(READY) ## runs of a million instances and of a million steps: time and memory to start and to resume
+large: $(READY) ## runs of a million instances, steps and episodes: time and memory to start and to resume, CPU per step
 	$(PY) -m bench.start
 	$(PY) -m bench.finding
+	$(PY) -m bench.growth
 
 conform: $(READY) ## compare with golden files, or a sample of them: make conform GOLDENS=dir DATA=dir
 	$(PY) -m tests.conform "$(GOLDENS)" --data "$(DATA)"
