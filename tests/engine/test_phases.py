@@ -6,7 +6,7 @@ from pathlib import Path
 from evalkit.engine import sweep
 from evalkit.engine.session import RunOptions
 from evalkit.engine.view import View
-from tests.support.small_sweeps import resolved
+from tests.support.small_sweeps import TWO_POLICIES, resolved
 
 
 def test_a_run_says_what_it_does_before_the_first_view(tmp_path: Path) -> None:
@@ -18,11 +18,12 @@ def test_a_run_says_what_it_does_before_the_first_view(tmp_path: Path) -> None:
             said.append("view")
         views.append(view)
 
-    for first in ("opening the run", "reading the run"):
+    longer = TWO_POLICIES.replace("replicates = 2", "replicates = 3")
+    for first, spec in (("opening the run", TWO_POLICIES), ("reading the run", longer)):
         said.clear()
         views.clear()
         options = RunOptions(directory=tmp_path / "run", phase=said.append)
-        asyncio.run(sweep.run_sweep(resolved(tmp_path), options, show))
+        asyncio.run(sweep.run_sweep(resolved(tmp_path, spec), options, show))
         assert said[0] == first
         assert said[-2:] == ["forecasting what episodes take", "view"]
         assert all(lane.target == lane.episodes for lane in views[-1].lanes)
