@@ -83,7 +83,9 @@ async def calm(view: View, servers: list[GpuServer]) -> None:
     del view, servers
 
 
-def play(sweep: Resolved, run: Path, servers: list[GpuServer], harm: Harm = calm) -> tuple[RunOutcome, list[View]]:
+def play(
+    sweep: Resolved, run: Path, servers: list[GpuServer], harm: Harm = calm, *, limit: int | None = None
+) -> tuple[RunOutcome, list[View]]:
     """Play beside the servers; `harm` is called with each view, one after the other."""
     views: list[View] = []
 
@@ -101,7 +103,7 @@ def play(sweep: Resolved, run: Path, servers: list[GpuServer], harm: Harm = calm
 
             group.create_task(disturb())
             try:
-                return await run_sweep(sweep, RunOptions(directory=run), views.append)
+                return await run_sweep(sweep, RunOptions(directory=run, limit=limit), views.append)
             finally:
                 running[0] = False
 
@@ -182,10 +184,8 @@ def test_a_run_goes_on_at_other_servers_than_those_it_began_at(
     tmp_path: Path, ports: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     two = sweep_of(tmp_path, ports[:2], monkeypatch, replicates=2, width=8, periods=3)
-    begun, _ = play(
-        replace(two, sweep=replace(two.sweep, deadline_s=0.8)), tmp_path / "run", [GpuServer(p) for p in ports[:2]]
-    )
-    assert begun.reason == "deadline"
+    begun, _ = play(two, tmp_path / "run", [GpuServer(port) for port in ports[:2]], limit=2)
+    assert begun.reason == "limit"
     others = [GpuServer(port, latency="5ms") for port in ports[1:]]
     changed = sweep_of(tmp_path, ports[1:], monkeypatch, replicates=2, width=8, periods=3)
     ended, _ = play(changed, tmp_path / "run", others)
