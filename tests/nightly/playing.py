@@ -52,6 +52,8 @@ class House:
     """Model that is asked for -> model that is served in its place."""
     asked: list[str] = field(default_factory=list)
     """The ids of all requests, in order of arrival."""
+    models: dict[str, str] = field(default_factory=dict)
+    """By episode, the model that was asked for."""
     billed: int = 0
     """What the provider took for the last night's play, in pico-dollars."""
     rule: Rule = field(default_factory=Rule)
@@ -85,7 +87,9 @@ class House:
 
         def read(simulator: Simulator, route: Any, arrival: Any, tokens_in: int) -> Any:
             model, request = plain(simulator, route, arrival, tokens_in)
-            self.asked.append(arrival.headers["x-client-request-id"])
+            name = arrival.headers["x-client-request-id"]
+            self.asked.append(name)
+            self.models[name.partition("/")[0]] = model
             return self.instead.get(model, model), replace(request, seed=(request.seed + 1009 * seed) % 2**31)
 
         patch.setattr(served, "_read", read)
