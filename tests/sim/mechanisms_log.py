@@ -265,8 +265,8 @@ MUTANTS = (
     Mutant(
         name="a journal without objects is not sealed",
         file="store/files/journal.py",
-        old="for journal in journals(run) if journal.writer != writer]\n",
-        new="for journal in journals(run) if journal.writer != writer and journal.numbers]\n",
+        old="if one.writer != writer and one.writer not in heads]:\n",
+        new="if one.writer != writer and one.writer not in heads and one.numbers]:\n",
         needs=("taken_over",),
     ),
     Mutant(
