@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
+from typing import Any
 from unittest import mock
 
 import pytest
@@ -11,18 +12,17 @@ import pytest
 from evalkit.engine import sweep
 from evalkit.seeds import Stream
 from evalkit.store import disk
-from evalkit.store.files.layout import journals
-from evalkit.store.reading.ends import Recall
-from evalkit.store.writing import opening
-from evalkit.store.writing.adopt import Adopted, adopt
+from evalkit.store.writing.writer import Store
 from tests.sim.disk import Plan, SimDisk
 from tests.sim.found import FOUND_BY
 from tests.sim.loop import Died
 from tests.sim.mutants import MUTANTS, PROJECT
+from tests.sim.process import Second
 from tests.sim.scenario import DISTURBANCES, scenario
 from tests.sim.seed import Lived, live_through
 from tests.sim.shrink import shrunk
 from tests.sim.sweeps import SWEEPS
+from tests.sim.taking_over import TakingOver
 
 SEEDS = 40
 """The first of those that `make sim` lives through; `.ci/run` asks it for 110."""
@@ -94,12 +94,22 @@ def test_what_is_missed_is_told_in_its_shortest_story() -> None:
 
 
 def test_what_breaks_in_a_callback_of_a_second_process_is_told() -> None:
-    def adopt_all(run: Path, recall: Recall, ended: object) -> Adopted:
-        del ended
-        return adopt(run, recall, {journal.writer for journal in journals(run) if journal.numbers})
+    second_lives, step, commit = [False], TakingOver._step, Store._ripe
 
-    with mock.patch.object(opening, "adopt", adopt_all):
-        assert "twice" in live_through(scenario(2694, len(SWEEPS))).broken
+    def noted(taking: TakingOver, second: Second[Any]) -> bool:
+        second_lives[0] = True
+        try:
+            return step(taking, second)
+        finally:
+            second_lives[0] = False
+
+    def breaks(store: Store) -> None:
+        if second_lives[0]:
+            raise ValueError("only asyncio has heard of this")
+        commit(store)
+
+    with mock.patch.object(TakingOver, "_step", noted), mock.patch.object(Store, "_ripe", breaks):
+        assert "only asyncio has heard of this" in live_through(scenario(2694, len(SWEEPS))).broken
 
 
 def test_each_mutant_s_text_stands_in_its_file_once() -> None:
