@@ -94,6 +94,7 @@ $(PEERS)/.ready: $(PEERS_LOCK) | $(READY)
 large: $(READY) ## runs of a million instances, steps and episodes: time and memory to start and to resume, CPU per step
 	$(PY) -m bench.start
 	$(PY) -m bench.finding
+	$(PY) -m bench.finding 1000000 1
 	$(PY) -m bench.growth
 
 conform: $(READY) ## compare with golden files, or a sample of them: make conform GOLDENS=dir DATA=dir
