@@ -77,6 +77,17 @@ def test_a_worker_that_comes_back_is_fenced(tmp_path: Path) -> None:
     assert "its journal was sealed" in said or "has taken this run over" in said
 
 
+def test_a_worker_that_comes_back_after_the_end_says_that_it_was_sealed(tmp_path: Path) -> None:
+    def stop_until_the_end(play: JoinedRun, draw: random.Random) -> None:
+        stopped = of_a_worker(play, draw, signal.SIGSTOP)
+        play.coordinator.wait(PATIENCE_S)
+        os.kill(stopped, signal.SIGCONT)
+
+    _, said = torn(tmp_path, 1, stop_until_the_end, latency=LATENCY, periods=5)
+    assert "its journal was sealed before" in said
+    assert "Unless `evalkit status run` says that the run is complete" in said
+
+
 def test_a_coordinator_that_is_killed_leaves_a_run_that_goes_on(tmp_path: Path) -> None:
     def kill(play: JoinedRun, draw: random.Random) -> None:
         play.coordinator.kill()

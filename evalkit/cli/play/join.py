@@ -47,8 +47,8 @@ def _said(joined: JoinOutcome, place: str) -> int:
     """Say how it ended; the exit code."""
     if joined.orphaned:
         _tell(
-            f"The coordinator of {place} is gone ({joined.orphaned}). What the workers had is committed, and their "
-            "journals are closed. Start `evalkit run ... --on join` again, then join again."
+            f"The coordinator of {place} is gone ({joined.orphaned}). What was committed is valid. Unless `evalkit "
+            f"status {place}` says that the run is complete, start `evalkit run ... --on join` again, then join again."
         )
         return REMAINS
     if joined.refused and not joined.done:

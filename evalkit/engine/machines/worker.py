@@ -18,6 +18,7 @@ from evalkit.engine.freezing.brought import require
 from evalkit.engine.freezing.freeze import Resolved
 from evalkit.engine.machines import limits
 from evalkit.engine.machines.assigned import AssignedEpisodes
+from evalkit.engine.machines.link import Gone
 from evalkit.engine.machines.messages import (
     Bye,
     Directive,
@@ -40,7 +41,8 @@ from evalkit.envs.compiled import load_for
 from evalkit.errors import FencedError, LaneClosed, StorageError, UsageError
 from evalkit.money import PicoUsd
 from evalkit.spec.model import Sweep
-from evalkit.store.files.journal import new_writer
+from evalkit.store.files.journal import new_writer, newest_claim
+from evalkit.store.files.segment import SEAL
 from evalkit.store.manifest import Manifest
 from evalkit.store.manifests import manifest_digest, read_manifest
 from evalkit.store.writing.opening import announce, withdraw
@@ -82,8 +84,14 @@ class Worker:
         check_keys(resolved, self._setup.choice)
         welcome = await self._hello(resolved.manifest)
         self._workers = welcome.workers
-        with open_beside(self._directory, writer=self.writer) as store:
-            await self._play(store, welcome, whole, resolved)
+        try:
+            with open_beside(self._directory, writer=self.writer) as store:
+                await self._play(store, welcome, whole, resolved)
+        except Gone as flaw:
+            last = newest_claim(self._directory, self.writer)
+            if last is not None and last["kind"] == SEAL:
+                raise Gone(f"{flaw}; its journal was sealed before, while this worker stood still") from None
+            raise
         await self._coordinator.ask(Bye(writer=self.writer, number=store.last))
         return self._anew
 
