@@ -293,7 +293,8 @@ def _value(instance: PlanningProblem, course: Course, walk: Walk) -> float:
     return 1 - min(normalised(walk.path, [names[index] for index in way]) for way in ways)
 
 
-def _paths_possible(world: World) -> dict[str, float]:
+@lru_cache(maxsize=256)
+def _paths_possible(world: World) -> Mapping[str, float]:
     if not world.chain:
         return {}
     sizes = {tool.size for tool in world.tools}

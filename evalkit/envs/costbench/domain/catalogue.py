@@ -5,6 +5,7 @@ nothing in the environment knows a word of travel. Where a text holds `{T}`, the
 gives `Dining`, `code_review` gives `CodeReview`.
 """
 
+from functools import lru_cache
 from typing import Literal, get_args
 
 import msgspec
@@ -154,7 +155,12 @@ class Catalogue(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     @property
     def keys(self) -> tuple[str, ...]:
         """The dimensions' keys in alphabetical order, in which ids count."""
-        return tuple(sorted(dimension.key for dimension in self.dimensions))
+        return _keys(self)
+
+
+@lru_cache(maxsize=64)
+def _keys(catalogue: Catalogue) -> tuple[str, ...]:
+    return tuple(sorted(dimension.key for dimension in catalogue.dimensions))
 
 
 def title(task: str) -> str:

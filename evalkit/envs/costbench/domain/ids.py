@@ -24,12 +24,14 @@ def split_values(catalogue: Catalogue, task: str, split: str) -> Mapping[str, tu
     return definition.test if split == "test" else definition.train
 
 
+@lru_cache(maxsize=1024)
 def combinations(catalogue: Catalogue, task: str, split: str) -> int:
     """How many combinations of wishes a task has in a split (K); 0 if it has no values."""
     values = split_values(catalogue, task, split)
     return prod(len(values.get(key, ())) for key in catalogue.keys)
 
 
+@lru_cache(maxsize=1024)
 def has_context(catalogue: Catalogue, task: str) -> bool:
     """Whether the task's user is given a preference of the context's task. A graph says so by its start types."""
     if not catalogue.context or task == catalogue.context:

@@ -288,6 +288,7 @@ def dimension_types(catalogue: Catalogue, task: str) -> tuple[str, ...]:
     return tuple(title(task) + dimension.suffix for dimension in catalogue.dimensions)
 
 
+@lru_cache(maxsize=64)
 def context_type(catalogue: Catalogue) -> str:
     """The type of the preference that all tasks but the context's own are given."""
     chain = catalogue.chain

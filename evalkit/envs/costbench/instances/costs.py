@@ -108,15 +108,20 @@ def _sums(tools: Sequence[ToolSpec], atomic: Sequence[float]) -> list[float]:
 
 def _native_costs(instance: PlanningProblem, world: World, seed: int) -> list[int]:
     costs: dict[str, int] = {}
-    # Atomic tools first: in a graph a composite may stand before its components.
-    for tool in sorted(world.tools, key=lambda tool: tool.size > 1):
-        draws = fractions(seed, "cost", tool.name)
-        if tool.size == 1:
-            cost = _atomic_cost(draws, instance.distribution, instance.low, instance.high)
-            costs[tool.name] = max(LEAST_CENTS, round(100 * cost))
-        else:
-            costs[tool.name] = _composite_cost(draws, tool, costs, instance.noise)
+    atomic, composite = _by_kind(world)
+    for tool in atomic:
+        cost = _atomic_cost(fractions(seed, "cost", tool.name), instance.distribution, instance.low, instance.high)
+        costs[tool.name] = max(LEAST_CENTS, round(100 * cost))
+    for tool in composite:
+        costs[tool.name] = _composite_cost(fractions(seed, "cost", tool.name), tool, costs, instance.noise)
     return [costs[tool.name] for tool in world.tools]
+
+
+@lru_cache(maxsize=256)
+def _by_kind(world: World) -> tuple[tuple[ToolSpec, ...], tuple[ToolSpec, ...]]:
+    """Atomic tools and composites. In a graph a composite may stand before its components."""
+    atomic = tuple(tool for tool in world.tools if tool.size == 1)
+    return atomic, tuple(tool for tool in world.tools if tool.size > 1)
 
 
 def _atomic_cost(draws: tuple[float, float], distribution: str, low: float, high: float) -> float:

@@ -5,6 +5,7 @@ Money in a line is in the benchmark's units with at most two decimals, as a numb
 
 from collections.abc import Iterable, Mapping
 from decimal import Decimal, InvalidOperation, Overflow
+from functools import lru_cache
 from typing import Annotated, Any, Literal
 
 import msgspec
@@ -54,6 +55,7 @@ _KNOWN = parameters_of(PlanningLine, catalogue=parse_catalogue)
 PARAMETERS = {name: _KNOWN[name] for name in ("catalogue", *_KNOWN)}
 
 
+@lru_cache(maxsize=1024)
 def given_types(catalogue: Catalogue, task: str) -> tuple[str, ...]:
     """The types of the ids that a user's text holds: the constants, then the context's preference."""
     graph = catalogue.tasks[task].graph
