@@ -56,26 +56,27 @@ def measure(sync_s: float) -> tuple[float, float]:
     try:
         with tempfile.TemporaryDirectory() as folder:
             began = time.process_time()
-            rate = asyncio.run(_session(Path(folder) / "run"))
+            rate = asyncio.run(session(Path(folder) / "run", REPLY_S))
             return rate, (time.process_time() - began) / (WIDTH * TURNS)
     finally:
         disk.sync_file, disk.sync_directory = real
 
 
-async def _session(run: Path) -> float:
+async def session(run: Path, reply_s: float) -> float:
+    """Requests a second of a session whose log is there; `reply_s`: median time of a reply."""
     with open_store(run, session="bench") as store:
-        store.pace(REPLY_S)
+        store.pace(reply_s)
         began = time.perf_counter()
         async with asyncio.TaskGroup() as group:
             for number in range(WIDTH):
-                group.create_task(_play(store, number))
+                group.create_task(_play(store, number, reply_s))
         return WIDTH * TURNS / (time.perf_counter() - began)
 
 
-async def _play(store: Store, number: int) -> None:
+async def _play(store: Store, number: int, reply_s: float) -> None:
     dice = random.Random(number)
     for step in range(TURNS):
-        await asyncio.sleep(REPLY_S * dice.lognormvariate(0.0, SPREAD))
+        await asyncio.sleep(reply_s * dice.lognormvariate(0.0, SPREAD))
         if step % 4 == 0:
             store.enter(LedgerRecord(kind="lease", session="bench", amount=PicoUsd(10**9), at=time.time()))
         store.append(_row(number, step))
