@@ -5,16 +5,18 @@ on it. It is an event of the run, and nothing else depends on it.
 import resource
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from typing import TYPE_CHECKING
 
-from evalkit.engine.scheduler import LaneJob
-from evalkit.engine.session import Session
+if TYPE_CHECKING:  # `plan` reads the notes, and needs nothing of those who play
+    from evalkit.engine.scheduler import LaneJob
+    from evalkit.engine.session import Session
 
 CPU_KIND = "cpu"
 """Of the event: `seconds` of all processes, `requests` that were answered meanwhile."""
 
 
 @contextmanager
-def noted(session: Session) -> Iterator[None]:
+def noted(session: "Session") -> Iterator[None]:
     """While the lanes play; worker processes that have ended count too. Nothing is noted where this process has also
     played policies: nobody knows which part of the time was theirs."""
     before = _taken_s()
@@ -24,7 +26,7 @@ def noted(session: Session) -> Iterator[None]:
         session.store.event(CPU_KIND, seconds=round(_taken_s() - before, 3), requests=requests)
 
 
-def _requests(jobs: Sequence[LaneJob]) -> int:
+def _requests(jobs: Sequence["LaneJob"]) -> int:
     return sum(job.lane.stats().requests for job in jobs if job.lane is not None)
 
 

@@ -2,10 +2,13 @@
 
 import asyncio
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from evalkit.engine.view import View
 from evalkit.store.bucket import is_bucket
 from evalkit.store.live import publish
+
+if TYPE_CHECKING:  # `plan` asks how often others are told
+    from evalkit.engine.view import View
 
 SHOW_EVERY_S = 0.25
 """How often a run is looked at while it is played."""
@@ -13,7 +16,7 @@ EVERY, PUT_EVERY = 2, 20
 """Looks at the run for each that is published: on a disk, and in a bucket, where each is a request."""
 
 
-async def tell_others(directory: Path, number: int, view: View) -> None:
+async def tell_others(directory: Path, number: int, view: "View") -> None:
     """Publish a look at the run if it is time. `number`: of the look."""
     if not is_bucket(directory):
         if number % EVERY == 0:

@@ -32,6 +32,8 @@ if TYPE_CHECKING:
 PATIENCE_S = 1800.0
 """How long a write is tried again while the store is away."""
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.2, 15.0
+BEAT_S = 5.0
+"""How often who leads a run in a bucket says that it is there (`lead.py`)."""
 KEPT_BYTES = 256_000_000
 """Of objects in memory that never change, in the whole process: a log is listed and read again and again."""
 _RANGE_BYTES = 1 << 18

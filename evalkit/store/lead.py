@@ -22,14 +22,14 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from evalkit.errors import FencedError, RunError, StorageError, UsageError
-from evalkit.store.bucket import BucketPath
+from evalkit.store.bucket import BEAT_S, BucketPath
 from evalkit.store.files.segment import NUMBER, claim, encode_object, object_name
 
 FOLDER = "lead"
 TAKEOVER, BEAT, CLOSE = "takeover", "beat", "close"
 
-BEAT_S, WATCH_S = 5.0, 15.0
-"""How often a leader says that it is there, and how long it counts as there. A starter watches for as long."""
+WATCH_S = 15.0
+"""How long a leader counts as there after a sign. A starter watches for as long."""
 LOOK_S = 1.0
 AT_ONCE = 8
 """Creations of one object by which a store's conditions are tried."""

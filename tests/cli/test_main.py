@@ -65,6 +65,24 @@ def test_help_lists_every_command_within_80_columns(call: Call) -> None:
     assert max(map(len, said.out.splitlines())) <= 80
 
 
+def test_plan_loads_nothing_that_only_runs_need(tmp_path: Path) -> None:
+    (tmp_path / "mine.toml").write_text(
+        'budget_usd = 5\n[[agents]]\nprovider = "simulated"\nmodel = "knuth"\n[[suites]]\nname = "scheduling/basic"\n'
+        'instances = ["seed-0"]\n'
+    )
+    heavy = ("aiohttp", "pyarrow", "numba", "duckdb", "scipy", "pandas")
+    code = f"""
+import sys
+from evalkit.cli.main import main
+code = main(["plan", "mine.toml"])
+print(code, [name for name in {heavy!r} if name in sys.modules])
+"""
+    ran = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=PATIENCE_S, check=True, cwd=tmp_path
+    )
+    assert ran.stdout.splitlines()[-1] == "0 []"
+
+
 def test_help_loads_nothing_heavy() -> None:
     # `simulate` and `generate` describe what they load, so their options may cost a little more.
     light = [command for command in COMMANDS if command not in ("simulate", "generate")]

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from evalkit.engine.publishing import PUT_EVERY, SHOW_EVERY_S
-from evalkit.store.lead import BEAT_S
+from evalkit.store.bucket import BEAT_S
 from evalkit.store.writing.pace import COMMITS, LINES_S, PUT_LEAST_S, PUT_MOST_S, SHARE
 
 CPU_A_REQUEST_S = 0.0005
