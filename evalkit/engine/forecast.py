@@ -132,7 +132,9 @@ class Forecast:
             return
         cell_key = agent, suite
         self._whole.clear()
-        seen = self._seen.setdefault(cell_key, _Seen())
+        seen = self._seen.get(cell_key)
+        if seen is None:
+            seen = self._seen[cell_key] = _Seen()
         seen.count += count
         seen.cost += cost
         seen.squares += squares

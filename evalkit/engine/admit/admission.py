@@ -84,6 +84,10 @@ class Admission:
         """Predicted pico-dollars to finish those that this call had to leave."""
         self._news = 0
         """Episodes learned of since the lanes were last predicted."""
+        self._now: BudgetStats | None = None
+        self._predicted: dict[Place, tuple[int, float, float]] = {}
+        """What several decisions of one moment share: the state of the money; and by cell the cost of a whole episode,
+        `doubt` and `_blind`."""
         self.given_up = False
         """Whether a lane was closed because its next episode costs more than there is."""
         self._predict_lanes()
@@ -98,9 +102,10 @@ class Admission:
         `look`: whether to predict some in flight again before; of several decisions at one moment only the first must.
         """
         if look:
+            self._forget()
             self._look()
         backlog = self.backlogs[name]
-        if not self.free(backlog):
+        if not self._free(backlog):
             return None
         episode, backlog.head = backlog.head, None
         assert episode is not None
@@ -109,6 +114,15 @@ class Admission:
 
     def free(self, backlog: LaneBacklog) -> bool:
         """Whether the lane's next episode may start now. Closes a lane in which none remains."""
+        self._forget()
+        return self._free(backlog)
+
+    def _forget(self) -> None:
+        """Time has passed since the last decision."""
+        self._now = None
+        self._predicted.clear()
+
+    def _free(self, backlog: LaneBacklog) -> bool:
         if backlog.head is None and backlog.open:
             self._draw(backlog)
             backlog.open = backlog.head is not None or bool(backlog.deferred)
@@ -159,6 +173,7 @@ class Admission:
 
     def dismiss(self, agents: Collection[str]) -> None:
         """No question needs these agents any more: none of their episodes starts."""
+        self._forget()
         for backlog in self.backlogs.values():
             head = backlog.head
             drawn = head.cell.agent.name if head is not None and head.cell.agent.name in agents else ""
@@ -197,6 +212,7 @@ class Admission:
 
     def left(self, episode: str, how: str) -> None:
         """An episode has ended, or was parked (`LEFT_OWED`)."""
+        self._forget()
         flight = self._flights.pop(episode)
         self._need -= flight.need
         self._doubts -= flight.doubt
@@ -242,6 +258,7 @@ class Admission:
 
     def owed(self) -> int:
         """Predicted pico-dollars to end everything that has not ended."""
+        self._forget()
         self._predict_lanes()
         flying = sum(self._rest(flight) for flight in self._flights.values())
         return round(sum(backlog.owing for backlog in self.backlogs.values())) + flying + self._parked
@@ -263,15 +280,16 @@ class Admission:
             requests = max(1.0, self.forecast.whole(*cell_key).requests - (0 if begun is None else begun[2]))
             if self._clock() + requests * (1 + SURE * SPREAD) * backlog.step_s > self._deadline:
                 return "deadline"
-        stats, scope = self._stats(), ("lane", backlog.name)
+        stats = self._now = self._now or self._stats()
+        scope = ("lane", backlog.name)
         if self.ceilings.bound(scope) and not self.ceilings.fits(scope, self._alone(backlog, episode)):
             backlog.open = not self.ceilings.over(scope)
             return "budget"
         if stats.budget is None:
             return ""
-        own = self._whole(cell_key, begun)
-        blind = self._blind(cell_key) if self._flights else 0.0
-        doubts, scatter = self._doubts + own * self.doubt(cell_key), SURE * SPREAD * math.sqrt(self._squares + own**2)
+        own, doubt, blind = self._whole(cell_key, begun), *self._prediction(cell_key)[1:]
+        blind = blind if self._flights else 0.0
+        doubts, scatter = self._doubts + own * doubt, SURE * SPREAD * math.sqrt(self._squares + own**2)
         room: float = self._request(backlog, episode)
         if stats.charged:
             sure = doubts + scatter  # charges scatter too, each by the bound of a request
@@ -302,8 +320,11 @@ class Admission:
         kind = backlog.name, cell.agent.name, cell.env.name
         if kind not in self._bounds:
             self._bounds[kind] = self._first_bound(episode)
-        playing = (other.bound() for other in self.backlogs.values() if other.flights or other is backlog)
-        return max(self._bounds[kind], *playing)
+        most = self._bounds[kind]
+        for other in self.backlogs.values():
+            if other.flights or other is backlog:
+                most = max(most, other.bound())
+        return most
 
     def _last_request(self, backlog: LaneBacklog, episode: PlannedEpisode, own: int) -> float:
         """Room for the last request of an episode alone, beyond what is predicted for it. `own`: pico-dollars that are
@@ -316,7 +337,9 @@ class Admission:
         begun = backlog.begun.pop(episode.id, None)
         own = self._whole(cell_key, begun)
         cost, requests = (0, 0) if begun is None else begun[1:]
-        cell = self._cells.setdefault(cell_key, Learning())
+        cell = self._cells.get(cell_key)
+        if cell is None:
+            cell = self._cells[cell_key] = Learning()
         flight = Flight(
             backlog=backlog,
             place=cell_key,
@@ -342,8 +365,16 @@ class Admission:
 
     def _whole(self, cell_key: Place, begun: tuple[Place, int, int] | None) -> int:
         if begun is None or not begun[2]:
-            return round(self.forecast.whole(*cell_key).cost)
+            return self._prediction(cell_key)[0]
         return round(self.forecast.rest(*cell_key, cost=begun[1], requests=begun[2]))
+
+    def _prediction(self, cell_key: Place) -> tuple[int, float, float]:
+        """Of a cell: pico-dollars of a whole episode, `doubt` and `_blind`."""
+        known = self._predicted.get(cell_key)
+        if known is None:
+            cost = round(self.forecast.whole(*cell_key).cost)
+            known = self._predicted[cell_key] = cost, self.doubt(cell_key), self._blind(cell_key)
+        return known
 
     def _rest(self, flight: Flight) -> int:
         cost, requests = flight.came()
@@ -351,8 +382,9 @@ class Admission:
 
     def _take(self, flight: Flight, rest: int) -> None:
         """Predict one episode in flight again."""
-        doubt = round(rest * self.doubt(flight.place))
-        need = round(rest * (1 + self._blind(flight.place))) + doubt
+        _, doubted, blind = self._prediction(flight.place)
+        doubt = round(rest * doubted)
+        need = round(rest * (1 + blind)) + doubt
         self._need += need - flight.need
         self._doubts += doubt - flight.doubt
         self._squares += rest**2 - flight.rest**2

@@ -45,7 +45,8 @@ from evalkit.store.files.schema import FORMAT
 from evalkit.store.manifests import manifest_digest
 from evalkit.store.reading.accounts import Account
 
-TICK_S = 0.05
+TICK_S = 0.1
+"""How often who starts or hears workers looks what has become of them."""
 
 
 class Spread:
