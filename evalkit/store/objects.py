@@ -37,6 +37,7 @@ def store_of(scheme: str, bucket: str) -> "ObjectStore":
     settings: dict[str, Any] = {"retry_config": _TRIES, "client_options": options}
     try:
         if scheme == "gs":
+            options["allow_http"] = os.environ.get("GOOGLE_BASE_URL", "").startswith("http://")
             return GCSStore(bucket, **settings)
         if scheme == "az":
             return AzureStore(container_name=bucket, **settings)
