@@ -246,6 +246,8 @@ class Coordinator:
             return member.widths[lane.name]
         playing = [other for other in self.members.values() if not other.leaving]
         seats = min(self.workers, lane.seats)
+        if seats < len(playing):
+            playing.sort(key=lambda other: self._turn(other, lane.name))
         if member not in playing[:seats]:
             return 0
         # One that had more while it was alone has it until its episodes end.
@@ -253,8 +255,8 @@ class Coordinator:
         return max(0, min(-(-lane.width // seats), lane.width - others))
 
     def _turn(self, member: WorkerState, lane: str) -> tuple[bool, bool, bool, int]:
-        """The sort key of the one worker that plays a canary: one that does already, or may go on with what another
-        has left, is before others."""
+        """The sort key of workers for a lane that few of them play: one that does already, or may go on with what
+        another has left, is before others."""
         goes_on = any(dealt.lane == lane and dealt.since <= member.order for dealt in self._orphans)
         return not member.widths[lane], not member.of_lane(lane), not goes_on, member.order
 

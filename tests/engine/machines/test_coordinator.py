@@ -143,10 +143,10 @@ class Hand:
                 self.room[scope] = max(0, self.room[scope] + BOUND - cost)
 
 
-def coordinating(deck: Deck, *, elastic: bool = False) -> Coordinator:
+def coordinating(deck: Deck, *, elastic: bool = False, seats: int = 1 << 30) -> Coordinator:
     """One of three workers, or of any number, with two lanes."""
     return Coordinator(
-        [DealtLane(name="m", width=8, model=True), DealtLane(name="p", width=90, model=False)],
+        [DealtLane(name="m", width=8, model=True, seats=seats), DealtLane(name="p", width=90, model=False)],
         deck,
         workers=1 if elastic else 3,
         elastic=elastic,
@@ -404,6 +404,19 @@ def test_one_that_is_there_begins_anew_where_nobody_may_go_on_with_what_another_
     assert dealt(made, younger) & (mine | set(playing))
     made.refresh()
     assert not made.members["c"].anew
+
+
+def test_a_lane_that_one_worker_plays_goes_to_one_that_may_go_on_with_what_another_has_left() -> None:
+    made = coordinating(Deck(), elastic=True, seats=1)
+    first, _, _ = begun(made, "a", "b", "c")
+    mine = {name for name in dealt(made, first) if name[0] == "m"}
+    assert mine
+    made.lost("a", [], None)
+    made.refresh()
+    assert made.members["b"].anew
+    made.bye("b")
+    (younger,) = begun(made, "d")
+    assert {name for name in dealt(made, younger) if name[0] == "m"} == mine, "`c` has the seat, and may not have these"
 
 
 def test_lanes_are_divided_by_the_workers_that_are_there() -> None:
