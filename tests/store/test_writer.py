@@ -15,11 +15,13 @@ from evalkit.store import disk
 from evalkit.store.files.chain import check_chain
 from evalkit.store.files.journal import new_writer, seal
 from evalkit.store.files.layout import journals
+from evalkit.store.files.schema import steps_table
 from evalkit.store.files.segment import KINDS, WRITER, Segment, read_claim
 from evalkit.store.reading.index import read_index
 from evalkit.store.reading.reader import read_ledger, scan
 from evalkit.store.writing import compactor, writer
-from evalkit.store.writing.compact import Tail
+from evalkit.store.writing.compact import Tail, tail_of
+from evalkit.store.writing.opening import end_journal, take_over
 from evalkit.store.writing.pace import AMPLE_ROWS, COMMITS, LOOK_S, MOST_S, CommitPace
 from evalkit.store.writing.writer import Store, open_store
 from tests.store.test_disk import Shim, durable
@@ -526,3 +528,15 @@ def test_batches_grow_with_the_run_and_keep_readers_within_a_minute() -> None:
     assert waits == [5.0, 12.5, 40.0]
     backlog.add(_tail(compactor.BATCH_BYTES), 7.0)
     assert backlog.due_at() == 7.0
+
+
+def test_a_writer_whose_journal_was_ended_compacts_nothing_of_it(tmp_path: Path) -> None:
+    """It stood still, and wakes up where its next file is due: whoever has ended its journal has written that."""
+    own = take_over(tmp_path, new_writer())
+    tail = tail_of(own.journal.commit(steps_table([a_step("a", 0)])))
+    end_journal(tmp_path, own.journal.writer, by=new_writer([own.journal.writer]))
+    before = sorted((tmp_path / "steps").iterdir())
+    assert before
+    with pytest.raises(FencedError, match="ended this one's journal"):
+        own.chain.compact([tail])
+    assert sorted((tmp_path / "steps").iterdir()) == before

@@ -218,6 +218,13 @@ def seal(run: Path, writer: str, *, by: str) -> None:
         return
 
 
+def refuse_sealed(run: Path, writer: str) -> None:
+    """Raise FencedError if another process has ended a writer's journal: that one compacts what is in it."""
+    newest = newest_object(run, writer)
+    if newest is not None and read_claim(newest).get("kind") == SEAL:
+        raise FencedError(_fenced(newest))
+
+
 def has_ended(run: Path, writer: str) -> bool:
     """Whether nothing can be added to a journal any more. Raises CorruptLogError."""
     says = newest_claim(run, writer)

@@ -51,6 +51,8 @@ class CompactedFiles:
     recall: Recall
     before: Callable[[str], Standing | None]
     """How an episode stood before this writer's first row of it; None for one that begins in its journal."""
+    check: Callable[[], None] = lambda: None
+    """Called before files are written. Raises FencedError where another process writes those of this journal."""
     named: dict[str, Named] = field(default_factory=dict)
     """By kind, the newest file."""
     standings: dict[str, Standing] = field(default_factory=dict)
@@ -59,8 +61,9 @@ class CompactedFiles:
     def compact(self, tails: Sequence[Tail], kinds: Sequence[Kind] = KINDS) -> None:
         """Write the tails' rows, in order, as one file of each kind; `kinds`: of those that are not there yet.
 
-        Raises StorageError, CorruptLogError (rows that were read back are damaged).
+        Raises StorageError, CorruptLogError (rows that were read back are damaged), FencedError.
         """
+        self.check()  # one that has stood still for long would write rows that others have compacted meanwhile
         tables = [tail.table for tail in tails if tail.table is not None]
         steps = pa.concat_tables([conform(table, STEPS) for table in tables]) if tables else steps_table([])
         touched = fold(self.standings, steps, self.before)

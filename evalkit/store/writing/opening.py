@@ -10,7 +10,7 @@ from evalkit.errors import CorruptLogError
 from evalkit.store import disk
 from evalkit.store.bucket import BucketPath
 from evalkit.store.files.chain import check_chain
-from evalkit.store.files.journal import Appender, has_ended, is_written_here, new_writer, open_journal, seal
+from evalkit.store.files.journal import Appender, has_ended, is_written_here, new_writer, open_journal, refuse_sealed, seal
 from evalkit.store.files.layout import MARK, Layout, began, encode_mark, journals, lay_out
 from evalkit.store.files.segment import (
     ENDS_FOLDER,
@@ -77,6 +77,7 @@ def take_over(run: Path, session: str) -> Opened:
             heads=journal.heads,
             recall=recall,
             before=partial(_standing, index),
+            check=partial(refuse_sealed, run, journal.writer),
         ),
         adopted=adopted,
         index=index,
@@ -103,7 +104,14 @@ def join(run: Path, writer: str) -> Opened:
     index, recall = read_index(run), partial(facts_of, run)
     return Opened(
         journal=Appender(run=run, writer=writer, heads={}),
-        chain=CompactedFiles(run=run, writer=writer, heads={}, recall=recall, before=partial(_standing, index)),
+        chain=CompactedFiles(
+            run=run,
+            writer=writer,
+            heads={},
+            recall=recall,
+            before=partial(_standing, index),
+            check=partial(refuse_sealed, run, writer),
+        ),
         adopted=Adopted(),
         index=index,
     )

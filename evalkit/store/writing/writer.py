@@ -71,13 +71,13 @@ def open_store(run: Path, *, session: str, inline: bool = False) -> Iterator["St
 
 
 @contextmanager
-def open_beside(run: Path, *, writer: str) -> Iterator["Store"]:
+def open_beside(run: Path, *, writer: str, inline: bool = False) -> Iterator["Store"]:
     """The same log, open for one more writer that was announced, while another process holds the run and writes too.
 
     Each has a journal of its own. Raises and closes as `open_store` does.
     """
     with standing(run) as hold:
-        store = Store(hold, join(run, writer), session=writer, inline=False)
+        store = Store(hold, join(run, writer), session=writer, inline=inline)
         failing = True
         try:
             yield store
