@@ -24,6 +24,7 @@ from evalkit.engine.machines.messages import Attend, decode_question, encode
 from evalkit.engine.machines.spread import TICK_S, Spread
 from evalkit.engine.machines.tcp import Address, Unproven, address_of, is_loopback, prove_to_worker, server_context
 from evalkit.errors import CorruptLogError, StorageError, UsageError
+from evalkit.store.files.journal import refuse_sealed
 from evalkit.store.lead import Meeting
 from evalkit.store.meeting import met_at
 
@@ -37,6 +38,8 @@ BEGIN_S = 900.0
 ALIVE_S, ALIVE_TRIES = 5, 3
 """A connection that carries nothing is tried so often, in seconds, and given up after so many tries without an answer:
 that of a machine that was lost."""
+ASK_S = 5.0
+"""How often one that has no workers looks whether another one coordinates the run."""
 NOTICED_S = 1.0
 """The coordinator stood still itself if its clock has jumped by more: then nobody was silent meanwhile."""
 
@@ -97,7 +100,7 @@ class _JoinedWorkers:
         self._strangers = self._refused = 0
         self._connections = Counter[str]()
         """By writer."""
-        self._looked_at = spread.loop.time()
+        self._looked_at = self._asked_at = spread.loop.time()
 
     async def play(self) -> None:
         """See `play_joined`."""
@@ -108,6 +111,7 @@ class _JoinedWorkers:
                 burials = dict[str, asyncio.Task[None]]()
                 while not self._is_over() or burials:
                     self._spread.look(starting=False)
+                    self._look_who_leads()
                     for writer in self._silent():
                         if writer not in burials:
                             burials[writer] = group.create_task(self._bury(writer))
@@ -124,6 +128,17 @@ class _JoinedWorkers:
 
     def _ends(self) -> bool:
         return self._coordinator.finishing or bool(self._session.stop.reason)
+
+    def _look_who_leads(self) -> None:
+        """Without workers nothing is written, and a coordinator would not learn that its run was taken over: on a disk
+        whose locks do not hold it would wait for workers for good."""
+        store, now = self._session.store, self._spread.loop.time()
+        if store.lead is None and not self._coordinator.members and now >= self._asked_at + ASK_S:
+            self._asked_at = now
+            try:
+                refuse_sealed(self._directory, store.writer)
+            except (StorageError, CorruptLogError) as flaw:
+                self._stop(flaw)
 
     def _silent(self) -> list[str]:
         """Workers that have said nothing for too long."""
@@ -147,8 +162,11 @@ class _JoinedWorkers:
         try:
             await self._spread.bury(writer, who=writer.split("-", 1)[1].rsplit("-", 1)[0], reaped=False)
         except (StorageError, CorruptLogError) as flaw:
-            self._session.stop.set("storage" if isinstance(flaw, StorageError) else "corrupt", str(flaw))
+            self._stop(flaw)
             self._coordinator.members.pop(writer, None)
+
+    def _stop(self, flaw: StorageError | CorruptLogError) -> None:
+        self._session.stop.set("storage" if isinstance(flaw, StorageError) else "corrupt", str(flaw))
 
     # Connections.
 
@@ -196,7 +214,7 @@ class _JoinedWorkers:
         except (Gone, msgspec.MsgspecError):
             pass
         except (StorageError, CorruptLogError) as flaw:
-            self._session.stop.set("storage" if isinstance(flaw, StorageError) else "corrupt", str(flaw))
+            self._stop(flaw)
         finally:
             self._connections[writer] -= 1
             link.close()
