@@ -29,8 +29,9 @@ PROOF_S = 10.0
 """How long both ends have for that."""
 AGAIN_S = 1.0
 """How often a worker tries to connect."""
-ANSWER_S = 30.0
-"""A connection on which an answer takes longer is given up for a new one."""
+ANSWER_S = 10.0
+"""A connection on which an answer takes longer is given up for a new one: before the worker's shares have ended, and
+before it was silent for so long that it is taken for lost."""
 
 
 class Unproven(UsageError):

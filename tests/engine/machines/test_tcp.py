@@ -7,7 +7,7 @@ import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import TypeVar
+from typing import TypeVar, cast
 
 import msgspec
 import pytest
@@ -16,7 +16,7 @@ from evalkit.engine.listen import Listen
 from evalkit.engine.machines import tcp
 from evalkit.engine.machines.joined import listening_address
 from evalkit.engine.machines.link import MOST_BYTES, Gone, WorkerLink
-from evalkit.engine.machines.messages import Attend, Bye, Directive, Question, Renew, decode_question, encode
+from evalkit.engine.machines.messages import Attend, Bye, Directive, Question, Renew, Reply, decode_question, encode
 from evalkit.engine.machines.tcp import (
     Address,
     LastingLink,
@@ -28,6 +28,8 @@ from evalkit.engine.machines.tcp import (
     server_context,
 )
 from evalkit.errors import UsageError
+from evalkit.spec.model import MachineTimes
+from tests.support.virtual_clock import run_virtual
 
 TOKEN = "a token of some length"
 Value = TypeVar("Value")
@@ -167,6 +169,33 @@ def test_a_question_is_repeated_on_a_new_connection(monkeypatch: pytest.MonkeyPa
 
     assert within(tried()) == [Directive(share=3), Directive(share=6), Directive(share=9)]
     assert [type(question) for question in asked] == [Attend] * 3 + [Renew] * 3 + [Bye] * 3
+
+
+def test_a_connection_that_says_nothing_is_given_up_before_its_worker_is_taken_for_lost() -> None:
+    class Silent:
+        async def ask(self, question: Question) -> Reply:
+            await asyncio.sleep(1e6)
+            raise AssertionError
+
+        def close(self) -> None:
+            pass
+
+    class Answering(Silent):
+        async def ask(self, question: Question) -> Reply:
+            return Directive(share=7)
+
+    links = [Silent(), Answering()]
+
+    async def connected() -> WorkerLink:
+        return cast(WorkerLink, links.pop(0))
+
+    async def tried() -> tuple[Reply, float]:
+        link = LastingLink(connected, orphan_s=MachineTimes().orphan_s)
+        return await link.ask(Renew(writer="a", number=1)), asyncio.get_running_loop().time()
+
+    answer, took_s = run_virtual(tried())
+    assert answer == Directive(share=7)
+    assert took_s < MachineTimes().share_s
 
 
 def test_a_coordinator_that_stays_away_is_gone(monkeypatch: pytest.MonkeyPatch) -> None:
