@@ -124,7 +124,7 @@ class Coordinator:
         member = self.members[message.writer]
         member.heard = now
         if message.number <= member.number and member.answer is not None:
-            return WorkerDecision(answer=member.answer)
+            return WorkerDecision(answer=member.answer, repeated=True)
         returned = self._hear(member, message, now)
         lent = self._lend(member)
         version, rates = self.shares.share(member.writer, now)

@@ -103,3 +103,5 @@ class WorkerDecision:
     lent: int = 0
     returned: int = 0
     """Given back by the worker: lent anew only after this is durable (`settled`)."""
+    repeated: bool = False
+    """Whether the answer was made before: what it lends may not be durable yet, if that could not be written."""

@@ -234,7 +234,7 @@ class Spread:
             for amount in (turn.lent, -turn.returned)
             if amount
         ]
-        if rows:
+        if rows or turn.repeated:
             await self._book(*rows)
         if turn.returned:
             self.coordinator.leases.returned(question.writer, turn.returned)
