@@ -10,7 +10,15 @@ from evalkit.errors import CorruptLogError
 from evalkit.store import disk
 from evalkit.store.bucket import BucketPath
 from evalkit.store.files.chain import check_chain
-from evalkit.store.files.journal import Appender, has_ended, is_written_here, new_writer, open_journal, refuse_sealed, seal
+from evalkit.store.files.journal import (
+    Appender,
+    has_ended,
+    is_written_here,
+    new_writer,
+    open_journal,
+    refuse_sealed,
+    seal,
+)
 from evalkit.store.files.layout import MARK, Layout, began, encode_mark, journals, lay_out
 from evalkit.store.files.segment import (
     ENDS_FOLDER,
@@ -123,6 +131,9 @@ def end_journal(run: Path, writer: str, *, by: str) -> Adopted:
     if not (run / LOG / writer).is_dir():
         return Adopted()  # it had not begun to write
     seal(run, writer, by=by)
+    folder = run / LOG / writer
+    with disk.storage_errors(folder):
+        disk.sync_directory(folder)  # one that was killed while it closed has not waited for that name
     return adopt(run, partial(facts_of, run), {writer})
 
 
