@@ -229,11 +229,7 @@ class Spread:
     async def _renew(self, question: Renew) -> Directive:
         self._dealer.progress(question.progress)
         turn = self.coordinator.renew(question, self.loop.time())
-        rows = [
-            LedgerRecord(kind="lease", session=question.writer, amount=PicoUsd(amount), at=time.time())
-            for amount in (turn.lent, -turn.returned)
-            if amount
-        ]
+        rows = [_lease(question.writer, amount) for amount in (turn.lent, -turn.returned) if amount]
         if rows or turn.repeated:
             await self._book(*rows)
         if turn.returned:
@@ -272,8 +268,12 @@ class Spread:
         held = [self._dealer.episode(name) for name in member.outstanding]
         settled = await asyncio.to_thread(settle, session, writer, held)
         session.store.took_over(settled.adopted)
-        account = self._accounts.pop(writer)
+        account = self._accounts[writer]
         settled.book(account)
+        if account.missing:
+            # It has closed its journal itself, and never heard of its last leases: others may have them.
+            await self._book(_lease(writer, -account.missing))
+        del self._accounts[writer]
         account.partial = not reaped  # else just which episodes it had is known
         rows = list(settle_crashes({writer: account}, self._worst_cases(held, settled.holdings)))
         for row in rows if self.endpoints.lanes else ():
@@ -294,6 +294,10 @@ class Spread:
                 continue
             amount = self.endpoints.worst_case(holdings.activate(episode))
             yield WorstCase(amount, episode.cell.agent.lane, episode.cell.agent.name)
+
+
+def _lease(writer: str, amount: int) -> LedgerRecord:
+    return LedgerRecord(kind="lease", session=writer, amount=PicoUsd(amount), at=time.time())
 
 
 NOTHING_MORE = WorkerRefused(why="The run is ending: there is nothing more to play.")
