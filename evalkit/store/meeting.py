@@ -32,6 +32,13 @@ def met_at(run: Path, lead: Lead | None, meeting: Meeting) -> Iterator[None]:
                 (run / FILE).unlink(missing_ok=True)
 
 
+def say_again(run: Path, meeting: Meeting) -> None:
+    """On a disk: say once more where the coordinator listens, where one that was deposed has said something else, or
+    has taken back what it had said. Raises StorageError."""
+    if meeting_place(run) != meeting:
+        disk.put(run / FILE, msgspec.json.encode(meeting))
+
+
 def meeting_place(run: Path) -> Meeting | None:
     """Where a run's coordinator listens; None if none says so, or if the store does not answer."""
     if isinstance(run, BucketPath):

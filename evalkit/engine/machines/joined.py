@@ -26,7 +26,7 @@ from evalkit.engine.machines.tcp import Address, Unproven, address_of, is_loopba
 from evalkit.errors import CorruptLogError, StorageError, UsageError
 from evalkit.store.files.journal import refuse_sealed
 from evalkit.store.lead import Meeting
-from evalkit.store.meeting import met_at
+from evalkit.store.meeting import met_at, say_again
 
 MOST_STRANGERS = 64
 """Connections that have not shown the token, at once."""
@@ -96,6 +96,7 @@ class _JoinedWorkers:
         self._spread, self._listener = spread, listener
         self._session, self._coordinator = spread.session, spread.coordinator
         self._directory = spread.session.options.directory
+        self._meeting = Meeting(address=str(listener.address), tls=listener.address.tls)
         self._times = spread.session.resolved.sweep.times
         self._strangers = self._refused = 0
         self._connections = Counter[str]()
@@ -131,12 +132,14 @@ class _JoinedWorkers:
 
     def _look_who_leads(self) -> None:
         """Without workers nothing is written, and a coordinator would not learn that its run was taken over: on a disk
-        whose locks do not hold it would wait for workers for good."""
+        whose locks do not hold it would wait for workers for good; and so would the one that has taken it over, if the
+        other has said meanwhile where workers find it."""
         store, now = self._session.store, self._spread.loop.time()
         if store.lead is None and not self._coordinator.members and now >= self._asked_at + ASK_S:
             self._asked_at = now
             try:
                 refuse_sealed(self._directory, store.writer)
+                say_again(self._directory, self._meeting)
             except (StorageError, CorruptLogError) as flaw:
                 self._stop(flaw)
 
@@ -182,9 +185,8 @@ class _JoinedWorkers:
 
         listener = self._listener
         server = await asyncio.start_server(connected, sock=listener.socket, ssl=listener.context)
-        meeting = Meeting(address=str(listener.address), tls=listener.address.tls)
         try:
-            with met_at(self._directory, self._session.store.lead, meeting):
+            with met_at(self._directory, self._session.store.lead, self._meeting):
                 yield
         finally:
             server.close()
