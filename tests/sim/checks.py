@@ -96,9 +96,13 @@ class Checks:
         process = world.process
         assert process is not None
         process.sent += 1
-        others = [one.process for one in world.network.history if one.process != process.number]
-        if process.sent == 1 and not any(other > process.number for other in others):
+        leader = world.leader(process)
+        leader.sent += leader is not process
+        later = (world.leader(world.processes[one.process]).number > leader.number for one in world.network.history)
+        if leader.sent == 1 and not any(later):
             self.settled()
+        if process.sealed_by is not None and process.sealed_by == process.of:
+            raise Broken(f"{sent.episode}/{sent.step} is sent by a worker that its coordinator has taken for lost")
         if process.fenced is not None and sent.at > process.fenced:
             raise Broken(f"{sent.episode}/{sent.step} is sent by a process that was told that another writes its run")
         if any(
@@ -113,12 +117,11 @@ class Checks:
         if missing:
             raise Broken(f"{sent.episode}/{sent.step} is sent while step {min(missing)} is not durable")
         # Of two that write at once, one has not been told yet, and does not know what the other has made durable.
-        if sent.step in held and (world.second is None or (sent.episode, sent.step) in process.knows):
+        if sent.step in held and (self._alone(process) or (sent.episode, sent.step) in process.knows):
             raise Broken(f"{sent.episode}/{sent.step} is asked again: its reply is durable")
-        mine = [one for one in world.network.history if (one.lane, one.process) == (sent.lane, sent.process)]
-        flying = (
-            sum((one.lane, one.process) == (sent.lane, sent.process) for one in world.network.in_flight.values()) + 1
-        )
+        team = {one.number for one in world.team(process)}
+        mine = [one for one in world.network.history if one.lane == sent.lane and one.process in team]
+        flying = sum(one.lane == sent.lane and one.process in team for one in world.network.in_flight.values()) + 1
         if flying > world.most_flying:
             raise Broken(f"{flying} requests of {sent.lane} are in flight; width is {world.scenario.width}")
         limits = LIMITS.get(sent.lane.partition("/")[0], {})
@@ -134,11 +137,23 @@ class Checks:
         if sent.lane in self._left and not sent.step:
             raise Broken(f"{sent.episode} begins, though all questions about {sent.lane} were answered before")
 
+    def _alone(self, process: Process) -> bool:
+        """Whether nobody else can go on with what a process plays."""
+        return self._world.second is None and process.sealed_by is None
+
+    def writing(self, what: str, path: Path) -> None:
+        """Before each operation of the disk: whose journal was ended adds nothing to the log."""
+        process = self._world.process
+        if process is None or process.sealed_by is None or path.suffix != ".parquet" or self._world.second is not None:
+            return
+        if what == "rename" or (what == "link" and not path.exists()):
+            raise Broken(f"{path.parent.name}/{path.name} is written by a process whose journal was ended")
+
     def _asking(self, sent: Sent, process: Process) -> None:
         """Before a request of an agent that is code leaves."""
         world, place = self._world, (sent.step, sent.ask)
         if place in world.asked.get(sent.episode, set()) and (
-            world.second is None or (sent.episode, place) in process.knows_asks
+            self._alone(process) or (sent.episode, place) in process.knows_asks
         ):
             raise Broken(f"{sent.id(sent.attempt)} is asked again: its reply is durable")
 

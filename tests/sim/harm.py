@@ -67,6 +67,13 @@ class Done:
         named = {name for path in newest for name in self._heads(path)} if len(newest) > 1 else set()
         return not journals or all(path.parent in newest and path.parent.name not in named for path in self.before)
 
+    def unnamed(self, run: Path) -> bool:
+        """Whether the journals of all that is lost are named by none: workers write beside each other, so several
+        journals may be the newest."""
+        journals = (path for path in (run / "log").glob("*/") if path / object_name(0) not in self.before)
+        named = {name for path in journals for name in self._heads(path)}
+        return all(path.parent.parent.name == "log" and path.parent.name not in named for path in self.before)
+
     def _heads(self, journal: Path) -> Iterable[str]:
         """The journals that the first object of one names: those that it continues."""
         path = journal / object_name(0)

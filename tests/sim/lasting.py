@@ -16,6 +16,7 @@ STEPS = {"tail", "steps", "log"}
 
 def lasted(world: "World", names: list[Path]) -> None:
     """New files of a folder last from now on: note the steps and asks in them."""
+    _seals(world, names)
     for path in names:
         if (
             path.suffix != ".parquet"
@@ -39,6 +40,16 @@ def lasted(world: "World", names: list[Path]) -> None:
             world.durable.setdefault(episode, set()).add(step)
             if world.process is not None:
                 world.process.knows.add((episode, step))
+
+
+def _seals(world: "World", names: list[Path]) -> None:
+    """Whoever puts an object into another's journal has ended it."""
+    for path in names:
+        owner = world.owner(path) if path.parent.parent.name == "log" else None
+        if owner is not None and world.process is not None and owner is not world.process:
+            owner.sealed.setdefault(path.parent.name, world.process.number)
+            world.say(f"the journal of process {owner.number} has been ended: {path.name}")
+            world.counts["zombie"] += not owner.dead
 
 
 def answered(world: "World", episode: str, place: Place) -> None:

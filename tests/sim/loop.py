@@ -6,8 +6,9 @@ meanwhile the disk and the network of `world.py` refuse everything it tries.
 
 import asyncio
 import contextlib
+import math
 import selectors
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterator
 from typing import Any, TypeVar
 
 Result = TypeVar("Result")
@@ -30,14 +31,14 @@ class _Jumping(selectors.DefaultSelector):
     def __init__(self, now: float, turn: Callable[[], None]) -> None:
         super().__init__()
         self.now, self._turn, self.quiet = now, turn, False
-        self.beside: Callable[[float], None] | None = None
+        self.beside: Callable[[float], float] | None = None
 
     def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
         if timeout is None and not self.quiet:
             raise Hung("everybody waits, and no timer is set")
         until = self.now + max(timeout or 0.0, 0.0)
         if self.beside is not None and not self.quiet:
-            self.beside(until)
+            until = self.beside(until)
         self.now = max(self.now, until)
         if not self.quiet:
             self._turn()
@@ -63,9 +64,20 @@ class SimLoop(asyncio.SelectorEventLoop):
         """Let time pass while nobody acts: the process was stopped, or a call of the system took so long."""
         self._jumping.now += seconds
 
-    def beside(self, catch_up: Callable[[float], None]) -> None:
-        """Have this called before time passes, with the time that will be: another process lives meanwhile."""
+    def beside(self, catch_up: Callable[[float], float]) -> None:
+        """Have this called before time passes, with the time that will be: other processes live meanwhile. It says
+        which time it is then: theirs may have given this one something to do before."""
         self._jumping.beside = catch_up
+
+    @property
+    def expects(self) -> bool:
+        """Whether something happens, even if nothing comes from outside."""
+        return bool(self._ready or self._scheduled)  # type: ignore[attr-defined]
+
+    @property
+    def next_timer(self) -> float:
+        """When its next timer is due; infinite if none is set."""
+        return self._scheduled[0].when() if self._scheduled else math.inf  # type: ignore[attr-defined]
 
     def next_at(self) -> float:
         """When something happens next, if nothing comes from outside. Raises Hung if nothing ever does."""
@@ -79,15 +91,15 @@ class SimLoop(asyncio.SelectorEventLoop):
         """Go round once, also while another loop is running."""
         self._jumping.now = self.next_at()
         self.call_soon(self.stop)
-        outer = asyncio._get_running_loop()
-        asyncio._set_running_loop(None)
-        try:
+        with _in_place_of_another():
             self.run_forever()
-        finally:
-            asyncio._set_running_loop(outer)
 
     def unwind(self) -> None:
-        """Cancel all tasks and step them until none is left."""
+        """Cancel all tasks and step them until none is left, also while another loop is running."""
+        with _in_place_of_another():
+            self._unwind()
+
+    def _unwind(self) -> None:
         self._jumping.quiet = True
         for _ in range(_MOST_UNWINDING):
             for task in asyncio.all_tasks(self):
@@ -103,6 +115,17 @@ class SimLoop(asyncio.SelectorEventLoop):
         for generators in (self.shutdown_asyncgens(),):
             with contextlib.suppress(Died):
                 self.run_until_complete(generators)
+
+
+@contextlib.contextmanager
+def _in_place_of_another() -> Iterator[None]:
+    """A loop turns within a callback of another one."""
+    outer = asyncio._get_running_loop()
+    asyncio._set_running_loop(None)
+    try:
+        yield
+    finally:
+        asyncio._set_running_loop(outer)
 
 
 def _innermost(task: "asyncio.Task[Any]") -> str:

@@ -19,7 +19,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from queue import SimpleQueue
 
-from tests.sim import mechanisms, mechanisms_agents, mechanisms_log
+from tests.sim import mechanisms, mechanisms_agents, mechanisms_log, mechanisms_workers
 from tests.sim.found import FOUND_BY
 from tests.sim.mechanisms import Mutant
 
@@ -28,7 +28,12 @@ BYTECODE = "bytecode"
 """Folder of a copy."""
 
 
-MUTANTS: tuple[Mutant, ...] = (*mechanisms.MUTANTS, *mechanisms_log.MUTANTS, *mechanisms_agents.MUTANTS)
+MUTANTS: tuple[Mutant, ...] = (
+    *mechanisms.MUTANTS,
+    *mechanisms_log.MUTANTS,
+    *mechanisms_agents.MUTANTS,
+    *mechanisms_workers.MUTANTS,
+)
 
 
 def main() -> int:

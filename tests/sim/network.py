@@ -165,7 +165,7 @@ class Network:
 
     def begin(self, weather: Weather) -> None:
         """A new life begins."""
-        self.weather, self.dead, self.in_flight, self.history = weather, False, {}, []
+        self.weather, self.dead, self.history = weather, False, []  # others than this life's may be in flight
         self.given_up, self.long_bodies = [], {}
         self.process = self.join()
 

@@ -1,7 +1,7 @@
-"""The processes of one life: as a rule one, now and then a second (`taking_over.py`)."""
+"""The processes of one life: as a rule one, now and then a second (`taking_over.py`), or workers (`crew.py`)."""
 
 from collections import Counter
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
@@ -31,11 +31,33 @@ class Process:
     """Whether its journal has begun."""
     fenced: float | None = None
     """When it met another's object in its own journal, in the loop's time."""
+    journal: str = ""
+    """The last that it has begun."""
+    sealed: dict[str, int] = field(default_factory=dict)
+    """By journal of its own that another process has ended: the number of that."""
+    of: int | None = None
+    """Of a worker: the number of the coordinator that has let it in."""
+    heeds: int | None = None
+    """The number of the coordinator that it has reached last."""
+    cut_off: tuple[float, float] | None = None
+    """From when to when nothing comes through to it."""
+    dead: bool = False
 
     @property
     def pid(self) -> int:
         """What the system calls it."""
         return 1000 + self.number
+
+    @property
+    def sealed_by(self) -> int | None:
+        """The number of the process that has ended its journal."""
+        return self.sealed.get(self.journal)
+
+    def learns(self, steps: Mapping[str, set[int]], asks: Mapping[str, set[Place]]) -> None:
+        """It reads all of the log that is durable now."""
+        self.opened = True
+        self.knows.update((episode, step) for episode, held in steps.items() for step in held)
+        self.knows_asks.update((episode, place) for episode, places in asks.items() for place in places)
 
 
 class Second(Generic[Result]):

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 
 from evalkit.seeds import Stream
 from tests.sim.begun import Begun, begun, names
+from tests.sim.crew_plan import EVERY, PARTS, CrewPlan, crew_plan
 from tests.sim.disk import Plan
 from tests.sim.network import FATES, Weather
 from tests.sim.sweeps import AGENTS, ASKING, SCARCE, SERVED, SERVERS, TIGHT, WIDE
@@ -50,13 +51,14 @@ DISTURBANCES = (
     "dies_mending",
 )
 """Everything that may go wrong, by name."""
-AIMED = ("scarce", "unsaid", "dies_naming", "agents", "dies_crowded", "asking", "servers")
+AIMED = ("scarce", "unsaid", "dies_naming", "agents", "dies_crowded", "asking", "servers", "workers", *PARTS)
 """What comes about only where it is asked for: requests that wait for money which others may bring back; rows of the
 first format that are lost before any session has said what they had cost; a process that dies between naming a folder,
 a manifest, a suite or the end of a journal and syncing the folder of that name, and a loss of power in the life that
 builds on it; agents that are code in place of models; a process that dies with all the requests in flight that its
 agent may have there; a sweep that asks something, and lets go agents that no open question needs; a model with several
-servers, of which one and then another is away for a while."""
+servers, of which one and then another is away for a while; a run that workers play, and what befalls these
+(`crew_plan.py`). Of all seeds one in `EVERY` has workers."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -118,6 +120,8 @@ class Life:
     """Whether it dies as soon as an agent that is code has as many requests in flight as it may."""
     dies_mending: int | None = None
     """The operation of the disk at which it dies if it repairs the log."""
+    crew: CrewPlan | None = None
+    """The workers that play for it; None: it plays alone."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -142,7 +146,7 @@ class Scenario:
     @property
     def active(self) -> frozenset[str]:
         """The disturbances that this seed has."""
-        return (disturbances(self.seed) | self.always) - self.without
+        return disturbances(self.seed, self.always) - self.without
 
     @property
     def overbilled(self) -> bool:
@@ -150,11 +154,18 @@ class Scenario:
         return "overbill" in self.active
 
 
-def disturbances(seed: int) -> frozenset[str]:
-    """Which kinds a seed has: a third of them, so that most seeds are about few things."""
+def disturbances(seed: int, always: frozenset[str]) -> frozenset[str]:
+    """Which kinds a seed has: a third of them, so that most seeds are about few things; and what it is to have."""
     draws = Stream(seed, "disturbances")
     share = (0.1, 0.3, 0.6)[draws.below(3)]
-    return frozenset(name for name in DISTURBANCES if draws.uniform() < share)
+    found = {name for name in DISTURBANCES if draws.uniform() < share} | always
+    if always & set(PARTS) or seed % EVERY == EVERY - 2:
+        found.add("workers")
+    if {"agents", "dies_crowded"} & found:
+        found.discard("workers")  # agents that are code are played by one process alone
+    if "workers" in found:
+        found |= {part for part in PARTS if Stream(seed, "workers", part).uniform() < 0.5}
+    return frozenset(found)
 
 
 def scenario(
@@ -170,7 +181,7 @@ def scenario(
     sweep, width = draws.below(sweeps), 1 + draws.below(6)
     budget = (None, None, 8.0, 3.0, 1.5, 0.9)[draws.below(6)]
     count = 1 + draws.below(LIVES)
-    active = (disturbances(seed) | always) - without
+    active = disturbances(seed, always) - without
     if "dies_naming" in active:
         count = LIVES
     if "tight" in active:
@@ -254,6 +265,8 @@ def _life(seed: int, number: int, active: frozenset[str]) -> Life:
         life = replace(life, jumps={stream.below(800): (stream.uniform() - 0.5) * 2 * 86_400})
     if "taken_over" in active:
         life = replace(life, taken_over=_taken_over(draws("taken_over")), stopped={}, twice_turn=None)
+    if "workers" in active and draws("workers").uniform() < 0.8:
+        life = replace(life, crew=crew_plan(active, seed, number))
     if "altered" in active:
         life = replace(life, altered=draws("altered").uniform() < 0.4)
     if "dies_mending" in active:

@@ -17,6 +17,7 @@ from tests.sim import altered, harm
 from tests.sim.begun import begun
 from tests.sim.checks import Answers, Broken, answers_of
 from tests.sim.commands import findings
+from tests.sim.crew_plan import peaceful
 from tests.sim.loop import Hung
 from tests.sim.players import Asks, asks_of
 from tests.sim.remembered import remembered
@@ -77,16 +78,19 @@ def live_through(scenario: Scenario, *, detailed: bool = False) -> Lived:
                         world.extend()
                     outcome = world.live(life, lives, repair=damaged)
                     if life.altered:
+                        world.end_all()
                         altered.try_one(world, lives)
                     lives += 1
                     damaged = (damaged and not isinstance(outcome, RunOutcome)) or _harmed(world, life)
                 if scenario.extended is not None:
                     world.extend()
                 lives = _calmly(world, lives, repair=damaged) + 1
+                world.finish()
                 world.checks.at_the_end(usual.steps, usual.asks, usual.answers)
             finally:
+                world.end_all()
                 requests = world.requests
-                counts = world.counts + world.network.counts + world.disk.counts
+                counts = world.counts + world.network.counts + world.disk.counts + world.wires.counts
     except (Broken, Hung) as flaw:
         broken = f"{type(flaw).__name__}: {flaw}"
     except Exception as flaw:  # noqa: BLE001 - whatever leaves the engine is a finding
@@ -102,6 +106,7 @@ def _harmed(world: World, life: Life) -> bool:
     if found:
         raise Broken(f"before anything is harmed verify finds: {found}")
     knew, held = world.checks.knows_its_money(), world.checks.held()
+    world.end_all()
     done = harm.do(world.run, life.harm)
     if done is None:
         return False
@@ -111,7 +116,8 @@ def _harmed(world: World, life: Life) -> bool:
     found = findings(world.run)
     if not found:
         world.counts["unnoticed"] += 1
-        if world.checks.held() != held and not (life.harm.gone and done.at_the_end(world.run)):
+        last = done.at_the_end(world.run) or ("workers" in world.scenario.active and done.unnamed(world.run))
+        if world.checks.held() != held and not (life.harm.gone and last):
             raise Broken(f"verify finds nothing, and the log is another: {done.words}")
         if Stream(*life.harm.place).uniform() < ASKED:
             world.checks.commands()
@@ -136,8 +142,10 @@ def _harmed(world: World, life: Life) -> bool:
 
 def _calmly(world: World, first: int, *, repair: bool = False) -> int:
     """Undisturbed lives until the run is as complete as its money allows; the number of the last."""
+    seed = world.scenario.seed
+    crew = peaceful(seed) if "workers" in world.scenario.active and Stream(seed, "calm").uniform() < 0.7 else None
     for number in range(first, first + MOST_CALM):
-        outcome = world.live(undisturbed(), number, repair=repair and number == first)
+        outcome = world.live(replace(undisturbed(), crew=crew), number, repair=repair and number == first)
         if isinstance(outcome, RunOutcome) and outcome.reason in ("complete", "budget", "decided"):
             return number
     raise Broken(f"after {MOST_CALM} undisturbed lives the run is neither complete nor out of money: {outcome}")

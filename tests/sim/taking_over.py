@@ -6,6 +6,7 @@ request that the other has asked for as well, which the crash's charge covers; w
 durable it never sends; the log stays whole, and the run is completed by whoever is left.
 """
 
+import math
 import os
 import stat
 from collections.abc import Callable
@@ -43,20 +44,25 @@ class TakingOver:
         loop.set_exception_handler(world.failed)
         process = Process(world.network.join(), loop)
         world.second = Second(process, world.begun(RunOptions(directory=world.run)))
+        world.processes[process.number] = process
         for _ in range(how.ahead):
+            while world.crew.next_at() <= loop.time():
+                world.crew.step()
             if not self._step(world.second):
                 break
         first.loop.skip(max(how.seconds, loop.time() - first.loop.time()))
-        self._catch_up(first.loop.time())
-        first.loop.beside(self._catch_up)
+        world.others_live(first.loop.time())
         world.say("the one that was stopped goes on")
 
-    def _catch_up(self, until: float) -> None:
-        """The second process lives up to this time of the first one's loop."""
-        world = self._world
-        second = world.second
-        while second is not None and not second.over and second.process.loop.next_at() <= until:
-            self._step(second)
+    def next_at(self) -> float:
+        """When the second process, if there is one, has something to do."""
+        second = self._world.second
+        return math.inf if second is None or second.over else second.process.loop.next_at()
+
+    def step(self) -> None:
+        """The second process's loop turns once."""
+        assert self._world.second is not None
+        self._step(self._world.second)
 
     def _step(self, second: Second[RunOutcome | str]) -> bool:
         """The second process's loop turns once; whether it lives."""
@@ -84,7 +90,11 @@ class TakingOver:
             world.say(f"the one that was stopped ends: {first if isinstance(first, str) else first and first.reason}")
             world.process = None
             with suppress(Died):
-                while self._step(second):
+                while not second.over:
+                    if world.crew.present and world.crew.next_at() < second.process.loop.next_at():
+                        world.crew.step()
+                    else:
+                        self._step(second)
                     world.now = max(world.now, second.process.loop.time())
                 found = second.result
                 return first if isinstance(found, str) and isinstance(first, RunOutcome) else found
@@ -109,7 +119,12 @@ def closed_books(second: Second[RunOutcome | str]) -> bool:
     """Whether a second process has left nothing in flight that is not on the books yet: it has ended in good order, or
     has sent nothing. The end of the first does not tell: it may have ended in good order before, and knows nothing of
     the other's requests. What a disk has kept the second from closing is charged when the next one begins."""
-    return isinstance(second.result, RunOutcome) or not second.process.sent
+    return has_closed(second.result) or not second.process.sent
+
+
+def has_closed(outcome: RunOutcome | str | None) -> bool:
+    """Whether a process has ended with all its money on the books: not one whose workers could not write theirs."""
+    return isinstance(outcome, RunOutcome) and outcome.reason not in ("storage", "corrupt")
 
 
 def granted(descriptor: int) -> bool:

@@ -12,7 +12,11 @@ import pytest
 from evalkit.engine import sweep
 from evalkit.seeds import Stream
 from evalkit.store import disk
+from evalkit.store.files.journal import new_writer, newest_claim
+from evalkit.store.files.schema import steps_table
+from evalkit.store.writing.opening import end_journal, take_over
 from evalkit.store.writing.writer import Store
+from tests.sim.crew_plan import PARTS
 from tests.sim.disk import Plan, SimDisk
 from tests.sim.found import FOUND_BY
 from tests.sim.loop import Died
@@ -23,6 +27,7 @@ from tests.sim.seed import Lived, live_through
 from tests.sim.shrink import shrunk
 from tests.sim.sweeps import SWEEPS
 from tests.sim.taking_over import TakingOver
+from tests.support.run_directories import a_step
 
 SEEDS = 40
 """The first of those that `make sim` lives through; `.ci/run` asks it for 110."""
@@ -34,6 +39,11 @@ RARE = (50, 61, 81, 84, 97, 99, 155)
 @cache
 def lived(seed: int) -> Lived:
     return live_through(scenario(seed, len(SWEEPS)))
+
+
+@cache
+def workers_lived(seed: int) -> Lived:
+    return live_through(scenario(seed, len(SWEEPS), always=frozenset({"workers"})))
 
 
 @pytest.mark.parametrize("seeds", [*(range(first, first + 10) for first in range(0, SEEDS, 10)), RARE], ids=str)
@@ -68,6 +78,20 @@ def test_every_promise_holds_of_a_model_with_several_servers(seed: int) -> None:
     found = live_through(scenario(seed, len(SWEEPS), always=frozenset({"servers"})))
     assert not found.broken, "\n".join((*found.story, found.broken))
     assert found.counts["server_away"] > 0
+
+
+@pytest.mark.parametrize("seed", [4, 6, 8, 39, 170, 196, 235])
+def test_every_promise_holds_of_a_run_that_workers_play(seed: int) -> None:
+    """The last four once broke a promise: a coordinator that was deposed waited for workers for good, a repeated
+    question was answered with a lease that could not be written, a lease that was not heard of counted as spent, and a
+    coordinator that was deposed took away the words by which workers find its successor."""
+    found = workers_lived(seed)
+    assert not found.broken, "\n".join((*found.story, found.broken))
+
+
+def test_all_that_may_befall_workers_does() -> None:
+    counts = sum((Counter(workers_lived(seed).counts) for seed in (4, 6, 8)), Counter[str]())
+    assert {part for part in (*PARTS, "fenced") if not counts[part]} == set()
 
 
 def test_everything_that_may_go_wrong_does() -> None:
@@ -173,6 +197,26 @@ def test_a_process_that_died_touches_the_disk_no_more(tmp_path: Path) -> None:
             disk.write_durably(tmp_path / "b", b"two")
     assert not (tmp_path / "a").exists()
     assert not (tmp_path / "b").exists()
+
+
+def test_an_end_that_its_writer_has_not_waited_for_lasts_where_others_build_on_it(tmp_path: Path) -> None:
+    for number in range(20):
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        made = _disk(folder)
+        with made.in_force():
+            own = take_over(folder / "run", new_writer()).journal
+            own.commit(steps_table([a_step()]))
+            made.built_on = lambda names: True
+            made.begin(Plan(dies_naming=0))
+            with pytest.raises(Died):
+                own.close()
+            made.begin(Plan())
+            end_journal(folder / "run", own.writer, by=new_writer([own.writer]))
+        made.lose_power(Stream(number, "test"))
+        last = newest_claim(folder / "run", own.writer)
+        assert last is not None
+        assert last["kind"] == "close"
 
 
 def test_a_process_that_dies_naming_leaves_a_name_that_a_loss_of_power_may_take(tmp_path: Path) -> None:

@@ -30,17 +30,19 @@ from evalkit.store.lock import holder
 from evalkit.store.writing.writer import open_store
 from tests.sim.begun import Begun
 from tests.sim.checks import Broken, Checks, built_on
-from tests.sim.disk import SimDisk
+from tests.sim.crew import Crew, first_of
+from tests.sim.disk import Plan, SimDisk
 from tests.sim.lasting import answered, lasted
 from tests.sim.loop import Died, Hung, SimLoop, run_life
-from tests.sim.network import Network, Sent
+from tests.sim.network import Network, Sent, Weather
 from tests.sim.players import Place, heard
 from tests.sim.process import Process, Second
 from tests.sim.reading import Reading
 from tests.sim.remembered import Remembered
 from tests.sim.scenario import Life, Scenario
 from tests.sim.sweeps import extended, resolved, spec
-from tests.sim.taking_over import TakingOver, closed_books, granted, of_files
+from tests.sim.taking_over import TakingOver, closed_books, granted, has_closed, of_files
+from tests.sim.wires import Wires
 
 Activate = Callable[[PlannedEpisode], ActiveEpisode]
 Result = TypeVar("Result")
@@ -75,6 +77,10 @@ class World:
     reading: Reading = field(default_factory=Reading)
     process: Process | None = None
     """The one that acts."""
+    main: Process | None = None
+    """The one whose loop drives those of all others."""
+    processes: dict[int, Process] = field(default_factory=dict)
+    """All that there have been, by number."""
     second: Second[RunOutcome | str] | None = None
     """The process that has taken the run over in this life."""
     progress: float = 0.0
@@ -110,6 +116,7 @@ class World:
         self.disk.lasted = partial(lasted, self)
         self.network.sending = self._sending
         self.checks, self.taking = Checks(self), TakingOver(self)
+        self.wires, self.crew = Wires(self), Crew(self)
         self.disk.looked = self._touched
         self.disk.taken, self.disk.making, self.disk.built_on = self._taken, self._making, built_on
 
@@ -129,17 +136,19 @@ class World:
         if self.detailed and what in ("rename", "link", "remove"):
             self.say(f"the run is about to {what} {path.relative_to(self.folder)}")
         self.checks.looked(what, path)
-        if self.process is not None and not self.process.opened and f"-{self.process.pid}-" in path.parent.name:
-            self.process.opened = True
-            self.process.knows.update((episode, step) for episode, steps in self.durable.items() for step in steps)
-            self.process.knows_asks.update((episode, one) for episode, places in self.asked.items() for one in places)
-        how = None if self.life is None else self.life.taken_over
+        own = self.process
+        if own is not None and not own.opened and f"-{own.pid}-" in path.parent.name:
+            own.learns(self.durable, self.asked)
+        self.checks.writing(what, path)
+        how = None if self.life is None or own is not self.main else self.life.taken_over
         if how is not None and not how.at_once and how.turn is None and self.disk.operations >= how.operation:
             self.taking.begins(how)
 
     def _making(self, path: Path) -> None:
         """A folder is to be made."""
-        how = None if self.life is None else self.life.taken_over
+        if self.process is not None and f"-{self.process.pid}-" in path.name:
+            self.process.journal = path.name
+        how = None if self.life is None or self.process is not self.main else self.life.taken_over
         if how is not None and how.at_once and path.parent.name == "log":
             self.counts["at_once"] += 1
             self.taking.begins(how)
@@ -195,8 +204,9 @@ class World:
         assert self.process is not None
         lane, playing = episode.cell.agent.lane, self.process.playing
         playing[lane] += 1
-        if playing[lane] > self.scenario.width:
-            raise Broken(f"{playing[lane]} episodes of {lane} are being played; width is {self.scenario.width}")
+        in_all = sum(one.playing[lane] for one in self.team(self.process))
+        if in_all > self.scenario.width:
+            raise Broken(f"{in_all} episodes of {lane} are being played; width is {self.scenario.width}")
         try:
             left = await play(episode, activate, asker, table)
         finally:
@@ -204,6 +214,64 @@ class World:
         if left in ("diverged", "agent_error"):
             raise Broken(f"{episode.id} is left as {left}")
         return left
+
+    # Processes.
+
+    def owner(self, path: Path) -> Process | None:
+        """The process in whose journal a file is."""
+        number = path.parent.name.split("-")[-2:-1]
+        return self.processes.get(int(number[0]) - 1000) if number and number[0].isdigit() else None
+
+    def leader(self, process: Process) -> Process:
+        """Of a worker the coordinator that has let it in, else the process itself."""
+        return process if process.of is None else self.processes[process.of]
+
+    def team(self, process: Process) -> list[Process]:
+        """The processes that play for one coordinator with this one: those that live and that it has not ended."""
+        leader = self.leader(process)
+        others = (one for one in self.processes.values() if not one.dead and one.sealed_by is None)
+        return [process, *(one for one in others if one is not process and self.leader(one) is leader)]
+
+    def catch_up(self, until: float) -> float:
+        """The other processes live up to this time of the loop that drives them, or to one before at which that has
+        something to do because of them: which it is."""
+        assert self.main is not None
+        while self._other_lives(min(until, self.main.loop.next_timer)):
+            pass
+        return min(until, self.main.loop.next_timer)
+
+    def others_live(self, until: float) -> None:
+        """The other processes live up to this time, whatever the one has to do that drives them."""
+        while self._other_lives(until):
+            pass
+
+    def _other_lives(self, until: float) -> bool:
+        """One of the others goes on, if it has something to do by then: the one whose time is least."""
+        second, crew = self.taking.next_at(), self.crew.next_at()
+        if min(second, crew) > until or self.disk.dead:
+            return False
+        if second <= crew:
+            self.taking.step()
+        else:
+            self.crew.step()
+        return True
+
+    def finish(self) -> None:
+        """Those that are left of earlier lives live on to their ends, with nobody to coordinate them."""
+        if not self.crew.present:
+            return
+        self.disk.begin(Plan())
+        self.network.begin(Weather())
+        with self._simulated():
+            self.crew.finish()
+        if self.flaws:
+            raise first_of(self.flaws[0])
+        self.checks.between_lives(closed=self.closed)
+
+    def end_all(self) -> None:
+        """Whoever is left of earlier lives dies."""
+        with self._simulated():
+            self.crew.die()
 
     # Lives.
 
@@ -222,7 +290,9 @@ class World:
         self.flaws.clear()
         self.life, self.second = life, None
         loop = SimLoop(self.now, self._turn)
-        self.process = Process(self.network.process, loop)
+        loop.beside(self.catch_up)
+        self.main = self.process = self.processes[self.network.process] = Process(self.network.process, loop)
+        self.crew.begin(life.crew, self.now)
         self.progress = self.network.progress = self.now
         self.say(
             f"life {number} begins"
@@ -237,10 +307,10 @@ class World:
                     outcome = self.taking.ends(self.second, outcome)
         finally:
             self.now = max(self.now, loop.time()) + 1.0
-            self.process = self.life = None
+            self._is_over(self.main)
         if self.flaws:
-            raise _first(self.flaws[0])
-        self.closed = isinstance(outcome, RunOutcome) and (self.second is None or closed_books(self.second))
+            raise first_of(self.flaws[0])
+        self.closed = has_closed(outcome) and (self.second is None or closed_books(self.second))
         self._end(life, number, outcome)
         self.checks.between_lives(closed=self.closed)
         flaw = self.reading.flaw(self.network.long_bodies)
@@ -248,10 +318,19 @@ class World:
             raise Broken(flaw)
         return outcome
 
+    def _is_over(self, main: Process) -> None:
+        """The processes that coordinate, or play alone, are gone."""
+        for one in (main, *(() if self.second is None else (self.second.process,))):
+            one.dead = True
+            self.wires.died(one)
+        self.crew.ended()
+        self.process = self.main = self.life = None
+
     @contextmanager
     def _simulated(self) -> Iterator[None]:
         with ExitStack() as stack:
             stack.enter_context(self.disk.in_force())
+            stack.enter_context(self.crew.in_force())
             stack.enter_context(mock.patch("time.time", self._wall_time))
             stack.enter_context(mock.patch("time.sleep", self._slept))
             stack.enter_context(mock.patch("secrets.token_hex", self._digits))
@@ -286,6 +365,7 @@ class World:
             self.say(outcome if isinstance(outcome, str) else f"life {number} ends: {outcome.reason}")
         elif life.power:
             self.counts["power"] += 1
+            self.end_all()
             self.checks.losing_power()
             self.memory.changed = True
             self.disk.lose_power(Stream(self.scenario.seed, "power", number))
@@ -319,14 +399,21 @@ class World:
 
     async def begun(self, options: RunOptions) -> RunOutcome | str:
         try:
-            return await sweep.run_sweep(self.resolved, options, lambda view: None)
+            return await sweep.run_sweep(self._resolved_now(), options, lambda view: None)
         except EvalkitError as flaw:
             return f"{type(flaw).__name__}: {flaw}"
         except ExceptionGroup as group:
-            raise _first(group) from None
+            raise first_of(group) from None
         except BaseExceptionGroup as group:
             found = group.split(Broken)[0]
-            raise _first(found if found is not None else group) from None
+            raise first_of(found if found is not None else group) from None
+
+    def _resolved_now(self) -> Resolved:
+        """The sweep, as it is played in this life."""
+        crew, given = None if self.life is None else self.life.crew, self.resolved
+        if crew is None:
+            return given
+        return replace(given, sweep=replace(given.sweep, workers=len(crew.slots), on="join", times=crew.times))
 
     async def _beside(self, turn: int, options: RunOptions) -> RunOutcome | str:
         """A second process on the same run: it must be refused while the first writes."""
@@ -372,6 +459,7 @@ class World:
             self.counts["stopped"] += 1
             self.say(f"the process is stopped for {life.stopped[turn]:.1f} s")
             loop.skip(life.stopped[turn])
+            self.others_live(loop.time())
         if turn in life.jumps:
             self.counts["clock_jump"] += 1
             self.say(f"the wall clock jumps {life.jumps[turn]:+.0f} s")
@@ -401,9 +489,3 @@ class World:
 async def _at_once(work: Callable[..., Result], *given: object) -> Result:
     """Stands in for `asyncio.to_thread`: virtual time knows no threads."""
     return work(*given)
-
-
-def _first(flaw: BaseException) -> BaseException:
-    while isinstance(flaw, BaseExceptionGroup):
-        flaw = flaw.exceptions[0]
-    return flaw
