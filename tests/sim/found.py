@@ -84,5 +84,12 @@ FOUND_BY: Mapping[str, int] = {
     "an act does not wait for a request that nobody waits for": 5,
     "a refused ask is not logged": 7,
     "the bound of a crash forgets how many requests are in flight": 1,
+    "a lost worker's journal is not sealed": 5,
+    "a lost worker is charged nothing": 24,
+    "what a lost worker was lent is free again": 6,
+    "a repeated question does not wait for what its answer lends": 170,
+    "leases that a worker has not heard of count as spent": 196,
+    "a lane's seats go to those that came first": 73,
+    "a writer whose journal was ended compacts it": 11,
 }
 """By mutant."""
