@@ -14,6 +14,9 @@ PEERS_LOCK := bench/peers.lock
 # Model servers that nobody here wrote, and what builds them; tests talk to them from .venv.
 REAL := .venv-real
 REAL_LOCK := tests/real/servers.lock
+# Ray is large, and starts processes that outlive a test: it has an environment of its own, with all that .venv has.
+RAY := .venv-ray
+RAY_LOCK := requirements-ray.lock
 COMPILE = -m uv pip compile pyproject.toml --universal --python-version 3.11 --upgrade --generate-hashes \
 	--no-emit-index-url --no-emit-find-links --no-header --quiet
 
@@ -48,10 +51,12 @@ export PYTHONDONTWRITEBYTECODE :=
 
 # How many seeds `make sim` plays; ALWAYS=first_format: each continues a run of the log's first format.
 SEEDS ?= 1000
+# Whether `make ray` also kills actors and their driver, twenty times each.
+KILLS ?=
 # Which doors `make doors` tries; empty: all of them.
 DOORS ?=
 
-.PHONY: help run test check cover format bench bench-peers large conform soak chaos sim mutants sdks doors real docs lock wheel installed setup clean
+.PHONY: help run test check cover format bench bench-peers large conform soak chaos sim mutants sdks doors real ray docs lock wheel installed setup clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s  %s\n", $$1, $$2 }' Makefile
@@ -134,6 +139,15 @@ $(REAL)/.ready: $(REAL_LOCK) | $(READY)
 	$(REAL)/bin/python $(INSTALL) --no-deps --require-hashes -r $(REAL_LOCK)
 	@touch $@
 
+ray: $(RAY)/.ready ## play runs on a real Ray cluster of this machine, installed in .venv-ray; KILLS=yes: forty kills too (minutes)
+	$(IN_MEMORY) $(RAY)/bin/python -m pytest -p no:cacheprovider -m "ray$(if $(KILLS),, and not soak)" tests/ray
+
+$(RAY)/.ready: pyproject.toml $(RAY_LOCK) | $(READY)
+	$(PY) -m venv $(RAY)
+	$(RAY)/bin/python $(INSTALL) --no-deps --require-hashes -r $(RAY_LOCK)
+	$(RAY)/bin/python $(INSTALL) --no-deps --no-build-isolation --editable .
+	@touch $@
+
 docs: $(READY) ## build the documentation site in build/docs, strictly; write the generated pages
 	$(PY) -m docs.tools.cli_page
 	$(PY) -m docs.tools.environment_page
@@ -144,6 +158,7 @@ docs: $(READY) ## build the documentation site in build/docs, strictly; write th
 lock: $(READY) ## resolve the dependencies again into the locks
 	$(PY) $(COMPILE) --extra dev --extra docs --output-file $(LOCK)
 	$(PY) $(COMPILE) --extra sdks --extra exports --extra inspect --output-file $(SDKS_LOCK)
+	$(PY) $(COMPILE) --extra dev --extra ray --output-file $(RAY_LOCK)
 	$(PY) $(subst pyproject.toml,bench/peers.in,$(COMPILE)) --output-file $(PEERS_LOCK)
 	$(PY) $(subst pyproject.toml,tests/real/servers.in,$(COMPILE)) --output-file $(REAL_LOCK)
 
@@ -169,5 +184,5 @@ $(READY): pyproject.toml $(LOCK)
 	@touch $(READY)
 
 clean: ## remove .venv, caches and built files; runs stay
-	rm -rf $(VENV) $(SDKS) $(PEERS) $(REAL) dist build .mypy_cache .ruff_cache .pytest_cache .hypothesis bench/results
+	rm -rf $(VENV) $(SDKS) $(PEERS) $(REAL) $(RAY) dist build .mypy_cache .ruff_cache .pytest_cache .hypothesis bench/results
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

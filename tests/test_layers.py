@@ -79,6 +79,7 @@ PLACES = {
     "keyring": ("client/keys",),
     "botocore": ("client/clouds",),
     "boto3": ("store/objects",),
+    "ray": ("engine/machines/on_ray",),
     "obstore": ("store/objects", "store/bucket"),
     "google": ("client/clouds",),
     "azure": ("client/clouds",),

@@ -39,7 +39,11 @@ def texts(*suffixes: str) -> dict[str, str]:
     }
 
 
-LOCKS = {"requirements.lock": ("dev", "docs"), "requirements-sdks.lock": ("sdks", "exports", "inspect")}
+LOCKS = {
+    "requirements.lock": ("dev", "docs"),
+    "requirements-sdks.lock": ("sdks", "exports", "inspect"),
+    "requirements-ray.lock": ("dev", "ray"),
+}
 """Each lock, with the extras that it covers beside the project's own dependencies."""
 APART = ("bench/peers.lock", "tests/real/servers.lock")
 """Locks of environments without evalkit: what it is measured beside, and servers that it asks."""

@@ -5,12 +5,12 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from os import PathLike
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from evalkit.engine.universe import Choice
 from evalkit.errors import RunError, UsageError, nearest
 from evalkit.seats import AgentFn
-from evalkit.spec.model import Sweep
+from evalkit.spec.model import Machines, Sweep
 from evalkit.spec.sweep import (
     MAX_WIDTH,
     checked_name,
@@ -54,7 +54,7 @@ def changed(
     name: str | None = None,
     width: int | None = None,
     workers: str | int | None = None,
-    on: Literal["here", "join"] | None = None,
+    on: Machines | None = None,
     budget: str | None = None,
     deadline: str | None = None,
     mark: str = "",

@@ -47,7 +47,9 @@ def run(sub: argparse.ArgumentParser) -> None:
         "--workers", metavar="N", help="play in N processes; `cores`: one per core (default: the spec's, or one)"
     )
     sub.add_argument(
-        "--on", choices=("here", "join"), help="`join`: play nothing here, but in processes of `evalkit join`"
+        "--on",
+        choices=("here", "join", "ray"),
+        help="`join`: play nothing here, but in processes of `evalkit join`; `ray`: in actors of a Ray cluster",
     )
     sub.add_argument(
         "--listen", metavar="HOST:PORT", default="", help="of --on join (default: this machine, any free port)"

@@ -8,9 +8,10 @@ durable.
 import asyncio
 import os
 import shlex
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, nullcontext
 from dataclasses import replace
+from functools import partial
 from itertools import count, islice
 from pathlib import Path
 
@@ -29,6 +30,7 @@ from evalkit.engine.jobs import make_jobs
 from evalkit.engine.loop import interruptible
 from evalkit.engine.machines.children import play_here
 from evalkit.engine.machines.joined import opened, play_joined
+from evalkit.engine.machines.on_ray import check_ray, on_cluster, play_on_ray
 from evalkit.engine.machines.spread import Spread
 from evalkit.engine.outcome import RunOutcome
 from evalkit.engine.publishing import SHOW_EVERY_S, tell_others
@@ -143,15 +145,27 @@ async def _play(session: Session, show: Callable[[View], None]) -> None:
             session.endpoints = endpoints
             _tell(session.options, "forecasting what episodes take")
             session.jobs = await make_jobs(session, endpoints)
-            joins = session.resolved.sweep.on == "join"
-            listener = opened(session.options.listen, session.options.directory) if joins else None
-            with noted(session), _timed(session):
-                async with _watched(session, show), _asked(session):
-                    if is_spread(session.resolved):
-                        spread = Spread(session, endpoints, elastic=listener is not None)
-                        await (play_here(spread) if listener is None else play_joined(spread, listener))
-                    else:
-                        await play_lanes(session.jobs)
+            async with _machines(session) as play:
+                with noted(session), _timed(session):
+                    async with _watched(session, show), _asked(session):
+                        if is_spread(session.resolved):
+                            await play(Spread(session, endpoints, elastic=session.resolved.sweep.on != "here"))
+                        else:
+                            await play_lanes(session.jobs)
+
+
+@asynccontextmanager
+async def _machines(session: Session) -> AsyncIterator[Callable[[Spread], Awaitable[None]]]:
+    """What plays a session in other processes, once they can come. Raises UsageError where they cannot."""
+    sweep, options = session.resolved.sweep, session.options
+    if sweep.on == "ray":
+        _tell(options, "connecting to the Ray cluster")
+        async with on_cluster(sweep.ray, sweep.workers):
+            yield play_on_ray
+    elif sweep.on == "join":
+        yield partial(play_joined, listener=opened(options.listen, options.directory))
+    else:
+        yield play_here
 
 
 @asynccontextmanager
@@ -201,6 +215,8 @@ def _check_workers(resolved: Resolved, options: RunOptions) -> None:
     """Raises UsageError if several processes cannot play what is chosen."""
     if not is_spread(resolved):
         return
+    if resolved.sweep.on == "ray":
+        check_ray(resolved.sweep.ray)
     coded = [name for name, agent in resolved.manifest.agents.items() if agent.code is not None]
     if any(not options.choice.agents or name in options.choice.agents for name in coded) or options.outside is not None:
         raise UsageError(

@@ -13,7 +13,7 @@ from evalkit.store.reading.totals import CellTotals
 
 def is_spread(resolved: Resolved) -> bool:
     """Whether other processes than this one play the run."""
-    return resolved.sweep.workers > 1 or resolved.sweep.on == "join"
+    return resolved.sweep.workers > 1 or resolved.sweep.on != "here"
 
 
 def work_of(

@@ -245,6 +245,19 @@ class MachineTimes:
     """A worker whose coordinator does not answer for so long commits what it has and ends."""
 
 
+Machines = Literal["here", "join", "ray"]
+"""Whether a run's processes are started on this machine, join from any, or are actors on a Ray cluster."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RayUse:
+    """The Ray cluster that plays a run, and what its workers reserve there."""
+
+    address: str = "auto"
+    """What `ray.init` takes; `auto`: $RAY_ADDRESS, or the cluster of this node; `local`: one for this call alone."""
+    cpus_per_worker: float = 1.0
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sweep:
     """The spec of a run: agents x suites x replicates, with its bounds."""
@@ -259,8 +272,8 @@ class Sweep:
     """Episodes in flight in each lane."""
     workers: int = 1
     """Processes that play it; where they join by themselves, how many are expected."""
-    on: Literal["here", "join"] = "here"
-    """Whether they are started on this machine, or join from any."""
+    on: Machines = "here"
+    ray: RayUse = RayUse()
     times: MachineTimes = MachineTimes()
     budget: PicoUsd | None = None
     budgets: Mapping[str, PicoUsd] = field(default_factory=dict)

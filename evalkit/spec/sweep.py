@@ -6,7 +6,7 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import msgspec
 import orjson
@@ -21,12 +21,13 @@ from evalkit.spec.agent_code import find_agent
 from evalkit.spec.catalogue import LimitsFile
 from evalkit.spec.crossed import crossed
 from evalkit.spec.decide import DecideTable, checked_decide
-from evalkit.spec.model import AgentSpec, MachineTimes, StreamSetting, SuiteUse, Sweep
+from evalkit.spec.model import AgentSpec, Machines, MachineTimes, RayUse, StreamSetting, SuiteUse, Sweep
 from evalkit.spec.reading import check_record, parse_span, plain_values, read_values
 from evalkit.spec.settings import with_settings
 
 MAX_WIDTH = 100_000
 MAX_WORKERS = 256
+MAX_CPUS = 1024
 MIN_SHARE_S, MAX_SILENT_S, MAX_ORPHAN_S = 2.0, 3600.0, 86_400.0
 MAX_SEED = 2**31 - 1
 """The highest that every provider takes."""
@@ -72,7 +73,9 @@ class MachinesTable(msgspec.Struct, frozen=True, kw_only=True):
     """The `[machines]` table."""
 
     workers: int | str = 1
-    on: Literal["here", "join"] = "here"
+    on: Machines = "here"
+    ray_address: str = RayUse().address
+    cpus_per_worker: float = RayUse().cpus_per_worker
     share_s: float = MachineTimes().share_s
     silent_s: float = MachineTimes().silent_s
     orphan_s: float = MachineTimes().orphan_s
@@ -88,6 +91,22 @@ class MachinesTable(msgspec.Struct, frozen=True, kw_only=True):
         if not times.share_s <= times.orphan_s <= MAX_ORPHAN_S:
             raise UsageError(f"{where}.orphan_s: expected share_s to {MAX_ORPHAN_S:g} seconds, not {times.orphan_s:g}.")
         return times
+
+    def ray(self, where: str) -> RayUse:
+        """The Ray cluster. Raises UsageError where it cannot be used."""
+        if "://" in self.ray_address:
+            raise UsageError(
+                f"{where}.ray_address: {self.ray_address!r} would tie the run to the connection of a remote client, "
+                "and Ray limits what passes there. Run evalkit on a node of the cluster, for example by `ray job "
+                'submit -- evalkit run ... --on ray`, and give "auto" or HOST:PORT.'
+            )
+        if not self.ray_address:
+            raise UsageError(f'{where}.ray_address: expected "auto", "local" or HOST:PORT.')
+        if not 0 < self.cpus_per_worker <= MAX_CPUS:
+            raise UsageError(
+                f"{where}.cpus_per_worker: expected more than 0 and at most {MAX_CPUS}, not {self.cpus_per_worker:g}."
+            )
+        return RayUse(address=self.ray_address, cpus_per_worker=self.cpus_per_worker)
 
 
 class SweepFile(msgspec.Struct, frozen=True, kw_only=True):
@@ -164,6 +183,7 @@ def _sweep(written: Mapping[str, Any], where: str, name: str, given: Mapping[str
         budgets={lane: _budget(usd, f"{where}: budgets.{lane}") for lane, usd in file.budgets.items()},
         workers=parse_workers(file.machines.workers, f"{where}: machines.workers"),
         on=file.machines.on,
+        ray=file.machines.ray(f"{where}: machines"),
         times=file.machines.times(f"{where}: machines"),
         deadline_s=parse_deadline(file.deadline, f"{where}: deadline"),
         unpriced=file.unpriced,

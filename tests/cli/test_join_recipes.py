@@ -1,6 +1,7 @@
 """The recipes for clusters as they are shipped: their syntax, the fields that they set, and the commands in them."""
 
 import os
+import shlex
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -33,6 +34,30 @@ POD = {
     ],
 }
 FIELDS: dict[str, Any] = {
+    "RayJob": {
+        "apiVersion": "ray.io/v1",
+        "kind": str,
+        "metadata": NAMED,
+        "spec": {
+            "entrypoint": str,
+            "backoffLimit": int,
+            "shutdownAfterJobFinishes": bool,
+            "rayClusterSpec": {
+                "rayVersion": str,
+                "headGroupSpec": {"rayStartParams": {"num-cpus": str}, "template": {"spec": POD}},
+                "workerGroupSpecs": [
+                    {
+                        "groupName": str,
+                        "replicas": int,
+                        "minReplicas": int,
+                        "maxReplicas": int,
+                        "rayStartParams": {},
+                        "template": {"spec": POD},
+                    }
+                ],
+            },
+        },
+    },
     "Service": {
         "apiVersion": "v1",
         "kind": str,
@@ -51,7 +76,7 @@ FIELDS: dict[str, Any] = {
         },
     },
 }
-"""By kind, the fields of Kubernetes's API that the recipe uses, and the types of their values there."""
+"""By kind, the fields of Kubernetes's and KubeRay's API that the recipes use, and the types of their values there."""
 
 
 def fits(value: Any, fields: Any, where: str) -> None:
@@ -126,3 +151,52 @@ def test_the_slurm_recipe_starts_a_coordinator_and_workers_that_trust_it(tmp_pat
     server_context(Path(run.certificate), Path(run.certificate_key))
     client_context(Path(join.authority))
     assert Path(run.certificate).parent.stat().st_mode & 0o077 == 0
+
+
+def test_the_recipe_for_kuberay_sets_fields_that_there_are_and_has_room_for_its_workers() -> None:
+    yaml = pytest.importorskip("yaml", reason="PyYAML comes with moto, in the extra `dev`")
+    (job,) = yaml.safe_load_all((RECIPES / "ray-kubernetes.yaml").read_text())
+    fits(job, FIELDS["RayJob"], "RayJob")
+    program, *words = shlex.split(job["spec"]["entrypoint"])
+    run, groups = parse(words), job["spec"]["rayClusterSpec"]
+    assert (program, run.module, run.on, run.json) == ("evalkit", "run", "ray", True)
+    head, (workers,) = groups["headGroupSpec"]["template"]["spec"], groups["workerGroupSpecs"]
+    (container,) = head["containers"]
+    assert {mount["name"] for mount in container["volumeMounts"]} == {volume["name"] for volume in head["volumes"]}
+    assert run.sweep.startswith(f"{container['volumeMounts'][0]['mountPath']}/")
+    (worker,) = workers["template"]["spec"]["containers"]
+    assert worker["envFrom"] == container["envFrom"], "each node has the keys itself"
+    assert int(run.workers) == workers["replicas"] * int(worker["resources"]["requests"]["cpu"])
+    assert "runtimeEnv" not in (RECIPES / "ray-kubernetes.yaml").read_text()
+
+
+def test_the_recipe_for_ray_submits_the_sweep_alone(tmp_path: Path) -> None:
+    """With a `ray` that only notes its arguments, and what is in the folder that it is to copy."""
+    script = RECIPES / "ray-submit.sh"
+    (tmp_path / "bin").mkdir()
+    noted = tmp_path / "bin" / "ray"
+    noted.write_text('#!/bin/bash\nprintf "%s\\n" "$@" > "$HOME/words.txt"\nls -A "$4" > "$HOME/files.txt"\n')
+    noted.chmod(0o755)
+    (tmp_path / "mine.toml").write_text("")
+    (tmp_path / "keys.env").write_text("")
+    env = {"PATH": f"{tmp_path / 'bin'}{os.pathsep}{os.environ['PATH']}", "HOME": str(tmp_path)}
+    done = subprocess.run(
+        ["bash", script, tmp_path / "mine.toml", "s3://bucket/runs/mine", "64"],
+        env=env,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    job, submit, option, folder, dashes, program, *words = (tmp_path / "words.txt").read_text().split()
+    assert (job, submit, option, dashes, program) == ("job", "submit", "--working-dir", "--", "evalkit")
+    assert (tmp_path / "files.txt").read_text().split() == ["mine.toml"]
+    assert not Path(folder).exists()
+    run = parse(words)
+    assert (run.module, run.sweep, run.dir, run.on, run.workers) == (
+        "run",
+        "mine.toml",
+        "s3://bucket/runs/mine",
+        "ray",
+        "64",
+    )

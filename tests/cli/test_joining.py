@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from evalkit.engine.listen import VARIABLE, own_file
+from evalkit.engine.machines import on_ray
 from evalkit.store.bucket import BucketPath, place_of
 from evalkit.store.events import read_events
 from evalkit.store.files.journal import has_ended, newest_claims
@@ -100,6 +101,7 @@ def test_a_coordinator_that_is_killed_leaves_a_run_that_goes_on(tmp_path: Path) 
 
 def test_workers_that_are_told_to_leave_cost_nothing_and_others_go_on(tmp_path: Path) -> None:
     def leave(play: JoinedRun, draw: random.Random) -> None:
+        assert play.join is not None
         play.join.send_signal(signal.SIGTERM)
         assert play.join.wait(PATIENCE_S) == 0
 
@@ -139,3 +141,17 @@ def test_what_cannot_be_is_refused(words: tuple[str, ...], said: str, call: Call
 def test_a_token_that_is_short_is_refused(call: Call, here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(VARIABLE, "short")
     assert f"{VARIABLE}: a token has at least 16 letters" in call("join", "runs/mine").message
+
+
+def test_ray_that_is_not_installed_or_a_remote_client_is_refused(
+    call: Call, here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (here / "mine.toml").write_text(POLICIES)
+    monkeypatch.setattr(on_ray, "find_spec", lambda name: None)
+    answer = call("run", "mine.toml", "--on", "ray")
+    assert answer.code == 2
+    assert "Ray is not installed: pip install 'evalkit-econ[ray]'" in answer.message
+    monkeypatch.setattr(on_ray, "find_spec", lambda name: name)
+    monkeypatch.setenv(on_ray.ADDRESS, "ray://head:10001")
+    assert "RAY_ADDRESS: ray://head:10001 would tie the run" in call("run", "mine.toml", "--on", "ray").message
+    assert not (here / "runs" / "mine").exists()

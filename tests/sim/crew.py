@@ -4,7 +4,7 @@ Each has a loop; all loops share the time, the disk and the provider. Whoever dr
 rule) has those go on first whose time is least. So a worker lives on where its coordinator dies, and meets its
 successor; one that stands still is passed over until its time has come; and one that dies leaves all others alone.
 
-What is simulated are workers that join: `joined.py` and `spread.py` on one side, `process.py` and `worker.py` on the
+What is simulated are workers that join: `joined.py`, `silence.py` and `spread.py` on one side, `process.py` and `worker.py` on the
 other, over streams of `wires.py`. Left out are processes that a coordinator starts itself (`children.py`: whether one
 has ended is asked of the system), TLS, and buckets, whose lead beats in a thread: real processes test these.
 """
@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, cast
 from unittest import mock
 
 from evalkit.engine import sweep
-from evalkit.engine.machines import joined, process, tcp, worker
+from evalkit.engine.machines import process, silence, tcp, worker
 from evalkit.engine.machines.messages import LEAVE, JoinSettings
 from evalkit.errors import EvalkitError
 from evalkit.store.writing.writer import Store, open_beside
@@ -274,7 +274,7 @@ class Crew:
             mock.patch.object(worker, "boottime", self._boottime),
             mock.patch.object(worker, "open_beside", self._open_beside),
             mock.patch.object(worker, "EVERY_S", EVERY_S),
-            mock.patch.object(joined, "TICK_S", TICK_S),
+            mock.patch.object(silence, "TICK_S", TICK_S),
             mock.patch.object(tcp, "ANSWER_S", ANSWER_S),
         ):
             yield

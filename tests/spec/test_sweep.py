@@ -3,7 +3,7 @@ from pathlib import Path
 import pytest
 
 from evalkit.errors import UsageError
-from evalkit.spec.model import MachineTimes, Sweep
+from evalkit.spec.model import MachineTimes, RayUse, Sweep
 from evalkit.spec.sweep import find_sweep, read_sweep
 
 GOOD = """
@@ -129,6 +129,12 @@ def test_the_times_of_many_machines_have_defaults_and_are_settings(tmp_path: Pat
     assert own.times == MachineTimes(share_s=30.0, silent_s=45.5, orphan_s=300.0)
 
 
+def test_a_ray_cluster_and_what_its_workers_reserve_are_settings(tmp_path: Path) -> None:
+    assert machines(tmp_path).ray == RayUse(address="auto", cpus_per_worker=1.0)
+    own = machines(tmp_path, 'on = "ray"', 'ray_address = "head:6379"', "cpus_per_worker = 0.5")
+    assert (own.on, own.ray) == ("ray", RayUse(address="head:6379", cpus_per_worker=0.5))
+
+
 @pytest.mark.parametrize(
     ("line", "said"),
     [
@@ -137,9 +143,13 @@ def test_the_times_of_many_machines_have_defaults_and_are_settings(tmp_path: Pat
         ("silent_s = 86400", "silent_s <= 3600"),
         ("orphan_s = 10", "machines.orphan_s: expected share_s to"),
         ("silent_s = nan", "share_s < silent_s"),
-        ('on = "ray"', "machines.on"),
+        ('on = "dask"', "machines.on"),
+        ('ray_address = "ray://head:10001"', "machines.ray_address: 'ray://head:10001' would tie the run"),
+        ('ray_address = ""', "machines.ray_address: expected"),
+        ("cpus_per_worker = 0", "machines.cpus_per_worker: expected more than 0"),
+        ("cpus_per_worker = nan", "machines.cpus_per_worker: expected more than 0"),
     ],
 )
-def test_times_that_leave_no_room_for_each_other_are_refused(tmp_path: Path, line: str, said: str) -> None:
+def test_machines_that_cannot_be_used_are_refused(tmp_path: Path, line: str, said: str) -> None:
     with pytest.raises(UsageError, match=said):
         machines(tmp_path, line)

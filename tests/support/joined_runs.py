@@ -1,4 +1,5 @@
-"""Runs whose workers join: a simulated provider, a coordinator and `evalkit join`, each in processes of its own."""
+"""Runs whose workers are elsewhere: a simulated provider, a coordinator, and `evalkit join` or the actors of a Ray
+cluster, each in processes of its own."""
 
 import os
 import random
@@ -27,7 +28,8 @@ class JoinedRun:
     folder: Path
     place: str
     coordinator: "subprocess.Popen[str]"
-    join: "subprocess.Popen[str]"
+    join: "subprocess.Popen[str] | None"
+    """None: Ray has the workers."""
 
     @property
     def run(self) -> Path:
@@ -37,6 +39,8 @@ class JoinedRun:
     def workers(self) -> list[int]:
         """Its workers' processes that are alive."""
         pids = dict.fromkeys(int(journal.writer.rsplit("-", 2)[1]) for journal in journals(self.run))
+        if self.join is None:
+            return [pid for pid in pids if is_actor(pid)]
         return [pid for pid in pids if parent_of(pid) == self.join.pid]
 
 
@@ -50,6 +54,14 @@ def parent_of(pid: int) -> int:
     except (OSError, ValueError):
         return 0
     return 0 if state == "Z" else int(parent)
+
+
+def is_actor(pid: int) -> bool:
+    """Whether a process is a worker on Ray that runs or is stopped."""
+    try:
+        return parent_of(pid) != 0 and b"RayWorker" in Path(f"/proc/{pid}/cmdline").read_bytes()
+    except OSError:
+        return False
 
 
 def start_join(folder: Path, place: str, *more: str) -> "subprocess.Popen[str]":
@@ -82,9 +94,11 @@ def torn(
     periods: int = 10,
     latency: str,
     place: str = "run",
+    on: str = "join",
 ) -> tuple[Path, str]:
-    """Play a run by two workers that join, harmed again and again, and compare it with a quiet one. Returns its
-    folder, and all that `join` has said."""
+    """Play a run by two workers elsewhere, harmed again and again, and compare it with a quiet one. Returns its folder,
+    and all that `join` has said."""
+    joins = on == "join"
     whole, true_bill = quiet(tmp_path, replicates, periods)
     folder, bill = tmp_path / "hurt", tmp_path / "hurt.jsonl"
     draw, done, charged = random.Random(kills), 0, 0
@@ -93,20 +107,24 @@ def torn(
         (folder / "sweep.toml").write_text((folder / "sweep.toml").read_text() + "\n" + TIMES)
         while True:
             budget = true_bill * 13 // 10 + charged
-            words = ("--dir", place, "--on", "join", "--budget", f"{budget / 1e12:.12f}")
+            words = ("--dir", place, "--on", on, "--budget", f"{budget / 1e12:.12f}", *(() if joins else TWO))
             play = JoinedRun(
-                folder=folder, place=place, coordinator=start(folder, *words), join=start_join(folder, place, *TWO)
+                folder=folder,
+                place=place,
+                coordinator=start(folder, *words),
+                join=start_join(folder, place, *TWO) if joins else None,
             )
             since = len(read_bill(bill))
             while play.coordinator.poll() is None:
                 time.sleep(draw.uniform(0.1, 0.6))
-                if play.join.poll() is not None and play.coordinator.poll() is None:
+                if play.join is not None and play.join.poll() is not None and play.coordinator.poll() is None:
                     play.join = start_join(folder, place, *TWO)  # its workers were replaced too often
                 if done < kills and len(read_bill(bill)) > since:
                     harm(play, draw)
                     since, done = len(read_bill(bill)), done + 1
                 assert billed(bill) <= budget, "the bill passed the budget"
-            play.join.wait(PATIENCE_S)
+            if play.join is not None:
+                play.join.wait(PATIENCE_S)
             settle(bill)
             assert billed(bill) <= budget, "the bill passed the budget"
             if play.coordinator.returncode == 0:
@@ -123,7 +141,7 @@ def torn(
     assert steps(folder / "run") == steps(whole)
     verified = subprocess.run([sys.executable, "-m", "evalkit", "verify", "run"], cwd=folder, check=False)
     assert verified.returncode == 0
-    return folder, (folder / "join.log").read_text()
+    return folder, (folder / "join.log").read_text() if joins else ""
 
 
 TWO = ("--workers", "2")

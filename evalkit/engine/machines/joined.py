@@ -1,9 +1,5 @@
-"""Plays a session in processes of any machine, which come, go and break off as they like.
-
-Nobody here can tell a process that has ended from one that stands still or is cut off. So one that says nothing for
-long is taken for lost, whatever it does: its journal is sealed, all that it was lent is charged, and others go on with
-its episodes. If it comes back, its next write meets the seal.
-"""
+"""Plays a session in processes of any machine, which come, go and break off as they like (`silence.py` says how those
+are settled that are lost)."""
 
 import asyncio
 import socket
@@ -18,13 +14,12 @@ import msgspec
 
 from evalkit.engine.gc_threshold import seldom_collected
 from evalkit.engine.listen import Listen, coordinators_token
-from evalkit.engine.machines.dealt import WorkerState
 from evalkit.engine.machines.link import Gone, WorkerLink
 from evalkit.engine.machines.messages import Attend, decode_question, encode
-from evalkit.engine.machines.spread import TICK_S, Spread
+from evalkit.engine.machines.silence import DistantWorkers
+from evalkit.engine.machines.spread import Spread
 from evalkit.engine.machines.tcp import Address, Unproven, address_of, is_loopback, prove_to_worker, server_context
 from evalkit.errors import CorruptLogError, StorageError, UsageError
-from evalkit.store.files.journal import refuse_sealed
 from evalkit.store.lead import Meeting
 from evalkit.store.meeting import met_at, say_again
 
@@ -33,15 +28,9 @@ MOST_STRANGERS = 64
 BACKLOG = 1024
 MOST_TOLD = 20
 """Of those that have shown a wrong one, so many are noted."""
-BEGIN_S = 900.0
-"""A worker that has been let in may read the log for so long before it asks for episodes."""
 ALIVE_S, ALIVE_TRIES = 5, 3
 """A connection that carries nothing is tried so often, in seconds, and given up after so many tries without an answer:
 that of a machine that was lost."""
-ASK_S = 5.0
-"""How often one that has no workers looks whether another one coordinates the run."""
-NOTICED_S = 1.0
-"""The coordinator stood still itself if its clock has jumped by more: then nobody was silent meanwhile."""
 
 
 def listening_address(listen: Listen) -> tuple[Address, ssl.SSLContext | None]:
@@ -97,11 +86,14 @@ class _JoinedWorkers:
         self._session, self._coordinator = spread.session, spread.coordinator
         self._directory = spread.session.options.directory
         self._meeting = Meeting(address=str(listener.address), tls=listener.address.tls)
-        self._times = spread.session.resolved.sweep.times
+        self._distant = DistantWorkers(
+            spread,
+            is_connected=lambda writer: self._connections[writer] > 0,
+            tell=lambda: say_again(self._directory, self._meeting),
+        )
         self._strangers = self._refused = 0
         self._connections = Counter[str]()
         """By writer."""
-        self._looked_at = self._asked_at = spread.loop.time()
 
     async def play(self) -> None:
         """See `play_joined`."""
@@ -109,15 +101,7 @@ class _JoinedWorkers:
             async with asyncio.TaskGroup() as group, self._listening(group):
                 self._tell(self._listener.address)
                 self._spread.show()
-                burials = dict[str, asyncio.Task[None]]()
-                while not self._is_over() or burials:
-                    self._spread.look(starting=False)
-                    self._look_who_leads()
-                    for writer in self._silent():
-                        if writer not in burials:
-                            burials[writer] = group.create_task(self._bury(writer))
-                    burials = {writer: task for writer, task in burials.items() if not task.done()}
-                    await asyncio.sleep(TICK_S)
+                await self._distant.watch(group, self._is_over)
         except BaseExceptionGroup as flaws:
             raise flaws.exceptions[0] from None
         finally:
@@ -125,51 +109,7 @@ class _JoinedWorkers:
         self._spread.look(starting=False)
 
     def _is_over(self) -> bool:
-        return self._ends() and not self._coordinator.members
-
-    def _ends(self) -> bool:
-        return self._coordinator.finishing or bool(self._session.stop.reason)
-
-    def _look_who_leads(self) -> None:
-        """Without workers nothing is written, and a coordinator would not learn that its run was taken over: on a disk
-        whose locks do not hold it would wait for workers for good; and so would the one that has taken it over, if the
-        other has said meanwhile where workers find it."""
-        store, now = self._session.store, self._spread.loop.time()
-        if store.lead is None and not self._coordinator.members and now >= self._asked_at + ASK_S:
-            self._asked_at = now
-            try:
-                refuse_sealed(self._directory, store.writer)
-                say_again(self._directory, self._meeting)
-            except (StorageError, CorruptLogError) as flaw:
-                self._stop(flaw)
-
-    def _silent(self) -> list[str]:
-        """Workers that have said nothing for too long."""
-        now = self._spread.loop.time()
-        paused_s = now - self._looked_at - TICK_S
-        self._looked_at = now
-        members = self._coordinator.members.values()
-        if paused_s > NOTICED_S:
-            for member in members:
-                member.heard += paused_s
-        return [member.writer for member in members if now - member.heard > self._patience_s(member)]
-
-    def _patience_s(self, member: WorkerState) -> float:
-        """How long a worker may be silent. One that has not asked for episodes reads the log, if it is connected; and
-        it holds nothing, so no end of a run waits for it."""
-        reads = member.report is None and self._connections[member.writer] > 0 and not self._ends()
-        return BEGIN_S if reads else self._times.silent_s
-
-    async def _bury(self, writer: str) -> None:
-        self._spread.replaced += 1
-        try:
-            await self._spread.bury(writer, who=writer.split("-", 1)[1].rsplit("-", 1)[0], reaped=False)
-        except (StorageError, CorruptLogError) as flaw:
-            self._stop(flaw)
-            self._coordinator.members.pop(writer, None)
-
-    def _stop(self, flaw: StorageError | CorruptLogError) -> None:
-        self._session.stop.set("storage" if isinstance(flaw, StorageError) else "corrupt", str(flaw))
+        return self._distant.ends() and not self._coordinator.members
 
     # Connections.
 
@@ -216,7 +156,7 @@ class _JoinedWorkers:
         except (Gone, msgspec.MsgspecError):
             pass
         except (StorageError, CorruptLogError) as flaw:
-            self._stop(flaw)
+            self._session.stop.set("storage" if isinstance(flaw, StorageError) else "corrupt", str(flaw))
         finally:
             self._connections[writer] -= 1
             link.close()

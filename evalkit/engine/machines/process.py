@@ -4,8 +4,9 @@ coordinator, or, on another machine, `join.py`; then it looks for the coordinato
 import asyncio
 import socket
 import sys
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
@@ -38,24 +39,34 @@ async def main(descriptor: int) -> int:
     """Work for the process at the other end of a socket, or where it says; the exit code."""
     link = await linked(socket.socket(fileno=descriptor))
     try:
-        errand = msgspec.msgpack.decode(await link.receive(), type=Errand)
-        directory = place_of(errand.place)
-        if errand.join is None:
-            await Worker(directory, await attended(link), link).work()
-        else:
-            await _joined(directory, errand.join, link)
-    except Gone as flaw:
-        print(flaw, file=sys.stderr, flush=True)
-        return GONE
-    except UsageError as flaw:
-        print(flaw, file=sys.stderr, flush=True)
-        return REFUSED
-    except EvalkitError as flaw:
-        print(flaw, file=sys.stderr, flush=True)
-        return FAILED
+        code, words = await ended(_told(link))
     finally:
         link.close()
-    return 0
+    if code:
+        print(words, file=sys.stderr, flush=True)
+    return code
+
+
+async def ended(work: Coroutine[Any, Any, None]) -> tuple[int, str]:
+    """Let a worker work: (the exit code of its end, why it could not go on)."""
+    try:
+        await work
+    except Gone as flaw:
+        return GONE, str(flaw)
+    except UsageError as flaw:
+        return REFUSED, str(flaw)
+    except EvalkitError as flaw:
+        return FAILED, str(flaw)
+    return 0, ""
+
+
+async def _told(link: WorkerLink) -> None:
+    errand = msgspec.msgpack.decode(await link.receive(), type=Errand)
+    directory = place_of(errand.place)
+    if errand.join is None:
+        await Worker(directory, await attended(link), link).work()
+    else:
+        await _joined(directory, errand.join, link)
 
 
 async def attended(coordinator: WorkerTransport) -> WorkerSetup:

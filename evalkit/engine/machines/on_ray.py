@@ -1,0 +1,227 @@
+"""Plays a session in actors of a Ray cluster: starts them, carries what they ask and what is answered, and starts
+others for those that end.
+
+Ray decides nothing about safety. That it calls an actor dead is a hint: a process may go on for a minute after that. So
+a worker is settled as one of any machine is (`silence.py`): sealed, once its share of the limits has lapsed. Only then
+another takes its place.
+"""
+
+import asyncio
+import os
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from importlib.util import find_spec
+from itertools import count
+from typing import Any
+
+from evalkit.engine.gc_threshold import seldom_collected
+from evalkit.engine.machines.launch import RESTARTS, RESTARTS_OVER_S, WorkerSlot
+from evalkit.engine.machines.messages import Bye, Hello, Welcome, WorkerRefused, decode_question, encode
+from evalkit.engine.machines.process import FAILED, REFUSED
+from evalkit.engine.machines.ray_actor import RayWorker, Said
+from evalkit.engine.machines.silence import DistantWorkers
+from evalkit.engine.machines.spread import NOTHING_MORE, Spread
+from evalkit.errors import CorruptLogError, StorageError, UsageError
+from evalkit.spec.model import RayUse
+from evalkit.store.bucket import is_bucket
+from evalkit.store.files.layout import journals
+
+ADDRESS = "RAY_ADDRESS"
+OBJECT_STORE_BYTES = 80_000_000
+"""Of a cluster for one call; messages are smaller than what Ray puts there."""
+LOOK_S = 0.5
+"""How often it is looked whether a worker that does not answer was sealed, or nothing more is begun."""
+AGAIN_S = 1.0
+"""An actor that cannot be reached is called again after so long."""
+
+
+def check_ray(use: RayUse) -> str:
+    """The address of the cluster. Raises UsageError where Ray is not installed, or the address is none."""
+    if find_spec("ray") is None:
+        raise UsageError("--on ray: Ray is not installed: pip install 'evalkit-econ[ray]', on all nodes.")
+    address = use.address if use.address != "auto" else os.environ.get(ADDRESS, "").strip() or "auto"
+    if "://" in address:
+        raise UsageError(
+            f"{ADDRESS}: {address} would tie the run to the connection of a remote client. Run evalkit on a node of "
+            "the cluster, for example by `ray job submit -- evalkit run ... --on ray`."
+        )
+    return address
+
+
+@asynccontextmanager
+async def on_cluster(use: RayUse, workers: int) -> AsyncIterator[None]:
+    """While the context lasts, this process is connected to the cluster. Raises UsageError if there is none."""
+    address = check_ray(use)
+    for name, value in (("RAY_USAGE_STATS_ENABLED", "0"), ("RAY_enable_metrics_collection", "0")):
+        os.environ.setdefault(name, value)  # read when Ray is imported
+    import ray
+
+    if ray.is_initialized():  # by the program that has called
+        yield
+        return
+    own: dict[str, Any] = {}
+    if address == "local":
+        own = {"num_cpus": -(-workers * use.cpus_per_worker // 1), "include_dashboard": False}
+        own["object_store_memory"] = OBJECT_STORE_BYTES
+    try:
+        # In a thread: it takes seconds, and would take the main thread's signal handlers.
+        await asyncio.to_thread(ray.init, address=address, log_to_driver=False, logging_level="WARNING", **own)
+    except (ConnectionError, RuntimeError, ValueError) as flaw:
+        raise UsageError(
+            f"No Ray cluster answers at {address!r}: {str(flaw).splitlines()[0] if str(flaw) else flaw!r} Start one "
+            "(`ray start --head`), name it by `ray_address` in the sweep's [machines] or by RAY_ADDRESS, or give "
+            '"local" for one of this machine alone.'
+        ) from flaw
+    try:
+        yield
+    finally:
+        await asyncio.to_thread(ray.shutdown)
+
+
+async def play_on_ray(spread: Spread) -> None:
+    """Play all lanes in as many actors as the sweep says; return when nothing remains, or the run stops, and each has
+    ended or was settled."""
+    with seldom_collected():
+        await _RayActors(spread).play()
+
+
+class _RayActors:
+    def __init__(self, spread: Spread) -> None:
+        import ray
+
+        sweep = spread.session.resolved.sweep
+        self._spread, self._session, self._coordinator = spread, spread.session, spread.coordinator
+        directory = spread.session.options.directory
+        self._directory = directory if is_bucket(directory) else directory.resolve()
+        self._orphan_s = sweep.times.orphan_s
+        self._ray = ray
+        self._actor = ray.remote(RayWorker).options(
+            num_cpus=sweep.ray.cpus_per_worker,
+            scheduling_strategy="SPREAD",
+            max_restarts=0,
+            max_task_retries=0,
+        )
+        self._called = set[str]()
+        """Writers whose actor answers, or is awaited."""
+        self._given_up = set[str]()
+        """Writers whose actor Ray calls dead, or which has ended without goodbye."""
+        self._refused = list[str]()
+        self._distant = DistantWorkers(
+            spread, is_connected=self._called.__contains__, is_given_up=self._given_up.__contains__
+        )
+
+    async def play(self) -> None:
+        """See `play_on_ray`."""
+        slots = [WorkerSlot(number) for number in range(self._spread.workers)]
+        try:
+            async with asyncio.TaskGroup() as group:
+                lives = [group.create_task(self._live(slot)) for slot in slots]
+                await self._distant.watch(
+                    group, lambda: all(life.done() for life in lives) and not self._coordinator.members
+                )
+        except BaseExceptionGroup as flaws:
+            raise flaws.exceptions[0] from None
+        finally:
+            self._coordinator.abandon()
+        self._spread.look(starting=False)
+        if not self._coordinator.idle() and not self._session.stop.reason:
+            self._session.stop.set("workers", self._words())
+
+    def _words(self) -> str:
+        if self._refused:
+            return f"No worker may play: {self._refused[-1]}"
+        return (
+            f"Too many workers ended on their own: each of the {self._spread.workers} was replaced {RESTARTS} times "
+            f"within {RESTARTS_OVER_S / 60:.0f} minutes. See `worker_lost` in events.jsonl, then run again."
+        )
+
+    async def _live(self, slot: WorkerSlot) -> None:
+        """One slot, actor after actor, until nothing remains to be done."""
+        store = self._session.store
+        for _ in count():
+            if not slot.may_begin(self._spread.loop.time()):
+                store.event("fewer_workers", worker=slot.number, detail="It was replaced too often.")
+                return
+            slot.begun.append(self._spread.loop.time())
+            try:
+                code, words = await self._one(slot)
+            except (StorageError, CorruptLogError) as flaw:
+                self._session.stop.set("storage" if isinstance(flaw, StorageError) else "corrupt", str(flaw))
+                return
+            if code == 0 or self._distant.ends():
+                return
+            if code == REFUSED:
+                self._refused.append(words)
+                store.event("worker_refused", worker=slot.number, detail=words)
+                if self._session.options.announce is not None:
+                    self._session.options.announce([f"Worker {slot.number} may not play: {words}"])
+                return
+            store.event("worker_ended", worker=slot.number, detail=words)
+
+    async def _one(self, slot: WorkerSlot) -> tuple[int, str]:
+        """One actor of a slot, to its end, and until it is settled: its exit code, and why it could not go on."""
+        slot.writer, number, answer = "", 0, b""
+        actor = self._actor.remote(str(self._directory), self._orphan_s)
+        try:
+            while isinstance(said := await self._turn(slot, actor, number, answer), bytes):
+                question = decode_question(said)
+                if isinstance(question, Hello) and not self._sees(question.writer):
+                    reply: Any = WorkerRefused(why=self._elsewhere())
+                else:
+                    reply = await self._spread.answer(question)
+                if isinstance(question, Hello) and isinstance(reply, Welcome):
+                    slot.writer = question.writer
+                    self._called.add(slot.writer)
+                if isinstance(question, Bye):
+                    self._called.discard(slot.writer)
+                    slot.writer = ""
+                number, answer = number + 1, encode(reply)
+            return (0, "") if said == (REFUSED, NOTHING_MORE.why) else said
+        finally:
+            await self._settled(slot.writer)
+            # What is settled may end: else one that stands still would keep its place from the one that follows.
+            self._ray.kill(actor)
+
+    async def _settled(self, writer: str) -> None:
+        """Wait until a worker that was let in, and that says nothing more, is settled."""
+        self._called.discard(writer)
+        self._given_up.add(writer)
+        while True:
+            if writer not in self._coordinator.members:
+                return
+            await asyncio.sleep(LOOK_S)
+
+    async def _turn(self, slot: WorkerSlot, actor: Any, number: int, answer: bytes) -> Said:
+        """What an actor says next. Whether it is the last that it says is decided here, and is no proof of anything."""
+        from ray.exceptions import ActorUnavailableError, RayError
+
+        while True:
+            call = asyncio.wrap_future(actor.turn.remote(number, answer).future())
+            while not call.done():
+                await asyncio.wait([call], timeout=LOOK_S)
+                if call.done():
+                    break
+                if slot.writer and slot.writer not in self._coordinator.members:
+                    call.cancel()
+                    return FAILED, "It said nothing for too long, and was sealed."
+                if not slot.writer and self._distant.ends():
+                    call.cancel()
+                    return 0, ""  # it was never let in, or has said goodbye
+            try:
+                said: Said = call.result()
+                return said
+            except ActorUnavailableError:
+                await asyncio.sleep(AGAIN_S)
+            except RayError as flaw:
+                return FAILED, str(flaw).strip()
+
+    def _sees(self, writer: str) -> bool:
+        """Whether this node sees the journal that a worker has begun: else both have directories of the same name."""
+        directory = self._session.options.directory
+        return is_bucket(directory) or any(journal.writer == writer for journal in journals(directory))
+
+    def _elsewhere(self) -> str:
+        return (
+            f"{self._directory} is another directory on this worker's node than on the coordinator's. All nodes need "
+            "the same: use a bucket, or a disk that they share (`--dir`)."
+        )

@@ -1,0 +1,88 @@
+"""`evalkit run --on ray` on a real cluster of this machine: kills, a worker that comes back, refusals."""
+
+import os
+import random
+import signal
+import time
+from pathlib import Path
+
+import pytest
+
+from evalkit.store.events import read_events
+from evalkit.store.files.journal import has_ended, newest_claims
+from evalkit.store.files.layout import journals
+from tests.soak.sweeping import finish, prepare, simulator
+from tests.support.command_line import LAB
+from tests.support.joined_runs import JoinedRun, is_actor, of_a_worker, torn
+from tests.support.patience import PATIENCE_S
+
+pytestmark = [pytest.mark.ray, pytest.mark.usefixtures("on_ray")]
+
+LATENCY = "lognormal:60ms:0.4"
+
+
+def nothing(play: JoinedRun, draw: random.Random) -> None:
+    """Let it be."""
+
+
+def kill_a_worker(play: JoinedRun, draw: random.Random) -> None:
+    """Kill -9."""
+    of_a_worker(play, draw, signal.SIGKILL)
+
+
+def kill_the_driver(play: JoinedRun, draw: random.Random) -> None:
+    """Kill -9."""
+    play.coordinator.kill()
+
+
+def test_actors_play_a_run_as_one_process_does(tmp_path: Path) -> None:
+    folder, _ = torn(tmp_path, 0, nothing, latency="20ms", periods=4, on="ray")
+    assert len(journals(folder / "run")) == 3, "the coordinator's, and each worker's"
+    assert all(has_ended(folder / "run", journal.writer) for journal in journals(folder / "run"))
+
+
+def test_an_actor_that_is_killed_is_sealed_and_another_goes_on(tmp_path: Path) -> None:
+    folder, _ = torn(tmp_path, 1, kill_a_worker, latency=LATENCY, periods=10, on="ray")
+    (lost,) = read_events(folder / "run", "worker_lost")
+    assert newest_claims(folder / "run")[lost["writer"]]["kind"] == "seal"
+    assert list(read_events(folder / "run", "worker_ended")), "Ray has said that it was dead"
+
+
+def test_an_actor_that_stands_still_is_sealed_and_writes_nothing_when_it_goes_on(tmp_path: Path) -> None:
+    stopped = list[int]()
+
+    def stop_for_long(play: JoinedRun, draw: random.Random) -> None:
+        stopped.append(of_a_worker(play, draw, signal.SIGSTOP))
+        until = time.monotonic() + PATIENCE_S
+        while not list(read_events(play.run, "worker_lost")):
+            assert time.monotonic() < until
+            time.sleep(0.02)
+        if is_actor(stopped[0]):
+            os.kill(stopped[0], signal.SIGCONT)
+
+    folder, _ = torn(tmp_path, 1, stop_for_long, latency=LATENCY, periods=10, on="ray")
+    (lost,) = read_events(folder / "run", "worker_lost")
+    assert f"-{stopped[0]}-" in lost["writer"]
+    assert newest_claims(folder / "run")[lost["writer"]]["kind"] == "seal"
+    assert not is_actor(stopped[0]), "what was sealed is ended, so that another has its place"
+
+
+def test_a_driver_that_is_killed_leaves_a_run_that_goes_on(tmp_path: Path) -> None:
+    folder, _ = torn(tmp_path, 1, kill_the_driver, latency=LATENCY, periods=10, on="ray")
+    assert all(has_ended(folder / "run", journal.writer) for journal in journals(folder / "run"))
+
+
+def test_a_node_without_the_key_refuses_and_names_its_variable(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with simulator(tmp_path / "bill.jsonl") as url:
+        prepare(tmp_path, url)
+        provider = tmp_path / "providers" / "lab.toml"
+        assert provider.read_text() != LAB
+        provider.write_text('key_env = "LAB_KEY_OF_THE_DRIVER"\n' + provider.read_text())
+        monkeypatch.setenv("LAB_KEY_OF_THE_DRIVER", "key-of-the-driver-alone")
+        code = finish(tmp_path, "--budget", "100", "--on", "ray", "--workers", "2")
+    said = (tmp_path / "out.log").read_text()
+    assert code == 3, said
+    assert "No worker may play" in said
+    assert "LAB_KEY_OF_THE_DRIVER" in said
+    assert "key-of-the-driver-alone" not in said
+    assert not (tmp_path / "bill.jsonl").read_text()
