@@ -29,7 +29,7 @@ def cluster() -> Iterator[Mapping[str, str]]:
         port = free.getsockname()[1]
         free.close()
         log = Path(folder) / "start.log"
-        command = [Path(sys.executable).with_name("ray"), "start", "--head", "--block", f"--port={port}"]
+        command = [str(Path(sys.executable).with_name("ray")), "start", "--head", "--block", f"--port={port}"]
         command += ["--num-cpus=16", "--include-dashboard=false", "--object-store-memory=80000000"]
         command += ["--disable-usage-stats", f"--temp-dir={folder}"]
         with log.open("w") as out:

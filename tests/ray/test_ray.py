@@ -11,6 +11,7 @@ import pytest
 from evalkit.store.events import read_events
 from evalkit.store.files.journal import has_ended, newest_claims
 from evalkit.store.files.layout import journals
+from evalkit.store.reading.reader import read_ledger
 from tests.soak.sweeping import finish, prepare, simulator
 from tests.support.command_line import LAB
 from tests.support.joined_runs import JoinedRun, is_actor, of_a_worker, torn
@@ -70,6 +71,38 @@ def test_an_actor_that_stands_still_is_sealed_and_writes_nothing_when_it_goes_on
 def test_a_driver_that_is_killed_leaves_a_run_that_goes_on(tmp_path: Path) -> None:
     folder, _ = torn(tmp_path, 1, kill_the_driver, latency=LATENCY, periods=10, on="ray")
     assert all(has_ended(folder / "run", journal.writer) for journal in journals(folder / "run"))
+
+
+def test_a_driver_that_is_told_to_stop_lets_its_workers_close(tmp_path: Path) -> None:
+    def stop(play: JoinedRun, draw: random.Random) -> None:
+        play.coordinator.send_signal(signal.SIGTERM)
+        assert play.coordinator.wait(PATIENCE_S) == 130
+        assert all(has_ended(play.run, journal.writer) for journal in journals(play.run))
+
+    folder, _ = torn(tmp_path, 1, stop, latency=LATENCY, periods=10, on="ray")
+    assert not list(read_events(folder / "run", "worker_lost"))
+    assert not [row for row in read_ledger(folder / "run") if row.kind in ("crash", "charge")]
+
+
+def test_a_cluster_for_one_call_plays_a_run_and_ends_with_it(tmp_path: Path) -> None:
+    with simulator(tmp_path / "bill.jsonl") as url:
+        prepare(tmp_path, url, periods=4)
+        sweep = tmp_path / "sweep.toml"
+        sweep.write_text(f'{sweep.read_text()}\n[machines]\non = "ray"\nray_address = "local"\nworkers = 2\n')
+        assert finish(tmp_path, "--budget", "100") == 0, (tmp_path / "out.log").read_text()
+    actors = [int(journal.writer.rsplit("-", 2)[1]) for journal in journals(tmp_path / "run")]
+    assert len(actors) == 3
+    assert not any(is_actor(pid) for pid in actors)
+
+
+def test_a_cluster_that_does_not_answer_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RAY_ADDRESS", "127.0.0.1:9")
+    with simulator(tmp_path / "bill.jsonl") as url:
+        prepare(tmp_path, url)
+        code = finish(tmp_path, "--budget", "100", "--on", "ray")
+    said = (tmp_path / "out.log").read_text()
+    assert code == 2, said
+    assert "No Ray cluster answers at '127.0.0.1:9'" in said
 
 
 def test_a_node_without_the_key_refuses_and_names_its_variable(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,7 +7,11 @@ another takes its place.
 """
 
 import asyncio
+import math
 import os
+import signal
+import socket
+import threading
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from importlib.util import find_spec
@@ -15,6 +19,7 @@ from itertools import count
 from typing import Any
 
 from evalkit.engine.gc_threshold import seldom_collected
+from evalkit.engine.loop import SIGNALS
 from evalkit.engine.machines.launch import RESTARTS, RESTARTS_OVER_S, WorkerSlot
 from evalkit.engine.machines.messages import Bye, Hello, Welcome, WorkerRefused, decode_question, encode
 from evalkit.engine.machines.process import FAILED, REFUSED
@@ -31,6 +36,7 @@ OBJECT_STORE_BYTES = 80_000_000
 """Of a cluster for one call; messages are smaller than what Ray puts there."""
 LOOK_S = 0.5
 """How often it is looked whether a worker that does not answer was sealed, or nothing more is begun."""
+CONNECT_S = 10.0
 AGAIN_S = 1.0
 """An actor that cannot be reached is called again after so long."""
 
@@ -61,21 +67,38 @@ async def on_cluster(use: RayUse, workers: int) -> AsyncIterator[None]:
         return
     own: dict[str, Any] = {}
     if address == "local":
-        own = {"num_cpus": -(-workers * use.cpus_per_worker // 1), "include_dashboard": False}
+        own = {"num_cpus": math.ceil(workers * use.cpus_per_worker), "include_dashboard": False}
         own["object_store_memory"] = OBJECT_STORE_BYTES
     try:
+        await asyncio.to_thread(_answers, address)
         # In a thread: it takes seconds, and would take the main thread's signal handlers.
         await asyncio.to_thread(ray.init, address=address, log_to_driver=False, logging_level="WARNING", **own)
-    except (ConnectionError, RuntimeError, ValueError) as flaw:
+    except (OSError, RuntimeError, ValueError) as flaw:
         raise UsageError(
-            f"No Ray cluster answers at {address!r}: {str(flaw).splitlines()[0] if str(flaw) else flaw!r} Start one "
+            f"No Ray cluster answers at {address!r}: {str(flaw).splitlines()[0] if str(flaw) else flaw!r}. Start one "
             "(`ray start --head`), name it by `ray_address` in the sweep's [machines] or by RAY_ADDRESS, or give "
             '"local" for one of this machine alone.'
         ) from flaw
+    _take_signals_back()
     try:
         yield
     finally:
         await asyncio.to_thread(ray.shutdown)
+
+
+def _answers(address: str) -> None:
+    """Raises OSError where nobody listens: Ray would try for many minutes."""
+    host, colon, port = address.rpartition(":")
+    if colon and port.isdigit():
+        socket.create_connection((host.strip("[]"), int(port)), CONNECT_S).close()
+
+
+def _take_signals_back() -> None:
+    """Ray's library has put a handler of its own before ours: it writes a stack, and aborts three seconds later."""
+    if threading.current_thread() is threading.main_thread():
+        for number in SIGNALS:
+            signal.signal(number, signal.getsignal(number))
+            signal.siginterrupt(number, False)
 
 
 async def play_on_ray(spread: Spread) -> None:
