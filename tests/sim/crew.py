@@ -4,9 +4,10 @@ Each has a loop; all loops share the time, the disk and the provider. Whoever dr
 rule) has those go on first whose time is least. So a worker lives on where its coordinator dies, and meets its
 successor; one that stands still is passed over until its time has come; and one that dies leaves all others alone.
 
-What is simulated are workers that join: `joined.py`, `silence.py` and `spread.py` on one side, `process.py` and `worker.py` on the
-other, over streams of `wires.py`. Left out are processes that a coordinator starts itself (`children.py`: whether one
-has ended is asked of the system), TLS, and buckets, whose lead beats in a thread: real processes test these.
+What is simulated are workers that join: `joined.py`, `silence.py` and `spread.py` on one side, `process.py` and
+`worker.py` on the other, over streams of `wires.py`. Left out are processes that a coordinator starts itself
+(`children.py`: whether one has ended is asked of the system), TLS, and buckets, whose lead beats in a thread: real
+processes test these.
 """
 
 import asyncio
