@@ -20,6 +20,9 @@ CLEAR = 2.0 * WIDER
 cost little beside what calls them shows only there."""
 FLOOR_S = 0.02
 RUNS = 3
+SPAN_S = 0.005
+"""What is short is run for at least this long: three runs of 0.1 ms were all seen disturbed by the same burst, and a
+square passed for a line."""
 ATTEMPTS = 4
 """A ratio that is too high is measured again: what else the machine does is not high each time."""
 FIRST = 2**13
@@ -28,13 +31,14 @@ ENOUGH_S = 0.04
 """Growth shows clearly; a larger input would only take longer."""
 
 
-def seconds(work: Callable[[Input], object], given: Input, runs: int = 1) -> float:
-    """The least CPU time that the work takes."""
-    least = float("inf")
-    for _ in range(runs):
+def seconds(work: Callable[[Input], object], given: Input, runs: int = 1, span_s: float = 0.0) -> float:
+    """The least CPU time that the work takes in so many runs, and in as many more as fill the span."""
+    least, spent = float("inf"), 0.0
+    while runs > 0 or spent < span_s:
         began = time.thread_time()
         work(given)
-        least = min(least, time.thread_time() - began)
+        took = time.thread_time() - began
+        least, spent, runs = min(least, took), spent + took, runs - 1
     return least
 
 
@@ -77,7 +81,7 @@ def _less_than_a_square(
         if again:
             after = seconds(work, large, RUNS)
         # One run that is short enough settles it: the least of several would be no longer.
-        if after < FLOOR_S or after < MOST * (before := seconds(work, small, RUNS)):
+        if after < FLOOR_S or after < MOST * (before := seconds(work, small, RUNS, SPAN_S)):
             return before
     raise AssertionError(f"{what}: {size} bytes took {after:.4f} CPU s, {size // WIDER} of them {before:.4f}")
 
