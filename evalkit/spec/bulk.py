@@ -33,13 +33,6 @@ SAMPLED = 4096
 CHUNK = 2**20
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Recognised:
-    """A large suite that a run has already: its file is what it was, so nobody looks into it."""
-
-    digest: str
-
-
 @dataclass(slots=True, kw_only=True, eq=False)
 class Bulk:
     """A large suite as a sweep plays it: the numbers of its lines, blank ones aside, and little else."""
@@ -109,7 +102,7 @@ def chunks(path: Path) -> Iterator[bytes]:
 
 
 def bulk_digest(environment: str, source: str, axes: Mapping[str, Any], wanted: Collection[str]) -> str:
-    """Hex digest of a large suite: of its file's, and of what a sweep varies and chooses of it."""
+    """Hex digest of a suite by what it is read from: of its file's, and of what a sweep varies and chooses of it."""
     identity = ["lines of a file", environment, source, dict(axes), sorted(wanted)]
     return hashlib.sha256(canonical(identity)).hexdigest()
 

@@ -5,7 +5,7 @@ A sweep may vary parameters: each combination of the values is a suite of its ow
 
 import hashlib
 import itertools
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +18,7 @@ from evalkit.envs.table import ENVIRONMENTS
 from evalkit.errors import UsageError, nearest
 from evalkit.shipped import find
 from evalkit.spec.brought import brought_suite
-from evalkit.spec.bulk import Bulk, Recognised, bulk_digest, digest_of, scan
+from evalkit.spec.bulk import Bulk, bulk_digest, digest_of, scan
 from evalkit.spec.identity import suite_digest
 from evalkit.spec.model import SuiteInstance, SuiteUse
 
@@ -77,19 +77,32 @@ def environment_of(line: Mapping[str, Any], where: str) -> Environment[Any, Any]
     return ENVIRONMENTS[name]
 
 
-Expanded = list[SuiteInstance] | Bulk | Recognised
-"""A suite's instances: loaded, looked at in one pass, or those that a run has already."""
+Expanded = list[SuiteInstance] | Bulk
+"""A suite's instances: loaded, or looked at in one pass."""
 
 
-def expand(use: SuiteUse, known: Mapping[str, str] | None = None) -> Iterator[tuple[str, Mapping[str, Any], Expanded]]:
+def digests(use: SuiteUse) -> dict[str, str]:
+    """The suites a sweep's entry stands for: by name, a digest of what they are read from, which is the file, and of
+    what the entry varies and chooses. Nothing but the file's first line is looked into. Raises UsageError."""
+    path = find_suite(use.name)
+    env, source = environment_of(_first(path), str(path)).name, digest_of(path)
+    return {name: bulk_digest(env, source, axes, use.instances) for name, axes in _combined(use)}
+
+
+def _first(path: Path) -> Mapping[str, Any]:
+    for line in read_lines(path):
+        return line
+    raise UsageError(f"{path}: the suite is empty.")
+
+
+def expand(use: SuiteUse) -> Iterator[tuple[str, Mapping[str, Any], Expanded]]:
     """The suites a sweep's entry stands for: (name, axes, instances), one for each combination of varied values.
 
     Instances are in stratified order: any prefix holds the strata in nearly their proportions. Instances that the
     variation made equal are played once, and so are combinations that come to the same instances: no event three times
     is not an event, so of `block = ["none"], blocks = [1, 2, 3]` the first is left. Of more than `LOOKED_INTO` lines
-    the instances are a `Bulk`: what is checked of it then is said there; or, where all of them are suites that a run
-    has (`known`: digests by name), `Recognised`. Raises UsageError for unknown parameters, values out of range, unknown
-    ids.
+    the instances are a `Bulk`: what is checked of it then is said there. Raises UsageError for unknown parameters,
+    values out of range, unknown ids.
     """
     path = find_suite(use.name)
     lines = _few(use, path)
@@ -97,8 +110,7 @@ def expand(use: SuiteUse, known: Mapping[str, str] | None = None) -> Iterator[tu
         raise UsageError(f"{path}: the suite is empty.")
     combined = list(_combined(use))
     if lines is None:
-        recognised = _recognised(use, path, combined, known or {})
-        yield from recognised or _apart((name, axes, _scanned(use, path, name, axes)) for name, axes in combined)
+        yield from _apart((name, axes, _scanned(use, path, name, axes)) for name, axes in combined)
         return
     where = {name: name if axes else str(path) for name, axes in combined}
     yield from _apart((name, axes, _instances(name, axes, lines, where[name])) for name, axes in combined)
@@ -113,10 +125,10 @@ def _combined(use: SuiteUse) -> Iterator[tuple[str, Mapping[str, Any]]]:
 
 
 def _apart(
-    suites: Iterable[tuple[str, Mapping[str, Any], list[SuiteInstance] | Bulk]],
-) -> Iterator[tuple[str, Mapping[str, Any], list[SuiteInstance] | Bulk]]:
+    suites: Iterable[tuple[str, Mapping[str, Any], Expanded]],
+) -> Iterator[tuple[str, Mapping[str, Any], Expanded]]:
     """Those that come to other instances than the ones before."""
-    seen = list[list[SuiteInstance] | Bulk]()
+    seen = list[Expanded]()
     for name, axes, instances in suites:
         if not any(_same(instances, earlier) for earlier in seen):
             seen.append(instances)
@@ -124,20 +136,7 @@ def _apart(
 
 
 def _scanned(use: SuiteUse, path: Path, name: str, axes: Mapping[str, Any]) -> Bulk:
-    return scan(name, path, environment_of(next(read_lines(path)), str(path)), axes, use.instances)
-
-
-def _recognised(
-    use: SuiteUse, path: Path, combined: Sequence[tuple[str, Mapping[str, Any]]], known: Mapping[str, str]
-) -> list[tuple[str, Mapping[str, Any], Recognised]]:
-    """The suites, if a run has all of them; else none."""
-    if any(name not in known for name, _ in combined):
-        return []
-    env, source = environment_of(next(read_lines(path)), str(path)).name, digest_of(path)
-    digests = {name: bulk_digest(env, source, axes, use.instances) for name, axes in combined}
-    if any(known[name] != digest for name, digest in digests.items()):
-        return []
-    return [(name, axes, Recognised(digest=digests[name])) for name, axes in combined]
+    return scan(name, path, environment_of(_first(path), str(path)), axes, use.instances)
 
 
 def _few(use: SuiteUse, path: Path) -> list[Mapping[str, Any]] | None:
@@ -159,7 +158,7 @@ def _few(use: SuiteUse, path: Path) -> list[Mapping[str, Any]] | None:
     return lines
 
 
-def _same(first: list[SuiteInstance] | Bulk, second: list[SuiteInstance] | Bulk) -> bool:
+def _same(first: Expanded, second: Expanded) -> bool:
     """Whether two combinations come to the same instances."""
     if isinstance(first, Bulk) and isinstance(second, Bulk):
         # Those that were loaded are of the same lines. Only where all of them are equal, the others are loaded too.

@@ -249,6 +249,7 @@ class Stored(Blocked):
         self._count, self._suite, self._environment, self._axes = description.count, suite, environment, axes
         self._file = SuiteFile(run / FOLDER / f"{description.file}{ENDING}", description.file)
         self._decoder = msgspec.json.Decoder(_Line)
+        self._made = dict[int, list[ManifestInstance]]()
 
     def __len__(self) -> int:
         return self._count
@@ -308,12 +309,13 @@ class Stored(Blocked):
 
     def at(self, place: int) -> ManifestInstance:
         """See `Instances`."""
-        return self._few[place] if self._count <= FEW else super().at(place)
-
-    @cached_property
-    def _few(self) -> Sequence[ManifestInstance]:
-        """All of a small suite: they are read once."""
-        return tuple(self.made(self.raw(place), place) for place in range(self._count))
+        if self._count > FEW:
+            return super().at(place)
+        number, row = divmod(place, self.rows)
+        if number not in self._made:  # a small suite's lines are decoded once, in whatever order they are asked for
+            first = number * self.rows
+            self._made[number] = [self.made(raw, first + i) for i, raw in enumerate(self.read_block(number))]
+        return self._made[number][row]
 
     def made(self, raw: bytes, place: int) -> ManifestInstance:
         """See `Blocked`."""

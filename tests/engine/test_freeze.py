@@ -1,9 +1,13 @@
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
-from evalkit.engine.freezing.freeze import merge
+from evalkit.engine.freezing.freeze import merge, resolve
 from evalkit.errors import RunError, UsageError
+from evalkit.spec import suites
+from evalkit.spec.suites import find_suite
+from evalkit.spec.sweep import read_sweep
 from evalkit.store.manifests import read_manifest, write_manifest
 from tests.support.small_sweeps import TWO_POLICIES, resolved
 
@@ -88,6 +92,31 @@ def test_a_spec_extends_a_run(tmp_path: Path) -> None:
     assert len(merged.suites) == 2
     assert merged.created_at == old.created_at
     assert merge(merged, old, "run") == merged
+
+
+def test_a_suite_whose_file_is_what_it_was_is_not_looked_into(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    lines = find_suite("scheduling/basic").read_text().splitlines()[:8]
+    file = tmp_path / "own.jsonl"
+    file.write_text("\n".join(lines))
+    text = f'[[agents]]\npolicy = "knuth"\n[[suites]]\nname = "{file}"\nvary = {{ k = [1, 2] }}\n'
+    begun = write_manifest(tmp_path / "run", resolved(tmp_path, text).manifest)
+    sweep = read_sweep(tmp_path / "mine.toml")
+    with monkeypatch.context() as closed:
+        closed.setattr(suites, "reach", lambda *_: pytest.fail("it is looked into"))
+        again = resolve(sweep, read_manifest(tmp_path / "run")).manifest
+    assert merge(begun, again, "run") == begun
+    assert again.suites == begun.suites
+    file.write_text("\n".join(lines[:-1]))
+    with pytest.raises(RunError, match=r"has other instances \(8 then, 7 now\)"):
+        merge(begun, resolve(sweep, begun).manifest, "run")
+    file.write_text("\n".join(reversed(lines)))
+    assert merge(begun, resolve(sweep, begun).manifest, "run") == begun
+
+
+def test_a_run_that_began_before_files_were_noted_is_looked_into(tmp_path: Path) -> None:
+    new = resolved(tmp_path).manifest
+    old = replace(new, suites={name: replace(suite, read_from="") for name, suite in new.suites.items()})
+    assert merge(old, resolve(read_sweep(tmp_path / "mine.toml"), old).manifest, "run") == old
 
 
 def test_prices_stay_as_they_were_frozen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,6 +4,7 @@ An episode's id does not contain the name of its suite or agent. So a spec with 
 one episode twice; played twice at the same time, its steps would be logged twice.
 """
 
+from collections import Counter
 from collections.abc import Iterator
 from itertools import combinations
 
@@ -19,8 +20,9 @@ def shared(manifest: Manifest) -> Iterator[str]:
     """What the manifest asks for twice, as messages: equal agents, and suites with common instances."""
     yield from _shared_agents(manifest)
     suites: dict[str, str] = {}
+    played = Counter(suite.environment for suite in manifest.suites.values())
     for suite in manifest.suites.values():
-        if suite.source:
+        if suite.source or played[suite.environment] == 1:  # an instance's digest is that of its environment too
             continue
         repeated = [(suites[instance.digest], instance.id) for instance in suite.instances if instance.digest in suites]
         if repeated:

@@ -27,12 +27,12 @@ from evalkit.money import FREE, Price
 from evalkit.policy.table import find_policy, is_policy
 from evalkit.seeds import derive
 from evalkit.spec.agent_code import source_digest
-from evalkit.spec.bulk import Bulk, Recognised
+from evalkit.spec.bulk import Bulk
 from evalkit.spec.catalogue import find_model, read_provider
 from evalkit.spec.identity import agent_identity, sampling_fields, suite_digest, variant
 from evalkit.spec.model import AgentSpec, Limits, Model, Provider, SharedLimits, StreamSetting, SuiteInstance, Sweep
 from evalkit.spec.packs import STANDARD, is_file, keys_of, read_pack
-from evalkit.spec.suites import expand
+from evalkit.spec.suites import Expanded, digests, expand
 from evalkit.store.instances import ManifestInstance, laid
 from evalkit.store.manifest import (
     FORMAT,
@@ -139,22 +139,24 @@ def _suites(sweep: Sweep, offers: list[OfferedTools], frozen: Manifest | None) -
     """The sweep's suites, expanded; `offers` gets what tools the requests of each offer."""
     seen: set[str] = set()
     frozen_suites = {} if frozen is None else frozen.suites
-    known = {name: suite.digest for name, suite in frozen_suites.items() if suite.source}
     for number, use in enumerate(sweep.suites, 1):
         with _placed(sweep.source, f"suites[{number}]"):
-            suites = list(expand(use, known))
+            read_from = digests(use)  # before the lines are read: a file that changes meanwhile is looked into again
+            suites = _recognised(frozen_suites, read_from) or [*expand(use)]
         for name, axes, expanded in suites:
             if name in seen:
                 raise UsageError(f"{sweep.source}: the suite {name!r} is named twice.")
             seen.add(name)
-            looked_at = _samples(frozen_suites[name]) if isinstance(expanded, Recognised) else expanded
-            looked_at = looked_at.samples if isinstance(looked_at, Bulk) else looked_at
+            if isinstance(expanded, ManifestSuite):
+                looked_at = _samples(expanded)
+            else:
+                looked_at = expanded.samples if isinstance(expanded, Bulk) else expanded
             env: Environment[Any, Any] = ENVIRONMENTS[looked_at[0].environment]
             if any(instance.environment != env.name for instance in looked_at):
                 raise UsageError(f"{use.name}: all instances of a suite must be of one environment.")
             offers.append(offer_of(name, looked_at))
-            if isinstance(expanded, Recognised):
-                yield structs.replace(frozen_suites[name], environment_version=env.version)
+            if isinstance(expanded, ManifestSuite):
+                yield structs.replace(expanded, environment_version=env.version)
                 continue
             yield ManifestSuite(
                 name=name,
@@ -167,11 +169,26 @@ def _suites(sweep: Sweep, offers: list[OfferedTools], frozen: Manifest | None) -
                 else suite_digest((instance.id, instance.digest) for instance in expanded),
                 instances=Sourced(expanded) if isinstance(expanded, Bulk) else tuple(map(_listed, expanded)),
                 source=expanded.source if isinstance(expanded, Bulk) else "",
+                read_from=read_from[name],
             )
 
 
+def _recognised(
+    frozen: Mapping[str, ManifestSuite], read_from: Mapping[str, str]
+) -> list[tuple[str, Mapping[str, Any], Expanded | ManifestSuite]]:
+    """A run's suites, if all of them are read from what they were read from when they were frozen; else none."""
+    had = {name: frozen[name] for name in read_from if name in frozen}
+    if had.keys() < read_from.keys() or any(_read_from(suite) != read_from[name] for name, suite in had.items()):
+        return []
+    return [(name, suite.axes, suite) for name, suite in had.items()]
+
+
+def _read_from(suite: ManifestSuite) -> str:
+    return suite.read_from or (suite.digest if suite.source else "")
+
+
 SAMPLES = 64
-"""Instances of a large suite that a run has already which stand for its others: of each stratum the first, and these
+"""Instances of a suite that a run has already which stand for its others: of each stratum the first, and these
 many."""
 
 
