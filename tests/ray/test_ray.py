@@ -95,6 +95,19 @@ def test_a_cluster_for_one_call_plays_a_run_and_ends_with_it(tmp_path: Path) -> 
     assert not any(is_actor(pid) for pid in actors)
 
 
+def test_workers_for_which_the_cluster_has_no_room_are_told_of_and_others_play(tmp_path: Path) -> None:
+    with simulator(tmp_path / "bill.jsonl", "--latency=700ms") as url:
+        prepare(tmp_path, url, periods=20)  # longer than the 45 s after which it is said
+        sweep = tmp_path / "sweep.toml"
+        sweep.write_text(f'{sweep.read_text()}\n[machines]\non = "ray"\nworkers = 3\ncpus_per_worker = 7\n')
+        assert finish(tmp_path, "--budget", "100") == 0, (tmp_path / "out.log").read_text()
+    said = (tmp_path / "out.log").read_text()
+    assert "1 of 3 workers have no place after 45 s: each needs 7 CPU, and the Ray cluster has 16" in said
+    (told,) = read_events(tmp_path / "run", "workers_wait")
+    assert told["waiting"] == 1
+    assert len(journals(tmp_path / "run")) == 3, "the coordinator's, and those of the two that had a place"
+
+
 def test_a_cluster_that_does_not_answer_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("RAY_ADDRESS", "127.0.0.1:9")
     with simulator(tmp_path / "bill.jsonl") as url:

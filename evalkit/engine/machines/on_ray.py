@@ -36,6 +36,8 @@ OBJECT_STORE_BYTES = 80_000_000
 """Of a cluster for one call; messages are smaller than what Ray puts there."""
 LOOK_S = 0.5
 """How often it is looked whether a worker that does not answer was sealed, or nothing more is begun."""
+PLACE_S = 45.0
+"""An actor starts within seconds where the cluster has room. One that has not answered for so long is told of."""
 CONNECT_S = 10.0
 AGAIN_S = 1.0
 """An actor that cannot be reached is called again after so long."""
@@ -129,16 +131,18 @@ class _RayActors:
         self._given_up = set[str]()
         """Writers whose actor Ray calls dead, or which has ended without goodbye."""
         self._refused = list[str]()
+        self._slots = [WorkerSlot(number) for number in range(spread.workers)]
+        self._told = False
+        """Whether it was said that some wait for a place."""
         self._distant = DistantWorkers(
             spread, is_connected=self._called.__contains__, is_given_up=self._given_up.__contains__
         )
 
     async def play(self) -> None:
         """See `play_on_ray`."""
-        slots = [WorkerSlot(number) for number in range(self._spread.workers)]
         try:
             async with asyncio.TaskGroup() as group:
-                lives = [group.create_task(self._live(slot)) for slot in slots]
+                lives = [group.create_task(self._live(slot)) for slot in self._slots]
                 await self._distant.watch(
                     group, lambda: all(life.done() for life in lives) and not self._coordinator.members
                 )
@@ -230,6 +234,9 @@ class _RayActors:
                 if not slot.writer and self._distant.ends():
                     call.cancel()
                     return 0, ""  # it was never let in, or has said goodbye
+                if not number and not self._told and self._spread.loop.time() > slot.begun[-1] + PLACE_S:
+                    self._told = True
+                    await self._tell_of_places()
             try:
                 said: Said = call.result()
                 return said
@@ -237,6 +244,20 @@ class _RayActors:
                 await asyncio.sleep(AGAIN_S)
             except RayError as flaw:
                 return FAILED, str(flaw).strip()
+
+    async def _tell_of_places(self) -> None:
+        """Say how many actors wait, and for what."""
+        waiting = sum(not slot.writer for slot in self._slots)
+        needed = self._session.resolved.sweep.ray.cpus_per_worker
+        has = (await asyncio.to_thread(self._ray.cluster_resources)).get("CPU", 0.0)
+        words = (
+            f"{waiting} of {len(self._slots)} workers have no place after {PLACE_S:.0f} s: each needs {needed:g} CPU, "
+            f"and the Ray cluster has {has:g} for all its programs. They start when there is room; the others play "
+            "meanwhile."
+        )
+        self._session.store.event("workers_wait", waiting=waiting, detail=words)
+        if self._session.options.announce is not None:
+            self._session.options.announce([words])
 
     def _sees(self, writer: str) -> bool:
         """Whether this node sees the journal that a worker has begun: else both have directories of the same name."""
