@@ -7,10 +7,17 @@ ZOMBIES = ("workers", "zombie")
 
 MUTANTS = (
     Mutant(
+        name="an end that another has given a journal is not made to last",
+        file="store/files/journal.py",
+        old="            make_end_last(run, writer)\n",
+        new="",
+        needs=("workers", "dies_naming"),
+    ),
+    Mutant(
         name="a lost worker's journal is not sealed",
         file="store/writing/opening.py",
-        old="    seal(run, writer, by=by)\n    folder",
-        new="    folder",
+        old="    seal(run, writer, by=by)\n    return",
+        new="    return",
         needs=ZOMBIES,
     ),
     Mutant(

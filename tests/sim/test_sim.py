@@ -10,11 +10,13 @@ from unittest import mock
 import pytest
 
 from evalkit.engine import sweep
+from evalkit.errors import StorageError
 from evalkit.seeds import Stream
 from evalkit.store import disk
+from evalkit.store.files.chain import check_chain
 from evalkit.store.files.journal import new_writer, newest_claim
 from evalkit.store.files.schema import steps_table
-from evalkit.store.writing.opening import end_journal, take_over
+from evalkit.store.writing.opening import announce, end_journal, take_over
 from evalkit.store.writing.writer import Store
 from tests.sim.crew_plan import PARTS
 from tests.sim.disk import Plan, SimDisk
@@ -217,6 +219,31 @@ def test_an_end_that_its_writer_has_not_waited_for_lasts_where_others_build_on_i
         last = newest_claim(folder / "run", own.writer)
         assert last is not None
         assert last["kind"] == "close"
+
+
+@pytest.mark.parametrize("how", ["died", "refused"])
+def test_an_end_that_nobody_has_waited_for_lasts_whatever_came_behind_it(tmp_path: Path, how: str) -> None:
+    """Two take a run over at once, the end that the earlier one gave to a third is on no disk, and both are gone."""
+    for number in range(20):
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        made = _disk(folder)
+        first, second = "0aaaaaaa-host-1-1700000000.000", "0bbbbbbb-host-2-1700000001.000"
+        with made.in_force():
+            for name in (first, second):
+                announce(folder / "run", name)
+            made.built_on = lambda names: True
+            # Its first operations write, sync and link the seal; the fourth makes the link last.
+            made.begin(Plan(dies_naming=0) if how == "died" else Plan(errors={3: "EROFS"}))
+            with pytest.raises(Died if how == "died" else StorageError):
+                end_journal(folder / "run", first, by=second)
+            made.begin(Plan())
+            end_journal(folder / "run", second, by=new_writer([second]))
+            own = take_over(folder / "run", new_writer([second])).journal
+            own.commit(steps_table([a_step()]))
+        made.lose_power(Stream(number, "test"))
+        assert check_chain(folder / "run") == []
+        assert newest_claim(folder / "run", first) is not None
 
 
 def test_a_process_that_dies_naming_leaves_a_name_that_a_loss_of_power_may_take(tmp_path: Path) -> None:

@@ -108,7 +108,8 @@ def test_folders_that_a_killed_process_has_made_last(tmp_path: Path, monkeypatch
 def test_a_seal_that_a_dying_process_has_put_into_an_earlier_journal_lasts(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It died before its own first object: whoever comes next names that seal, and the folder was never waited for."""
+    """It died before its own first object: whoever comes next names that seal, and the folder was never waited for. So
+    may it be with any other end: whoever wrote a later one may have begun before this one was written."""
     run = write_run(write_run(tmp_path / "run", rounds(["a"], 2)), rounds(["b"], 2))
     dead, sealing = "0aaaaaaa-host-1-99000000000.000", "0bbbbbbb-host-2-99000000001.000"
     for name in (dead, sealing):
@@ -119,8 +120,7 @@ def test_a_seal_that_a_dying_process_has_put_into_an_earlier_journal_lasts(
     async def body(store: Store) -> None:
         del store
         synced = [name for what, name in shim.done if "directory" in what]
-        assert dead in synced
-        assert journals(run)[0].writer not in synced  # who came behind that has looked after it
+        assert {journal.writer for journal in journals(run) if journal.numbers} <= {*synced}
 
     play(run, body)
 

@@ -193,11 +193,13 @@ def open_journal(run: Path, writer: str) -> Appender:
 
 
 def seal(run: Path, writer: str, *, by: str) -> None:
-    """End another writer's journal by its next object, unless it has ended. Raises CorruptLogError, StorageError."""
+    """End another writer's journal by its next object, unless it has ended; the end is on the disk once this returns.
+    Raises CorruptLogError, StorageError."""
     while True:
         newest = newest_object(run, writer)
         says = {} if newest is None else read_claim(newest)
         if says.get("kind") in (CLOSE, SEAL):
+            make_end_last(run, writer)
             return
         number = 0 if newest is None else newest.first + 1
         facts = {
@@ -216,6 +218,15 @@ def seal(run: Path, writer: str, *, by: str) -> None:
         except FileExistsError:  # the writer was faster
             continue
         return
+
+
+def make_end_last(run: Path, writer: str) -> None:
+    """Wait until the end of a journal is on the disk: whoever wrote it may have died, or have been refused by the disk,
+    before it had waited. Without this, an object that names the end could last longer than the end. Raises
+    StorageError."""
+    folder = run / LOG / writer
+    with disk.storage_errors(folder):
+        disk.sync_directory(folder)
 
 
 def refuse_sealed(run: Path, writer: str) -> None:

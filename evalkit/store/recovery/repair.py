@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from evalkit.money import show_usd
 from evalkit.store import disk
-from evalkit.store.files.journal import Appender, Carried, new_writer
+from evalkit.store.files.journal import Appender, Carried, make_end_last, new_writer
 from evalkit.store.files.layout import Layout, began, journals, lay_out
 from evalkit.store.files.record import LedgerRecord
 from evalkit.store.files.schema import steps_table
@@ -220,6 +220,8 @@ def _carry_out(run: Path, work: _Work) -> None:
     Before that, all names last that the repair's journal builds on: an earlier repair may have died before it waited.
     """
     tidy(run)
+    for each in journals(run):
+        make_end_last(run, each.writer)
     made = work.made
     folders = {QUARANTINE, *(name.rpartition("/")[0] for name in made.files)}
     for folder in sorted(folders):

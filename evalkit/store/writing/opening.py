@@ -131,9 +131,6 @@ def end_journal(run: Path, writer: str, *, by: str) -> Adopted:
     if not (run / LOG / writer).is_dir():
         return Adopted()  # it had not begun to write
     seal(run, writer, by=by)
-    folder = run / LOG / writer
-    with disk.storage_errors(folder):
-        disk.sync_directory(folder)  # one that was killed while it closed has not waited for that name
     return adopt(run, partial(facts_of, run), {writer})
 
 
@@ -161,22 +158,20 @@ def refuse_damage(run: Path) -> None:
 
 
 def tidy(run: Path) -> None:
-    """Folders are there, without what a crash left under temporary names, and all names in them last."""
-    present = journals(run)
-    every = [run / LOG / journal.writer for journal in present]
+    """Folders are there, without what a crash left under temporary names, and all names in them last, but for those
+    in journals: whoever builds on a journal's end makes that last itself."""
+    every = [run / LOG / journal.writer for journal in journals(run)]
     folders = [run / name for name in (LOG, STEPS_FOLDER, LEDGER_FOLDER, ENDS_FOLDER)]
     for folder in folders:
         disk.make_directories(folder)
     if (run / TAIL).is_dir():
         folders.append(run / TAIL)
-    last = [run / LOG / journal.writer for journal in present if journal.numbers][-1:]
     for folder in (run, *folders, *every):
         disk.remove_leftovers(folder)
     # A process that was killed, or is stopped, may have named files and folders without waiting for the names: what is
-    # built on now lasts. Each writer did so before it ended journals, one after another: at most the name that was
-    # given last, in the last journal that has any, has not been waited for.
+    # built on now lasts.
     described = [run / name for name in (MANIFESTS, SUITES) if (run / name).is_dir()]
-    for folder in (run.parent, run, *described, *folders, *last):
+    for folder in (run.parent, run, *described, *folders):
         with disk.storage_errors(folder):
             disk.sync_directory(folder)
 
