@@ -21,6 +21,7 @@ from evalkit.store.reading.accounts import accounts, spent
 from evalkit.store.reading.index import RunIndex, read_index
 from evalkit.store.reading.reader import scan
 from tests.sim.commands import called, findings, lines_for
+from tests.sim.harm import Held
 from tests.sim.network import Sent
 from tests.sim.players import Asks, asks_of
 from tests.sim.process import Process
@@ -322,12 +323,16 @@ class Checks:
         columns = (table.column(name).to_pylist() for name in ("episode", "step", "step_digest"))
         return {(episode, step): digest for episode, step, digest in zip(*columns, strict=True)}
 
-    def held(self) -> tuple[object, ...]:
+    def held(self) -> Held:
         """What readers find in the log: steps, money, ended episodes."""
         index = read_index(self._world.run)
-        episodes = {name: (one.steps, one.ending, one.cost) for name, one in index.episodes.items()}
-        asks = asks_of(self._world.run) if self._world.coded else {}
-        return self.steps(), episodes, index.ledger, dict(index.totals), asks
+        return Held(
+            steps=self.steps(),
+            episodes={name: (one.steps, one.ending, one.cost) for name, one in index.episodes.items()},
+            ledger=index.ledger,
+            totals=dict(index.totals),
+            asks=asks_of(self._world.run) if self._world.coded else {},
+        )
 
     def commands(self) -> None:
         """Every command works where `verify` has found nothing."""

@@ -5,7 +5,8 @@ could have noticed it, where it names none every command works, and a repaired r
 have had.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -14,16 +15,32 @@ import pyarrow.parquet as pq
 
 from evalkit.errors import CorruptLogError
 from evalkit.seeds import Stream
-from evalkit.store.files.layout import newest_object
-from evalkit.store.files.segment import claim, json_of, object_name
+from evalkit.store.files.journal import carried_of, newest_claims
+from evalkit.store.files.layout import began, newest_object
+from evalkit.store.files.record import LedgerRecord
+from evalkit.store.files.segment import CLOSE, claim, json_of, money_of, object_name
 from evalkit.store.reading.index import read_index
 from evalkit.store.writing.opening import refuse_damage
+from tests.sim.players import Asks
 from tests.sim.scenario import Harm
 
 LOG = ("tail", "steps", "ledger", "log", "ends")
 """Folders of the log."""
 KEPT = ("lock", "live.json")
 """Files that are of no run that has ended."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Held:
+    """What readers find in a log."""
+
+    steps: Mapping[tuple[str, int], bytes]
+    """Digests of the rows in effect, by episode and step."""
+    episodes: Mapping[str, tuple[int, str, int]]
+    """Steps, ending and cost."""
+    ledger: Sequence[LedgerRecord]
+    totals: Mapping[str, int]
+    asks: Asks
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,27 +79,60 @@ class Done:
         """
         lost = {path.parent for path in self.before}
         journals = [path for path in (run / "log").glob("*/") if path in lost or any(path.glob("*.parquet"))]
-        last = max(map(_began, journals), default=0.0)
-        newest = [path for path in journals if _began(path) == last]
+        last = max((_began(path.name) for path in journals), default=0.0)
+        newest = [path for path in journals if _began(path.name) == last]
         named = {name for path in newest for name in self._heads(path)} if len(newest) > 1 else set()
         return not journals or all(path.parent in newest and path.parent.name not in named for path in self.before)
 
     def unnamed(self, run: Path) -> bool:
-        """Whether the journals of all that is lost are named by none: workers write beside each other, so several
-        journals may be the newest."""
-        journals = (path for path in (run / "log").glob("*/") if path / object_name(0) not in self.before)
-        named = {name for path in journals for name in self._heads(path)}
-        return all(path.parent.parent.name == "log" and path.parent.name not in named for path in self.before)
+        """Of a run that workers play: whether all that is lost is the end of the newest journal that names others, or
+        of one that a worker has written beside it, and nothing tells of that.
+
+        A journal tells of all that began before its writer, and a coordinator's of the larger files that hold what a
+        lost worker had left. A worker that has closed its journal has compacted all of it before.
+        """
+        heads = {path.name: self._heads(path) for path in (run / "log").glob("*/")}
+        newest = max((_began(name) for name, named in heads.items() if named), default=0.0)
+        told = {name for named in heads.values() for name in named}
+        for writer, says in newest_claims(run).items():
+            told |= carried_of(says, writer).compacted.keys() - {writer}
+        lost = {path.parent for path in self.before}
+        return (
+            all(journal.parent.name == "log" and journal.name not in told for journal in lost)
+            and all(_began(journal.name) >= newest for journal in lost)
+            and not any(self._closes(path) and not heads[path.parent.name] for path in self.before)
+        )
 
     def _heads(self, journal: Path) -> Iterable[str]:
-        """The journals that the first object of one names: those that it continues."""
-        path = journal / object_name(0)
-        held = self.before.get(path) or (path.read_bytes() if path.exists() else b"")
-        if not held:
-            return ()
-        with pq.ParquetFile(pa.BufferReader(held)) as file:
-            heads: dict[str, object] = json_of(claim(file), "heads", path.name)
+        """The journals that one names in its first object, or in the larger file that holds this: those before it."""
+        run, larger = journal.parent.parent, f"{journal.name}-{object_name(0).partition('.')[0]}-*.parquet"
+        paths = [journal / object_name(0), *(run / "steps").glob(larger)]
+        held = next((held for path in paths if (held := self._held(path))), b"")
+        heads: dict[str, object] = json_of(_claim(held), "heads", journal.name) if held else {}
         return heads
+
+    def _held(self, path: Path) -> bytes:
+        return self.before.get(path) or (path.read_bytes() if path.exists() else b"")
+
+    def _closes(self, path: Path) -> bool:
+        return _claim(self.before[path]).get("kind") == CLOSE
+
+    def explains(self, before: Held, after: Held) -> bool:
+        """Whether a log holds just what it held before, but for rows that lay in what is lost."""
+        lost, money = set[tuple[str, int]](), Counter[LedgerRecord]()
+        for held in self.before.values():
+            with pq.ParquetFile(pa.BufferReader(held)) as file:
+                columns = file.read(columns=["episode", "step"]).to_pydict()
+                money.update(money_of(claim(file), "it"))
+            lost.update(zip(columns["episode"], columns["step"], strict=True))
+        gone = before.steps.keys() - after.steps.keys()
+        return (
+            gone <= lost
+            and after.steps.items() <= before.steps.items()
+            and Counter(after.ledger) <= Counter(before.ledger) <= Counter(after.ledger) + money
+            and after.asks.items() <= before.asks.items()
+            and {(episode, step) for episode, step, _ in before.asks.keys() - after.asks.keys()} <= lost
+        )
 
     def undo(self) -> None:
         """Put everything back."""
@@ -90,8 +140,13 @@ class Done:
             path.write_bytes(held)
 
 
-def _began(journal: Path) -> float:
-    return float(journal.name.rpartition("-")[2])
+def _began(writer: str) -> float:
+    return began(writer)[0]
+
+
+def _claim(held: bytes) -> Mapping[str, str]:
+    with pq.ParquetFile(pa.BufferReader(held)) as file:
+        return claim(file)
 
 
 def readable(run: Path) -> bool:

@@ -116,9 +116,7 @@ def _harmed(world: World, life: Life) -> bool:
     found = findings(world.run)
     if not found:
         world.counts["unnoticed"] += 1
-        last = done.at_the_end(world.run) or ("workers" in world.scenario.active and done.unnamed(world.run))
-        if world.checks.held() != held and not (life.harm.gone and last):
-            raise Broken(f"verify finds nothing, and the log is another: {done.words}")
+        _may_go_unnoticed(world, done, held, gone=bool(life.harm.gone))
         if Stream(*life.harm.place).uniform() < ASKED:
             world.checks.commands()
     # A flipped footer may leave readers with all they need: a run goes on then, though `verify` is stricter.
@@ -138,6 +136,20 @@ def _harmed(world: World, life: Life) -> bool:
     if not isinstance(world.live(undisturbed(), -1), str):
         raise Broken(f"a run goes on with a log that cannot be read: {found}")
     return True
+
+
+def _may_go_unnoticed(world: World, done: harm.Done, held: harm.Held, *, gone: bool) -> None:
+    """`verify` finds nothing: then the log is what it was, or lacks what its last files held and nothing else. `held`:
+    what it was."""
+    now = world.checks.held()
+    if now == held:
+        return
+    in_journals = any((world.run / "log").glob("*/"))
+    by_workers = "workers" in world.scenario.active and in_journals
+    if not gone or not (done.unnamed if by_workers else done.at_the_end)(world.run):
+        raise Broken(f"verify finds nothing, and the log is another: {done.words}")
+    if in_journals and not done.explains(held, now):
+        raise Broken(f"verify finds nothing, and more is missing than what is lost: {done.words}")
 
 
 def _calmly(world: World, first: int, *, repair: bool = False) -> int:

@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -15,12 +16,16 @@ from evalkit.seeds import Stream
 from evalkit.store import disk
 from evalkit.store.files.chain import check_chain
 from evalkit.store.files.journal import new_writer, newest_claim
+from evalkit.store.files.layout import journals
 from evalkit.store.files.schema import steps_table
-from evalkit.store.writing.opening import announce, end_journal, take_over
+from evalkit.store.reading.index import read_index
+from evalkit.store.reading.reader import scan
+from evalkit.store.writing.opening import announce, end_journal, join, take_over
 from evalkit.store.writing.writer import Store
 from tests.sim.crew_plan import PARTS
 from tests.sim.disk import Plan, SimDisk
 from tests.sim.found import FOUND_BY
+from tests.sim.harm import Done, Held
 from tests.sim.loop import Died
 from tests.sim.mutants import MUTANTS, PROJECT
 from tests.sim.process import Second
@@ -29,7 +34,7 @@ from tests.sim.seed import Lived, live_through
 from tests.sim.shrink import shrunk
 from tests.sim.sweeps import SWEEPS
 from tests.sim.taking_over import TakingOver
-from tests.support.run_directories import a_step
+from tests.support.run_directories import a_charge, a_step
 
 SEEDS = 40
 """The first of those that `make sim` lives through; `.ci/run` asks it for 110."""
@@ -219,6 +224,76 @@ def test_an_end_that_its_writer_has_not_waited_for_lasts_where_others_build_on_i
         last = newest_claim(folder / "run", own.writer)
         assert last is not None
         assert last["kind"] == "close"
+
+
+@pytest.fixture
+def crew_log(tmp_path: Path) -> Path:
+    """The log of two coordinators, one after the other: each was killed, and so was a worker of each."""
+    run = tmp_path / "run"
+    for number in range(2):
+        names = [f"0000000{2 * number + one}-host-1-170000000{2 * number + one}.000" for one in range(2)]
+        first = take_over(run, names[0]).journal
+        first.commit(None, [a_charge(1)])
+        announce(run, names[1])
+        own = join(run, names[1]).journal
+        own.commit(steps_table([a_step(f"e{number}", 0)]))
+        own.commit(steps_table([a_step(f"e{number}", 1)]), [a_charge(7)])
+    return run
+
+
+def _lost(run: Path, writer: str, count: int) -> Done:
+    gone = sorted((run / "log" / writer).glob("*.parquet"))[-count:]
+    before = {path: path.read_bytes() for path in gone}
+    for path in gone:
+        path.unlink()
+    return Done(words="", before=before)
+
+
+def test_the_ends_of_the_newest_journals_alone_may_be_lost_unnoticed(crew_log: Path) -> None:
+    former, worker, last, beside = (journal.writer for journal in journals(crew_log))
+    for writer in (former, worker):
+        done = _lost(crew_log, writer, 1)
+        assert not done.unnamed(crew_log)
+        assert check_chain(crew_log)
+        done.undo()
+    for writer in (last, beside):
+        done = _lost(crew_log, writer, 1)
+        assert done.unnamed(crew_log)
+        assert check_chain(crew_log) == []
+        done.undo()
+
+
+def test_what_names_journals_is_known_where_a_larger_file_holds_it(crew_log: Path) -> None:
+    worker, last = [journal.writer for journal in journals(crew_log)][1:3]
+    assert end_journal(crew_log, last, by="00000004-host-1-1700000004.000").named
+    (crew_log / "log" / last / "000000000.parquet").unlink()
+    assert not _lost(crew_log, worker, 1).unnamed(crew_log)
+
+
+def test_a_worker_that_has_closed_its_journal_has_lost_nothing_unnoticed(crew_log: Path) -> None:
+    writer = "00000004-host-1-1700000004.000"
+    announce(crew_log, writer)
+    own = join(crew_log, writer).journal
+    own.commit(steps_table([a_step("e2", 0)]))
+    own.close()
+    assert not _lost(crew_log, writer, 2).unnamed(crew_log)
+
+
+def test_no_more_may_be_missing_than_what_was_lost(crew_log: Path) -> None:
+    def held() -> Held:
+        index = read_index(crew_log)
+        table = scan(crew_log, ("episode", "step", "step_digest")).to_pydict()
+        steps = {(name, step): digest for name, step, digest in zip(*table.values(), strict=True)}
+        return Held(steps=steps, episodes={}, ledger=index.ledger, totals=dict(index.totals), asks={})
+
+    before, beside = held(), journals(crew_log)[-1].writer
+    done = _lost(crew_log, beside, 1)
+    after = held()
+    assert before != after
+    assert done.explains(before, after)
+    assert not done.explains(before, replace(after, steps={}))
+    assert not done.explains(before, replace(after, ledger=()))
+    assert not done.explains(after, before)
 
 
 @pytest.mark.parametrize("how", ["died", "refused"])
