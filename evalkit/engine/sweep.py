@@ -38,7 +38,7 @@ from evalkit.engine.question import LiveQuestion, PlayedLanes, question_of
 from evalkit.engine.resume import RunPart, order, read_holdings
 from evalkit.engine.scheduler import play_lanes
 from evalkit.engine.session import RunOptions, Session
-from evalkit.engine.spending.money import WorstCase, open_row, settle_crashes, spent_below
+from evalkit.engine.spending.money import WorstCase, open_row, settle_crashes, spent_below, unheard_leases
 from evalkit.engine.time_left import TimeLeft
 from evalkit.engine.universe import Choice, lanes
 from evalkit.engine.view import Pace, View, view_of
@@ -275,6 +275,7 @@ async def _endpoints(session: Session) -> AsyncIterator[Endpoints]:
         if endpoints.lanes:
             all_known = not (_strangers(session) or is_bucket(options.directory))  # there it may still be alive
             crashes = list(settle_crashes(session.accounts, _worst_cases(session, endpoints), all_known=all_known))
+            crashes += unheard_leases(options.directory, session.accounts)
             # What a damaged log, or a bug, has lost of what was paid for: closed sessions know the sum.
             crashes += unaccounted(session.accounts)
             for row in crashes:

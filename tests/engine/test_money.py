@@ -1,6 +1,8 @@
 """Money across crashes: whatever a session leased, settled and charged before it died, the ceiling holds."""
 
-from dataclasses import dataclass, field
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -9,14 +11,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from evalkit.client.budget_state import BudgetState
-from evalkit.engine.spending.money import WorstCase, open_row, settle_crashes, spent_below
+from evalkit.engine.spending.money import WorstCase, open_row, settle_crashes, spent_below, unheard_leases
+from evalkit.engine.spending.reconcile import read_books
 from evalkit.engine.universe import Choice
 from evalkit.money import PicoUsd
+from evalkit.store.files.journal import new_writer
+from evalkit.store.files.layout import journals
 from evalkit.store.files.record import LedgerRecord
-from evalkit.store.reading.accounts import BUDGETED, UNBUDGETED, Account, accounts, spent
+from evalkit.store.reading.accounts import BUDGETED, UNBUDGETED, Account, accounts, closing_word, spent, unaccounted
+from evalkit.store.reading.reader import read_ledger
+from evalkit.store.writing.opening import announce
+from evalkit.store.writing.writer import open_beside, open_store
 from tests.engine.snapshot import snapshot_at
 from tests.support.small_sweeps import resolved
-from tests.support.sweep_runs import go_served, with_budget
+from tests.support.sweep_runs import go_served, served, with_budget
 
 
 def row(kind: str, amount: int, session: str = "s1", **more: Any) -> LedgerRecord:
@@ -124,6 +132,68 @@ def test_a_session_that_closed_owes_nothing_and_what_was_released_is_free_again(
         width=4,
     )
     assert books["s1"].missing == 0
+
+
+async def _coordinated(run: Path, *, lent: Sequence[int], said: Sequence[LedgerRecord]) -> str:
+    """A coordinator opened its worker's account, lent it money, and was killed; the worker wrote this. Its name."""
+    names = [one.writer for one in journals(run)]
+    coordinator = new_writer(names)
+    worker = new_writer([*names, coordinator])
+    with open_store(run, session=coordinator, inline=True) as store:
+        for one in (opened(worker), *(row("lease", amount, worker) for amount in lent)):
+            store.enter(one)
+        announce(run, worker)
+        with open_beside(run, writer=worker, inline=True) as beside:
+            for one in said:
+                beside.enter(replace(one, session=worker))
+    return worker
+
+
+@pytest.mark.parametrize("paid", [0, 30])
+def test_what_a_worker_was_lent_unheard_is_not_spent(tmp_path: Path, paid: int) -> None:
+    """It heard of the first lease, and gave back what was left of that."""
+    run, said = tmp_path / "run", [row("close", 100 - paid, reason=closing_word(paid))]
+    worker = asyncio.run(_coordinated(run, lent=(100, 50), said=[row("charge", paid), *said] if paid else said))
+    books = accounts(read_ledger(run), {})
+    assert books[worker].missing == 50
+    assert [(one.kind, one.session, one.amount) for one in unheard_leases(run, books)] == [("lease", worker, -50)]
+    assert list(unaccounted(books)) == []
+    assert spent(0, books.values()) == paid
+    assert list(unheard_leases(run, books)) == [], "it is taken back once"
+
+
+def test_of_a_worker_that_has_not_closed_all_leases_may_be_spent(tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    worker = asyncio.run(_coordinated(run, lent=(100, 50), said=[row("charge", 30)]))
+    books = accounts(read_ledger(run), {})
+    assert list(unheard_leases(run, books)) == []
+    assert [one.amount for one in settle_crashes(books, [], all_known=False)] == [120, 0]
+    assert list(unheard_leases(run, books)) == [], "who was charged for its crash has said nothing"
+    assert books[worker].crashed == 120
+
+
+def test_a_process_that_wrote_its_own_leases_has_heard_of_all(tmp_path: Path) -> None:
+    """What of these it neither gave back nor says it has spent, a bug of ours may have lost: it stays charged."""
+    run, name = tmp_path / "run", new_writer()
+
+    async def alone() -> None:
+        with open_store(run, session=name, inline=True) as store:
+            for one in (opened(name), row("lease", 100, name), row("close", 50, name, reason=closing_word(30))):
+                store.enter(one)
+
+    asyncio.run(alone())
+    books = accounts(read_ledger(run), {})
+    assert list(unheard_leases(run, books)) == []
+    assert [one.amount for one in unaccounted(books)] == [50]
+
+
+def test_a_run_goes_on_with_the_money_that_a_killed_coordinator_had_lent_unheard(tmp_path: Path) -> None:
+    sweep, run = with_budget(resolved(tmp_path, served(periods=2)), 3 * 10**12), tmp_path / "run"
+    _, first = go_served(sweep, run, limit=2)
+    asyncio.run(_coordinated(run, lent=[10**12], said=[row("close", 0, reason=closing_word(0))]))
+    outcome, second = go_served(sweep, run)
+    assert outcome.reason == "complete"
+    assert read_books(run).spent == outcome.spent == first.totals.bill + second.totals.bill
 
 
 @pytest.mark.parametrize("budgeted", [True, False])

@@ -7,12 +7,15 @@ been spent on requests without a recorded reply.
 import time
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import NamedTuple
 
 from evalkit.client.budget_state import crash_charge
 from evalkit.money import PicoUsd
+from evalkit.store.files.journal import newest_claims
 from evalkit.store.files.record import LedgerRecord
 from evalkit.store.reading.accounts import APART, BUDGETED, PARTLY, UNBUDGETED, Account, closing_row
+from evalkit.store.reading.totals import read
 
 
 class WorstCase(NamedTuple):
@@ -53,6 +56,24 @@ def settle_crashes(
             crash_row(account.session, amount, lane=lane, agent=agent) for (lane, agent), amount in parts.items()
         )
         yield closing_row(account.session)
+
+
+def unheard_leases(run: Path, ledger: Mapping[str, Account]) -> Iterator[LedgerRecord]:
+    """The rows that take back what workers were lent without hearing of it; books them too.
+
+    A worker that loses its coordinator ends its requests, and closes its journal with what it has spent. Its leases are
+    in the coordinator's journal: one whose answer was lost, or money that it gave back and nobody wrote down, would
+    count as spent. A coordinator that lives sees that itself (`machines/spread.py`); this is for one that died. Raises
+    CorruptLogError.
+    """
+    for writer, says in newest_claims(run).items():
+        account, own = ledger.get(writer), read(says.get("totals") or "{}", writer).books().get(writer)
+        if account is None or own is None or not own.closed or own.crashed_close or own.leased:
+            continue  # one that wrote its own leases knows them all
+        unheard = account.leased - account.returned - max(own.said, account.settled + account.charged)
+        if unheard > 0:
+            account.leased -= unheard
+            yield LedgerRecord(kind="lease", session=writer, amount=PicoUsd(-unheard), at=time.time())
 
 
 def _is_bounded(account: Account) -> bool:
