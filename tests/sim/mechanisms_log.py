@@ -286,8 +286,8 @@ MUTANTS = (
     Mutant(
         name="folders that a stopped process has made are not made to last",
         file="store/writing/opening.py",
-        old="    for folder in (run.parent, run, *described, *folders):\n",
-        new="    for folder in folders:\n",
+        old="    _make_last((run.parent, run, *described, *folders))\n",
+        new="    _make_last(folders)\n",
         needs=("dies_naming",),
     ),
     Mutant(

@@ -20,6 +20,7 @@ from evalkit.store.files.layout import journals
 from evalkit.store.files.schema import steps_table
 from evalkit.store.reading.index import read_index
 from evalkit.store.reading.reader import scan
+from evalkit.store.writing.compact import discard, tail_of
 from evalkit.store.writing.opening import announce, end_journal, join, take_over
 from evalkit.store.writing.writer import Store
 from tests.sim.crew_plan import PARTS
@@ -305,6 +306,7 @@ def test_an_end_that_nobody_has_waited_for_lasts_whatever_came_behind_it(tmp_pat
         made = _disk(folder)
         first, second = "0aaaaaaa-host-1-1700000000.000", "0bbbbbbb-host-2-1700000001.000"
         with made.in_force():
+            take_over(folder / "run", "00000000-host-1-1600000000.000")
             for name in (first, second):
                 announce(folder / "run", name)
             made.built_on = lambda names: True
@@ -319,6 +321,31 @@ def test_an_end_that_nobody_has_waited_for_lasts_whatever_came_behind_it(tmp_pat
         made.lose_power(Stream(number, "test"))
         assert check_chain(folder / "run") == []
         assert newest_claim(folder / "run", first) is not None
+
+
+def test_a_larger_file_that_a_lost_worker_has_not_waited_for_lasts_before_it_is_named(tmp_path: Path) -> None:
+    for number in range(20):
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        run, made = folder / "run", _disk(folder)
+        with made.in_force():
+            coordinator = take_over(run, new_writer()).journal
+            writer = new_writer([coordinator.writer])
+            announce(run, writer)
+            worker = join(run, writer)
+            tail = tail_of(worker.journal.commit(steps_table([a_step()])))
+            made.built_on = lambda names: names[0].parent.name == "ends"
+            made.begin(Plan(dies_naming=0))
+            with pytest.raises(Died):
+                worker.chain.compact([tail])
+            made.begin(Plan())
+            adopted = end_journal(run, writer, by=coordinator.writer)
+            coordinator.carried.compacted = adopted.named
+            coordinator.commit(None)
+            discard(adopted.unnamed)
+        made.lose_power(Stream(number, "test"))
+        assert check_chain(run) == []
+        assert read_index(run).rows == 1
 
 
 def test_a_process_that_dies_naming_leaves_a_name_that_a_loss_of_power_may_take(tmp_path: Path) -> None:

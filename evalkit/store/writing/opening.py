@@ -2,6 +2,7 @@
 more."""
 
 import time
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -131,6 +132,8 @@ def end_journal(run: Path, writer: str, *, by: str) -> Adopted:
     if not (run / LOG / writer).is_dir():
         return Adopted()  # it had not begun to write
     seal(run, writer, by=by)
+    # It may have ended before it waited for the name of a larger file, which is named in another journal now.
+    _make_last(run / name for name in (STEPS_FOLDER, LEDGER_FOLDER, ENDS_FOLDER))
     return adopt(run, partial(facts_of, run), {writer})
 
 
@@ -171,7 +174,12 @@ def tidy(run: Path) -> None:
     # A process that was killed, or is stopped, may have named files and folders without waiting for the names: what is
     # built on now lasts.
     described = [run / name for name in (MANIFESTS, SUITES) if (run / name).is_dir()]
-    for folder in (run.parent, run, *described, *folders):
+    _make_last((run.parent, run, *described, *folders))
+
+
+def _make_last(folders: Iterable[Path]) -> None:
+    """Wait until the names in folders are on the disk."""
+    for folder in folders:
         with disk.storage_errors(folder):
             disk.sync_directory(folder)
 
