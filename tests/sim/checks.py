@@ -307,6 +307,13 @@ class Checks:
         if self._draws.uniform() < COMMANDS:
             self.commands()
 
+    def complete(self, usual: Mapping[tuple[str, int], bytes]) -> None:
+        """When the run says that it is complete: each episode has ended. `usual`: the steps without any disturbance."""
+        held = read_index(self._world.run).episodes
+        for episode in sorted({episode for episode, _ in usual}):
+            if episode not in held or not held[episode].ending:
+                raise Broken(f"the run says that it is complete, and {episode} has not ended")
+
     def _asks_as_usual(self, usual: Asks) -> None:
         """The asks are those of a run left in peace, and none is missing that led to a step."""
         held, steps = asks_of(self._world.run), self.steps()
