@@ -197,8 +197,14 @@ class ModelAsker:
         return Wish(asking.question.cached_at.get(self._lane.name, NOWHERE), asking.failed_at)
 
     async def _stand_in_line(self, asking: _Asking) -> Ticket:
+        """A ticket that holds now: the process may have stood still between its turn and this line, for so long that
+        another has been given its share."""
         since = self._clock()
-        ticket = await self._lane.enter(len(asking.body), self._max_tokens, self._wish(asking))
+        while True:
+            ticket = await self._lane.enter(len(asking.body), self._max_tokens, self._wish(asking))
+            if self._lane.renew(ticket):
+                break
+            self._lane.abandon(ticket, sent=False)
         asking.queue_s += ticket.sent_at - since
         return ticket
 

@@ -618,6 +618,34 @@ def test_whoever_stands_in_the_line_of_a_paused_lane_holds_no_money() -> None:
     played(play)
 
 
+def test_a_request_that_was_admitted_before_its_process_stood_still_waits_again() -> None:
+    """Between its turn and its sending: when the process goes on, its share of the limits has run out."""
+
+    async def play() -> None:
+        scene, loop, lapsed = Scene(OK, price=FREE), asyncio.get_running_loop(), [False]
+        lane = scene.lane
+        lane.lapsed = lambda: lapsed[0]
+        admit = lane._admit
+
+        def stands_still(*given: Any) -> Any:
+            lane._admit = admit  # type: ignore[method-assign]
+            lapsed[0] = True
+            return admit(*given)
+
+        def is_heard() -> None:
+            lapsed[0] = False
+            lane.reshare({}, 1, 1.0)
+
+        lane._admit = stands_still  # type: ignore[assignment]
+        lane.pause(5.0)
+        loop.call_at(60.0, is_heard)
+        await scene.asker.ask(scene.question)
+        assert [at for at, _, _ in scene.script.sent] == [60.0]
+        assert lane.stats().in_flight == 0
+
+    played(play)
+
+
 def test_a_pause_that_begins_while_money_is_waited_for_is_obeyed() -> None:
     async def play() -> None:
         scene = Scene(OK)
