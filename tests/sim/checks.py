@@ -17,7 +17,7 @@ from evalkit.store.files.record import LedgerRecord
 from evalkit.store.files.segment import CLOSE, SEAL, claim, money_of
 from evalkit.store.manifests import is_run
 from evalkit.store.question_files import read_given
-from evalkit.store.reading.accounts import accounts, spent
+from evalkit.store.reading.accounts import UNACCOUNTED, accounts, spent
 from evalkit.store.reading.index import RunIndex, read_index
 from evalkit.store.reading.reader import scan
 from tests.sim.commands import called, findings, lines_for
@@ -191,6 +191,7 @@ class Checks:
             self.accept()
         index = read_index(self._world.run)
         self._never_less(index)
+        self._all_accounted(index)
         self._answers_stay()
         books = _books(index)
         if self._world.network.bill > books and not self.forgot:
@@ -208,6 +209,7 @@ class Checks:
         self._each_row_once()
         self._never_less(index)
         self._within_budget(index)
+        self._all_accounted(index)
         self._answers_stay()
         bill, books = self._world.network.bill, _books(index)
         if closed and bill > books and not self.forgot:
@@ -265,6 +267,15 @@ class Checks:
         self._world.asked.clear()
         for episode, step, ask in asks_of(self._world.run) if self._world.coded else ():
             self._world.asked.setdefault(episode, set()).add((step, ask))
+
+    def _all_accounted(self, index: RunIndex) -> None:
+        """Nothing is charged for which nobody knows what it was spent on: until the log is damaged."""
+        world = self._world
+        if world.counts["files_gone"] + world.counts["flips"] or world.scenario.begun:
+            return
+        for row in index.ledger:
+            if row.kind == "charge" and row.reason == UNACCOUNTED:
+                raise Broken(f"{row.session} is charged {row.amount} that it has not spent")
 
     def _answers_stay(self) -> None:
         """What was answered once is answered for good, and who left because of it stays away: until the log is damaged,

@@ -43,10 +43,10 @@ MUTANTS = (
     ),
     Mutant(
         name="leases that a worker has not heard of count as spent",
-        file="engine/machines/spread.py",
-        old="        if account.missing:\n",
-        new="        if False:\n",
-        needs=WORKERS,
+        file="engine/spending/money.py",
+        old="            account.leased -= unheard\n",
+        new="            continue\n",
+        needs=("workers", "cut_off"),
     ),
     Mutant(
         name="a lane's seats go to those that came first",

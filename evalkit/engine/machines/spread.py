@@ -36,7 +36,7 @@ from evalkit.engine.machines.setup import code_digests, setup_of
 from evalkit.engine.machines.shares import Capacity, Shares
 from evalkit.engine.resume import Holdings
 from evalkit.engine.session import Session
-from evalkit.engine.spending.money import WorstCase, open_row, settle_crashes
+from evalkit.engine.spending.money import WorstCase, open_row, settle_crashes, unheard_leases
 from evalkit.engine.universe import PlannedEpisode
 from evalkit.money import PicoUsd, show_usd
 from evalkit.store.files.layout import began
@@ -270,12 +270,11 @@ class Spread:
         session.store.took_over(settled.adopted)
         account = self._accounts[writer]
         settled.book(account)
-        if account.missing:
-            # It has closed its journal itself, and never heard of its last leases: others may have them.
-            await self._book(_lease(writer, -account.missing))
         del self._accounts[writer]
         account.partial = not reaped  # else just which episodes it had is known
-        rows = list(settle_crashes({writer: account}, self._worst_cases(held, settled.holdings)))
+        # Where it has closed its journal itself, others may have what it never heard of.
+        rows = list(unheard_leases(session.options.directory, {writer: account}))
+        rows += settle_crashes({writer: account}, self._worst_cases(held, settled.holdings))
         for row in rows if self.endpoints.lanes else ():
             session.store.enter(row)
         await session.store.durable()

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from evalkit.client.budget_state import crash_charge
 from evalkit.money import PicoUsd
-from evalkit.store.files.journal import newest_claims
+from evalkit.store.files.journal import newest_claim
 from evalkit.store.files.record import LedgerRecord
 from evalkit.store.reading.accounts import APART, BUDGETED, PARTLY, UNBUDGETED, Account, closing_row
 from evalkit.store.reading.totals import read
@@ -63,17 +63,20 @@ def unheard_leases(run: Path, ledger: Mapping[str, Account]) -> Iterator[LedgerR
 
     A worker that loses its coordinator ends its requests, and closes its journal with what it has spent. Its leases are
     in the coordinator's journal: one whose answer was lost, or money that it gave back and nobody wrote down, would
-    count as spent. A coordinator that lives sees that itself (`machines/spread.py`); this is for one that died. Raises
-    CorruptLogError.
+    count as spent. Raises CorruptLogError.
     """
-    for writer, says in newest_claims(run).items():
-        account, own = ledger.get(writer), read(says.get("totals") or "{}", writer).books().get(writer)
-        if account is None or own is None or not own.closed or own.crashed_close or own.leased:
-            continue  # one that wrote its own leases knows them all
-        unheard = account.leased - account.returned - max(own.said, account.settled + account.charged)
-        if unheard > 0:
+    for writer, account in ledger.items():
+        unheard = account.leased - account.returned - max(account.said, account.settled + account.charged)
+        if unheard > 0 and account.closed and not account.crashed_close and not _wrote_leases(run, writer):
             account.leased -= unheard
             yield LedgerRecord(kind="lease", session=writer, amount=PicoUsd(-unheard), at=time.time())
+
+
+def _wrote_leases(run: Path, session: str) -> bool:
+    """Whether a session's leases are in its own journal, or in none any more: then it has heard of all."""
+    says = newest_claim(run, session)
+    own = None if says is None else read(says.get("totals") or "{}", session).accounts.get(session)
+    return own is None or not own.closed or own.leased > 0
 
 
 def _is_bounded(account: Account) -> bool:
