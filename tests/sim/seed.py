@@ -84,11 +84,8 @@ def live_through(scenario: Scenario, *, detailed: bool = False) -> Lived:
                     damaged = (damaged and not isinstance(outcome, RunOutcome)) or _harmed(world, life)
                 if scenario.extended is not None:
                     world.extend()
-                last, reason = _calmly(world, lives, repair=damaged)
-                lives = last + 1
+                lives = _calmly(world, lives, repair=damaged) + 1
                 world.finish()
-                if reason == "complete":
-                    world.checks.complete(usual.steps)
                 world.checks.at_the_end(usual.steps, usual.asks, usual.answers)
             finally:
                 world.end_all()
@@ -155,14 +152,14 @@ def _may_go_unnoticed(world: World, done: harm.Done, held: harm.Held, *, gone: b
         raise Broken(f"verify finds nothing, and more is missing than what is lost: {done.words}")
 
 
-def _calmly(world: World, first: int, *, repair: bool = False) -> tuple[int, str]:
-    """Undisturbed lives until the run is as complete as its money allows; the number of the last, and how it ended."""
+def _calmly(world: World, first: int, *, repair: bool = False) -> int:
+    """Undisturbed lives until the run is as complete as its money allows; the number of the last."""
     seed = world.scenario.seed
     crew = peaceful(seed) if "workers" in world.scenario.active and Stream(seed, "calm").uniform() < 0.7 else None
     for number in range(first, first + MOST_CALM):
         outcome = world.live(replace(undisturbed(), crew=crew), number, repair=repair and number == first)
         if isinstance(outcome, RunOutcome) and outcome.reason in ("complete", "budget", "decided"):
-            return number, outcome.reason
+            return number
     raise Broken(f"after {MOST_CALM} undisturbed lives the run is neither complete nor out of money: {outcome}")
 
 

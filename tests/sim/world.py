@@ -313,6 +313,8 @@ class World:
         self.closed = has_closed(outcome) and (self.second is None or closed_books(self.second))
         self._end(life, number, outcome)
         self.checks.between_lives(closed=self.closed)
+        if isinstance(outcome, RunOutcome) and outcome.reason == "complete" and not self.checks.suspended:
+            self.checks.complete(outcome.episodes)
         flaw = self.reading.flaw(self.network.long_bodies)
         if flaw:
             raise Broken(flaw)
