@@ -48,8 +48,8 @@ class ManifestSuite(msgspec.Struct, frozen=True, kw_only=True):
     """For a suite too large to be checked line by line when it was frozen: SHA-256 of its file. `digest` is then made
     from it, and the instances' own digests are made when they are reached."""
     read_from: str = ""
-    """Digest of what was read: the suite's file, and what the sweep varies and chooses of it. While it is the same, a
-    run that goes on need not look into the lines again. Empty: the run began before this was noted."""
+    """Digest of what was read (the suite's file, and what the sweep varies and chooses of it) and of `digest`. While it
+    is the same, a run that goes on need not look into the lines again. Empty: the run began before this was noted."""
 
 
 class ManifestPack(msgspec.Struct, frozen=True, kw_only=True):

@@ -4,6 +4,7 @@ A spec extends a run by agents, suites and replicates. A conflict is one agent o
 refused before anything is written.
 """
 
+import hashlib
 import time
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -158,18 +159,21 @@ def _suites(sweep: Sweep, offers: list[OfferedTools], frozen: Manifest | None) -
             if isinstance(expanded, ManifestSuite):
                 yield structs.replace(expanded, environment_version=env.version)
                 continue
+            digest = (
+                expanded.digest
+                if isinstance(expanded, Bulk)
+                else suite_digest((instance.id, instance.digest) for instance in expanded)
+            )
             yield ManifestSuite(
                 name=name,
                 base=use.name,
                 axes=axes,
                 environment=env.name,
                 environment_version=env.version,
-                digest=expanded.digest
-                if isinstance(expanded, Bulk)
-                else suite_digest((instance.id, instance.digest) for instance in expanded),
+                digest=digest,
                 instances=Sourced(expanded) if isinstance(expanded, Bulk) else tuple(map(_listed, expanded)),
                 source=expanded.source if isinstance(expanded, Bulk) else "",
-                read_from=read_from[name],
+                read_from=_read_from(read_from[name], digest),
             )
 
 
@@ -178,13 +182,18 @@ def _recognised(
 ) -> list[tuple[str, Mapping[str, Any], Expanded | ManifestSuite]]:
     """A run's suites, if all of them are read from what they were read from when they were frozen; else none."""
     had = {name: frozen[name] for name in read_from if name in frozen}
-    if had.keys() < read_from.keys() or any(_read_from(suite) != read_from[name] for name, suite in had.items()):
+    if had.keys() < read_from.keys() or not all(_is_read_from(suite, read_from[name]) for name, suite in had.items()):
         return []
     return [(name, suite.axes, suite) for name, suite in had.items()]
 
 
-def _read_from(suite: ManifestSuite) -> str:
-    return suite.read_from or (suite.digest if suite.source else "")
+def _is_read_from(suite: ManifestSuite, read: str) -> bool:
+    return suite.read_from == _read_from(read, suite.digest) or bool(suite.source and suite.digest == read)
+
+
+def _read_from(read: str, digest: str) -> str:
+    """What says that a suite of this digest was read from this: a digest that was changed since is looked into."""
+    return hashlib.sha256(f"{read} {digest}".encode()).hexdigest()
 
 
 SAMPLES = 64
