@@ -51,7 +51,8 @@ class Tab:
         assert self.page.evaluate("window.hacked") is None
 
     def overflow(self) -> int:
-        """Pixels by which the page is wider than its window."""
+        """Pixels by which the page is wider than its window, once its style is there."""
+        self.page.wait_for_load_state()
         return int(self.page.evaluate("document.documentElement.scrollWidth - window.innerWidth"))
 
 
