@@ -195,12 +195,13 @@ def test_a_telephone_reads_each_value_with_its_columns_name(browser: Any, url: s
     with tab(browser, f"{url}/run/shown/episodes", width=400) as opened:
         page = opened.page
         row = page.locator("#found tbody tr").first
+        row.wait_for()
+        assert opened.overflow() <= 0
         labels = row.locator("td").evaluate_all(
             "cells => cells.map(cell => getComputedStyle(cell, '::before').content)"
         )
         titles = page.locator("#found th").all_inner_texts()
         assert [label.strip('"') for label in labels[1:]] == titles[1:]
-        assert opened.overflow() <= 0
         opened.clean()
 
 

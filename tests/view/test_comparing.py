@@ -119,5 +119,6 @@ def test_the_first_table_is_not_wider_than_its_page(run: Path) -> None:
     ):
         first = opened.page.locator(".scroll:has(> table)").first
         first.wait_for()
+        assert opened.overflow() <= 0
         assert first.evaluate("box => box.scrollWidth - box.clientWidth") <= 0
         opened.clean()
