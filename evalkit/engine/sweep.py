@@ -34,7 +34,7 @@ from evalkit.engine.machines.on_ray import check_ray, on_cluster, play_on_ray
 from evalkit.engine.machines.spread import Spread
 from evalkit.engine.outcome import RunOutcome
 from evalkit.engine.publishing import SHOW_EVERY_S, tell_others
-from evalkit.engine.question import LiveQuestion, PlayedLanes, question_of
+from evalkit.engine.question import LiveQuestion, PlayedLanes, check_instances, question_of
 from evalkit.engine.resume import RunPart, order, read_holdings
 from evalkit.engine.scheduler import play_lanes
 from evalkit.engine.session import RunOptions, Session
@@ -86,6 +86,8 @@ async def run_sweep(resolved: Resolved, options: RunOptions, show: Callable[[Vie
         return idle
     decide = resolved.sweep.decide
     frozen = None if decide is None else freeze_question(manifest, decide)
+    if frozen is not None:
+        check_instances(directory, manifest, frozen, partial(_tell, options))
     loop = asyncio.get_running_loop()
     name = new_writer([journal.writer for journal in journals(directory)])
     repaired = _repair(options) if options.repair and old is not None else ()

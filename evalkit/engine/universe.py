@@ -20,6 +20,7 @@ from evalkit.dialogue import Sampling
 from evalkit.envs.environment import Environment, Kit
 from evalkit.envs.lines import instance_digest
 from evalkit.envs.table import ENVIRONMENTS
+from evalkit.errors import UsageError
 from evalkit.spec.identity import episode_id, episode_key
 from evalkit.store.instances import ManifestInstance, admission
 from evalkit.store.manifest import Manifest, ManifestAgent, ManifestExtent, ManifestSuite, load_target
@@ -126,6 +127,25 @@ class _Once:
             slot = (slot + 1) & self._last
         self._held[slot] = first, second
         return target
+
+
+def invalid(manifest: Manifest, suites: Sequence[ManifestSuite]) -> Iterator[str]:
+    """Of each instance of suites that were not checked before what is wrong with it, empty if nothing is; lazily.
+
+    Each is loaded and started, as it is when it is played; one that equals an earlier one cannot be.
+    """
+    once, agents = _Once(suites), manifest.agents.values()
+    for suite in suites:
+        environment = ENVIRONMENTS[suite.environment]
+        kit = next(manifest.kit_of(agent, suite.environment) for agent in agents if suite.environment in agent.packs)
+        for target in (once.checked(suite, each) for each in suite.instances):
+            flaw = target.flaw
+            try:
+                if not flaw:
+                    environment.start(load_target(environment, target), kit)
+            except UsageError as wrong:
+                flaw = f"suite {suite.name!r}: {wrong}"
+            yield flaw
 
 
 def _places(manifest: Manifest, s: int, suite: ManifestSuite) -> Iterator[tuple[float, int, int]]:

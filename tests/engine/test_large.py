@@ -292,3 +292,21 @@ def test_what_is_told_of_a_run_reads_what_was_played(
     monkeypatch.setattr(suite_file, "reached", counting)
     assert main([*words]) == 0
     assert read <= played
+
+
+@pytest.mark.parametrize("what", SPOILT)
+def test_a_sweep_that_asks_looks_into_every_line_first(
+    lines: list[dict[str, Any]], what: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A line that cannot be played would hold up the evidence at its draw."""
+    whole = [dict(line) for line in lines]
+    spoil, says = SPOILT[what]
+    spoil(lines)
+    begin(lines)
+    asking = '[decide]\nmargin = 50\nscores = [0, 1]\n[[agents]]\npolicy = "random"\n'
+    Path("large.toml").write_text(Path("large.toml").read_text() + asking)
+    assert go() == 2
+    assert says in capsys.readouterr().err
+    assert not Path("run").exists()
+    Path("many.jsonl").write_bytes(b"".join(orjson.dumps(line) + b"\n" for line in whole))
+    assert go() == 0
