@@ -35,7 +35,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from evalkit.stats.alarm import HORIZON, WINDOWS
-from evalkit.stats.lasting_fall import WITHIN, Levels, allowance, gathered, needed, scaled, visible_fall
+from evalkit.stats.lasting_fall import WITHIN, Levels, Unexplained, allowance, gathered, needed, scaled, visible_fall
 from evalkit.stats.watch import CHECK, EARLY_PART, EVIDENCE_PART, FEW, LATE_PART, check, watched
 
 if TYPE_CHECKING:
@@ -172,8 +172,8 @@ def _means(row: Row, draws: np.random.Generator, series: int, nights: int, fall:
     return np.asarray(row.noise * draws.standard_normal((series, nights)) - fallen)
 
 
-def unexplained(values: "Doubles", first: int) -> "Iterator[Doubles]":
-    """By series: the squares that instance and night leave unexplained in the first `first` nights, then one more."""
+def unexplained(values: "Doubles", first: int) -> Iterator[Unexplained]:
+    """By series: what instance and night leave unexplained in the first `first` nights, then in one more each."""
     _, nights, instances = values.shape
     # About each instance's mean: squares of what is left keep their digits.
     values = values - values.mean(axis=1, keepdims=True)
@@ -183,7 +183,13 @@ def unexplained(values: "Doubles", first: int) -> "Iterator[Doubles]":
         own = totals[:, count - 1] / count
         overall = own.mean(axis=1)
         left = squares[:, count - 1] - count * (own**2).sum(axis=1) - instances * (means[:, :count] ** 2).sum(axis=1)
-        yield left + count * instances * overall**2
+        rest = values[:, :count] - own[:, None] - (means[:, :count] - overall[:, None])[..., None]
+        yield Unexplained(
+            squares=left + count * instances * overall**2,
+            free=(count - 1) * (instances - 1),
+            cubes=(rest * rest * rest).sum(axis=(1, 2)),
+            shown=count * instances * math.prod(1 - part / of for of in (count, instances) for part in (1, 2)),
+        )
 
 
 def alarms(row: Row, values: "Doubles") -> "npt.NDArray[np.bool_]":
@@ -199,7 +205,7 @@ def alarms(row: Row, values: "Doubles") -> "npt.NDArray[np.bool_]":
             checked = check(_told(values[place, :night]), int(since[place]), row.tolerance, ALPHA, 1.0)
             raised[place] = checked.p <= CHECK * ALPHA
         sight = np.zeros(len(values), np.bool_)
-        noise = left / ((night - 1) * (row.instances - 1)) / row.instances
+        noise = left.squares / left.free / row.instances
         part = EARLY_PART if night <= FEW + 1 else LATE_PART
         for size in [size for size in WINDOWS if size < night]:
             now, before = means[:, night - size : night].mean(axis=1), means[:, : night - size].mean(axis=1)
@@ -219,9 +225,8 @@ def _told(values: "Doubles") -> list[dict[str, float]]:
     return [{str(place): value for place, value in enumerate(night)} for night in values.tolist()]
 
 
-def _levels(means: "Doubles", left: "Doubles", instances: int) -> Levels:
-    nights = means.shape[-1]
-    return scaled(means, left, (nights - 1) * (instances - 1), np.full(nights, instances), bounded=True)
+def _levels(means: "Doubles", left: Unexplained, instances: int) -> Levels:
+    return scaled(means, left, np.full(means.shape[-1], instances), bounded=True)
 
 
 def oracle(row: Row, draws: np.random.Generator, *, knows_the_fall: bool) -> float:
@@ -290,9 +295,10 @@ def _visible(row: Row, values: "Doubles") -> float:
     """The mean of the falls that could be seen."""
     falls = []
     for part in values:
-        left = next(unexplained(part[None], len(part)))[0]
-        seen = _levels(part.mean(axis=1), left, row.instances)
-        falls.append(visible_fall(seen, row.tolerance, EVIDENCE_PART * ALPHA) or 1.0)
+        seen = _levels(part.mean(axis=1)[None], next(unexplained(part[None], len(part))), row.instances)
+        assert seen.base is not None
+        one = Levels(means=seen.means[0], noise=seen.noise[0], base=seen.base[0])
+        falls.append(visible_fall(one, row.tolerance, EVIDENCE_PART * ALPHA) or 1.0)
     return float(np.mean(falls))
 
 

@@ -68,7 +68,7 @@ finds where the noise is known, and half more (without a tolerance two thirds), 
 _BEGINNINGS = np.array([24.0, 13.0, 9.2, 7.5, 5.2, 4.1, 3.3, 2.6])
 _NIGHTS, _POWER = 30, 0.7
 """The number of beginnings grows with this power of the nights."""
-_SMALLER, _SMALL = 0.9, 0.5
+_SMALLER, _SMALL = 0.93, 0.48
 """Logarithm of how many fewer beginnings are counted where there is no effect at all; and the part of a night's scatter
 that an effect has where it is half of this."""
 _POINT = 0.01
@@ -82,6 +82,8 @@ _UNSEEN = 0.5
 """Outright failures, from 1 to 0, that are added to those that nights show: Jeffreys' prior of their share."""
 _CORNER = 3 / 8
 """Answers that are counted as wrong, and as many as right, on top of a night's: Anscombe 1948."""
+_SKEWED = 1.8
+"""So many times the loss that the skewness of scores shows may scatter: the few failures of the nights show it ill."""
 
 
 def _prior() -> "Doubles":
@@ -135,28 +137,58 @@ def levels(nights: Sequence[Mapping[str, float]], *, paired: bool, bounded: bool
             own = np.bincount(who, values - effect[when]) / seen
             effect = np.bincount(when, values - own[who]) / sizes
         means, left = effect + float(own.mean()), values - own[who] - effect[when]
-        free = len(values) - len(names) - len(nights) + 1
+        free, shown = len(values) - len(names) - len(nights) + 1, _cubed(seen)[who] * _cubed(sizes)[when]
     else:
         means = np.bincount(when, values) / sizes
         left = values - means[when]
-        free = len(values) - len(nights)
-    return scaled(means, np.array(left @ left), max(0, free), sizes, bounded=bounded)
+        free, shown = len(values) - len(nights), _cubed(sizes)[when]
+    unexplained = Unexplained(
+        squares=np.array(left @ left), free=max(0, free), cubes=np.array(left @ (left * left)), shown=float(shown.sum())
+    )
+    return scaled(means, unexplained, sizes, bounded=bounded)
 
 
-def scaled(means: "Doubles", squares: "Doubles", free: int, sizes: "npt.NDArray[np.int64]", *, bounded: bool) -> Levels:
+def _cubed(count: "npt.NDArray[np.int64]") -> "Doubles":
+    """The part of a value's third central moment that is left when the mean of `count` such values is taken off."""
+    part: Doubles = (1 - 1 / count) * (1 - 2 / count)
+    return part
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Unexplained:
+    """What instance and night leave unexplained of scores."""
+
+    squares: "Doubles"
+    """Their sum, of shape (...)."""
+    free: int
+    """Its degrees of freedom."""
+    cubes: "Doubles"
+    """Their sum, of shape (...)."""
+    shown: float
+    """So many times the third central moment of a score is its expectation."""
+
+
+def scaled(means: "Doubles", unexplained: Unexplained, sizes: "npt.NDArray[np.int64]", *, bounded: bool) -> Levels:
     """Levels with their noise, on the scale on which the noise stays what it is when they fall.
 
+    Answers of yes and no that fail with the chance p have the variance p * (1 - p). Graded scores scatter less, and are
+    taken to do so in proportion. Not so where it is a few outright failures that make a high score scatter: there one
+    failure more adds as much scatter as all others have, while most of what is lost does not scatter. Scores that lose
+    s with a small chance p have the variance p * s^2 and the third central moment -p * s^3, so the loss that scatters,
+    p * s, is the square of the first divided by the second. No more than `_SKEWED` times this counts as loss.
+
     means    of the nights, of shape (..., nights)
-    squares  sum of the squares that instance and night leave unexplained, of shape (...)
-    free     the sum's degrees of freedom
     sizes    instances of each night
     bounded  as of `levels`
     """
-    scatter = ((squares + _UNSEEN) / (free + 1))[..., None]
+    scatter = ((unexplained.squares + _UNSEEN) / (unexplained.free + 1))[..., None]
     if not bounded:
         return Levels(means=means, noise=scatter / sizes)
     loss = np.clip(1 - means, 0.0, 1.0)
     lost = ((loss @ sizes + _UNSEEN) / (sizes.sum() + 1))[..., None]
+    skewed = np.maximum(-unexplained.cubes, 0.0)[..., None] / unexplained.shown if unexplained.shown else 0.0
+    scattering = lost / np.maximum(1.0, skewed * lost / (_SKEWED * scatter**2))
+    loss, lost = np.clip(loss - (lost - scattering), 0.0, 1.0), scattering
     grain = scatter / (lost * (1 - lost)) / sizes
     usual = grain.mean(axis=-1, keepdims=True)
     base = (lost + _CORNER * usual) / (1 + 2 * _CORNER * usual)

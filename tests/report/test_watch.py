@@ -137,6 +137,28 @@ def test_the_noise_of_answers_stays_what_it_is_when_a_level_falls(before: float)
     assert float(small.step(0.01)) == pytest.approx(0.01, rel=0.15)
 
 
+def test_only_what_scatters_counts_as_loss_where_scores_fail_outright() -> None:
+    """Scores of 0.97 of which one in a hundred is 0 lose 0.03 that does not scatter.
+
+    A base is 3/8 of an answer higher than what is lost, in answers that scatter as much as a night.
+    """
+    draws = np.random.Generator(np.random.Philox(14))
+    graded = 0.97 + 0.005 * draws.standard_normal((300, 40))
+    fails = draws.random((300, 40)) < 0.01
+
+    def base(scores: "Doubles") -> float:
+        told = [{str(place): float(score) for place, score in enumerate(night)} for night in scores]
+        found = levels(told, paired=True, bounded=True).base
+        assert found is not None
+        return float(found)
+
+    assert base(np.where(fails, 0.0, graded)) == pytest.approx(1.8 * 0.01 + 3 / 8 / 80, rel=0.15)
+    assert base(graded) == pytest.approx(0.03, rel=0.05)
+    assert base(np.where(fails, 0.0, 1.0)) == pytest.approx(0.01 + 3 / 8 / 40, rel=0.15)
+    # Two nights leave each instance as much above its mean as below.
+    assert base(np.where(fails, 0.0, graded)[:2]) > 0.03
+
+
 def test_a_small_fall_that_lasts_is_found_by_all_nights_together() -> None:
     draws = np.random.Generator(np.random.Philox(4))
     falling = nights(draws, 26, falls_at=14, fall=0.06)
