@@ -78,8 +78,8 @@ def test_the_evidence_is_what_its_definition_says() -> None:
     harmless = lasting_fall._PRIOR * likelihood(tolerance + 0 * spread)
     bets = zip(lasting_fall.PARTS, lasting_fall.BETS, strict=True)
     found = sum(part * lasting_fall._PRIOR * likelihood(tolerance + bet * spread) for part, bet in bets)
-    # An effect of half the noise is half as small as none.
-    more = np.exp(lasting_fall._SMALLER / (1 + (lasting_fall._EFFECTS / (0.02 / 2)) ** 2))
+    # An effect of `_SMALL` of the noise is half as small as none.
+    more = np.exp(lasting_fall._SMALLER / (1 + (lasting_fall._EFFECTS / (lasting_fall._SMALL * 0.02)) ** 2))
     expected = (found * more / np.exp(beginnings(tolerance / spread, 1))).sum() / harmless.sum()
     log, since = gathered(both, tolerance)
     assert float(log) == pytest.approx(math.log(expected))
