@@ -7,6 +7,7 @@ per episode.
 """
 
 import math
+from collections import defaultdict
 from collections.abc import Coroutine, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -117,8 +118,8 @@ class Forecast:
     def __init__(self, priors: Iterable[Prior] = ()) -> None:
         self.priors: dict[tuple[str, str], Prior] = {(prior.agent, prior.suite): prior for prior in priors}
         self._seen: dict[tuple[str, str], _Seen] = {}
-        self._cells: dict[tuple[str, str], _Ratio] = {}
-        self._agents: dict[str, _Ratio] = {}
+        self._cells: dict[tuple[str, str], _Ratio] = defaultdict(_Ratio)
+        self._agents: dict[str, _Ratio] = defaultdict(_Ratio)
         self._whole: dict[tuple[str, str], Expected] = {}
         """What `whole` has said since the last news."""
 
@@ -141,10 +142,11 @@ class Forecast:
         seen.requests += requests
         prior = self.priors.get(cell_key)
         if prior is not None and prior.cost > 0 and prior.requests > 0:
-            for ratio in (self._cells.setdefault(cell_key, _Ratio()), self._agents.setdefault(agent, _Ratio())):
+            of_cost, of_requests = cost / prior.cost, requests / prior.requests
+            for ratio in (self._cells[cell_key], self._agents[agent]):
                 ratio.count += count
-                ratio.cost += cost / prior.cost
-                ratio.requests += requests / prior.requests
+                ratio.cost += of_cost
+                ratio.requests += of_requests
 
     def scale(self, agent: str, suite: str, factor: float) -> None:
         """Requests of a cell are so many times as many as its prior counts, and so are their cost and tokens."""

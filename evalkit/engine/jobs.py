@@ -189,10 +189,10 @@ def _largest(budget: Budget, lane: str) -> Callable[[], int]:
 
 def _todo(session: Session, share: RunPart, fresh: int) -> Iterator[PlannedEpisode]:
     """What a lane has to play: started episodes first, each kind in admission order; no look beyond the last."""
-    holdings, retry = session.holdings, session.options.retry
-    dismissed = set[str]() if session.question is None else session.question.dismissed
+    holdings, retry, question = session.holdings, session.options.retry, session.question
     for started in (True, False):
         if started or fresh:  # of a lane that is complete nothing is looked at
-            for episode in order(share, holdings, retry, started=started):
-                if episode.cell.agent.name not in dismissed:
-                    yield episode
+            owed = order(share, holdings, retry, started=started)
+            if question is not None:
+                owed = (episode for episode in owed if episode.cell.agent.name not in question.dismissed)
+            yield from owed

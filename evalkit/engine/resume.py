@@ -261,6 +261,9 @@ def order(share: RunPart, holdings: Holdings, retry: frozenset[str], *, started:
     Those that were started are known by their rows: after the last of them the search ends.
     """
     whole = share.manifest, share.agents, share.choice
+    if not started and not holdings.episodes and not holdings.broken:
+        yield from episodes(*whole)  # the log knows none
+        return
     if not started:
         known = _PlacesHeld(share, holdings.episodes.values())
         for episode in episodes(*whole, wanted=lambda *key: not known.holds(*key)):

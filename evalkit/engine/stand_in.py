@@ -191,7 +191,15 @@ def admitted(manifest: Manifest, cell: AgentSetup, suite: ManifestSuite) -> Iter
             if target.flaw:
                 continue
             name = episode_id(cell.key, target.digest, replicate)
-            yield PlannedEpisode(id=name, cell=cell, suite=suite, target=target, replicate=replicate, index=index)
+            yield PlannedEpisode(
+                id=name,
+                cell=cell,
+                suite=suite,
+                target=target,
+                replicate=replicate,
+                index=index,
+                cell_key=(cell.agent.name, suite.name),
+            )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

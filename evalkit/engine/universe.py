@@ -50,6 +50,8 @@ class PlannedEpisode(Struct, frozen=True, kw_only=True):
     replicate: int
     index: int
     """The instance's place in its suite."""
+    cell_key: tuple[str, str]
+    """Its agent and suite."""
 
     @property
     def instance(self) -> Any:
@@ -201,11 +203,9 @@ def episodes(
                 continue
             once = _Once(suites) if any(suite.source for suite in suites) else None
             for suite, index in places or placed(manifest, suites):
-                players = [
-                    cell
-                    for cell in block.players[suite.name]
-                    if wanted is None or wanted(cell.agent.name, suite, index, replicate)
-                ]
+                players = block.players[suite.name]
+                if wanted is not None:
+                    players = [cell for cell in players if wanted(cell.agent.name, suite, index, replicate)]
                 if not players:
                     continue
                 target = suite.instances[index]
@@ -214,7 +214,13 @@ def episodes(
                 for cell in players:
                     name = episode_id(cell.key, target.digest, replicate)
                     yield PlannedEpisode(
-                        id=name, cell=cell, suite=suite, target=target, replicate=replicate, index=index
+                        id=name,
+                        cell=cell,
+                        suite=suite,
+                        target=target,
+                        replicate=replicate,
+                        index=index,
+                        cell_key=(cell.agent.name, suite.name),
                     )
 
 

@@ -76,9 +76,10 @@ class Instances(Sequence[ManifestInstance]):
         """One instance, or a list of several."""
         if isinstance(place, slice):
             return [self.at(number) for number in range(*place.indices(len(self)))]
-        if not -len(self) <= place < len(self):
+        count = len(self)
+        if not -count <= place < count:
             raise IndexError(place)
-        return self.at(place % len(self))
+        return self.at(place % count)
 
     @abstractmethod
     def at(self, place: int) -> ManifestInstance:

@@ -269,7 +269,7 @@ class Stored(Blocked):
         """Whether the file is that run's."""
         return self.path.parent.parent == run
 
-    @property
+    @cached_property
     def table(self) -> _Index:
         """The file's index, which must be that of this suite."""
         index = self._file.index
@@ -277,7 +277,7 @@ class Stored(Blocked):
             raise CorruptLogError(f"{self.path} contains other instances than the run's manifest says. {REMEDY}")
         return index
 
-    @property
+    @cached_property
     def rows(self) -> int:  # type: ignore[override]
         """Lines of a block."""
         return self.table.head.rows
@@ -312,10 +312,12 @@ class Stored(Blocked):
         if self._count > FEW:
             return super().at(place)
         number, row = divmod(place, self.rows)
-        if number not in self._made:  # a small suite's lines are decoded once, in whatever order they are asked for
+        made = self._made.get(number)
+        if made is None:  # a small suite's lines are decoded once, in whatever order they are asked for
             first = number * self.rows
-            self._made[number] = [self.made(raw, first + i) for i, raw in enumerate(self.read_block(number))]
-        return self._made[number][row]
+            made = [self.made(raw, first + i) for i, raw in enumerate(self.read_block(number))]
+            self._made[number] = made
+        return made[row]
 
     def made(self, raw: bytes, place: int) -> ManifestInstance:
         """See `Blocked`."""

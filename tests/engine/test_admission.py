@@ -12,10 +12,14 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from evalkit.client.budget import BudgetStats
+from evalkit.client.budget_state import Ceiling
 from evalkit.engine.admit.admission import Admission
 from evalkit.engine.admit.backlogs import LaneBacklog
+from evalkit.engine.admit.ceilings import Ceilings
 from evalkit.engine.forecast import SPREAD, Forecast, Prior
 from evalkit.store.reading.unmetered import Unmetered
 
@@ -44,6 +48,7 @@ def an_episode(agent: str, number: int, suite: str = "s") -> Any:
         id=f"{agent}:{suite}:{number}",
         cell=SimpleNamespace(agent=SimpleNamespace(name=agent), env=SimpleNamespace(name="e")),
         suite=SimpleNamespace(name=suite),
+        cell_key=(agent, suite),
     )
 
 
@@ -145,7 +150,7 @@ class World:
         for lane, width in self.widths.items():
             while self.playing[lane] < width:
                 if gated:
-                    episode = self.admission.next(lane)
+                    episode = next(iter(self.admission.next(lane)), None)
                 else:
                     episode = next(self.admission.backlogs[lane].todo, None)
                     if episode is not None:
@@ -367,3 +372,110 @@ def test_an_episode_alone_needs_its_cost_its_doubts_as_squares_and_the_bound_of_
     world = World(budget=budget * UNIT, draw=of_any_length, priors={"a": 10.0}).run()
     assert len(world.plays["a"]) == started
     assert world.unfinished == 0
+
+
+@dataclass(kw_only=True)
+class BlockWorld:
+    """Two lanes, one of them with two agents, whose cells differ in price and in how well it is known. Money comes and
+    goes as a test says."""
+
+    seed: int
+    rounds: dict[str, int]
+    """By lane: how often each of its agents plays each of its suites."""
+    begun: int = 0
+    """Episodes of each lane that earlier calls began."""
+    budget: int
+    capped: tuple[tuple[str, str], ...] = ()
+    """Lanes and agents with a budget of their own, of a tenth of it."""
+    spent: int = 0
+    charged: int = 0
+
+    def __post_init__(self) -> None:
+        draws, lanes = random.Random(self.seed), {"ab": ("a", "b"), "c": ("c",)}
+        cells = [(agent, suite) for agents in lanes.values() for suite in "st" for agent in agents]
+        self.forecast = Forecast([prior(agent, draws.uniform(2, 30), suite) for agent, suite in cells])
+        for cell_key in cells:
+            for _ in range(draws.choice([0, 0, 1, 5, 40])):
+                self.forecast.learn(*cell_key, cost=round(draws.uniform(2, 90) * UNIT), requests=10)
+        self.ceilings = {scope: Ceiling(budget=self.budget * UNIT // 10, before=0) for scope in self.capped}
+        self.admission = Admission(
+            self.forecast,
+            [self._backlog(name, agents) for name, agents in lanes.items()],
+            stats=self._stats,
+            clock=lambda: 0.0,
+            first_bound=lambda _: BOUND,
+            ceilings=Ceilings(self.ceilings),
+        )
+
+    def _backlog(self, name: str, agents: tuple[str, ...]) -> LaneBacklog:
+        numbers = range(self.rounds[name])
+        todo = [an_episode(agent, number, suite) for number in numbers for suite in "st" for agent in agents]
+        begun = {one.id: (one.cell_key, 3 * UNIT * n, 2 * n) for n, one in enumerate(todo[: self.begun], 1)}
+        return LaneBacklog(
+            name=name,
+            todo=iter(todo),
+            total=len(todo),
+            planned=len(todo),
+            ended=0,
+            fresh=Counter(one.cell_key for one in todo if one.id not in begun),
+            begun=begun,
+            bound=lambda: BOUND,
+        )
+
+    def _stats(self) -> BudgetStats:
+        return BudgetStats(
+            budget=self.budget * UNIT,
+            spent=self.spent * UNIT,
+            session=self.spent * UNIT,
+            charged=self.charged * UNIT,
+            reserved=0,
+            left=None,
+            waiting=0,
+            unmetered=Unmetered(),
+        )
+
+    def spend(self, percent: int) -> None:
+        """So much of each budget is spent now."""
+        self.spent = self.budget * percent // 100
+        for ceiling in self.ceilings.values():
+            ceiling.spent = ceiling.budget * percent // 100
+
+
+@settings(max_examples=400)
+@given(
+    seed=st.integers(0, 10_000),
+    rounds=st.fixed_dictionaries({"ab": st.integers(1, 12), "c": st.integers(1, 20)}),
+    begun=st.integers(0, 8),
+    budget=st.integers(100, 6000),
+    capped=st.sampled_from([(), (), (("agent", "a"),), (("agent", "b"),), (("agent", "a"), ("lane", "c"))]),
+    charged=st.sampled_from([0, 0, 1]),
+    blocks=st.lists(
+        st.tuples(st.sampled_from(["ab", "c"]), st.integers(1, 25), st.integers(0, 99)), min_size=1, max_size=8
+    ),
+)
+def test_a_block_is_what_single_decisions_would_let_start(blocks: list[tuple[str, int, int]], **settings: Any) -> None:
+    """Nothing is learned between them, so that looks at those in flight change nothing."""
+    whole, single = BlockWorld(**settings), BlockWorld(**settings)
+    for lane, most, spent in blocks:
+        whole.spend(spent)
+        single.spend(spent)
+        together, alone = whole.admission.next(lane, most), list[Any]()
+        while len(alone) < most and (one := single.admission.next(lane)):
+            alone += one
+        assert [episode.id for episode in together] == [episode.id for episode in alone]
+        assert whole.admission.backlogs[lane].why == single.admission.backlogs[lane].why
+    assert whole.admission.owed() == single.admission.owed()
+
+
+def test_a_block_that_fits_is_decided_once() -> None:
+    world = BlockWorld(seed=0, rounds={"ab": 1, "c": 20}, budget=10**6).admission
+    with pytest.MonkeyPatch.context() as patch:
+        decided, plain = [0], Admission._fits
+
+        def fits(self: Admission, *args: Any, **words: Any) -> bool:
+            decided[0] += 1
+            return plain(self, *args, **words)
+
+        patch.setattr(Admission, "_fits", fits)
+        assert len(world.next("c", 40)) == 40
+    assert decided == [2]  # once for each cell

@@ -14,12 +14,13 @@ dearest lane goes to the others (`stuck`). Nothing here can break the ceiling: e
 per byte and its `max_tokens`. These bounds are not tightened, since a request that waits for money costs time alone;
 only the last one's remains unused. Failed attempts are assumed to
 cost the same proportion as before. The cost is O(1) per episode, and nothing per step: at each decision, `LOOKS` of the
-episodes in flight are predicted again, in turn.
+episodes in flight are predicted again, in turn. Where several may start at one moment, it is first tried whether all of
+them fit; only if not is each decided on its own.
 """
 
 import math
 from collections import deque
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Protocol
 
 from evalkit.client.budget import BudgetStats
@@ -37,6 +38,10 @@ BLIND = 7.0
 """By how much more than predicted a cell's episodes may cost, relatively, before the first has ended: a model that
 reasons writes several times what its stand-in writes. Chosen."""
 LOOKS = 8
+
+Figures = tuple[int, float, float]
+"""Of a cell: pico-dollars of a whole episode, `doubt` and `_blind`."""
+NOTHING: tuple[Figures, float] = (0, 0.0, 0.0), 0.0
 
 
 class Predicts(Protocol):
@@ -85,9 +90,12 @@ class Admission:
         self._news = 0
         """Episodes learned of since the lanes were last predicted."""
         self._now: BudgetStats | None = None
-        self._predicted: dict[Place, tuple[int, float, float]] = {}
-        """What several decisions of one moment share: the state of the money; and by cell the cost of a whole episode,
-        `doubt` and `_blind`."""
+        self._predicted: dict[Place, Figures] = {}
+        """What several decisions of one moment share: the state of the money, and the figures of cells."""
+        self._cleared: set[Place] = set()
+        """Cells whose fresh episodes may all start at this moment, as many as were asked for."""
+        self._dearest: tuple[Figures, float] | None = NOTHING
+        """The highest figures of these cells, and room for a request; None: not all that were asked for may start."""
         self.given_up = False
         """Whether a lane was closed because its next episode costs more than there is."""
         self._predict_lanes()
@@ -97,20 +105,17 @@ class Admission:
         """Episodes that have started, and have neither ended nor been parked."""
         return len(self._flights)
 
-    def next(self, name: str, *, look: bool = True) -> PlannedEpisode | None:
-        """The lane's next episode, which starts with this call; None if it must wait (`why`) or if none remains.
-        `look`: whether to predict some in flight again before; of several decisions at one moment only the first must.
-        """
-        if look:
-            self._forget()
-            self._look()
-        backlog = self.backlogs[name]
-        if not self._free(backlog):
-            return None
-        episode, backlog.head = backlog.head, None
-        assert episode is not None
-        self._start(backlog, episode)
-        return episode
+    def next(self, name: str, most: int = 1) -> list[PlannedEpisode]:
+        """The lane's next episodes, `most` of them, which start with this call; fewer if one must wait (`why`) or if
+        none remains."""
+        self._forget()
+        self._look()
+        backlog, started = self.backlogs[name], list[PlannedEpisode]()
+        while len(started) < most and self._free(backlog, most - len(started)):
+            episode, backlog.head = _head(backlog), None
+            self._start(backlog, episode)
+            started.append(episode)
+        return started
 
     def free(self, backlog: LaneBacklog) -> bool:
         """Whether the lane's next episode may start now. Closes a lane in which none remains."""
@@ -119,10 +124,11 @@ class Admission:
 
     def _forget(self) -> None:
         """Time has passed since the last decision."""
-        self._now = None
+        self._now, self._dearest = None, NOTHING
         self._predicted.clear()
+        self._cleared.clear()
 
-    def _free(self, backlog: LaneBacklog) -> bool:
+    def _free(self, backlog: LaneBacklog, most: int = 1) -> bool:
         if backlog.head is None and backlog.open:
             self._draw(backlog)
             backlog.open = backlog.head is not None or bool(backlog.deferred)
@@ -131,13 +137,16 @@ class Admission:
         elif backlog.head is None:
             backlog.why = "budget"
         else:
-            why = self._why_not(backlog, backlog.head)
+            why = self._why_not(backlog, backlog.head, most)
             backlog.why = why if backlog.open else ""
         return backlog.open and not backlog.why
 
     def _draw(self, backlog: LaneBacklog) -> None:
         """Find the next episode in order; an agent whose own budget has no room for its next one does not block
         others."""
+        if not self.ceilings.scopes:
+            backlog.head = backlog.draw()
+            return
         for agent in list(backlog.deferred):
             waiting = backlog.deferred[agent]
             if self._affords(backlog, waiting[0]):
@@ -148,12 +157,10 @@ class Admission:
             if self.ceilings.over(("agent", agent)):
                 self._strike(backlog, agent)
         while any(count > 0 and agent not in backlog.deferred for agent, count in backlog.undrawn.items()):
-            episode = next(backlog.todo, None)
+            episode = backlog.draw()
             if episode is None:
-                backlog.undrawn.clear()
                 return
-            agent = episode.cell.agent.name
-            backlog.undrawn[agent] -= 1
+            agent = episode.cell_key[0]
             if ("agent", agent) in self.ceilings.used_up:
                 continue
             if agent not in backlog.deferred and self._affords(backlog, episode):
@@ -176,7 +183,7 @@ class Admission:
         self._forget()
         for backlog in self.backlogs.values():
             head = backlog.head
-            drawn = head.cell.agent.name if head is not None and head.cell.agent.name in agents else ""
+            drawn = head.cell_key[0] if head is not None and head.cell_key[0] in agents else ""
             backlog.head = None if drawn else head
             for agent in agents:
                 self._strike(backlog, agent, int(agent == drawn))
@@ -188,12 +195,12 @@ class Admission:
 
     def _affords(self, backlog: LaneBacklog, episode: PlannedEpisode) -> bool:
         """Whether an agent's own budget has room for its next episode."""
-        scope = "agent", episode.cell.agent.name
+        scope = "agent", episode.cell_key[0]
         return not self.ceilings.bound(scope) or self.ceilings.fits(scope, self._alone(backlog, episode))
 
     def _alone(self, backlog: LaneBacklog, episode: PlannedEpisode) -> float:
         """What an episode may need at most, as far as can be predicted, with room for one more request."""
-        cell_key = (episode.cell.agent.name, episode.suite.name)
+        cell_key = episode.cell_key
         own = self._whole(cell_key, backlog.begun.get(episode.id))
         kept = math.hypot(self.doubt(cell_key), SURE * SPREAD)
         return own * (1 + kept) + self._last_request(backlog, episode, own)
@@ -204,35 +211,43 @@ class Admission:
 
     def came(self, episode: str) -> tuple[int, int]:
         """The progress of an admitted episode: (pico-dollars, requests)."""
-        return self._flights[episode].came()
+        return self._flights[episode].progress()
 
     def seated(self, episode: str, came: Came) -> None:
         """The progress of an admitted episode can be read."""
         self._flights[episode].came = came
 
+    def reported(self, progress: Iterable[tuple[str, int, int]]) -> None:
+        """Another process says how far admitted episodes have come: the id, pico-dollars and requests of each."""
+        for episode, cost, requests in progress:
+            flight = self._flights.get(episode)
+            if flight is not None:
+                flight.cost, flight.requests = cost, requests
+
     def left(self, episode: str, how: str) -> None:
         """An episode has ended, or was parked (`LEFT_OWED`)."""
-        self._forget()
         flight = self._flights.pop(episode)
         self._need -= flight.need
         self._doubts -= flight.doubt
         self._squares -= flight.rest**2
-        self.ceilings.need(flight.backlog.name, flight.place[0], -flight.need)
-        self.ceilings.end(flight.backlog.name, flight.place[0])
-        cost, requests = flight.came()
-        backlog, cell = flight.backlog, self._cells[flight.place]
+        backlog, cell_key = flight.backlog, flight.cell_key
+        if self.ceilings.scopes:
+            self.ceilings.need(backlog.name, cell_key[0], -flight.need)
+            self.ceilings.end(backlog.name, cell_key[0])
+        cost, requests = flight.progress()
+        cell, owed = self._cells[cell_key], how in LEFT_OWED
         backlog.flights -= 1
-        if how not in LEFT_OWED:
+        if not owed:
             backlog.seconds += self._clock() - flight.since
             backlog.requests += max(1, requests - flight.before)
         elif how == "unavailable":
-            self._parked += round(self.forecast.rest(*flight.place, cost=cost, requests=requests))
-        cell.ended[flight.number] = None if how in LEFT_OWED else (cost, requests)
+            self._parked += round(self.forecast.rest(*cell_key, cost=cost, requests=requests))
+        cell.ended[flight.number] = None if owed else (cost, requests)
         while cell.learned in cell.ended:
             seen = cell.ended.pop(cell.learned)
             cell.learned += 1
             if seen is not None:
-                self.forecast.learn(*flight.place, cost=seen[0], requests=seen[1])
+                self.forecast.learn(*cell_key, cost=seen[0], requests=seen[1])
                 self._news += 1
 
     def stuck(self) -> bool:
@@ -273,38 +288,73 @@ class Admission:
         starts without it, since nothing else would tell what it costs."""
         return BLIND / (1 + self.forecast.ended(*cell_key))
 
-    def _why_not(self, backlog: LaneBacklog, episode: PlannedEpisode) -> str:
-        cell_key = (episode.cell.agent.name, episode.suite.name)
-        begun = backlog.begun.get(episode.id)
+    def _why_not(self, backlog: LaneBacklog, episode: PlannedEpisode, most: int) -> str:
+        """Why a lane's next episode must wait. `most`: how many are to start at this moment, this one included."""
+        cell_key, begun = episode.cell_key, backlog.begun.get(episode.id)
+        if begun is not None:
+            self._cleared.clear()  # it may need more than those that were counted with
+        elif cell_key in self._cleared:
+            return ""
         if self._deadline is not None:
             requests = max(1.0, self.forecast.whole(*cell_key).requests - (0 if begun is None else begun[2]))
             if self._clock() + requests * (1 + SURE * SPREAD) * backlog.step_s > self._deadline:
                 return "deadline"
         stats = self._now = self._now or self._stats()
         scope = ("lane", backlog.name)
-        if self.ceilings.bound(scope) and not self.ceilings.fits(scope, self._alone(backlog, episode)):
+        capped = self.ceilings.bound(scope)
+        if capped and not self.ceilings.fits(scope, self._alone(backlog, episode)):
             backlog.open = not self.ceilings.over(scope)
             return "budget"
         if stats.budget is None:
             return ""
-        own, doubt, blind = self._whole(cell_key, begun), *self._prediction(cell_key)[1:]
-        blind = blind if self._flights else 0.0
-        doubts, scatter = self._doubts + own * doubt, SURE * SPREAD * math.sqrt(self._squares + own**2)
         room: float = self._request(backlog, episode)
-        if stats.charged:
-            sure = doubts + scatter  # charges scatter too, each by the bound of a request
-        else:
-            # A mean that is wrong and episodes that scatter around it are two causes, so their squares add up.
-            sure = math.hypot(doubts, scatter)
-            room = room if self._flights else self._last_request(backlog, episode, own)
-        need = (self._need - self._doubts + own * (1 + blind) + sure) * _with_failures(stats)
-        others = self._others(backlog, fresh=begun is None)
-        return "budget" if stats.spent + need + others + room > stats.budget else ""
+        if begun is None and most > 1 and not capped and self._clear(backlog, cell_key, room, before=most - 1):
+            return ""
+        own = self._whole(cell_key, begun), *self._prediction(cell_key)[1:]
+        if not self._flights and not stats.charged:
+            room = self._last_request(backlog, episode, own[0])
+        return "" if self._fits(backlog, own, room, fresh=begun is None) else "budget"
 
-    def _others(self, backlog: LaneBacklog, *, fresh: bool) -> float:
-        """Predicted cost of bringing every other lane to the same progress as this one, including the episodes that
-        they have started."""
-        reach = (backlog.done + 1) / backlog.planned
+    def _clear(self, backlog: LaneBacklog, cell_key: Place, room: float, *, before: int) -> bool:
+        """Whether a cell's fresh episodes may all start at this moment: whether there is room for one after `before`
+        others, all of them like the dearest of the cells that were tried. Then none needs a decision of its own, since
+        what counts against an episode only grows as others start."""
+        if self._dearest is None:
+            return False
+        cost, doubt, blind = self._prediction(cell_key)
+        (most, most_doubt, most_blind), most_room = self._dearest
+        dearest = max(cost, most), max(doubt, most_doubt), max(blind, most_blind)
+        room = max(room, most_room)
+        if self._fits(backlog, dearest, room, fresh=True, before=before):
+            self._dearest = dearest, room
+            self._cleared.add(cell_key)
+            return True
+        self._dearest = None
+        self._cleared.clear()
+        return False
+
+    def _fits(self, backlog: LaneBacklog, own: Figures, room: float, *, fresh: bool, before: int = 0) -> bool:
+        """Whether the budget has room for an episode of a lane; `before`: after so many others like it."""
+        stats = self._now
+        assert stats is not None
+        assert stats.budget is not None
+        cost, doubt, blind = own
+        more, more_doubt = round(cost * (1 + blind)), round(cost * doubt)
+        need, doubts = self._need + before * (more + more_doubt), self._doubts + before * more_doubt
+        blind = blind if self._flights or before else 0.0
+        all_doubts = doubts + cost * doubt
+        scatter = SURE * SPREAD * math.sqrt(self._squares + before * cost**2 + cost**2)
+        # Charges scatter too, each by the bound of a request. Without them, a mean that is wrong and episodes that
+        # scatter around it are two causes, so their squares add up.
+        sure = all_doubts + scatter if stats.charged else math.hypot(all_doubts, scatter)
+        needed = (need - doubts + cost * (1 + blind) + sure) * _with_failures(stats)
+        others = self._others(backlog, fresh=fresh, before=before)
+        return stats.spent + needed + others + room <= stats.budget
+
+    def _others(self, backlog: LaneBacklog, *, fresh: bool, before: int) -> float:
+        """Predicted cost of bringing every other lane to the same progress as this one will have after `before`
+        episodes and one more, including the episodes that they have started."""
+        reach = (backlog.done + before + 1) / backlog.planned
         cost = float(self._parked)
         for other in self.backlogs.values():
             if other is backlog or not other.open or not other.left:
@@ -316,8 +366,7 @@ class Admission:
 
     def _request(self, backlog: LaneBacklog, episode: PlannedEpisode) -> int:
         """Room for one more request of any lane that is playing: it is bounded far above what it will cost."""
-        cell = episode.cell
-        kind = backlog.name, cell.agent.name, cell.env.name
+        kind = backlog.name, episode.cell_key[0], episode.cell.env.name
         if kind not in self._bounds:
             self._bounds[kind] = self._first_bound(episode)
         most = self._bounds[kind]
@@ -329,28 +378,29 @@ class Admission:
     def _last_request(self, backlog: LaneBacklog, episode: PlannedEpisode, own: int) -> float:
         """Room for the last request of an episode alone, beyond what is predicted for it. `own`: pico-dollars that are
         predicted for all its requests."""
-        expected = self.forecast.whole(episode.cell.agent.name, episode.suite.name)
+        expected = self.forecast.whole(*episode.cell_key)
         return max(0.0, self._request(backlog, episode) - min(own, expected.cost / max(1.0, expected.requests)))
 
     def _start(self, backlog: LaneBacklog, episode: PlannedEpisode) -> None:
-        cell_key = (episode.cell.agent.name, episode.suite.name)
+        cell_key = episode.cell_key
         begun = backlog.begun.pop(episode.id, None)
         own = self._whole(cell_key, begun)
         cost, requests = (0, 0) if begun is None else begun[1:]
         cell = self._cells.get(cell_key)
         if cell is None:
             cell = self._cells[cell_key] = Learning()
-        flight = Flight(
+        flight = self._flights[episode.id] = Flight(
             backlog=backlog,
-            place=cell_key,
-            came=lambda: (cost, requests),
+            cell_key=cell_key,
+            cost=cost,
+            requests=requests,
             since=self._clock(),
             before=requests,
             number=cell.admitted,
         )
         cell.admitted += 1
-        self._flights[episode.id] = flight
-        self.ceilings.start(backlog.name, cell_key[0])
+        if self.ceilings.scopes:
+            self.ceilings.start(backlog.name, cell_key[0])
         self._round.append(episode.id)
         self._take(flight, own)
         backlog.flights += 1
@@ -368,8 +418,8 @@ class Admission:
             return self._prediction(cell_key)[0]
         return round(self.forecast.rest(*cell_key, cost=begun[1], requests=begun[2]))
 
-    def _prediction(self, cell_key: Place) -> tuple[int, float, float]:
-        """Of a cell: pico-dollars of a whole episode, `doubt` and `_blind`."""
+    def _prediction(self, cell_key: Place) -> Figures:
+        """A cell's figures."""
         known = self._predicted.get(cell_key)
         if known is None:
             cost = round(self.forecast.whole(*cell_key).cost)
@@ -377,18 +427,18 @@ class Admission:
         return known
 
     def _rest(self, flight: Flight) -> int:
-        cost, requests = flight.came()
-        return self._whole(flight.place, (flight.place, cost, requests))
+        return self._whole(flight.cell_key, (flight.cell_key, *flight.progress()))
 
     def _take(self, flight: Flight, rest: int) -> None:
         """Predict one episode in flight again."""
-        _, doubted, blind = self._prediction(flight.place)
+        _, doubted, blind = self._prediction(flight.cell_key)
         doubt = round(rest * doubted)
         need = round(rest * (1 + blind)) + doubt
         self._need += need - flight.need
         self._doubts += doubt - flight.doubt
         self._squares += rest**2 - flight.rest**2
-        self.ceilings.need(flight.backlog.name, flight.place[0], need - flight.need)
+        if self.ceilings.scopes:
+            self.ceilings.need(flight.backlog.name, flight.cell_key[0], need - flight.need)
         flight.rest, flight.need, flight.doubt = rest, need, doubt
 
     def _look(self) -> None:
@@ -405,6 +455,7 @@ class Admission:
 
     def _predict_lanes(self) -> None:
         self._news = 0
+        self._cleared.clear()
         for backlog in self.backlogs.values():
             owing = {cell_key: count * self.forecast.whole(*cell_key).cost for cell_key, count in backlog.fresh.items()}
             backlog.owing_begun = sum(self._whole(begun[0], begun) for begun in backlog.begun.values())

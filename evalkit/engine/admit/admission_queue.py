@@ -25,12 +25,16 @@ class AdmissionQueue:
         self._players = dict.fromkeys(admission.backlogs, 0)
         self._shut = False
 
-    def next(self, lane: str, *, look: bool = True) -> PlannedEpisode | None:
-        """The lane's next episode if it may start now; `look`: see `Admission.next`."""
-        episode = None if self._shut else self.admission.next(lane, look=look)
-        if episode is not None and self._waiting[lane] and self.admission.free(self.admission.backlogs[lane]):
+    def next(self, lane: str) -> PlannedEpisode | None:
+        """The lane's next episode if it may start now."""
+        return next(iter(self.several(lane, 1)), None)
+
+    def several(self, lane: str, most: int) -> list[PlannedEpisode]:
+        """The lane's next episodes, at most so many, that may start now."""
+        episodes = self.admission.next(lane, most) if most and not self._shut else []
+        if episodes and self._waiting[lane] and self.admission.free(self.admission.backlogs[lane]):
             _wake_first(self._waiting[lane])
-        return episode
+        return episodes
 
     def over(self, lane: str) -> bool:
         """Whether none of the lane's episodes will start any more."""

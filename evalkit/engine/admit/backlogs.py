@@ -4,6 +4,8 @@ from collections import Counter, deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
+from msgspec import Struct
+
 from evalkit.engine.universe import PlannedEpisode
 
 Place = tuple[str, str]
@@ -58,6 +60,15 @@ class LaneBacklog:
     requests: int = 0
     """What the episodes that ended in this call took from their start, for `step_s`."""
 
+    def draw(self) -> PlannedEpisode | None:
+        """The next episode in order, from now on drawn."""
+        episode = next(self.todo, None) if max(self.undrawn.values(), default=0) > 0 else None
+        if episode is None:
+            self.undrawn.clear()
+        else:
+            self.undrawn[episode.cell_key[0]] -= 1
+        return episode
+
     @property
     def done(self) -> int:
         """Episodes that need not be admitted any more."""
@@ -76,23 +87,30 @@ class LaneBacklog:
         return self.seconds / self.requests if self.requests else self.reply_s()
 
 
-@dataclass(slots=True, kw_only=True)
-class Flight:
+class Flight(Struct, kw_only=True):
     """An episode that has started."""
 
     backlog: LaneBacklog
-    place: Place
-    came: Came
+    cell_key: Place
     since: float
     before: int
     """Requests of earlier calls."""
     number: int
     """Its place among those that its cell has admitted."""
+    cost: int
+    requests: int
+    """Its progress as far as it was told, earlier sessions included; `cost` in pico-dollars."""
+    came: Came | None = None
+    """Reads its progress, where this process plays it."""
     rest: int = 0
     need: int = 0
     """`rest` and what is kept back because the prediction is doubted."""
     doubt: int = 0
     """The part of `need` that is kept back because the cell's mean may be wrong."""
+
+    def progress(self) -> tuple[int, int]:
+        """(pico-dollars, requests)."""
+        return (self.cost, self.requests) if self.came is None else self.came()
 
 
 @dataclass(slots=True)

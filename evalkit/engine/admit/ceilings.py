@@ -18,6 +18,8 @@ class Ceilings:
 
     def __init__(self, ceilings: Mapping[Scope, Ceiling]) -> None:
         self._ceilings = ceilings
+        self.scopes = frozenset(ceilings)
+        """Those that have one."""
         self._need = Counter[Scope]()
         self._flights = Counter[Scope]()
         self.used_up: set[Scope] = set()
@@ -40,7 +42,7 @@ class Ceilings:
 
     def bound(self, scope: Scope) -> bool:
         """Whether there is a ceiling."""
-        return scope in self._ceilings
+        return scope in self.scopes
 
     def fits(self, scope: Scope, more: float) -> bool:
         """Whether `more` pico-dollars fit below a ceiling, together with what it has spent and needs."""
@@ -59,5 +61,4 @@ class Ceilings:
             yield *scope, self._ceilings[scope].budget
 
     def _of(self, lane: str, agent: str) -> Iterator[Scope]:
-        if self._ceilings:
-            yield from (scope for scope in (("lane", lane), ("agent", agent)) if scope in self._ceilings)
+        yield from (scope for scope in (("lane", lane), ("agent", agent)) if scope in self.scopes)

@@ -141,19 +141,20 @@ class AssignedEpisodes:
             target = structs.replace(target, digest=place.digest, flaw=place.flaw)
         name = episode_id(cell.key, target.digest, place.replicate)
         return PlannedEpisode(
-            id=name, cell=cell, suite=suite, target=target, replicate=place.replicate, index=place.index
+            id=name,
+            cell=cell,
+            suite=suite,
+            target=target,
+            replicate=place.replicate,
+            index=place.index,
+            cell_key=(place.agent, place.suite),
         )
 
 
 def place_of(episode: PlannedEpisode) -> EpisodePlace:
     """An episode by its position."""
+    target = episode.target
     # An instance that equals an earlier one has another digest than its line, and a flaw that says so.
-    moved = bool(episode.target.flaw) and episode.suite.instances[episode.index].digest != episode.target.digest
-    return EpisodePlace(
-        episode.cell.agent.name,
-        episode.suite.name,
-        episode.index,
-        episode.replicate,
-        episode.target.digest if moved else "",
-        episode.target.flaw if moved else "",
-    )
+    if target.flaw and episode.suite.instances[episode.index].digest != target.digest:
+        return EpisodePlace(*episode.cell_key, episode.index, episode.replicate, target.digest, target.flaw)
+    return EpisodePlace(*episode.cell_key, episode.index, episode.replicate)

@@ -264,13 +264,14 @@ class Coordinator:
         dealt = self._orphans_for(member, lane.name, count)
         if len(dealt) < count:
             dealt += self._dealer.deal(lane.name, count - len(dealt))
-        for one in dealt:
-            member.take(one)
+        member.take(lane.name, dealt)
         return dealt
 
     def _orphans_for(self, member: WorkerState, lane: str, most: int) -> list[Dealt]:
         """Episodes that others have left and that this one may go on with."""
         taken, kept = list[Dealt](), deque[Dealt]()
+        if not self._orphans:
+            return taken
         for dealt in self._orphans:
             fits = len(taken) < most and dealt.lane == lane and dealt.since <= member.order
             (taken if fits else kept).append(dealt)

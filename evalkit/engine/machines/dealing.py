@@ -1,9 +1,9 @@
 """What the coordinator deals: the episodes of a session's jobs, in admission order, as money and time allow."""
 
 from collections.abc import Callable, Mapping, Sequence
+from itertools import islice
 
 from evalkit.engine.admit.admission_queue import AdmissionQueue
-from evalkit.engine.admit.backlogs import Came
 from evalkit.engine.episode import ERRORS_THAT_STOP, LEFT_OWED, LaneContext
 from evalkit.engine.forecast import Forecast
 from evalkit.engine.machines.assigned import place_of
@@ -27,7 +27,6 @@ class JobDealer:
         self._jobs: Mapping[str, LaneJob] = {job.name: job for job in jobs}
         self._queue, self._forecast, self._judge = queue, forecast, judge
         self._dealt: dict[str, PlannedEpisode] = {}
-        self._came: dict[str, tuple[int, int]] = {}
         self._exhausted: set[str] = set()
         for job in jobs:
             if job.gate is not None:
@@ -39,28 +38,19 @@ class JobDealer:
 
     def deal(self, lane: str, most: int) -> list[Dealt]:
         """The lane's next episodes that may start now."""
-        job, dealt = self._jobs[lane], list[Dealt]()
-        while len(dealt) < most and lane not in self._exhausted and not job.context.stopping:
-            if job.limit is not None and job.taken >= job.limit:
-                self._exhaust(job)
-                break
-            # Nothing happens between two decisions of one block: predictions are looked at again before the first.
-            queue = self._queue if job.gate is not None else None
-            episode = next(job.todo, None) if queue is None else queue.next(lane, look=not dealt)
-            if episode is None:
-                if queue is None:
-                    self._exhaust(job)
-                break
-            job.taken += 1
+        job = self._jobs[lane]
+        if most <= 0 or lane in self._exhausted or job.context.stopping:
+            return []
+        room = most if job.limit is None else min(most, job.limit - job.taken)
+        queue = self._queue if job.gate is not None else None
+        episodes = list(islice(job.todo, room)) if queue is None else queue.several(lane, room)
+        if len(episodes) < most and (queue is None or len(episodes) == room):  # none remains, or none is asked for
+            self._exhaust(job)
+        job.taken += len(episodes)
+        for episode in episodes:
             self._dealt[episode.id] = episode
-            job.dealt[episode.cell.agent.name, episode.suite.name] += 1
-            if queue is not None:
-                queue.admission.seated(episode.id, self._progress_of(episode.id, queue.admission.came(episode.id)))
-            dealt.append(Dealt(id=episode.id, lane=lane, place=place_of(episode)))
-        return dealt
-
-    def _progress_of(self, name: str, began: tuple[int, int]) -> Came:
-        return lambda: self._came.get(name, began)
+            job.dealt[episode.cell_key] += 1
+        return [Dealt(id=episode.id, lane=lane, place=place_of(episode)) for episode in episodes]
 
     def remaining(self, lane: str) -> int:
         """Episodes of a lane that have not been dealt."""
@@ -81,30 +71,35 @@ class JobDealer:
 
     def progress(self, came: Sequence[FlightReport]) -> None:
         """How far episodes in flight have come."""
-        for one in came:
-            self._came[one.episode] = one.cost, one.requests
+        if self._queue is not None:
+            self._queue.admission.reported((one.episode, one.cost, one.requests) for one in came)
 
     def left(self, dealt: Dealt, left: Left) -> None:
         """A worker has left an episode, durably."""
-        job, episode = self._jobs[dealt.lane], self._dealt.pop(left.episode)
-        context, place = job.context, (episode.cell.agent.name, episode.suite.name)
-        job.dealt[place] -= 1
-        self._came[left.episode] = left.cost, left.requests
-        if job.gate is not None:
-            job.gate.left(episode, left.how)
-        elif left.how not in LEFT_OWED:
-            self._forecast.learn(*place, cost=left.cost, requests=left.requests)
-        del self._came[left.episode]
-        context.ended[left.how] = context.ended.get(left.how, 0) + 1
-        self._count_errors(context, left.how)
-        if place in job.cells and left.how not in LEFT_OWED:
-            job.cells[place].ended += 1
-        if self._judge is not None and left.how not in LEFT_OWED:
+        job, episode, how = self._jobs[dealt.lane], self._dealt.pop(left.episode), left.how
+        context, cell_key, owed = job.context, episode.cell_key, how in LEFT_OWED
+        job.dealt[cell_key] -= 1
+        if job.gate is not None and self._queue is not None:
+            self._queue.admission.reported([(left.episode, left.cost, left.requests)])
+            job.gate.left(episode, how)
+        elif not owed:
+            self._forecast.learn(*cell_key, cost=left.cost, requests=left.requests)
+        context.ended[how] = context.ended.get(how, 0) + 1
+        if how == "internal_error":
+            self._count_error(context)
+        else:
+            context.errors_in_a_row = 0
+        if owed:
+            return
+        cell = job.cells.get(cell_key)
+        if cell is not None:
+            cell.ended += 1
+        if self._judge is not None:
             self._judge(episode, left.score)
 
-    def _count_errors(self, context: LaneContext, how: str) -> None:
+    def _count_error(self, context: LaneContext) -> None:
         """As one process counts them: so many in a row stop the run, whichever workers they were in."""
-        context.errors_in_a_row = context.errors_in_a_row + 1 if how == "internal_error" else 0
+        context.errors_in_a_row += 1
         if context.errors_in_a_row >= ERRORS_THAT_STOP:
             context.stop.set(
                 "errors",
@@ -115,10 +110,9 @@ class JobDealer:
         """An episode was dealt, and will not be played in this call."""
         job, episode = self._jobs[dealt.lane], self._dealt.pop(dealt.id)
         job.taken -= 1
-        job.dealt[episode.cell.agent.name, episode.suite.name] -= 1
+        job.dealt[episode.cell_key] -= 1
         if job.gate is not None:
             job.gate.left(episode, "stopped")
-        self._came.pop(dealt.id, None)
 
     def look(self) -> None:
         """While nothing is in flight: see whether anything may start at all; if not, the queue says why."""

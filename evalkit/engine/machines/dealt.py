@@ -1,6 +1,7 @@
 """What the coordinator keeps of episodes on their way, of lanes, and of workers; and what it wants of whoever deals."""
 
 from collections import Counter, deque
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -82,10 +83,10 @@ class WorkerState:
         """Episodes of a lane that it has."""
         return self._held[lane]
 
-    def take(self, dealt: Dealt) -> None:
-        """It has an episode now."""
-        self.outstanding[dealt.id] = dealt
-        self._held[dealt.lane] += 1
+    def take(self, lane: str, episodes: Sequence[Dealt]) -> None:
+        """It has these episodes of a lane now."""
+        self.outstanding.update({dealt.id: dealt for dealt in episodes})
+        self._held[lane] += len(episodes)
 
     def drop(self, episode: str) -> Dealt | None:
         """It has one no more; None if it had it not."""
