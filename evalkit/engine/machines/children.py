@@ -12,9 +12,13 @@ from evalkit.engine.gc_threshold import seldom_collected
 from evalkit.engine.machines.launch import RESTARTS, RESTARTS_OVER_S, Child, WorkerSlot
 from evalkit.engine.machines.link import Gone, WorkerLink, linked
 from evalkit.engine.machines.messages import Bye, Errand, Hello, Welcome, decode_question, encode
-from evalkit.engine.machines.spread import NOTHING_MORE, TICK_S, Spread
+from evalkit.engine.machines.spread import NOTHING_MORE, Spread
 from evalkit.errors import CorruptLogError, StorageError
 
+LOOK_S = 0.5
+"""How often is looked what has become of the workers while none of them asks; workers ask more often."""
+REAP_S = 0.02
+"""How often is looked whether a process that is to end has ended."""
 END_S = 30.0
 """What workers get to commit and close when the run ends at once."""
 
@@ -38,10 +42,9 @@ class _Children:
         slots = [WorkerSlot(number) for number in range(self._spread.workers)]
         try:
             async with asyncio.TaskGroup() as group:
-                lives = [group.create_task(self._live(slot)) for slot in slots]
-                while not all(life.done() for life in lives):
-                    self._look()
-                    await asyncio.wait(lives, timeout=TICK_S)
+                looking = group.create_task(self._look_again())
+                await asyncio.wait([group.create_task(self._live(slot)) for slot in slots])
+                looking.cancel()
         except BaseExceptionGroup as flaws:
             raise flaws.exceptions[0] from None
         finally:
@@ -55,6 +58,12 @@ class _Children:
             f"Too many worker processes ended on their own: each of the {self._spread.workers} was replaced {RESTARTS} "
             f"times within {RESTARTS_OVER_S / 60:.0f} minutes. See `worker_lost` in events.jsonl, then run again."
         )
+
+    async def _look_again(self) -> None:
+        """Look where no worker asks, too."""
+        while True:
+            self._look()
+            await asyncio.sleep(LOOK_S)
 
     def _look(self) -> None:
         self._spread.look(starting=bool(self._starting))
@@ -88,6 +97,7 @@ class _Children:
             await link.send(msgspec.msgpack.encode(Errand(place=str(self._session.options.directory))))
             while not said_goodbye:
                 question = decode_question(await link.receive())
+                self._look()  # so that the answer says what has changed
                 reply = await self._spread.answer(question)
                 if isinstance(question, Hello) and isinstance(reply, Welcome):
                     slot.writer = question.writer
@@ -114,7 +124,7 @@ class _Children:
         while not child.ended():
             if self._loop.time() > deadline:
                 child.kill()
-            await asyncio.sleep(TICK_S / 5)
+            await asyncio.sleep(REAP_S)
 
     async def _watch(self, slot: WorkerSlot, child: Child) -> None:
         """End a process that is stopped or hangs: one that neither says nor does anything for long."""

@@ -8,6 +8,7 @@ then its end is charged, and then its episodes go on elsewhere.
 
 import asyncio
 import time
+from collections import defaultdict
 from collections.abc import Iterator
 
 from evalkit import __version__
@@ -46,7 +47,7 @@ from evalkit.store.manifests import manifest_digest
 from evalkit.store.reading.accounts import Account
 
 TICK_S = 0.1
-"""How often who starts or hears workers looks what has become of them."""
+"""How often who hears workers that are elsewhere looks what has become of them."""
 
 
 class Spread:
@@ -90,7 +91,7 @@ class Spread:
         self.mirror = Mirror(session, endpoints, self.coordinator)
         self.replaced = 0
         self._accounts: dict[str, Account] = {}
-        self._turns: dict[str, asyncio.Lock] = {}
+        self._turns: dict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
         """By writer: its questions are answered one after another, also those of two connections."""
         self._gone: set[str] = set()
         """Writers that have said goodbye."""
@@ -109,8 +110,8 @@ class Spread:
         return pots
 
     def look(self, *, starting: bool) -> None:
-        """Every now and then: who has stopped, and whether anything remains. `starting`: whether processes were started
-        that have not said hello."""
+        """Every now and then, and before a worker is answered: who has stopped, and whether anything remains.
+        `starting`: whether processes were started that have not said hello."""
         coordinator, stop = self.coordinator, self.session.stop
         if coordinator.stop_reason and not stop.reason:
             stop.set(coordinator.stop_reason, coordinator.stop_message)
@@ -151,7 +152,7 @@ class Spread:
             await renewed(self.session.store.lead)
         if isinstance(question, Attend):
             return self._attended(question)
-        async with self._turns.setdefault(question.writer, asyncio.Lock()):
+        async with self._turns[question.writer]:
             if isinstance(question, Hello):
                 return await self._welcome(question)
             if question.writer not in self.coordinator.members:
@@ -257,7 +258,7 @@ class Spread:
         nothing of it is sent any more; else all that it was lent is charged. Raises StorageError, CorruptLogError."""
         self._busy += 1
         try:
-            async with self._turns.setdefault(writer, asyncio.Lock()):
+            async with self._turns[writer]:
                 if writer in self.coordinator.members:
                     await self._bury(writer, who, words, reaped)
         finally:
