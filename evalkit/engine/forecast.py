@@ -125,9 +125,9 @@ class Forecast:
 
     def learn(self, agent: str, suite: str, *, cost: int, requests: int) -> None:
         """One episode has ended, with these pico-dollars and requests in total."""
-        self.learn_many(agent, suite, count=1, cost=cost, squares=float(cost) ** 2, requests=requests)
+        self.learn_many(agent, suite, 1, cost, float(cost) ** 2, requests)
 
-    def learn_many(self, agent: str, suite: str, *, count: int, cost: int, squares: float, requests: int) -> None:
+    def learn_many(self, agent: str, suite: str, count: int, cost: int, squares: float, requests: int) -> None:
         """`count` episodes have ended, with these totals; `squares`: sum of their squared costs."""
         if not count:
             return

@@ -22,7 +22,7 @@ from evalkit.envs.lines import instance_digest
 from evalkit.envs.table import ENVIRONMENTS
 from evalkit.errors import UsageError
 from evalkit.spec.identity import episode_id, episode_key
-from evalkit.store.instances import ManifestInstance, admission
+from evalkit.store.instances import ManifestInstance, admission, laid
 from evalkit.store.manifest import Manifest, ManifestAgent, ManifestExtent, ManifestSuite, load_target
 
 KEPT = 10_000
@@ -196,6 +196,7 @@ def episodes(
     """The episodes of the given agents in admission order, lazily. Instances are read only for wanted episodes."""
     for block in _blocks(manifest, agents, choice):
         suites = [manifest.suites[name] for name in block.players]
+        instances = {suite.name: laid(suite.instances) for suite in suites}
         few = sum(len(suite.instances) for suite in suites) <= KEPT
         places = list(placed(manifest, suites)) if few else []
         for replicate in block.replicates:
@@ -205,13 +206,13 @@ def episodes(
             for suite, index in places or placed(manifest, suites):
                 players = block.players[suite.name]
                 if wanted is not None:
-                    players = [cell for cell in players if wanted(cell.agent.name, suite, index, replicate)]
+                    players = [one for one in players if wanted(one[1][0], suite, index, replicate)]
                 if not players:
                     continue
-                target = suite.instances[index]
+                target = instances[suite.name].at(index)
                 if once is not None:
                     target = once.checked(suite, target)
-                for cell in players:
+                for cell, cell_key in players:
                     name = episode_id(cell.key, target.digest, replicate)
                     yield PlannedEpisode(
                         id=name,
@@ -220,7 +221,7 @@ def episodes(
                         target=target,
                         replicate=replicate,
                         index=index,
-                        cell_key=(cell.agent.name, suite.name),
+                        cell_key=cell_key,
                     )
 
 
@@ -229,8 +230,8 @@ class _EpisodeBlock:
     """Consecutive replicates in which the same agents play the same suites."""
 
     replicates: range
-    players: Mapping[str, Sequence[AgentSetup]]
-    """By suite, in the manifest's order."""
+    players: Mapping[str, Sequence[tuple[AgentSetup, tuple[str, str]]]]
+    """By suite, in the manifest's order: agents, each with the names of agent and suite."""
 
 
 def _blocks(manifest: Manifest, agents: Sequence[ManifestAgent], choice: Choice) -> Iterator[_EpisodeBlock]:
@@ -246,9 +247,9 @@ def _blocks(manifest: Manifest, agents: Sequence[ManifestAgent], choice: Choice)
     for extent in (*manifest.order.before, manifest.extent):
         last = min(extent.replicates, manifest.replicates)
         for first, end in pairwise(sorted({0, last, *(min(past.replicates, last) for past in earlier)})):
-            players: dict[str, list[AgentSetup]] = {}
+            players: dict[str, list[tuple[AgentSetup, tuple[str, str]]]] = {}
             for suite, agent, cell in pairs:
                 if extent.holds(agent, suite, first) and not any(past.holds(agent, suite, first) for past in earlier):
-                    players.setdefault(suite, []).append(cell)
+                    players.setdefault(suite, []).append((cell, (agent, suite)))
             yield _EpisodeBlock(replicates=range(first, end), players=players)
         earlier.append(extent)

@@ -155,7 +155,7 @@ class World:
                     episode = next(self.admission.backlogs[lane].todo, None)
                     if episode is not None:
                         self.admission.backlogs[lane].head = episode
-                        self.admission._start(self.admission.backlogs[lane], episode)
+                        self.admission._start(self.admission.backlogs[lane], episode, self.now)
                 if episode is None:
                     break
                 play = Play(lane, len(self.plays[lane]), *self.draw(lane, draws))

@@ -60,6 +60,22 @@ class Predicts(Protocol):
         """How many it has learned of."""
 
 
+class ToldProgress(Protocol):
+    """How far an episode has come that another process plays."""
+
+    @property
+    def episode(self) -> str:
+        """Its id."""
+
+    @property
+    def cost(self) -> int:
+        """Pico-dollars, earlier sessions included, as are its requests."""
+
+    @property
+    def requests(self) -> int:
+        """How many."""
+
+
 class Admission:
     """Decides who starts next. Knows no loop; `admission_queue.py` waits."""
 
@@ -110,10 +126,10 @@ class Admission:
         none remains."""
         self._forget()
         self._look()
-        backlog, started = self.backlogs[name], list[PlannedEpisode]()
+        backlog, started, now = self.backlogs[name], list[PlannedEpisode](), self._clock()
         while len(started) < most and self._free(backlog, most - len(started)):
             episode, backlog.head = _head(backlog), None
-            self._start(backlog, episode)
+            self._start(backlog, episode, now)
             started.append(episode)
         return started
 
@@ -130,7 +146,10 @@ class Admission:
 
     def _free(self, backlog: LaneBacklog, most: int = 1) -> bool:
         if backlog.head is None and backlog.open:
-            self._draw(backlog)
+            if self.ceilings.scopes:
+                self._draw(backlog)
+            else:
+                backlog.head = backlog.draw()
             backlog.open = backlog.head is not None or bool(backlog.deferred)
         if not backlog.open:
             backlog.why = ""
@@ -144,9 +163,6 @@ class Admission:
     def _draw(self, backlog: LaneBacklog) -> None:
         """Find the next episode in order; an agent whose own budget has no room for its next one does not block
         others."""
-        if not self.ceilings.scopes:
-            backlog.head = backlog.draw()
-            return
         for agent in list(backlog.deferred):
             waiting = backlog.deferred[agent]
             if self._affords(backlog, waiting[0]):
@@ -217,15 +233,16 @@ class Admission:
         """The progress of an admitted episode can be read."""
         self._flights[episode].came = came
 
-    def reported(self, progress: Iterable[tuple[str, int, int]]) -> None:
-        """Another process says how far admitted episodes have come: the id, pico-dollars and requests of each."""
-        for episode, cost, requests in progress:
-            flight = self._flights.get(episode)
+    def reported(self, progress: Iterable[ToldProgress]) -> None:
+        """Another process says how far admitted episodes have come."""
+        for one in progress:
+            flight = self._flights.get(one.episode)
             if flight is not None:
-                flight.cost, flight.requests = cost, requests
+                flight.cost, flight.requests = one.cost, one.requests
 
-    def left(self, episode: str, how: str) -> None:
-        """An episode has ended, or was parked (`LEFT_OWED`)."""
+    def left(self, episode: str, how: str, progress: tuple[int, int] | None = None) -> None:
+        """An episode has ended, or was parked (`LEFT_OWED`); `progress`: pico-dollars and requests, if it was played by
+        another process."""
         flight = self._flights.pop(episode)
         self._need -= flight.need
         self._doubts -= flight.doubt
@@ -234,8 +251,8 @@ class Admission:
         if self.ceilings.scopes:
             self.ceilings.need(backlog.name, cell_key[0], -flight.need)
             self.ceilings.end(backlog.name, cell_key[0])
-        cost, requests = flight.progress()
-        cell, owed = self._cells[cell_key], how in LEFT_OWED
+        cost, requests = progress or flight.progress()
+        cell, owed = flight.learning, how in LEFT_OWED
         backlog.flights -= 1
         if not owed:
             backlog.seconds += self._clock() - flight.since
@@ -381,33 +398,35 @@ class Admission:
         expected = self.forecast.whole(*episode.cell_key)
         return max(0.0, self._request(backlog, episode) - min(own, expected.cost / max(1.0, expected.requests)))
 
-    def _start(self, backlog: LaneBacklog, episode: PlannedEpisode) -> None:
+    def _start(self, backlog: LaneBacklog, episode: PlannedEpisode, now: float) -> None:
         cell_key = episode.cell_key
         begun = backlog.begun.pop(episode.id, None)
-        own = self._whole(cell_key, begun)
         cost, requests = (0, 0) if begun is None else begun[1:]
-        cell = self._cells.get(cell_key)
-        if cell is None:
-            cell = self._cells[cell_key] = Learning()
+        learning = self._cells.get(cell_key)
+        if learning is None:
+            learning = self._cells[cell_key] = Learning()
         flight = self._flights[episode.id] = Flight(
             backlog=backlog,
             cell_key=cell_key,
             cost=cost,
             requests=requests,
-            since=self._clock(),
+            since=now,
             before=requests,
-            number=cell.admitted,
+            learning=learning,
+            number=learning.admitted,
         )
-        cell.admitted += 1
+        learning.admitted += 1
         if self.ceilings.scopes:
             self.ceilings.start(backlog.name, cell_key[0])
         self._round.append(episode.id)
+        own = self._whole(cell_key, begun)
         self._take(flight, own)
         backlog.flights += 1
         backlog.taken += 1
         backlog.left -= 1
-        backlog.owing = max(0.0, backlog.owing - own)
-        backlog.doubted = max(0.0, backlog.doubted - flight.need)
+        owing, doubted = backlog.owing - own, backlog.doubted - flight.need
+        backlog.owing = owing if owing > 0.0 else 0.0
+        backlog.doubted = doubted if doubted > 0.0 else 0.0
         if begun is None:
             backlog.fresh[cell_key] -= 1
         else:
@@ -450,20 +469,23 @@ class Admission:
             if flight is not None:
                 self._take(flight, self._rest(flight))
                 self._round.append(name)
-        if self._news >= sum(len(backlog.fresh) for backlog in self.backlogs.values()) > 0:
+        if self._news >= sum([len(backlog.fresh) for backlog in self.backlogs.values()]) > 0:
             self._predict_lanes()
 
     def _predict_lanes(self) -> None:
         self._news = 0
         self._cleared.clear()
+        used_up = self.ceilings.used_up
         for backlog in self.backlogs.values():
             owing = {cell_key: count * self.forecast.whole(*cell_key).cost for cell_key, count in backlog.fresh.items()}
-            backlog.owing_begun = sum(self._whole(begun[0], begun) for begun in backlog.begun.values())
+            backlog.owing_begun = sum([self._whole(begun[0], begun) for begun in backlog.begun.values()])
             backlog.owing = sum(owing.values()) + backlog.owing_begun
             backlog.doubted = backlog.owing_begun + sum(
-                cost * (1 + self.doubt(cell_key))
-                for cell_key, cost in owing.items()
-                if ("agent", cell_key[0]) not in self.ceilings.used_up
+                [
+                    cost * (1 + self.doubt(cell_key))
+                    for cell_key, cost in owing.items()
+                    if not used_up or ("agent", cell_key[0]) not in used_up
+                ]
             )
 
 

@@ -87,6 +87,16 @@ class LaneBacklog:
         return self.seconds / self.requests if self.requests else self.reply_s()
 
 
+@dataclass(slots=True)
+class Learning:
+    """A cell's ended episodes that wait for one that was admitted before them."""
+
+    admitted: int = 0
+    learned: int = 0
+    ended: dict[int, tuple[int, int] | None] = field(default_factory=dict)
+    """By number; None: it was left without an ending."""
+
+
 class Flight(Struct, kw_only=True):
     """An episode that has started."""
 
@@ -95,6 +105,8 @@ class Flight(Struct, kw_only=True):
     since: float
     before: int
     """Requests of earlier calls."""
+    learning: Learning
+    """Of its cell."""
     number: int
     """Its place among those that its cell has admitted."""
     cost: int
@@ -111,13 +123,3 @@ class Flight(Struct, kw_only=True):
     def progress(self) -> tuple[int, int]:
         """(pico-dollars, requests)."""
         return (self.cost, self.requests) if self.came is None else self.came()
-
-
-@dataclass(slots=True)
-class Learning:
-    """A cell's ended episodes that wait for one that was admitted before them."""
-
-    admitted: int = 0
-    learned: int = 0
-    ended: dict[int, tuple[int, int] | None] = field(default_factory=dict)
-    """By number; None: it was left without an ending."""

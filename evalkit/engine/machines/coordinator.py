@@ -110,10 +110,7 @@ class Coordinator:
         member = self.members.pop(writer)
         self.leases.settle(writer, {} if spent is None else {RUN: spent})
         self.shares.leave(writer)
-        for left in ended:
-            dealt = member.drop(left.episode)
-            if dealt is not None:
-                self._dealer.left(dealt, left)
+        self._dealer.left(member.drop_all(ended))
         self._orphans.extend(structs.replace(dealt, since=self._count) for dealt in member.outstanding.values())
         return len(member.outstanding)
 
@@ -157,12 +154,10 @@ class Coordinator:
         writer = member.writer
         member.report = message
         member.leaving = member.leaving or message.leaving
-        for left in message.left:
-            if message.leaving and left.how == STOPPED:
-                continue  # it is left when its journal is closed
-            dealt = member.drop(left.episode)
-            if dealt is not None:
-                self._dealer.left(dealt, left)
+        left = message.left
+        if message.leaving:  # what it has stopped is left when its journal is closed
+            left = [one for one in left if one.how != STOPPED]
+        self._dealer.left(member.drop_all(left))
         self._orphans.extend(dealt for name in message.given_back if (dealt := member.drop(name)) is not None)
         if message.stop and not self.stop_reason:
             self.stop_reason, self.stop_message = message.stop, message.stop_message
@@ -269,9 +264,9 @@ class Coordinator:
 
     def _orphans_for(self, member: WorkerState, lane: str, most: int) -> list[Dealt]:
         """Episodes that others have left and that this one may go on with."""
-        taken, kept = list[Dealt](), deque[Dealt]()
         if not self._orphans:
-            return taken
+            return []
+        taken, kept = list[Dealt](), deque[Dealt]()
         for dealt in self._orphans:
             fits = len(taken) < most and dealt.lane == lane and dealt.since <= member.order
             (taken if fits else kept).append(dealt)
@@ -309,6 +304,8 @@ class Coordinator:
 
     def abandon(self, *, unclaimed: bool = False) -> None:
         """Nobody will take what was set aside; `unclaimed`: what none of the present workers may take."""
+        if not self._orphans:
+            return
         last = max((member.order for member in self.members.values()), default=-1) if unclaimed else -2
         kept = [dealt for dealt in self._orphans if dealt.since <= last]
         for dealt in self._orphans:

@@ -72,16 +72,21 @@ class JobDealer:
     def progress(self, came: Sequence[FlightReport]) -> None:
         """How far episodes in flight have come."""
         if self._queue is not None:
-            self._queue.admission.reported((one.episode, one.cost, one.requests) for one in came)
+            self._queue.admission.reported(came)
 
-    def left(self, dealt: Dealt, left: Left) -> None:
-        """A worker has left an episode, durably."""
-        job, episode, how = self._jobs[dealt.lane], self._dealt.pop(left.episode), left.how
-        context, cell_key, owed = job.context, episode.cell_key, how in LEFT_OWED
+    def left(self, episodes: Sequence[tuple[Dealt, Left]]) -> None:
+        """A worker has left episodes, durably."""
+        for dealt, left in episodes:
+            self._left(self._jobs[dealt.lane], self._dealt.pop(left.episode), left)
+        if self._queue is not None and episodes:
+            self._queue.look()
+
+    def _left(self, job: LaneJob, episode: PlannedEpisode, left: Left) -> None:
+        context, cell_key, how = job.context, episode.cell_key, left.how
+        owed = how in LEFT_OWED
         job.dealt[cell_key] -= 1
         if job.gate is not None and self._queue is not None:
-            self._queue.admission.reported([(left.episode, left.cost, left.requests)])
-            job.gate.left(episode, how)
+            self._queue.admission.left(left.episode, how, (left.cost, left.requests))
         elif not owed:
             self._forecast.learn(*cell_key, cost=left.cost, requests=left.requests)
         context.ended[how] = context.ended.get(how, 0) + 1
@@ -91,9 +96,8 @@ class JobDealer:
             context.errors_in_a_row = 0
         if owed:
             return
-        cell = job.cells.get(cell_key)
-        if cell is not None:
-            cell.ended += 1
+        if cell_key in job.cells:
+            job.cells[cell_key].ended += 1
         if self._judge is not None:
             self._judge(episode, left.score)
 

@@ -1,7 +1,7 @@
 """What the coordinator keeps of episodes on their way, of lanes, and of workers; and what it wants of whoever deals."""
 
 from collections import Counter, deque
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -32,8 +32,8 @@ class Dealer(Protocol):
     def over(self, lane: str) -> bool:
         """Whether none of the lane's episodes will start any more."""
 
-    def left(self, dealt: Dealt, left: Left) -> None:
-        """A worker has left an episode, durably."""
+    def left(self, episodes: Sequence[tuple[Dealt, Left]]) -> None:
+        """A worker has left episodes, durably."""
 
     def unplayed(self, dealt: Dealt) -> None:
         """An episode was dealt, and will not be played in this call."""
@@ -94,6 +94,13 @@ class WorkerState:
         if dealt is not None:
             self._held[dealt.lane] -= 1
         return dealt
+
+    def drop_all(self, left: Iterable[Left]) -> list[tuple[Dealt, Left]]:
+        """It has left these; those that it had."""
+        dropped = [(dealt, one) for one in left if (dealt := self.outstanding.pop(one.episode, None)) is not None]
+        for dealt, _ in dropped:
+            self._held[dealt.lane] -= 1
+        return dropped
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,10 +5,11 @@ from collections import Counter
 from dataclasses import dataclass, field
 
 from evalkit.client.budget import RUN as RUN_SCOPE
+from evalkit.client.lanes.lane import Lane
 from evalkit.client.lanes.stats import LaneStats, SeenElsewhere, together
 from evalkit.engine.endpoints import Endpoints
 from evalkit.engine.machines.coordinator import Coordinator
-from evalkit.engine.machines.messages import RUN, Renew
+from evalkit.engine.machines.messages import RUN, LaneReport, Renew
 from evalkit.engine.session import Session
 from evalkit.store.reading.unmetered import Unmetered
 
@@ -45,42 +46,49 @@ class Mirror:
         for job in self._session.jobs:
             own = [report.lanes[job.name] for report in reports if job.name in report.lanes]
             context = job.context
-            context.steps = self._ended.steps[job.name] + sum(lane.steps for lane in own)
-            context.playing = sum(lane.playing for lane in own)
-            context.unavailable = next((lane.unavailable for lane in own if lane.unavailable), context.unavailable)
-            context.invalid = next((lane.invalid for lane in own if lane.invalid), context.invalid)
+            context.steps, context.playing = self._ended.steps[job.name], 0
+            for lane in own:
+                context.steps += lane.steps
+                context.playing += lane.playing
+            context.unavailable = _first([lane.unavailable for lane in own]) or context.unavailable
+            context.invalid = _first([lane.invalid for lane in own]) or context.invalid
             context.stopped = self._coordinator.agents_stopped.get(job.name, context.stopped)
-            if job.lane is None or not own:
-                continue
-            if any(lane.acted for lane in own):
-                job.lane.acted()
-            job.lane.notice = next((lane.notice for lane in own if lane.notice), job.lane.notice)
-            largest[job.name] = max(lane.largest for lane in own)
-            failures = sum((Counter(lane.failures) for lane in own), Counter[str]())
-            job.lane.elsewhere = SeenElsewhere(
-                proven=sum(lane.proven for lane in own),
-                stats=LaneStats(
-                    lane=job.name,
-                    in_flight=sum(lane.in_flight for lane in own),
-                    window=sum(lane.window for lane in own),
-                    waiting=sum(lane.waiting for lane in own),
-                    waits_for=next((lane.waits_for for lane in own if lane.waits_for), ""),
-                    paused_s=max(lane.paused_s for lane in own),
-                    trouble=next((lane.trouble for lane in own if lane.trouble), ""),
-                    ended=next((lane.ended for lane in own if lane.ended), ""),
-                    requests=context.steps,
-                    input_tokens=0,
-                    output_tokens=0,
-                    requests_per_min=sum(lane.requests_per_min for lane in own),
-                    input_tokens_per_min=sum(lane.input_per_min for lane in own),
-                    output_tokens_per_min=sum(lane.output_per_min for lane in own),
-                    median_latency_s=max(lane.latency_s for lane in own),
-                    failures=failures,
-                    servers=together([lane.servers for lane in own]),
-                ),
-            )
+            if job.lane is not None and own:
+                largest[job.name] = max([lane.largest for lane in own])
+                self._show_lane(job.lane, own, context.steps)
         self._show_money(reports, largest)
         self._session.workers = workers
+
+    def _show_lane(self, lane: Lane, own: list[LaneReport], steps: int) -> None:
+        if any(one.acted for one in own):
+            lane.acted()
+        lane.notice = _first([one.notice for one in own]) or lane.notice
+        failures = Counter[str]()
+        for one in own:
+            if one.failures:
+                failures.update(one.failures)
+        lane.elsewhere = SeenElsewhere(
+            proven=sum([one.proven for one in own]),
+            stats=LaneStats(
+                lane=lane.name,
+                in_flight=sum([one.in_flight for one in own]),
+                window=sum([one.window for one in own]),
+                waiting=sum([one.waiting for one in own]),
+                waits_for=_first([one.waits_for for one in own]),
+                paused_s=max([one.paused_s for one in own]),
+                trouble=_first([one.trouble for one in own]),
+                ended=_first([one.ended for one in own]),
+                requests=steps,
+                input_tokens=0,
+                output_tokens=0,
+                requests_per_min=sum([one.requests_per_min for one in own]),
+                input_tokens_per_min=sum([one.input_per_min for one in own]),
+                output_tokens_per_min=sum([one.output_per_min for one in own]),
+                median_latency_s=max([one.latency_s for one in own]),
+                failures=failures,
+                servers=together([one.servers for one in own]),
+            ),
+        )
 
     def _show_money(self, reports: list[Renew], largest: dict[str, int]) -> None:
         if self._endpoints.budget is None:
@@ -95,3 +103,8 @@ class Mirror:
             unmetered=sum((report.unmetered for report in reports), self._ended.unmetered),
             largest=largest,
         )
+
+
+def _first(words: list[str]) -> str:
+    """The first that says something."""
+    return next(filter(None, words), "")

@@ -2,6 +2,7 @@
 
 import copy
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from hypothesis import settings
@@ -39,8 +40,8 @@ class Deck:
     def over(self, lane: str) -> bool:
         return not self.waiting[lane]
 
-    def left(self, dealt: Dealt, left: Left) -> None:
-        self.ended[dealt.id] += 1
+    def left(self, episodes: Sequence[tuple[Dealt, Left]]) -> None:
+        self.ended.update(dealt.id for dealt, _ in episodes)
 
     def unplayed(self, dealt: Dealt) -> None:
         self.unplayed_[dealt.id] += 1
