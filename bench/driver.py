@@ -95,7 +95,15 @@ class _Given(PlannedEpisode, frozen=True, kw_only=True):
 def _episode(number: int, cell: AgentSetup, suite: ManifestSuite, tool: Tool) -> PlannedEpisode:
     instance = Instance(system=SYSTEM, prompt=prompt(number), tool=tool, result=TOOL_TEXT)
     target = ManifestInstance(id=str(number), digest=str(number), stratum="", line={"instance": instance})
-    return _Given(id=episode_id(cell.key, str(number), 0), cell=cell, suite=suite, target=target, replicate=0, index=0)
+    return _Given(
+        id=episode_id(cell.key, str(number), 0),
+        cell=cell,
+        suite=suite,
+        target=target,
+        replicate=0,
+        index=0,
+        cell_key=(cell.agent.name, suite.name),
+    )
 
 
 def _job(store: Store, asker: Asker, lane: Lane, holdings: Holdings) -> LaneJob:

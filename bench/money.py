@@ -302,7 +302,15 @@ def planned(name: str, agent: Agent, count: int) -> Iterator[PlannedEpisode]:
     line = {"instance": instance_of(agent)}
     for number in range(count):
         target = ManifestInstance(id=str(number), digest=str(number), stratum="", line=line)
-        yield _Given(id=f"{name}-{number}", cell=cell, suite=suite, target=target, replicate=0, index=0)
+        yield _Given(
+            id=f"{name}-{number}",
+            cell=cell,
+            suite=suite,
+            target=target,
+            replicate=0,
+            index=0,
+            cell_key=(said.name, suite.name),
+        )
 
 
 def template_of(name: str, agent: Agent) -> RequestTemplate:

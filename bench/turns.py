@@ -194,7 +194,15 @@ def _episode(number: int) -> PlannedEpisode:
     )
     instance = Instance(system=TEXT, prompt=TEXT, tool=TOOL, result=TEXT)
     target = ManifestInstance(id=str(number), digest=str(number), stratum="", line={"instance": instance})
-    return _Given(id=str(number), cell=cell, suite=suite, target=target, replicate=0, index=0)
+    return _Given(
+        id=str(number),
+        cell=cell,
+        suite=suite,
+        target=target,
+        replicate=0,
+        index=0,
+        cell_key=(cell.agent.name, suite.name),
+    )
 
 
 if __name__ == "__main__":

@@ -248,5 +248,11 @@ def _episodes(fleet: Fleet) -> Iterator[PlannedEpisode]:
         gone = sum(fleet.context.ended.values()) if fleet.context is not None else 0
         fleet.most_at_once = max(fleet.most_at_once, fleet.built - gone)
         yield _Given(
-            id=episode_id(cell.key, target.digest, 0), cell=cell, suite=suite, target=target, replicate=0, index=0
+            id=episode_id(cell.key, target.digest, 0),
+            cell=cell,
+            suite=suite,
+            target=target,
+            replicate=0,
+            index=0,
+            cell_key=(cell.agent.name, suite.name),
         )

@@ -21,59 +21,18 @@ them fit; only if not is each decided on its own.
 import math
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from typing import Protocol
 
 from evalkit.client.budget import BudgetStats
 from evalkit.engine.admit.backlogs import Came, Flight, LaneBacklog, Learning, Place
 from evalkit.engine.admit.ceilings import Ceilings
+from evalkit.engine.admit.needs import NOTHING, SPREAD, SURE, Figures, InFlight, Predicts, ToldProgress, needed_with
 from evalkit.engine.episode import LEFT_OWED
-from evalkit.engine.forecast import Expected
 from evalkit.engine.universe import PlannedEpisode
 
-SURE = 2.0
-"""Standard deviations that are kept in reserve, because started episodes may need more than predicted."""
-SPREAD = 0.5
-"""The standard deviation of an episode's cost, relative to its mean, as admission assumes it."""
 BLIND = 7.0
 """By how much more than predicted a cell's episodes may cost, relatively, before the first has ended: a model that
 reasons writes several times what its stand-in writes. Chosen."""
 LOOKS = 8
-
-Figures = tuple[int, float, float]
-"""Of a cell: pico-dollars of a whole episode, `doubt` and `_blind`."""
-NOTHING: tuple[Figures, float] = (0, 0.0, 0.0), 0.0
-
-
-class Predicts(Protocol):
-    """What admission needs of a forecast."""
-
-    def whole(self, agent: str, suite: str) -> Expected:
-        """What a whole episode is expected to take."""
-
-    def rest(self, agent: str, suite: str, *, cost: int, requests: int) -> float:
-        """Pico-dollars to finish an episode from its present position."""
-
-    def learn(self, agent: str, suite: str, *, cost: int, requests: int) -> None:
-        """An episode has ended."""
-
-    def ended(self, agent: str, suite: str) -> int:
-        """How many it has learned of."""
-
-
-class ToldProgress(Protocol):
-    """How far an episode has come that another process plays."""
-
-    @property
-    def episode(self) -> str:
-        """Its id."""
-
-    @property
-    def cost(self) -> int:
-        """Pico-dollars, earlier sessions included, as are its requests."""
-
-    @property
-    def requests(self) -> int:
-        """How many."""
 
 
 class Admission:
@@ -355,16 +314,8 @@ class Admission:
         stats = self._now
         assert stats is not None
         assert stats.budget is not None
-        cost, doubt, blind = own
-        more, more_doubt = round(cost * (1 + blind)), round(cost * doubt)
-        need, doubts = self._need + before * (more + more_doubt), self._doubts + before * more_doubt
-        blind = blind if self._flights or before else 0.0
-        all_doubts = doubts + cost * doubt
-        scatter = SURE * SPREAD * math.sqrt(self._squares + before * cost**2 + cost**2)
-        # Charges scatter too, each by the bound of a request. Without them, a mean that is wrong and episodes that
-        # scatter around it are two causes, so their squares add up.
-        sure = all_doubts + scatter if stats.charged else math.hypot(all_doubts, scatter)
-        needed = (need - doubts + cost * (1 + blind) + sure) * _with_failures(stats)
+        flying = InFlight(self._need, self._doubts, self._squares)
+        needed = needed_with(flying, own, before=before, alone=not self._flights, stats=stats)
         others = self._others(backlog, fresh=fresh, before=before)
         return stats.spent + needed + others + room <= stats.budget
 
@@ -492,9 +443,3 @@ class Admission:
 def _head(backlog: LaneBacklog) -> PlannedEpisode:
     assert backlog.head is not None
     return backlog.head
-
-
-def _with_failures(stats: BudgetStats) -> float:
-    """What is spent in total per dollar of replies, including charges for failed attempts."""
-    settled = stats.session - stats.charged
-    return stats.session / settled if settled > 0 else 1.0
