@@ -6,7 +6,7 @@ The environment's state is immutable; the `Position` is the driver's own cursor 
 place, so that a turn costs the bytes it adds: messages are appended, digests chained.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import msgspec
@@ -15,6 +15,16 @@ import orjson
 from evalkit.dialogue import Message, Reply, Tool, ToolChoice
 from evalkit.digests import chain_open, chain_turn, encoded, step_digest, texts_digest
 from evalkit.envs.environment import Environment, Facts, Kit
+
+
+class _OpenedChat(msgspec.Struct, frozen=True):
+    """A chat's opening and what was made of it. Most chats of an episode open alike, so that is made once."""
+
+    messages: tuple[Message, ...]
+    tools: tuple[Tool, ...]
+    json: bytes
+    request_digest: bytes
+    texts_digest: bytes
 
 
 @dataclass(slots=True)
@@ -37,6 +47,8 @@ class Position:
     """Place of the next request in its chat, from 0."""
     ending: str
     """Why the episode is over; empty while it continues."""
+    opened: _OpenedChat
+    """The current chat's opening."""
     facts: list[bytes] | None = None
     """The facts of its steps as the log holds them, where its score is wanted when it ends; None: they are not kept."""
 
@@ -87,19 +99,31 @@ class Turn(msgspec.Struct, frozen=True, kw_only=True):
 def begin(env: Environment[Any, Any], instance: Any, kit: Kit, *, keep_facts: bool = False) -> Position:
     """An episode before its first request; `keep_facts`: whether `Position.facts` is wanted."""
     state = env.start(instance, kit)
-    messages, tools = list(env.opening(state).messages), env.tools(state)
+    opened = _open(env.opening(state).messages, env.tools(state))
     return Position(
         state=state,
-        messages=messages,
-        tools=tools,
+        messages=list(opened.messages),
+        tools=opened.tools,
         choice=_choice(env, state),
-        request_digest=chain_open(messages, tools),
+        request_digest=opened.request_digest,
         step=0,
         period=env.period(state),
         turn=0,
         ending=env.ended(state),
+        opened=opened,
         facts=[] if keep_facts else None,
     )
+
+
+def again(position: Position) -> Position:
+    """The same position once more: what moves one of them leaves the other where it is."""
+    facts = None if position.facts is None else [*position.facts]
+    return replace(position, messages=[*position.messages], facts=facts)
+
+
+def _open(messages: tuple[Message, ...], tools: tuple[Tool, ...]) -> _OpenedChat:
+    json = encoded(messages)
+    return _OpenedChat(messages, tools, json, chain_open(json, tools), texts_digest(json))
 
 
 def _choice(env: Environment[Any, Any], state: Any) -> ToolChoice | None:
@@ -121,15 +145,16 @@ def advance(env: Environment[Any, Any], position: Position, reply: Reply, reply_
     position.choice = _choice(env, state)
     new_chat = observation.new_chat and not ending
     if new_chat:
-        opening = _open_chat(env, position)
-        shown = encoded((*observation.messages, *position.messages)) if observation.messages else opening
+        opened = _open_chat(env, position)
+        read = (*observation.messages, *opened.messages)
+        observation_digest = texts_digest(read) if observation.messages else opened.texts_digest
     else:
         shown = encoded(observation.messages)
+        observation_digest = texts_digest(shown)
         _continue_chat(env, position, reply, reply_bytes, observation.messages, shown)
     facts_bytes = orjson.dumps(observation.facts, option=orjson.OPT_SORT_KEYS)
     if position.facts is not None:
         position.facts.append(facts_bytes)
-    observation_digest = texts_digest(shown)
     return Turn(
         step=step,
         period=period,
@@ -147,14 +172,15 @@ def advance(env: Environment[Any, Any], position: Position, reply: Reply, reply_
     )
 
 
-def _open_chat(env: Environment[Any, Any], position: Position) -> bytes:
-    """The opening, encoded."""
-    position.messages = list(env.opening(position.state).messages)
-    position.tools = env.tools(position.state)
-    opening = encoded(position.messages)
-    position.request_digest = chain_open(opening, position.tools)
+def _open_chat(env: Environment[Any, Any], position: Position) -> _OpenedChat:
+    messages, tools = env.opening(position.state).messages, env.tools(position.state)
+    opened = position.opened
+    if tools is not opened.tools or messages != opened.messages:
+        opened = position.opened = _open(messages, tools)
+    position.messages, position.tools = list(messages), tools
+    position.request_digest = opened.request_digest
     position.period, position.turn = env.period(position.state), 0
-    return opening
+    return opened
 
 
 def _continue_chat(

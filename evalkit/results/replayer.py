@@ -7,7 +7,7 @@ from typing import Any
 
 from evalkit.digests import NOTHING, step_digest
 from evalkit.envs.environment import Environment
-from evalkit.envs.replay import Position, advance, begin
+from evalkit.envs.replay import Position, advance, again, begin
 from evalkit.errors import CorruptLogError, UsageError
 from evalkit.replies import decode_reply
 from evalkit.results.episodes import Environments
@@ -61,9 +61,10 @@ class Replayer:
         self._tracks: dict[str, _Track] = {}
         self.passed_over = 0
         """Rows that were not looked at, since their episode has a flaw before them."""
-        self._targets: dict[tuple[str, str], tuple[ManifestSuite, ManifestInstance]] = {}
         self._key = lru_cache(maxsize=None)(self._key_of)
-        self._instance = lru_cache(maxsize=1024)(self._instance_of)
+        self._target = lru_cache(maxsize=1024)(self._target_of)
+        # By what it begins with, not by agent: all agents and replicates of an instance begin alike.
+        self._beginning = lru_cache(maxsize=256)(self._beginning_of)
 
     def check(self, rows: Iterable[Row]) -> Iterator[ReplayFlaw]:
         """The flaws of the log's next rows (with `COLUMNS`); of each episode and take only the first."""
@@ -103,10 +104,7 @@ class Replayer:
 
     def _begin(self, row: Row) -> _Track:
         """Raises CorruptLogError if the row is not of an episode that the manifest plans."""
-        target_key = row["suite"], row["instance"]
-        if target_key not in self._targets:
-            self._targets |= self._manifest.targets([target_key])
-        suite, target = self._targets.get(target_key, (None, None))
+        suite, target = self._target(row["suite"], row["instance"]) or (None, None)
         agent = self._manifest.agents.get(row["agent"])
         if suite is None or target is None or agent is None or suite.environment != row["environment"]:
             raise CorruptLogError(f"is of an agent, suite or instance that {self._manifest.file} does not plan")
@@ -114,9 +112,8 @@ class Replayer:
             raise CorruptLogError(f"is of an episode that {self._manifest.file} does not plan")
         if episode_id(self._key(agent.name, suite.name), target.digest, row["replicate"]) != row["episode"]:
             raise CorruptLogError("has another id than agent, instance and replicate make: one of them was changed")
-        kit = self._manifest.kit_of(agent, suite.environment)
-        instance = self._instance(suite.name, target.id)
-        return _Track(take=row["take"], position=begin(self._environment(suite.environment), instance, kit))
+        position = self._beginning(suite.name, target.id, agent.packs[suite.environment], agent.notes)
+        return _Track(take=row["take"], position=again(position))
 
     def _key_of(self, agent_name: str, suite_name: str) -> str:
         agent: ManifestAgent = self._manifest.agents[agent_name]
@@ -124,42 +121,39 @@ class Replayer:
         name = suite.environment
         return episode_key(agent.identity, agent.sampling[name], agent.packs[name], name, suite.environment_version)
 
-    def _instance_of(self, suite_name: str, instance_id: str) -> Any:
-        suite, target = self._targets[suite_name, instance_id]
-        return load_target(self._environment(suite.environment), target)
+    def _target_of(self, suite: str, instance: str) -> tuple[ManifestSuite, ManifestInstance] | None:
+        return self._manifest.targets([(suite, instance)]).get((suite, instance))
+
+    def _beginning_of(self, suite_name: str, instance_id: str, pack: str, notes: bool) -> Position:
+        planned = self._target(suite_name, instance_id)
+        assert planned is not None
+        suite, target = planned
+        env = self._environment(suite.environment)
+        return begin(env, load_target(env, target), self._manifest.kit(suite.environment, pack, notes))
 
     def _replay(self, position: Position, row: Row) -> str:
         env: Environment[Any, Any] = self._environment(row["environment"])
-        asked, period, turn = position.request_digest, position.period, position.turn
-        differing = [] if asked == row["request_digest"] else ["request"]
-        if (period, turn) != (row["period"], row["turn"]):
-            differing.append(f"place (period {period}, turn {turn})")
+        place = position.period, position.turn
+        replayed: tuple[object, ...] = (position.request_digest, place)
+        logged: tuple[object, ...] = (row["request_digest"], (row["period"], row["turn"]))
         facts = row["facts"].encode()
         if row["reply"] is None:
             if not row["ending"]:
                 return "has neither a reply nor an ending"
             whole = step_digest(row["request_digest"], None, facts, NOTHING) == row["step_digest"]
-            return self._words(differing, whole=whole)
+            return self._words(_differing(place, replayed, logged), whole=whole)
         data = row["reply"].encode()
         try:
             reply = decode_reply(data)
         except CorruptLogError as flaw:
             return str(flaw)
         done = advance(env, position, reply, data)
-        differing += [
-            name
-            for name, replayed, logged in (
-                ("facts", done.facts_bytes, facts),
-                ("observation", done.observation_digest, row["observation_digest"]),
-                ("ending", done.ending, row["ending"]),
-                ("finish reason", reply.finish, row["finish"]),
-            )
-            if replayed != logged
-        ]
-        if not differing and done.step_digest == row["step_digest"]:
+        replayed = (*replayed, done.facts_bytes, done.observation_digest, done.ending, reply.finish)
+        logged = (*logged, facts, row["observation_digest"], row["ending"], row["finish"])
+        if replayed == logged and done.step_digest == row["step_digest"]:
             return ""  # the digest is of what was just compared
         whole = step_digest(row["request_digest"], data, facts, row["observation_digest"]) == row["step_digest"]
-        return self._words(differing, whole=whole)
+        return self._words(_differing(place, replayed, logged), whole=whole)
 
     def _words(self, differing: list[str], *, whole: bool) -> str:
         """What a row's own digest and the replay say about it; empty if both agree with the log."""
@@ -174,6 +168,13 @@ class Replayer:
         if differing:
             return f"was changed after it was written: replay gives another {parts}"
         return "was changed after it was written: its reply or its digest is not the one that was logged"
+
+
+def _differing(place: tuple[int, int], replayed: Iterable[object], logged: Iterable[object]) -> list[str]:
+    """The names of what replay and log do not agree on; `place` is where replay stood."""
+    period, turn = place
+    names = "request", f"place (period {period}, turn {turn})", "facts", "observation", "ending", "finish reason"
+    return [name for name, one, other in zip(names, replayed, logged, strict=False) if one != other]
 
 
 def _misnumbered(due: int, step: int) -> tuple[int, str]:

@@ -236,7 +236,11 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     def kit_of(self, agent: ManifestAgent, environment: str) -> Kit:
         """What an agent plays an environment with. Raises KeyError if it does not play it, CorruptLogError if its pack
         lacks texts."""
-        pack = self.packs[agent.packs[environment]]
+        return self.kit(environment, agent.packs[environment], agent.notes)
+
+    def kit(self, environment: str, digest: str, notes: bool) -> Kit:
+        """The kit with the pack of this digest. Raises CorruptLogError if it lacks texts."""
+        pack = self.packs[digest]
         texts = pack.texts
         if environment in ENVIRONMENTS:  # a record that is played without the table has its texts in the pack
             env = ENVIRONMENTS[environment]
@@ -247,7 +251,7 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
                     f"{self.file} is damaged: the pack {pack.name!r} lacks the text {min(lacking)!r} of {environment}. "
                     f"{REMEDY}"
                 )
-        return Kit(pack=Pack(name=pack.name, digest=pack.digest, texts=texts), notes=agent.notes)
+        return Kit(pack=Pack(name=pack.name, digest=pack.digest, texts=texts), notes=notes)
 
 
 def flaws_of(manifest: Manifest) -> Iterator[str]:

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from evalkit.dialogue import Reply, Tool
 from evalkit.digests import chain_open, chain_turn, step_digest, texts_digest
-from evalkit.envs.replay import Position, Turn, advance, begin
+from evalkit.envs.replay import Position, Turn, advance, again, begin
 from tests.support.guessing_game import BOTH, GUESS_ONLY, GUESSING, KIT, Secret, calls, guess, hint, say
 
 SECRET = Secret(value=7, family="odd")
@@ -119,3 +119,18 @@ def test_equal_tools_in_another_tuple_are_the_same_tools() -> None:
         if not two.new_chat and twin.tools == kept:
             assert twin.tools is kept
     assert position.request_digest == twin.request_digest
+
+
+@given(st.lists(REPLIES, min_size=1, max_size=8))
+def test_one_position_may_be_gone_on_from_twice(replies: list[Reply]) -> None:
+    beginning = begin(GUESSING, SECRET, KIT, keep_facts=True)
+    untouched = begin(GUESSING, SECRET, KIT, keep_facts=True)
+    digests = []
+    for position in (again(beginning), again(beginning)):
+        played = []
+        for reply in replies:
+            if not position.ending:
+                played.append(advance(GUESSING, position, reply, as_bytes(reply)).step_digest)
+        digests.append(played)
+    assert digests[0] == digests[1] == [turn.step_digest for turn in play(replies)[1]]
+    assert beginning == untouched

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from evalkit.envs.replay import begin
 from evalkit.results.replayer import COLUMNS, Replayer, ReplayFlaw
 from evalkit.store.files.record import StepRecord
 from evalkit.store.files.schema import steps_table
@@ -193,3 +194,16 @@ def test_rows_may_come_in_pieces() -> None:
     assert list(replayer.check(read(EPISODE[2:5]))) == []
     (found,) = replayer.check(read(EPISODE[4:]))
     assert (found.step, found.problem) == (4, "comes again after step 4")
+
+
+def test_episodes_that_begin_alike_begin_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    begun: list[Any] = []
+    monkeypatch.setattr("evalkit.results.replayer.begin", lambda *what: begun.append(what) or begin(*what))
+    log = [
+        *rows(MANIFEST, "a", "s", "i0", 0, REPLIES),
+        *rows(MANIFEST, "b", "s", "i0", 0, REPLIES),
+        *rows(MANIFEST, "a", "s", "i0", 1, REPLIES[1:]),
+        *rows(MANIFEST, "a", "s", "i1", 0, REPLIES),
+    ]
+    assert flaws(log) == []
+    assert len(begun) == 3  # two instances, and one of them with two packs
