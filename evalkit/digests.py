@@ -6,9 +6,10 @@ length of the chat. Every part is preceded by its length, so that two different 
 bytes.
 """
 
-import hashlib
 import json
 from collections.abc import Iterable, Mapping, Sequence
+from hashlib import sha256
+from struct import Struct
 
 import orjson
 
@@ -112,8 +113,11 @@ def _plain(value: object) -> object:
     raise TypeError(f"a tool's parameters hold {value!r}, which is not JSON")
 
 
+_length = Struct(">Q").pack
+
+
 def _digest(kind: bytes, *parts: bytes) -> bytes:
-    framed = [kind]
+    framed = kind
     for part in parts:
-        framed += (len(part).to_bytes(8, "big"), part)
-    return hashlib.sha256(b"".join(framed)).digest()[:SIZE]
+        framed = framed + _length(len(part)) + part  # in this order a long part is copied once
+    return sha256(framed).digest()[:SIZE]

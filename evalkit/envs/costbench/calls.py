@@ -14,6 +14,8 @@ A pack may have other words for what is wrong with a composite's arguments: the 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
+import msgspec
+
 from evalkit.dialogue import ToolCall
 from evalkit.envs.arguments import Refusal, shown
 from evalkit.envs.costbench.domain.ids import combinations, has_context, preference_number, show_id, split_values
@@ -108,8 +110,7 @@ class Desk:
     """Whether the pack tells of a composite's components by their names alone."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Done:
+class Done(msgspec.Struct, frozen=True, kw_only=True):
     """What one call brought about."""
 
     outcome: str

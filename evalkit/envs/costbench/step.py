@@ -8,10 +8,12 @@ Source: specification, sections 4.2 and 5.3.
 Chosen: calls in a message with an answer are recorded as not executed; the reference adds them to the path, at no cost.
 """
 
-from dataclasses import dataclass, replace
 from typing import Any
 
-from evalkit.dialogue import Message, Reply, Tool, ToolCall, ToolChoice
+import msgspec
+from msgspec.structs import replace
+
+from evalkit.dialogue import Message, Reply, Tool, ToolCall, ToolChoice, as_dataclass
 from evalkit.envs.arguments import shown
 from evalkit.envs.costbench import calls, prompt
 from evalkit.envs.costbench.answer import ends_turn, read_answer
@@ -87,8 +89,8 @@ OPEN_TEXTS = {key: frozenset(fields) for key, fields in prompt.OPEN_TEXTS.items(
 """Beginnings of keys that a pack may hold for single tools, types and lengths."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class State:
+@as_dataclass
+class State(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     """The state of an episode. Its size, and the cost of a step, do not grow with the number of steps."""
 
     desk: Desk

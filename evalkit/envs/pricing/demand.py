@@ -77,6 +77,9 @@ class PricingMarket:
     factor: float
     """Of the highest price hinted at: times the highest best one."""
 
+    def __hash__(self) -> int:
+        return hash(self.costs)  # as good as that of all tables, which may be long
+
     @property
     def products(self) -> tuple[str, ...]:
         """The products' ids, in order."""

@@ -15,6 +15,7 @@ Differs: the reference searches numerically at 20 periods and takes medians; its
 
 import math
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Annotated
 
 import msgspec
@@ -42,6 +43,7 @@ class PricingOptimum(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     """Of every product: price / alpha - cost."""
 
 
+@lru_cache(maxsize=64)
 def solve(market: PricingMarket) -> PricingOptimum:
     """The optimum of every period."""
     rest, mu = 1 - market.sigma, market.mu
@@ -83,10 +85,10 @@ def best_prices(market: PricingMarket, period: int) -> tuple[float, ...]:
 def hint(market: PricingMarket, period: int, periods: int) -> float:
     """The price above which to go is advised against: a factor times the highest best price in the period's block."""
     first = period - period % BLOCK
-    markup = solve(market).markup
-    highest = max(
-        alpha * (cost + markup)
-        for t in range(first, min(first + BLOCK, periods))
-        for alpha, cost in zip(market.drift.alphas(t), market.costs, strict=True)
-    )
+    return _hint(market, first, min(first + BLOCK, periods))
+
+
+@lru_cache(maxsize=256)
+def _hint(market: PricingMarket, first: int, end: int) -> float:
+    highest = max(price for period in range(first, end) for price in best_prices(market, period))
     return round(market.factor * highest, 2)

@@ -147,7 +147,7 @@ def blocking(market: SchedulingMarket, matching: Sequence[int]) -> Blocking:
 
     kernels = LOADED.get("scheduling")
     if kernels is None:
-        places = np.flatnonzero(_blocks(market, matching))
+        places = _blocks(market, matching).ravel().nonzero()[0]
         return Blocking(market.n, len(places), places.__getitem__)
     tasks = np.array(matching, np.int64)
     tables = market.worker_rank, market.task_rank_t, np.empty(market.n, np.int16), np.empty(market.n, np.int16)
@@ -178,12 +178,19 @@ def _blocks(market: SchedulingMarket, matching: Sequence[int]) -> "npt.NDArray[n
     """(n, n) [w, t]: whether the pair blocks."""
     import numpy as np
 
-    everyone = np.arange(market.n)
     task_of = np.asarray(matching, dtype=np.intp)
-    own = market.worker_rank[everyone, task_of]
+    places = _row_places(market.n) + task_of
     held_rank = np.empty(market.n, np.int16)
-    held_rank[task_of] = market.task_rank_t[everyone, task_of]
-    return (market.worker_rank < own[:, None]) & (market.task_rank_t < held_rank[None, :])
+    held_rank[task_of] = market.task_rank_t.take(places)
+    return (market.worker_rank < market.worker_rank.take(places)[:, None]) & (market.task_rank_t < held_rank)
+
+
+@lru_cache(maxsize=64)
+def _row_places(n: int) -> "Places":
+    """(n,) [w]: where row w of an (n, n) table begins."""
+    import numpy as np
+
+    return np.arange(0, n * n, n)
 
 
 def stable_matching(market: SchedulingMarket) -> list[int]:
