@@ -6,11 +6,13 @@ versions, the words cannot (NEP 19), and a frozen instance must never change.
 
 import hashlib
 import math
+from struct import Struct
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
+    from numpy.random import Philox
 
     Words = npt.NDArray[np.uint64]
     Doubles = npt.NDArray[np.float64]
@@ -20,18 +22,25 @@ if TYPE_CHECKING:
 class Stream:
     """The draws of one place, in order. Two streams of different places are independent."""
 
-    __slots__ = ("_philox",)
+    __slots__ = ("_philox", "_place")
 
     def __init__(self, seed: int, *place: str | int) -> None:
-        from numpy.random import Philox
+        self._place = (seed, *place)
+        self._philox: Philox | None = None
 
-        name = "/".join(map(str, (seed, *place))).encode()
-        # The whole name is digested: unlike `hash()`, that is the same in every process.
-        self._philox = Philox(key=int.from_bytes(hashlib.sha256(name).digest()[:16], "big"))
+    def _source(self) -> "Philox":
+        # Made with the first draw: that takes longer than a reply of most policies, and many do not draw.
+        if self._philox is None:
+            from numpy.random import Philox
+
+            name = "/".join(map(str, self._place)).encode()
+            # The whole name is digested: unlike `hash()`, that is the same in every process.
+            self._philox = Philox(key=int.from_bytes(hashlib.sha256(name).digest()[:16], "big"))
+        return self._philox
 
     def word(self) -> int:
         """64 random bits."""
-        return int(self._philox.random_raw())
+        return int(self._source().random_raw())
 
     def uniform(self) -> float:
         """A double in [0, 1): the top 53 bits of a word."""
@@ -57,7 +66,7 @@ class Stream:
     def words(self, n: int) -> "Words":
         """`n` words of 64 random bits at once, shape (n,). In the order of the uniforms that would be drawn, at a third
         of their cost."""
-        words: Words = self._philox.random_raw(n)
+        words: Words = self._source().random_raw(n)
         return words
 
     def uniforms(self, n: int) -> "Doubles":
@@ -91,12 +100,11 @@ def fractions(seed: int, *place: str | int) -> tuple[float, float]:
     """Two doubles in [0, 1) of one place, from its digest. This costs a tenth of a stream, for callers that need no
     more."""
     name = "/".join(map(str, (seed, *place))).encode()
-    digest = hashlib.sha256(name).digest()
-    return _double(digest[:8]), _double(digest[8:16])
+    first, second = _two_words(hashlib.sha256(name).digest())
+    return (first >> 11) * 2.0**-53, (second >> 11) * 2.0**-53
 
 
-def _double(word: bytes) -> float:
-    return (int.from_bytes(word, "big") >> 11) * 2.0**-53
+_two_words = Struct(">QQ").unpack_from
 
 
 class Permutation:

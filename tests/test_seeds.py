@@ -93,3 +93,11 @@ def test_each_value_and_each_pair_of_values_comes_equally_often_at_each_place(n:
 def test_places_are_uniforms_in_whole_numbers(n: int) -> None:
     expected = (Stream(1, "draws").uniforms(50_000) * n).astype(np.int64)
     assert np.array_equal(Stream(1, "draws").places(50_000, n), expected)
+
+
+def test_a_stream_draws_the_same_whenever_its_first_draw_is() -> None:
+    early, late = Stream(3, "place", 1), Stream(3, "place", 1)
+    first = early.word()
+    assert Stream(3, "place", 2).word() != first
+    assert [first, early.word()] == late.words(2).tolist()
+    assert [early.word(), early.word()] == late.words(2).tolist()
