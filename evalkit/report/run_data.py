@@ -86,19 +86,23 @@ class RunData:
 
     def rows(self, query: str) -> list[Row]:
         """What a query over the views gives, in its order. Raises UsageError with DuckDB's words where it refuses."""
+        names, answers = self._answers(query)
+        return [dict(zip(names, row, strict=True)) for row in answers]
+
+    def _answers(self, query: str) -> tuple[list[str], list[tuple[Any, ...]]]:
+        """(names of the columns, rows)."""
         import duckdb
 
         try:
             answer = self._connection.execute(query)
-            names = [column[0] for column in answer.description]
-            return [dict(zip(names, row, strict=True)) for row in answer.fetchall()]
+            return [column[0] for column in answer.description], answer.fetchall()
         except duckdb.Error as flaw:
             raise UsageError(f"The query of a table could not be answered: {flaw}\n{query}") from flaw
 
     def values(self, value: str, keep: str = "true", among: str = "episodes") -> dict[str, float]:
         """By episode id: what `value` is of those that `keep` keeps, without those of which it is null."""
         query = " ".join(("select episode,", value, "as value from", among, "where", keep))
-        return {row["episode"]: row["value"] for row in self.rows(query) if row["value"] is not None}
+        return {episode: figure for episode, figure in self._answers(query)[1] if figure is not None}
 
     def by_cell(self, query: str, cells: Sequence[Cell]) -> Iterator[tuple[Cell, Row]]:
         """Cells with their rows, of a query that gives one for each of these, in their order.

@@ -4,7 +4,7 @@ Tables of Arrow, column by column. What an episode measured is one map a row, so
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from itertools import accumulate
+from itertools import accumulate, chain
 from typing import TYPE_CHECKING, Any
 
 import orjson
@@ -64,10 +64,11 @@ def episode_table(cells: Iterable[Cell], manifest: Manifest) -> "pa.Table":
     """The view `episodes`: every episode that the log knows."""
     import pyarrow as pa
 
+    cells = tuple(cells)
     places = list(_places(cells))
     results = [episode for _, _, episode, _, _ in places]
     columns = {
-        **{name: _column([read(cell) for cell, *_ in places], _TEXT) for name, read in _OF_CELL.items()},
+        **{name: _column(_of_each(cells, read), _TEXT) for name, read in _OF_CELL.items()},
         **{name: _column([getattr(episode, name) for episode in results], kind) for name, kind in _OF_EPISODE.items()},
         "episode": _column([episode.id for episode in results], _TEXT),
         "place": _column([index for _, index, *_ in places], _COUNT),
@@ -75,12 +76,17 @@ def episode_table(cells: Iterable[Cell], manifest: Manifest) -> "pa.Table":
         "finished": _column([episode.finished and reason is None for _, _, episode, _, reason in places], _FLAG),
         "void": _column([reason is not None for *_, reason in places], _FLAG),
         "void_reason": _column([reason for *_, reason in places], _TEXT),
-        "tags": _column([manifest.agents[cell.agent].tags for cell, *_ in places], _TEXTS),
+        "tags": _column(_of_each(cells, lambda cell: manifest.agents[cell.agent].tags), _TEXTS),
         "path": _column([episode.path for episode in results], _TEXTS),
         "metrics": _map([episode.metrics for episode in results]),
         "outcomes": _outcomes([episode.outcomes for episode in results]),
     }
     return pa.table({name: columns[name] for name in EPISODE_COLUMNS})
+
+
+def _of_each(cells: Iterable[Cell], read: Callable[[Cell], Any]) -> list[Any]:
+    """By episode, in the order of `_places`: what `read` gives of its cell."""
+    return [value for cell in cells for value in [read(cell)] * (len(cell.episodes) + len(cell.voided))]
 
 
 def _places(cells: Iterable[Cell]) -> Iterable[Place]:
@@ -106,8 +112,8 @@ def _column(values: Sequence[Any], kind: str) -> "pa.Array":
 def _map(values: Sequence[Mapping[str, float]]) -> "pa.Array":
     import pyarrow as pa
 
-    names = _column([name for mapping in values for name in mapping], _TEXT)
-    numbers = _column([number for mapping in values for number in mapping.values()], _NUMBER)
+    names = _column(list(chain.from_iterable(values)), _TEXT)
+    numbers = _column(list(chain.from_iterable(mapping.values() for mapping in values)), _NUMBER)
     return pa.MapArray.from_arrays(_offsets(values), names, numbers)
 
 

@@ -18,6 +18,7 @@ import os
 import struct
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -312,12 +313,21 @@ class Stored(Blocked):
         if self._count > FEW:
             return super().at(place)
         number, row = divmod(place, self.rows)
+        return self._decoded(number)[row]
+
+    def __iter__(self) -> Iterator[ManifestInstance]:
+        if self._count > FEW:
+            return super().__iter__()
+        return chain.from_iterable(map(self._decoded, range(self.table.head.blocks)))
+
+    def _decoded(self, number: int) -> list[ManifestInstance]:
+        """A block of a small suite: its lines are decoded once, in whatever order they are asked for."""
         made = self._made.get(number)
-        if made is None:  # a small suite's lines are decoded once, in whatever order they are asked for
+        if made is None:
             first = number * self.rows
             made = [self.made(raw, first + i) for i, raw in enumerate(self.read_block(number))]
             self._made[number] = made
-        return made[row]
+        return made
 
     def made(self, raw: bytes, place: int) -> ManifestInstance:
         """See `Blocked`."""

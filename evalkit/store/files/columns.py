@@ -30,6 +30,8 @@ def column_of(values: Values, kind: pa.DataType) -> pa.Array:
 
 def column_with_gaps(values: Values, kind: pa.DataType) -> pa.Array:
     """The same, also of type bool; it has no value where `values` has None."""
+    if None not in values and not pa.types.is_boolean(kind):
+        return column_of(values, kind)
     present = [value is not None for value in values]
     if pa.types.is_boolean(kind):
         data = [pa.py_buffer(_bits(values))]
