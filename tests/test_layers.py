@@ -185,7 +185,7 @@ def room_circles(sources: Mapping[str, str]) -> list[str]:
 # of exporters load what they need.
 LAZY = ("api/", "cli/", "report/exports/exporter.py")
 
-SLOW = frozenset({"difflib", "importlib.metadata"})
+SLOW = frozenset({"difflib", "email.utils", "importlib.metadata"})
 """Of Python's own modules, what takes so long to import that most calls should do without."""
 
 

@@ -42,12 +42,22 @@ examples:
 """
 
 
+ENDS_AT_ONCE = frozenset({"plan", "verify"})
+"""Commands at whose end nothing is collected. Others may have loaded a library, as DuckDB is one, that reports on
+standard error what was not."""
+
+
 def entry() -> NoReturn:
     """The `evalkit` command."""
     open_missing_descriptors()
     # A command makes many records and few cycles: with the default of 700 a sixth of a report's time is collecting.
     gc.set_threshold(COLLECT_EVERY, OLDER_EVERY, OLDER_EVERY)
-    sys.exit(main(sys.argv[1:]))
+    # numpy's library would start a thread for each core, whose waiting costs more than the rest of its import.
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+    code = main(sys.argv[1:])
+    if ENDS_AT_ONCE & {*sys.argv[1:2]} and "duckdb" not in sys.modules:
+        gc.freeze()  # at its end Python collects several times: a tenth of a second or two, to free what ends anyway
+    sys.exit(code)
 
 
 def open_missing_descriptors() -> None:

@@ -5,7 +5,6 @@ Pure: a moment is measured against the response's own `Date`, so no clock is rea
 
 import re
 from datetime import datetime
-from email.utils import parsedate_to_datetime
 
 LONGEST_S = 31 * 86_400.0
 """No limit lasts longer than a month; a longer duration counts as a month."""
@@ -38,6 +37,8 @@ def span_of(text: str) -> float | None:
 
 def date_of(text: str | None) -> datetime | None:
     """A moment as headers write it (RFC 9110); None if the text is not one, or has no time zone."""
+    from email.utils import parsedate_to_datetime  # a fiftieth of a second, which most commands have no use for
+
     try:
         moment = parsedate_to_datetime(text) if text else None
     except (ValueError, OverflowError):
