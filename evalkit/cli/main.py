@@ -42,9 +42,9 @@ examples:
 """
 
 
-ENDS_AT_ONCE = frozenset({"plan", "verify"})
-"""Commands at whose end nothing is collected. Others may have loaded a library, as DuckDB is one, that reports on
-standard error what was not."""
+READS_ONLY = frozenset({"plan", "verify"})
+"""Commands that play no agents and write nothing: they need no threads of numpy's, and nothing is collected at their
+end."""
 
 
 def entry() -> NoReturn:
@@ -52,10 +52,12 @@ def entry() -> NoReturn:
     open_missing_descriptors()
     # A command makes many records and few cycles: with the default of 700 a sixth of a report's time is collecting.
     gc.set_threshold(COLLECT_EVERY, OLDER_EVERY, OLDER_EVERY)
-    # numpy's library would start a thread for each core, whose waiting costs more than the rest of its import.
-    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+    reads_only = not READS_ONLY.isdisjoint(sys.argv[1:2])
+    if reads_only:
+        # numpy's library would start a thread for each core, whose waiting costs more than the rest of its import.
+        os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     code = main(sys.argv[1:])
-    if ENDS_AT_ONCE & {*sys.argv[1:2]} and "duckdb" not in sys.modules:
+    if reads_only and "duckdb" not in sys.modules:  # which reports on standard error what was not collected
         gc.freeze()  # at its end Python collects several times: a tenth of a second or two, to free what ends anyway
     sys.exit(code)
 
