@@ -358,8 +358,8 @@ class ModelAsker:
 
 
 def _renewable(asking: _Asking, response: HttpResponse) -> bool:
-    """Whether a request whose key was refused is to be sent again, with new credentials: not if those before were
-    refused too, or if they are no others than before."""
+    """Whether a request whose key was refused is to be sent again, with new credentials: not if they are no others than
+    before, or if those before were refused too and these never worked. Where they did, they have expired since."""
     number, before = response.credentials, asking.refused
     asking.refused = number
-    return number > 0 and before not in (number - 1, number)
+    return number > 0 and before != number and (before != number - 1 or response.credentials_worked)

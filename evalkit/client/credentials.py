@@ -64,6 +64,8 @@ class Credentials:
         self._grant: Grant | None = None
         self._count = 0
         """Grants so far."""
+        self._worked = 0
+        """The number of the last grant with which a request was answered."""
         self._again_at = 0.0
         self._renewal = asyncio.Lock()
         self._remembered: deque[tuple[str, ...]] = deque(maxlen=_REMEMBERED)
@@ -82,6 +84,14 @@ class Credentials:
         """A request with this grant was refused: the next one waits for another, unless there is one already."""
         if number == self._count:
             self._grant = None
+
+    def answered(self, number: int) -> None:
+        """A request with this grant was answered."""
+        self._worked = max(self._worked, number)
+
+    def worked(self, number: int) -> bool:
+        """Whether a request with this grant, or a later one, was answered."""
+        return number <= self._worked
 
     async def _renewed(self) -> Grant:
         async with self._renewal:

@@ -140,7 +140,10 @@ class HttpTransport:
         # AWS answers 403 where others answer 401; but not every 403 speaks of the key.
         if judge(response).kind == "bad_key":
             self._credentials.refused(number)
-        return msgspec.structs.replace(response, credentials=number)
+        elif response.status == 200:
+            self._credentials.answered(number)
+        worked = self._credentials.worked(number)
+        return msgspec.structs.replace(response, credentials=number, credentials_worked=worked)
 
     async def _timed(self, url: URL, body: bytes, headers: Mapping[str, str], form: StreamForm | None) -> HttpResponse:
         timeout = self._total.start()

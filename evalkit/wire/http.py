@@ -30,6 +30,8 @@ class HttpResponse(msgspec.Struct, frozen=True, kw_only=True):
     """The failure in the library's words."""
     credentials: int = 0
     """Which of its provider's credentials the request carried, counted from 1; 0: a key that does not change."""
+    credentials_worked: bool = False
+    """Whether some request was answered with them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -158,6 +158,39 @@ def test_a_night_whose_key_expires_twice_loses_nothing_and_pays_nothing_twice(tm
     assert found == []
 
 
+class ShortNight(Night):
+    """Its keys expire often, and once when a refused request comes again, after others were answered with the next."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.seen: set[str] = set()
+        self.worked: set[str] = set()
+        self.met_two = False
+
+    async def answer(self, request: web.Request) -> web.Response:
+        name = request.headers.get("X-Client-Request-Id", "").rpartition("/")[0]
+        key = request.headers.get("Authorization", "").removeprefix("Bearer ")
+        if name in self.seen and key in self.worked and not self.met_two:
+            self.met_two, self.valid = True, ""
+        self.seen.add(name)
+        answer = await super().answer(request)
+        if key and answer.status == 200:
+            self.worked.add(key)
+            if len(self.bill) % 8 == 0:
+                self.valid = ""
+        return answer
+
+
+def test_a_request_may_meet_two_keys_that_have_expired(tmp_path: Path) -> None:
+    night = ShortNight()
+    with serving(night) as url:
+        prepared(tmp_path, url)
+        code, said = called(tmp_path, "run", "mine.toml", "--dir", "run")
+    assert code == 0, said.decode()
+    assert night.met_two
+    assert set(Counter(line.request_id.rpartition("/")[0] for line in night.bill).values()) == {1}
+
+
 @pytest.mark.parametrize("wrong", [True, False])
 def test_keys_that_are_of_no_use_end_the_lane_and_no_key_ends_the_command(tmp_path: Path, wrong: bool) -> None:
     night = Night()
