@@ -199,32 +199,34 @@ class Admission:
             if flight is not None:
                 flight.cost, flight.requests = one.cost, one.requests
 
-    def left(self, episode: str, how: str, progress: tuple[int, int] | None = None) -> None:
-        """An episode has ended, or was parked (`LEFT_OWED`); `progress`: pico-dollars and requests, if it was played by
-        another process."""
-        flight = self._flights.pop(episode)
-        self._need -= flight.need
-        self._doubts -= flight.doubt
-        self._squares -= flight.rest**2
-        backlog, cell_key = flight.backlog, flight.cell_key
-        if self.ceilings.scopes:
-            self.ceilings.need(backlog.name, cell_key[0], -flight.need)
-            self.ceilings.end(backlog.name, cell_key[0])
-        cost, requests = progress or flight.progress()
-        cell, owed = flight.learning, how in LEFT_OWED
-        backlog.flights -= 1
-        if not owed:
-            backlog.seconds += self._clock() - flight.since
-            backlog.requests += max(1, requests - flight.before)
-        elif how == "unavailable":
-            self._parked += round(self.forecast.rest(*cell_key, cost=cost, requests=requests))
-        cell.ended[flight.number] = None if owed else (cost, requests)
-        while cell.learned in cell.ended:
-            seen = cell.ended.pop(cell.learned)
-            cell.learned += 1
-            if seen is not None:
-                self.forecast.learn(*cell_key, cost=seen[0], requests=seen[1])
-                self._news += 1
+    def left(self, episode: str, how: str) -> None:
+        """An episode has ended, or was parked (`LEFT_OWED`)."""
+        self.left_all([(episode, how, self._flights[episode].progress())])
+
+    def left_all(self, episodes: Iterable[tuple[str, str, tuple[int, int]]]) -> None:
+        """Several have: each with how it was left, and its pico-dollars and requests."""
+        now, heard = self._clock(), dict[Place, Learning]()
+        for episode, how, (cost, requests) in episodes:
+            flight = self._flights.pop(episode)
+            self._need -= flight.need
+            self._doubts -= flight.doubt
+            self._squares -= flight.rest**2
+            backlog, cell_key, owed = flight.backlog, flight.cell_key, how in LEFT_OWED
+            if self.ceilings.scopes:
+                self.ceilings.need(backlog.name, cell_key[0], -flight.need)
+                self.ceilings.end(backlog.name, cell_key[0])
+            backlog.flights -= 1
+            if not owed:
+                backlog.seconds += now - flight.since
+                backlog.requests += max(1, requests - flight.before)
+            elif how == "unavailable":
+                self._parked += round(self.forecast.rest(*cell_key, cost=cost, requests=requests))
+            flight.learning.ended[flight.number] = None if owed else (cost, requests)
+            heard[cell_key] = flight.learning
+        for cell_key, learning in heard.items():
+            count, cost, squares, requests = learning.news()
+            self.forecast.learn_many(*cell_key, count, cost, squares, requests)
+            self._news += count
 
     def stuck(self) -> bool:
         """Whether nothing is in flight and nothing may start, so that nothing will ever change.

@@ -96,6 +96,21 @@ class Learning:
     ended: dict[int, tuple[int, int] | None] = field(default_factory=dict)
     """By number; None: it was left without an ending."""
 
+    def news(self) -> tuple[int, int, float, int]:
+        """Of those that wait for none any more: how many there are, and the sums of their pico-dollars, of these
+        squared, and of their requests."""
+        count = cost = requests = 0
+        squares = 0.0
+        while self.learned in self.ended:
+            seen = self.ended.pop(self.learned)
+            self.learned += 1
+            if seen is not None:
+                count += 1
+                cost += seen[0]
+                squares += float(seen[0]) ** 2
+                requests += seen[1]
+        return count, cost, squares, requests
+
 
 class Flight(Struct, kw_only=True):
     """An episode that has started."""

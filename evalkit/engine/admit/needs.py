@@ -27,8 +27,8 @@ class Predicts(Protocol):
     def rest(self, agent: str, suite: str, *, cost: int, requests: int) -> float:
         """Pico-dollars to finish an episode from its present position."""
 
-    def learn(self, agent: str, suite: str, *, cost: int, requests: int) -> None:
-        """An episode has ended."""
+    def learn_many(self, agent: str, suite: str, count: int, cost: int, squares: float, requests: int) -> None:
+        """`count` episodes have ended, with these totals; `squares`: sum of their squared costs."""
 
     def ended(self, agent: str, suite: str) -> int:
         """How many it has learned of."""

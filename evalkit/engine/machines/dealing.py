@@ -76,6 +76,14 @@ class JobDealer:
 
     def left(self, episodes: Sequence[tuple[Dealt, Left]]) -> None:
         """A worker has left episodes, durably."""
+        if self._queue is not None:
+            self._queue.admission.left_all(
+                [
+                    (left.episode, left.how, (left.cost, left.requests))
+                    for dealt, left in episodes
+                    if self._jobs[dealt.lane].gate is not None
+                ]
+            )
         for dealt, left in episodes:
             self._left(self._jobs[dealt.lane], self._dealt.pop(left.episode), left)
         if self._queue is not None and episodes:
@@ -85,9 +93,7 @@ class JobDealer:
         context, cell_key, how = job.context, episode.cell_key, left.how
         owed = how in LEFT_OWED
         job.dealt[cell_key] -= 1
-        if job.gate is not None and self._queue is not None:
-            self._queue.admission.left(left.episode, how, (left.cost, left.requests))
-        elif not owed:
+        if job.gate is None and not owed:
             self._forecast.learn(*cell_key, cost=left.cost, requests=left.requests)
         context.ended[how] = context.ended.get(how, 0) + 1
         if how == "internal_error":
