@@ -21,10 +21,13 @@ from evalkit.engine.machines.leases import Leases
 from evalkit.engine.machines.messages import RUN, Directive, EpisodePlace, LaneReport, Left, Renew
 from evalkit.engine.machines.shares import EAGER, Shares
 
-MOST_AHEAD = 64
+MOST_AHEAD = 128
 """Episodes of a lane that wait at a worker for a player, at most."""
 AHEAD_OF_MODELS = 16
-"""The same in a lane of a model, whose replies take longer than a question to the coordinator."""
+"""The same in a lane of a model whose replies take longer than a question to the coordinator."""
+AHEAD_S = 0.8
+"""Where a model's episodes are short, what a worker plays in so many seconds waits there: then it need not ask before
+it is time."""
 PAUSE_TOLD_S = 0.5
 """Others are told of a pause that is longer than their own by this."""
 RATE_OVER_S = 1.0
@@ -83,7 +86,7 @@ class Coordinator:
         self.members[writer] = member
         self.shares.join(writer)
         self.leases.join(writer)
-        member.spent.append((now, 0))
+        member.remember(now, 0, RATE_OVER_S)
         return member
 
     def _width(self, lane: DealtLane, taken: Sequence[int]) -> int:
@@ -173,10 +176,7 @@ class Coordinator:
         self.shares.confirm(writer, message.share)
         self.shares.wants(writer, self._demand(message.lanes))
         self.shares.uses(writer, self._in_flight(message.lanes))
-        spent = message.purses[RUN].spent if RUN in message.purses else 0
-        member.spent.append((now, spent))
-        while len(member.spent) > 2 and member.spent[1][0] <= now - RATE_OVER_S:
-            member.spent.popleft()
+        member.remember(now, message.purses[RUN].spent if RUN in message.purses else 0, RATE_OVER_S)
         return self.leases.report(writer, message.purses)
 
     def _lend(self, member: WorkerState) -> int:
@@ -184,7 +184,7 @@ class Coordinator:
         if self.stop_reason or member.report is None:
             return 0
         largest = max((lane.largest for lane in member.report.lanes.values()), default=0)
-        return self.leases.grants(member.writer, member.rate(), largest).get(RUN, 0)
+        return self.leases.grants(member.writer, member.spending(), largest).get(RUN, 0)
 
     def _demand(self, lanes: Mapping[str, LaneReport]) -> dict[str, float]:
         return {
@@ -207,11 +207,20 @@ class Coordinator:
 
     # Episodes.
 
-    def ahead(self, lane: DealtLane) -> int:
-        """How many episodes of a lane may wait at each worker. One that was given the whole width would play them."""
+    def most_ahead(self, lane: DealtLane) -> int:
+        """How many episodes of a lane may wait at each worker, at most. One that was given the whole width would play
+        them."""
         if self._elastic and lane.model:
             return 0
-        return min(AHEAD_OF_MODELS, -(-lane.width // (4 * self.workers))) if lane.model else MOST_AHEAD
+        return min(MOST_AHEAD, -(-2 * lane.width // self.workers)) if lane.model else MOST_AHEAD
+
+    def _ahead(self, member: WorkerState, lane: DealtLane) -> int:
+        """How many of them wait at a worker now."""
+        most = self.most_ahead(lane)
+        if not lane.model:
+            return most
+        usual = min(AHEAD_OF_MODELS, -(-lane.width // (4 * self.workers)))
+        return min(most, max(usual, round(AHEAD_S * member.ending(lane.name))))
 
     def _blocks(self, member: WorkerState) -> dict[str, list[EpisodePlace]]:
         blocks = {}
@@ -228,7 +237,7 @@ class Coordinator:
         if not width:
             return 0
         left = self._dealer.remaining(lane.name)
-        ahead = min(self.ahead(lane), left // (4 * self.workers))
+        ahead = min(self._ahead(member, lane), left // (4 * self.workers))
         if lane.name in self._canaries:
             if member is not min(self.members.values(), key=lambda other: self._turn(other, lane.name)):
                 return 0

@@ -67,17 +67,31 @@ class WorkerState:
     number: int = 0
     answer: Directive | None = None
     report: Renew | None = None
-    spent: deque[tuple[float, int]] = field(default_factory=deque)
-    """(when it was reported, what was spent then)."""
+    _ended: Counter[str] = field(default_factory=Counter)
+    """By lane: the episodes that it has left."""
+    _lately: deque[tuple[float, int, dict[str, int]]] = field(default_factory=deque)
+    """(when it was reported, what was spent then, and what `_ended` was)."""
     leaving: bool = False
     """Whether it was told that it is to end, or said so."""
     anew: bool = False
     """Whether it is to end and to begin again, so that it may go on with what others have left."""
 
-    def rate(self) -> float:
+    def remember(self, now: float, spent: int, over_s: float) -> None:
+        """What it has reported; of earlier reports, those of the last `over_s` count."""
+        lately = self._lately
+        lately.append((now, spent, dict(self._ended)))
+        while len(lately) > 2 and lately[1][0] <= now - over_s:
+            lately.popleft()
+
+    def spending(self) -> float:
         """Pico-dollars a second over the last reports."""
-        (since, before), (now, spent) = self.spent[0], self.spent[-1]
+        (since, before, _), (now, spent, _) = self._lately[0], self._lately[-1]
         return (spent - before) / (now - since) if now > since else 0.0
+
+    def ending(self, lane: str) -> float:
+        """Episodes of a lane that it leaves a second, over the last reports."""
+        (since, _, before), (now, _, ended) = self._lately[0], self._lately[-1]
+        return (ended.get(lane, 0) - before.get(lane, 0)) / (now - since) if now > since else 0.0
 
     def of_lane(self, lane: str) -> int:
         """Episodes of a lane that it has."""
@@ -100,6 +114,7 @@ class WorkerState:
         dropped = [(dealt, one) for one in left if (dealt := self.outstanding.pop(one.episode, None)) is not None]
         for dealt, _ in dropped:
             self._held[dealt.lane] -= 1
+            self._ended[dealt.lane] += 1
         return dropped
 
 

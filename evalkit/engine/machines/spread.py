@@ -219,7 +219,7 @@ class Spread:
         lanes, options = self.coordinator.lanes.values(), session.options
         row = open_row(
             writer,
-            sum(lane.width + self.workers * self.coordinator.ahead(lane) for lane in lanes if lane.model),
+            sum(lane.width + self.workers * self.coordinator.most_ahead(lane) for lane in lanes if lane.model),
             budgeted=sweep.budget is not None,
             apart=any(agent.budget is not None for agent in sweep.agents),
             # One that is not reaped may still send when it is settled: then no list of episodes bounds it.

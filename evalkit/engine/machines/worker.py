@@ -22,6 +22,7 @@ from evalkit.engine.machines.link import Gone
 from evalkit.engine.machines.messages import (
     Bye,
     Directive,
+    FlightReport,
     Hello,
     LaneReport,
     Left,
@@ -48,10 +49,12 @@ from evalkit.store.manifests import manifest_digest, read_manifest
 from evalkit.store.writing.opening import announce, withdraw
 from evalkit.store.writing.writer import Store, open_beside
 
-EVERY_S = 0.25
+EVERY_S = 0.5
 """How often it tells what it does and asks what to do, where nothing is urgent."""
 AGAIN_S = 0.02
 """The least time between two questions."""
+PROGRESS_EVERY_S = 1.0
+"""How often it tells how far its episodes have come; of those that have ended it tells with the next question."""
 
 
 def boottime() -> float:
@@ -71,6 +74,7 @@ class Worker:
         self._number = self._share = 0
         self._workers = 1
         self._valid_until = 0.0
+        self._progress_due = 0.0
         self._urgent = asyncio.Event()
         self._given_back: list[str] = []
         self._jobs: list[LaneJob] = []
@@ -198,7 +202,7 @@ class Worker:
             unmetered=stats.unmetered,
             left=left,
             given_back=back,
-            progress=gate.progress() if stats.budget is not None else [],
+            progress=self._progress(gate, asked_at) if stats.budget is not None else [],
             # That a worker leaves stops nobody else.
             stop="" if self._stop.reason == LEAVING else self._stop.reason,
             stop_message="" if self._stop.reason == LEAVING else self._stop.message,
@@ -209,6 +213,12 @@ class Worker:
             raise FencedError(answer.why)
         assert isinstance(answer, Directive)
         self._obey(answer, asked_at, endpoints, budget, gate)
+
+    def _progress(self, gate: AssignedEpisodes, now: float) -> list[FlightReport]:
+        if now < self._progress_due:
+            return []
+        self._progress_due = now + PROGRESS_EVERY_S
+        return gate.progress()
 
     async def _durable(self, gate: AssignedEpisodes, store: Store) -> list[Left]:
         """The episodes that were left since the last question, all their rows durable; none if they cannot be."""

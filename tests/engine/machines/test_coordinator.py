@@ -26,8 +26,8 @@ LIMITS = {"requests lane m": 600.0, "in_flight lane m": 5.0}
 class Deck:
     """Deals numbered episodes, and notes how each was left."""
 
-    def __init__(self) -> None:
-        self.waiting = {lane: [f"{lane}{number}" for number in range(EPISODES)] for lane in LANES}
+    def __init__(self, episodes: int = EPISODES) -> None:
+        self.waiting = {lane: [f"{lane}{number}" for number in range(episodes)] for lane in LANES}
         self.ended, self.unplayed_ = Counter[str](), Counter[str]()
 
     def deal(self, lane: str, most: int) -> list[Dealt]:
@@ -144,10 +144,10 @@ class Hand:
                 self.room[scope] = max(0, self.room[scope] + BOUND - cost)
 
 
-def coordinating(deck: Deck, *, elastic: bool = False, seats: int = 1 << 30) -> Coordinator:
+def coordinating(deck: Deck, *, elastic: bool = False, seats: int = 1 << 30, width: int = 8) -> Coordinator:
     """One of three workers, or of any number, with two lanes."""
     return Coordinator(
-        [DealtLane(name="m", width=8, model=True, seats=seats), DealtLane(name="p", width=90, model=False)],
+        [DealtLane(name="m", width=width, model=True, seats=seats), DealtLane(name="p", width=90, model=False)],
         deck,
         workers=1 if elastic else 3,
         elastic=elastic,
@@ -462,6 +462,26 @@ def test_an_episode_counts_for_the_worker_that_has_it_alone() -> None:
     other.left = [Left(mine[0], "solved", 1, 1)]
     dealt(made, other)
     assert deck.ended == {mine[0]: 1}
+
+
+def waiting_where(*, per_s: int, width: int) -> list[int]:
+    """How many episodes of a model wait at a worker that ends so many a second, after each of its questions."""
+    made = coordinating(Deck(20_000), width=width)
+    (hand,) = begun(made, "a")
+    waiting = []
+    for number in range(12):
+        mine = [name for name in made.members["a"].outstanding if name[0] == "m"]
+        hand.left = [Left(name, "solved", 1, 1) for name in mine[: per_s // 2]]
+        hand.hear(made.renew(hand.ask(number / 2), number / 2).answer)
+        waiting.append(made.members["a"].of_lane("m") - width // 3)
+    return waiting
+
+
+def test_as_many_episodes_wait_at_a_worker_as_it_plays_before_its_next_question() -> None:
+    assert waiting_where(per_s=2, width=300)[-1] == 16, "few of them: a queue would hold back what others could play"
+    assert waiting_where(per_s=100, width=300)[-1] == 80
+    assert max(waiting_where(per_s=1000, width=300)) == 128, "the most"
+    assert max(waiting_where(per_s=1000, width=30)) == 20, "the most of a narrow lane: twice what it plays at once"
 
 
 PLACE = EpisodePlace("a", "m", 0, 0)
