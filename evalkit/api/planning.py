@@ -33,7 +33,7 @@ def plan(
 ) -> Plan:
     """Predict what a sweep costs and how long it takes, without sending requests or writing files.
 
-    Policies are played instead of models: each cell (agent x suite) is played in this process, about 1,500 requests
+    Policies are played instead of models: each cell (agent x suite) is played in this process, about 1,000 requests
     in all, and the figures are scaled to the sweep. If `runs/NAME` has begun, only the remaining episodes are planned,
     by what its episodes took and at the rate of its requests, as `evalkit status` predicts them. An agent that is code
     is run, with a policy in place of each of its models.

@@ -20,7 +20,7 @@ from evalkit.money import Price
 from evalkit.store.manifest import ManifestAgent, ManifestSuite
 from evalkit.wire.table import DIALECTS
 
-REQUESTS = 1500
+REQUESTS = 1000
 """Requests that all samples of a plan together may take; a count, not a time, so that plans repeat exactly. Chosen: it
 takes about half a second of CPU time."""
 LEAST_REQUESTS = 16
