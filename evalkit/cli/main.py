@@ -47,8 +47,10 @@ READS_ONLY = frozenset({"plan", "verify"})
 end."""
 
 
-READER_COLLECTS_EVERY = 1_000_000
-"""New containers between two collections in these: they have no loop that a long one would hold up."""
+NO_LOOP = READS_ONLY | {"report", "compare"}
+"""Commands without a loop that a long collection would hold up."""
+COLLECT_LATE = 1_000_000
+"""New containers between two collections in these."""
 
 
 def entry() -> NoReturn:
@@ -56,7 +58,8 @@ def entry() -> NoReturn:
     open_missing_descriptors()
     reads_only = not READS_ONLY.isdisjoint(sys.argv[1:2])
     # A command makes many records and few cycles: with the default of 700 a sixth of a report's time is collecting.
-    gc.set_threshold(READER_COLLECTS_EVERY if reads_only else COLLECT_EVERY, OLDER_EVERY, OLDER_EVERY)
+    late = not NO_LOOP.isdisjoint(sys.argv[1:2])
+    gc.set_threshold(COLLECT_LATE if late else COLLECT_EVERY, OLDER_EVERY, OLDER_EVERY)
     if reads_only:
         # numpy's library would start a thread for each core, whose waiting costs more than the rest of its import.
         os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
