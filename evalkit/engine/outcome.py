@@ -16,7 +16,7 @@ class RunOutcome:
     directory: Path
     reason: str
     """Why it stopped: `complete`, `decided`, `limit`, `budget`, `deadline`, `interrupt`, `storage`, `corrupt`,
-    `errors`, `lane`, `parked`, `workers`."""
+    `errors`, `lane`, `parked`, `workers`, `cluster`."""
     messages: tuple[str, ...]
     """What went wrong, in sentences with remedies."""
     episodes: int

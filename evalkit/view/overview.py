@@ -27,6 +27,8 @@ WHY = {
     "lane": "a provider failed for good",
     "parked": "a provider did not answer",
     "errors": "too many internal errors",
+    "workers": "too many worker processes ended",
+    "cluster": "the Ray cluster has lost its head",
     "storage": "the disk refused a write",
     "corrupt": "the log has changed or is damaged",
 }

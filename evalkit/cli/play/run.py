@@ -154,6 +154,7 @@ WHY = {
     "errors": ("too many internal errors, see events.jsonl", " --retry internal_error"),
     "lane": ("a provider failed for good", ""),
     "workers": ("too many worker processes ended", ""),
+    "cluster": ("the Ray cluster has lost its head", ""),
     "parked": ("their provider did not answer", ""),
 }
 """By the reason of an outcome: why episodes remain, and what the next call needs in addition."""

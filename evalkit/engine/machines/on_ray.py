@@ -10,7 +10,6 @@ import asyncio
 import math
 import os
 import signal
-import socket
 import threading
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -24,6 +23,7 @@ from evalkit.engine.machines.launch import RESTARTS, RESTARTS_OVER_S, WorkerSlot
 from evalkit.engine.machines.messages import Bye, Hello, Welcome, WorkerRefused, decode_question, encode
 from evalkit.engine.machines.process import FAILED, REFUSED
 from evalkit.engine.machines.ray_actor import RayWorker, Said
+from evalkit.engine.machines.ray_head import RayHead, reach
 from evalkit.engine.machines.silence import DistantWorkers
 from evalkit.engine.machines.spread import NOTHING_MORE, Spread
 from evalkit.errors import CorruptLogError, StorageError, UsageError
@@ -38,7 +38,6 @@ LOOK_S = 0.5
 """How often it is looked whether a worker that does not answer was sealed, or nothing more is begun."""
 PLACE_S = 45.0
 """An actor starts within seconds where the cluster has room. One that has not answered for so long is told of."""
-CONNECT_S = 10.0
 AGAIN_S = 1.0
 """An actor that cannot be reached is called again after so long."""
 
@@ -72,7 +71,7 @@ async def on_cluster(use: RayUse, workers: int) -> AsyncIterator[None]:
         own = {"num_cpus": math.ceil(workers * use.cpus_per_worker), "include_dashboard": False}
         own["object_store_memory"] = OBJECT_STORE_BYTES
     try:
-        await asyncio.to_thread(_answers, address)
+        await reach(address)
         # In a thread: it takes seconds, and would take the main thread's signal handlers.
         await asyncio.to_thread(ray.init, address=address, log_to_driver=False, logging_level="WARNING", **own)
     except (OSError, RuntimeError, ValueError) as flaw:
@@ -86,13 +85,6 @@ async def on_cluster(use: RayUse, workers: int) -> AsyncIterator[None]:
         yield
     finally:
         await asyncio.to_thread(ray.shutdown)
-
-
-def _answers(address: str) -> None:
-    """Raises OSError where nobody listens: Ray would try for many minutes."""
-    host, colon, port = address.rpartition(":")
-    if colon and port.isdigit():
-        socket.create_connection((host.strip("[]"), int(port)), CONNECT_S).close()
 
 
 def _take_signals_back() -> None:
@@ -134,6 +126,7 @@ class _RayActors:
         self._slots = [WorkerSlot(number) for number in range(spread.workers)]
         self._told = False
         """Whether it was said that some wait for a place."""
+        self._head = RayHead(ray.get_runtime_context().gcs_address)
         self._distant = DistantWorkers(
             spread, is_connected=self._called.__contains__, is_given_up=self._given_up.__contains__
         )
@@ -142,10 +135,14 @@ class _RayActors:
         """See `play_on_ray`."""
         try:
             async with asyncio.TaskGroup() as group:
+                head = group.create_task(self._head.watch(self._session.stop))
                 lives = [group.create_task(self._live(slot)) for slot in self._slots]
                 await self._distant.watch(
-                    group, lambda: all(life.done() for life in lives) and not self._coordinator.members
+                    group,
+                    lambda: head.done() or (all(life.done() for life in lives) and not self._coordinator.members),
                 )
+                for task in (head, *lives):
+                    task.cancel()
         except BaseExceptionGroup as flaws:
             raise flaws.exceptions[0] from None
         finally:
@@ -224,29 +221,31 @@ class _RayActors:
 
         while True:
             call = asyncio.wrap_future(actor.turn.remote(number, answer).future())
-            while not call.done():
-                await asyncio.wait([call], timeout=LOOK_S)
-                if call.done():
-                    break
-                if slot.writer and slot.writer not in self._coordinator.members:
-                    call.cancel()
-                    return FAILED, "It said nothing for too long, and was sealed."
-                if not slot.writer and self._distant.ends():
-                    call.cancel()
-                    return 0, ""  # it was never let in, or has said goodbye
-                if not number and not self._told and self._spread.loop.time() > slot.begun[-1] + PLACE_S:
-                    self._told = True
-                    await self._tell_of_places()
             try:
+                while not call.done():
+                    await asyncio.wait([call], timeout=LOOK_S)
+                    if call.done():
+                        break
+                    if slot.writer and slot.writer not in self._coordinator.members:
+                        return FAILED, "It said nothing for too long, and was sealed."
+                    if not slot.writer and self._distant.ends():
+                        return 0, ""  # it was never let in, or has said goodbye
+                    if not number and self._spread.loop.time() > slot.begun[-1] + PLACE_S:
+                        await self._tell_of_places()
                 said: Said = call.result()
                 return said
             except ActorUnavailableError:
                 await asyncio.sleep(AGAIN_S)
             except RayError as flaw:
                 return FAILED, str(flaw).strip()
+            finally:
+                call.cancel()  # nobody hears its answer any more, if it is still to come
 
     async def _tell_of_places(self) -> None:
-        """Say how many actors wait, and for what."""
+        """Say once how many actors wait, and for what; a head that is silent would be asked in vain."""
+        if self._told or self._head.silent_since is not None:
+            return
+        self._told = True
         waiting = sum(not slot.writer for slot in self._slots)
         needed = self._session.resolved.sweep.ray.cpus_per_worker
         has = (await asyncio.to_thread(self._ray.cluster_resources)).get("CPU", 0.0)
