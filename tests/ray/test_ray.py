@@ -12,7 +12,7 @@ from evalkit.store.events import read_events
 from evalkit.store.files.journal import has_ended, newest_claims
 from evalkit.store.files.layout import journals
 from evalkit.store.reading.reader import read_ledger
-from tests.soak.sweeping import finish, prepare, simulator
+from tests.soak.sweeping import finish, prepare, read_bill, simulator, start
 from tests.support.command_line import LAB
 from tests.support.joined_runs import JoinedRun, is_actor, of_a_worker, torn
 from tests.support.patience import PATIENCE_S
@@ -82,6 +82,21 @@ def test_a_driver_that_is_told_to_stop_lets_its_workers_close(tmp_path: Path) ->
     folder, _ = torn(tmp_path, 1, stop, latency=LATENCY, periods=10, on="ray")
     assert not list(read_events(folder / "run", "worker_lost"))
     assert not [row for row in read_ledger(folder / "run") if row.kind in ("crash", "charge")]
+
+
+def test_a_second_signal_ends_a_driver_at_once(tmp_path: Path) -> None:
+    with simulator(tmp_path / "bill.jsonl", f"--latency={PATIENCE_S:.0f}s") as url:
+        prepare(tmp_path, url)
+        driver = start(tmp_path, "--budget", "100", "--on", "ray", "--workers", "2")
+        for _ in range(2):
+            until = time.monotonic() + PATIENCE_S / 2
+            while not read_bill(tmp_path / "bill.jsonl"):
+                assert time.monotonic() < until
+                time.sleep(0.05)
+            driver.send_signal(signal.SIGTERM)
+            time.sleep(1)
+        assert driver.wait(PATIENCE_S / 2) == 130, "long before a reply could come"
+    assert "Traceback" not in (tmp_path / "out.log").read_text()
 
 
 def test_a_cluster_for_one_call_plays_a_run_and_ends_with_it(tmp_path: Path) -> None:

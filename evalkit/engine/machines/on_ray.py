@@ -201,6 +201,9 @@ class _RayActors:
                     slot.writer = ""
                 number, answer = number + 1, encode(reply)
             return (0, "") if said == (REFUSED, NOTHING_MORE.why) else said
+        except asyncio.CancelledError:
+            slot.writer = ""  # nobody watches any more who is silent: the next call settles what it leaves
+            raise
         finally:
             await self._settled(slot.writer)
             # What is settled may end: else one that stands still would keep its place from the one that follows.
