@@ -136,6 +136,7 @@ def torn(
     charged = money["crash_charges_pico_usd"] + money["attempt_charges_pico_usd"]
     print(f"{done} kills, bill {billed(bill) / true_bill:.3f} of the quiet run's, charged {charged / true_bill:.3f}")
     assert done == kills
+    assert billed(bill) - true_bill <= charged, "what was paid and not logged is among the charges"
     if is_bucket(place):
         copy_run(play.run, folder / "run")
     assert steps(folder / "run") == steps(whole)
