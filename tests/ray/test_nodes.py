@@ -113,12 +113,20 @@ def process_of(writer: str) -> int:
     return int(writer.rsplit("-", 2)[1])
 
 
-def nodes_die(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kills: int, replicates: int, *, still: bool) -> None:
+def nodes_die(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    kills: int,
+    replicates: int,
+    *,
+    still: bool,
+    latency: str = LATENCY,
+) -> None:
     """Play a run on a cluster whose nodes die one after another."""
     with cluster_of(0, 2, 2) as cluster:
         joins(cluster, monkeypatch)
         harm = KilledNode(cluster=cluster, stands_still=still)
-        folder, _ = torn(tmp_path, kills, harm, replicates=replicates, periods=20, latency=LATENCY, on="ray")
+        folder, _ = torn(tmp_path, kills, harm, replicates=replicates, periods=20, latency=latency, on="ray")
         print(
             "sealed after", [f"{s:.1f}" for s in harm.sealed_s], "another after", [f"{s:.1f}" for s in harm.went_on_s]
         )
@@ -140,7 +148,7 @@ def test_a_node_that_dies_loses_nothing_that_was_durable(
 @pytest.mark.soak
 @pytest.mark.parametrize("still", [False, True])
 def test_nodes_that_die_one_after_another(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, still: bool) -> None:
-    nodes_die(tmp_path, monkeypatch, 5, 24, still=still)
+    nodes_die(tmp_path, monkeypatch, 5, 8, still=still, latency="lognormal:600ms:0.4")
 
 
 def test_a_run_whose_only_node_dies_says_so_and_goes_on_when_another_comes(
@@ -231,13 +239,14 @@ def test_a_head_that_dies_ends_the_run_and_charges_nothing(
 
 @pytest.mark.soak
 def test_heads_that_die_one_after_another(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    heads_die(tmp_path, monkeypatch, 5, 64, here=False)
+    monkeypatch.setenv(VARIABLE, "20")
+    heads_die(tmp_path, monkeypatch, 5, 12, here=False)
 
 
 def test_a_head_that_dies_while_replies_take_long_is_left_before_ray_ends_everything(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv(VARIABLE, "10")
+    monkeypatch.setenv(VARIABLE, "40")
     with cluster_of(0, 2) as cluster, simulator(tmp_path / "bill.jsonl", f"--latency={PATIENCE_S:.0f}s") as url:
         joins(cluster, monkeypatch)
         prepare(tmp_path, url)

@@ -13,8 +13,9 @@ VARIABLE = "RAY_gcs_rpc_server_reconnect_timeout_s"
 """Where Ray reads how long its processes live without a head."""
 RAY_WAITS_S = 60.0
 """So long, if nothing else is said."""
-STOP_SHARE, LEAVE_SHARE = 0.5, 0.8
-"""Of that time: until the first a head may come back; until the second what is on its way may."""
+STOP_SHARE, LEAVE_SHARE = 0.5, 0.7
+"""Of that time: until the first a head may come back; until the second what is on its way may. Then Ray's own goodbye
+takes some seconds, because it asks the head, too."""
 LOOK_S = 2.0
 CONNECT_S = 5.0
 
