@@ -58,6 +58,18 @@ def test_a_square_whose_steps_cost_little_is_found(monkeypatch: pytest.MonkeyPat
         timed(monkeypatch, lambda n: n / 16 * (8e-7 + n * 5e-11), disturbed)
 
 
+def test_a_square_is_found_where_a_burst_disturbs_all_runs_of_a_moment(monkeypatch: pytest.MonkeyPatch) -> None:
+    now, burst = [0.0], [True]
+
+    def work(n: int) -> None:
+        now[0] += n**2 * 1.5e-13 * (100 if burst[0] and n < 2**16 else 1)
+
+    monkeypatch.setattr("tests.support.growth.time.thread_time", lambda: now[0])
+    monkeypatch.setattr("tests.support.growth.time.sleep", lambda _: burst.clear() or burst.append(False))
+    with pytest.raises(AssertionError, match=r"^wide: 524288 bytes took"):
+        assert_linear(lambda n: n, work, what="wide")
+
+
 @pytest.mark.parametrize("disturbed", range(12))
 def test_a_line_passes_whichever_run_the_machine_disturbs(monkeypatch: pytest.MonkeyPatch, disturbed: int) -> None:
     timed(monkeypatch, lambda n: n * 1e-7, disturbed)
