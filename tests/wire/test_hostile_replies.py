@@ -111,7 +111,13 @@ def within(body: bytes, make: Maker) -> Callable[[int], bytes]:
 def test_the_whole_way_is_linear_in_any_body(dialect: Dialect) -> None:
     for name, make in BODIES.items():
         assert_linear(make, lambda body: gone_through(dialect, 200, body), last=2**17, what=name)
-        assert_linear(make, lambda body: gone_through(dialect, 500, body), last=2**17, what=name)
+        assert_linear(refused(make), lambda body: gone_through(dialect, 500, body), last=2**17, what=name)
+
+
+def refused(make: Maker) -> Maker:
+    """What strict JSON refuses at every size. Of an error's body only 64 kB are read: a longer one, cut off, would be
+    read by the slower parser and compared with a short one that was not."""
+    return lambda n: make(n) + b"!"
 
 
 GROWING: dict[str, Maker] = {
