@@ -5,6 +5,7 @@ of `~/.aws` are read by boto3 where it is installed. Nothing of them is logged o
 """
 
 import os
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import timedelta
@@ -22,6 +23,8 @@ SCHEMES = ("s3", "gs", "az")
 ANSWER_S = 30
 """How long one request may take. obstore tries three times within as long; what must last is tried again after that."""
 _TRIES = {"max_retries": 3, "retry_timeout": timedelta(seconds=ANSWER_S)}
+_REFUSED = re.compile(r"status code: 40[13]\b")
+"""How obstore tells of a refusal where it has no class for it, as in a listing."""
 _NEEDS = "Runs in buckets need obstore: pip install 'evalkit-econ[cloud]'."
 
 
@@ -82,17 +85,23 @@ def told(where: object) -> Iterator[None]:
     except errors.AlreadyExistsError as flaw:
         raise FileExistsError(str(where)) from flaw
     except (errors.PermissionDeniedError, errors.UnauthenticatedError) as flaw:
-        raise StorageError(
-            f"{where}: the store refuses this access ({_words(flaw)}). Check the credentials and what they permit; "
-            "what was durable before is valid."
-        ) from flaw
+        raise _refusal(where, flaw) from flaw
     except (errors.NotSupportedError, errors.InvalidPathError, errors.UnknownConfigurationKeyError) as flaw:
         raise StorageError(f"{where}: {_words(flaw)}") from flaw
     except (errors.BaseError, OSError) as flaw:
+        if _REFUSED.search(str(flaw)):
+            raise _refusal(where, flaw) from flaw
         raise StoreAway(
             f"{where}: the store does not answer as it should ({_words(flaw)}). Start the same command again when it "
             "does; what was durable before is valid."
         ) from flaw
+
+
+def _refusal(where: object, flaw: BaseException) -> StorageError:
+    return StorageError(
+        f"{where}: the store refuses this access ({_words(flaw)}). Check the credentials and what they permit; what "
+        "was durable before is valid."
+    )
 
 
 def _words(flaw: BaseException) -> str:

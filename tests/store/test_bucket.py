@@ -2,13 +2,13 @@
 
 import os
 import pickle
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
-from evalkit.errors import StorageError, UsageError
+from evalkit.errors import StorageError, StoreAway, UsageError
 from evalkit.store import bucket, disk
 from evalkit.store.bucket import BucketPath, is_bucket, place_of
 from evalkit.store.events import read_events
@@ -132,6 +132,30 @@ def _created(place: BucketPath, data: bytes) -> bool:
     except FileExistsError:
         return False
     return True
+
+
+@pytest.mark.parametrize("status", ["401", "403"])
+@pytest.mark.parametrize(
+    "use",
+    [
+        lambda place: place.create(b"1"),
+        lambda place: place.put(b"1"),
+        lambda place: place.now(),
+        lambda place: place.stat(),
+        lambda place: place.is_dir(),
+        lambda place: place.entries(),
+        lambda place: place.below(),
+        lambda place: place.unlink(),
+    ],
+    ids=["create", "put", "get", "head", "look", "list", "list all", "delete"],
+)
+def test_whoever_is_refused_hears_of_credentials_and_does_not_wait(
+    store: StoreProxy, top: BucketPath, use: Callable[[BucketPath], object], status: str
+) -> None:
+    store.fault = lambda _, __: status
+    with pytest.raises(StorageError, match=r"refuses this access .* Check the credentials") as caught:
+        use(top / "a")
+    assert not isinstance(caught.value, StoreAway)
 
 
 @pytest.mark.parametrize("fate", ["503", "409", "drop"])

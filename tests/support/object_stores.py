@@ -23,8 +23,8 @@ from evalkit.store.objects import store_of
 _numbers = itertools.count()
 
 Fault = Callable[[str, str], str]
-"""(method, path) -> what happens to a request: nothing (empty), `503`, `409`, `drop` (carried out, but its answer does
-not arrive), `silence` (not carried out, and no answer)."""
+"""(method, path) -> what happens to a request: nothing (empty), a refusal by status (`401`, `403`, `409`, `503`),
+`drop` (carried out, but its answer does not arrive), `silence` (not carried out, and no answer)."""
 
 
 @cache
@@ -103,7 +103,7 @@ def proxy() -> Iterator[StoreProxy]:
             state.asked[self.command] += 1
             fate = state.fault(self.command, urlsplit(self.path).path)
             time.sleep(state.delay_s)
-            if fate in ("503", "409"):
+            if fate in ("503", "409", "401", "403"):
                 self.send_response(int(fate))
                 self.send_header("Content-Length", "0")
                 self.end_headers()
