@@ -9,7 +9,7 @@ from tempfile import TemporaryDirectory
 import msgspec
 
 from evalkit.engine.gc_threshold import seldom_collected
-from evalkit.engine.machines.launch import RESTARTS, RESTARTS_OVER_S, Child, WorkerSlot
+from evalkit.engine.machines.launch import Child, WorkerSlot, too_often
 from evalkit.engine.machines.link import Gone, WorkerLink, linked
 from evalkit.engine.machines.messages import Bye, Errand, Hello, Welcome, decode_question, encode
 from evalkit.engine.machines.spread import NOTHING_MORE, Spread
@@ -36,6 +36,8 @@ class _Children:
         self._silent_s = spread.session.resolved.sweep.times.silent_s
         self._starting: set[int] = set()
         """Slots whose process has not said hello."""
+        self._last_words = ""
+        """Of a process that has ended on its own."""
 
     async def play(self) -> None:
         """See `play_here`."""
@@ -51,13 +53,7 @@ class _Children:
             self._coordinator.abandon()
         self._look()
         if not self._coordinator.idle() and not self._session.stop.reason:
-            self._session.stop.set("workers", self._words())
-
-    def _words(self) -> str:
-        return (
-            f"Too many worker processes ended on their own: each of the {self._spread.workers} was replaced {RESTARTS} "
-            f"times within {RESTARTS_OVER_S / 60:.0f} minutes. See `worker_lost` in events.jsonl, then run again."
-        )
+            self._session.stop.set("workers", too_often(self._spread.workers, self._last_words))
 
     async def _look_again(self) -> None:
         """Look where no worker asks, too."""
@@ -112,6 +108,8 @@ class _Children:
             watch.cancel()
             await self._reap(child)
             self._starting.discard(slot.number)
+        if not said_goodbye:
+            self._last_words = child.words() or self._last_words
         if slot.writer and not said_goodbye:
             await self._spread.bury(slot.writer, who=slot.number, words=child.words(), reaped=True)
         elif not said_goodbye:

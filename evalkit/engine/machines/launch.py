@@ -18,6 +18,8 @@ RESTARTS, RESTARTS_OVER_S = 3, 600.0
 COMMAND = (sys.executable, "-m", "evalkit.engine.machines.process")
 _WORDS = 2000
 """Bytes of what a process printed last that an error tells."""
+_LAST_WORDS = 500
+"""Characters of what the last of many said."""
 
 
 @dataclass(slots=True)
@@ -35,6 +37,16 @@ class WorkerSlot:
         while self.begun and self.begun[0] <= now - RESTARTS_OVER_S:
             self.begun.popleft()
         return len(self.begun) <= RESTARTS
+
+
+def too_often(workers: int, last: str) -> str:
+    """That each slot was replaced too often, for whoever has started the run. `last`: why one could not go on."""
+    said = " ".join(last.split())
+    return (
+        f"Too many workers ended on their own: each of the {workers} was replaced {RESTARTS} times within "
+        f"{RESTARTS_OVER_S / 60:.0f} minutes. The events `worker_lost` and `worker_ended` of the run say more."
+        + (f" The last one ended so: {said[-_LAST_WORDS:]}" if said else "")
+    )
 
 
 class Child:

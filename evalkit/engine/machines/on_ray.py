@@ -19,7 +19,7 @@ from typing import Any
 
 from evalkit.engine.gc_threshold import seldom_collected
 from evalkit.engine.loop import SIGNALS
-from evalkit.engine.machines.launch import RESTARTS, RESTARTS_OVER_S, WorkerSlot
+from evalkit.engine.machines.launch import WorkerSlot, too_often
 from evalkit.engine.machines.messages import Bye, Hello, Welcome, WorkerRefused, decode_question, encode
 from evalkit.engine.machines.process import FAILED, REFUSED
 from evalkit.engine.machines.ray_actor import RayWorker, Said
@@ -123,6 +123,8 @@ class _RayActors:
         self._given_up = set[str]()
         """Writers whose actor Ray calls dead, or which has ended without goodbye."""
         self._refused = list[str]()
+        self._last_words = ""
+        """Of an actor that has ended on its own."""
         self._slots = [WorkerSlot(number) for number in range(spread.workers)]
         self._told = False
         """Whether it was said that some wait for a place."""
@@ -154,10 +156,7 @@ class _RayActors:
     def _words(self) -> str:
         if self._refused:
             return f"No worker may play: {self._refused[-1]}"
-        return (
-            f"Too many workers ended on their own: each of the {self._spread.workers} was replaced {RESTARTS} times "
-            f"within {RESTARTS_OVER_S / 60:.0f} minutes. See `worker_lost` in events.jsonl, then run again."
-        )
+        return too_often(self._spread.workers, self._last_words)
 
     async def _live(self, slot: WorkerSlot) -> None:
         """One slot, actor after actor, until nothing remains to be done."""
@@ -180,6 +179,7 @@ class _RayActors:
                 if self._session.options.announce is not None:
                     self._session.options.announce([f"Worker {slot.number} may not play: {words}"])
                 return
+            self._last_words = words or self._last_words
             store.event("worker_ended", worker=slot.number, detail=words)
 
     async def _one(self, slot: WorkerSlot) -> tuple[int, str]:

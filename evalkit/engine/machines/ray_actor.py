@@ -10,7 +10,7 @@ import socket
 
 from evalkit.engine.machines.link import Gone
 from evalkit.engine.machines.messages import Question, Reply, decode_reply, encode
-from evalkit.engine.machines.process import attended, ended
+from evalkit.engine.machines.process import FAILED, attended, ended
 from evalkit.engine.machines.worker import Worker
 from evalkit.errors import UsageError
 from evalkit.store.bucket import is_bucket, place_of
@@ -73,7 +73,8 @@ class RayWorker:
         if talking.done():
             return talking.result()
         talking.cancel()
-        return self._life.result()
+        code, words = self._life.result()
+        return code, f"on {socket.gethostname()}: {words}" if code == FAILED else words
 
     async def _work(self) -> None:
         """Work until the run ends. Raises EvalkitError."""

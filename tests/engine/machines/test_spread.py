@@ -69,6 +69,7 @@ def test_a_run_whose_workers_cannot_start_ends_and_says_so(tmp_path: Path, monke
     monkeypatch.setattr(launch, "COMMAND", (sys.executable, "-S", "-c", "raise SystemExit('no such library')"))
     run = play(resolved(tmp_path, served(periods=2)), tmp_path / "run")
     assert (run.ended.reason, run.ended.exit_code, run.ended.ended) == ("workers", 3, 0)
-    assert "each of the 2 was replaced 3 times within 10 minutes" in run.ended.messages[0]
+    assert "each of the 2 was replaced 3 times within 10 minutes." in run.ended.messages[0]
+    assert run.ended.messages[0].endswith("The last one ended so: no such library")
     assert {one["detail"] for one in events(tmp_path / "run", "worker_lost")} == {"no such library"}
     assert [one["worker"] for one in events(tmp_path / "run", "fewer_workers")] in ([0, 1], [1, 0])
