@@ -1,10 +1,10 @@
 """The sweeps that are played: small ones, over one or two lanes."""
 
-import atexit
 import contextlib
 import shutil
 import tempfile
 from functools import cache
+from multiprocessing.util import Finalize
 from pathlib import Path
 
 from evalkit.engine.freezing.freeze import Resolved, resolve
@@ -165,7 +165,8 @@ def _text(number: int) -> str:
 def spec(number: int) -> Path:
     """The file of one of the sweeps, with its providers beside it; made once a process."""
     folder = Path(tempfile.mkdtemp(prefix="evalkit-sim-"))
-    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    # Processes of a pool do not run what `atexit` has.
+    Finalize(None, shutil.rmtree, args=(folder, True), exitpriority=0)
     (folder / "providers").mkdir()
     several = ", ".join(f'{{ url = "{url}", {_IN_FLIGHT} = {AT_EACH} }}' for url in SERVERS)
     for name, said in {"free": {}, STRICT: {}, SEVERAL: {}, **LIMITS}.items():
