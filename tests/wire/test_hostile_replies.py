@@ -111,6 +111,7 @@ def within(body: bytes, make: Maker) -> Callable[[int], bytes]:
 def test_the_whole_way_is_linear_in_any_body(dialect: Dialect) -> None:
     for name, make in BODIES.items():
         assert_linear(make, lambda body: gone_through(dialect, 200, body), last=2**17, what=name)
+        assert_linear(make, lambda body: gone_through(dialect, 500, body), last=2**15, what=name)
         assert_linear(refused(make), lambda body: gone_through(dialect, 500, body), last=2**17, what=name)
 
 
