@@ -20,9 +20,11 @@ RAY_LOCK := requirements-ray.lock
 COMPILE = -m uv pip compile pyproject.toml --universal --python-version 3.11 --upgrade --generate-hashes \
 	--no-emit-index-url --no-emit-find-links --no-header --quiet
 
-# One process per core and one more, because some tests wait; tests of one file share what they made. The files begin in
-# the order that tests/conftest.py gives them, the longest first, and not by the number of their tests.
-IN_PARALLEL = -n $(shell expr $$(getconf _NPROCESSORS_ONLN) + 1) --dist loadfile --no-loadscope-reorder
+# One process per core; tests of one file share what they made. The files begin in the order that tests/conftest.py gives
+# them, the longest first, and not by the number of their tests.
+IN_PARALLEL = -n $(shell getconf _NPROCESSORS_ONLN) --dist loadfile --no-loadscope-reorder
+# All tests but those that a target of their own calls.
+ALL_TESTS = -m "not soak and not real and not ray"
 
 # Tests sync tens of thousands of small files, and no test can tell whether the disk has them: what survives a process
 # survives in memory too. If there is room they write to memory; `make soak` and `make chaos` write to the disk.
@@ -55,8 +57,10 @@ SEEDS ?= 1000
 KILLS ?=
 # Which doors `make doors` tries; empty: all of them.
 DOORS ?=
+# Whether `make installed` tries the wheel alone, with the Python of .venv.
+ONE ?=
 
-.PHONY: help run test check cover format bench bench-peers large conform soak chaos sim mutants sdks doors real ray docs lock wheel installed setup clean
+.PHONY: help run test test-all check cover format bench bench-peers large conform soak chaos sim mutants sdks doors real ray docs lock wheel installed setup clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s  %s\n", $$1, $$2 }' Makefile
@@ -65,10 +69,13 @@ run: $(READY) ## play the quickstart sweep against a simulated provider: no key,
 	@echo "Playing runs/quickstart.toml against a simulated provider: about a minute on two idle cores."
 	$(VENV)/bin/evalkit run runs/quickstart.toml
 
-test: $(READY) ## the tests
+test: $(READY) ## every promise once: some minutes
 	$(IN_MEMORY) $(PY) -m pytest $(IN_PARALLEL)
 
-check: $(READY) ## format, lint, types, tests
+test-all: $(READY) ## the exhaustive tests too: each damage, each point to die at, each hostile input in each dialect
+	$(IN_MEMORY) $(PY) -m pytest $(IN_PARALLEL) $(ALL_TESTS)
+
+check: $(READY) ## format, lint, types, and the tests of `make test`
 	$(PY) -m ruff format --check .
 	$(PY) -m ruff check .
 	$(PY) -m mypy
@@ -77,8 +84,8 @@ ifndef WITHOUT_TESTS
 endif
 
 # Compiled loops run as plain Python, so that their lines are seen; tests of compiling itself are skipped.
-cover: $(READY) ## which lines the tests reach, without compiled kernels: a table, and build/cover/index.html
-	NUMBA_DISABLE_JIT=1 $(IN_MEMORY) $(PY) -m pytest $(IN_PARALLEL) --cov --cov-report=term:skip-covered \
+cover: $(READY) ## which lines all tests reach, without compiled kernels: a table, and build/cover/index.html
+	NUMBA_DISABLE_JIT=1 $(IN_MEMORY) $(PY) -m pytest $(IN_PARALLEL) $(ALL_TESTS) --cov --cov-report=term:skip-covered \
 		--cov-report=html:build/cover
 
 format: $(READY) ## rewrite the code as `make check` wants it
@@ -165,8 +172,8 @@ lock: $(READY) ## resolve the dependencies again into the locks
 wheel: $(READY) ## build the wheel and the source distribution into dist/
 	$(PY) -m hatchling build -t wheel -t sdist -d dist
 
-installed: $(READY) ## install both in new environments and try them, with every Python from 3.11 that is here
-	$(PY) -m tests.installed
+installed: $(READY) ## install both in new environments and try them, with every Python from 3.11 that is here; ONE=yes: the wheel, once
+	$(PY) -m tests.installed $(if $(ONE),--one)
 
 setup: $(READY) ## only create .venv and install into it
 

@@ -1,18 +1,14 @@
 """What all tests share: where the reference data lies, how Hypothesis searches, which modules assert beside tests."""
 
 import gc
+from collections.abc import Sequence
+from itertools import groupby
 from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
 
 pytest.register_assert_rewrite("tests.support.hostile_answers")
-
-# Hypothesis would call data slow, and fail, on a machine that is.
-settings.register_profile(
-    "evalkit", deadline=None, derandomize=True, max_examples=50, suppress_health_check=[HealthCheck.too_slow]
-)
-settings.load_profile("evalkit")
 
 PROJECT = Path(__file__).resolve().parent.parent
 
@@ -47,16 +43,54 @@ SOAK_S = 4 * 3600.0
 """What a soak may take before it counts as hung."""
 
 
+EXAMPLES = 50
+FEW_EXAMPLES = 10
+"""What Hypothesis tries of a property, in `make test-all` and in `make test`."""
+
+
 YOUNG = 20_000
 """Objects that are made until the collector looks at them; 700 as Python begins, which takes 3 % of the tests' time."""
 
 
+@pytest.hookimpl(tryfirst=True)  # before tests are deselected by their markers
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """The longest files first, else the order in which they were found; a soak has more time."""
     for item in items:
         if item.get_closest_marker("soak"):
             item.add_marker(pytest.mark.timeout(SOAK_S))
+    for _, cases in groupby(items, key=lambda item: item.nodeid.partition("[")[0]):
+        _keep_some(list(cases))
     items.sort(key=_turn)
+
+
+def _keep_some(cases: Sequence[pytest.Item]) -> None:
+    """Take the marker `exhaustive(but=...)` from those cases of a test that `make test` keeps: so many, evenly spread
+    from the first to the last, or those with the ids that it lists. Raises pytest.UsageError for an id of no case."""
+    marker = cases[0].get_closest_marker("exhaustive")
+    if marker is None or not marker.kwargs:
+        return
+    but = marker.kwargs["but"]
+    by_id = {case.nodeid.partition("[")[2].removesuffix("]"): case for case in cases}
+    if isinstance(but, int):
+        last = len(cases) - 1
+        kept = [cases[round(turn * last / max(but - 1, 1))] for turn in range(min(but, len(cases)))]
+    elif set(but) <= by_id.keys():
+        kept = [by_id[name] for name in but]
+    else:
+        raise pytest.UsageError(f"{cases[0].nodeid}: no case has the id {set(but) - by_id.keys()}")
+    for case in kept:
+        case.own_markers[:] = [one for one in case.own_markers if one is not marker]
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Hypothesis tries fewer examples where the exhaustive tests are left out. It would call data slow, and fail, on a
+    machine that is."""
+    few = "not exhaustive" in config.option.markexpr
+    tries = FEW_EXAMPLES if few else EXAMPLES
+    settings.register_profile(
+        "evalkit", deadline=None, derandomize=True, max_examples=tries, suppress_health_check=[HealthCheck.too_slow]
+    )
+    settings.load_profile("evalkit")
 
 
 def pytest_sessionstart() -> None:

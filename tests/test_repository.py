@@ -151,12 +151,13 @@ def test_the_files_that_begin_first_exist() -> None:
 
 def test_every_make_target_the_documents_name_exists() -> None:
     makefile = (PROJECT / "Makefile").read_text()
-    targets = set(re.findall(r"^([a-z]+):", makefile, re.MULTILINE))
-    documents = texts(".md", ".yaml") | {".ci/run": (PROJECT / ".ci" / "run").read_text()}
+    targets = set(re.findall(r"^([a-z-]+):", makefile, re.MULTILINE))
+    steps = {f".ci/{name}": (PROJECT / ".ci" / name).read_text() for name in ("run", "full", "steps")}
+    documents = texts(".md", ".yaml") | steps
     named = {
         (name, target)
         for name, text in documents.items()
-        for target in re.findall(r"(?:^ *|`)make ([a-z]+)", text, re.MULTILINE)
+        for target in re.findall(r"(?:^ *|`)make ([a-z-]+)", text, re.MULTILINE)
     }
     assert {"run", "test", "check"} <= {target for _, target in named}
     assert {(name, target) for name, target in named if target not in targets} == set()

@@ -2,7 +2,8 @@
 
 Both are built into `dist/`. Each is installed with its dependencies into a new environment, and plays, reports and
 verifies a few episodes in an empty folder, where nothing of the clone can help. The wheel is tried with every
-supported Python that this machine has; for one that it lacks, the dependencies are resolved, of wheels alone.
+supported Python that this machine has; for one that it lacks, the dependencies are resolved, of wheels alone. With
+`--one`, the wheel alone is tried, with the Python that runs this.
 Needs the network. Exits non-zero at the first step that fails.
 """
 
@@ -88,9 +89,13 @@ def resolve(version: str) -> None:
     call([sys.executable, "-m", "uv", "pip", "compile", "pyproject.toml", *words, "--constraints", LOCK], PROJECT)
 
 
-def main() -> int:
-    """Build, then install what was built in as many ways as there are here."""
+def main(words: Sequence[str]) -> int:
+    """Build, then install what was built in as many ways as there are here, or in one."""
     wheel, source = build()
+    if words == ["--one"]:
+        install_and_try(wheel, Path(sys.executable))
+        print(f"{wheel.name} installed, played and verified")
+        return 0
     for version, python in pythons():
         if python is None:
             resolve(version)
@@ -104,4 +109,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(sys.argv[1:]))
