@@ -28,7 +28,7 @@ LONGEST = (
     "store/test_footer",
     "docs/",
     "engine/test_planted_key",
-    "net/test_resume",
+    "snapshots/",
     "report/test_pairs",
     "engine/test_admission",
     "plugins/test_installed",

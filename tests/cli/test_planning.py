@@ -9,7 +9,7 @@ import pytest
 
 from evalkit.engine.stand_in import Sample, play_sample
 from evalkit.serve.launch import simulated
-from tests.net import workspace
+from tests.snapshots import workspace
 from tests.support.command_line import LAB, Call
 
 SLOW = """
@@ -82,7 +82,7 @@ def test_once_episodes_have_ended_a_plan_goes_by_them_and_agrees_with_status(cal
         assert call("report", "runs/sweep").code == 0
 
 
-@pytest.mark.parametrize("fixture", ["killed-early", "killed-late", "faulty", "finished", "repaired"])
+@pytest.mark.parametrize("fixture", ["killed", "faulty", "finished"])
 def test_of_a_stored_run_plan_and_status_say_the_same(tmp_path: Path, fixture: str) -> None:
     folder = workspace.copy(fixture, tmp_path)
     plan, status = (

@@ -1,70 +1,54 @@
-"""Goldens of what is sent: request bytes by environment, dialect and prompt pack; ids of episodes; digests of steps."""
+"""What is kept for good of what evalkit sends: request bytes by environment, dialect and prompt pack; ids of episodes;
+digests of steps. A change of any of them makes new runs other runs than those before it.
 
-import asyncio
-import hashlib
+    python -m tests.conform.sending [requests|texts|ids|steps|sent ...]
+
+writes the files in `sent/` again, for a change that is meant.
+"""
+
 import json
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import pytest
-
-from evalkit.client.transport import EndpointTransport
 from evalkit.dialogue import Reply, ToolCall
 from evalkit.engine.freezing.freeze import resolve
-from evalkit.engine.outcome import RunOutcome
-from evalkit.engine.session import RunOptions
-from evalkit.engine.sweep import run_sweep
-from evalkit.engine.universe import Choice, episodes, lanes
 from evalkit.envs.environment import Environment, Kit, Pack
 from evalkit.envs.replay import advance, begin
 from evalkit.envs.table import ENVIRONMENTS
 from evalkit.replies import encode_reply
-from evalkit.serve.options import options_from
-from evalkit.serve.server import serving
-from evalkit.spec.model import Provider
 from evalkit.spec.packs import read_pack
 from evalkit.spec.sweep import find_sweep, read_sweep
-from evalkit.store.manifest import Manifest
-from evalkit.store.manifests import read_manifest
-from evalkit.store.reading.reader import scan
 from evalkit.wire.dialect import Quirks
 from evalkit.wire.table import DIALECTS
-from tests.net.workspace import HERE, RUN, RUNS, copy, inside
+from tests.support import dialect_sweep
+from tests.support.dialect_sweep import SWEEPS, bodies_sent, digests, in_order, inside, lay, play, short_digest
+from tests.support.kept_values import write_kept
 
-REPLIES = HERE / "replies"
-PACKS = HERE / "packs"
+SENT = Path(__file__).resolve().parent / "sent"
+
+SUITES = ("scheduling", "procurement", "pricing", "costbench")
+"""The environments."""
 
 IN_TEXT = {
-    ("scheduling", "openai_chat", "standard"),
-    ("procurement", "openai_responses", "standard"),
-    ("pricing", "anthropic_messages", "standard"),
-    ("costbench", "gemini", "standard"),
+    "scheduling": "openai_chat",
+    "procurement": "openai_responses",
+    "pricing": "anthropic_messages",
+    "costbench": "gemini",
 }
-"""Environment, dialect and pack of which the last request is golden as readable text too."""
-
-ONE_RUN = ("finished", "killed-early", "killed-late", "faulty", "policies", "merged", "repaired", "judged")
-"""Fixtures that hold one run."""
-
-PRICED = {"price": "1:4:0.1:1.25"}
-"""The simulated provider of the fixtures, without its latency."""
-
-FOUR = ("openai_chat", "openai_responses", "anthropic_messages", "gemini")
-"""The dialects; those of clouds differ from one of them in two fields (`tests/wire`)."""
+"""By environment, a dialect of which the last request is kept as readable text too."""
 
 CHOICES: Mapping[str, Mapping[str, Any]] = {
     "": {},
     "-required": {"tool_choice": "required", "max_tokens": 512},
     "-none": {"tool_choice": "none"},
 }
-"""By ending of a golden's name: what an agent asks for instead of its environment's defaults."""
+"""By ending of a pack's name: what an agent asks for instead of its environment's defaults."""
 
 
 def scripted(environment: str) -> tuple[dict[str, Any], list[Reply]]:
     """(an instance's line, the replies of an episode on it): kept, so that no policy decides what is sent."""
-    kept = json.loads((REPLIES / f"{environment}.json").read_text())
+    kept = json.loads((SENT / "replies" / f"{environment}.json").read_text())
     replies = [
         Reply(text=one["text"], calls=tuple(ToolCall(**call) for call in one["calls"]), finish=one["finish"])
         for one in kept["replies"]
@@ -100,144 +84,87 @@ def bodies(
 
 
 def packs(environment: str) -> Iterator[tuple[str, Pack, bool]]:
-    """(name, pack, with notes?): evalkit's own, one imported long ago, and the texts that old manifests hold."""
-    yield "standard", read_pack("standard", environment), True
-    yield "standard-no-notes", read_pack("standard", environment), False
+    """(name, pack, with notes?): evalkit's own, and one that was imported."""
+    standard = read_pack("standard", environment)
+    yield "standard", standard, True
+    yield "standard-no-notes", standard, False
     yield "standard-reasoning", read_pack("standard", environment, "reasoning"), True
-    for name in ("known_horizon", "known_horizon_goal"):
-        yield name, read_pack(name, environment), True
-    yield "imported", read_pack(str(PACKS / "imported.toml"), environment), True
-    manifest = read_manifest(RUNS / "finished" / RUN)
-    for agent in ("chat", "messages"):
-        kit = manifest.kit_of(manifest.agents[agent], environment)
-        yield f"manifest-{agent}", kit.pack, kit.notes
+    horizon = read_pack("known_horizon", environment)
+    yield "known_horizon", horizon, True
+    yield "known_horizon-no-notes", horizon, False
+    yield "known_horizon_goal", read_pack("known_horizon_goal", environment), True
+    yield "imported", read_pack(str(SENT / "packs" / "imported.toml"), environment), True
+    if environment == "costbench":
+        yield "explicit", read_pack("explicit", environment), True
 
 
-def of_requests(folder: Path) -> dict[str, str]:
-    """By environment, dialect and pack: a digest a request of an episode."""
-    made: dict[str, str] = {}
-    for environment in ("scheduling", "procurement", "pricing", "costbench"):
-        for dialect in FOUR:
-            for name, pack, notes in packs(environment):
-                for ending, overrides in CHOICES.items() if name == "standard" else [("", {})]:
-                    found = bodies(environment, dialect, pack, notes=notes, overrides=overrides)
-                    place = f"requests/{environment}/{dialect}/{name}{ending}"
-                    made[place] = "".join(f"{step} {len(body)} {_sha(body)}\n" for step, body in enumerate(found))
-                    if not ending and (environment, dialect, name) in IN_TEXT:
-                        made[f"{place}-text"] = json.dumps(json.loads(found[-1]), indent=1, ensure_ascii=False) + "\n"
-    return made
+def of_requests(folder: Path) -> list[str]:
+    """A line a request of an episode: environment, dialect, pack, step, number of bytes and digest."""
+    return [
+        f"{environment} {dialect} {name}{ending} {step} {len(body)} {short_digest(body)}"
+        for environment in SUITES
+        for dialect in dialect_sweep.DIALECTS.values()
+        for name, pack, notes in packs(environment)
+        for ending, overrides in (CHOICES.items() if name == "standard" else [("", CHOICES[""])])
+        for step, body in enumerate(bodies(environment, dialect, pack, notes=notes, overrides=overrides))
+    ]
 
 
-def of_ids(folder: Path) -> dict[str, str]:
-    """Ids of episodes: of each fixture's manifest in its order, and of specs resolved today."""
-    made = {f"ids/manifests/{name}": in_order(read_manifest(RUNS / name / RUN)) for name in ONE_RUN}
-    with inside(copy("finished", folder)):
-        for name in ("sweep.toml", "quickstart", "baselines", "nightly"):
-            manifest = resolve(read_sweep(find_sweep(name))).manifest
-            text = in_order(manifest)
-            stem = name.removesuffix(".toml")
-            made[f"ids/fresh/{stem}-order"] = text if len(text) < 20_000 else _sha(text.encode()) + "\n"
-            ids = "\n".join(sorted(line.split()[0] for line in text.splitlines()))
-            made[f"ids/fresh/{stem}-set"] = f"{len(text.splitlines())} {_sha(ids.encode())}\n"
-    return made
+def of_texts(folder: Path) -> list[str]:
+    """The last request of an episode on each environment, to be read."""
+    lines: list[str] = []
+    for environment, dialect in IN_TEXT.items():
+        last = bodies(environment, dialect, read_pack("standard", environment))[-1]
+        lines += [
+            f"{environment}, {dialect}:",
+            *json.dumps(json.loads(last), indent=1, ensure_ascii=False).splitlines(),
+        ]
+    return lines
 
 
-def in_order(manifest: Manifest) -> str:
-    """The episodes of every lane in admission order: id, agent, suite, instance, replicate."""
-    lines = []
-    for lane, agents in lanes(manifest, Choice()).items():
-        for one in episodes(manifest, agents, Choice()):
-            lines.append(f"{one.id} {lane} {one.cell.agent.name} {one.suite.name} {one.target.id} {one.replicate}")
-    return "\n".join(lines) + "\n"
+def of_ids(folder: Path) -> list[str]:
+    """A line an episode of these sweeps in admission order; of long ones, one line with their number and a digest."""
+    lines: list[str] = []
+    for name in (*SWEEPS, "quickstart", "baselines", "nightly"):
+        place = folder / name
+        if name in SWEEPS:
+            lay(place, SWEEPS[name])
+        place.mkdir(exist_ok=True)
+        with inside(place):
+            found = in_order(resolve(read_sweep(find_sweep("sweep.toml" if name in SWEEPS else name))).manifest)
+        if len(found) > 100:
+            some = "\n".join(sorted(line.split()[0] for line in found))
+            order = "".join(f"{line}\n" for line in found)
+            found = [f"{len(found)} {short_digest(some.encode())} in order {short_digest(order.encode())}"]
+        lines += [f"{name} {line}" for line in found]
+    return lines
 
 
-def of_steps(folder: Path) -> dict[str, str]:
-    """Digests of the steps that fixtures hold, and of those of the same sweep played afresh, with its requests."""
-    made: dict[str, str] = {}
-    for name in ONE_RUN:
-        made[f"steps/{name}"] = digests(RUNS / name / RUN)
-    place = copy("finished", folder)
-    sent = play(place, "fresh").sent
-    made["steps/afresh"] = digests(place / "fresh")
-    made |= {f"steps/sent/{name}": text for name, text in by_cell(place / "fresh", sent).items()}
-    return made
+def of_steps(folder: Path) -> list[str]:
+    """A line an episode of each sweep, played today: digests of its requests, observations and steps."""
+    lines: list[str] = []
+    for name, sweep in SWEEPS.items():
+        lay(folder / name, sweep)
+        play(folder / name, folder / name / "run")
+        lines += [f"{name} {line}" for line in digests(folder / name / "run")]
+    return lines
 
 
-def digests(run: Path) -> str:
-    """A line an episode: its place, its number of steps, its ending, and one digest over those of all its steps."""
-    columns = ["agent", "suite", "instance", "replicate", "step", "ending", "episode"]
-    kinds = ("request_digest", "observation_digest", "step_digest")
-    rows = scan(run, [*columns, *kinds]).to_pylist()
-    found: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
-    for row in sorted(rows, key=lambda row: row["step"]):
-        found.setdefault(tuple(row[name] for name in columns[:4]), []).append(row)
-    lines = []
-    for place, steps in sorted(found.items()):
-        over = [_sha(b"".join(row[kind] for row in steps)) for kind in kinds]
-        lines.append(
-            " ".join([steps[0]["episode"], *map(str, place), str(len(steps)), steps[-1]["ending"] or "-", *over])
-        )
-    return "\n".join(lines) + "\n"
+def of_sent(folder: Path) -> list[str]:
+    """A line a request of the sweep with models in all dialects, played today."""
+    lay(folder, SWEEPS["dialects"])
+    return bodies_sent(folder / "run", play(folder, folder / "run").sent)
 
 
-@dataclass(frozen=True, slots=True)
-class Played:
-    """One call of `run`."""
-
-    outcome: RunOutcome
-    sent: Mapping[str, bytes]
-    """The body of each request by its id, EPISODE/STEP/ATTEMPT."""
-    bill: int
-    """What the provider took for them, in pico-dollars."""
+MAKERS = {"requests": of_requests, "texts": of_texts, "ids": of_ids, "steps": of_steps, "sent": of_sent}
+"""What makes the values in `sent/NAME.txt`."""
 
 
-def play(
-    folder: Path, run: str, *, simulate: Mapping[str, Any] = PRICED, sweep: str = "sweep.toml", **options: Any
-) -> Played:
-    """Run the sweep of a fixture's folder beside a simulated provider on the same loop."""
-    sent: dict[str, bytes] = {}
-    plain = EndpointTransport.send
-
-    async def send(self: EndpointTransport, body: bytes, request_id: str, *rest: Any, **more: Any) -> Any:
-        assert request_id not in sent, f"{request_id} was sent twice"
-        sent[request_id] = bytes(body)
-        return await plain(self, body, request_id, *rest, **more)
-
-    async def both() -> Played:
-        async with serving(options_from(simulate)) as (url, simulator):
-
-            @contextmanager
-            def launch(provider: Provider, directory: Path) -> Iterator[str]:
-                yield url
-
-            resolved = resolve(read_sweep(find_sweep(sweep)))
-            chosen = RunOptions(directory=Path(run), launch=launch, **options)
-            outcome = await run_sweep(resolved, chosen, lambda view: None)
-            return Played(outcome, sent, simulator.totals.bill)
-
-    with inside(folder), pytest.MonkeyPatch.context() as patch:
-        patch.setattr(EndpointTransport, "send", send)
-        return asyncio.run(both())
+def kept(name: str, first: str) -> list[str]:
+    """The values in `sent/NAME.txt` that begin with a word, without it."""
+    lines = (SENT / f"{name}.txt").read_text().splitlines()
+    return [line.removeprefix(f"{first} ") for line in lines if line.startswith(f"{first} ")]
 
 
-def places(run: Path) -> dict[str, str]:
-    """The cell of each episode that a run holds: AGENT/ENVIRONMENT by id."""
-    rows = scan(run, ["episode", "agent", "environment"]).to_pylist()
-    return {row["episode"]: f"{row['agent']}/{row['environment']}" for row in rows}
-
-
-def by_cell(run: Path, sent: Mapping[str, bytes]) -> dict[str, str]:
-    """A line a request, EPISODE/STEP and a digest of its body, by cell. Attempts at one step have one body."""
-    cell, found = places(run), dict[str, dict[tuple[str, int], str]]()
-    for name, body in sent.items():
-        episode, step, _ = name.split("/")
-        lines, digest = found.setdefault(cell[episode], {}), _sha(body)
-        assert lines.setdefault((episode, int(step)), digest) == digest, f"{name}: another body than the attempt before"
-    return {
-        name: "".join(f"{episode}/{step} {digest}\n" for (episode, step), digest in sorted(lines.items()))
-        for name, lines in found.items()
-    }
-
-
-def _sha(data: bytes) -> str:
-    return hashlib.sha256(data).hexdigest()[:32]
+if __name__ == "__main__":
+    write_kept(SENT, MAKERS)

@@ -1,5 +1,4 @@
-"""Runs of the tree as it stood, extended: what they have stays as it was, and what is added to it reads the same texts
-in the same order."""
+"""Runs that are extended: what they have stays as it was, and what is added reads the same texts in the same order."""
 
 import re
 import shutil
@@ -13,9 +12,9 @@ from evalkit.spec import packs
 from evalkit.store.manifest import Manifest
 from evalkit.store.manifests import read_manifest
 from evalkit.store.reading.reader import scan
-from tests.net.goldens import GOLDENS, read
-from tests.net.wire import digests, in_order, play
-from tests.net.workspace import RUN, call, copy
+from tests.conform.sending import kept
+from tests.snapshots.workspace import RUN, call, copy
+from tests.support.dialect_sweep import digests, in_order, play
 
 MORE = """
 [[agents]]
@@ -26,16 +25,16 @@ max_tokens = 900
 """
 
 
-def extend(place: Path, more: str = "", replicates: int = 2) -> None:
-    """Rewrite a fixture's sweep."""
+def extend(place: Path, more: str, replicates: int) -> None:
+    """Add agents and replicates to the sweep of a folder."""
     path = place / "sweep.toml"
     text = path.read_text().replace("replicates = 2", f"replicates = {replicates}", 1)
     at = text.index("[[suites]]")
     path.write_text(text[:at] + more + text[at:])
 
 
-def kept(old: Manifest, new: Manifest) -> None:
-    """Everything of the old manifest stands in the new one as it was."""
+def keeps(old: Manifest, new: Manifest) -> None:
+    """Everything of the old manifest stands in the new one as it was, in the same order."""
     assert {name: new.packs[name] for name in old.packs} == dict(old.packs)
     assert list(new.suites)[: len(old.suites)] == list(old.suites)
     for name, suite in old.suites.items():
@@ -50,67 +49,30 @@ def kept(old: Manifest, new: Manifest) -> None:
             agent.sampling,
             agent.price,
         )
+    assert of_before(in_order(new), old, agent=2) == in_order(old)
 
 
-def lines(manifest: Manifest, old: Manifest) -> list[str]:
-    """The order of what the old manifest had, among what the new one has."""
-    mine = []
-    for line in in_order(manifest).splitlines():
-        _, _, agent, *_, replicate = line.split()
-        if agent in old.agents and int(replicate) < old.replicates:
-            mine.append(line)
-    return mine
+def of_before(lines: list[str], old: Manifest, *, agent: int) -> list[str]:
+    """The episodes that an old manifest has, of lines with the agent's name at this place, and the replicate 3 behind."""
+    words = [line.split() for line in lines]
+    return [
+        line
+        for line, one in zip(lines, words, strict=True)
+        if one[agent] in old.agents and int(one[agent + 3]) < old.replicates
+    ]
 
 
-@pytest.mark.parametrize("name", ["finished", "killed-late"])
-def test_more_replicates_and_another_agent_leave_texts_and_order(name: str, tmp_path: Path) -> None:
-    place = copy(name, tmp_path)
-    old = read_manifest(place / RUN)
-    extend(place, MORE, replicates=3)
-    played = play(place, str(RUN))
-    assert (played.outcome.exit_code, played.outcome.owed) == (0, 0)
-    new = read_manifest(place / RUN)
-    kept(old, new)
-    assert new.replicates == 3
-    assert lines(new, old) == in_order(old).splitlines()
-    first_requests_are_those_of_the_first_replicate(place / RUN)
-    assert {line for line in digests(place / RUN).splitlines() if line_of(line, old)} == set(fault_free())
-    assert call(place, "verify", str(RUN)).code == 0
-
-
-def first_requests_are_those_of_the_first_replicate(run: Path) -> None:
+def first_requests_are_those_of_the_first_replicate(run: Path, replicates: int) -> None:
     """Nothing that an agent reads at first depends on the replicate, nor on when it was added."""
-    rows = scan(run, ["agent", "suite", "instance", "replicate", "step", "request_digest"]).to_pylist()
     firsts: dict[tuple[str, str, str], dict[int, bytes]] = {}
-    for row in rows:
+    for row in scan(run, ["agent", "suite", "instance", "replicate", "step", "request_digest"]).to_pylist():
         if row["step"] == 0:
             cell = row["agent"], row["suite"], row["instance"]
             firsts.setdefault(cell, {})[row["replicate"]] = row["request_digest"]
     assert firsts
     for cell, found in firsts.items():
-        assert set(found) == {0, 1, 2}, cell
+        assert set(found) == {*range(replicates)}, cell
         assert len(set(found.values())) == 1, cell
-
-
-def line_of(line: str, old: Manifest) -> bool:
-    _, agent, _, _, replicate, *_ = line.split()
-    return agent in old.agents and int(replicate) < old.replicates
-
-
-def fault_free() -> list[str]:
-    return (read(GOLDENS, "steps/finished") or "").splitlines()
-
-
-def test_a_run_without_a_provider_is_extended_likewise(tmp_path: Path) -> None:
-    place = copy("policies", tmp_path)
-    old, before = read_manifest(place / RUN), digests(place / RUN).splitlines()
-    extend(place, '[[agents]]\npolicy = "planner"\n', replicates=3)
-    assert call(place, "run", "sweep.toml", "--json").code == 0
-    new = read_manifest(place / RUN)
-    kept(old, new)
-    assert set(before) <= set(digests(place / RUN).splitlines())
-    first_requests_are_those_of_the_first_replicate(place / RUN)
-    assert call(place, "verify", str(RUN)).code == 0
 
 
 @pytest.fixture
@@ -131,30 +93,43 @@ def reworded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[], No
     return reword
 
 
-@pytest.mark.parametrize("replicates", [2, 3])
-def test_new_wording_reaches_no_old_run(replicates: int, tmp_path: Path, reworded: Callable[[], None]) -> None:
-    place = copy("killed-late", tmp_path)
+def test_more_replicates_and_another_agent_leave_texts_and_order_whatever_packs_say_by_now(
+    tmp_path: Path, reworded: Callable[[], None]
+) -> None:
+    place = copy("killed", tmp_path)
     old = read_manifest(place / RUN)
     reworded()
-    extend(place, MORE if replicates > 2 else "", replicates=replicates)
-    played = play(place, str(RUN))
+    extend(place, MORE, replicates=3)
+    played = play(place, RUN)
     assert (played.outcome.exit_code, played.outcome.owed) == (0, 0)
-    kept(old, read_manifest(place / RUN))
-    assert played.sent
+    new = read_manifest(place / RUN)
+    assert (new.replicates, "another" in new.agents) == (3, True)
+    keeps(old, new)
     assert not [name for name, body in played.sent.items() if b"dear friend" in body]
-    mine = {line for line in digests(place / RUN).splitlines() if line_of(line, old)}
-    assert mine == set(fault_free())
+    first_requests_are_those_of_the_first_replicate(place / RUN, 3)
+    assert of_before(digests(place / RUN), old, agent=1) == kept("steps", "dialects")
     assert call(place, "verify", str(RUN)).code == 0
 
 
 def test_new_wording_reaches_new_runs(tmp_path: Path, reworded: Callable[[], None]) -> None:
-    place = copy("killed-late", tmp_path)
+    place = copy("killed", tmp_path)
     reworded()
-    played = play(place, "fresh", limit=1)
+    played = play(place, Path("fresh"), limit=1)
     assert [name for name, body in played.sent.items() if b"dear friend" in body]
 
 
-def test_what_an_agent_is_may_still_not_change_under_its_name(tmp_path: Path) -> None:
+def test_a_run_without_a_provider_is_extended_likewise(tmp_path: Path) -> None:
+    place = copy("policies", tmp_path)
+    old = read_manifest(place / RUN)
+    extend(place, '[[agents]]\npolicy = "planner"\n', replicates=3)
+    assert call(place, "run", "sweep.toml", "--json").code == 0
+    keeps(old, read_manifest(place / RUN))
+    first_requests_are_those_of_the_first_replicate(place / RUN, 3)
+    assert of_before(digests(place / RUN), old, agent=1) == kept("steps", "policies")
+    assert call(place, "verify", str(RUN)).code == 0
+
+
+def test_what_an_agent_is_may_not_change_under_its_name(tmp_path: Path) -> None:
     place = copy("policies", tmp_path)
     path = place / "sweep.toml"
     path.write_text(re.sub('policy = "noisy"', 'name = "noisy"\npolicy = "planner"', path.read_text()))

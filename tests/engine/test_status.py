@@ -25,7 +25,7 @@ from evalkit.store.manifests import read_manifest
 from evalkit.store.reading.index import read_index
 from evalkit.store.reading.reader import read_ledger, scan_all
 from evalkit.store.reading.sums import totals_of
-from tests.net.workspace import RUN, RUNS
+from tests.snapshots.workspace import RUN, RUNS
 from tests.support.small_sweeps import resolved
 from tests.support.sweep_runs import go, go_served, served
 
@@ -137,8 +137,8 @@ def test_what_each_writer_said_last_is_what_all_rows_say(tmp_path: Path, rest: d
     assert_same(read_status(run).to_json(), by_full_reading(run))
 
 
-@pytest.mark.parametrize("name", ["killed-early", "killed-late", "faulty", "finished"])
-def test_a_run_of_format_1_says_what_its_rows_say(name: str) -> None:
+@pytest.mark.parametrize("name", ["killed", "faulty", "finished"])
+def test_a_kept_run_says_what_its_rows_say(name: str) -> None:
     run = RUNS / name / RUN
     assert read_status(run).to_json() == by_full_reading(run)
 

@@ -1,22 +1,22 @@
-"""A fixture as a working folder of its own, and commands called in it: what they print, and their exit codes."""
+"""A kept run as a working folder of its own, and commands called in it: what they print, and their exit codes."""
 
 import contextlib
 import io
-import os
 import shutil
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 from evalkit.cli.main import main
+from tests.support.dialect_sweep import inside
 
 HERE = Path(__file__).resolve().parent
+PROJECT = HERE.parent.parent
 RUNS = HERE / "runs"
 RUN = Path("runs") / "sweep"
-"""Where a fixture's run lies in its folder; its sweep is `sweep.toml`, its providers are in `providers/`."""
+"""Where a run lies in its folder; its sweep is `sweep.toml`, its providers are in `providers/`."""
 
 SURROUNDINGS = {"COLUMNS": "160", "LOGNAME": "somebody", "USER": "somebody"}
-"""Variables that commands see: tables are as wide as this in the goldens."""
+"""Variables that commands see: tables are as wide as this in the snapshots."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +28,7 @@ class Said:
     err: str
 
     def __str__(self) -> str:
-        """As the goldens have it."""
+        """As the snapshots have it."""
         parts = [f"exit {self.code}\n"]
         if self.err:
             parts.append(f"--- stderr\n{self.err}")
@@ -38,38 +38,19 @@ class Said:
 
 
 def copy(name: str, parent: Path, *, as_name: str = "") -> Path:
-    """A copy of a fixture that may be written to."""
+    """A copy of a run's folder that may be written to."""
     return Path(shutil.copytree(RUNS / name, parent / (as_name or name)))
 
 
-@contextlib.contextmanager
-def inside(folder: Path) -> Iterator[None]:
-    """Work in a folder, in the surroundings of the goldens."""
-    before, place = dict(os.environ), Path.cwd()
-    for name in [name for name in os.environ if name.endswith("_API_KEY")]:
-        del os.environ[name]  # tables of providers say which keys are set
-    os.environ.update(SURROUNDINGS)
-    os.chdir(folder)
-    try:
-        yield
-    finally:
-        os.chdir(place)
-        os.environ.clear()
-        os.environ.update(before)
-
-
 def call(folder: Path, *words: str) -> Said:
-    """One command in this process. An exception that leaves it stands in the place of the exit code's words."""
+    """One command in this process."""
     # Tables of `sql --csv` are written as bytes, beneath the text.
     out, err = io.TextIOWrapper(io.BytesIO(), encoding="utf-8", newline="", write_through=True), io.StringIO()
-    with inside(folder), contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+    with inside(folder, **SURROUNDINGS), contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
         try:
             code = main(list(words))
         except SystemExit as leaving:
             code = int(leaving.code or 0)
-        except Exception as flaw:  # noqa: BLE001
-            # What a user would see as a traceback: its kind is golden, so that no other takes its place unseen.
-            return Said(1, _text(out), f"{err.getvalue()}traceback: {type(flaw).__name__}")
     return Said(code, _text(out), err.getvalue())
 
 
