@@ -53,7 +53,7 @@ def keeps(old: Manifest, new: Manifest) -> None:
 
 
 def of_before(lines: list[str], old: Manifest, *, agent: int) -> list[str]:
-    """The episodes that an old manifest has, of lines with the agent's name at this place, and the replicate 3 behind."""
+    """The lines whose episodes an old manifest has; word `agent` is the agent's name, the third behind it the replicate."""
     words = [line.split() for line in lines]
     return [
         line

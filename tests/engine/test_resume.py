@@ -1,5 +1,5 @@
-"""A killed run, resumed to its end, damaged or not: nothing on disk is asked again, what is sent is what the run that was
-left in peace sent, and it ends in the same log."""
+"""A killed run, resumed to its end, damaged or not: nothing on disk is asked again, what is sent is what the run that
+was left in peace sent, and it ends in the same log."""
 
 import json
 from pathlib import Path
