@@ -53,7 +53,7 @@ def keeps(old: Manifest, new: Manifest) -> None:
 
 
 def of_before(lines: list[str], old: Manifest, *, agent: int) -> list[str]:
-    """The lines whose episodes an old manifest has; word `agent` is the agent's name, the third behind it the replicate."""
+    """The lines whose episodes a manifest has. Word `agent` is the agent's name, the third behind it the replicate."""
     words = [line.split() for line in lines]
     return [
         line

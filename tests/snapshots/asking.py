@@ -99,7 +99,7 @@ class Asking:
         for _, line, said in self.everything():
             if "--json" in line:
                 name = line.split()[0]
-                found |= {f"{name} {key}" for value in _values(said.out) for key in _keys(value, "$")}
+                found |= {f"{name} {key}" for value in _values(said.out) for key in keys_of(value)}
         return sorted(found)
 
     def views(self) -> list[str]:
@@ -150,15 +150,15 @@ def _values(out: str) -> list[Any]:
         return [json.loads(line) for line in out.splitlines() if line.startswith("{")]
 
 
-def _keys(value: Any, place: str) -> Iterator[str]:
+def keys_of(value: Any, place: str = "$") -> Iterator[str]:
     """The places of all keys in a JSON value; entries of a list share theirs."""
     if isinstance(value, dict):
         for key, inner in value.items():
             yield f"{place}.{key}"
-            yield from _keys(inner, f"{place}.{key}")
+            yield from keys_of(inner, f"{place}.{key}")
     elif isinstance(value, list):
         for inner in value:
-            yield from _keys(inner, f"{place}[]")
+            yield from keys_of(inner, f"{place}[]")
 
 
 def _lines(value: Any, indent: str) -> str:

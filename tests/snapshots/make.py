@@ -2,8 +2,8 @@
 
     python -m tests.snapshots.make [NAME ...]
 
-Every command is a process of its own that calls itself `host:NUMBER`, so that no run names a machine. A run
-that is killed stops elsewhere each time it is made. Rewrite the snapshots afterwards, and what is kept of exit codes and keys.
+Every command is a process of its own that calls itself `host:NUMBER`, so that no run names a machine. A run that is
+killed stops elsewhere each time it is made. Rewrite the snapshots afterwards, and what is kept of exit codes and keys.
 """
 
 import os

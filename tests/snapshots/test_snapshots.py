@@ -2,16 +2,42 @@
 
 All in one file, so that one process asks each command once."""
 
+from pathlib import Path
+
 import pytest
 from syrupy.assertion import SnapshotAssertion
 
-from tests.snapshots.asking import Asking, transcript
+from tests.snapshots.asking import Asking, keys_of, transcript
 from tests.snapshots.commands import ALONE, READERS, WRITERS
 from tests.snapshots.damage import AFTER_A_KILL, RECIPES
 from tests.snapshots.keep import KEPT, MAKERS
 from tests.support.kept_values import check_kept
 
 DAMAGED = [*(f"policies/{name}" for name in RECIPES), *(f"killed/{name}" for name in AFTER_A_KILL)]
+
+
+def test_a_value_that_is_lost_is_named_and_so_is_a_new_one(tmp_path: Path) -> None:
+    file = tmp_path / "keys.txt"
+    file.write_text("status $.money\nstatus $.run\n")
+    check_kept(file, ["status $.money", "status $.run"], "some.module")
+    with pytest.raises(
+        AssertionError, match=r"(?m)1 kept values are gone[\s\S]*^-status \$\.run$[\s\S]*some\.module keys"
+    ):
+        check_kept(file, ["status $.money"], "some.module")
+    with pytest.raises(AssertionError, match=r"0 kept values are gone or changed, 1 are new"):
+        check_kept(file, ["status $.money", "status $.new", "status $.run"], "some.module")
+
+
+def test_every_key_of_a_json_value_has_its_place() -> None:
+    value = {"tables": {"scores": {"rows": [{"agent": "a"}, {"score": 1}]}}, "notes": []}
+    places = [
+        "tables",
+        "tables.scores",
+        "tables.scores.rows",
+        "tables.scores.rows[].agent",
+        "tables.scores.rows[].score",
+    ]
+    assert list(keys_of(value)) == [f"$.{place}" for place in (*places, "notes")]
 
 
 @pytest.fixture(scope="module")
