@@ -58,6 +58,7 @@ def test_a_place_is_found_without_the_others() -> None:
     assert len(order._rounds) <= len(Permutation(5, 7)._rounds)
 
 
+@pytest.mark.exhaustive(but=1)
 @pytest.mark.parametrize("n", [2, 3, 4, 5, 6])
 def test_all_orders_of_few_values_come_equally_often(n: int) -> None:
     orders, each = math.factorial(n), 20 if n > 5 else 60
@@ -68,6 +69,7 @@ def test_all_orders_of_few_values_come_equally_often(n: int) -> None:
     assert chi2 < degrees + 5 * math.sqrt(2 * degrees) + 5
 
 
+@pytest.mark.exhaustive(but=1)
 @pytest.mark.parametrize("n", [12, 37, 300])
 def test_each_value_and_each_pair_of_values_comes_equally_often_at_each_place(n: int) -> None:
     keys = 6000

@@ -219,6 +219,7 @@ async def lived_through(cancellations: list[tuple[int, str, bool]]) -> tuple[Roo
     return rooms, {name for name, task in tasks.items() if task.cancelled()}
 
 
+@pytest.mark.exhaustive(but=1)
 @pytest.mark.parametrize("early", [(True, True), (True, False), (False, True), (False, False)])
 def test_whenever_anybody_is_cancelled_no_room_is_lost_and_nobody_is_passed_over(early: tuple[bool, bool]) -> None:
     async def play() -> None:

@@ -78,6 +78,7 @@ def begin(script: str, here: Path) -> subprocess.Popen[str]:
     )
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("script", [PLAIN, NOTEBOOK, AWAITED], ids=["plain", "notebook", "awaited"])
 def test_the_first_signal_drains_and_nothing_is_asked_twice(script: str, here: Path, bill: Path) -> None:
     process = begin(script, here)
@@ -99,6 +100,7 @@ def test_the_first_signal_drains_and_nothing_is_asked_twice(script: str, here: P
     assert len(set(asked)) == len(asked)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("script", [PLAIN, NOTEBOOK], ids=["plain", "notebook"])
 def test_a_second_signal_stops_at_once(script: str, here: Path) -> None:
     (here / "providers").mkdir()

@@ -83,6 +83,7 @@ def test_values_are_picklable_and_equal_after_it(tmp_path: Path, monkeypatch: py
     assert hash(pickle.loads(pickle.dumps(instance))) == hash(instance)
 
 
+@pytest.mark.exhaustive
 def test_type_checkers_know_what_there_is_and_what_there_is_not(tmp_path: Path) -> None:
     file = tmp_path / "uses.py"
     file.write_text(

@@ -22,6 +22,8 @@ from tests.support.small_sweeps import resolved
 from tests.support.spread_runs import SpreadRun, play
 from tests.support.sweep_runs import served, with_budget
 
+pytestmark = pytest.mark.exhaustive
+
 READING = (
     ("status", "RUN", "--json"),
     ("report", "RUN", "--json"),

@@ -54,6 +54,7 @@ def requests(bill: Path) -> list[str]:
     return [line["request_id"].rpartition("/")[0] for line in bill_lines(bill)]
 
 
+@pytest.mark.exhaustive
 def test_answers_are_right_money_is_spared_and_a_kill_changes_nothing(call: Call, asked: Path) -> None:
     whole_bill, bill = asked / "whole.jsonl", asked / "bill.jsonl"
     with simulated({"bill": str(whole_bill), "latency": "10ms"}) as url:

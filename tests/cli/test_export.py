@@ -15,6 +15,7 @@ def run(call: Call, spec: Path) -> str:
     return "runs/mine"
 
 
+@pytest.mark.exhaustive(but=2)
 @pytest.mark.parametrize("form", FORMATS)
 def test_a_run_is_exported_and_left_as_it_is(call: Call, run: str, here: Path, form: str) -> None:
     before = {name: data for name, data in tree(here / run).items() if "derived" not in name}

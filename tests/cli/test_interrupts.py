@@ -35,6 +35,7 @@ def asked(bill: Path) -> list[str]:
     return [line["request_id"].rpartition("/")[0] for line in bill_lines(bill)]
 
 
+@pytest.mark.exhaustive(but=1)
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_one_signal_lets_requests_in_flight_finish_and_the_next_call_asks_nothing_twice(
     call: Call, here: Path, slow: Path, number: int
@@ -63,6 +64,7 @@ def test_one_signal_lets_requests_in_flight_finish_and_the_next_call_asks_nothin
     assert call("verify", "sweep").code == 0
 
 
+@pytest.mark.exhaustive
 def test_a_second_signal_stops_at_once_and_what_came_back_is_kept(call: Call, here: Path) -> None:
     bill = here / "bill.jsonl"
     with simulated({"bill": str(bill), "latency": f"{LATENCY_S}s"}) as url:
@@ -126,6 +128,7 @@ def test_a_second_run_is_refused_and_names_the_first(call: Call, here: Path, slo
     assert len(set(asked(slow))) == len(asked(slow))
 
 
+@pytest.mark.exhaustive
 def test_nobody_finds_a_key_in_what_a_run_wrote_or_printed(
     call: Call, here: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -42,6 +42,7 @@ def nothing(play: JoinedRun, draw: random.Random) -> None:
     """Let it be."""
 
 
+@pytest.mark.exhaustive
 def test_workers_that_join_play_a_run_in_a_bucket(tmp_path: Path, bucket: str) -> None:
     torn(tmp_path, 0, nothing, latency="20ms", periods=4, place=bucket)
     place = place_of(bucket)
@@ -56,6 +57,7 @@ def test_workers_that_join_play_a_run_in_a_bucket(tmp_path: Path, bucket: str) -
     assert not any(token.encode() in text for text in texts), "the token is where others see it"
 
 
+@pytest.mark.exhaustive
 def test_a_worker_that_is_killed_is_sealed_and_others_go_on(tmp_path: Path) -> None:
     def kill(play: JoinedRun, draw: random.Random) -> None:
         of_a_worker(play, draw, signal.SIGKILL)
@@ -66,6 +68,7 @@ def test_a_worker_that_is_killed_is_sealed_and_others_go_on(tmp_path: Path) -> N
     assert newest_claims(folder / "run")[lost["writer"]]["kind"] == "seal"
 
 
+@pytest.mark.exhaustive
 def test_a_worker_that_comes_back_is_fenced(tmp_path: Path) -> None:
     def stop_for_long(play: JoinedRun, draw: random.Random) -> None:
         stopped = of_a_worker(play, draw, signal.SIGSTOP)
@@ -79,6 +82,7 @@ def test_a_worker_that_comes_back_is_fenced(tmp_path: Path) -> None:
     assert "its journal was sealed" in said or "has taken this run over" in said
 
 
+@pytest.mark.exhaustive
 def test_a_worker_that_comes_back_after_the_end_says_that_it_was_sealed(tmp_path: Path) -> None:
     def stop_until_the_end(play: JoinedRun, draw: random.Random) -> None:
         stopped = of_a_worker(play, draw, signal.SIGSTOP)
@@ -91,6 +95,7 @@ def test_a_worker_that_comes_back_after_the_end_says_that_it_was_sealed(tmp_path
     assert "Unless `evalkit status run` says that the run is complete" in said
 
 
+@pytest.mark.exhaustive
 def test_a_coordinator_that_is_killed_leaves_a_run_that_goes_on(tmp_path: Path) -> None:
     def kill(play: JoinedRun, draw: random.Random) -> None:
         play.coordinator.kill()
@@ -102,6 +107,7 @@ def test_a_coordinator_that_is_killed_leaves_a_run_that_goes_on(tmp_path: Path) 
     assert all(has_ended(folder / "run", journal.writer) for journal in journals(folder / "run"))
 
 
+@pytest.mark.exhaustive
 def test_workers_that_are_told_to_leave_cost_nothing_and_others_go_on(tmp_path: Path) -> None:
     def leave(play: JoinedRun, draw: random.Random) -> None:
         assert play.join is not None

@@ -16,6 +16,8 @@ from tests.support.command_line import POLICIES, Call, start
 from tests.support.other_clouds import azure, google
 from tests.support.patience import PATIENCE_S
 
+pytestmark = pytest.mark.exhaustive
+
 CLOUDS = {"az": azure, "gs": google}
 
 

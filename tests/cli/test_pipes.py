@@ -5,6 +5,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from tests.cli.test_run import damage
 from tests.support.command_line import Call
 from tests.support.patience import PATIENCE_S
@@ -50,12 +52,14 @@ READING = {
 }
 
 
+@pytest.mark.exhaustive
 def test_commands_that_read_end_quietly(call: Call, spec: Path) -> None:
     assert call("run", "mine.toml").code == 0
     assert {name: unread(*words) for name, words in READING.items()} == dict.fromkeys(READING, (0, ""))
     assert unread("report", "mine", both=True) == (0, "")
 
 
+@pytest.mark.exhaustive
 def test_a_run_is_played_to_its_end_and_keeps_its_code(call: Call, spec: Path) -> None:
     for both in (False, True):
         name = f"both{both}"
@@ -71,6 +75,7 @@ def test_what_was_wrong_decides_the_code_although_nobody_reads_it(call: Call, sp
     assert call("verify", "mine").code == unread("verify", "mine")[0] == 1
 
 
+@pytest.mark.exhaustive
 def test_a_night_nobody_reads_about_still_writes_its_page(call: Call, spec: Path, here: Path) -> None:
     assert unread("nightly", "mine.toml", "--html", "nights.html") == (0, "")
     assert (here / "nights.html").stat().st_size > 1_000

@@ -34,6 +34,7 @@ def test_a_long_answer_is_set_in_part_and_says_how_to_get_the_rest(ran: str, cal
     assert len(call("sql", ran, query, "--csv").out.splitlines()) == 1235
 
 
+@pytest.mark.exhaustive(but=2)
 @pytest.mark.parametrize(
     "view", ["steps", "calls", "log", "cells", "episodes", "scores", "ledger", "agents", "instances"]
 )

@@ -113,6 +113,7 @@ async def asked(scene: Scene, times: int) -> tuple[float, str]:
     return longest, ""
 
 
+@pytest.mark.exhaustive
 def test_no_lie_about_what_is_left_makes_a_lane_wait_for_more_than_an_hour() -> None:
     async def main() -> None:
         ended = 0
@@ -170,6 +171,7 @@ def test_what_remains_of_a_limit_that_never_comes_back_may_be_used() -> None:
     run_virtual(main())
 
 
+@pytest.mark.exhaustive(but=1)
 @pytest.mark.parametrize("status", [429, 503])
 @pytest.mark.parametrize("name", ["retry-after", "retry-after-ms"])
 def test_no_wait_that_a_refusal_asks_for_is_longer_than_an_hour(status: int, name: str) -> None:

@@ -323,6 +323,7 @@ def test_kinds_are_recognised_by_name(file: str, kind: str | None) -> None:
     assert (found.name if found else None) == kind
 
 
+@pytest.mark.exhaustive
 def test_the_shared_golden_files_hold(shared: Path) -> None:
     tallies, strange = compare(shared / "goldens", shared / "data")
     assert [tally.first for tally in tallies if tally.count["differing"]] == []

@@ -25,6 +25,7 @@ def golden(folder: Path, kind: str) -> list[dict[str, Any]]:
     return [json.loads(line) for line in path.read_bytes().splitlines()]
 
 
+@pytest.mark.exhaustive(but=1)
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_golden_course(shared: Path, kind: str) -> None:
     rows = golden(shared, kind)
@@ -57,6 +58,7 @@ TABLE: Mapping[tuple[str, int], tuple[int, int, int]] = {
 """Of 60 queries (at N = 8: 12), those that are eligible for who follows the ground truth, under 1, 2 and 3 blocks."""
 
 
+@pytest.mark.exhaustive(but=2)
 @pytest.mark.parametrize(("kind", "length"), TABLE)
 def test_the_eligible_set_is_the_specifications(shared: Path, kind: str, length: int) -> None:
     queries = reference_queries(shared / "data")
@@ -82,6 +84,7 @@ def test_a_row_is_one_of_those_counted(shared: Path) -> None:
     assert (one.length, one.blocks, one.block) == (5, 1, "cost_change")
 
 
+@pytest.mark.exhaustive(but=1)
 @pytest.mark.parametrize("kind", KINDS)
 def test_how_far_one_block_moves_the_ground_truth(shared: Path, kind: str) -> None:
     # The figures that the paper prints in its text: 0.378, 0.538, 0.295, 0.214 at N = 5.

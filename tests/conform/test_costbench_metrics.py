@@ -23,6 +23,7 @@ def document(shared: Path) -> dict[str, Any]:
     return found
 
 
+@pytest.mark.exhaustive
 def test_all_golden_episodes_are_played_and_judged_alike(rows: list[dict[str, Any]], shared: Path) -> None:
     verdicts = [(row["name"], metrics(row, shared / "data")) for row in rows]
     assert [(name, verdict) for name, verdict in verdicts if verdict.status not in ("equal", "documented")] == []

@@ -29,6 +29,7 @@ def test_tables_need_the_queries(goldens: Path, name: str, check) -> None:  # ty
         assert check(row, data).status == "out of scope"
 
 
+@pytest.mark.exhaustive
 def test_the_greedy_table_is_recomputed(goldens: Path, shared: Path) -> None:
     row = json.loads((goldens / "greedy_table.json").read_text(encoding="utf-8"))
     few = {**row, "all_rows": [line for line in row["all_rows"] if line["task_length"] == 5]}

@@ -27,6 +27,7 @@ def test_golden_instances_are_equal(shared: Path, name: str) -> None:
     assert tally([procurement.instances(row, None) for row in cases]) == {"equal": len(cases)}
 
 
+@pytest.mark.exhaustive
 def test_golden_plans_are_equal_or_no_plans(shared: Path) -> None:
     cases = rows(shared, "procurement_plans.jsonl")
     odd = sum(row["name"].startswith(("negative", "fractional")) for row in cases)

@@ -27,6 +27,7 @@ def test_the_page_has_every_table_with_as_many_studies_as_its_command_makes(page
         assert list(table.cells) == [(row, column) for row in TABLES[name].rows for column in TABLES[name].columns]
 
 
+@pytest.mark.exhaustive(but=1)
 @pytest.mark.parametrize("name", TABLES)
 def test_a_quick_try_agrees_with_the_table(name: str, page: dict[str, Any]) -> None:
     table, quick = page[name], QUICK.get(name, 60)

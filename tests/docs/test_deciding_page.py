@@ -95,6 +95,7 @@ def words_of(picture: str) -> list[str]:
     return [unescape(words) for words in re.findall(r'aria-label="([^"]*)"', picture)]
 
 
+@pytest.mark.exhaustive
 def test_the_picture_shows_the_table() -> None:
     drawn = deciding_picture.figure(PAGE)
     assert schema_flaw(drawn.spec) == ""

@@ -12,6 +12,8 @@ from evalkit.cli.play.project import project_files
 from tests.support.document_blocks import blocks_of, commands
 from tests.support.plugin_projects import Installed, page, pip_install
 
+pytestmark = pytest.mark.exhaustive
+
 PAGE = "docs/add-an-environment.md"
 FILES = {block.file: block.text for block in blocks_of(PAGE) if block.file}
 CALLS = [words for block in blocks_of(PAGE) if not block.language for words in commands(block.text)]

@@ -58,6 +58,7 @@ def made(site: Path) -> dict[Path, str]:
     return {path: path.read_text() for path in site.rglob("*.html")}
 
 
+@pytest.mark.exhaustive
 def test_the_site_holds_every_page(site: Path) -> None:
     wanted = {*pages(), "CHANGELOG.md", *(f"docs/api/{name.rpartition('.')[2]}.rst" for name in OFFERING)}
     assert [page for page in sorted(wanted) if not (site / page).with_suffix(".html").is_file()] == []
@@ -111,6 +112,7 @@ def test_the_search_finds_words_of_the_pages(site: Path) -> None:
 FLAWS = ("[gone](gone.md)", "[no such heading](sweeps.md#no-such-heading)", "![gone](images/gone.png)")
 
 
+@pytest.mark.exhaustive
 def test_broken_links_fail_the_build(tmp_path: Path) -> None:
     project = copied(tmp_path / "project")
     page = project / "docs" / "resume.md"

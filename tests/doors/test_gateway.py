@@ -79,6 +79,7 @@ def expected_of_all() -> evalkit.Episode:
     return played(inside)
 
 
+@pytest.mark.exhaustive(but=1)
 @pytest.mark.parametrize("dialect", SPEAKS)
 def test_an_agent_outside_plays_as_one_inside(dialect: str) -> None:
     episode, expected = played(through(dialect)), expected_of_all()
@@ -136,6 +137,7 @@ def test_requests_at_once_each_have_their_address(tmp_path: Path) -> None:
     assert sorted(row["n"] for row in rows if "/" not in row["key"]) == [0] * 5 + [1] * 5
 
 
+@pytest.mark.exhaustive(but=1)
 @pytest.mark.parametrize("dialect", [name for name in SPEAKS if name != "gemini"])
 def test_a_stream_says_the_same(dialect: str) -> None:
     seen: list[Mapping[str, Any]] = []

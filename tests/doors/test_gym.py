@@ -75,6 +75,7 @@ def test_a_reward_leads_to_the_score_wherever_doubles_do() -> None:
             assert so_far == target
 
 
+@pytest.mark.exhaustive(but=5)
 @pytest.mark.parametrize("case", CASES, ids=case_id)
 def test_a_text_environment_scores_as_a_run_does(case: Case) -> None:
     episode = played(case)
@@ -238,6 +239,7 @@ if __name__ == "__main__":
 """
 
 
+@pytest.mark.exhaustive
 def test_vectors_of_all_environments_play_alike_in_one_process_and_in_several() -> None:
     # A process of its own, because asynchronous ones are forked.
     done = subprocess.run([sys.executable, "-c", VECTORS], capture_output=True, text=True, check=False, timeout=300)

@@ -6,6 +6,7 @@ import evalkit
 from tests.doors.cases import CASES, Case, case_id, instance_of, played
 
 
+@pytest.mark.exhaustive(but=5)
 @pytest.mark.parametrize("case", CASES, ids=case_id)
 def test_a_game_scores_as_a_run_does(case: Case) -> None:
     episode = played(case)

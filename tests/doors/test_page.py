@@ -77,6 +77,7 @@ def test_an_episode_is_played_to_its_end_and_is_in_the_run_as_any_agents() -> No
     assert main(["verify", "runs/human"]) == 0
 
 
+@pytest.mark.exhaustive
 def test_who_comes_back_is_at_the_same_turn_with_all_periods_before() -> None:
     calls = best()
     half = len(calls) // 2

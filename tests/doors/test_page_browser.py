@@ -15,6 +15,8 @@ import evalkit
 from tests.support.command_line import finish, interrupt, start
 from tests.view.browser import chromium, tab
 
+pytestmark = pytest.mark.exhaustive
+
 HOSTILE = "<script>window.hacked = 1</script><img src=x onerror='window.hacked = 1'>"
 
 

@@ -143,6 +143,7 @@ def values() -> st.SearchStrategy[Any]:
     )
 
 
+@pytest.mark.exhaustive
 @given(values(), st.dictionaries(st.sampled_from(["a.0", "a.1", "a.0.0"]), st.text(max_size=8)))
 def test_a_senseless_schema_makes_no_error(schema: Any, filled: dict[str, str]) -> None:
     fields, found = fields_of(schema, filled)

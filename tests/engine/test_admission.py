@@ -209,6 +209,7 @@ def errors(values: list[float]) -> tuple[float, float]:
     return statistics.mean(values) - 0.5, statistics.stdev(values) / math.sqrt(len(values))
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("foreseen", [LONG, 6.0, 26.0], ids=["right", "too low", "too high"])
 def test_the_mean_of_a_cut_run_is_unbiased_though_length_depends_on_score(foreseen: float) -> None:
     """Also where the prior was wrong by a factor of 2. The mean of all that had ended when money ran out is biased."""

@@ -181,6 +181,7 @@ class ShortNight(Night):
         return answer
 
 
+@pytest.mark.exhaustive
 def test_a_request_may_meet_two_keys_that_have_expired(tmp_path: Path) -> None:
     night = ShortNight()
     with serving(night) as url:
@@ -191,6 +192,7 @@ def test_a_request_may_meet_two_keys_that_have_expired(tmp_path: Path) -> None:
     assert set(Counter(line.request_id.rpartition("/")[0] for line in night.bill).values()) == {1}
 
 
+@pytest.mark.exhaustive(but=1)
 @pytest.mark.parametrize("wrong", [True, False])
 def test_keys_that_are_of_no_use_end_the_lane_and_no_key_ends_the_command(tmp_path: Path, wrong: bool) -> None:
     night = Night()

@@ -23,6 +23,7 @@ def shares(values: list[float]) -> tuple[float, float, float]:
     return float(np.median(values)), float(np.quantile(values, 0.99)), max(values)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(
     ("limits", "waits"),
     [
@@ -46,6 +47,7 @@ def test_two_thousand_episodes_in_flight_share_fairly(tmp_path: Path, limits: Li
         assert max(fleet.began.values()) < 14 * LATENCY_S
 
 
+@pytest.mark.exhaustive
 def test_episodes_that_begin_late_are_played_like_those_that_began_early(tmp_path: Path) -> None:
     fleet = Fleet("a", episodes=3_000, width=500, length=8)
     sail(tmp_path, fleet)
@@ -87,6 +89,7 @@ def both(run: Path, provides: Provides, budget: int | None) -> tuple[float, floa
     return rate(other), rate(mine)
 
 
+@pytest.mark.exhaustive(but=1)
 def test_a_lane_that_is_paused_for_a_minute_leaves_another_ones_rate_alone(tmp_path: Path, budget: int | None) -> None:
     _, undisturbed = both(tmp_path / "steady", steady, budget)
     paused, beside = both(tmp_path / "paused", pausing(), budget)
@@ -116,6 +119,7 @@ def test_a_lane_that_ends_leaves_the_others_to_complete(tmp_path: Path) -> None:
     assert not right.context.stopping
 
 
+@pytest.mark.exhaustive
 def test_episodes_are_built_lazily_and_forgotten(tmp_path: Path) -> None:
     alive: list[int] = []
 

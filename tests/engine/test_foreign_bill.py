@@ -75,6 +75,7 @@ def test_without_faults_the_books_are_the_bill(tmp_path: Path, dialect: str) -> 
     assert outcome.spent == read_books(tmp_path / "run").spent
 
 
+@pytest.mark.exhaustive(but=8)
 @pytest.mark.parametrize("budget", ["", "0.15"], ids=["no budget", "a budget that runs out"])
 @pytest.mark.parametrize("lost", LOST)
 @pytest.mark.parametrize("dialect", FORMATS)
@@ -88,6 +89,7 @@ def test_whatever_usage_lacks_the_books_hold(tmp_path: Path, dialect: str, lost:
         assert outcome.unmetered.replies == stub.met[lost]
 
 
+@pytest.mark.exhaustive(but=6)
 @pytest.mark.parametrize("budget", ["", "0.15"], ids=["no budget", "a budget that runs out"])
 @pytest.mark.parametrize("fault", [*BILLED, *FREE])
 def test_whatever_fails_the_books_hold(tmp_path: Path, fault: str, budget: str) -> None:
@@ -102,6 +104,7 @@ def test_whatever_fails_the_books_hold(tmp_path: Path, fault: str, budget: str) 
     assert len(charges) == (stub.met[fault] if fault in BILLED else 0)
 
 
+@pytest.mark.exhaustive(but=1)
 @pytest.mark.parametrize("dialect", FORMATS)
 def test_under_everything_at_once_and_over_several_lives_the_books_hold(tmp_path: Path, dialect: str) -> None:
     """The budget runs out, is raised, and runs out again."""

@@ -74,6 +74,7 @@ def most_in_a_minute(times: list[float]) -> int:
     return max(bisect_left(times, at + 60.0) - place for place, at in enumerate(times))
 
 
+@pytest.mark.exhaustive(but=1)
 @pytest.mark.parametrize("way", ["bucket", "fixed", "sliding"])
 def test_a_limited_lane_keeps_its_limit_for_minutes_and_is_never_above_it(tmp_path: Path, way: str) -> None:
     server = Minutes(way)
@@ -105,6 +106,7 @@ AWAY: dict[str, HttpResponse] = {
 }
 
 
+@pytest.mark.exhaustive(but=2)
 @pytest.mark.parametrize("how", AWAY)
 @pytest.mark.parametrize("players", [15, 64, 300])
 def test_soon_after_an_outage_the_limit_is_used_as_before(tmp_path: Path, how: str, players: int) -> None:
@@ -159,6 +161,7 @@ class Slots:
             await asyncio.sleep(self._work_s)
 
 
+@pytest.mark.exhaustive(but=1)
 @pytest.mark.parametrize(("slots", "patience_s"), [(16, 10.0), (64, 6.0), (30, 20.0)])
 def test_a_server_that_only_slows_down_is_not_overdriven(tmp_path: Path, slots: int, patience_s: float) -> None:
     server = Slots(slots, work_s=2.0, patience_s=patience_s)
@@ -209,6 +212,7 @@ def test_a_lane_that_never_acts_stays_narrow_and_says_so(tmp_path: Path) -> None
     assert [(one["lane"], one["detail"]) for one in told] == [("a", fleet.lane.notice)]
 
 
+@pytest.mark.exhaustive
 def test_lanes_that_share_a_limit_share_it_evenly_and_never_break_it(tmp_path: Path) -> None:
     shared = (SharedLimits(name="p", limits=BUSY),)
     many = Fleet("many", episodes=500, width=500, length=4, shared=shared)

@@ -178,6 +178,7 @@ SPOILT: dict[str, tuple[Callable[[list[dict[str, Any]]], None], str]] = {
 }
 
 
+@pytest.mark.exhaustive(but=1)
 @pytest.mark.parametrize("what", SPOILT)
 def test_a_line_that_is_no_instance_is_left_alone_and_named(lines: list[dict[str, Any]], what: str) -> None:
     spoil, says = SPOILT[what]
@@ -267,6 +268,7 @@ def test_an_instance_is_named_by_its_id_without_a_look_at_the_others(
     assert f"Did you mean '{lines[7]['id']}'" in capsys.readouterr().err
 
 
+@pytest.mark.exhaustive(but=1)
 @pytest.mark.parametrize(
     "words",
     [

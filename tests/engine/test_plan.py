@@ -47,6 +47,7 @@ def a_part_of_quickstart() -> Resolved:
     return resolve(replace(whole, replicates=1, suites=tuple(suites)))
 
 
+@pytest.mark.exhaustive
 def test_the_plan_of_quickstart_is_what_the_bill_says(tmp_path: Path) -> None:
     sweep = a_part_of_quickstart()
     plan = planned(sweep)

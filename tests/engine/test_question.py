@@ -83,6 +83,7 @@ def test_nothing_is_played_once_all_is_answered(tmp_path: Path, suite: Path) -> 
     assert {path.name: path.read_bytes() for path in (run / ANSWERS).iterdir()} == before
 
 
+@pytest.mark.exhaustive
 def test_play_all_goes_on_and_the_answers_stay(tmp_path: Path, suite: Path) -> None:
     run = tmp_path / "run"
     go(asking(tmp_path, suite), run)
@@ -94,6 +95,7 @@ def test_play_all_goes_on_and_the_answers_stay(tmp_path: Path, suite: Path) -> N
     assert verify(run) == []
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("pieces", [3, 17])
 def test_a_run_in_pieces_gives_the_same_answers(tmp_path: Path, suite: Path, pieces: int) -> None:
     whole, run = tmp_path / "whole", tmp_path / "pieces"
@@ -118,6 +120,7 @@ def test_the_question_is_on_disk_before_the_first_request(tmp_path: Path, suite:
     assert there == [True]
 
 
+@pytest.mark.exhaustive(but=1)
 @pytest.mark.parametrize(
     ("decide", "names"),
     [
@@ -276,6 +279,7 @@ def test_a_question_of_another_run_is_found(tmp_path: Path, suite: Path) -> None
     assert "The question names 'nobody'" in str(finding)
 
 
+@pytest.mark.exhaustive
 def test_several_processes_give_the_same_answers(tmp_path: Path, suite: Path) -> None:
     alone, run = tmp_path / "alone", tmp_path / "spread"
     one = asking(tmp_path, suite)

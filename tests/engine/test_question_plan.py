@@ -74,6 +74,7 @@ def test_a_budget_is_told_in_instances(tmp_path: Path, call: Call, monkeypatch: 
     assert f"The budget pays for about {math.floor(question.affordable)} instances" in call("plan", str(path)).out
 
 
+@pytest.mark.exhaustive
 def test_a_begun_run_tells_how_far_its_pairs_vary(tmp_path: Path, call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     path = written(tmp_path, 60)

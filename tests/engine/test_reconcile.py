@@ -32,6 +32,7 @@ def total(lines: Iterable[Billed]) -> int:
     return sum(one.cost or 0 for one in lines)
 
 
+@pytest.mark.exhaustive(but=1)
 @pytest.mark.parametrize("budget", [None, 3 * 10**12], ids=["no budget", "a budget"])
 @pytest.mark.parametrize("resumed", [False, True])
 def test_after_a_crash_and_a_reconciliation_what_is_spent_is_the_bill(

@@ -207,6 +207,7 @@ def test_a_slow_server_is_asked_less_and_holds_up_nobody_else(
             assert all(server.in_flight <= server.window <= 6 for server in lane.servers)
 
 
+@pytest.mark.exhaustive
 def test_workers_share_the_limits_of_each_server(
     tmp_path: Path, ports: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:

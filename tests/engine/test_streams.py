@@ -47,6 +47,7 @@ def play(
     return outcome, simulator, rows
 
 
+@pytest.mark.exhaustive(but=2)
 @pytest.mark.parametrize("dialect", DIALECTS)
 def test_a_streamed_run_has_the_log_of_one_that_is_not(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, dialect: str
@@ -61,6 +62,7 @@ def test_a_streamed_run_has_the_log_of_one_that_is_not(
     assert outcome.spent == streaming.totals.bill > 0
 
 
+@pytest.mark.exhaustive(but=1)
 @pytest.mark.parametrize("dialect", DIALECTS)
 def test_streams_that_break_are_charged_and_asked_for_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, dialect: str

@@ -75,6 +75,7 @@ def test_in_process_and_over_http_the_same_policy_does_the_same(tmp_path: Path) 
     assert {row[:2] for row in facts[0]} == {row[:2] for row in facts[1]}
 
 
+@pytest.mark.exhaustive(but=2)
 @pytest.mark.parametrize("fault", ["429", "500", "reset", "truncated", "early_reset"])
 def test_faults_are_absorbed_and_the_bill_stays_below_what_is_counted(tmp_path: Path, fault: str) -> None:
     sweep = resolved(tmp_path, served(periods=2))

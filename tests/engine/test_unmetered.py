@@ -99,6 +99,7 @@ def test_the_report_counts_them_by_agent_and_says_what_is_estimated(run: tuple[P
     assert sum(row["failed"] for row in speed.rows) == 0
 
 
+@pytest.mark.exhaustive
 def test_the_tables_own_queries_find_the_same(
     run: tuple[Path, RunOutcome, bool], capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -70,6 +70,7 @@ def test_many_are_in_flight_within_two_round_trips_if_the_sweep_says_so(tmp_path
     assert len(told.ended) == len(cautious.ended) == 2 * MANY
 
 
+@pytest.mark.exhaustive
 def test_a_provider_that_announces_its_limits_is_used_at_once(tmp_path: Path) -> None:
     fleet = a_fleet(provides=Announcing(3 * MANY))
     sail(tmp_path, fleet)

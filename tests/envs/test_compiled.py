@@ -189,6 +189,7 @@ def test_a_cold_cache_leaves_the_plain_path_and_numba_alone(tmp_path: Path) -> N
     assert said(tmp_path, body) == ["False", "False", "0", "False"]
 
 
+@pytest.mark.exhaustive
 def test_a_warm_cache_is_loaded_without_compiling_and_a_stale_one_is_left(tmp_path: Path) -> None:
     assert said(tmp_path, "print(len(list(compiled.compile_steps(ALL))), compiled.ready(S))") == ["3", "True"]
     body = f"print(compiled.load(ALL)); m = compiled.LOADED['scheduling']; {USE}; {COMPILED_NOTHING}"
@@ -218,6 +219,7 @@ def samples():
 """
 
 
+@pytest.mark.exhaustive
 def test_a_foreign_environments_kernels_are_compiled_ahead_and_loaded(tmp_path: Path) -> None:
     place = tmp_path / "site" / "far_away"
     place.mkdir(parents=True)

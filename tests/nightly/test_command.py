@@ -219,6 +219,7 @@ def test_nights_and_a_run_of_the_same_sweep_do_not_disturb_each_other(call: Call
     assert call("report", "mine/nights/2026-11-02").code == 0
 
 
+@pytest.mark.exhaustive
 def test_a_killed_night_goes_on_and_a_budget_cut_one_is_as_it_should_be(here: Path, call: Call) -> None:
     bill = here / "bill.jsonl"
     with simulated({"bill": str(bill), "latency": "30ms"}) as url:

@@ -46,6 +46,7 @@ def test_a_planted_fall_is_found_the_same_night_and_nothing_else_is(
     assert last["good"].threshold == pytest.approx(0.05 / 2 / 30)
 
 
+@pytest.mark.exhaustive
 def test_a_budget_is_never_passed_and_what_it_left_owed_comes_first(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

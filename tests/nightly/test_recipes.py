@@ -83,6 +83,7 @@ def played(home: Path) -> list[Path]:
     return nights
 
 
+@pytest.mark.exhaustive
 def test_the_cron_line_plays_a_night(home: Path) -> None:
     text = (RECIPES / "nightly.crontab").read_text()
     variables = dict(re.findall(r"^([A-Z]+)=(.*)$", text, re.MULTILINE))
@@ -117,6 +118,7 @@ def workflow() -> dict[str, Any]:
     return found
 
 
+@pytest.mark.exhaustive
 def test_the_steps_of_the_workflow_play_a_night_and_show_it(home: Path) -> None:
     steps = workflow()["jobs"]["nightly"]["steps"]
     summary = home / "summary.md"
@@ -164,6 +166,7 @@ def unit(name: str) -> dict[str, str]:
     return dict(line.split("=", 1) for line in lines if "=" in line and not line.startswith("#"))
 
 
+@pytest.mark.exhaustive
 def test_the_service_plays_a_night(home: Path) -> None:
     service = {key: value.replace("%h", str(home)) for key, value in unit("evalkit-nightly.service").items()}
     keys = service["EnvironmentFile"].removeprefix("-")
@@ -203,6 +206,7 @@ def test_systemd_takes_the_units(home: Path) -> None:
     assert when.returncode == 0, when.stderr
 
 
+@pytest.mark.exhaustive
 def test_the_sweep_that_the_recipes_name_is_shipped_and_fits_its_budget(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

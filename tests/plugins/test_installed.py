@@ -8,6 +8,8 @@ import pytest
 from evalkit.cli.main import main
 from tests.support.plugin_projects import STUBS, Installed, copies_of, page, pip_install
 
+pytestmark = pytest.mark.exhaustive
+
 MODEL = """
 budget_usd = "1.00"
 [[agents]]

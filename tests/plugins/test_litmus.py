@@ -11,6 +11,8 @@ from evalkit.envs.known import LITMUS_UNIT
 from tests.conform.compare.sample import unpack
 from tests.support.plugin_projects import EXAMPLES, Installed, copies_of, page, pip_install
 
+pytestmark = pytest.mark.exhaustive
+
 ALL = """
 [[agents]]
 policy = "random"

@@ -56,11 +56,13 @@ def mean_score(difficulty: str, replicates: int) -> float:
     return 100 * sum(scores) / len(scores)
 
 
+@pytest.mark.exhaustive
 def test_knuth_reproduces_the_papers_heuristic_on_medium() -> None:
     # Independent reruns of 12 instances: mean 97.5, standard deviation 1.15; six replicates, four standard errors.
     assert abs(mean_score("medium", 6) - 97.5) < 4 * 1.15 / 6**0.5
 
 
+@pytest.mark.exhaustive
 def test_knuth_reproduces_the_papers_heuristic_on_hard() -> None:
     # Independent reruns of 12 instances: mean 75.45, standard deviation 1.6; four replicates, four standard errors.
     assert abs(mean_score("hard", 4) - 75.45) < 4 * 1.6 / 4**0.5

@@ -64,6 +64,7 @@ def test_greedy_goes_the_references_greedy_paths(shared: Path) -> None:
         assert (episode.ending, episode.facts[-1]["goal"]) == ("answered", True)
 
 
+@pytest.mark.exhaustive(but=2)
 @pytest.mark.parametrize("name", ["planner", "replanner"])
 @pytest.mark.parametrize("length", LENGTHS)
 def test_where_nothing_happens_planners_reach_the_goal_at_the_lowest_cost(shared: Path, length: int, name: str) -> None:
@@ -105,6 +106,7 @@ def left(state: State) -> int:
     return found
 
 
+@pytest.mark.exhaustive(but=3)
 @pytest.mark.parametrize("blocks", [1, 2, 3])
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_replanner_goes_on_optimally_whatever_happens(shared: Path, kind: str, blocks: int) -> None:
@@ -127,6 +129,7 @@ def fields_of(state: State) -> dict[str, Any]:
     return {name: getattr(state, name) for name in State.__dataclass_fields__}
 
 
+@pytest.mark.exhaustive(but=2)
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_planner_and_greedy_come_through_blocks(shared: Path, kind: str) -> None:
     reached = 0
@@ -157,6 +160,7 @@ def check_oracle(line: dict[str, Any]) -> None:
         assert episode.facts[-1]["goal"]
 
 
+@pytest.mark.exhaustive(but=3)
 @pytest.mark.parametrize("blocks", [1, 2, 3])
 @pytest.mark.parametrize("kind", [*KINDS, "mixed"])
 def test_the_oracle_follows_the_ground_truth_exactly(shared: Path, kind: str, blocks: int) -> None:
@@ -221,6 +225,7 @@ def test_an_episode_repeats_exactly_and_another_seed_makes_another(name: str) ->
     assert any(one.replies != other.replies for other in others)
 
 
+@pytest.mark.exhaustive
 def test_noisy_makes_every_kind_of_mistake_and_mostly_reaches_the_goal() -> None:
     found: Counter[str] = Counter()
     endings: Counter[str] = Counter()

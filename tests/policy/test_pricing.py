@@ -237,6 +237,7 @@ def test_the_learner_repeats_itself_in_the_same_place_only() -> None:
     assert played("learner", line, periods=15).facts == played("learner", line, periods=15).facts
 
 
+@pytest.mark.exhaustive(but=1)
 @pytest.mark.parametrize("size", SIZES)
 def test_the_learner_learns_and_the_oracle_is_never_beaten(size: str) -> None:
     for line in lines(size, 2 if size == "hard" else 4):
@@ -278,6 +279,7 @@ def test_results_in_any_style_lead_to_the_same_prices() -> None:
         assert one.facts == other.facts
 
 
+@pytest.mark.exhaustive
 def test_noisy_makes_every_kind_of_mistake_and_still_earns() -> None:
     found: Counter[str] = Counter()
     scores = []

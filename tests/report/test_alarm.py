@@ -35,6 +35,7 @@ def test_a_fall_is_found_that_night_or_the_next() -> None:
     assert first_alarm(fresh) in (FALLS_AT, FALLS_AT + 1)
 
 
+@pytest.mark.exhaustive
 def test_no_alarm_is_raised_without_a_change() -> None:
     draws = np.random.Generator(np.random.Philox(2))
     false = [first_alarm(graded(draws, 0.0)) for _ in range(200)]

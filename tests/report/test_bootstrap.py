@@ -29,6 +29,7 @@ def few_resamples(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bootstrap, "RESAMPLES", 1000)
 
 
+@pytest.mark.exhaustive(but=1)
 @pytest.mark.parametrize(("instances", "replicates"), [(3, 2), (6, 1), (12, 3), (40, 1)])
 def test_the_interval_covers_as_often_as_it_says(few_resamples: None, instances: int, replicates: int) -> None:
     def nested(draws: np.random.Generator) -> np.ndarray:

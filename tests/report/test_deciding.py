@@ -67,6 +67,7 @@ def test_only_the_joint_ended_prefix_counts() -> None:
     assert contest.playing == frozenset()
 
 
+@pytest.mark.exhaustive
 def test_how_often_anyone_looks_changes_no_evidence() -> None:
     values, asked = scores(2, 600), question("abcd", margin=0.02, alpha=0.05)
     once, often = Contest(asked), Contest(asked)
@@ -128,6 +129,7 @@ def test_the_best_is_found_without_ranking_the_others() -> None:
     assert contest.findings["a", "b"].draws < contest.findings["c", "d"].draws
 
 
+@pytest.mark.exhaustive
 def test_the_best_is_seldom_out() -> None:
     studies, wrong = 40, 0
     asked = question("abc", pairs="best", margin=0.02, alpha=0.2)

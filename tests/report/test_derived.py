@@ -88,6 +88,7 @@ def test_rows_that_a_repair_gave_up_and_others_replaced_are_folded_anew(run: Pat
     assert folded == [again[0].episode]
 
 
+@pytest.mark.exhaustive(but=1)
 @pytest.mark.parametrize("harm", ["deleted", "flipped", "cut", "other version", "text"])
 def test_what_cannot_be_used_is_made_again(
     run: Path, folded: list[str], harm: str, monkeypatch: pytest.MonkeyPatch

@@ -194,6 +194,7 @@ def hostile_report(name: str) -> Report:
     return report_of(manifest, steps_table(log))
 
 
+@pytest.mark.exhaustive(but=1)
 @pytest.mark.parametrize(
     "name",
     ["</script><script>alert(1)</script>", "<img src=x onerror=alert(1)>", "\u202egnp.exe", "datum['x']", "n" * 400],
@@ -240,6 +241,7 @@ def test_pictures_are_made_for_print_and_change_with_the_theme(made: dict[str, F
     assert struct.unpack(">IIB", density) == (11811, 11811, 1)  # pixels a metre
 
 
+@pytest.mark.exhaustive
 def test_report_writes_files_of_each_figure(run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     folder = tmp_path / "new" / "figures"
     assert main(["report", str(run), "--figures", str(folder)]) == 0

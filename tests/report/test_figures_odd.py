@@ -2,6 +2,8 @@
 
 from pathlib import Path
 
+import pytest
+
 from evalkit.cli.main import main
 from evalkit.report.figures.build import run_figures
 from evalkit.report.report import report
@@ -12,6 +14,7 @@ suites = [{ name = "pricing/basic", instances = ["seed-0", "seed-1"], vary = { p
 """
 
 
+@pytest.mark.exhaustive
 def test_figures_of_agents_that_never_acted_are_written(tmp_path: Path) -> None:
     (tmp_path / "mute.toml").write_text(SPEC)
     run = tmp_path / "mute"

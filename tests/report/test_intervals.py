@@ -50,6 +50,7 @@ def by_stratum(draws: np.random.Generator, n: int) -> np.ndarray:
 
 
 # Three standard errors of 1,500 studies at 95 % are 1.7 points; what a dozen instances give is stated, not promised.
+@pytest.mark.exhaustive(but=2)
 @pytest.mark.parametrize(
     ("draw", "n", "least", "most"),
     [
@@ -119,6 +120,7 @@ TRUTHS: dict[Draw, float] = {
 
 
 # 1,500 studies have a standard error of 0.6 points; what 6 instances give is stated, not promised.
+@pytest.mark.exhaustive(but=3)
 @pytest.mark.parametrize("n", [6, 12, 36])
 @pytest.mark.parametrize("draw", TRUTHS, ids=lambda draw: draw.__name__)
 def test_bounded_scores_are_covered_near_the_optimum_too_and_normal_ones_no_wider(draw: Draw, n: int) -> None:
@@ -363,6 +365,7 @@ def test_mirrored_scores_have_mirrored_intervals(scores: list[float]) -> None:
     assert scored(1 - np.array(scores)) == pytest.approx((1 - high, 1 - low), abs=1e-9)
 
 
+@pytest.mark.exhaustive(but=2)
 @pytest.mark.parametrize("failures", [0.05, 0.1])
 @pytest.mark.parametrize("n", [4, 6, 12, 36, 100])
 def test_agents_that_are_nearly_optimal_and_rarely_fail_are_covered(failures: float, n: int) -> None:

@@ -76,6 +76,7 @@ def test_other_scores_are_drawn_anew(run: Path, drawn: list[Sequence[str]]) -> N
     assert len(drawn) == 2
 
 
+@pytest.mark.exhaustive(but=1)
 @pytest.mark.parametrize("damage", [b"", b"{", b"[1]", b'{"x": [1]}'])
 def test_a_damaged_file_is_ignored_and_replaced(run: Path, drawn: list[Sequence[str]], damage: bytes) -> None:
     write_tails(run, LOG)

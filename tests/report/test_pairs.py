@@ -57,6 +57,7 @@ def like_agents(draws: np.random.Generator, p: float, n: int, first: int, second
     return pair(*(several((draws.random((n, r)) < p) * 1.0) for r in (first, second)))
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(("p", "n", "replicates"), [(0.9, 12, (10, 1)), (0.95, 36, (1, 5)), (0.5, 6, (4, 2))])
 def test_more_replicates_on_one_side_make_no_difference(p: float, n: int, replicates: tuple[int, int]) -> None:
     draws = np.random.Generator(np.random.Philox(21))
@@ -103,6 +104,7 @@ def test_replicates_are_dealt_in_the_order_of_their_draws(counts: tuple[int, int
     np.testing.assert_allclose(_dealt(pool, counts, Stream(0, "dealt"), 50), wanted, atol=1e-12)
 
 
+@pytest.mark.exhaustive
 def test_more_replicates_on_one_side_still_show_a_difference() -> None:
     draws = np.random.Generator(np.random.Philox(22))
     found = 0

@@ -109,6 +109,7 @@ def test_a_tables_query_gives_its_numbers(made: Report, views: Views, name: str)
     assert differences(table, views.sql(table.query).to_pylist()) == []
 
 
+@pytest.mark.exhaustive(but=1)
 @pytest.mark.parametrize("threads", [1, 2, 8])
 def test_a_report_has_the_same_bytes_by_any_number_of_threads(
     run: Path, made: Report, threads: int, monkeypatch: pytest.MonkeyPatch

@@ -9,6 +9,7 @@ from bench.deciding import ended
 from evalkit.stats.reach import Supposed, answered, graded, least_draws, reach, yes_no
 
 
+@pytest.mark.exhaustive(but=2)
 @pytest.mark.parametrize(
     ("supposed", "answer"),
     [

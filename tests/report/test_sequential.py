@@ -28,6 +28,7 @@ def skewed(draws: np.random.Generator) -> tuple[np.ndarray, float]:
     return draws.beta(5, 2, (STUDIES, LOOKS)), 5 / 7
 
 
+@pytest.mark.exhaustive(but=1)
 @pytest.mark.parametrize("draw", [yes_or_no, rare, skewed])
 def test_the_truth_is_within_at_all_looks_together(
     draw: Callable[[np.random.Generator], tuple[np.ndarray, float]],
@@ -139,6 +140,7 @@ def test_what_has_begun_and_not_ended_counts_as_the_worst_and_as_the_best() -> N
     assert high > betting(np.array(alike))[1][-1]
 
 
+@pytest.mark.exhaustive(but=1)
 @pytest.mark.parametrize("unlike", [0.2, 1.0, 5.0])
 def test_the_bound_of_now_is_the_last_of_all_looks(unlike: float) -> None:
     draws = np.random.Generator(np.random.Philox(9))

@@ -53,6 +53,7 @@ def ever(all_nights: Levels, before: int, tolerance: float) -> float:
     return float(np.concatenate(raised).mean())
 
 
+@pytest.mark.exhaustive(but=1)
 @pytest.mark.parametrize("effect", [0.0, 0.01])
 @pytest.mark.parametrize(("fall", "tolerance"), [(0.0, 0.0), (0.0, 0.02), (0.02, 0.02)])
 def test_false_alarms_of_the_evidence_stay_within_alpha(effect: float, fall: float, tolerance: float) -> None:

@@ -35,6 +35,7 @@ instances = ["dining-0004"]
 """
 
 
+@pytest.mark.exhaustive(but=3)
 @pytest.mark.parametrize("dialect", DIALECTS)
 def test_a_run_spends_what_is_billed_where_prompts_are_cached(
     dialect: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

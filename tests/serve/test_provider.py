@@ -171,6 +171,7 @@ def test_no_minute_lets_through_more_than_its_limit_and_what_was_saved(rpm: floa
     assert accepted
 
 
+@pytest.mark.exhaustive
 def test_faults_come_as_often_as_asked_and_the_same_in_every_run() -> None:
     options = options_from({"fault_429": 0.1, "fault_500": 0.05, "fault_reset": 0.05, "seed": 11})
     requests = [arrival(f"episode{i}/{i % 7}/0") for i in range(2000)]

@@ -56,6 +56,7 @@ def local(name: str, dialect: Dialect) -> Agent:
     return ask
 
 
+@pytest.mark.exhaustive(but=4)
 @pytest.mark.parametrize("dialect", ["openai_chat", "openai_responses"])
 @pytest.mark.parametrize(
     ("env", "name"),

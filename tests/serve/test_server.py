@@ -258,6 +258,7 @@ def gone_within(seconds: float, url: str) -> bool:
     return False
 
 
+@pytest.mark.exhaustive(but=1)
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_signal_ends_the_server_cleanly(number: signal.Signals) -> None:
     command = [sys.executable, "-m", "evalkit.serve.server", "--latency", "1ms"]

@@ -54,6 +54,7 @@ def evalkit(chaos: Chaos, *words: str) -> str:
     return done.stdout
 
 
+@pytest.mark.exhaustive
 def test_a_small_chaos_is_survived(tmp_path: Path) -> None:
     limits = {"rpm": 6000, "itpm": 4_000_000, "otpm": 400_000}
     chaos = Chaos(

@@ -128,11 +128,13 @@ def kill_and_resume(
         assert ran_out >= 2
 
 
+@pytest.mark.exhaustive
 def test_five_kills_lose_nothing_that_was_durable(tmp_path: Path) -> None:
     kill_and_resume(tmp_path, 5, "lognormal:60ms:0.4", 1, ())
     assert is_run(tmp_path / "torn" / "run")
 
 
+@pytest.mark.exhaustive
 def test_three_kills_of_an_agent_that_is_code_lose_nothing_that_was_durable(tmp_path: Path) -> None:
     kill_and_resume(tmp_path, 3, "lognormal:60ms:0.4", 1, (), judged, periods=8)
 

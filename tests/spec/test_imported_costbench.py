@@ -109,6 +109,7 @@ def atomic(code: Ran, spec: Any, task: str) -> Any:
     return tool
 
 
+@pytest.mark.exhaustive(but=2)
 @pytest.mark.parametrize("length", range(3, 9))
 def test_every_result_is_the_copy_s_own(kit: Kit, code: Ran, monkeypatch: pytest.MonkeyPatch, length: int) -> None:
     for name in [tool.name for tool in make_episode(kit, length).state.desk.world.tools]:
@@ -262,6 +263,7 @@ def doubled(step: str, first: str, last: str = "y") -> str:
     return f"def f():\n    y = {first}\n    for i in range(25):\n        {step}\n    return {last}\nx = f()"
 
 
+@pytest.mark.exhaustive(but=3)
 @pytest.mark.parametrize(
     ("source", "words"),
     [

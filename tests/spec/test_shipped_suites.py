@@ -47,6 +47,7 @@ FEW = 2
 """Lines of a suite that are made again where solving takes long; each is made from its own place alone."""
 
 
+@pytest.mark.exhaustive(but=8)
 @pytest.mark.parametrize("name", MADE)
 def test_a_suite_is_what_the_generator_makes_of_its_seed(name: str) -> None:
     parameters, count, seed = MADE[name]

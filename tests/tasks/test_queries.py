@@ -75,6 +75,7 @@ def test_a_task_of_one_query_has_no_alternative(tmp_path: Path) -> None:
     assert line["alternatives"] == []
 
 
+@pytest.mark.exhaustive(but=1)
 @pytest.mark.parametrize(("split", "rows", "cut"), [("test", 381, 124), ("train", 1912, 1021)])
 def test_the_references_files_are_read_whole(shared: Path, split: str, rows: int, cut: int) -> None:
     file = read_queries(shared / "data" / "costbench" / split / "queries.json")

@@ -59,6 +59,7 @@ def test_the_overview_opens_with_a_leaderboard_that_sorts(browser: Any, url: str
         opened.clean()
 
 
+@pytest.mark.exhaustive
 def test_a_table_sorts_and_filters_in_the_browser(browser: Any, url: str, reading: Reading) -> None:
     with tab(browser, f"{url}/run/shown/") as opened:
         page = opened.page
@@ -77,6 +78,7 @@ def test_a_table_sorts_and_filters_in_the_browser(browser: Any, url: str, readin
         opened.clean()
 
 
+@pytest.mark.exhaustive
 def test_a_part_of_a_table_is_filtered_by_the_server_while_words_are_written(browser: Any, url: str) -> None:
     from playwright.sync_api import expect
 
@@ -93,6 +95,7 @@ def test_a_part_of_a_table_is_filtered_by_the_server_while_words_are_written(bro
         opened.clean()
 
 
+@pytest.mark.exhaustive
 def test_every_figure_is_fetched_and_drawn_when_it_scrolls_near(browser: Any, url: str, reading: Reading) -> None:
     with tab(browser, f"{url}/run/shown/figures") as opened:
         page = opened.page
@@ -106,6 +109,7 @@ def test_every_figure_is_fetched_and_drawn_when_it_scrolls_near(browser: Any, ur
         opened.clean()
 
 
+@pytest.mark.exhaustive(but=1)
 @pytest.mark.parametrize("environment", ["scheduling", "procurement", "pricing", "costbench"])
 def test_a_trajectory_with_markup_in_it_is_text(browser: Any, url: str, reading: Reading, environment: str) -> None:
     cells = reading.report.cells
@@ -123,6 +127,7 @@ def test_a_trajectory_with_markup_in_it_is_text(browser: Any, url: str, reading:
         opened.clean()
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("dark", [False, True])
 def test_pages_fit_a_telephone(browser: Any, url: str, reading: Reading, dark: bool) -> None:
     episode = reading.report.cells[0].episodes[0].id
@@ -147,6 +152,7 @@ def test_pages_fit_a_telephone(browser: Any, url: str, reading: Reading, dark: b
         opened.clean()
 
 
+@pytest.mark.exhaustive
 def test_all_is_reached_by_keyboard(browser: Any, url: str) -> None:
     with tab(browser, f"{url}/run/shown/episodes") as opened:
         page = opened.page
@@ -170,6 +176,7 @@ def test_all_is_reached_by_keyboard(browser: Any, url: str) -> None:
         opened.clean()
 
 
+@pytest.mark.exhaustive
 def test_episodes_are_filtered_while_a_word_is_typed_and_sorted_by_any_head(browser: Any, url: str) -> None:
     with tab(browser, f"{url}/run/shown/episodes") as opened:
         page = opened.page
@@ -191,6 +198,7 @@ def test_episodes_are_filtered_while_a_word_is_typed_and_sorted_by_any_head(brow
         opened.clean()
 
 
+@pytest.mark.exhaustive
 def test_a_telephone_reads_each_value_with_its_columns_name(browser: Any, url: str) -> None:
     with tab(browser, f"{url}/run/shown/episodes", width=400) as opened:
         page = opened.page
@@ -212,6 +220,7 @@ LABELLED = """() => {
 """On a telephone each cell says its column's name."""
 
 
+@pytest.mark.exhaustive
 def test_a_running_sweep_is_seen_to_move(browser: Any, tmp_path: Path) -> None:
     from playwright.sync_api import expect
 

@@ -46,6 +46,7 @@ def test_a_page_shows_the_charts_and_every_turn(run: Path, reading: Reading, env
     assert len(said.text.encode()) < 300_000
 
 
+@pytest.mark.exhaustive(but=1)
 @pytest.mark.parametrize("environment", ENVIRONMENTS)
 def test_every_query_of_a_page_is_answered(run: Path, reading: Reading, environment: str) -> None:
     page = episode_page(run, "shown", id_of(reading, "noisy", environment))
@@ -107,6 +108,7 @@ def test_the_numbers_of_a_chart_are_those_its_query_gives(run: Path, reading: Re
     ]
 
 
+@pytest.mark.exhaustive(but=1)
 @pytest.mark.parametrize("environment", ENVIRONMENTS)
 def test_what_a_model_wrote_is_text(run: Path, reading: Reading, environment: str) -> None:
     episode = id_of(reading, "hostile", environment)

@@ -21,6 +21,7 @@ from evalkit.view.run_cache import RunCache
 from tests.view.conftest import ask
 
 
+@pytest.mark.exhaustive(but=8)
 @pytest.mark.parametrize(
     "wanted",
     [

@@ -119,6 +119,7 @@ def test_a_sweep_its_nights_or_some_of_them_can_be_named(folder: Path, monkeypat
         _named([globbed[-1]])
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("width", [1400, 400])
 @pytest.mark.parametrize("dark", [False, True])
 def test_the_page_of_nights_fits_and_complains_of_nothing(folder: Path, width: int, dark: bool) -> None:

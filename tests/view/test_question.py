@@ -43,6 +43,7 @@ def test_a_run_without_a_question_has_no_such_part(tmp_path: Path) -> None:
     assert overview(read_run(tmp_path / "run"), "run").answers is None
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(("width", "dark"), [(1400, False), (400, True)])
 def test_the_pages_say_nothing_on_the_console(folder: Path, width: int, dark: bool) -> None:
     with (

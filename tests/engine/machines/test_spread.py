@@ -44,6 +44,7 @@ def test_a_killed_worker_is_replaced_and_the_log_is_that_of_one_process(tmp_path
     assert read_status(tmp_path / "torn").workers == ""
 
 
+@pytest.mark.exhaustive
 def test_a_worker_that_cannot_start_is_tried_three_times_again_and_the_run_goes_on_without_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

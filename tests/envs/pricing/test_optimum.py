@@ -88,6 +88,7 @@ def test_the_best_prices_earn_the_optimum_in_every_period(market: PricingMarket)
         assert earned(market, period, best_prices(market, period)) == pytest.approx(best.profit, rel=1e-12)
 
 
+@pytest.mark.exhaustive(but=2)
 @pytest.mark.parametrize("market", VARIED, ids=range(len(VARIED)))
 def test_no_search_from_anywhere_finds_better_prices(market: PricingMarket) -> None:
     from scipy.optimize import minimize

@@ -26,6 +26,7 @@ def market_of(shape: Shape, seed: int) -> ProcurementMarket:
     return reference_market(shape, seed).market
 
 
+@pytest.mark.exhaustive
 def test_two_thousand_small_markets_have_the_optimum_that_counting_out_finds() -> None:
     uncovered = 0
     for seed in range(2000):
@@ -40,6 +41,7 @@ def test_two_thousand_small_markets_have_the_optimum_that_counting_out_finds() -
     assert 200 < uncovered < 1000
 
 
+@pytest.mark.exhaustive(but=1)
 @pytest.mark.parametrize(
     ("level", "seed"), [("basic", 3), ("basic", 11), ("basic", 20), ("medium", 7), ("medium", 21), ("hard", 6)]
 )
@@ -217,6 +219,7 @@ def test_compiled_loops_find_the_same_plans_in_as_many_steps() -> None:
     assert solve(market, compiled=True, nodes=7) == solve(market, compiled=False, nodes=7)
 
 
+@pytest.mark.exhaustive
 def test_a_small_market_does_not_load_numba_and_a_big_one_does() -> None:
     script = (
         "import sys\n"

@@ -13,6 +13,7 @@ from tests.envs.scheduling.test_market import Table, by_definition, markets
 from tests.support.compiled_loops import keep_nothing, printed
 
 
+@pytest.mark.exhaustive
 @given(markets(), st.data())
 def test_both_paths_count_the_pairs_of_the_definition(prefs: tuple[Table, Table], data: st.DataObject) -> None:
     market = make_market(*prefs)

@@ -284,6 +284,7 @@ def cells(fresh: list[object]) -> int:
     return len(fresh) + sum(len(one) for one in fresh if isinstance(one, tuple | list | frozenset | dict))
 
 
+@pytest.mark.exhaustive(but=1)
 @pytest.mark.parametrize("generator", ["native", "reference"])
 def test_what_a_step_adds_to_the_state_does_not_grow_with_the_episode(generator: str) -> None:
     play = Play({**SMALL, "n": 7, "k": 2, "periods": 3000, "generator": generator})

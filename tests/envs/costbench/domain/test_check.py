@@ -127,6 +127,7 @@ FLAWS: list[tuple[str, object, str]] = [
 ]
 
 
+@pytest.mark.exhaustive(but=40)
 @pytest.mark.parametrize(("path", "value", "said"), FLAWS, ids=[f"{path}={value}"[:60] for path, value, _ in FLAWS])
 def test_a_flaw_is_refused_with_its_place(path: str, value: object, said: str) -> None:
     with pytest.raises(UsageError, match=said) as caught:

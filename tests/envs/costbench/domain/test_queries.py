@@ -41,6 +41,7 @@ def test_another_domain_s_raw_queries_follow_the_same_rules_for_its_chains() -> 
     assert rows[-1]["service_preference"] == "<ServiceBrief00010>"
 
 
+@pytest.mark.exhaustive(but=2)
 @pytest.mark.parametrize(("name", "task"), TASKS)
 @pytest.mark.parametrize("split", SPLITS)
 def test_a_thousand_native_queries_make_sense_and_name_no_value(name: str, task: str, split: str) -> None:

@@ -37,6 +37,7 @@ def same(one: Plans, other: Plans) -> bool:
     )
 
 
+@pytest.mark.exhaustive(but=3)
 @pytest.mark.parametrize("length", [3, 5, 8, 12])
 @pytest.mark.parametrize("spread", [1, 3, 1000])
 def test_both_paths_find_the_plans_of_single_solves(length: int, spread: int) -> None:
@@ -51,6 +52,7 @@ def test_both_paths_find_the_plans_of_single_solves(length: int, spread: int) ->
         assert found.path[k].tolist() == ends(world, solve.optimal_path(world, terms, state), begin)
 
 
+@pytest.mark.exhaustive(but=3)
 @pytest.mark.parametrize("length", [3, 5, 8, 12])
 @pytest.mark.parametrize("spread", [1, 3, 1000])
 def test_both_paths_play_greedily_as_single_plays_do(length: int, spread: int) -> None:
@@ -109,6 +111,7 @@ def test_what_makes_no_sense_is_refused(run, compiled: bool) -> None:  # type: i
     assert run(fine[:0], held[:0], compiled).path.shape == (0, 4)
 
 
+@pytest.mark.exhaustive
 def test_a_small_job_does_not_load_numba_and_a_big_one_does() -> None:
     script = (
         "import sys\n"

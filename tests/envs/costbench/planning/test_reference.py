@@ -17,6 +17,7 @@ def named(world: World, path: tuple[int, ...] | None) -> list[str]:
     return [world.tools[place].name for place in path]
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("seed", [42, 1000])
 def test_every_golden_plan_and_its_cost_are_met_bit_for_bit(shared: Path, seed: int) -> None:
     tied = 0

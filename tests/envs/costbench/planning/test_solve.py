@@ -27,6 +27,7 @@ def drawn_state(world: World, draws: np.random.Generator) -> int:
     )
 
 
+@pytest.mark.exhaustive(but=12)
 @pytest.mark.parametrize("length", [3, 4, 5, 6, 7])
 @pytest.mark.parametrize("spread", [1, 3, 1000])
 @pytest.mark.parametrize("task", TASKS)
