@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
+from tests.support.examples import LESS, MOST
+
 pytest.register_assert_rewrite("tests.support.hostile_answers")
 
 PROJECT = Path(__file__).resolve().parent.parent
@@ -41,11 +43,6 @@ for alone at the end."""
 
 SOAK_S = 4 * 3600.0
 """What a soak may take before it counts as hung."""
-
-
-EXAMPLES = 50
-FEW_EXAMPLES = 10
-"""What Hypothesis tries of a property, in `make test-all` and in `make test`."""
 
 
 YOUNG = 20_000
@@ -85,8 +82,7 @@ def _keep_some(cases: Sequence[pytest.Item]) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     """Hypothesis tries fewer examples where the exhaustive tests are left out. It would call data slow, and fail, on a
     machine that is."""
-    few = "not exhaustive" in config.option.markexpr
-    tries = FEW_EXAMPLES if few else EXAMPLES
+    tries = MOST // LESS if "not exhaustive" in config.option.markexpr else MOST
     settings.register_profile(
         "evalkit", deadline=None, derandomize=True, max_examples=tries, suppress_health_check=[HealthCheck.too_slow]
     )

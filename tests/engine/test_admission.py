@@ -22,6 +22,7 @@ from evalkit.engine.admit.backlogs import LaneBacklog
 from evalkit.engine.admit.ceilings import Ceilings
 from evalkit.engine.forecast import SPREAD, Forecast, Prior
 from evalkit.store.reading.unmetered import Unmetered
+from tests.support.examples import examples
 
 UNIT = 1_000_000
 """Pico-dollars that one step costs."""
@@ -442,7 +443,7 @@ class BlockWorld:
             ceiling.spent = ceiling.budget * percent // 100
 
 
-@settings(max_examples=400)
+@settings(max_examples=examples(400))
 @given(
     seed=st.integers(0, 10_000),
     rounds=st.fixed_dictionaries({"ab": st.integers(1, 12), "c": st.integers(1, 20)}),

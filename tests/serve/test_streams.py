@@ -23,6 +23,7 @@ from evalkit.wire.table import DIALECTS
 from tests.serve.asking import arrival, body, spoken, submitting
 from tests.serve.streamed_bodies import assembled, events, joined_chunks, wanting_stream
 from tests.support.each_case import check_each
+from tests.support.examples import examples
 
 REPLY = Reply(
     text='Zoë sold 🧺🧺 at "5 €".\r\n\ndata: [DONE]\n',
@@ -77,7 +78,7 @@ def test_a_stream_holds_the_body_that_would_come_whole(dialect: str, fault: str)
 TEXTS = st.text(max_size=60)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(
     text=TEXTS,
     reasoning=TEXTS,

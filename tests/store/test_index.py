@@ -18,6 +18,7 @@ from evalkit.store.reading.index import RunIndex, read_index
 from evalkit.store.reading.reader import scan_all
 from evalkit.store.reading.sums import read_totals, totals_of
 from evalkit.store.reading.totals import Totals
+from tests.support.examples import examples
 from tests.support.format2_logs import append, begin, compact, discard
 from tests.support.log_contents import ends_of, old_log, state_of
 from tests.support.log_rows import a_charge, a_step, rounds
@@ -102,7 +103,7 @@ def test_the_index_is_the_same_whatever_the_rows_lie_in(tmp_path: Path, old: boo
     assert_same(read_totals(tmp_path), totals_of(scan_all(tmp_path, STEPS.names), index.ledger))
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(st.data())
 def test_any_rows_cut_anywhere_give_the_state_by_definition(tmp_path_factory: Any, data: Any) -> None:
     rows: list[StepRecord] = []

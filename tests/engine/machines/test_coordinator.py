@@ -15,6 +15,7 @@ from evalkit.engine.machines.dealt import Dealt, DealtLane
 from evalkit.engine.machines.leases import Leases, Pot
 from evalkit.engine.machines.messages import RUN, Directive, EpisodePlace, LaneReport, Left, Purse, Renew
 from evalkit.engine.machines.shares import Capacity, Shares
+from tests.support.examples import examples
 
 LANES, EPISODES = ("m", "p"), 30
 BOUND = 40
@@ -356,7 +357,9 @@ class ElasticProtocol(Protocol):
 
 TestProtocol = Protocol.TestCase
 TestElasticProtocol = ElasticProtocol.TestCase
-TestProtocol.settings = TestElasticProtocol.settings = settings(max_examples=40, stateful_step_count=40, deadline=None)
+TestProtocol.settings = TestElasticProtocol.settings = settings(
+    max_examples=examples(40), stateful_step_count=40, deadline=None
+)
 
 
 def dealt(made: Coordinator, hand: Hand) -> set[str]:

@@ -12,6 +12,7 @@ from evalkit.envs.pricing.prices import REFUSALS
 from evalkit.envs.pricing.pricing import ACTION, HISTORY, PRICING, TEXTS
 from tests.envs.pricing.playing import SMALL, Play, priced
 from tests.support import hostile_answers as hostile
+from tests.support.examples import examples
 from tests.support.period_episodes import replying
 
 NUMBERS = st.integers() | st.floats() | st.sampled_from([1e308, -1e308, 10**400, 0, -0.0, 5e-324, True])
@@ -29,7 +30,7 @@ ARGUMENTS = (
 REPLIES = hostile.replies(Play(SMALL), ARGUMENTS)
 
 
-@settings(max_examples=100)
+@settings(max_examples=examples(100))
 @given(st.lists(REPLIES, min_size=1, max_size=12), hostile.NO_ACTION, hostile.STYLE)
 def test_any_reply_has_a_recorded_outcome_and_moves_the_episode(
     replies: list[Reply], no_action: str, style: str

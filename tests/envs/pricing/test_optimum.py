@@ -14,6 +14,7 @@ from evalkit.envs.pricing.instance import load, market_of
 from evalkit.envs.pricing.optimum import best_prices, hint, solve
 from evalkit.seeds import Stream
 from tests.envs.pricing.playing import reference, rows
+from tests.support.examples import examples
 
 
 def earned(market: PricingMarket, period: int, prices: "tuple[float, ...] | list[float]") -> float:
@@ -159,7 +160,7 @@ def test_it_is_right_in_fifty_digits() -> None:
         assert abs(Decimal(best.markup) / markup - 1) < Decimal("1e-14")
 
 
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 @given(st.floats(-500.0, 1e4))
 def test_the_equation_behind_it_is_solved_at_any_size(height: float) -> None:
     # One product, mu 1, no groups: y + log y = quality - cost - 1.

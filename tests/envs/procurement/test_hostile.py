@@ -12,6 +12,7 @@ from evalkit.envs.procurement.plan import REFUSALS
 from evalkit.envs.procurement.procurement import ACTION, HISTORY, PROCUREMENT, TEXTS
 from tests.envs.procurement.purchasing import KIT, SMALL, Play
 from tests.support import hostile_answers as hostile
+from tests.support.examples import examples
 from tests.support.period_episodes import replying
 
 LINE = PROCUREMENT.describe(PROCUREMENT.load(SMALL))
@@ -46,7 +47,7 @@ ARGUMENTS = (
 REPLIES = hostile.replies(Play(SMALL), ARGUMENTS)
 
 
-@settings(max_examples=100)
+@settings(max_examples=examples(100))
 @given(st.lists(REPLIES, min_size=1, max_size=12), hostile.NO_ACTION, hostile.STYLE)
 def test_any_reply_has_a_recorded_outcome_and_moves_the_episode(
     replies: list[Reply], no_action: str, style: str
@@ -68,7 +69,7 @@ def test_the_same_replies_give_the_same_states_texts_and_facts(replies: list[Rep
     hostile.assert_same(Play(line), Play(line), replies)
 
 
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 @given(PLANS)
 def test_no_plan_scores_above_the_optimum(plan: dict[str, object]) -> None:
     play = Play(LINE)

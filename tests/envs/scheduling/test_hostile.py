@@ -13,6 +13,7 @@ from evalkit.envs.scheduling.scheduling import ACTION, HISTORY, SCHEDULING, TEXT
 from evalkit.policy.table import player
 from evalkit.seeds import Stream
 from tests.support import hostile_answers as hostile
+from tests.support.examples import examples
 from tests.support.period_episodes import replying
 from tests.support.scheduling_episodes import KIT, SMALL, Play, matched
 
@@ -31,7 +32,7 @@ ARGUMENTS = (
 REPLIES = hostile.replies(Play(SMALL), ARGUMENTS, often=False)
 
 
-@settings(max_examples=150)
+@settings(max_examples=examples(150))
 @given(st.lists(REPLIES, min_size=1, max_size=12), hostile.NO_ACTION, hostile.STYLE)
 def test_any_reply_has_a_recorded_outcome_and_moves_the_episode(
     replies: list[Reply], no_action: str, style: str
