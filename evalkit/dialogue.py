@@ -77,6 +77,8 @@ class Message(msgspec.Struct, frozen=True, kw_only=True):
     call_id   of a result: the id of the call that it answers
     name      of a result: the tool that was called
     opaque    of the agent: bytes of JSON that only the provider's format understands, such as signatures
+    reasoning
+              of the agent: what it thought, as far as `opaque` does not hold it
 
     >>> import evalkit
     >>> game = evalkit.game(evalkit.suite("pricing/basic")[0])
@@ -94,6 +96,8 @@ class Message(msgspec.Struct, frozen=True, kw_only=True):
     """Tool only: the name of the tool that was called, for dialects that send it."""
     opaque: bytes = b""
     """Assistant only: the part of a reply that only its dialect understands (JSON), sent back verbatim."""
+    reasoning: str = ""
+    """Assistant only: what the model thought, of which only some APIs want to be told again."""
 
 
 @as_dataclass
@@ -143,12 +147,13 @@ class Reply(msgspec.Struct, frozen=True, kw_only=True):
 
     text          what it says
     calls         a tuple of `ToolCall`, in order
-    finish        `stop`, `tool_calls`, `length`, `content_filter`, `refusal`, or the provider's own word
+    finish        `stop`, `tool_calls`, `length`, `content_filter`, `refusal`, or the provider's own word; `malformed_call`
+                  where the provider could not read the model's call, and refused it
     usage         `Usage`; replies that are read from a log have none, its columns have the tokens
     model, fingerprint, response_id
                   what the provider reports about itself; empty if it reports nothing
     opaque        bytes of JSON that only the provider's format understands; sent back as they are
-    reasoning     what the model thought, as far as it is shown and not part of `opaque`; never sent back
+    reasoning     what the model thought, as far as it is shown and not part of `opaque`; few APIs want it back
 
     >>> from evalkit import Reply, ToolCall
     >>> reply = Reply(text="First the notes.", calls=(ToolCall(id="1", name="read_notes", arguments="{}"),))
@@ -169,11 +174,11 @@ class Reply(msgspec.Struct, frozen=True, kw_only=True):
     opaque: bytes = b""
     """JSON that only the dialect understands (reasoning items, signatures); stored and sent back verbatim."""
     reasoning: str = ""
-    """What the model thought, where the provider shows it and does not want it back; stored for readers."""
+    """What the model thought, where the provider shows it and most do not want it back; stored for readers."""
 
     def message(self) -> Message:
         """The reply as it joins the chat."""
-        return Message(role="assistant", text=self.text, calls=self.calls, opaque=self.opaque)
+        return Message(role="assistant", text=self.text, calls=self.calls, opaque=self.opaque, reasoning=self.reasoning)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -76,6 +76,7 @@ def encoded(messages: Messages) -> bytes:
             message.call_id,
             message.opaque.decode("latin-1"),
             [(call.id, call.name, call.arguments) for call in message.calls],
+            *([message.reasoning] if message.reasoning else ()),
         )
         for message in messages
     ]

@@ -11,6 +11,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import NoReturn
 
+import msgspec
+
 from evalkit.client.aside import aside
 from evalkit.client.ask import Answer, Question
 from evalkit.client.budget import Budget
@@ -28,10 +30,12 @@ from evalkit.client.transport import Transport
 from evalkit.dialogue import Message, Reply, Tool
 from evalkit.errors import EpisodeRefused, EpisodeUnavailable, LaneClosed
 from evalkit.money import PicoUsd, show_usd
+from evalkit.seeds import derive
 from evalkit.store.files.record import ESTIMATED, OK, UNMETERED
 from evalkit.wire.billed import counts_as_billed
 from evalkit.wire.http import HttpResponse, Verdict
 from evalkit.wire.tokens import input_tokens, most_output_tokens, output_tokens
+from evalkit.wire.unparsed import BAD_CALL, DRAWS, malformed_reply
 from evalkit.wire.verdicts import UNREADABLE
 
 MOST_UNREAD = 8
@@ -47,6 +51,7 @@ class _Asking:
         *(
             "attempt",
             "body",
+            "bad_calls",
             "bound",
             "failed_at",
             "outcomes",
@@ -64,6 +69,8 @@ class _Asking:
         self.body = body
         self.bound = bound
         self.attempt = 0
+        self.bad_calls = 0
+        """Attempts at which the provider refused what its own model wrote."""
         self.failed_at = NOWHERE
         """The number of the server at which the last attempt has failed."""
         self.refused = -1
@@ -180,7 +187,27 @@ class ModelAsker:
             return self._accept(asking, ticket, response, reply, lenient=lenient)
         if verdict.kind == "bad_key" and _renewable(asking, response):
             verdict = replace(verdict, action="retry")
-        return await self._refuse(asking, ticket, self._learned(verdict, streamed=streams is not None), attempt)
+        verdict = await self._refuse(asking, ticket, self._learned(verdict, streamed=streams is not None), attempt)
+        return self._draw_again(asking, response, verdict) if verdict.action == "draw_again" else verdict
+
+    def _draw_again(self, asking: _Asking, response: HttpResponse, verdict: Verdict) -> Answer | Verdict:
+        """After a refusal of what the model wrote: the verdict, with the next request made; or, after the last draw, an
+        answer with the model's malformed call, whose attempts are charged already."""
+        asking.bad_calls += 1
+        if asking.bad_calls < DRAWS:
+            seed = derive(asking.question.address, BAD_CALL, asking.bad_calls)
+            asking.body = self._template.body(msgspec.structs.replace(asking.question, seed=seed))
+            asking.bound = self._template.bound(len(asking.body))
+            return verdict
+        assert asking.tries is not None
+        return Answer(
+            reply=malformed_reply(response.body),
+            cost=PicoUsd(0),
+            latency_s=self._clock() - asking.tries.began_at,
+            queue_s=asking.queue_s,
+            attempts=asking.outcomes,
+            started_at=asking.started_at,
+        )
 
     def _learned(self, verdict: Verdict, *, streamed: bool) -> Verdict:
         """The verdict, after the lane was told what it says about streams; with `auto` one that was refused is asked

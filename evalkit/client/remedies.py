@@ -49,6 +49,19 @@ _NO_JSON = re.compile(
 """How JSON readers and chat templates complain about the arguments of an earlier call."""
 
 
+_HISTORY: Mapping[re.Pattern[str], str] = {
+    re.compile(r"unexpected role '?user'? after role '?tool|roles must alternate|invalid_request_message_order"): (
+        'after_results = "bridged"'
+    ),
+    re.compile(r"reasoning_content\W.*(?:must be passed back|missing)|missing .?reasoning_content"): (
+        'thinking_back = "always"'
+    ),
+    re.compile(r"reasoning_content\W.*(?:unsupported|not permitted|extra inputs)"): 'thinking_back = "never"',
+    re.compile(r"tool call ids? (?:was|should be)\b.*length (?:of )?9"): 'refuses = ["call_ids"]',
+}
+"""How providers complain about what goes back of a chat, in lower case."""
+
+
 def line_to_set(verdict: Verdict) -> str:
     """The line of a model's table in a provider's file that a refusal asks for; empty if it names none.
 
@@ -60,6 +73,9 @@ def line_to_set(verdict: Verdict) -> str:
         return ""
     if "max_completion_tokens" in message:
         return 'max_tokens_field = "max_completion_tokens"'
+    for said, line in _HISTORY.items():
+        if said.search(message.lower()):
+            return line
     named = sorted({_FIELDS[field] for field in _FIELD.findall(message)})
     if not named and _NO_JSON.search(message):
         named = [MALFORMED_ARGUMENTS]

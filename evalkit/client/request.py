@@ -7,8 +7,7 @@ from evalkit.client.ask import Question
 from evalkit.dialogue import Message, Sampling, Tool, ToolChoice
 from evalkit.money import PicoUsd, Price
 from evalkit.spec.model import Model, Provider, StreamSetting
-from evalkit.wire.dialect import MALFORMED_ARGUMENTS, Dialect, Quirks
-from evalkit.wire.fields import with_objects
+from evalkit.wire.dialect import Dialect, Quirks
 from evalkit.wire.table import DIALECTS
 
 
@@ -41,9 +40,7 @@ class RequestTemplate:
 
     def join(self, parts: list[bytes], messages: Sequence[Message]) -> None:
         """Append messages to the encoded parts of their chat."""
-        if MALFORMED_ARGUMENTS in self.quirks.refuses:
-            messages = [with_objects(message) for message in messages]
-        self.dialect.join(parts, messages)
+        self.dialect.join(parts, messages, self.quirks)
 
     def encode_tools(self, tools: tuple[Tool, ...]) -> bytes:
         """A tool list."""

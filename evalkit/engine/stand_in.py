@@ -245,7 +245,7 @@ class _Meter:
         if not parts:
             parts += [], []
         parts[0].extend(messages)
-        self._till.dialect.join(parts[1], messages)
+        self._till.dialect.join(parts[1], messages, self._till.quirks)
 
     def encode_tools(self, tools: tuple[Tool, ...]) -> tuple[tuple[Tool, ...], bytes]:
         return tools, self._till.dialect.encode_tools(tools)

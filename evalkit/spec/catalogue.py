@@ -24,7 +24,7 @@ from evalkit.spec.model import Cloud, Limits, Model, Provider, ServerSpec, Share
 from evalkit.spec.price_library import published, published_names
 from evalkit.spec.reading import parse_span, read_toml
 from evalkit.wire.billed import BILLED, NEVER_SENT
-from evalkit.wire.dialect import MALFORMED_ARGUMENTS, Quirks
+from evalkit.wire.dialect import REFUSABLE, AfterResults, Quirks, ThinkingBack
 from evalkit.wire.table import DIALECTS
 
 
@@ -111,6 +111,8 @@ class ModelFile(msgspec.Struct, frozen=True, kw_only=True):
     limits: LimitsFile | None = None
     max_tokens_field: str | None = None
     refuses: tuple[str, ...] | None = None
+    after_results: AfterResults | None = None
+    thinking_back: ThinkingBack | None = None
     unseen_tokens: bool | None = None
 
     def over(self, wider: "ModelFile | None") -> "ModelFile":
@@ -146,12 +148,6 @@ class ProviderFile(msgspec.Struct, frozen=True, kw_only=True):
     genai_prices: str = ""
     usd_per_mtok: PriceFile | None = None
     simulate: dict[str, Any] | None = None
-
-
-REFUSABLE = frozenset(
-    {"temperature", "top_p", "seed", "parallel_calls", "tool_choice", "effort", "encrypted_reasoning"}
-    | {"stream", "stream_options", MALFORMED_ARGUMENTS}
-)
 
 
 def provider_names() -> list[str]:
@@ -207,7 +203,6 @@ def model_names(provider: Provider) -> list[str]:
 def _priced_names(provider: Provider) -> list[str]:
     if not provider.genai_prices:
         return []
-
     return published_names(provider.genai_prices)
 
 
@@ -242,6 +237,9 @@ def _provider(name: str, file: ProviderFile, where: str) -> Provider:
     for key, table in file.models.items():
         family = None if key in wide else _family(table.price_as or key, wide)
         whole = table.over(wide[family] if family else None)
+        for own in {"after_results", "thinking_back"} - DIALECTS[file.dialect].heeds:
+            if getattr(table, own) is not None:
+                raise UsageError(f"{where}: models.{key}.{own}: the dialect {file.dialect!r} needs none. Leave it out.")
         models[key] = _model(key, whole, limits, f"{where}: models.{key}")
     return Provider(
         name=name,
@@ -346,6 +344,8 @@ def _model(name: str, file: ModelFile, provider_limits: Limits, where: str) -> M
         quirks=Quirks(
             max_tokens_field=file.max_tokens_field or "max_tokens",
             refuses=frozenset(refuses),
+            after_results=file.after_results or "user",
+            thinking_back=file.thinking_back or "calls",
             unseen_tokens=file.unseen_tokens is not False,
         ),
         price_source=_source(file.usd_per_mtok),

@@ -6,16 +6,25 @@ JSON list: an opaque block as received; a number for a text block of that many c
 Without opaque blocks there is no opaque part, and text comes before calls.
 
 Chosen: a call's `input` is kept as compact JSON text.
-Chosen: blank texts are left out, since the API refuses them, and a message without any block becomes "(no content)".
+Chosen: blank texts are left out, since the API refuses them, and a message without any block becomes "(no content)". So
+does the end of a message that ends in thinking, which the API refuses too (forgecode #2107); thinking that was cut off
+there, and so has no signature, is left out.
 """
 
-from collections.abc import Sequence
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from itertools import islice
 from typing import Any
 
-from evalkit.dialogue import ToolCall
+from evalkit.dialogue import Message, ToolCall
 from evalkit.wire.fields import call_ids, object_text, text_of
+from evalkit.wire.history import NOTHING_SAID, fitting_id, plain_name
 from evalkit.wire.lenient import dumps_any, loads_kept
+
+_THINKING = ("thinking", "redacted_thinking")
+ID = re.compile(r"[a-zA-Z0-9_-]{1,64}")
+"""What the API takes as a call's id."""
 
 
 def text_block(text: str) -> bytes:
@@ -23,25 +32,49 @@ def text_block(text: str) -> bytes:
     return b'{"type":"text","text":%b}' % dumps_any(text)
 
 
-NO_CONTENT = text_block("(no content)")
+NO_CONTENT = text_block(NOTHING_SAID)
 
 
 def write_content(text: str, calls: Sequence[ToolCall], opaque: bytes) -> bytes:
     """The blocks of an assistant's message, separated by commas; empty if there are none."""
-    layout = loads_kept(opaque) if opaque else [len(text)]
-    blocks: list[bytes] = []
+    return b",".join(block for _, block in _blocks(text, calls, _layout(text, opaque)))
+
+
+def returned_content(message: Message) -> bytes:
+    """The blocks of an assistant's message as the API takes them back; at least one."""
+    layout = _layout(message.text, message.opaque)
+    if layout and _is_cut(layout[-1]):
+        layout.pop()
+    calls = [replace(call, id=fitting_id(call.id, ID), name=plain_name(call.name)) for call in message.calls]
+    blocks = list(_blocks(message.text, calls, layout))
+    if not blocks or blocks[-1][0]:
+        blocks.append((False, NO_CONTENT))
+    return b",".join(block for _, block in blocks)
+
+
+def _layout(text: str, opaque: bytes) -> list[Any]:
+    layout: list[Any] = loads_kept(opaque) if opaque else [len(text)]
+    return layout
+
+
+def _is_cut(entry: Any) -> bool:
+    return isinstance(entry, dict) and entry.get("type") == "thinking" and not entry.get("signature")
+
+
+def _blocks(text: str, calls: Sequence[ToolCall], layout: list[Any]) -> Iterator[tuple[bool, bytes]]:
+    """(whether it is thinking, block)."""
     offset, left = 0, iter(calls)
     for entry in layout:
         if isinstance(entry, int):
             piece = text[offset : offset + entry]
             offset += entry
             if piece.strip():
-                blocks.append(text_block(piece))
+                yield False, text_block(piece)
         elif entry is not None:
-            blocks.append(dumps_any(entry))
+            yield entry.get("type") in _THINKING, dumps_any(entry)
         else:
-            blocks += map(_call_block, islice(left, 1))
-    return b",".join(blocks + [_call_block(call) for call in left])
+            yield from ((False, _call_block(call)) for call in islice(left, 1))
+    yield from ((False, _call_block(call)) for call in left)
 
 
 def read_content(content: Sequence[Any]) -> tuple[str, tuple[ToolCall, ...], bytes]:

@@ -22,11 +22,12 @@ import orjson
 
 from evalkit.dialogue import Message, Reply, Sampling, Tool, Usage
 from evalkit.wire.allowance import Allowance, checked_allowance
-from evalkit.wire.anthropic_content import NO_CONTENT, read_content, text_block, write_content
+from evalkit.wire.anthropic_content import ID, NO_CONTENT, read_content, returned_content, text_block
 from evalkit.wire.anthropic_stream import ANTHROPIC_STREAM
 from evalkit.wire.dialect import Dialect, Quirks, splice
 from evalkit.wire.durations import date_of, instant_of, until_s
 from evalkit.wire.fields import object_of, sampling_objections, text_of, tool_objections
+from evalkit.wire.history import fitting_id
 from evalkit.wire.lenient import MalformedReplyError, dumps_any
 from evalkit.wire.turns import SYSTEM, extend_turns
 from evalkit.wire.usage import stated, usage_of
@@ -94,16 +95,14 @@ def _tool(tool: Tool) -> dict[str, Any]:
 
 def _encode_message(message: Message) -> bytes:
     if message.role == "assistant":
-        return b'{"role":"assistant","content":[%b]}' % (
-            write_content(message.text, message.calls, message.opaque) or NO_CONTENT
-        )
+        return b'{"role":"assistant","content":[%b]}' % returned_content(message)
     block = text_block(message.text) if message.text.strip() else b""
     if message.role == "system":
         return SYSTEM + block
     if message.role == "tool":
         # Of a result with a blank text only the id is sent: `content` may be left out.
         content = b',"content":' + dumps_any(message.text) if block else b""
-        block = b'{"type":"tool_result","tool_use_id":%b%b}' % (dumps_any(message.call_id), content)
+        block = b'{"type":"tool_result","tool_use_id":%b%b}' % (dumps_any(fitting_id(message.call_id, ID)), content)
     return _USER + (block or NO_CONTENT) + b"]}"
 
 

@@ -6,21 +6,27 @@ does not grow with the chat. If a format has several messages in one entry, they
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 from urllib.parse import quote
 
 from evalkit.dialogue import Message, Reply, Sampling, Tool
 from evalkit.wire.allowance import Allowance
+from evalkit.wire.history import CALL_IDS, MALFORMED_ARGUMENTS, returnable
 from evalkit.wire.http import HttpResponse, Verdict
 from evalkit.wire.lenient import MalformedReplyError, loads_lenient
 from evalkit.wire.streams import StreamForm
 from evalkit.wire.verdicts import unreadable
 
-__all__ = ["MALFORMED_ARGUMENTS", "Dialect", "MalformedReplyError", "Quirks", "splice"]
+__all__ = ["MALFORMED_ARGUMENTS", "REFUSABLE", "Dialect", "MalformedReplyError", "Quirks", "splice"]
 
-MALFORMED_ARGUMENTS = "malformed_arguments"
-"""In `Quirks.refuses`: the server parses the arguments of earlier calls, because its models' templates want objects,
-and fails at any other: a single cut call would end the chat."""
+REFUSABLE = frozenset(
+    {"temperature", "top_p", "seed", "parallel_calls", "tool_choice", "effort", "encrypted_reasoning"}
+    | {"stream", "stream_options", MALFORMED_ARGUMENTS, CALL_IDS}
+)
+"""What `Quirks.refuses` may contain."""
+
+AfterResults = Literal["user", "joined", "bridged"]
+ThinkingBack = Literal["calls", "always", "filled", "never"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,9 +37,27 @@ class Quirks:
     refuses: frozenset[str] = frozenset()
     """Fields of `Sampling` (and `seed`) that the model's API refuses; never sent. `encrypted_reasoning`:
     the model does not have it (`openai_responses`). `stream`: its replies cannot be streamed; `stream_options`: they
-    can, without that field. `MALFORMED_ARGUMENTS`."""
+    can, without that field. `MALFORMED_ARGUMENTS`, `CALL_IDS`."""
+    after_results: AfterResults = "user"
+    """What may follow the results of calls, if no reply does. `user`: a user's message. `joined`: nothing, so that its
+    text joins the last result. `bridged`: a short message of the agent's, then the user's."""
+    thinking_back: ThinkingBack = "calls"
+    """With which of the agent's messages `reasoning_content` goes back. `calls`: those that have calls and thoughts.
+    `always`: all, also if it is empty; `filled`: all, and a blank where it is. `never`: none."""
     unseen_tokens: bool = True
     """Whether it may write tokens that its replies do not show, such as reasoning."""
+
+
+PLAIN = Quirks()
+"""Of an API that departs in nothing."""
+
+
+def _append(parts: list[bytes], encoded: Iterable[bytes], _: Quirks) -> None:
+    parts.extend(encoded)
+
+
+def _prepare(message: Message, quirks: Quirks) -> Message:
+    return returnable(message, quirks.refuses)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,15 +94,20 @@ class Dialect:
     cache_key: str = ""
     """The field of a body, besides those of `head`, that lets requests of one name use the same prompt cache; empty:
     the format has none."""
-    extend: Callable[[list[bytes], Iterable[bytes]], None] = list.extend
+    extend: Callable[[list[bytes], Iterable[bytes], Quirks], None] = _append
     """(parts of a chat, encoded messages): appends them, or merges them with some of the parts, in place."""
+    prepare: Callable[[Message, Quirks], Message] = _prepare
+    """The message as the model's API takes it back."""
+    heeds: frozenset[str] = frozenset()
+    """Of a model's `after_results` and `thinking_back`, those that make a difference in this format."""
 
-    def join(self, parts: list[bytes], messages: Iterable[Message]) -> None:
+    def join(self, parts: list[bytes], messages: Iterable[Message], quirks: Quirks = PLAIN) -> None:
         """Append messages to the parts of their chat, in place; each is encoded here and never again.
 
         Each part is copied: what orjson returns keeps the 4 KiB that it began with, ten times a message of a tool.
         """
-        self.extend(parts, (bytes(memoryview(self.encode_message(message))) for message in messages))
+        prepared = messages if quirks == PLAIN else [self.prepare(message, quirks) for message in messages]
+        self.extend(parts, (bytes(memoryview(self.encode_message(message))) for message in prepared), quirks)
 
     def path_of(self, model: str) -> str:
         """The path for one model's requests."""

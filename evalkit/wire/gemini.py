@@ -25,7 +25,7 @@ from evalkit.dialogue import Message, Reply, Sampling, Tool, Usage
 from evalkit.wire.allowance import Allowance
 from evalkit.wire.dialect import Dialect, Quirks, splice
 from evalkit.wire.fields import object_of, sampling_objections, text_of, tool_objections
-from evalkit.wire.gemini_content import NO_CONTENT, UNNAMED, read_parts, text_part, write_parts
+from evalkit.wire.gemini_content import NO_CONTENT, accepted_name, read_parts, returned_parts, text_part
 from evalkit.wire.gemini_stream import GEMINI_STREAM
 from evalkit.wire.lenient import MalformedReplyError, dumps_any
 from evalkit.wire.turns import SYSTEM, extend_turns
@@ -83,13 +83,11 @@ def _tool(tool: Tool) -> dict[str, Any]:
 
 def _encode_message(message: Message) -> bytes:
     if message.role == "assistant":
-        return b'{"role":"model","parts":[%b]}' % (
-            write_parts(message.text, message.calls, message.opaque) or NO_CONTENT
-        )
+        return b'{"role":"model","parts":[%b]}' % returned_parts(message)
     if message.role == "tool":
         part = b'{"functionResponse":{"id":%b,"name":%b,"response":{"output":%b}}}' % (
             dumps_any(message.call_id),
-            dumps_any(message.name or UNNAMED),
+            dumps_any(accepted_name(message.name)),
             dumps_any(message.text),
         )
     else:

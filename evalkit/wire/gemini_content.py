@@ -11,16 +11,25 @@ since the API pairs calls and results by it.
 Chosen: arguments that are left out are an empty object, because the format has no other way to write one.
 """
 
+import re
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from itertools import islice
 from typing import Any
 
-from evalkit.dialogue import ToolCall
+from evalkit.dialogue import Message, ToolCall
 from evalkit.wire.fields import call_ids, object_text, text_of
+from evalkit.wire.history import NOTHING_SAID, UNNAMED
 from evalkit.wire.lenient import dumps_any, loads_kept
 
-UNNAMED = "unnamed"
-"""Replaces an empty tool name, which the API refuses."""
+_NOT_IN_NAMES = re.compile(r"[^a-zA-Z0-9_.:-]")
+_START = re.compile(r"[a-zA-Z_]")
+
+
+def accepted_name(name: str) -> str:
+    """A tool's name as the API takes it: it begins with a letter or `_`."""
+    name = _NOT_IN_NAMES.sub("_", name)
+    return (name if _START.match(name) else "_" + name)[:64] if name else UNNAMED
 
 
 def _further(members: Mapping[str, Any] | None) -> bytes:
@@ -32,8 +41,8 @@ def text_part(text: str, members: Mapping[str, Any] | None = None) -> bytes:
     return b'{"text":%b%b}' % (dumps_any(text), _further(members))
 
 
-NO_CONTENT = text_part("(no content)")
-"""A turn needs a part, and a part a text."""
+NO_CONTENT = text_part(NOTHING_SAID)
+"""A turn needs a part beside thoughts, and a part a text."""
 
 
 def write_parts(text: str, calls: Sequence[ToolCall], opaque: bytes) -> bytes:
@@ -52,6 +61,20 @@ def write_parts(text: str, calls: Sequence[ToolCall], opaque: bytes) -> bytes:
             parts.append(text_part(text[offset : offset + size], members))
             offset += size
     return b",".join(parts + [_call_part(call, None) for call in left])
+
+
+def returned_parts(message: Message) -> bytes:
+    """The parts of a model's turn as the API takes them back; one at least is more than a thought."""
+    calls = [replace(call, name=accepted_name(call.name)) for call in message.calls]
+    parts = write_parts(message.text, calls, message.opaque)
+    if message.text or calls or not all(_is_thought(entry) for entry in loads_kept(message.opaque or b"[]")):
+        return parts
+    return parts + b"," + NO_CONTENT if parts else NO_CONTENT
+
+
+def _is_thought(entry: Any) -> bool:
+    """Whether a part of the layout is a thought, or an empty text."""
+    return bool(entry.get("thought")) if isinstance(entry, dict) else not entry[0]
 
 
 def read_parts(content: Sequence[Any]) -> tuple[str, tuple[ToolCall, ...], bytes]:

@@ -13,7 +13,7 @@ from evalkit.dialogue import as_dataclass
 from evalkit.wire.billed import counts_as_billed
 
 Failure = Literal["", "reset", "timeout", "truncated", "oversize", "tls", "connect", "broken_off"]
-Action = Literal["accept", "retry", "end_episode", "end_lane"]
+Action = Literal["accept", "retry", "draw_again", "end_episode", "end_lane"]
 
 
 @as_dataclass

@@ -3,14 +3,15 @@
 The client's direction: our messages to their JSON, their JSON to our reply. `serve/dialects/` has the other one.
 
 Chosen: of the fields beyond text and calls, a reply's opaque part keeps those that providers want back and no others:
-`reasoning_details` (OpenRouter) always; `reasoning_content` only beside tool calls, where thinking models need it
-within the tool loop, since in an answer without calls some servers refuse it (there, and under the name `reasoning`, it
-is kept for readers alone); and a call's `extra_content` (thought
-signatures of Gemini's compatible endpoint).
+`reasoning_details` (OpenRouter) always; `reasoning_content` beside tool calls, where thinking models need it within the
+tool loop, and elsewhere as the model's entry says (`thinking_back`), since some servers refuse it and others every chat
+without it; and a call's `extra_content` (thought signatures of Gemini's compatible endpoint).
 Chosen: empty arguments are sent back as `{}`: several servers parse the history's arguments and refuse an empty text.
 """
 
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import orjson
@@ -19,6 +20,7 @@ from evalkit.dialogue import Message, Reply, Sampling, Tool, ToolCall, Usage
 from evalkit.wire.allowance import read_allowances
 from evalkit.wire.dialect import Dialect, Quirks, splice
 from evalkit.wire.fields import call_ids, object_of, sampling_objections, text_of, tool_objections
+from evalkit.wire.history import fitting_id, plain_name, returnable, words_of
 from evalkit.wire.http import HttpResponse, Verdict
 from evalkit.wire.lenient import MalformedReplyError, dumps_any, loads_kept
 from evalkit.wire.openai_chat_stream import CHAT_STREAM
@@ -44,6 +46,12 @@ _OURS = frozenset({"model", "messages", "tools", "tool_choice", "parallel_tool_c
 they would void the bound on cost (`models` and `plugins` are OpenRouter's: other models, and searches)."""
 
 _ERROR = b'"error"'
+_USER, _RESULT = b'{"role":"user"', b'{"role":"tool"'
+BRIDGE = b'{"role":"assistant","content":"OK."}'
+"""What stands between results and a user's message where neither may follow the other. Source: pydantic-ai #1210,
+avante.nvim PR #2695; mistral-common, `validator.py`, `_validate_message_order`."""
+_ID = re.compile(r".{1,40}", re.DOTALL)
+"""Longer ids are refused, also those that the API gave itself. Source: dify #28987, openclaw PR #875."""
 
 
 def _head(model: str, sampling: Sampling, quirks: Quirks) -> bytes:
@@ -79,16 +87,21 @@ def _encode_tools(tools: Sequence[Tool]) -> bytes:
 
 def _encode_message(message: Message) -> bytes:
     if message.role == "tool":
-        return orjson.dumps({"role": "tool", "tool_call_id": message.call_id, "content": message.text})
-    if not message.calls and not message.opaque:
-        return orjson.dumps({"role": message.role, "content": message.text})
-    return _encode_assistant(message)
+        call_id = fitting_id(message.call_id, _ID)
+        return orjson.dumps({"role": "tool", "tool_call_id": call_id, "content": message.text})
+    if message.role == "assistant":
+        return _encode_assistant(message)
+    return orjson.dumps({"role": message.role, "content": message.text})
 
 
 def _encode_assistant(message: Message) -> bytes:
-    fields: dict[str, Any] = {"role": message.role, "content": message.text or (None if message.calls else "")}
+    fields: dict[str, Any] = {"role": message.role, "content": words_of(message) or None}
     calls: list[dict[str, Any]] = [
-        {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": call.arguments or "{}"}}
+        {
+            "id": fitting_id(call.id, _ID),
+            "type": "function",
+            "function": {"name": plain_name(call.name), "arguments": call.arguments or "{}"},
+        }
         for call in message.calls
     ]
     if message.opaque:
@@ -99,6 +112,37 @@ def _encode_assistant(message: Message) -> bytes:
     if calls:
         fields["tool_calls"] = calls
     return dumps_any(fields)
+
+
+def _prepare(message: Message, quirks: Quirks) -> Message:
+    """The message with its thoughts, or without, as the model's API wants it."""
+    message = returnable(message, quirks.refuses)
+    if message.role != "assistant" or quirks.thinking_back == "calls":
+        return message
+    kept = loads_kept(message.opaque) if message.opaque else {"message": {}, "calls": {}}
+    if quirks.thinking_back == "never":
+        kept["message"].pop("reasoning_content", None)
+    else:
+        thoughts = kept["message"].get("reasoning_content") or message.reasoning
+        kept["message"]["reasoning_content"] = thoughts or (" " if quirks.thinking_back == "filled" else "")
+    return replace(message, opaque=dumps_any(kept))
+
+
+def _extend(parts: list[bytes], encoded: Iterable[bytes], quirks: Quirks) -> None:
+    """Append messages. Where no user's may follow results, a short one of the agent's comes first, or its text joins
+    the last result."""
+    if quirks.after_results == "user":
+        parts.extend(encoded)
+        return
+    for part in encoded:
+        if part.startswith(_USER) and parts and parts[-1].startswith(_RESULT):
+            if quirks.after_results == "joined":
+                result = orjson.loads(parts[-1])
+                result["content"] = f"{result['content']}\n\n{orjson.loads(part)['content']}".strip()
+                parts[-1] = bytes(memoryview(orjson.dumps(result)))
+                continue
+            parts.append(BRIDGE)
+        parts.append(part)
 
 
 def _body(head: bytes, tools: bytes, messages: Sequence[bytes], seed: int | None) -> bytes:
@@ -234,6 +278,9 @@ OPENAI_CHAT = Dialect(
     head=_head,
     encode_tools=_encode_tools,
     encode_message=_encode_message,
+    extend=_extend,
+    prepare=_prepare,
+    heeds=frozenset({"after_results", "thinking_back"}),
     body=_body,
     headers=_headers,
     read=_read,

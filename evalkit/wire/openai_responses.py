@@ -14,6 +14,7 @@ reasoning that nothing follows, which the API refuses.
 The API has no `seed`: none is sent.
 """
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -23,6 +24,7 @@ from evalkit.dialogue import Message, Reply, Sampling, Tool, ToolCall, Usage
 from evalkit.wire.allowance import read_allowances
 from evalkit.wire.dialect import Dialect, Quirks, splice
 from evalkit.wire.fields import call_ids, object_of, sampling_objections, text_of, tool_objections
+from evalkit.wire.history import NOTHING_SAID, fitting_id, plain_name, words_of
 from evalkit.wire.http import HttpResponse, Verdict
 from evalkit.wire.lenient import MalformedReplyError, dumps_any, loads_kept
 from evalkit.wire.openai_responses_stream import RESPONSES_STREAM
@@ -50,6 +52,9 @@ _OURS = frozenset(
 
 LEAST_TOKENS = 16
 """The API refuses a smaller `max_output_tokens`."""
+
+_ID = re.compile(r".{1,64}", re.DOTALL)
+"""Longer ids are refused, also those that the API gave itself. Source: Roo-Code PR #10763."""
 
 _ENCRYPTED = "reasoning.encrypted_content"
 
@@ -101,32 +106,42 @@ def _encode_tools(tools: Sequence[Tool]) -> bytes:
 def _encode_message(message: Message) -> bytes:
     """The message's items, joined by commas; never empty."""
     if message.role == "tool":
-        return orjson.dumps({"type": "function_call_output", "call_id": message.call_id, "output": message.text})
+        call_id = fitting_id(message.call_id, _ID)
+        return orjson.dumps({"type": "function_call_output", "call_id": call_id, "output": message.text})
     items = _as_kept(message) if message.opaque else _items(message)
     return b",".join(dumps_any(item) for item in items)
 
 
 def _as_kept(message: Message) -> list[dict[str, Any]]:
-    """The items of the opaque part. Arguments are those of the message: a server may need them in another form than
-    the model wrote."""
-    arguments = {call.id: call.arguments or "{}" for call in message.calls}
+    """The items of the opaque part. Calls are those of the message, whose ids and arguments a server may need in
+    another form, and if nothing was said, an empty message says so."""
     items: list[dict[str, Any]] = loads_kept(message.opaque)
+    calls = iter(message.calls)
+    silent = not message.calls and not message.text.strip()
     for item in items:
-        if item.get("type") == "function_call" and item.get("call_id") in arguments:
-            item["arguments"] = arguments[item["call_id"]]
+        if item.get("type") == "function_call":
+            item.update(next((_call_fields(call) for call in calls), {}))
+        elif item.get("type") == "message" and silent:
+            item["content"] = [{"type": "output_text", "text": NOTHING_SAID, "annotations": []}]
     return items
+
+
+def _call_fields(call: ToolCall) -> dict[str, str]:
+    # Several servers parse the history's arguments and refuse an empty text.
+    return {
+        "call_id": fitting_id(call.id, _ID),
+        "name": plain_name(call.name),
+        "arguments": call.arguments or "{}",
+    }
 
 
 def _items(message: Message) -> list[dict[str, Any]]:
     """The items of a message that need not be sent back as received: its text, then its calls."""
+    text = words_of(message) if message.role == "assistant" else message.text
     items: list[dict[str, Any]] = []
-    if message.text or not message.calls:
-        items.append({"type": "message", "role": message.role, "content": message.text})
-    for call in message.calls:
-        # Several servers parse the history's arguments and refuse an empty text.
-        fields = {"call_id": call.id, "name": call.name, "arguments": call.arguments or "{}"}
-        items.append({"type": "function_call", **fields})
-    return items
+    if text or not message.calls:
+        items.append({"type": "message", "role": message.role, "content": text})
+    return items + [{"type": "function_call", **_call_fields(call)} for call in message.calls]
 
 
 def _body(head: bytes, tools: bytes, messages: Sequence[bytes], seed: int | None) -> bytes:

@@ -12,7 +12,7 @@ _END = b"]}"
 """What a turn ends with: of its content, then of itself."""
 
 
-def extend_turns(parts: list[bytes], encoded: Iterable[bytes], *, user: bytes) -> None:
+def extend_turns(parts: list[bytes], encoded: Iterable[bytes], _quirks: object = None, *, user: bytes) -> None:
     """Append encoded messages to a chat's parts, in place: system texts to the first part, which contains all of them,
     and the user's content to the open turn. `user` is what each turn of the user's begins with.
 

@@ -12,6 +12,7 @@ from evalkit.wire.durations import date_of, seconds_of, until_s
 from evalkit.wire.fields import text_of
 from evalkit.wire.http import HttpResponse, Verdict
 from evalkit.wire.lenient import MalformedReplyError, dumps_any, loads_lenient
+from evalkit.wire.unparsed import bad_call
 
 ACCEPT = Verdict(action="accept", kind="ok")
 
@@ -205,6 +206,9 @@ def verdict(response: HttpResponse, words: ErrorWords) -> Verdict:
         return ACCEPT
     if status == 0:
         return _say(_FAILURES["reset"], None, text)
+    drawn = bad_call(status, words.code, words.message)
+    if drawn is not None:
+        return drawn
     outcome = "broken_off" if response.failure == "broken_off" else str(status)
     return replace(_of_status(status, words, text, response.headers), outcome=outcome)
 

@@ -25,6 +25,7 @@ from evalkit.store.reading.unmetered import Unmetered
 from evalkit.wire.dialect import Quirks
 from evalkit.wire.http import Failure, HttpResponse
 from evalkit.wire.openai_chat import OPENAI_CHAT
+from evalkit.wire.unparsed import DRAWS
 from tests.support.virtual_clock import run_virtual
 
 PRICE = Price(input=10, output=100, cached_read=1, cached_write=1)
@@ -718,3 +719,64 @@ def test_who_may_have_been_taken_over_asks_before_it_sends_and_sends_nothing_the
         assert scene.script.sent == []
 
     asyncio.run(play())
+
+
+GENERATION = '<function=set_prices>{"prices": {"1": 2}}</function>'
+FAILED_CALL = HttpResponse(
+    status=400,
+    headers={},
+    body=orjson.dumps(
+        {"error": {"message": "no", "code": "tool_use_failed", "failed_generation": GENERATION, "type": "invalid"}}
+    ),
+)
+CUT_CALL = refused(400, "1 validation error for list[function-wrap[f()]]\n  Invalid JSON: EOF while parsing an object")
+
+
+def seeds_of(scene: Scene) -> list[int]:
+    return [orjson.loads(body)["seed"] for _, _, body in scene.script.sent]
+
+
+@pytest.mark.parametrize("refusal", [FAILED_CALL, CUT_CALL])
+def test_a_call_that_the_provider_could_not_read_is_drawn_again(refusal: HttpResponse) -> None:
+    async def play() -> None:
+        scene = Scene(refusal, refusal, OK)
+        answer = await scene.asker.ask(scene.question)
+        assert (answer.reply, answer.cost, answer.attempts) == (REPLY, COST, "bad_call,bad_call,ok")
+        assert len(set(seeds_of(scene))) == 3
+        charges = scene.disk.of("charge")
+        assert [row.reason for row in charges] == ["bad_call"] * 2
+        assert scene.script.durable_charges == [0, 1, 2]
+        assert scene.budget.stats().spent == COST + sum(row.amount for row in charges)
+
+    played(play)
+
+
+def test_a_call_that_no_draw_cures_is_the_models_malformed_one() -> None:
+    async def play() -> None:
+        scene = Scene(FAILED_CALL)
+        answer = await scene.asker.ask(scene.question)
+        (call,) = answer.reply.calls
+        assert (call.name, orjson.loads(call.arguments)) == ("set_prices", [GENERATION])
+        assert (answer.reply.finish, answer.cost, answer.attempts) == (
+            "malformed_call",
+            0,
+            "bad_call,bad_call,bad_call",
+        )
+        assert len(scene.script.sent) == len(scene.disk.of("charge")) == DRAWS
+        assert scene.budget.stats().reserved == 0
+        again = await scene.asker.ask(scene.question)
+        assert again.reply == answer.reply
+        assert seeds_of(scene)[:DRAWS] == seeds_of(scene)[DRAWS:]
+
+    played(play)
+
+
+def test_an_agents_own_seed_stays_and_a_provider_that_bills_no_bad_call_charges_none() -> None:
+    async def play() -> None:
+        scene = Scene(CUT_CALL, sampling=replace(SAMPLING, seed=5), billed={"bad_call": False})
+        answer = await scene.asker.ask(scene.question)
+        assert seeds_of(scene) == [5] * DRAWS
+        assert (scene.budget.stats().spent, scene.disk.of("charge")) == (0, [])
+        assert [(call.name, call.arguments) for call in answer.reply.calls] == [("", '[""]')]
+
+    played(play)

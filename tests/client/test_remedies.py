@@ -3,7 +3,7 @@
 import pytest
 
 from evalkit.client.remedies import line_to_set, with_remedy
-from evalkit.spec.catalogue import REFUSABLE
+from evalkit.wire.dialect import REFUSABLE
 from evalkit.wire.http import Verdict
 
 
@@ -41,6 +41,24 @@ def test_a_refusal_that_names_a_field_is_answered_with_its_line(message: str, na
 def test_another_name_of_the_limit_is_told() -> None:
     said = "Unsupported parameter: 'max_tokens' is not supported with this model. Use 'max_completion_tokens' instead."
     assert line_to_set(refused(said)) == 'max_tokens_field = "max_completion_tokens"'
+
+
+def test_a_refusal_of_what_goes_back_is_answered_with_its_line() -> None:
+    said = {
+        "Unexpected role 'user' after role 'tool'": 'after_results = "bridged"',
+        "After the optional system message, conversation roles must alternate user and assistant": (
+            'after_results = "bridged"'
+        ),
+        "The `reasoning_content` in the thinking mode must be passed back to the API.": 'thinking_back = "always"',
+        "Missing `reasoning_content` field in the assistant message at message index 2.": 'thinking_back = "always"',
+        "thinking is enabled but reasoning_content is missing in assistant tool call message at index 2": (
+            'thinking_back = "always"'
+        ),
+        "'messages.1' : property 'reasoning_content' is unsupported": 'thinking_back = "never"',
+        "Tool call id was call_1 but must be a-z, A-Z, 0-9, with a length of 9.": 'refuses = ["call_ids"]',
+        "Tool call IDs should be alphanumeric strings with length 9!": 'refuses = ["call_ids"]',
+    }
+    assert {message: line_to_set(refused(message)) for message in said} == said
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,6 @@ import pytest
 from evalkit.errors import UsageError
 from evalkit.money import Price
 from evalkit.spec.catalogue import (
-    REFUSABLE,
     LimitsFile,
     ModelFile,
     ProviderFile,
@@ -15,6 +14,7 @@ from evalkit.spec.catalogue import (
     read_provider,
 )
 from evalkit.spec.model import Limits, ServerSpec
+from evalkit.wire.dialect import REFUSABLE
 from evalkit.wire.table import DIALECTS
 
 GOOD = """

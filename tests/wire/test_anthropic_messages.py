@@ -268,10 +268,13 @@ def test_thinking_goes_back_as_it_came_and_where_it_stood() -> None:
     assert MESSAGES.decode(SERVED.encode_reply(reply)) == reply
 
 
-def test_a_reply_of_thoughts_alone_goes_back_as_thoughts_alone() -> None:
+def test_a_reply_of_thoughts_alone_goes_back_with_a_text_after_them() -> None:
     reply = reply_of([THOUGHT], "max_tokens")
     assert (reply.text, reply.calls, reply.finish) == ("", (), "length")
-    assert orjson.loads(MESSAGES.encode_message(reply.message()))["content"] == [THOUGHT]
+    nothing = {"type": "text", "text": "(no content)"}
+    assert orjson.loads(MESSAGES.encode_message(reply.message()))["content"] == [THOUGHT, nothing]
+    cut = reply_of([{"type": "thinking", "thinking": "hm", "signature": ""}], "max_tokens")
+    assert orjson.loads(MESSAGES.encode_message(cut.message()))["content"] == [nothing]
     assert reply_of([{"type": "text", "text": "x"}]).opaque == b""
 
 

@@ -21,7 +21,7 @@ MESSAGES = [
         '{"role":"user","content":"Gr\u00fc\u00dfe \\"x\\"\\n"}'.encode(),
     ),
     (Message(role="assistant", text="No."), b'{"role":"assistant","content":"No."}'),
-    (Message(role="assistant"), b'{"role":"assistant","content":""}'),
+    (Message(role="assistant", text="(no content)"), b'{"role":"assistant","content":"(no content)"}'),
     (
         Message(role="assistant", calls=(ToolCall(id="c1", name="lookup", arguments='{"k":1}'),)),
         b'{"role":"assistant","content":null,"tool_calls":[{"id":"c1","type":"function",'

@@ -21,7 +21,10 @@ CHAT = [
         Message(role="user", text='Gr\u00fc\u00dfe "x"\n'),
         '{"type":"message","role":"user","content":"Gr\u00fc\u00dfe \\"x\\"\\n"}'.encode(),
     ),
-    (Message(role="assistant"), b'{"type":"message","role":"assistant","content":""}'),
+    (
+        Message(role="assistant", text="(no content)"),
+        b'{"type":"message","role":"assistant","content":"(no content)"}',
+    ),
     (Message(role="user", text="Well?"), b'{"type":"message","role":"user","content":"Well?"}'),
     (
         Message(role="assistant", calls=(CALL,)),
@@ -220,7 +223,7 @@ def test_reasoning_that_a_request_may_not_hold_is_made_fit_or_left_out() -> None
     phased = {**TEXT, "phase": "commentary"}
     assert sent_back(only_id, phased) == [{name: value for name, value in phased.items() if name != "id"}]
     # Cut off while thinking: nothing follows, so nothing is sent but that nothing was said.
-    assert sent_back(THOUGHT) == [{"type": "message", "role": "assistant", "content": ""}]
+    assert sent_back(THOUGHT) == [{"type": "message", "role": "assistant", "content": "(no content)"}]
     assert [item["type"] for item in sent_back(THOUGHT, LOOKING, THOUGHT)] == ["reasoning", "function_call"]
 
 

@@ -13,8 +13,10 @@ from evalkit.serve.cache import pieces_of
 from evalkit.serve.dialects.served import CREATED_S, ServedDialect, bearer, list_of
 from evalkit.serve.dialects.streamed import Cutter, Event, EventFormat, StreamWish, check_stream
 from evalkit.serve.limits import LimitStanding, show_span
+from evalkit.wire.fields import text_of
 from evalkit.wire.lenient import dumps_any
 from evalkit.wire.openai_chat import OPENAI_CHAT
+from evalkit.wire.thoughts import thoughts_of
 
 _ROLES: Mapping[str, Role] = {
     "system": "system",
@@ -103,7 +105,7 @@ def _message(message: Any, index: int) -> Message:
             raise ValueError(f"{path}.tool_call_id: must be a string")
         return Message(role=role, text=text, call_id=message["tool_call_id"])
     calls = tuple(_call(call, f"{path}.tool_calls[{i}]") for i, call in enumerate(list_of(message, "tool_calls")))
-    return Message(role=role, text=text, calls=calls)
+    return Message(role=role, text=text, calls=calls, reasoning=text_of(message, "reasoning_content"))
 
 
 def _content(content: Any, path: str) -> str:
@@ -129,8 +131,8 @@ def _call(call: Any, path: str) -> ToolCall:
 def encode_reply(reply: Reply) -> bytes:
     """A 200 body. `created` is 0: the wire knows no clock, and nobody reads it."""
     message: dict[str, Any] = {"role": "assistant", "content": reply.text or (None if reply.calls else "")}
-    if reply.reasoning:
-        message["reasoning_content"] = reply.reasoning
+    if reply.reasoning or reply.opaque:
+        message |= {"reasoning_content": text} if (text := thoughts_of(reply).text) else {}
     if reply.finish == "refusal":
         message |= {"content": None, "refusal": reply.text}
     if reply.calls:

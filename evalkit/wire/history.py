@@ -1,0 +1,79 @@
+"""What a model wrote, in a form that its provider takes back.
+
+A chat goes on only if the provider accepts what its model sent before: calls by names that no tool may have, ids that
+are too long, a reply without a word. The log, the environment and the reports have what the model wrote; only the
+request differs. Everything here is a function of the message alone, so equal chats give equal bytes, and a call and its
+result, which are rewritten apart, still name each other.
+
+- A name like `functions.f`, `multi_tool_use.parallel` or none: OpenAI, Azure, Mistral and Anthropic take
+  `[a-zA-Z0-9_-]{1,64}`, Gemini dots and colons too. Source: semantic-kernel #4447, vercel/ai #1972; mistral-common,
+  `validator.py`; https://ai.google.dev/api/caching#FunctionDeclaration.
+- An id of more than 40 characters in Chat Completions, 64 in Responses: OpenAI, which has given longer ones itself.
+  Source: dify #28987, camel #2215; Roo-Code PR #10763, dsh-plugin-subscriptions #29.
+- An id that is not nine letters and digits: Mistral and its templates. Source: mistral-common,
+  `MistralRequestValidatorV3`.
+- A reply without content and calls: Mistral (code 3240), DeepSeek, Moonshot. Source: OpenHands #8685; ProxyAI #834,
+  AstrBot #7721; kimi-code #1985.
+"""
+
+import re
+from dataclasses import replace
+from hashlib import sha256
+
+from evalkit.dialogue import Message
+from evalkit.wire.fields import with_objects
+
+MALFORMED_ARGUMENTS = "malformed_arguments"
+"""In `Quirks.refuses`: the server parses the arguments of earlier calls, because its models' templates want objects,
+and fails at any other: a single cut call would end the chat."""
+CALL_IDS = "call_ids"
+"""In `Quirks.refuses`: it takes no ids of calls but those of nine letters and digits."""
+
+NOTHING_SAID = "(no content)"
+"""Stands for a reply without a word and without a call."""
+UNNAMED = "unnamed"
+"""Stands for an empty name."""
+
+PLAIN_NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
+NINE = re.compile(r"[a-zA-Z0-9]{9}")
+
+_LONGEST_NAME = 64
+_NOT_PLAIN = re.compile(r"[^a-zA-Z0-9_-]")
+_DIGITS = "0123456789abcdefghijklmnopqrstuvwxyz"
+
+
+def plain_name(name: str) -> str:
+    """A tool's name of letters, digits, `_` and `-`: `functions.f` is `functions_f`."""
+    if PLAIN_NAME.fullmatch(name):
+        return name
+    return _NOT_PLAIN.sub("_", name)[:_LONGEST_NAME] or UNNAMED
+
+
+def fitting_id(own: str, fits: re.Pattern[str]) -> str:
+    """A call's id, or one of nine letters and digits that is made from it, which every provider takes."""
+    if fits.fullmatch(own):
+        return own
+    number = int.from_bytes(sha256(own.encode("utf-8", "surrogatepass")).digest()[:8])
+    letters = []
+    for _ in range(9):
+        number, digit = divmod(number, len(_DIGITS))
+        letters.append(_DIGITS[digit])
+    return "".join(letters)
+
+
+def words_of(message: Message) -> str:
+    """What an agent's message says; never nothing, unless it has calls."""
+    return message.text if message.calls or message.text.strip() else NOTHING_SAID
+
+
+def with_short_ids(message: Message) -> Message:
+    """The message with ids of nine letters and digits."""
+    calls = tuple([replace(call, id=fitting_id(call.id, NINE)) for call in message.calls])
+    return replace(message, calls=calls, call_id=message.call_id and fitting_id(message.call_id, NINE))
+
+
+def returnable(message: Message, refused: frozenset[str]) -> Message:
+    """The message for a model that refuses malformed arguments, or ids of other forms."""
+    if MALFORMED_ARGUMENTS in refused:
+        message = with_objects(message)
+    return with_short_ids(message) if CALL_IDS in refused else message
