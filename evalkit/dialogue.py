@@ -147,8 +147,8 @@ class Reply(msgspec.Struct, frozen=True, kw_only=True):
 
     text          what it says
     calls         a tuple of `ToolCall`, in order
-    finish        `stop`, `tool_calls`, `length`, `content_filter`, `refusal`, or the provider's own word; `malformed_call`
-                  where the provider could not read the model's call, and refused it
+    finish        `stop`, `tool_calls`, `length`, `content_filter`, `refusal`, `malformed_call` (the provider could not
+                  read the model's call), or the provider's own word
     usage         `Usage`; replies that are read from a log have none, its columns have the tokens
     model, fingerprint, response_id
                   what the provider reports about itself; empty if it reports nothing

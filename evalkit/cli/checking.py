@@ -1,5 +1,5 @@
-"""`evalkit providers check`: send one real request to each provider, and again as a stream if it was answered; and say
-what works or what to do.
+"""`evalkit providers check`: send one real request to each provider; if it was answered, another that goes on with the
+reply, and the first again as a stream; and say what works or what to do.
 
 A named provider fails if its key is missing, or if it is a server on this machine that is not running. Without names,
 all providers are checked, and these two cases are not failures. The exit code is 0 if nothing failed, else 3. The
@@ -140,7 +140,8 @@ def _announcement(cases: Sequence[_ProviderCheck], *, settings: bool) -> str:
     kind = "servers" if any(case.server for case in cases) else "providers"
     who = "1 provider" if len(cases) == 1 else f"each of {len(cases)} {kind}"
     further = ", and up to 11 more about its settings" if settings else ""
-    return f"Sends one request to {who}, and again as a stream, within {WITHIN_S:g} s each{further}: {words}."
+    asked = f"Sends two requests to {who}, the first again as a stream, within {WITHIN_S:g} s each"
+    return f"{asked}{further}: {words}."
 
 
 def _most(case: _ProviderCheck, *, settings: bool) -> PicoUsd | None:

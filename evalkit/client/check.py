@@ -1,5 +1,6 @@
-"""One small request to a provider, outside any run: does it answer, in its dialect, with tools, under this key? And if
-so, the same once more as a stream: does it come as one, and to the same kind of reply?
+"""One small request to a provider, outside any run: does it answer, in its dialect, with tools, under this key? If so,
+does it take the chat back in the order that environments need: its reply, the results of its calls, a sentence of the
+user's? And the first request once more as a stream: does it come as one, and to the same kind of reply?
 
 The requests are sent in the same way as those of a run: same transport, dialect, quirks and verdicts. Nothing is
 retried.
@@ -13,7 +14,7 @@ from evalkit.client.long_attempts import refused_stream
 from evalkit.client.open import endpoint_of, open_transport, stream_endpoint_of
 from evalkit.client.remedies import with_remedy
 from evalkit.client.transport import HttpTransport
-from evalkit.dialogue import Message, Reply, Sampling, Tool, Usage
+from evalkit.dialogue import Message, Reply, Sampling, Tool, ToolCall, Usage
 from evalkit.money import PicoUsd
 from evalkit.spec.model import Model, Provider
 from evalkit.wire.http import Verdict
@@ -30,7 +31,12 @@ TOOL = Tool(
     description="Reports that you can call tools.",
     parameters={"type": "object", "properties": {}, "required": []},
 )
-_MESSAGE = Message(role="user", text="Call the tool, and say nothing else.")
+_OPENING = (
+    Message(role="system", text="You are asked to call tools."),
+    Message(role="user", text="Call the tool, and say nothing else."),
+)
+_MOST_CALLS = 8
+"""A reply with more of them is not answered: that would cost more than was announced."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,9 +71,14 @@ def most(provider: Provider, model: Model) -> PicoUsd | None:
     """The most that a check can cost; None if the model's price is unknown."""
     if model.price is None:
         return None
-    tokens = len(_body(provider, model)) + DIALECTS[provider.dialect].overhead_tokens
-    once = model.price.worst(input_tokens=tokens, output_tokens=_SAMPLING.max_tokens)
-    return PicoUsd(2 * once) if _streams(provider, model) else once
+    longest = Reply(calls=(ToolCall(id="x" * 64, name=TOOL.name, arguments="{}"),) * _MOST_CALLS)
+    own = [_body(provider, model), _body(provider, model, longest)] + [_body(provider, model)] * _streams(
+        provider, model
+    )
+    overhead = DIALECTS[provider.dialect].overhead_tokens
+    # What the model wrote comes back as input once.
+    tokens = [len(body) + overhead + number % 2 * _SAMPLING.max_tokens for number, body in enumerate(own)]
+    return PicoUsd(sum(model.price.worst(input_tokens=one, output_tokens=_SAMPLING.max_tokens) for one in tokens))
 
 
 def _streams(provider: Provider, model: Model) -> bool:
@@ -75,8 +86,8 @@ def _streams(provider: Provider, model: Model) -> bool:
 
 
 async def check(provider: Provider, model: Model, *, url: str = "", within_s: float = WITHIN_S) -> CheckResult:
-    """Ask once, and once more as a stream if there was a reply. `url` replaces the one in the provider's file. Raises
-    UsageError if a key or a variable is missing."""
+    """Ask once; if there was a reply, go on with it, and ask once more as a stream. `url` replaces the one in the
+    provider's file. Raises UsageError if a key or a variable is missing."""
     dialect = DIALECTS[provider.dialect]
     clock = asyncio.get_running_loop().time
     hasty = replace(provider, timeout_s=min(within_s, provider.timeout_s))
@@ -88,8 +99,16 @@ async def check(provider: Provider, model: Model, *, url: str = "", within_s: fl
         verdict, reply, _ = dialect.understand(response)
         if reply is None:
             return _failed(verdict, provider, model)
+        cost = _cost(reply, provider, model)
+        if len(reply.calls) <= _MOST_CALLS:
+            response = await endpoint.send(_body(provider, model, reply), "check/1/0")
+            verdict, second, _ = dialect.understand(response)
+            if second is None and verdict.action in ("end_episode", "end_lane"):
+                failed = _failed(verdict, provider, model)
+                return replace(failed, message=f"It answered, but refuses the chat that follows: {failed.message}")
+            further = PicoUsd(0) if second is None else _cost(second, provider, model, after=reply)
+            cost = None if cost is None or further is None else PicoUsd(cost + further)
         stream = await _stream(transport, provider, model, reply) if _streams(provider, model) else None
-    cost = _cost(reply, provider, model)
     if cost is not None and stream is not None:
         cost = None if stream.cost is None else PicoUsd(cost + stream.cost)
     return CheckResult(kind="ok", latency_s=latency_s, served=reply.model, usage=reply.usage, cost=cost, stream=stream)
@@ -99,7 +118,7 @@ async def _stream(transport: HttpTransport, provider: Provider, model: Model, wh
     """Ask for a stream. `whole`: the reply to the same request in one piece."""
     endpoint = stream_endpoint_of(transport, provider, model)
     assert endpoint is not None
-    response = await endpoint.send(_body(provider, model), "check/1/0")
+    response = await endpoint.send(_body(provider, model), "check/2/0")
     verdict, reply, _ = DIALECTS[provider.dialect].understand(response)
     if reply is None:
         refused = refused_stream(verdict)
@@ -128,10 +147,10 @@ def _differences(whole: Reply, streamed: Reply) -> Iterator[str]:
             yield f"{name}: {of(streamed)}, in one piece {of(whole)}"
 
 
-def _cost(reply: Reply, provider: Provider, model: Model) -> PicoUsd | None:
+def _cost(reply: Reply, provider: Provider, model: Model, after: Reply | None = None) -> PicoUsd | None:
     if model.price is None:
         return None
-    tokens = len(_body(provider, model)) + DIALECTS[provider.dialect].overhead_tokens
+    tokens = len(_body(provider, model, after)) + DIALECTS[provider.dialect].overhead_tokens
     return model.price.most(reply.usage, input_tokens=tokens, output_tokens=_SAMPLING.max_tokens)
 
 
@@ -140,10 +159,19 @@ def _failed(verdict: Verdict, provider: Provider, model: Model) -> CheckResult:
     return CheckResult(kind=verdict.kind, message=message)
 
 
-def _body(provider: Provider, model: Model) -> bytes:
+def _body(provider: Provider, model: Model, reply: Reply | None = None) -> bytes:
+    """The first request's body, or that of the one after its reply."""
     dialect = DIALECTS[provider.dialect]
     head = dialect.head(model.name, _SAMPLING, model.quirks)
     seed = 1 if provider.seed and "seed" not in model.quirks.refuses else None
     parts: list[bytes] = []
-    dialect.join(parts, [_MESSAGE])
+    dialect.join(parts, _OPENING if reply is None else (*_OPENING, *_after(reply)), model.quirks)
     return dialect.body(head, dialect.encode_tools([TOOL]), parts, seed)
+
+
+def _after(reply: Reply) -> Iterator[Message]:
+    """A chat's next turn, in the order of environments: each call has a result, and the user speaks again."""
+    yield reply.message()
+    for call in reply.calls:
+        yield Message(role="tool", text="Noted.", call_id=call.id, name=call.name)
+    yield Message(role="user", text="Call it once more, and say nothing else.")

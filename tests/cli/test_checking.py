@@ -60,6 +60,7 @@ class Server(ThreadingHTTPServer):
 
     answer: Answer
     to_stream: Answer | None = None
+    to_results: Answer | None = None
     bodies: list[dict[str, Any]]
     release: threading.Event
 
@@ -71,7 +72,8 @@ class Handler(BaseHTTPRequestHandler):
         assert self.headers["Authorization"] == f"Bearer {KEY}"
         self.server.bodies.append(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
         streamed = self.server.bodies[-1].get("stream") and self.server.to_stream
-        status, body, headers = streamed or self.server.answer
+        roles = [message["role"] for message in self.server.bodies[-1]["messages"]]
+        status, body, headers = streamed or ("tool" in roles and self.server.to_results) or self.server.answer
         if status == 0:  # silent until the test is over
             self.server.release.wait(PATIENCE_S)
             return
@@ -113,12 +115,12 @@ def test_a_provider_that_works_is_asked_once_for_its_cheapest_model(call: Call, 
     server.answer = answering(200, REPLY)
     said = call("providers", "check", "acme")
     assert said.code == 0
-    assert "Sends one request to 1 provider, and again as a stream, within 20 s each: at most $0.0037." in words(
-        said.out
-    )
-    assert "s: cheap-2026, 50 tokens in, 10 out, $0.0001" in words(said.out)
-    body, again = server.bodies
+    asked = "Sends two requests to 1 provider, the first again as a stream, within 20 s each: at most $0.0076."
+    assert asked in words(said.out)
+    assert "s: cheap-2026, 50 tokens in, 10 out, $0.0002" in words(said.out)
+    body, after, again = server.bodies
     assert (body["model"], body["max_tokens"], len(body["tools"])) == ("cheap", 512, 1)
+    assert [message["role"] for message in after["messages"]] == ["system", "user", "assistant", "user"]
     assert again == {**body, "stream": True, "stream_options": {"include_usage": True}}
     assert call("providers", "check", "acme", "--model", "dear").code == 0
     assert server.bodies[-1]["model"] == "dear"
@@ -140,7 +142,7 @@ def test_a_provider_that_does_not_count_is_told_with_its_worst_case(
     assert says in said
     assert "$0.00" in said.partition("worst case")[2]
     if cost is not None:
-        assert show_usd(2 * cost * 10**6) in said  # as a stream too
+        assert show_usd(3 * cost * 10**6) in said  # going on with it, and as a stream too
 
 
 @pytest.mark.parametrize(
@@ -174,7 +176,7 @@ def test_every_failure_is_one_message_that_holds_no_key(
     assert said.code == (0 if says == "ok in" else 3)
     assert KEY not in said.out + said.err
     assert KEY[:9] not in said.out + said.err
-    assert len(server.bodies) == (2 if says == "ok in" else 1), "a stream is asked for after a reply alone"
+    assert len(server.bodies) == (3 if says == "ok in" else 1), "more is asked for after a reply alone"
 
 
 SIMULATED = """
@@ -251,6 +253,18 @@ def test_a_provider_that_treats_streams_otherwise(
     said = call("providers", "check", "acme")
     assert (said.code, says in words(said.out)) == (code, True), said.out
     assert KEY[:9] not in said.out + said.err
+
+
+def test_a_provider_that_refuses_the_order_of_a_chat_fails_before_a_run_does(call: Call, server: Server) -> None:
+    called = [{"id": "c1", "type": "function", "function": {"name": "report_ready", "arguments": "{}"}}]
+    choice = {"message": {"content": None, "tool_calls": called}, "finish_reason": "tool_calls"}
+    server.answer = answering(200, {**REPLY, "choices": [choice]})
+    server.to_results = refusing(400, "Unexpected role 'user' after role 'tool'")
+    said = call("providers", "check", "acme")
+    assert said.code == 3
+    assert "refuses the chat that follows: Unexpected role" in words(said.out)
+    assert "write `after_results = \"bridged\"` for 'cheap'" in words(said.out)
+    assert [message["role"] for message in server.bodies[-1]["messages"]][2:] == ["assistant", "tool", "user"]
 
 
 def test_what_a_provider_says_moves_no_cursor(call: Call, server: Server) -> None:
@@ -339,7 +353,7 @@ def test_each_of_several_servers_is_asked(call: Call, here: Path, server: Server
     file.write_text(file.read_text().replace(f'"http://{there}/v1"', f'["http://{there}/v1", "http://{gone}/v1"]'))
     said = call("providers", "check", "acme")
     assert said.code == 3
-    assert "Sends one request to each of 2 servers" in words(said.out)
+    assert "Sends two requests to each of 2 servers" in words(said.out)
     assert f"{there}: ok in" in words(said.out)
     assert f"{gone}: not running at http://{gone}/v1" in words(said.out)
     assert f"acme: openai_chat, http://{there}/v1, http://{gone}/v1" in words(call("providers", "acme").out)
