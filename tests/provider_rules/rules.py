@@ -26,6 +26,8 @@ def must(true: object, words: str) -> None:
 
 LENIENT = frozenset({"openai", "azure", "simulated"})
 """Take any text as arguments, and an empty one as a reply."""
+BRIDGE = "OK."
+"""What evalkit puts between a result and a user's message, which no model wrote."""
 NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")  # semantic-kernel #4447
 KNOWN = {
     "groq": {"role", "content", "tool_calls", "reasoning", "name"},  # janhq/jan #8136
@@ -50,7 +52,7 @@ def chat(provider: str, model: str, body: JSON, wrote: Sequence[JSON]) -> None:
         if mistral:  # mistral-common, validator.py: _validate_message_order; code 3230
             must((before, role) != ("tool", "user"), "Unexpected role 'user' after role 'tool'")
         if role == "assistant":
-            bridge = mistral and before == "tool" and not message.get("tool_calls")
+            bridge = mistral and before == "tool" and message["content"] == BRIDGE
             open_ids = _assistant(provider, at, message, {} if bridge else next(own), mistral=mistral, bridge=bridge)
         before = role
     must(before in ("user", "tool"), "Expected last role User or Tool")
