@@ -49,6 +49,8 @@ WORDINGS = (
         source="vLLM, `tool_choice` required: inference-perf #695, vLLM #27921, PR #36883; bielik-tools #9",
     ),
     _Wording(message=r"tool error: .*eof while parsing", source="TGI: text-generation-inference #2240"),
+    _Wording(message=r"failed to parse fc related info", source="SGLang: sglang #4300"),
+    _Wording(message=r"failed to parse input at pos \d", source="llama.cpp: llama.cpp #20532, #23838, #24644"),
     _Wording(message=r"error parsing tool call", source="Ollama: ollama #12064, #12884, #17638"),
 )
 
@@ -80,8 +82,10 @@ def malformed_reply(body: bytes) -> Reply:
 
 _NAME = re.compile(r'"name"\s*:\s*"([^"\\]{1,200})"|<function=([^\s{(<>/\[,]{1,200})')
 """Where models write a call's name: as JSON, or as Llama's mark."""
-_QUOTED = re.compile(r"raw='(.*)', err=|input_value='(.*)', input_type=", re.DOTALL)
-"""What a server's message quotes of it (Ollama, Pydantic)."""
+_QUOTED = re.compile(
+    r"raw='(.*)', err=|input_value='(.*)', input_type=|Failed to parse input at pos \d+: (.*)", re.DOTALL
+)
+"""What a server's message quotes of it (Ollama, Pydantic, llama.cpp)."""
 
 
 def _first(pattern: re.Pattern[str], text: str) -> str:

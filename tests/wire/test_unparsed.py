@@ -29,6 +29,8 @@ SAID: dict[str, tuple[int, dict[str, object]]] = {
     "vllm": (400, {"message": PYDANTIC.format("EOF while parsing a string at line 1 column 21"), "code": 400}),
     "vllm, no JSON": (400, {"message": PYDANTIC.format("expected value at line 1 column 1")}),
     "tgi": (422, {"message": 'Tool error: EOF while parsing a value; "name": "f"'}),
+    "sglang": (400, {"message": "Failed to parse fc related info to json format!"}),
+    "llama.cpp": (500, {"message": 'Failed to parse input at pos 12: {"name": "f"</tool_call>', "code": 500}),
     "ollama": (500, {"message": 'error parsing tool call: raw=\'{"name":"f"\', err=unexpected end of JSON input'}),
 }
 
