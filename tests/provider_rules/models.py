@@ -23,7 +23,8 @@ class Said:
 
 
 def mistakes(step: int, tool: str) -> Said:
-    """The reply of one step. Words alone, which end some episodes, come last."""
+    """The reply of one step. Words alone, which end some episodes, come last. Each round of mistakes begins one later:
+    where chats are short, each is sometimes the last of its chat, and sometimes goes back."""
     one = f"id{step:07d}"
     kinds = (
         Said(thought="First this.", calls=[(one, tool, "{}")]),
@@ -37,7 +38,7 @@ def mistakes(step: int, tool: str) -> Said:
         Said(),
         Said(thought="Well.", text="I am done."),
     )
-    return kinds[step % len(kinds)]
+    return kinds[(step + step // len(kinds)) % len(kinds)]
 
 
 def chat(said: Said, *, details: bool) -> JSON:
