@@ -23,7 +23,7 @@ from evalkit.store.reading.reader import read_ledger, scan_all
 from evalkit.store.reading.sums import totals_of
 from evalkit.store.reading.totals import text_of
 from tests.support.format1_logs import encode_first, encode_first_mark
-from tests.support.format2_logs import compact, discard
+from tests.support.handmade_logs import compact, discard
 
 SPEC = """
 name = "small"

@@ -10,7 +10,7 @@ from evalkit.store.reading.reader import read_ledger
 from evalkit.store.writing import adopt as adopting
 from evalkit.store.writing.adopt import Adopted, adopt
 from evalkit.store.writing.compact import discard
-from tests.support.format2_logs import append, begin, compact
+from tests.support.handmade_logs import append, begin, compact
 from tests.support.run_directories import a_charge, a_step
 
 

@@ -12,7 +12,7 @@ from evalkit.store.files.journal import Appender, carried_of, open_journal, seal
 from evalkit.store.files.layout import compacted, newest_object
 from evalkit.store.files.schema import steps_table
 from evalkit.store.files.segment import digest_of, read_claim
-from tests.support.format2_logs import append, begin, compact, contents, discard
+from tests.support.handmade_logs import append, begin, compact, contents, discard
 from tests.support.log_rows import a_charge, a_step, rounds
 
 A, B, C = (f"{letter * 8}-host-1-{start}.000" for letter, start in (("a", 100), ("b", 200), ("c", 300)))

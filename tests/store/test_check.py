@@ -10,7 +10,7 @@ from evalkit.store.recovery.check import check_log
 from evalkit.store.recovery.examine import Flaw
 from tests.support.damaged_logs import ALL, TAILS, Write, flip, replaced, rewrite
 from tests.support.format1_logs import first_run, first_tails
-from tests.support.format2_logs import contents
+from tests.support.handmade_logs import contents
 from tests.support.log_rows import a_charge, a_step, rounds
 from tests.support.run_directories import write_run, write_tails
 

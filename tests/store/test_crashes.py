@@ -19,7 +19,7 @@ from evalkit.store.reading.reader import read_ledger, scan, scan_all
 from evalkit.store.writing import compactor
 from evalkit.store.writing.writer import Store, open_store
 from tests.store.test_ends import check_ends
-from tests.support.format2_logs import contents
+from tests.support.handmade_logs import contents
 from tests.support.run_directories import a_charge, a_step, rounds, write_run, write_tails
 
 OPERATIONS = ("write", "sync_file", "rename", "link", "sync_directory", "remove", "append_lines", "_forget")

@@ -19,7 +19,7 @@ from evalkit.store.reading.reader import scan_all
 from evalkit.store.reading.sums import read_totals, totals_of
 from evalkit.store.reading.totals import Totals
 from tests.support.examples import examples
-from tests.support.format2_logs import append, begin, compact, discard
+from tests.support.handmade_logs import append, begin, compact, discard
 from tests.support.log_contents import ends_of, old_log, state_of
 from tests.support.log_rows import a_charge, a_step, rounds
 

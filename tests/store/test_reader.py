@@ -23,7 +23,7 @@ from evalkit.store.reading import looking, reader
 from evalkit.store.reading.effect import rows_in_effect
 from evalkit.store.reading.index import read_index
 from evalkit.store.reading.reader import ReplayRow, read_ledger, replay_rows, scan, superseded
-from tests.support.format2_logs import append, begin, compact, discard
+from tests.support.handmade_logs import append, begin, compact, discard
 from tests.support.log_contents import LOGS, ends_of, new_log, old_log
 from tests.support.log_rows import a_charge, a_step, rounds
 

@@ -24,7 +24,7 @@ from evalkit.store.recovery.check import check_log
 from evalkit.store.recovery.repair import GivenUp, Repair, repair
 from tests.support.damaged_logs import ALL, TAILS, Write, flip, replaced, rewrite
 from tests.support.format1_logs import encode_first_mark, first_run, first_tails
-from tests.support.format2_logs import append, begin, compact, contents
+from tests.support.handmade_logs import append, begin, compact, contents
 from tests.support.log_rows import a_charge, a_step, rounds
 from tests.support.run_directories import write_run, write_tails
 

@@ -25,7 +25,7 @@ from evalkit.store.writing.opening import end_journal, take_over
 from evalkit.store.writing.pace import AMPLE_ROWS, COMMITS, LOOK_S, MOST_S, CommitPace
 from evalkit.store.writing.writer import Store, open_store
 from tests.store.test_disk import Shim, durable
-from tests.support.format2_logs import contents
+from tests.support.handmade_logs import contents
 from tests.support.patience import PATIENCE_S
 from tests.support.run_directories import a_charge, a_step, rounds, write_run, write_tails
 from tests.support.virtual_clock import VirtualLoop, run_virtual

@@ -10,7 +10,7 @@ from evalkit.store.files.layout import FOLDERS
 from evalkit.store.files.record import LedgerRecord, StepRecord
 from evalkit.store.files.schema import ENDS, STEPS, ledger_table, steps_table
 from evalkit.store.files.segment import encode_compacted, object_name
-from tests.support.format2_logs import append, begin, compact, discard
+from tests.support.handmade_logs import append, begin, compact, discard
 
 
 def old_log(run: Path, commits: Iterable[Sequence[StepRecord]], ledger: Sequence[LedgerRecord] = ()) -> Path:

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from evalkit.view.reading import log_state
-from tests.support.format2_logs import append, begin, compact
+from tests.support.handmade_logs import append, begin, compact
 from tests.support.log_rows import rounds
 
 
