@@ -51,7 +51,7 @@ INSTALL := -m pip install --quiet --no-compile
 export PYTHONDONTWRITEBYTECODE :=
 
 
-# How many seeds `make sim` plays; ALWAYS=first_format: each continues a run of the log's first format.
+# How many seeds `make sim` plays; ALWAYS=agents: in each of them agents are code (names: tests/sim/scenario.py).
 SEEDS ?= 1000
 # Whether `make ray` also kills actors and their driver, twenty times each.
 KILLS ?=

@@ -26,7 +26,7 @@ from evalkit.spec.model import AgentSpec, SuiteUse, Sweep
 from evalkit.store.files.journal import new_writer, open_journal
 from evalkit.store.files.record import StepRecord
 from evalkit.store.files.schema import steps_table
-from evalkit.store.files.segment import ENDS_FOLDER, LEDGER_FOLDER, LOG, STEPS_FOLDER, Segment
+from evalkit.store.files.segment import KINDS, LOG, Segment
 from evalkit.store.instances import ManifestInstance
 from evalkit.store.manifest import Manifest
 from evalkit.store.manifests import write_manifest
@@ -59,7 +59,7 @@ def write_replicas(run: Path, steps: int, sweep: Sweep = SWEEP, *, instances: in
     replicates = -(-steps // rows)
     manifest = msgspec.structs.replace(manifest, replicates=replicates)
     write_manifest(run, manifest)
-    for folder in (LOG, STEPS_FOLDER, LEDGER_FOLDER, ENDS_FOLDER):
+    for folder in (LOG, *KINDS):
         (run / folder).mkdir()
     ordered = sorted((row.step, place, row) for place, (_, one) in enumerate(played) for row in one)
     rows_in_order = [row for _, _, row in ordered]

@@ -28,7 +28,7 @@ from evalkit.engine.freezing.freeze import resolve
 from evalkit.envs.table import ENVIRONMENTS
 from evalkit.seeds import Stream
 from evalkit.spec.sweep import read_sweep
-from evalkit.store.manifests import described
+from evalkit.store.manifests import manifest_if_run
 from evalkit.store.writing.writer import open_store
 
 INSTANCES, DRAWN = 1_000_000, 1_000
@@ -147,7 +147,7 @@ def fill(folder: Path, steps: int) -> None:
     """Rows of whole episodes behind those that the run holds."""
     run = folder / "runs" / "run"
     with contextlib.chdir(folder):
-        resolved = resolve(read_sweep(Path("sweep.toml")), described(run))
+        resolved = resolve(read_sweep(Path("sweep.toml")), manifest_if_run(run))
 
     async def add() -> None:
         with open_store(run, session="bench") as store:

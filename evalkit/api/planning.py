@@ -21,7 +21,7 @@ from evalkit.seats import AgentFn
 from evalkit.spec.model import Sweep
 from evalkit.store.bucket import is_bucket
 from evalkit.store.events import read_events
-from evalkit.store.manifests import described, is_run
+from evalkit.store.manifests import is_run, manifest_if_run
 
 
 def plan(
@@ -80,7 +80,7 @@ def planned(
     """A sweep's plan; `amount`: what to spend now, in addition to what the run has spent; `directory`: the run's, if it
     is another than its name says. Raises UsageError."""
     own = Path("runs") / sweep.name if directory is None else directory
-    resolved = _as_frozen(resolve(sweep, described(own)), own)
+    resolved = _as_frozen(resolve(sweep, manifest_if_run(own)), own)
     known = replace(_known(resolved, own, basis), cpu_s=_cpu_s(own), in_bucket=is_bucket(own))
     scatter = known.basis
     if basis is None and amount is not None and known.begun is not None:

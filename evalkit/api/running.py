@@ -22,7 +22,7 @@ from evalkit.errors import CorruptLogError, UsageError
 from evalkit.seats import AgentFn
 from evalkit.spec.model import Provider, Sweep
 from evalkit.store.bucket import is_bucket, place_of
-from evalkit.store.manifests import described
+from evalkit.store.manifests import manifest_if_run
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,7 +54,7 @@ def call_of(
     if directory is not None and not isinstance(directory, str | PathLike):
         raise UsageError(f"{mark}directory: expected a path, got {type(directory).__name__}.")
     where = place_of(directory) if directory else Path("runs") / sweep.name
-    resolved = resolve(sweep, described(where), lasting=lasting)
+    resolved = resolve(sweep, manifest_if_run(where), lasting=lasting)
     options = RunOptions(
         directory=where,
         choice=chosen(only, resolved.manifest, f"{mark}only"),

@@ -28,7 +28,7 @@ from evalkit.policy.table import find_policy
 from evalkit.results.show import EpisodeKey, find_episode
 from evalkit.spec.sweep import sweep_from
 from evalkit.store.manifest import Manifest
-from evalkit.store.manifests import described, read_manifest
+from evalkit.store.manifests import manifest_if_run, read_manifest
 from evalkit.store.reading.index import read_index
 
 MOST_EPISODES = 1000
@@ -180,7 +180,7 @@ async def recorded(outsider: Outsider) -> AsyncIterator[Record]:
     """The run, begun or gone on with. What is not ended remains to be played. Raises UsageError, RunError."""
     instances = suite(outsider.suite)
     directory = outsider.directory or Path("runs") / outsider.run
-    old = described(directory)
+    old = manifest_if_run(directory)
     known = read_index(directory).episodes if old else {}
     ended = frozenset(name for name, progress in known.items() if progress.ending)
     replicates = max(outsider.replicates, old.replicates if old else 1)

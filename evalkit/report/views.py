@@ -52,8 +52,8 @@ VIEWS: Mapping[str, str] = {
 
 _LOG = """
 create view log as
-select s.* exclude ({reserved}), s.cost / 1e12 as usd, {asked_at},
-    {reserved}
+select s.* exclude ({of_asks}), s.cost / 1e12 as usd, {asked_at},
+    {of_asks}
 from log_rows s
 """
 
@@ -242,7 +242,7 @@ def _hint(flaw: Exception) -> str:
 
 def _make_steps(connection: "duckdb.DuckDBPyConnection", run: Path, manifest: Manifest) -> "LogRows":
     from evalkit.results.log_rows import LogRows
-    from evalkit.store.files.schema import RESERVED
+    from evalkit.store.files.schema import UNASKED
     from evalkit.store.reading.reader import step_segments, superseded
 
     log = LogRows(step_segments(run))
@@ -250,7 +250,7 @@ def _make_steps(connection: "duckdb.DuckDBPyConnection", run: Path, manifest: Ma
     connection.register("log_rows", log)
     connection.register("superseded", gone)
     keep = " anti join superseded using (episode, take, step)" if gone.num_rows else ""
-    connection.execute(_LOG.format(reserved=", ".join(RESERVED), asked_at=ASKED_AT))
+    connection.execute(_LOG.format(of_asks=", ".join(UNASKED), asked_at=ASKED_AT))
     only = " where row_kind = 'step'" if any(agent.code for agent in manifest.agents.values()) else ""
     connection.execute(_STEPS.format(filter=keep + only))
     connection.execute(_ASKS.format(role=ROLE))

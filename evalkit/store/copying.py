@@ -18,15 +18,14 @@ from evalkit.store.events import FILE as EVENTS
 from evalkit.store.files.chain import digest_of_file
 from evalkit.store.folder import new_folder
 from evalkit.store.lock import refuse_writer
-from evalkit.store.manifest import OLD_FILE
 from evalkit.store.manifests import FOLDER, is_run, read_manifest
 from evalkit.store.question_files import ANSWERS, QUESTION
 from evalkit.store.spec_file import FOLDER as SPEC
 from evalkit.store.writing.opening import refuse_damage
 
 KEPT = (
-    *(FOLDER, "suites", SPEC, "log", "tail", "steps", "ledger", "ends"),
-    *(OLD_FILE, "log.json", EVENTS, "voids.jsonl", QUESTION, ANSWERS),
+    *(FOLDER, "suites", SPEC, "log", "steps", "ledger", "ends"),
+    *(EVENTS, "voids.jsonl", QUESTION, ANSWERS),
 )
 """What of a run's directory cannot be made again. The rest is derived, a lock, or the bill of a simulated provider."""
 BESIDE = ("derived", "forecast.json")
@@ -95,7 +94,7 @@ def _fill(run: Path, target: Path) -> Copied:
     events = disk.read_lines(run / EVENTS)
     if events:
         disk.append_lines(target / EVENTS, events)
-    for name in sorted(before.keys() - {EVENTS}, key=lambda name: (name.split("/")[0] in (FOLDER, OLD_FILE), name)):
+    for name in sorted(before.keys() - {EVENTS}, key=lambda name: (name.split("/")[0] == FOLDER, name)):
         _copy(run / name, target / name)
     refuse_writer(run, "Copy")
     if kept_files(run, KEPT) != {name: size for name, size in before.items() if name.split("/")[0] in KEPT}:

@@ -19,13 +19,6 @@ from evalkit.plugins import PREFIX, install_line
 from evalkit.store.instances import ManifestInstance, admission, laid
 from evalkit.store.suite_file import Stored
 
-FORMAT = 2
-CODED_FORMAT = 3
-"""Of a run that has agents that are code: an evalkit that knows no such agents would take their requests for steps."""
-OLD_FORMAT = 1
-OLD_FILE = "run.json"
-"""The manifest of the log's first format."""
-
 MOST_REPLICATES = 10**6
 """That a sweep may ask for (`spec/sweep.py`)."""
 _MOST_PRICE = 2**53
@@ -49,7 +42,7 @@ class ManifestSuite(msgspec.Struct, frozen=True, kw_only=True):
     from it, and the instances' own digests are made when they are reached."""
     read_from: str = ""
     """Digest of what was read (the suite's file, and what the sweep varies and chooses of it) and of `digest`. While it
-    is the same, a run that goes on need not look into the lines again. Empty: the run began before this was noted."""
+    is the same, a run that goes on need not look into the lines again. Empty: it looks into them."""
 
 
 class ManifestPack(msgspec.Struct, frozen=True, kw_only=True):
@@ -60,8 +53,8 @@ class ManifestPack(msgspec.Struct, frozen=True, kw_only=True):
     texts: Mapping[str, str]
     own: tuple[str, ...] = ()
     """Keys of the texts that the pack itself names; the others are `standard`'s."""
-    file: bool | None = None
-    """Whether it is a user's own file; None: the run began before this was noted."""
+    file: bool = False
+    """Whether it is a user's own file."""
 
 
 class ManifestRole(msgspec.Struct, frozen=True, kw_only=True):
@@ -150,8 +143,8 @@ class ManifestOrder(msgspec.Struct, frozen=True, kw_only=True):
     """The order in which episodes are admitted (`engine/universe.py`), frozen when the run began."""
 
     key: int | None = None
-    """Of the permutations within strata; None: instances come as they are listed, as in runs that began without a
-    key, and in nights, whose lists are in the night's order."""
+    """Of the permutations within strata; None: instances come as they are listed, as in nights, whose lists are in the
+    night's order."""
     before: tuple[ManifestExtent, ...] = ()
     """The run before each extension, oldest first: additions come after what was frozen."""
 
@@ -178,8 +171,8 @@ class ManifestPlugin(msgspec.Struct, frozen=True, kw_only=True):
 class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     """The run."""
 
-    format: int
     evalkit: str
+    """The version that began it."""
     name: str
     created_at: float
     replicates: int
@@ -195,8 +188,6 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def file(self) -> str:
         """What messages call it."""
-        if self.format == OLD_FORMAT:
-            return OLD_FILE
         stored = (suite.instances.path for suite in self.suites.values() if isinstance(suite.instances, Stored))
         folders = {path.parent.parent / "manifest" for path in stored}
         return max(
@@ -258,8 +249,6 @@ def flaws_of(manifest: Manifest) -> Iterator[str]:
     """Contradictions in a manifest: checks everything that readers rely on."""
     if not 1 <= manifest.replicates <= MOST_REPLICATES:
         yield f"{manifest.replicates} replicates"
-    if manifest.format == CODED_FORMAT and all(agent.code is None for agent in manifest.agents.values()):
-        yield f"it has format {CODED_FORMAT}, and none of its agents is code"
     for kind, parts in (("agent", manifest.agents), ("suite", manifest.suites)):
         yield from (
             f"the {kind} {name!r} is stored as {part.name!r}" for name, part in parts.items() if part.name != name

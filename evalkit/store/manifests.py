@@ -1,7 +1,7 @@
 """The files of a manifest: `manifest/000000.json`, `000001.json`, ... Each is created once; the highest number applies.
 
-A run extended by agents, suites or replicates gets the next number. `run.json` is the manifest of the log's first
-format, which lists every instance; it is read if there is no later one, and never written.
+A run extended by agents, suites or replicates gets the next number. Each file says which format it has, and which
+evalkit wrote it.
 """
 
 import hashlib
@@ -11,33 +11,25 @@ from typing import Any
 
 import msgspec
 
+from evalkit import __version__
 from evalkit.errors import CorruptLogError, RunError
 from evalkit.store import disk
 from evalkit.store.folder import next_numbered, numbered
+from evalkit.store.formats import other_format
 from evalkit.store.instances import ManifestInstance, laid
 from evalkit.store.json_text import decode
-from evalkit.store.manifest import (
-    CODED_FORMAT,
-    FORMAT,
-    OLD_FILE,
-    OLD_FORMAT,
-    REMEDY,
-    Manifest,
-    ManifestSuite,
-    flaws_of,
-)
+from evalkit.store.manifest import REMEDY, Manifest, ManifestSuite, flaws_of
 from evalkit.store.suite_file import Description, Stored, write_suite
 
 FOLDER = "manifest"
+FORMAT = 1
+"""Number of a manifest's format, and of the suites' files that it names."""
 
 
 def manifest_file(run: Path) -> Path | None:
     """The file that holds a run's manifest; None if there is none. Raises StorageError."""
     files = numbered(run / FOLDER)
-    if files:
-        return files[-1]
-    old = run / OLD_FILE
-    return old if old.exists() else None
+    return files[-1] if files else None
 
 
 def is_run(directory: Path) -> bool:
@@ -47,10 +39,7 @@ def is_run(directory: Path) -> bool:
 
 def runs_in(folder: Path) -> list[Path]:
     """The runs in a folder, in no order."""
-    return list(
-        {path.parent.parent: None for path in folder.glob(f"*/{FOLDER}/*.json")}
-        | {path.parent: None for path in folder.glob(f"*/{OLD_FILE}")}
-    )
+    return list({path.parent.parent: None for path in folder.glob(f"*/{FOLDER}/*.json")})
 
 
 def manifest_name(run: Path) -> str:
@@ -74,11 +63,8 @@ def read_manifest(run: Path) -> Manifest:
         raise RunError(f"{run} is no run directory: it has no {FOLDER}/. Start one with `evalkit run SPEC`.")
     plain: dict[str, Any] = decode(raw, dict[str, Any], str(path), REMEDY)
     number = plain.get("format")
-    if isinstance(number, int) and number not in (OLD_FORMAT, FORMAT, CODED_FORMAT):
-        raise RunError(
-            f"{run} has run format {number}, this evalkit reads formats {OLD_FORMAT} to {CODED_FORMAT}. "
-            "Use the evalkit that wrote it."
-        )
+    if isinstance(number, int) and number != FORMAT:
+        raise RunError(other_format(path, "manifest format", number, plain.get("written_by"), FORMAT))
     manifest = _as_read(run, plain, path)
     flaw = next(flaws_of(manifest), "")
     if flaw:
@@ -86,20 +72,15 @@ def read_manifest(run: Path) -> Manifest:
     return manifest
 
 
-def described(run: Path) -> Manifest | None:
-    """The manifest of a directory where that describes its suites, so that reading it costs little; None elsewhere.
-
-    Raises as `read_manifest` does.
-    """
-    return read_manifest(run) if numbered(run / FOLDER) else None
+def manifest_if_run(directory: Path) -> Manifest | None:
+    """The manifest of a directory; None if that holds no run. Raises as `read_manifest` does."""
+    return read_manifest(directory) if is_run(directory) else None
 
 
 def _as_read(run: Path, plain: dict[str, Any], path: Path) -> Manifest:
     """The manifest in a file, with access to its suites' instances."""
     try:
-        if plain.get("format") == OLD_FORMAT:
-            old = msgspec.convert(plain, Manifest)
-            return _with_instances(old, {name: tuple(suite.instances) for name, suite in old.suites.items()})
+        msgspec.convert(plain, _Written)
         suites = plain.get("suites")
         if not isinstance(suites, dict) or not all(isinstance(suite, dict) for suite in suites.values()):
             raise msgspec.ValidationError("Expected `object` - at `$.suites`")
@@ -168,12 +149,14 @@ def encode_manifest(manifest: Manifest) -> bytes:
         if not isinstance(instances, Stored):
             raise TypeError(f"the instances of {name!r} are not in a file")
         plain["suites"][name]["instances"] = msgspec.to_builtins(instances.description)
-    number = FORMAT
-    for agent in plain["agents"].values():
-        if agent["code"] is None:
-            del agent["code"]  # a model has no such key
-        else:
-            number = CODED_FORMAT
-    if not manifest.plugins:
-        del plain["plugins"]  # nor has a run without other packages
-    return msgspec.json.format(msgspec.json.encode({**plain, "format": number}), indent=2) + b"\n"
+    written = msgspec.to_builtins(_Written(format=FORMAT, written_by=__version__))
+    return msgspec.json.format(msgspec.json.encode({**written, **plain}), indent=2) + b"\n"
+
+
+class _Written(msgspec.Struct, frozen=True, kw_only=True):
+    """What every manifest begins with, and manifests of later formats are to begin with: so that this evalkit can
+    refuse them, and say which one reads them."""
+
+    format: int
+    written_by: str
+    """The version of evalkit."""

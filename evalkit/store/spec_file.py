@@ -47,7 +47,7 @@ def keep_spec(run: Path, spec: Mapping[str, Any], source: str, settings: tuple[s
 
 
 def read_spec(run: Path) -> KeptSpec | None:
-    """The newest; None for a run that has none, as those of earlier versions. Raises CorruptLogError, StorageError."""
+    """The newest; None for a run that has none. Raises CorruptLogError, StorageError."""
     files = numbered(run / FOLDER)
     data = disk.read_whole(files[-1]) if files else None
     return None if data is None else decode(data, KeptSpec, str(files[-1]), REMEDY)

@@ -58,7 +58,6 @@ _MOST_INDEX = 2**32 - 1
 class Head(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The index's beginning."""
 
-    format: int
     count: int
     rows: int
     strata: tuple[str, ...]
@@ -102,7 +101,7 @@ class _Maker:
     def __init__(self, suite: Instances) -> None:
         self._suite = suite
         rows = max(1, min(ROWS, BYTES * len(suite) // max(1, suite.size())))
-        self._head = Head(format=2, count=len(suite), rows=rows, strata=tuple(suite.strata), bare=suite.bare)
+        self._head = Head(count=len(suite), rows=rows, strata=tuple(suite.strata), bare=suite.bare)
         self.digest = ""
 
     def parts(self) -> Iterator[bytes]:
@@ -167,7 +166,7 @@ class _Index:
                 offset += parts[-1].nbytes
                 if len(parts) == 4 and hashlib.sha256(raw[:offset]).hexdigest() != digest:
                     raise ValueError("its content does not match its name")
-            if offset + _TRAILER.size != len(raw) or self.head.format != 2:
+            if offset + _TRAILER.size != len(raw):
                 raise ValueError("its length is wrong")
         except (ValueError, OverflowError, ZeroDivisionError, msgspec.MsgspecError) as flaw:
             raise CorruptLogError(f"{path} is damaged: its index: {flaw}. {REMEDY}") from flaw

@@ -14,18 +14,18 @@ from evalkit.report.quotes import Quote, run_quotes
 from evalkit.report.report import Report, report
 from evalkit.store.events import read_events
 from evalkit.store.lock import holder
-from evalkit.store.manifest import OLD_FILE
 from evalkit.store.manifests import FOLDER as MANIFESTS
+from evalkit.store.void import FILE as VOIDS
 from evalkit.view.leaderboard import standings
 
-FOLDERS = ("log/*", "steps", "ends", "tail", "ledger")
-FILES = (OLD_FILE, "voids.jsonl")
-"""What a report depends on: files of the folders are never touched again, so their names say it all."""
+FOLDERS = ("log/*", "steps", "ends", "ledger")
+"""What a report depends on, and on what is void: files of the folders are never touched again, so their names say it
+all."""
 
 BEST = 4
 """Agents whose scores a glance names."""
 
-LogState = tuple[tuple[str, ...], tuple[tuple[int, int], ...]]
+LogState = tuple[tuple[str, ...], tuple[int, int]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -150,7 +150,7 @@ def log_state(directory: Path) -> LogState:
     paths = (path for folder in FOLDERS for path in directory.glob(f"{folder}/*.parquet"))
     names = [path.relative_to(directory).as_posix() for path in paths]
     names += [f"{MANIFESTS}/{path.name}" for path in (directory / MANIFESTS).glob("*.json")]
-    return tuple(sorted(names)), tuple(_stamp(directory / name) for name in FILES)
+    return tuple(sorted(names)), _stamp(directory / VOIDS)
 
 
 def _stamp(path: Path) -> tuple[int, int]:

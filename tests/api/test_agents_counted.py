@@ -16,7 +16,6 @@ from evalkit.engine.status import lane_rates, read_status
 from evalkit.report.nights.history import read_night
 from evalkit.report.report import report
 from evalkit.store.files.record import ASK, StepRecord
-from evalkit.store.manifest import CODED_FORMAT
 from evalkit.store.manifests import read_manifest
 from evalkit.store.reading.reader import scan_all
 from evalkit.store.reading.totals import CellTotals
@@ -236,12 +235,6 @@ def test_chats_are_exported_with_what_was_asked_and_with_its_money(
     assert sum(chat["metadata"]["chat"]["cost_pico_usd"] for chat in chats) == paid["cost"] > 0
     assert sum(ask["tokens"]["in"] for ask in asks) == paid["tokens"]
     assert sum(chat["metadata"]["chat"]["tokens"]["in"] for chat in chats) == paid["tokens"]
-
-
-def test_an_older_evalkit_is_told_by_the_format_that_it_cannot_read_asks(begun: evalkit.Run) -> None:
-    (manifest,) = (begun.directory / "manifest").iterdir()
-    assert json.loads(manifest.read_bytes())["format"] == CODED_FORMAT == 3
-    assert read_manifest(begun.directory).agents["halting"].code is not None
 
 
 def test_runs_whose_episodes_have_asks_are_merged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,7 +1,6 @@
-"""A run as a program reads it: of both formats, as Arrow, pandas, episodes; what the command line says of it too."""
+"""A run as a program reads it: as Arrow, pandas, episodes; what the command line says of it too."""
 
 import json
-import shutil
 from decimal import Decimal
 from pathlib import Path
 
@@ -13,19 +12,14 @@ from evalkit.cli.main import main
 from evalkit.report.report import report
 from evalkit.report.views import VIEWS
 from tests.api.specs import KNUTH, policies
-
-RUNS = Path(__file__).resolve().parent.parent / "net" / "runs"
-
-
-ENDED = ("finished", "faulty", "policies", "repaired", "merged")
-"""Fixtures whose last call of `run` came to its end."""
+from tests.support.small_sweeps import resolved
+from tests.support.sweep_runs import go_served, served
 
 
-@pytest.fixture(params=[*ENDED, "killed-late"])
-def old(request: pytest.FixtureRequest, here: Path) -> evalkit.Run:
-    """Runs of the first format; the folder is the one in which they were made."""
-    shutil.copytree(RUNS / request.param, here, dirs_exist_ok=True)
-    return evalkit.load("sweep")
+@pytest.fixture(scope="module")
+def mine(tmp_path_factory: pytest.TempPathFactory) -> evalkit.Run:
+    """A run of policies."""
+    return evalkit.run(policies(replicates=2), directory=tmp_path_factory.mktemp("made") / "mine")
 
 
 def said(capsys: pytest.CaptureFixture[str], *words: str) -> str:
@@ -34,32 +28,24 @@ def said(capsys: pytest.CaptureFixture[str], *words: str) -> str:
     return capsys.readouterr().out
 
 
-def test_a_run_of_the_first_format_is_read(
-    old: evalkit.Run, request: pytest.FixtureRequest, capsys: pytest.CaptureFixture[str]
-) -> None:
-    counts = json.loads(said(capsys, "report", "sweep", "--json"))["run"]
-    assert (old.planned, old.ended, old.void) == (counts["planned"], counts["ended"], counts["void"])
-    status = json.loads(said(capsys, "status", "sweep", "--json"))
-    assert int(old.spent_usd * 10**12) == status["money"]["spent_pico_usd"]
-    assert old.reason == ("complete" if request.node.callspec.params["old"] in ENDED else "")
+def test_a_run_has_the_numbers_that_commands_say(mine: evalkit.Run, capsys: pytest.CaptureFixture[str]) -> None:
+    counts = json.loads(said(capsys, "report", str(mine.directory), "--json"))["run"]
+    assert (mine.planned, mine.ended, mine.void) == (counts["planned"], counts["ended"], counts["void"])
+    status = json.loads(said(capsys, "status", str(mine.directory), "--json"))
+    assert int(mine.spent_usd * 10**12) == status["money"]["spent_pico_usd"]
+    assert mine.reason == "complete"
 
 
-def test_episodes_of_it_are_replayed(old: evalkit.Run) -> None:
-    rows = old.sql("select episode, ending, score, cost, steps, void from episodes order by episode").to_pylist()
+def test_episodes_of_it_are_replayed(mine: evalkit.Run) -> None:
+    rows = mine.sql("select episode, ending, score, cost, steps, void from episodes order by episode").to_pylist()
     assert rows
-    for row in rows[::7]:
-        episode = old.episode(row["episode"])
+    for row in rows[::3]:
+        episode = mine.episode(row["episode"])
         assert (episode.id, episode.ending, len(episode.replies)) == (row["episode"], row["ending"], row["steps"])
         assert (None if episode.score is None else episode.score.value) == row["score"]
         assert int(episode.cost_usd * 10**12) == row["cost"]
         assert episode.reproduced
-        assert str(episode).splitlines()[-1] == f"== ended: {row['ending']} ==" or not row["ending"]
-
-
-@pytest.fixture(scope="module")
-def mine(tmp_path_factory: pytest.TempPathFactory) -> evalkit.Run:
-    """A run of policies."""
-    return evalkit.run(policies(replicates=2), directory=tmp_path_factory.mktemp("made") / "mine")
+        assert str(episode).splitlines()[-1] == f"== ended: {row['ending']} =="
 
 
 @pytest.mark.parametrize("name", VIEWS)
@@ -90,9 +76,10 @@ def test_every_table_of_the_report_is_one(mine: evalkit.Run) -> None:
         assert found.schema.metadata[b"title"].decode() == table.title
 
 
-def test_tables_of_runs_with_money_and_intervals_are_typed(here: Path) -> None:
-    shutil.copytree(RUNS / "finished", here, dirs_exist_ok=True)
-    run = evalkit.load("sweep")
+def test_tables_of_runs_with_money_and_intervals_are_typed(tmp_path: Path) -> None:
+    go_served(resolved(tmp_path, served(replicates=2)), tmp_path / "paid")
+    run = evalkit.load(tmp_path / "paid")
+    assert run.spent_usd > 0
     for table in report(run.directory).tables:
         found = run.table(f"report.{table.name}")
         kinds = {column.key: column.kind for column in table.columns}

@@ -95,7 +95,7 @@ def test_wrong_words_change_nothing(
     assert main(["play", "scheduling/nothing"]) == 2
     assert "scheduling/nothing" in capsys.readouterr().err
     assert main(["play", "scheduling/basic", "--replicate", "-1"]) == 2
-    assert not (here / "runs" / "human" / "run.json").exists() or evalkit.load("human").ended == 0
+    assert not (here / "runs" / "human" / "manifest").exists() or evalkit.load("human").ended == 0
 
 
 def test_a_run_does_not_play_who_plays_from_outside(here: Path, capsys: pytest.CaptureFixture[str]) -> None:

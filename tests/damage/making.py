@@ -2,7 +2,7 @@
 
 Two agents are played over HTTP against a simulated provider, so that there are money rows and a forecast; the log is
 then laid out anew as if the process had died: half of it compacted, the rest as it was committed, one episode without
-its end; once in each format of the log.
+its end.
 """
 
 import json
@@ -15,14 +15,11 @@ import pyarrow as pa
 from evalkit.cli.main import main
 from evalkit.results.derived import read_cells
 from evalkit.store.files.journal import open_journal
-from evalkit.store.files.layout import MARK
 from evalkit.store.files.record import LedgerRecord
-from evalkit.store.files.schema import STEPS, conform, ledger_table
-from evalkit.store.files.segment import compacted_name, object_name
+from evalkit.store.files.schema import STEPS, conform
 from evalkit.store.reading.reader import read_ledger, scan_all
 from evalkit.store.reading.sums import totals_of
 from evalkit.store.reading.totals import text_of
-from tests.support.format1_logs import encode_first, encode_first_mark
 from tests.support.handmade_logs import compact, discard
 
 SPEC = """
@@ -54,8 +51,7 @@ source = "made up"
 
 
 def make(folder: Path) -> None:
-    """Into an empty folder that is the present one: `small.toml`, `whole` (ended well), `killed`, `first` (likewise, in
-    format 1)."""
+    """Into an empty folder that is the present one: `small.toml`, `whole` (ended well), `killed`."""
     (folder / "providers").mkdir()
     (folder / "providers" / "lab.toml").write_text(LAB)
     (folder / "small.toml").write_text(SPEC)
@@ -64,9 +60,7 @@ def make(folder: Path) -> None:
     assert main(["void", "whole", "--episode", episode.id, "--reason", "for the test"]) == 0
     assert main(["report", "whole"]) == 0
     shutil.copytree("whole", "killed")
-    shutil.copytree("whole", "first")
     _as_killed(Path("killed"))
-    _as_killed_in_the_first_format(Path("first"))
 
 
 TAILS = 3
@@ -109,20 +103,3 @@ def _as_killed(run: Path) -> None:
         journal.carried.totals = text_of(totals_of(so_far, paid))
         journal.commit(share, entries)
     discard(journal, 0, 3)
-
-
-def _as_killed_in_the_first_format(run: Path) -> None:
-    steps, ledger = _emptied(run)
-    shutil.rmtree(run / "log")
-    shutil.rmtree(run / "ends")
-    (run / "tail").mkdir()
-    half = steps.num_rows // 2
-    data = encode_first(steps.slice(0, half), "steps", 0, 3, compacted=True)
-    (run / "steps" / compacted_name("", 0, 3)).write_bytes(data)
-    (run / MARK).write_bytes(encode_first_mark(steps=4, ledger=1))
-    for number, share in enumerate(_shares(steps.slice(half), TAILS)):
-        entries = ledger[number * len(ledger) // TAILS : (number + 1) * len(ledger) // TAILS] or ledger[:1]
-        money = encode_first(ledger_table(entries), "ledger", number, number, compacted=False)
-        (run / "ledger" / object_name(number)).write_bytes(money)
-        data = encode_first(share, "steps", 4 + number, 4 + number, compacted=False)
-        (run / "tail" / object_name(4 + number)).write_bytes(data)

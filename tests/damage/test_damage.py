@@ -21,36 +21,25 @@ from tests.damage.mutations import changes, kinds
 DRAWN = int(os.environ.get("EVALKIT_DAMAGE", "3"))
 SEED = os.environ.get("EVALKIT_DAMAGE_SEED", "0")
 MANY = 20
-SUITE = "suites/357a91139328c0ef7b40b83746f20986b8dad53f461c9a55ec67281460b32c78.jsonl.zst"
-FILES = {
-    "killed": (
-        "manifest/000000.json",
-        SUITE,
-        "voids.jsonl",
-        "forecast.json",
-        "events.jsonl",
-        "live.json",
-        "lock",
-        "derived/episodes.parquet",
-        f"steps/{WRITER}-000000000-000000003.parquet",
-        f"ends/{WRITER}-000000000-000000003.parquet",
-        f"ledger/{WRITER}-000000000-000000003.parquet",
-        f"log/{WRITER}/000000004.parquet",
-        f"log/{WRITER}/000000006.parquet",
-    ),
-    "first": (
-        "log.json",
-        "steps/000000000-000000003.parquet",
-        "tail/000000005.parquet",
-        "ledger/000000001.parquet",
-    ),
-}
-"""By run: its files."""
-EACH = [(run, name) for run, names in FILES.items() for name in names]
-FOLDERS = [
-    *(("killed", name) for name in ("manifest", "suites", "steps", "ends", "ledger", "log", "derived")),
-    *(("first", name) for name in ("steps", "tail", "ledger")),
-]
+SUITE = "suites/96054f17802a5880631b449dee5e5f6fd97622f70daba8c2961aebeb38babe66.jsonl.zst"
+KILLED = "killed"
+FILES = (
+    "manifest/000000.json",
+    SUITE,
+    "voids.jsonl",
+    "forecast.json",
+    "events.jsonl",
+    "live.json",
+    "lock",
+    "derived/episodes.parquet",
+    f"steps/{WRITER}-000000000-000000003.parquet",
+    f"ends/{WRITER}-000000000-000000003.parquet",
+    f"ledger/{WRITER}-000000000-000000003.parquet",
+    f"log/{WRITER}/000000004.parquet",
+    f"log/{WRITER}/000000006.parquet",
+)
+"""Of the killed run."""
+FOLDERS = ("manifest", "suites", "steps", "ends", "ledger", "log", "derived")
 TOLD_BY_OTHERS = ("events.jsonl", "live.json", "lock", "derived")
 """Files that `verify` does not look into: whatever they hold, other commands work."""
 DOCUMENTED = (0, 1, 2, 3)
@@ -76,73 +65,72 @@ def episode(here: Path) -> str:
     return next(one.id for cell in read_cells(Path("killed"))[1] for one in cell.episodes if one.agent == "random")
 
 
-@pytest.mark.parametrize("base", FILES)
-def test_all_commands_work_on_a_run_that_was_killed(here: Path, episode: str, base: str) -> None:
+def test_all_commands_work_on_a_run_that_was_killed(here: Path, episode: str) -> None:
     del here
-    assert run("verify", base).code == 0
-    for name, call in commands(base, base, lambda _: None, episode).items():
+    assert run("verify", KILLED).code == 0
+    for name, call in commands(KILLED, lambda _: None, episode).items():
         said = call()
         assert (said.raised, said.code) == (None, 0), (name, said)
 
 
-@pytest.mark.parametrize(("base", "name"), EACH)
-def test_a_damaged_file_is_named_or_does_no_harm(here: Path, episode: str, base: str, name: str) -> None:
+@pytest.mark.parametrize("name", FILES)
+def test_a_damaged_file_is_named_or_does_no_harm(here: Path, episode: str, name: str) -> None:
     del here
     random = Random(f"{SEED} {name}")
-    drawn = list(changes(Path(base) / name, random, DRAWN * 4))
+    drawn = list(changes(Path(KILLED) / name, random, DRAWN * 4))
     for number, (words, change) in enumerate(random.sample(drawn, min(len(drawn), DRAWN))):
-        check(base, name, words, change, episode, number)
+        check(name, words, change, episode, number)
 
 
-@pytest.mark.parametrize(("base", "name"), FOLDERS)
-def test_something_else_in_place_of_a_folder_is_named(here: Path, episode: str, base: str, name: str) -> None:
+@pytest.mark.parametrize("name", FOLDERS)
+def test_something_else_in_place_of_a_folder_is_named(here: Path, episode: str, name: str) -> None:
     del here
 
     def change(path: Path) -> None:
         shutil.rmtree(path)
         path.write_bytes(b"x")
 
-    check(base, name, "a file", change, episode, 0)
+    check(name, "a file", change, episode, 0)
 
 
 @pytest.mark.soak
-@pytest.mark.parametrize(("base", "name"), EACH)
-def test_many_changes_of_a_file(here: Path, episode: str, base: str, name: str) -> None:
+@pytest.mark.parametrize("name", FILES)
+def test_many_changes_of_a_file(here: Path, episode: str, name: str) -> None:
     del here
-    for number, (words, change) in enumerate(changes(Path(base) / name, Random(f"{SEED} {name}"), MANY)):
-        check(base, name, words, change, episode, number)
+    for number, (words, change) in enumerate(changes(Path(KILLED) / name, Random(f"{SEED} {name}"), MANY)):
+        check(name, words, change, episode, number)
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
-@pytest.mark.parametrize(("base", "name"), EACH)
-def test_a_file_without_permission_is_named(here: Path, episode: str, base: str, name: str) -> None:
+@pytest.mark.parametrize("name", FILES)
+def test_a_file_without_permission_is_named(here: Path, episode: str, name: str) -> None:
     del here
-    check(base, name, "no permission", lambda path: path.chmod(0), episode, 0)
+    check(name, "no permission", lambda path: path.chmod(0), episode, 0)
 
 
-def check(base: str, name: str, words: str, change: Callable[[Path], None], episode: str, number: int) -> None:
+def check(name: str, words: str, change: Callable[[Path], None], episode: str, number: int) -> None:
     """Change a copy, call the commands, and compare what they say with what `verify` says.
 
     Those that take long are called in turn: `number` says whose it is.
     """
     shutil.rmtree("copy", ignore_errors=True)
-    shutil.copytree(base, "copy")
+    shutil.copytree(KILLED, "copy")
     change(Path("copy") / name)
     verified = run("verify", "copy")
     answer("verify", verified, verified, f"{name}: {words}", name)
-    calls = commands(base, "copy", lambda path: change(path / name), episode)
+    calls = commands("copy", lambda path: change(path / name), episode)
     slow = ("pages", "run", "repair", "void")
     for one, call in calls.items():
         if one not in slow or slow.index(one) == number % len(slow):
             answer(one, call(), verified, f"{name}: {words}", name)
 
 
-def commands(base: str, name: str, change: Callable[[Path], None], episode: str) -> dict[str, Callable[[], Said]]:
+def commands(name: str, change: Callable[[Path], None], episode: str) -> dict[str, Callable[[], Said]]:
     """All commands; each that writes gets a copy of its own, changed likewise."""
 
     def fresh(command: str) -> Said:
         shutil.rmtree("fresh", ignore_errors=True)
-        shutil.copytree(base, "fresh")
+        shutil.copytree(KILLED, "fresh")
         change(Path("fresh"))
         return writing("fresh")[command]()
 
@@ -169,10 +157,10 @@ def answer(command: str, said: Said, verified: Said, words: str, name: str) -> N
 
 def test_the_recipes_change_something(here: Path) -> None:
     del here
-    for base, name in EACH:
+    for name in FILES:
         path = Path("recipe")
-        before = (Path(base) / name).read_bytes()
-        for words, change in [*kinds(Random(0)), *changes(Path(base) / name, Random(1), 2)]:
+        before = (Path(KILLED) / name).read_bytes()
+        for words, change in [*kinds(Random(0)), *changes(Path(KILLED) / name, Random(1), 2)]:
             path.unlink(missing_ok=True) if not path.is_dir() else shutil.rmtree(path)
             path.write_bytes(before)
             change(path)

@@ -1,7 +1,6 @@
 from pathlib import Path
 
 import pytest
-from msgspec.structs import replace
 
 from evalkit.engine.freezing.freeze import merge, resolve
 from evalkit.errors import RunError, UsageError
@@ -111,12 +110,6 @@ def test_a_suite_whose_file_is_what_it_was_is_not_looked_into(tmp_path: Path, mo
         merge(begun, resolve(sweep, begun).manifest, "run")
     file.write_text("\n".join(reversed(lines)))
     assert merge(begun, resolve(sweep, begun).manifest, "run") == begun
-
-
-def test_a_run_that_began_before_files_were_noted_is_looked_into(tmp_path: Path) -> None:
-    new = resolved(tmp_path).manifest
-    old = replace(new, suites={name: replace(suite, read_from="") for name, suite in new.suites.items()})
-    assert merge(old, resolve(read_sweep(tmp_path / "mine.toml"), old).manifest, "run") == old
 
 
 def test_prices_stay_as_they_were_frozen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,12 +6,11 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
-import msgspec
 import pytest
 
 from evalkit.cli.main import main
 from evalkit.engine.freezing.freeze import merge
-from evalkit.engine.freezing.keeping import kept, reworded
+from evalkit.engine.freezing.keeping import reworded
 from evalkit.engine.status import read_status
 from evalkit.envs.scheduling import scheduling
 from evalkit.errors import RunError
@@ -49,12 +48,6 @@ def told(manifest: Manifest, agent: str, key: str = KEY, environment: str = "sch
     return manifest.kit_of(manifest.agents[agent], environment).pack.texts[key]
 
 
-def as_before_marks(manifest: Manifest) -> Manifest:
-    """The manifest as an evalkit wrote it that did not note which texts are a pack's own."""
-    old = {digest: msgspec.structs.replace(pack, own=(), file=None) for digest, pack in manifest.packs.items()}
-    return msgspec.structs.replace(manifest, packs=old)
-
-
 def test_a_run_goes_on_in_its_own_words_and_says_so(tmp_path: Path, upgrade: Upgrade) -> None:
     run = tmp_path / "run"
     go(resolved(tmp_path), run, limit=3)
@@ -79,14 +72,6 @@ def test_a_run_goes_on_in_its_own_words_and_says_so(tmp_path: Path, upgrade: Upg
     assert told(resolved(tmp_path).manifest, "knuth") == NEW  # and a new run has the new words
 
 
-def test_an_old_manifest_keeps_its_words_too(tmp_path: Path, upgrade: Upgrade) -> None:
-    old = as_before_marks(resolved(tmp_path).manifest)
-    upgrade(OLD, NEW)
-    new = resolved(tmp_path).manifest
-    assert merge(old, new, "run") == old
-    assert told(kept(old, new), "random") == OLD
-
-
 def test_an_environment_that_joins_brings_the_words_of_the_day(tmp_path: Path, upgrade: Upgrade) -> None:
     old = resolved(tmp_path, TWO_POLICIES.replace('"knuth"', '"oracle"')).manifest
     upgrade("Lists the ids of all products that you set prices for.", "All product ids.")
@@ -108,14 +93,11 @@ def test_a_variant_that_joins_shares_what_is_not_its_own(tmp_path: Path, upgrade
     assert told(merged, "thinker", own) == told(new, "thinker", own) != told(merged, "knuth", own)
 
 
-@pytest.mark.parametrize("before", [lambda manifest: manifest, as_before_marks])
-def test_a_pack_of_ones_own_keeps_the_shipped_words_below_it(
-    tmp_path: Path, upgrade: Upgrade, before: Callable[[Manifest], Manifest]
-) -> None:
+def test_a_pack_of_ones_own_keeps_the_shipped_words_below_it(tmp_path: Path, upgrade: Upgrade) -> None:
     mine = tmp_path / "short.toml"
     mine.write_text('[scheduling]\nreply = "On."\n')
     text = TWO_POLICIES.replace('policy = "random"', f'name = "short"\npolicy = "knuth"\nprompts = "{mine}"')
-    old = before(resolved(tmp_path, text).manifest)
+    old = resolved(tmp_path, text).manifest
     upgrade(OLD, NEW)
     assert merge(old, resolved(tmp_path, text).manifest, "run") == old
     # An agent that joins with another file stands on the run's words.

@@ -3,7 +3,6 @@
 import asyncio
 import shutil
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -15,16 +14,12 @@ from evalkit.envs.replay import advance
 from evalkit.money import PicoUsd
 from evalkit.store.files.layout import lay_out
 from evalkit.store.files.record import LedgerRecord
-from evalkit.store.files.schema import ledger_table
-from evalkit.store.files.segment import object_name, read_segment
+from evalkit.store.files.segment import read_segment
 from evalkit.store.reading.accounts import UNACCOUNTED
 from evalkit.store.reading.index import read_index
-from evalkit.store.reading.reader import read_ledger
 from evalkit.store.recovery.repair import GIVEN_UP, repair
 from tests.engine.snapshot import snapshot_at
-from tests.engine.test_tampering import as_first
 from tests.support.damaged_logs import replaced, rewrite
-from tests.support.format1_logs import encode_first
 from tests.support.small_sweeps import resolved
 from tests.support.sweep_runs import go_served, served, with_budget
 
@@ -87,20 +82,6 @@ def test_whichever_file_is_lost_the_books_do_not_fall(
             assert any("more stay charged" in line for line in said)
         assert repair(run, lambda plan: None).flaws == ()
         assert read_books(run).spent == after
-
-
-def test_a_log_of_an_older_evalkit_knows_the_sum_by_its_leases(tmp_path: Path) -> None:
-    """It has no closing words."""
-    folder = played(tmp_path, BUDGET)
-    run = folder / "run"
-    as_first(run)
-    rows = [replace(row, reason="") if row.kind == "close" else row for row in read_ledger(run)]
-    (run / "ledger" / object_name(0)).write_bytes(encode_first(ledger_table(rows), "ledger", 0, 0, compacted=False))
-    (run / "events.jsonl").unlink()
-    before = read_books(run).spent
-    zero(next((run / "tail").glob("*.parquet")))
-    repair(run, lambda plan: None)
-    assert read_books(run).spent == before
 
 
 def test_behind_a_repair_the_bill_stays_below_the_budget_and_a_reconciliation_finds_the_truth(tmp_path: Path) -> None:

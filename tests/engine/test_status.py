@@ -94,8 +94,8 @@ def test_a_begun_episode_counts_with_its_rest_alone(tmp_path: Path) -> None:
 
 
 def by_full_reading(run: Path) -> dict[str, Any]:
-    """The status of a run as all its rows say it, each episode that goes on by itself."""
-    totals = totals_of(scan_all(run, STEPS.names), read_ledger(run), apart=True)
+    """The status of a run as all its rows say it."""
+    totals = totals_of(scan_all(run, STEPS.names), read_ledger(run))
     return status_of(run, read_manifest(run), totals).to_json()
 
 

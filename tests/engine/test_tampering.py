@@ -14,12 +14,14 @@ from evalkit.engine.outcome import RunOutcome
 from evalkit.engine.session import RunOptions
 from evalkit.errors import CorruptLogError
 from evalkit.results.verify import verify
+from evalkit.store.files.journal import new_writer, open_journal
 from evalkit.store.files.layout import lay_out
-from evalkit.store.files.segment import Segment, object_name, read_segment
+from evalkit.store.files.segment import KINDS, LOG, Segment, read_segment
 from evalkit.store.reading.reader import read_ledger
+from evalkit.store.reading.sums import COLUMNS, totals_of
+from evalkit.store.reading.totals import text_of
 from tests.engine.snapshot import snapshot_at
 from tests.support.damaged_logs import reencoded
-from tests.support.format1_logs import encode_first, first_tails
 from tests.support.small_sweeps import resolved
 from tests.support.sweep_runs import go_served, served
 
@@ -70,17 +72,18 @@ def rewrite(segment: Segment, place: int, change: Change) -> None:
     segment.path.write_bytes(reencoded(segment, changed))
 
 
-def as_first(run: Path) -> Path:
-    """The run's log in format 1, whose files name no others."""
+def forge(run: Path, order: Callable[[list[pa.Table]], list[pa.Table]]) -> None:
+    """Write the run's log anew, each file of steps as an object, in another order; all names, digests and sums fit."""
     steps = [read_segment(one) for one in lay_out(run, "steps").segments]
-    ledger = read_ledger(run)
-    for name in ("log", "ends", "steps", "ledger"):
+    steps, ledger = [table for table in steps if table.num_rows], read_ledger(run)
+    totals = text_of(totals_of(pa.concat_tables(steps).select(COLUMNS), ledger))
+    for name in (LOG, *KINDS):
         shutil.rmtree(run / name)
-    first_tails(run, (), ledger)
-    for number, table in enumerate(table for table in steps if table.num_rows):
-        data = encode_first(table, "steps", number, number, compacted=False)
-        (run / "tail" / object_name(number)).write_bytes(data)
-    return run
+        (run / name).mkdir()
+    journal = open_journal(run, new_writer())
+    journal.carried.totals = totals
+    for number, table in enumerate(order(steps)):
+        journal.commit(table, ledger if not number else ())
 
 
 def set_to(**values: Callable[[dict[str, Any]], Any]) -> Change:
@@ -232,15 +235,13 @@ def test_two_swapped_segments_are_named_and_refused(runs: Path, tmp_path: Path) 
 
 def test_two_segments_swapped_with_their_numbers_are_told_by_the_order_of_steps(runs: Path, tmp_path: Path) -> None:
     """The forger has put the numbers right as well: rows then come before those that they build on."""
-    run = as_first(Path(shutil.copytree(runs / "torn", tmp_path / "torn")))
+    run = Path(shutil.copytree(runs / "torn", tmp_path / "torn"))
+    forge(run, lambda tables: tables)
     assert verify(run) == []
-    one, *_, two = lay_out(run, "steps").segments
-    first, second = read_segment(one), read_segment(two)
-    for segment, table in ((one, second), (two, first)):
-        segment.path.write_bytes(reencoded(segment, table))
-    found = verify(run)
+    forge(run, lambda tables: [tables[-1], *tables[1:-1], tables[0]])
+    found, one = verify(run), lay_out(run, "steps").segments[0]
     assert one.name in {flaw.segment for flaw in found}
-    early = {row["episode"] for row in second.to_pylist()}
+    early = {row["episode"] for row in read_segment(one).to_pylist()}
     # One that began in the last segment is whole all the same: episodes do not hang on each other.
     told = [flaw for flaw in found if flaw.segment == one.name and flaw.episode]
     assert set() < {flaw.episode for flaw in told} <= early

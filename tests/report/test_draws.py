@@ -8,7 +8,7 @@ import pytest
 
 from evalkit.results.draws import LEFT_OUT, SMALL, DrawOrder, turn_of
 from evalkit.store.instances import ManifestInstance
-from evalkit.store.manifest import FORMAT, Manifest, ManifestOrder, ManifestSuite
+from evalkit.store.manifest import Manifest, ManifestOrder, ManifestSuite
 from evalkit.store.question_files import FrozenQuestion, FrozenSuite
 
 
@@ -48,7 +48,6 @@ def manifest(strata: dict[str, str], *, replicates: int = 1, key: int | None = 7
         for name, letters in strata.items()
     }
     return Manifest(
-        format=FORMAT,
         evalkit="0",
         name="mine",
         created_at=0.0,

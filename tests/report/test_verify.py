@@ -15,25 +15,25 @@ from evalkit.store.files.segment import object_name
 from evalkit.store.manifests import write_manifest
 from tests.support.guessing_game import calls, guess, hint, say
 from tests.support.guessing_runs import ENVIRONMENTS, a_manifest, a_suite, an_agent, rows
-from tests.support.log_contents import new_log, old_log
+from tests.support.log_contents import new_log
 
 MANIFEST = a_manifest([an_agent("a"), an_agent("b", pack="d1")], [a_suite("s", [4, 5, 6])], 2)
 REPLIES = [say("hm"), calls(("fly", "{}"), ("guess", "{")), hint(), guess(7), hint(), guess(2)]
 
 
 class Log:
-    """A run directory as sessions leave it before compaction, one file a commit, in either format."""
+    """A run directory as sessions leave it before compaction, one file a commit."""
 
-    def __init__(self, run: Path, old: bool) -> None:
-        self.run, self._old = run, old
+    def __init__(self, run: Path) -> None:
+        self.run = run
 
     def write(self, commits: Iterable[Sequence[StepRecord]]) -> None:
         write_manifest(self.run, MANIFEST)
-        (old_log if self._old else new_log)(self.run, commits)
+        new_log(self.run, commits)
 
     def path(self, number: int) -> Path:
         """The file of a commit."""
-        folder = self.run / "tail" if self._old else next((self.run / "log").iterdir())
+        (folder,) = (self.run / "log").iterdir()
         return folder / object_name(number)
 
     def name(self, number: int) -> str:
@@ -41,9 +41,9 @@ class Log:
         return self.path(number).relative_to(self.run).as_posix()
 
 
-@pytest.fixture(params=["format 1", "format 2"])
-def log(request: pytest.FixtureRequest, tmp_path: Path) -> Log:
-    return Log(tmp_path, request.param == "format 1")
+@pytest.fixture
+def log(tmp_path: Path) -> Log:
+    return Log(tmp_path)
 
 
 def commits() -> list[list[StepRecord]]:
@@ -150,7 +150,7 @@ def test_a_file_that_moves_meanwhile_says_that_the_run_is_being_written(
     from evalkit.store.recovery import check
 
     def gone(run: Path, look: object) -> None:
-        raise FileNotFoundError(run / "tail" / "x.parquet")
+        raise FileNotFoundError(run / "steps" / "x.parquet")
 
     log.write(commits())
     monkeypatch.setattr(check, "check_log", gone)
@@ -159,4 +159,4 @@ def test_a_file_that_moves_meanwhile_says_that_the_run_is_being_written(
 
 
 def test_a_finding_about_a_file_names_the_file() -> None:
-    assert str(Finding(segment="tail/000000003.parquet", problem="is missing")) == "tail/000000003.parquet: is missing"
+    assert str(Finding(segment="log/w/000000003.parquet", problem="is lost")) == "log/w/000000003.parquet: is lost"

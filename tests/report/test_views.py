@@ -16,7 +16,7 @@ from evalkit.report.views import VIEWS, Views, open_views
 from evalkit.results import log_rows
 from evalkit.results.rows import instance_table
 from evalkit.store.files.record import LedgerRecord
-from evalkit.store.files.schema import RESERVED, STEPS, steps_table
+from evalkit.store.files.schema import STEPS, UNASKED, steps_table
 from evalkit.store.files.segment import read_segment
 from evalkit.store.manifest import ManifestSuite
 from evalkit.store.manifests import write_manifest
@@ -53,18 +53,18 @@ def test_steps_are_the_rows_in_effect(run: Path) -> None:
 
 
 @pytest.mark.parametrize("write", LOGS)
-def test_reserved_columns_come_behind_and_say_the_same_in_all_rows(
+def test_columns_of_asks_come_behind_and_say_the_same_in_all_rows(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, write: Callable[..., Path]
 ) -> None:
     monkeypatch.setattr(table.ENVIRONMENTS, "built_in", ENVIRONMENTS)
     write_manifest(tmp_path, MANIFEST)
     write(tmp_path, [FIRST, OTHERS])
     views = open_views(tmp_path)
-    first = [name for name in STEPS.names if name not in RESERVED]
+    first = [name for name in STEPS.names if name not in UNASKED]
     for view in ("steps", "log"):
-        assert views.sql(f"select * from {view}").column_names == [*first, "usd", "asked_at", *RESERVED]
-    words = ", ".join(f"min({name}), max({name})" for name in RESERVED)
-    assert list(one(views, f"select {words} from steps").values()) == [v for v in RESERVED.values() for _ in range(2)]
+        assert views.sql(f"select * from {view}").column_names == [*first, "usd", "asked_at", *UNASKED]
+    words = ", ".join(f"min({name}), max({name})" for name in UNASKED)
+    assert list(one(views, f"select {words} from steps").values()) == [v for v in UNASKED.values() for _ in range(2)]
 
 
 def test_calls_are_told_with_their_outcome_and_arguments(run: Path) -> None:

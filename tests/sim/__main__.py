@@ -1,8 +1,8 @@
 """`python -m tests.sim`: live through many seeds, and tell the story of those in which a promise did not hold.
 
-python -m tests.sim --seeds 10000            # or: make sim SEEDS=10000
-python -m tests.sim --seed 4711              # one seed's story
-python -m tests.sim --always first_format    # each seed goes on from a run of the log's first format
+python -m tests.sim --seeds 10000      # or: make sim SEEDS=10000
+python -m tests.sim --seed 4711        # one seed's story
+python -m tests.sim --always agents    # in each seed agents are code
 """
 
 import argparse

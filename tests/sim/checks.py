@@ -271,7 +271,7 @@ class Checks:
     def _all_accounted(self, index: RunIndex) -> None:
         """Nothing is charged for which nobody knows what it was spent on: until the log is damaged."""
         world = self._world
-        if world.counts["files_gone"] + world.counts["flips"] or world.scenario.begun:
+        if world.counts["files_gone"] + world.counts["flips"]:
             return
         for row in index.ledger:
             if row.kind == "charge" and row.reason == UNACCOUNTED:
@@ -360,10 +360,7 @@ class Checks:
                 raise Broken(f"verify finds nothing, and evalkit {line[0]} ends with {code}: {said[-300:]}")
 
     def knows_its_money(self) -> bool:
-        """Whether every session has a word of what it spent at most: its own close, leases, or running totals.
-
-        Of one of the log's first format that crashed without a budget there is none: a repair names it as uncounted.
-        """
+        """Whether every session has a word of what it spent at most: its own close, leases, or running totals."""
         index = read_index(self._world.run)
         totals = {journal.name for journal in (self._world.run / "log").glob("*/")}
         return all(

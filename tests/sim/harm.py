@@ -24,7 +24,7 @@ from evalkit.store.writing.opening import refuse_damage
 from tests.sim.players import Asks
 from tests.sim.scenario import Harm
 
-LOG = ("tail", "steps", "ledger", "log", "ends")
+LOG = ("steps", "ledger", "log", "ends")
 """Folders of the log."""
 KEPT = ("lock", "live.json")
 """Files that are of no run that has ended."""
@@ -59,20 +59,18 @@ class Done:
     def money(self, run: Path) -> bool:
         """Whether rows of money may be among what is lost, of which no totals tell: these stand in the newest object of
         each journal."""
-        rows = (path for path in self.before if path.parent.name not in ("tail", "steps", "ends"))
+        rows = (path for path in self.before if path.parent.name not in ("steps", "ends"))
         return not all(self._told(run, path) for path in rows)
 
     def _told(self, run: Path, path: Path) -> bool:
         in_journal, parts = path.parent.parent.name == "log", path.stem.rsplit("-", 2)
-        if not in_journal and len(parts) < 3:
-            return False  # of the first format
         newest = newest_object(run, path.parent.name if in_journal else parts[0])
         if newest is None or newest.path in self.before:
             return False
         return not in_journal or newest.path.name > path.name
 
     def at_the_end(self, run: Path) -> bool:
-        """Whether all were the last of the newest journal, or of a run without any: nothing tells of them.
+        """Whether all were the last of the newest journal: nothing tells of them.
 
         A folder without objects is no later journal: its writer died before it named what was before it. Of journals
         that began in one millisecond, those are the newest that no other of them names.
@@ -82,7 +80,7 @@ class Done:
         last = max((_began(path.name) for path in journals), default=0.0)
         newest = [path for path in journals if _began(path.name) == last]
         named = {name for path in newest for name in self._heads(path)} if len(newest) > 1 else set()
-        return not journals or all(path.parent in newest and path.parent.name not in named for path in self.before)
+        return all(path.parent in newest and path.parent.name not in named for path in self.before)
 
     def unnamed(self, run: Path) -> bool:
         """Of a run that workers play: whether all that is lost is the end of the newest journal that names others, or
@@ -162,7 +160,7 @@ def readable(run: Path) -> bool:
 def do(run: Path, harm: Harm) -> Done | None:
     """Carry it out; None where there is nothing to harm."""
     draws = Stream(harm.place[0], "harm", harm.place[1])
-    return _lose(run, harm.gone, draws) if harm.gone else _flip(run, draws, old=harm.old)
+    return _lose(run, harm.gone, draws) if harm.gone else _flip(run, draws)
 
 
 def _lose(run: Path, most: int, draws: Stream) -> Done | None:
@@ -185,12 +183,9 @@ def _folders(run: Path) -> Iterator[Path]:
                 yield folder
 
 
-def _flip(run: Path, draws: Stream, *, old: bool) -> Done | None:
+def _flip(run: Path, draws: Stream) -> Done | None:
     files = sorted(path for path in run.rglob("*") if path.is_file() and path.name not in KEPT and path.stat().st_size)
     log = [path for path in files if path.suffix == ".parquet"]
-    if old:
-        rows = [path for path in files if path.parent.name in ("steps", "tail") and path.stem[:9].isdigit()]
-        files = log = [path for path in rows if path.name.count("-") < 2][:-1]
     some = log if log and draws.uniform() < 0.7 else files
     if not some:
         return None

@@ -10,7 +10,7 @@ from tests.sim.players import Place, address
 if TYPE_CHECKING:
     from tests.sim.world import World
 
-STEPS = {"tail", "steps", "log"}
+STEPS = {"steps", "log"}
 """Folders of files with rows of steps."""
 
 

@@ -212,8 +212,8 @@ MUTANTS = (
     Mutant(
         name="a changed footer is believed",
         file="store/files/segment.py",
-        old=('    if (segment.writer and says.get("check") != check_of(says)) or ('),
-        new=('    if (segment.writer and says.get("check") is None) or ('),
+        old='    if says.get("check") != check_of(says):\n',
+        new='    if says.get("check") is None:\n',
         needs=("altered",),
     ),
     Mutant(
@@ -235,7 +235,7 @@ MUTANTS = (
         file="store/recovery/repair.py",
         old=("    charges = not_yet(charges, money.rows)\n"),
         new=("    charges = []\n"),
-        needs=("unsaid",),
+        needs=("flips",),
     ),
     Mutant(
         name="a taken number is overwritten",
@@ -313,8 +313,8 @@ MUTANTS = (
     Mutant(
         name="the lowest manifest holds",
         file="store/manifests.py",
-        old="        return files[-1]\n",
-        new="        return files[0]\n",
+        old="    return files[-1] if files else None\n",
+        new="    return files[0] if files else None\n",
         needs=("extended",),
     ),
     Mutant(
@@ -392,6 +392,6 @@ MUTANTS = (
             "        disk.write_durably(run / name, data)\n"
             "    journal.commit(None, work.charges)\n"
         ),
-        needs=("first_format", "flips", "files_gone", "dies_mending"),
+        needs=("flips", "files_gone", "dies_mending"),
     ),
 )

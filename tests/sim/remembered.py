@@ -19,8 +19,7 @@ import pyarrow.parquet as pq
 
 from evalkit.errors import CorruptLogError
 from evalkit.store.files import segment as files
-from evalkit.store.files.footer import columns_of
-from evalkit.store.files.schema import FEW_VALUES, RESERVED
+from evalkit.store.files.schema import FEW_VALUES
 from evalkit.store.files.segment import SCHEMAS, Segment
 from evalkit.store.reading.reader import CODED
 from evalkit.store.recovery import examine as examining
@@ -98,11 +97,7 @@ class Remembered:
         known = self._known.setdefault((path, held), {})
         if "keys" not in known:
             file = self._opened(path, held, (), verify=True)
-            has = [name for name in KEYS if name in file.schema_arrow.names]
-            keys = file.read(columns=has, use_threads=False)
-            for name in KEYS[len(has) :]:  # files of the first format have no asks
-                keys = keys.append_column(name, pa.array([RESERVED[name]] * keys.num_rows))
-            known["keys"] = keys
+            known["keys"] = file.read(columns=list(KEYS), use_threads=False)
         return known["keys"].select(names)
 
     @contextmanager
@@ -189,8 +184,7 @@ class _DecodedOnce(pq.ParquetFile):  # type: ignore[misc]
 
 def _texts(segment: Segment) -> list[str]:
     """Whatever of a file is read as a dictionary somewhere."""
-    has = SCHEMAS[segment.kind].names if segment.kind != "steps" else columns_of(segment)
-    return [name for name in dict.fromkeys((*CODED, *FEW_VALUES)) if name in has]
+    return [name for name in dict.fromkeys((*CODED, *FEW_VALUES)) if name in SCHEMAS[segment.kind].names]
 
 
 def _bytes(path: Path) -> bytes:

@@ -7,7 +7,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from evalkit.seeds import Stream
-from tests.sim.begun import Begun, begun, names
 from tests.sim.crew_plan import EVERY, PARTS, CrewPlan, crew_plan
 from tests.sim.disk import Plan
 from tests.sim.network import FATES, Weather
@@ -22,7 +21,10 @@ OFTEN = 0.4
 DISK = ("EIO", "ENOSPC", "EROFS")
 STAYS = ("stays_ENOSPC", "stays_EROFS")
 HARM = ("files_gone", "flips")
-DISTURBANCES = (
+GONE = ""
+"""The place of one that is no more: it is still drawn, so that seeds stay what they were, and those that once found a
+broken promise still look for it."""
+_DRAWN = (
     *FATES,
     "stalls",
     "outage",
@@ -41,7 +43,7 @@ DISTURBANCES = (
     "clock_jump",
     *STAYS,
     *HARM,
-    "first_format",
+    GONE,
     "tight",
     "taken_over",
     "extended",
@@ -50,15 +52,15 @@ DISTURBANCES = (
     "at_once",
     "dies_mending",
 )
+DISTURBANCES = tuple(name for name in _DRAWN if name != GONE)
 """Everything that may go wrong, by name."""
-AIMED = ("scarce", "unsaid", "dies_naming", "agents", "dies_crowded", "asking", "servers", "workers", *PARTS)
-"""What comes about only where it is asked for: requests that wait for money which others may bring back; rows of the
-first format that are lost before any session has said what they had cost; a process that dies between naming a folder,
-a manifest, a suite or the end of a journal and syncing the folder of that name, and a loss of power in the life that
-builds on it; agents that are code in place of models; a process that dies with all the requests in flight that its
-agent may have there; a sweep that asks something, and lets go agents that no open question needs; a model with several
-servers, of which one and then another is away for a while; a run that workers play, and what befalls these
-(`crew_plan.py`). Of all seeds one in `EVERY` has workers."""
+AIMED = ("scarce", "dies_naming", "agents", "dies_crowded", "asking", "servers", "workers", *PARTS)
+"""What comes about only where it is asked for: requests that wait for money which others may bring back; a process
+that dies between naming a folder, a manifest, a suite or the end of a journal and syncing the folder of that name, and
+a loss of power in the life that builds on it; agents that are code in place of models; a process that dies with all the
+requests in flight that its agent may have there; a sweep that asks something, and lets go agents that no open question
+needs; a model with several servers, of which one and then another is away for a while; a run that workers play, and
+what befalls these (`crew_plan.py`). Of all seeds one in `EVERY` has workers."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,8 +69,6 @@ class Harm:
 
     gone: int
     """So many of the last files of one folder are gone; 0: one bit of one file is another."""
-    old: bool = False
-    """Whether it is done to rows of the first format, not the newest."""
     undone: bool
     """Whether all is put back when the readers have been asked."""
     place: tuple[int, int]
@@ -137,8 +137,6 @@ class Scenario:
     lives: tuple[Life, ...]
     extended: int | None = None
     """The life from which on the sweep asks for more; None: it never does."""
-    begun: str = ""
-    """The run of the log's first format that it goes on from; empty: it begins anew."""
     without: frozenset[str] = frozenset()
     always: frozenset[str] = frozenset()
     """Disturbances that it has whatever the seed says."""
@@ -158,7 +156,7 @@ def disturbances(seed: int, always: frozenset[str]) -> frozenset[str]:
     """Which kinds a seed has: a third of them, so that most seeds are about few things; and what it is to have."""
     draws = Stream(seed, "disturbances")
     share = (0.1, 0.3, 0.6)[draws.below(3)]
-    found = {name for name in DISTURBANCES if draws.uniform() < share} | always
+    found = {name for name in _DRAWN if draws.uniform() < share} - {GONE} | always
     if always & set(PARTS) or seed % EVERY == EVERY - 2:
         found.add("workers")
     if {"agents", "dies_crowded"} & found:
@@ -189,21 +187,17 @@ def scenario(
     if "scarce" in active:
         sweep, width, budget = SCARCE, 6, 1.2 + 0.3 * Stream(seed, "scarce").uniform()
     if "agents" in active:
-        active -= {"first_format", "unsaid"}  # which know of none
         sweep = AGENTS[Stream(seed, "agents").below(len(AGENTS))]
     if "asking" in active:
-        active -= {"first_format", "unsaid", "extended"}  # a run that asks something lets no suites join
+        active -= {"extended"}  # a run that asks something lets no suites join
         sweep = ASKING[Stream(seed, "asking").below(len(ASKING))]
     if "servers" in active:
-        active -= {"first_format", "unsaid"}
         sweep, width = SERVED[Stream(seed, "servers").below(len(SERVED))], max(width, 3)
     if "dies_crowded" in active:
         sweep, width, budget = WIDE[seed % len(WIDE)], 8, None  # a lane has no more in flight than its width
-    old = _begun(Stream(seed, "begun"), unsaid="unsaid" in active) if {"first_format", "unsaid"} & active else None
     return Scenario(
         seed=seed,
-        sweep=sweep if old is None else old.sweep,
-        begun="" if old is None else old.name,
+        sweep=sweep,
         budget_share=budget,
         width=width,
         extended=Stream(seed, "extended").below(count + 1) if "extended" in active else None,
@@ -211,11 +205,6 @@ def scenario(
         without=without,
         always=always,
     )
-
-
-def _begun(draws: Stream, *, unsaid: bool) -> Begun:
-    some = names() if not unsaid else [name for name in names() if name.endswith(("died-free", "power-free"))]
-    return begun(some[draws.below(len(some))])
 
 
 def undisturbed() -> Life:
@@ -283,10 +272,6 @@ def _worse(life: Life, always: frozenset[str], place: tuple[int, int]) -> Life:
         life.weather.fates[kind] = max(OFTEN / len(always & FATES.keys()), life.weather.fates.get(kind, 0.0))
     for kind in always & set(DISK):
         life.plan.errors = {Stream(*place, kind).below(120): kind}
-    if "unsaid" in always:
-        draws = Stream(*place, "unsaid")
-        harm = Harm(gone=0, undone=False, place=place, old=True) if not place[1] else None
-        life = replace(life, die_turn=20 + draws.below(60), harm=harm)
     if "dies_naming" in always:
         life = _names(life, place)
     if "dies_crowded" in always:

@@ -28,7 +28,6 @@ from evalkit.seeds import Stream
 from evalkit.store import lock
 from evalkit.store.lock import holder
 from evalkit.store.writing.writer import open_store
-from tests.sim.begun import Begun
 from tests.sim.checks import Broken, Checks, built_on
 from tests.sim.crew import Crew, first_of
 from tests.sim.disk import Plan, SimDisk
@@ -167,17 +166,6 @@ class World:
     def _slept(self, seconds: float) -> None:
         if seconds and self.loop is not None:
             self.loop.skip(seconds)
-
-    def take_over(self, old: Begun) -> None:
-        """Go on from a run of the first format."""
-        old.lay(self.run)
-        self.disk.forget_nothing()
-        for name in old.files:
-            self.disk.changed(self.run / name)
-        self.now, self.wall, self.network.bill, self.network.taken = old.now, old.wall, old.bill, old.bill
-        self.checks.accept()
-        self.counts["first_format"] += 1
-        self.say(f"a run of the log's first format is there: {old.name}")
 
     def extend(self) -> None:
         """From now on the user asks for more than at first."""

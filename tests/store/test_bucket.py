@@ -76,7 +76,7 @@ def test_what_would_look_at_the_disk_is_refused(tmp_path: Path, monkeypatch: pyt
 
 
 def test_files_are_found_as_on_the_disk(top: BucketPath, tmp_path: Path) -> None:
-    names = ("log/w/000000000.parquet", "log/w/000000001.parquet", "steps/a.parquet", "run.json", "logs/b.parquet")
+    names = ("log/w/000000000.parquet", "log/w/000000001.parquet", "steps/a.parquet", "rest.json", "logs/b.parquet")
     for name in names:
         (top / "run" / name).put(name.encode())
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
@@ -91,11 +91,11 @@ def test_files_are_found_as_on_the_disk(top: BucketPath, tmp_path: Path) -> None
     }
     assert here.below() == {name: len(name) for name in names}
     assert sorted(path.relative_to(here).as_posix() for path in here.rglob("*")) == sorted(names)
-    file = here / "run.json"
+    file = here / "rest.json"
     assert (file.exists(), file.is_file(), file.is_dir()) == (True, True, False)
     assert ((here / "log").exists(), (here / "log").is_file(), (here / "log").is_dir()) == (True, False, True)
     assert not (here / "lo").exists()
-    assert file.stat().st_size == len("run.json")
+    assert file.stat().st_size == len("rest.json")
     with file.open("rb") as opened:
         opened.seek(4)
         assert opened.read(2) == b"js"

@@ -190,14 +190,6 @@ def test_a_digest_that_a_repair_names_is_right(run: Path) -> None:
     assert names_of(run) == set()
 
 
-def test_files_of_the_first_format_are_left_alone(tmp_path: Path) -> None:
-    for name in ("tail/000000003.parquet", "steps/000000000-000000002.parquet", "ledger/000000000.parquet"):
-        path = tmp_path / name
-        path.parent.mkdir()
-        path.write_bytes(b"whatever")
-    assert check_chain(tmp_path) == []
-
-
 def test_of_a_compacted_file_that_is_gone_only_itself_is_told(tmp_path: Path) -> None:
     """The file before it is named by nothing else; that does not mean that the end of the journal is lost."""
     run = tmp_path / "run"

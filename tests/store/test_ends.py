@@ -25,7 +25,7 @@ def nothing_read(_: object) -> Mapping[str, Sequence[bytes]]:
 def check_ends(run: Path) -> None:
     """Of each episode the last row of `ends/` says what reading all its rows gives, once all is compacted."""
     files = lay_out(run, "ends").segments
-    rows = {row["episode"]: row for file in files if not file.is_commit for row in read_segment(file).to_pylist()}
+    rows = {row["episode"]: row for file in files if not file.is_object for row in read_segment(file).to_pylist()}
     facts: dict[str, list[object]] = {}
     for name, text in zip(*scan(run, ("episode", "facts")).to_pydict().values(), strict=True):
         facts.setdefault(name, []).append(json.loads(text))

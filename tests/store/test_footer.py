@@ -13,14 +13,24 @@ from evalkit.errors import CorruptLogError, EvalkitError
 from evalkit.store.files.footer import footer_flaw
 from evalkit.store.files.layout import lay_out
 from evalkit.store.files.schema import STEPS, steps_table
-from evalkit.store.files.segment import Kind, Segment, read_claim, read_segment
+from evalkit.store.files.segment import (
+    COMMIT,
+    Kind,
+    Segment,
+    compacted_name,
+    encode_compacted,
+    encode_object,
+    object_name,
+    read_claim,
+    read_segment,
+)
 from evalkit.store.recovery.check import check_log
-from tests.support.damaged_logs import TAILS, Write
-from tests.support.format1_logs import encode_first, first_run, first_tails
+from tests.support.damaged_logs import ALL, Write
 from tests.support.log_rows import a_charge, rounds
 from tests.support.run_directories import write_run, write_tails
 
 FLIPS = 250
+WRITER = "aaaaaaaa-host-1-100.000"
 MANY = [f"e{number:03d}" for number in range(40)]
 
 
@@ -28,10 +38,9 @@ def footer_of(data: bytes) -> range:
     return range(len(data) - 8 - int.from_bytes(data[-8:-4], "little"), len(data))
 
 
-@pytest.mark.parametrize("write", [first_run, first_tails, write_run])
 @pytest.mark.parametrize("kind", ["steps", "ledger"])
-def test_a_flip_in_a_footer_is_noticed_or_changes_nothing(tmp_path: Path, write: Write, kind: Kind) -> None:
-    run = write(tmp_path / "run", rounds(["a", "b"], 3), [a_charge(3), a_charge(4)])
+def test_a_flip_in_a_footer_is_noticed_or_changes_nothing(tmp_path: Path, kind: Kind) -> None:
+    run = write_run(tmp_path / "run", rounds(["a", "b"], 3), [a_charge(3), a_charge(4)])
     segment = lay_out(run, kind).segments[0]
     data, wanted = segment.path.read_bytes(), read_segment(segment)
     noticed = 0
@@ -47,17 +56,18 @@ def test_a_flip_in_a_footer_is_noticed_or_changes_nothing(tmp_path: Path, write:
     assert noticed > FLIPS / 2
 
 
-@pytest.mark.parametrize("write", [first_run, first_tails, write_run, write_tails])
-def test_a_changed_number_of_the_format_is_damage_and_no_newer_evalkit(tmp_path: Path, write: Write) -> None:
+@pytest.mark.parametrize("write", ALL)
+def test_a_changed_number_of_the_format_is_damage_and_no_other_evalkit(tmp_path: Path, write: Write) -> None:
     run = write(tmp_path / "run", rounds(["a", "b"], 3), [a_charge(3)])
     for segment in lay_out(run, "steps").segments:
         data = segment.path.read_bytes()
         place = data.rindex(b"evalkit.format") + len(b"evalkit.format") + 2  # behind the value's type and length
-        assert data[place : place + 1] in (b"1", b"2")
-        segment.path.write_bytes(data[:place] + b"3" + data[place + 1 :])
-        with pytest.raises(CorruptLogError, match=r"was changed.*--repair"):
-            read_claim(segment)
-        assert [flaw for flaw in check_log(run) if segment.path.name in str(flaw)]
+        assert data[place : place + 1] == b"1"
+        for other in (b"0", b"3"):
+            segment.path.write_bytes(data[:place] + other + data[place + 1 :])
+            with pytest.raises(CorruptLogError, match=r"was changed.*--repair"):
+                read_claim(segment)
+            assert [flaw for flaw in check_log(run) if segment.path.name in str(flaw)]
         segment.path.write_bytes(data)
 
 
@@ -83,14 +93,14 @@ print(found)
 
 
 def test_a_column_of_another_type_in_the_footer_is_noticed_and_ends_no_process(tmp_path: Path) -> None:
-    run = first_run(tmp_path / "run", rounds(["a", "b"], 3), [a_charge(3)])
+    run = write_run(tmp_path / "run", rounds(["a", "b"], 3), [a_charge(3)])
     said = subprocess.run([sys.executable, "-c", TYPES, str(run)], capture_output=True, text=True, check=False)
     assert (said.returncode, said.stderr) == (0, "")
     assert int(said.stdout) > 50
 
 
 def test_a_group_of_fewer_rows_than_none_is_noticed(tmp_path: Path) -> None:
-    run = first_tails(tmp_path / "run", rounds(["a"], 2))
+    run = write_tails(tmp_path / "run", rounds(["a"], 2))
     segment = lay_out(run, "steps").segments[0]
     data = segment.path.read_bytes()
     true, found = pq.read_metadata(segment.path).row_group(0).num_rows, []
@@ -124,9 +134,8 @@ def test_more_rows_than_bytes_are_refused_before_anything_is_made_of_them(tmp_pa
     raise AssertionError("no such place")
 
 
-@pytest.mark.parametrize("write", TAILS)
-def test_any_flip_is_a_typed_error_of_readers(tmp_path: Path, write: Write) -> None:
-    run = write(tmp_path / "run", rounds(["a"], 2))
+def test_any_flip_is_a_typed_error_of_readers(tmp_path: Path) -> None:
+    run = write_tails(tmp_path / "run", rounds(["a"], 2))
     segment = lay_out(run, "steps").segments[0]
     data, random = segment.path.read_bytes(), Random(11)
     told = []
@@ -158,10 +167,15 @@ def test_every_flip_in_the_newest_object_is_noticed_or_changes_nothing(tmp_path:
 
 
 def segment_of(tmp_path: Path, table: pa.Table, *, compacted: bool = True) -> Segment:
-    path = tmp_path / "steps" / "000000000-000000000.parquet"
-    path.parent.mkdir(exist_ok=True)
-    path.write_bytes(encode_first(table, "steps", 0, 0, compacted=compacted))
-    return Segment(kind="steps", path=path, first=0, last=0)
+    if compacted:
+        path = tmp_path / "steps" / compacted_name(WRITER, 0, 0)
+        data = encode_compacted(table, "steps", 0, 0, writer=WRITER)
+    else:
+        path = tmp_path / "log" / WRITER / object_name(0)
+        data = encode_object(table, {"kind": COMMIT, "writer": WRITER, "number": "0"})
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(data)
+    return Segment(kind="steps", path=path, first=0, last=0, writer=WRITER)
 
 
 @pytest.mark.parametrize(
@@ -195,7 +209,7 @@ def test_a_file_of_no_rows_is_sound(tmp_path: Path) -> None:
         assert footer_flaw(segment_of(tmp_path, STEPS.empty_table(), compacted=compacted)) == ""
 
 
-@pytest.mark.parametrize("name", ["steps", "tail", "ledger", "ends", "log"])
+@pytest.mark.parametrize("name", ["steps", "ledger", "ends", "log"])
 def test_a_file_in_place_of_a_folder_is_a_flaw(tmp_path: Path, name: str) -> None:
     (tmp_path / name).write_text("x")
     assert [(flaw.segment, flaw.problem) for flaw in check_log(tmp_path)] == [

@@ -20,7 +20,7 @@ from evalkit.store.reading.sums import read_totals, totals_of
 from evalkit.store.reading.totals import Totals
 from tests.support.examples import examples
 from tests.support.handmade_logs import append, begin, compact, discard
-from tests.support.log_contents import ends_of, old_log, state_of
+from tests.support.log_contents import ends_of, state_of
 from tests.support.log_rows import a_charge, a_step, rounds
 
 TOKENS = ("tokens_in", "tokens_out", "tokens_cached_read", "tokens_cached_write", "tokens_reasoning")
@@ -62,21 +62,16 @@ def flat(commits: list[list[StepRecord]]) -> list[StepRecord]:
     return [row for rows in commits for row in rows]
 
 
-@pytest.mark.parametrize("old", [True, False])
 @pytest.mark.parametrize("packed", [0, 1, 2, 3])
-def test_the_index_is_the_same_whatever_the_rows_lie_in(tmp_path: Path, old: bool, packed: int) -> None:
+def test_the_index_is_the_same_whatever_the_rows_lie_in(tmp_path: Path, packed: int) -> None:
     one, two, three = lives()
-    if old:
-        old_log(tmp_path, one, [a_charge(2)])
-    else:
-        append(begin(tmp_path, ZERO), *one, money=[a_charge(2)])
+    append(begin(tmp_path, ZERO), *one, money=[a_charge(2)])
     journal = begin(tmp_path, ONE)
     append(journal, *two, money=[a_charge(3)])
     earlier = flat(one)
     if packed:
         compact(journal, 0, len(two) - 1, ends_of(flat(two), earlier))
-        if not old:
-            compact(journal, 0, len(one), ends_of(earlier), writer=ZERO)
+        compact(journal, 0, len(one), ends_of(earlier), writer=ZERO)
         journal.commit(None)
         discard(journal, 0, len(two) - 1)
     earlier += flat(two)
@@ -116,18 +111,23 @@ def test_any_rows_cut_anywhere_give_the_state_by_definition(tmp_path_factory: An
         rows.append(a_step(name, steps[name], take=takes[name], ending=ending))
         steps[name] += 1
     run = tmp_path_factory.mktemp("run")
-    old, packed = sorted(data.draw(st.integers(0, len(rows))) for _ in range(2))
-    old_log(run, [[row] for row in rows[:old]])
-    if rows[old:]:
-        journal = begin(run, ONE)
-        append(journal, *([row] for row in rows[old:]))
-        if packed > old:
-            compact(journal, 0, packed - old - 1, ends_of(rows[old:packed], rows[:old]))
+    ends, packed = sorted(data.draw(st.integers(0, len(rows))) for _ in range(2))
+    sessions = [mine for mine in (rows[:ends], rows[ends:]) if mine]
+    for writer, mine in zip((ZERO, ONE), sessions, strict=False):
+        journal = begin(run, writer)
+        append(journal, *([row] for row in mine))
+    if rows[ends:] and packed > ends:
+        if ends:  # a writer compacts what those before it left
+            compact(journal, 0, ends - 1, ends_of(rows[:ends]), writer=ZERO)
+        compact(journal, 0, packed - ends - 1, ends_of(rows[ends:packed], rows[:ends]))
     assert held(read_index(run)) == by_definition(rows)
-    mine = rows[old:]
-    if not any(row.ending and later.episode == row.episode for at, row in enumerate(mine) for later in mine[at + 1 :]):
-        # A session plays nothing on that it has ended.
-        assert_same(read_totals(run), totals_of(scan_all(run, STEPS.names), apart=not mine))
+    if not any(goes_on_behind_an_end(mine) for mine in sessions):
+        assert_same(read_totals(run), totals_of(scan_all(run, STEPS.names)))
+
+
+def goes_on_behind_an_end(rows: list[StepRecord]) -> bool:
+    """A session plays nothing on that it has ended."""
+    return any(row.ending and later.episode == row.episode for at, row in enumerate(rows) for later in rows[at + 1 :])
 
 
 def assert_same(one: Totals, other: Totals) -> None:

@@ -5,16 +5,15 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from evalkit import __version__
 from evalkit.errors import CorruptLogError, RunError, StorageError
 from evalkit.store import disk
 from evalkit.store.instances import ManifestInstance
-from evalkit.store.manifest import FORMAT, OLD_FILE, Manifest, ManifestSuite
+from evalkit.store.manifest import Manifest, ManifestSuite
 from evalkit.store.manifests import FOLDER, is_run, manifest_name, read_manifest, runs_in, write_manifest
 from tests.store.test_disk import Shim
 
-EMPTY = Manifest(
-    format=FORMAT, evalkit="0.1.0", name="try", created_at=1.7e9, replicates=2, agents={}, suites={}, packs={}
-)
+EMPTY = Manifest(evalkit="0.1.0", name="try", created_at=1.7e9, replicates=2, agents={}, suites={}, packs={})
 
 
 def with_suite(*instances: ManifestInstance) -> Manifest:
@@ -87,18 +86,6 @@ def test_two_who_extend_a_run_at_once_do_not_overwrite_each_other(
     assert read_manifest(tmp_path) == other
 
 
-def test_a_run_of_the_first_format_is_read_and_its_extension_goes_beside(tmp_path: Path) -> None:
-    old = msgspec.json.encode(msgspec.structs.replace(with_suite(*some(3)), format=1))
-    (tmp_path / OLD_FILE).write_bytes(old)
-    read = read_manifest(tmp_path)
-    assert (manifest_name(tmp_path), read.file, read.suites["s"].instances) == (OLD_FILE, OLD_FILE, tuple(some(3)))
-    write_manifest(tmp_path, msgspec.structs.replace(read, replicates=9))
-    again = read_manifest(tmp_path)
-    assert (manifest_name(tmp_path), again.format, again.replicates) == (f"{FOLDER}/000000.json", FORMAT, 9)
-    assert list(again.suites["s"].instances) == list(some(3))
-    assert (tmp_path / OLD_FILE).read_bytes() == old
-
-
 def test_a_manifest_is_there_whole_or_not_at_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write_manifest(tmp_path, EMPTY)
 
@@ -126,16 +113,13 @@ def test_folders_that_another_process_has_made_last_before_a_manifest_names_what
 def test_what_is_no_manifest_of_ours_is_refused_with_a_remedy(tmp_path: Path) -> None:
     with pytest.raises(RunError, match="no run directory"):
         read_manifest(tmp_path)
-    (tmp_path / OLD_FILE).write_bytes(b'{"format":1')
-    with pytest.raises(CorruptLogError, match=f"{OLD_FILE} is damaged.*Restore it"):
-        read_manifest(tmp_path)
     write_manifest(tmp_path, EMPTY)
     path = tmp_path / FOLDER / "000000.json"
-    path.write_bytes(path.read_bytes().replace(b'"format": 2', b'"format": 4'))
-    with pytest.raises(RunError, match="format 4"):
+    path.write_bytes(path.read_bytes().replace(b'"format": 1', b'"format": 4'))
+    with pytest.raises(RunError, match=f"manifest format 4, written by evalkit {__version__}; this is evalkit"):
         read_manifest(tmp_path)
-    path.write_bytes(path.read_bytes().replace(b'"format": 4', b'"format": 3'))
-    with pytest.raises(CorruptLogError, match="none of its agents is code"):
+    path.write_bytes(path.read_bytes().replace(b'"written_by": "', b'"written_by": "by hand'))
+    with pytest.raises(RunError, match=r"written by another evalkit.*Use the evalkit that wrote it\.$"):
         read_manifest(tmp_path)
 
 

@@ -19,7 +19,6 @@ from evalkit.store.recovery.check import check_log
 from evalkit.store.recovery.merge import Merged, merge_runs
 from evalkit.store.void import Void, add_voids, read_voids
 from tests.support.command_line import tree
-from tests.support.format1_logs import first_run, first_tails
 from tests.support.guessing_runs import a_manifest
 from tests.support.run_directories import a_charge, a_step, write_run, write_tails
 
@@ -55,20 +54,6 @@ def test_episodes_of_all_runs_are_in_the_new_one(tmp_path: Path, monkeypatch: py
         "e2": 4,
     }
     assert (tree(one), tree(two)) == before
-
-
-def test_runs_of_both_formats_are_joined_in_the_second(tmp_path: Path) -> None:
-    write_manifest(tmp_path / "a", MANIFEST)
-    one = first_run(tmp_path / "a", [episode("e0", 3)], [a_charge(5)])
-    first_tails(one, [[row] for row in episode("e3", 2)])
-    two = a_run(tmp_path / "b", episode("e1", 1))
-    assert join(tmp_path, one, two).rows == 6
-    out = tmp_path / "out"
-    assert check_log(out) == []
-    assert {path.name for path in out.iterdir()} >= {"log", "steps", "ends", "ledger"}
-    assert not (out / "tail").exists()
-    write_run(out, [[a_step("e9", 0)]])
-    assert check_log(out) == []
 
 
 def test_what_a_crash_left_in_tails_is_taken_too(tmp_path: Path) -> None:

@@ -12,19 +12,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evalkit.errors import CorruptLogError, RunError
+from evalkit.errors import CorruptLogError
 from evalkit.store.files import layout, segment
 from evalkit.store.files.journal import Appender
 from evalkit.store.files.layout import lay_out
 from evalkit.store.files.record import ASK
-from evalkit.store.files.schema import RESERVED, STEPS, ledger_table, steps_table
-from evalkit.store.files.segment import compacted_name, encode_compacted
+from evalkit.store.files.schema import STEPS, UNASKED, ledger_table, steps_table
+from evalkit.store.files.segment import encode_compacted
 from evalkit.store.reading import looking, reader
 from evalkit.store.reading.effect import rows_in_effect
 from evalkit.store.reading.index import read_index
 from evalkit.store.reading.reader import ReplayRow, read_ledger, replay_rows, scan, superseded
 from tests.support.handmade_logs import append, begin, compact, discard
-from tests.support.log_contents import LOGS, ends_of, new_log, old_log
+from tests.support.log_contents import LOGS, ends_of, new_log
 from tests.support.log_rows import a_charge, a_step, rounds
 
 
@@ -100,7 +100,7 @@ def test_a_table_has_the_columns_asked_for_in_the_order_of_episodes_and_steps(tm
     assert table.column("step").to_pylist() == [0, 1] * 3
     assert table.column("request_digest").to_pylist() == [b"q%015d" % step for step in (0, 1)] * 3
     assert scan(run, ["facts"]).schema.names == ["facts"]
-    assert {name: set(table.column(name).to_pylist()) for name in RESERVED} == {n: {v} for n, v in RESERVED.items()}
+    assert {name: set(table.column(name).to_pylist()) for name in UNASKED} == {n: {v} for n, v in UNASKED.items()}
 
 
 @pytest.mark.parametrize("steps", [(), ("b",)])
@@ -130,36 +130,34 @@ def test_rows_in_effect_are_those_of_the_definition(rows: list[tuple[int, int, i
         assert found == ([] if gap is None else [gap])
 
 
-@pytest.mark.parametrize("write", [old_log, new_log])
-def test_an_episode_without_a_step_is_refused(tmp_path: Path, write: Write) -> None:
-    run = write(tmp_path / "run", [[a_step("a", 0)], [a_step("a", 2)]])
+def test_an_episode_without_a_step_is_refused(tmp_path: Path) -> None:
+    run = new_log(tmp_path / "run", [[a_step("a", 0)], [a_step("a", 2)]])
     with pytest.raises(CorruptLogError, match=r"episode a lacks its step 1.*verify"):
         read_index(run)
-    run = write(tmp_path / "other", [[a_step("a", 0)], [a_step("a", 0)]])
+    run = new_log(tmp_path / "other", [[a_step("a", 0)], [a_step("a", 0)]])
     with pytest.raises(CorruptLogError, match="episode a has twice step 0"):
         scan(run, ["reply"])
 
 
-@pytest.mark.parametrize("old", [True, False])
 @pytest.mark.parametrize(
     ("harm", "words"),
     [
         ("remove", "000000001.parquet is missing"),
         ("tear", "000000001.parquet is damaged"),
         ("empty", "000000001.parquet is damaged"),
-        ("swap", "000000001.parquet (holds segments 2 to 2|is object 2 of .*): it was renamed or swapped"),
+        ("swap", "000000001.parquet is object 2 of .*: it was renamed or swapped"),
         ("flip", "000000001.parquet is damaged .*CRC"),
-        ("foreign", "mine.parquet is (no segment|not an object)"),
-        ("ledger", "000000001.parquet is (no segment of steps|not an object of a journal)"),
+        ("foreign", "mine.parquet is not an object"),
+        ("ledger", "000000001.parquet is not an object of a journal"),
         ("recent", "000000005.parquet is missing"),
     ],
 )
 def test_a_damaged_log_is_refused_by_name(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, harm: str, words: str, old: bool
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, harm: str, words: str
 ) -> None:
     monkeypatch.setattr(looking, "PAUSE_S", 0)
-    run = (old_log if old else new_log)(tmp_path / "run", rounds(["a"], 6))
-    folder = run / "tail" if old else next((run / "log").iterdir())
+    run = new_log(tmp_path / "run", rounds(["a"], 6))
+    (folder,) = (run / "log").iterdir()
     one, two = folder / "000000001.parquet", folder / "000000002.parquet"
     data = one.read_bytes()
     if harm == "remove":
@@ -177,30 +175,18 @@ def test_a_damaged_log_is_refused_by_name(
     elif harm == "foreign":
         (folder / "mine.parquet").write_bytes(data)
     elif harm == "ledger":
-        one.write_bytes(encode_compacted(ledger_table([a_charge()]), "ledger", 1, 1, writer=""))
-    elif old:
-        (run / layout.MARK).write_bytes(layout.encode_mark(steps=6, ledger=0))
-        (folder / "000000005.parquet").unlink()
+        one.write_bytes(encode_compacted(ledger_table([a_charge()]), "ledger", 1, 1, writer=folder.name))
     else:
         compact(reopened(folder, 6), 0, 5)
         discard(reopened(folder, 6), 0, 5)
-    where = "tail" if old else rf"log/{folder.name}"
-    reading = scan if harm != "recent" or old else lambda run, columns: read_index(run)
-    with pytest.raises(CorruptLogError, match=rf"{where}/{words}.*evalkit verify.*--repair"):
+    reading = scan if harm != "recent" else lambda run, columns: read_index(run)
+    with pytest.raises(CorruptLogError, match=rf"log/{folder.name}/{words}.*evalkit verify.*--repair"):
         reading(run, ["reply"])
 
 
 def reopened(folder: Path, number: int) -> Appender:
     """A journal as its writer would go on with it."""
     return Appender(run=folder.parent.parent, writer=folder.name, heads={}, number=number)
-
-
-def test_a_log_of_a_newer_evalkit_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with monkeypatch.context() as patch:
-        patch.setattr(segment, "FORMAT", 3)
-        run = new_log(tmp_path / "run", [[a_step()]])
-    with pytest.raises(RunError, match="log format 3"):
-        read_index(run)
 
 
 @pytest.mark.parametrize("read", [lambda run: scan(run, ["step"]).num_rows, lambda run: read_index(run).rows])
@@ -257,20 +243,19 @@ def test_only_compacted_files_that_hold_an_episode_are_read(tmp_path: Path, monk
 
 def test_an_index_over_many_rows_costs_little_more_than_reading_them(tmp_path: Path) -> None:
     run = tmp_path / "run"
-    (run / "steps").mkdir(parents=True)
+    journal = begin(run)
     block = steps_table([a_step(f"e{number}", step) for step in range(8) for number in range(250)])
     for number in range(100):
         episode = [f"{number}-{name}" for name in block.column("episode").to_pylist()]
         table = block.set_column(0, STEPS.field("episode"), pa.array(episode))
-        path = run / "steps" / compacted_name("", number, number)
-        path.write_bytes(encode_compacted(table, "steps", number, number, writer=""))
+        journal.commit(table)
 
     def cpu(work: object) -> float:
         began = time.process_time()
         work()  # type: ignore[operator]
         return time.process_time() - began
 
-    files = sorted((run / "steps").iterdir())
+    files = sorted((run / "log" / journal.writer).iterdir())
     whole = min(cpu(lambda: [pq.read_table(path, use_threads=False) for path in files]) for _ in range(3))
     index = read_index(run)
     assert (index.rows, len(index.episodes)) == (200_000, 25_000)

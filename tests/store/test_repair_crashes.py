@@ -15,7 +15,6 @@ from evalkit.store.recovery.repair import repair
 from tests.store.test_crashes import Died, Mortal
 from tests.store.test_repair import books, flip_page, steps_of, totals_of_rows, totals_said, zero
 from tests.support.damaged_logs import flip
-from tests.support.format1_logs import first_tails
 from tests.support.log_rows import a_charge, a_step, rounds
 from tests.support.run_directories import write_run, write_tails
 
@@ -23,8 +22,8 @@ Harm = Callable[[Path], None]
 
 
 def a_log(run: Path) -> Path:
-    """Files of format 1; a session that ended; one that died."""
-    first_tails(run, rounds(["a", "b"], 2), [a_charge(3)])
+    """Of a session that died, one that ended, and one that died again."""
+    write_tails(run, rounds(["a", "b"], 2), [a_charge(3)])
     write_run(run, [[a_step("a", 2)], [a_step("c", 0, ending="done")]], [a_charge(4)])
     write_tails(run, [[a_step("a", 3), a_step("b", 2)], [a_step("d", 0)], [a_step("d", 1)]], [a_charge(5)])
     return run
@@ -48,15 +47,16 @@ def two_objects(run: Path) -> None:
     data = one.read_bytes()
     one.write_bytes(two.read_bytes())
     two.write_bytes(data)
-    flip(run / "tail" / "000000001.parquet", b"answer 1 of a")
+    flip_page(_first_steps(run))
 
 
 def a_lost_one(run: Path) -> None:
     _objects(run)[1].unlink()
 
 
-def a_lost_tail(run: Path) -> None:
-    (run / "tail" / "000000001.parquet").unlink()
+def _first_steps(run: Path) -> Path:
+    """The compacted file of the first session."""
+    return min((run / "steps").iterdir(), key=lambda path: path.name.split("-")[3])
 
 
 def _objects(run: Path) -> list[Path]:
@@ -102,7 +102,7 @@ def counted(harm: Harm, run: Path) -> list[str]:
 
 def test_repairs_that_die_one_after_another_charge_no_more_than_one(tmp_path: Path) -> None:
     whole = a_log(tmp_path / "whole")
-    a_lost_tail(whole)
+    _first_steps(whole).unlink()
     at_once = Path(shutil.copytree(whole, tmp_path / "at once"))
     repair(at_once, lambda plan: None)
     for first, second in product(range(2, 50, 12), range(5, 60, 12)):

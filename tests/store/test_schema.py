@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from evalkit.store.files.columns import column_of, column_with_gaps
 from evalkit.store.files.record import LedgerRecord, StepRecord
-from evalkit.store.files.schema import FEW_VALUES, LEDGER, RESERVED, STEPS, ledger_records, ledger_table, steps_table
+from evalkit.store.files.schema import FEW_VALUES, LEDGER, STEPS, UNASKED, ledger_records, ledger_table, steps_table
 from tests.support.run_directories import a_charge, a_step
 
 KINDS = {
@@ -26,8 +26,8 @@ KINDS = {
 
 @pytest.mark.parametrize(("schema", "record"), [(STEPS, StepRecord), (LEDGER, LedgerRecord)])
 def test_columns_are_the_fields_of_the_record_with_units(schema: pa.Schema, record: type) -> None:
-    reserved = list(RESERVED) if schema is STEPS else []
-    assert schema.names == [*(field.name for field in fields(record) if field.name not in reserved), *reserved]
+    behind = list(UNASKED) if schema is STEPS else []
+    assert schema.names == [*(field.name for field in fields(record) if field.name not in behind), *behind]
     for field in fields(record):
         column = schema.field(field.name)
         kind = field.type if isinstance(field.type, str) else getattr(field.type, "__name__", str(field.type))
@@ -35,7 +35,7 @@ def test_columns_are_the_fields_of_the_record_with_units(schema: pa.Schema, reco
         assert column.type in (allowed if isinstance(allowed, tuple) else (allowed,)), column.name
         assert column.nullable == ("None" in str(field.type)), column.name
         assert column.metadata[b"unit"]
-    for name in reserved:
+    for name in behind:
         assert schema.field(name).metadata[b"unit"]
         assert not schema.field(name).nullable
     assert set(FEW_VALUES) <= set(STEPS.names)
@@ -46,7 +46,7 @@ def test_rows_come_back_as_they_were() -> None:
     table = steps_table(rows)
     table.validate(full=True)
     for name in STEPS.names:
-        want = [RESERVED.get(name, getattr(row, name, None)) for row in rows]
+        want = [UNASKED.get(name, getattr(row, name, None)) for row in rows]
         got = table.column(name).to_pylist()
         if name in ("reply", "facts"):
             got = [None if text is None else text.encode() for text in got]

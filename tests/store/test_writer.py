@@ -399,7 +399,7 @@ def test_what_a_crash_leaves_is_tidied_and_lost_nothing(tmp_path: Path) -> None:
     dead = journals(run)[0].writer
     (run / "log" / dead / ".000000004.parquet.17.tmp").write_bytes(b"half")
     (run / "steps" / f".{dead}-000000000-000000003.parquet.tmp").write_bytes(b"half")
-    (run / ".run.json.tmp").write_bytes(b"half")
+    (run / ".live.json.tmp").write_bytes(b"half")
     assert read_index(run).rows == 8
     write_run(run, rounds(["a", "b"], 1, first=4))
     assert read_index(run).episodes["a"].steps == 5
@@ -511,7 +511,7 @@ def test_under_virtual_time_commits_happen_inline_and_repeat_exactly(tmp_path: P
 
 
 def _tail(size: int) -> Tail:
-    segment = Segment(kind="steps", path=Path("x"), first=0, last=0)
+    segment = Segment(kind="steps", path=Path("x"), first=0, last=0, writer="w")
     return Tail(segment=segment, digest="", table=None, entries=(), bytes=size)
 
 

@@ -8,13 +8,11 @@ import pyarrow as pa
 from evalkit.store.files.layout import lay_out
 from evalkit.store.files.schema import STEPS, conform
 from evalkit.store.files.segment import Segment, claim, encode_compacted, encode_object, open_file, read_segment
-from tests.support.format1_logs import encode_first, first_run, first_tails
 from tests.support.run_directories import write_run, write_tails
 
 Write = Callable[..., Path]
-"""Writes a run's log, of either format."""
-ALL = [first_run, first_tails, write_run, write_tails]
-TAILS = [first_tails, write_tails]
+"""Writes a run's log."""
+ALL = [write_run, write_tails]
 
 
 def rewrite(run: Path, number: int, change: Callable[[pa.Table], pa.Table]) -> str:
@@ -26,8 +24,6 @@ def rewrite(run: Path, number: int, change: Callable[[pa.Table], pa.Table]) -> s
 
 def reencoded(segment: Segment, table: pa.Table) -> bytes:
     """A file that says what it said, of other rows."""
-    if not segment.writer:
-        return encode_first(table, "steps", segment.first, segment.last, compacted=not segment.is_commit)
     with open_file(segment) as file:
         says = {name: value for name, value in claim(file).items() if name not in ("rows", "check", "format")}
     if segment.is_object:

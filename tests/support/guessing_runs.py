@@ -22,7 +22,7 @@ from evalkit.spec.identity import episode_id, episode_key
 from evalkit.store.files.record import LedgerRecord, StepRecord
 from evalkit.store.files.schema import ledger_table
 from evalkit.store.instances import ManifestInstance
-from evalkit.store.manifest import FORMAT, Manifest, ManifestAgent, ManifestPack, ManifestSuite
+from evalkit.store.manifest import Manifest, ManifestAgent, ManifestPack, ManifestSuite
 from tests.support.guessing_game import GUESSING, guess, hint
 
 ENVIRONMENTS = {"guessing": GUESSING}
@@ -71,7 +71,6 @@ def an_agent(name: str, pack: str = "d0", **fields: Any) -> ManifestAgent:
 
 def a_manifest(agents: Iterable[ManifestAgent], suites: Iterable[ManifestSuite], replicates: int = 1) -> Manifest:
     return Manifest(
-        format=FORMAT,
         evalkit="0.1.0",
         name="nightly",
         created_at=1.5e9,

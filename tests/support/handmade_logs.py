@@ -1,4 +1,4 @@
-"""Logs of format 2 made by hand: journals whose commits are compacted, or not, up to where a test wants it."""
+"""Logs made by hand: journals whose commits are compacted, or not, up to where a test wants it."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -8,7 +8,7 @@ import pyarrow as pa
 
 from evalkit.store import disk
 from evalkit.store.files.journal import Appender, new_writer, open_journal
-from evalkit.store.files.layout import FOLDERS, compacted, journal_object, journals, lay_out
+from evalkit.store.files.layout import compacted, journal_object, journals, lay_out
 from evalkit.store.files.record import LedgerRecord, StepRecord
 from evalkit.store.files.schema import LEDGER, STEPS, conform, steps_table
 from evalkit.store.files.segment import KINDS, Kind, digest_of, encode_compacted, read_claim, read_segment
@@ -22,7 +22,7 @@ Commit = tuple[Sequence[StepRecord], Sequence[LedgerRecord]]
 def begin(run: Path, writer: str = "") -> Appender:
     """A journal of one's own in a run; those before it are sealed."""
     for kind in KINDS:
-        (run / FOLDERS[kind][-1]).mkdir(parents=True, exist_ok=True)
+        (run / kind).mkdir(parents=True, exist_ok=True)
     before = read_index(run).episodes
     journal = open_journal(run, writer or new_writer([one.writer for one in journals(run)]))
     _TALLIES[run, journal.writer] = Tally(before)
@@ -71,7 +71,7 @@ def compact(journal: Appender, first: int, last: int, ends: pa.Table | None = No
 def _held(run: Path, writer: str, kind: Kind, first: int, last: int, ends: pa.Table | None) -> pa.Table:
     if kind == "ends":
         wanted = compacted(run, kind, writer, first, last)
-        made = ends_anew(parts_of(run), [one for one in lay_out(run, kind).segments if not one.is_commit] + [wanted])
+        made = ends_anew(parts_of(run), [one for one in lay_out(run, kind).segments if not one.is_object] + [wanted])
         return dict(made)[wanted] if ends is None else ends
     schema = {"steps": STEPS, "ledger": LEDGER}[kind]
     objects = [journal_object(run, writer, number, kind) for number in range(first, last + 1)]

@@ -1,4 +1,4 @@
-"""What logs hold by definition, row by row; and whole logs of either format, made without the writer."""
+"""What logs hold by definition, row by row; and whole logs, made without the writer."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -6,29 +6,13 @@ from typing import Any
 
 import pyarrow as pa
 
-from evalkit.store.files.layout import FOLDERS
 from evalkit.store.files.record import LedgerRecord, StepRecord
-from evalkit.store.files.schema import ENDS, STEPS, ledger_table, steps_table
-from evalkit.store.files.segment import encode_compacted, object_name
+from evalkit.store.files.schema import ENDS, STEPS
 from tests.support.handmade_logs import append, begin, compact, discard
 
 
-def old_log(run: Path, commits: Iterable[Sequence[StepRecord]], ledger: Sequence[LedgerRecord] = ()) -> Path:
-    """A log of format 1 that nothing has compacted."""
-    for kind in ("steps", "ledger"):
-        for folder in FOLDERS[kind]:
-            (run / folder).mkdir(parents=True, exist_ok=True)
-    for number, rows in enumerate(commits):
-        data = encode_compacted(steps_table(rows), "steps", number, number, writer="")
-        (run / "tail" / object_name(number)).write_bytes(data)
-    if ledger:
-        data = encode_compacted(ledger_table(ledger), "ledger", 0, 0, writer="")
-        (run / "ledger" / object_name(0)).write_bytes(data)
-    return run
-
-
 def new_log(run: Path, commits: Iterable[Sequence[StepRecord]], ledger: Sequence[LedgerRecord] = ()) -> Path:
-    """A log of format 2 that nothing has compacted, of a writer that has not closed."""
+    """A log that nothing has compacted, of a writer that has not closed."""
     append(begin(run), *commits, money=ledger)
     return run
 
@@ -44,7 +28,7 @@ def packed_log(run: Path, commits: Iterable[Sequence[StepRecord]], ledger: Seque
     return run
 
 
-LOGS = (old_log, new_log, packed_log)
+LOGS = (new_log, packed_log)
 
 
 def in_effect(rows: Iterable[StepRecord]) -> list[StepRecord]:

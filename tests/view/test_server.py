@@ -203,12 +203,12 @@ def test_what_is_no_request_is_refused_without_a_word_in_the_terminal(
 
 def test_a_damaged_run_is_named_and_the_others_are_shown(run: Path, tmp_path: Path) -> None:
     broken = tmp_path / "broken"
-    (broken / "steps").mkdir(parents=True)
-    (broken / "run.json").write_text("{")
+    (broken / "manifest").mkdir(parents=True)
+    (broken / "manifest" / "000000.json").write_text("{")
     cache = RunCache([run, broken])
     said = ask(cache, "/run/broken/", "/run/shown/", "/", "/run/broken/live")
     assert [one.status for one in said] == [500, 200, 200, 500]
-    assert "run.json is damaged" in said[0].text
+    assert "000000.json is damaged" in said[0].text
     assert "damaged" in said[2].text
 
 

@@ -27,7 +27,7 @@ def archive(args: argparse.Namespace) -> int:
     if done.ended < done.planned:
         print(f"The run is not complete: {done.ended:,} of {done.planned:,} episodes have ended.")
     if read_spec(directory) is None:
-        print("The sweep's text is not in it: an earlier evalkit played the run. The manifest says what was played.")
+        print("The sweep's text is not in it: the run has none. The manifest says what was played.")
     if not about.authors:
         print("CITATION.cff names no author: name them by `--author`, once for each.")
     print("The log names the machines that played the run, and `events.jsonl` their folders.")

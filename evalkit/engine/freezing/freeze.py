@@ -36,7 +36,6 @@ from evalkit.spec.packs import STANDARD, is_file, keys_of, read_pack
 from evalkit.spec.suites import Expanded, digests, expand
 from evalkit.store.instances import ManifestInstance, laid
 from evalkit.store.manifest import (
-    FORMAT,
     Manifest,
     ManifestAgent,
     ManifestCode,
@@ -110,7 +109,6 @@ def resolve(sweep: Sweep, frozen: Manifest | None = None, *, lasting: bool = Tru
                 _check_bound(spec, roles, sweep)
             agents[spec.name] = _agent(spec, roles, environments, packs, offers)
     manifest = Manifest(
-        format=FORMAT,
         evalkit=__version__,
         name=sweep.name,
         created_at=time.time(),
@@ -188,7 +186,7 @@ def _recognised(
 
 
 def _is_read_from(suite: ManifestSuite, read: str) -> bool:
-    return suite.read_from == _read_from(read, suite.digest) or bool(suite.source and suite.digest == read)
+    return suite.read_from == _read_from(read, suite.digest)
 
 
 def _read_from(read: str, digest: str) -> str:
@@ -428,7 +426,6 @@ def united(old: Manifest, new: Manifest) -> Manifest:
         was = old.agents.get(name)
         agents[name] = agent if was is None else _extended(was, agent)
     return Manifest(
-        format=old.format,
         evalkit=old.evalkit,
         name=old.name,
         created_at=old.created_at,

@@ -92,14 +92,11 @@ class _ShippedTexts:
         self._standard: dict[tuple[str, str], dict[str, str]] = {}
         """`standard`, as far as the run's packs hold it; by environment and variant."""
         for environment, which, pack in _packs_of(run):
-            own = _own(pack, environment, which)
-            if own is None:
-                continue
             if not pack.file:
                 self._packs.setdefault((pack.name, environment, which), pack)
             texts = {**ENVIRONMENTS[environment].later_texts, **pack.texts}
             standard = self._standard.setdefault((environment, which), {})
-            for key in texts.keys() - own:
+            for key in texts.keys() - set(pack.own):
                 standard.setdefault(key, texts[key])
 
     def of(self, today: ManifestPack, environment: str, which: str) -> ManifestPack:
@@ -134,11 +131,8 @@ def reworded(run: Manifest) -> list[str]:
     """A line with the shipped packs that have changed since the run froze them; nothing if none has."""
     by_pack: dict[str, set[str]] = {}
     for environment, which, pack in _packs_of(run):
-        own = _own(pack, environment, which) if environment in ENVIRONMENTS else None
-        if own is None:
-            continue
-        name, aside = (STANDARD, own) if pack.file else (pack.name, frozenset())
-        if name not in packs():
+        name, aside = (STANDARD, frozenset(pack.own)) if pack.file else (pack.name, frozenset[str]())
+        if environment not in ENVIRONMENTS or name not in packs():
             continue
         today = read_pack(name, environment, which).texts
         texts = {**ENVIRONMENTS[environment].later_texts, **pack.texts}
@@ -159,15 +153,3 @@ def _packs_of(run: Manifest) -> Iterator[tuple[str, str, ManifestPack]]:
             if key not in seen:
                 seen.add(key)
                 yield environment, key[1], run.packs[digest]
-
-
-def _own(pack: ManifestPack, environment: str, which: str) -> frozenset[str] | None:
-    """Which texts are the pack's and not `standard`'s; None if an older manifest does not say."""
-    if pack.file is not None:
-        return frozenset(pack.own)
-    if pack.name not in packs():
-        return None
-    if pack.name == STANDARD:
-        return frozenset()
-    keys = keys_of(pack.name, environment)
-    return keys[""] | keys.get(which, frozenset())

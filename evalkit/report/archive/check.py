@@ -24,6 +24,7 @@ from evalkit.report.archive.write import CHECKSUMS, FORMAT, RUN, VERSIONS, sha25
 from evalkit.results.episodes import Environments
 from evalkit.results.verify import Finding
 from evalkit.store import disk
+from evalkit.store.formats import other_format
 
 Check = Callable[[Path], list[Finding]]
 """What `evalkit verify` checks of a run's directory."""
@@ -130,14 +131,11 @@ def _unlike(top: Path, sums: dict[str, str], path: Path) -> Iterator[Finding]:
 def _versions(folder: Path, path: Path) -> dict[str, object]:
     try:
         versions = orjson.loads((folder / VERSIONS).read_bytes())
-        number, written_by = versions["archive"], str(versions["evalkit"])
+        number, written_by = versions["archive"], versions["evalkit"]
     except (OSError, ValueError, KeyError, TypeError) as flaw:
         raise RunError(f"{path} is no archive of evalkit: {VERSIONS} cannot be read ({flaw}).") from flaw
     if number != FORMAT:
-        raise RunError(
-            f"{path} has archive format {number}, this evalkit reads {FORMAT}. Use the evalkit that wrote it: "
-            f"pip install evalkit-econ=={written_by}"
-        )
+        raise RunError(other_format(path, "archive format", number, written_by, FORMAT))
     return dict(versions)
 
 

@@ -32,10 +32,10 @@ from evalkit.store.files.segment import (
 
 
 def check_chain(run: Path) -> list[tuple[str, str]]:
-    """(file, what is wrong) for each file of format 2 that was changed or is missing; empty if there is none.
+    """(file, what is wrong) for each file that was changed or is missing; empty if there is none.
 
     Each file is read once, in parts. Files whose rows are in compacted files are skipped: they no longer matter. Raises
-    StorageError, FileNotFoundError where a file was moved meanwhile, RunError where a newer evalkit wrote one.
+    StorageError, FileNotFoundError where a file was moved meanwhile, RunError where one has another format.
     """
     return follow(run).flaws
 
@@ -132,7 +132,7 @@ class _Files:
 
 
 def follow(run: Path) -> DigestChain:
-    """Check all files of format 2, from the newest on. Raises as `check_chain` does."""
+    """Check all files, from the newest on. Raises as `check_chain` does."""
     chain, heads_told = DigestChain(), False
     newest_first = _tellers_first(_by_writer(run))
     for position, files in enumerate(newest_first):
@@ -168,7 +168,7 @@ def _by_writer(run: Path) -> list[_Files]:
         for segment in layout.segments:
             if segment.is_object:
                 matter[segment.writer].add(segment.first)
-            elif segment.writer:
+            else:
                 compacted[segment.writer].append(segment)
         for segment in layout.segments + layout.covered:
             if segment.is_object:

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyarrow import compute
 
-from evalkit.store.files.schema import FEW_VALUES, RESERVED, STEPS
+from evalkit.store.files.schema import FEW_VALUES
 from evalkit.store.files.segment import Segment, open_file, read_rows, read_segment, readable
 
 _MAGIC = 4
@@ -42,16 +42,11 @@ def flaw_of_footer(segment: Segment, file: pq.ParquetFile, plain: pa.Table) -> s
 
 def _read_by_dictionary(segment: Segment, plain: pa.Table) -> Iterator[tuple[str, pa.ChunkedArray]]:
     """(name, column) of each that readers read by dictionary."""
-    candidates = set(columns_of(segment)) & set(FEW_VALUES) if segment.kind == "steps" else set()
+    candidates = FEW_VALUES if segment.kind == "steps" else ()
     few = [name for name in candidates if pa.types.is_string(plain.schema.field(name).type)]
     if few:
         coded = read_segment(segment, few, few)
         yield from ((name, coded.column(name)) for name in few)
-
-
-def columns_of(segment: Segment) -> list[str]:
-    """The columns that a file of steps has."""
-    return [name for name in STEPS.names if segment.writer or name not in RESERVED]
 
 
 def _misplaced(file: pq.ParquetFile, size: int, *, bare: bool) -> Iterator[str]:

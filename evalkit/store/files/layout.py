@@ -9,46 +9,15 @@ from functools import lru_cache
 from itertools import groupby
 from operator import attrgetter
 from pathlib import Path
-from typing import Annotated
 
-import msgspec
-import orjson
-
-from evalkit.errors import RunError
 from evalkit.store.bucket import place_of
-from evalkit.store.disk import Entry, entries_of, read_whole
-from evalkit.store.files.schema import FORMAT
-from evalkit.store.files.segment import (
-    ENDS_FOLDER,
-    LEDGER_FOLDER,
-    LOG,
-    NUMBER,
-    RANGE,
-    STEPS_FOLDER,
-    TAIL,
-    WRITER,
-    Kind,
-    Segment,
-    compacted_name,
-    object_name,
-)
-from evalkit.store.json_text import decode
-
-FOLDERS: dict[Kind, tuple[str, ...]] = {
-    "steps": (TAIL, STEPS_FOLDER),
-    "ledger": (LEDGER_FOLDER,),
-    "ends": (ENDS_FOLDER,),
-}
-"""Folders of files of format 1 and of compacted files. In this order a listing misses nothing that compaction moves
-meanwhile: at worst it sees rows in both, which `Layout.covered` resolves. Journals are listed first."""
-
-MARK = "log.json"
-"""For a log that began in format 1: how many of its files were durable at the last compaction."""
+from evalkit.store.disk import Entry, entries_of
+from evalkit.store.files.segment import LOG, NUMBER, RANGE, WRITER, Kind, Segment, compacted_name, object_name
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Layout:
-    """The files with rows of one kind, in order: those of format 1, then writer after writer."""
+    """The files with rows of one kind, in order, writer after writer."""
 
     segments: tuple[Segment, ...]
     """Those that make up the log, in order."""
@@ -58,8 +27,6 @@ class Layout:
     """Files that are not segments, or that share some numbers with other files."""
     flaws: tuple[tuple[str, str], ...]
     """(file, what is wrong): missing numbers, overlaps, files that are not segments."""
-    next: int
-    """The next number among the files of format 1."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,7 +59,7 @@ def journals(run: Path) -> list[JournalObjects]:
 def newest_object(run: Path, writer: str) -> Segment | None:
     """The newest object of one journal, looked up now; None if it has none."""
     names = (NUMBER.fullmatch(entry.name) for entry in _parquet_files(run / LOG / writer))
-    numbers = [int(match[1]) for match in names if match and match[2] is None]
+    numbers = [int(match[1]) for match in names if match]
     return journal_object(run, writer, max(numbers)) if numbers else None
 
 
@@ -104,31 +71,24 @@ def began(writer: str) -> tuple[float, str]:
 def lay_out(run: Path, kind: Kind) -> Layout:
     """List the log's files. While a run is being written, a file that moves may be missing from the result: list
     again."""
+    # Journals come first: so a listing misses nothing that compaction moves meanwhile, and at worst it sees rows twice,
+    # which `Layout.covered` resolves.
     by_writer, flaws, stray = _journal_objects(run, kind)
-    for folder in FOLDERS[kind]:
-        path = run / folder
-        entries = _parquet_files(path)
-        if not entries and path.exists() and not path.is_dir():
-            flaws.append((folder, "is not a folder: move it elsewhere"))
-        for entry in entries:
-            segment = _segment(kind, str(path), entry.name)
-            if segment is not None:
-                by_writer.setdefault(segment.writer, []).append(segment)
-            elif not entry.name.startswith("."):
-                flaws.append((f"{folder}/{entry.name}", "is no segment of this run: move it elsewhere"))
-                stray.append(path / entry.name)
-    segments, covered, following = list[Segment](), list[Segment](), 0
-    for writer in sorted(by_writer, key=lambda name: (name != "", began(name) if name else ())):
-        upto = _put_in_order(run, kind, by_writer[writer], segments, covered, flaws, stray)
-        if not writer:
-            following = upto
-    marked = read_mark(run).get(kind, 0)
-    if marked > following:
-        flaws.append(_missing(run, kind, "", following, marked - 1))
-        following = marked
-    return Layout(
-        segments=tuple(segments), covered=tuple(covered), stray=tuple(stray), flaws=tuple(flaws), next=following
-    )
+    path = run / kind
+    entries = _parquet_files(path)
+    if not entries and path.exists() and not path.is_dir():
+        flaws.append((kind, "is not a folder: move it elsewhere"))
+    for entry in entries:
+        segment = _compacted(kind, str(path), entry.name)
+        if segment is not None:
+            by_writer.setdefault(segment.writer, []).append(segment)
+        elif not entry.name.startswith("."):
+            flaws.append((f"{kind}/{entry.name}", "is no segment of this run: move it elsewhere"))
+            stray.append(path / entry.name)
+    segments, covered = list[Segment](), list[Segment]()
+    for writer in sorted(by_writer, key=began):
+        _put_in_order(run, by_writer[writer], segments, covered, flaws, stray)
+    return Layout(segments=tuple(segments), covered=tuple(covered), stray=tuple(stray), flaws=tuple(flaws))
 
 
 def _journal_objects(run: Path, kind: Kind) -> tuple[dict[str, list[Segment]], list[tuple[str, str]], list[Path]]:
@@ -173,34 +133,32 @@ _KNOWN = 16_384
 def _object(kind: Kind, folder: str, name: str, writer: str) -> Segment | None:
     """An object of a journal, by its name."""
     match = NUMBER.fullmatch(name)
-    if match is None or match[2] is not None:
+    if match is None:
         return None
     return Segment(kind=kind, path=place_of(folder) / name, first=int(match[1]), last=int(match[1]), writer=writer)
 
 
 @lru_cache(_KNOWN)
-def _segment(kind: Kind, folder: str, name: str) -> Segment | None:
-    """A file of format 1, or a compacted one, by its name."""
-    old, new = NUMBER.fullmatch(name), RANGE.fullmatch(name)
-    if new:
-        return Segment(kind=kind, path=place_of(folder) / name, writer=new[1], first=int(new[2]), last=int(new[3]))
-    if old and kind != "ends":
-        return Segment(kind=kind, path=place_of(folder) / name, first=int(old[1]), last=int(old[2] or old[1]))
-    return None
+def _compacted(kind: Kind, folder: str, name: str) -> Segment | None:
+    """A compacted file, by its name."""
+    match = RANGE.fullmatch(name)
+    if match is None:
+        return None
+    path = place_of(folder) / name
+    return Segment(kind=kind, path=path, writer=match[1], first=int(match[2]), last=int(match[3]))
 
 
 def _put_in_order(
     run: Path,
-    kind: Kind,
     files: Sequence[Segment],
     segments: list[Segment],
     covered: list[Segment],
     flaws: list[tuple[str, str]],
     stray: list[Path],
-) -> int:
-    """Sort one writer's files; the number of the next."""
+) -> None:
+    """Sort one writer's files."""
     upto = 0
-    for segment in sorted(files, key=lambda segment: (segment.first, -segment.last, segment.is_commit)):
+    for segment in sorted(files, key=lambda segment: (segment.first, -segment.last, segment.is_object)):
         if segment.last < upto:
             covered.append(segment)
             continue
@@ -209,10 +167,9 @@ def _put_in_order(
             stray.append(segment.path)
             continue
         if segment.first > upto:
-            flaws.append(_missing(run, kind, segment.writer, upto, segment.first - 1))
+            flaws.append(_missing(run, segment.writer, upto, segment.first - 1))
         segments.append(segment)
         upto = segment.last + 1
-    return upto
 
 
 def gaps(layout: Layout) -> Iterator[tuple[str, int, int]]:
@@ -223,52 +180,14 @@ def gaps(layout: Layout) -> Iterator[tuple[str, int, int]]:
             if segment.first > upto:
                 yield writer, upto, segment.first - 1
             upto = segment.last + 1
-        if not writer and upto < layout.next:
-            yield writer, upto, layout.next - 1
-    if layout.next and not any(not segment.writer for segment in layout.segments):
-        yield "", 0, layout.next - 1
 
 
-def _missing(run: Path, kind: Kind, writer: str, first: int, last: int) -> tuple[str, str]:
-    if writer:
-        names = [journal_object(run, writer, number).name for number in (first, last)]
-    else:
-        names = [f"{FOLDERS[kind][0]}/{object_name(number)}" for number in (first, last)]
+def _missing(run: Path, writer: str, first: int, last: int) -> tuple[str, str]:
+    names = [journal_object(run, writer, number).name for number in (first, last)]
     return names[0] + (f" to {names[1]}" if last > first else ""), "is missing"
 
 
 def compacted(run: Path, kind: Kind, writer: str, first: int, last: int) -> Segment:
     """A compacted file, by what it holds."""
-    path = run / FOLDERS[kind][-1] / compacted_name(writer, first, last)
+    path = run / kind / compacted_name(writer, first, last)
     return Segment(kind=kind, path=path, first=first, last=last, writer=writer)
-
-
-# Format 1.
-
-
-def read_mark(run: Path) -> dict[str, int]:
-    """The least number of files of format 1 of each kind; empty if it records none."""
-    data = read_whole(run / MARK)
-    if data is None:
-        return {}
-    mark = decode(data, _Mark, str(run / MARK), "Delete it; the segments speak for themselves.")
-    if mark.format > FORMAT:
-        raise RunError(f"{run / MARK} has log format {mark.format}; this evalkit reads {FORMAT}. Use a newer one.")
-    return {"steps": mark.steps, "ledger": mark.ledger}
-
-
-_Number = Annotated[int, msgspec.Meta(ge=0, lt=10**12)]
-
-
-class _Mark(msgspec.Struct, frozen=True, kw_only=True):
-    """The content of MARK."""
-
-    format: _Number
-    steps: _Number
-    ledger: _Number
-
-
-def encode_mark(*, steps: int, ledger: int) -> bytes:
-    """The content of MARK. It names this format, so that an evalkit that knows only the first format refuses the
-    run."""
-    return orjson.dumps({"format": FORMAT, "steps": steps, "ledger": ledger}) + b"\n"

@@ -4,7 +4,7 @@ A new column is a new format number; renaming or retyping one is not done. Texts
 `facts` read as JSON in any tool; digests are 16 raw bytes.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from operator import attrgetter
 from typing import Any
@@ -14,8 +14,8 @@ import pyarrow as pa
 from evalkit.store.files.columns import column_of
 from evalkit.store.files.record import STEP, LedgerRecord, StepRecord
 
-FORMAT = 2
-"""Number of this layout of columns, files and directories; in every file's metadata. Format 1 is read as well."""
+FORMAT = 1
+"""Number of this layout of columns, files and directories; in every file's metadata."""
 
 
 def _field(name: str, kind: pa.DataType, unit: str, *, nullable: bool = False) -> pa.Field:
@@ -58,21 +58,17 @@ STEPS: pa.Schema = pa.schema(
         _field("finish", _TEXT, "word"),
         _field("ending", _TEXT, "word; empty while the episode goes on"),
         _field("worker", _TEXT, "name of the writer"),
-        # Of runs with agents that are code; `tenure` and `batch` are reserved. In all other runs one value each.
+        # Of runs with agents that are code; in all other runs one value each.
         _field("row_kind", _TEXT, "word: step or ask"),
-        _field("tenure", _COUNT, "number"),
         _field("ask_line", _INDEX, "index from 0"),
         _field("ask_key", _TEXT, "name"),
         _field("ask_n", _INDEX, "index from 0"),
-        _field("batch", _TEXT, "name"),
     ]
 )
 
-RESERVED: Mapping[str, Any] = {"row_kind": "step", "tenure": 0, "ask_line": 0, "ask_key": "", "ask_n": 0, "batch": ""}
-"""Columns with these values in all rows of most runs: the kind of row, the assignment of its episode to a worker, the
-rest of an ask's address, and the batch of its request. Files of format 1 do not have them."""
-_ASKED = ("row_kind", "ask_line", "ask_key", "ask_n")
-"""Those of them that records fill where agents are code."""
+UNASKED: Mapping[str, Any] = {"row_kind": "step", "ask_line": 0, "ask_key": "", "ask_n": 0}
+"""Columns with these values in all rows of runs without agents that are code: the kind of row, and the rest of an ask's
+address."""
 
 LEDGER: pa.Schema = pa.schema(
     [
@@ -105,7 +101,7 @@ the episode, including superseded ones."""
 FEW_VALUES = (
     *("episode", "environment", "suite", "instance", "agent", "replicate", "take", "step", "period", "turn"),
     *("attempts", "served_model", "fingerprint", "finish", "ending", "worker"),
-    *RESERVED,
+    *UNASKED,
 )
 """Columns of STEPS that repeat few values: compacted files hold them by dictionary."""
 
@@ -114,40 +110,40 @@ def steps_table(records: Sequence[StepRecord]) -> pa.Table:
     """The rows as a table of schema STEPS. Accepts every value: see `columns.py`."""
     columns = zip(*map(_step_values, records), strict=True) if records else [()] * len(_WRITTEN)
     arrays = list(map(column_of, columns, _WRITTEN_TYPES))
-    own = _ASKED if any(record.row_kind != STEP or record.ask_n for record in records) else ()
-    reserved = (
+    asked = any(record.row_kind != STEP or record.ask_n for record in records)
+    address = (
         column_of([getattr(record, name) for record in records], STEPS.field(name).type)
-        if name in own
+        if asked
         else _alike(name, len(records))
-        for name in RESERVED
+        for name in UNASKED
     )
-    return pa.Table.from_arrays([*arrays, *reserved], schema=STEPS)
+    return pa.Table.from_arrays([*arrays, *address], schema=STEPS)
 
 
 def _alike(name: str, rows: int) -> pa.Array:
-    """A reserved column with this number of rows."""
+    """A column of rows without asks, with this number of them."""
     if rows > _ALIKE_ROWS:
-        return column_of([RESERVED[name]] * rows, STEPS.field(name).type)
+        return column_of([UNASKED[name]] * rows, STEPS.field(name).type)
     return _alike_rows(name).slice(0, rows)
 
 
 @cache
 def _alike_rows(name: str) -> pa.Array:
-    return column_of([RESERVED[name]] * _ALIKE_ROWS, STEPS.field(name).type)
+    return column_of([UNASKED[name]] * _ALIKE_ROWS, STEPS.field(name).type)
 
 
 _ALIKE_ROWS = 1024
 
 
 def memory_of(rows: pa.Table) -> int:
-    """Bytes of a table from `steps_table`, without reserved columns, which all tables share. `nbytes` takes 40 times
-    as long."""
+    """Bytes of a table from `steps_table`, without the columns that all tables without asks share. `nbytes` takes 40
+    times as long."""
     return int(max(0, rows.get_total_buffer_size() - _shared_bytes()))
 
 
 @cache
 def _shared_bytes() -> int:
-    return sum(_alike_rows(name).get_total_buffer_size() for name in RESERVED)
+    return sum(_alike_rows(name).get_total_buffer_size() for name in UNASKED)
 
 
 def ledger_table(records: Sequence[LedgerRecord]) -> pa.Table:
@@ -172,16 +168,8 @@ def conform(table: pa.Table, schema: pa.Schema) -> pa.Table:
     return pa.Table.from_arrays([table.column(name) for name in schema.names], schema=schema)
 
 
-def with_reserved(table: pa.Table, names: Iterable[str]) -> pa.Table:
-    """A table with the named reserved columns added that it lacks, as files of format 1 do."""
-    for name in names:
-        if name in RESERVED and name not in table.schema.names:
-            table = table.append_column(STEPS.field(name), _alike(name, table.num_rows))
-    return table
-
-
-_WRITTEN = [name for name in STEPS.names if name not in RESERVED]
-"""Columns that records fill."""
+_WRITTEN = [name for name in STEPS.names if name not in UNASKED]
+"""Columns that every record fills."""
 _WRITTEN_TYPES = [STEPS.field(name).type for name in _WRITTEN]
 """Their types: to ask the schema for them takes a third of a small commit's conversion."""
 _step_values: Callable[[StepRecord], tuple[Any, ...]] = attrgetter(*_WRITTEN)

@@ -5,10 +5,6 @@
     ledger/WRITER-000000000-000000011.parquet         their money rows
     ends/WRITER-000000000-000000011.parquet           the episodes that ended in them, and those that continued
 
-and, of runs that began in format 1, whose numbers are the run's:
-
-    tail/000000012.parquet, steps/000000000-000000011.parquet, ledger/000000003.parquet
-
 Name and metadata must agree, so a swapped or renamed file is noticed and can be named; `layout.py` puts files in order.
 """
 
@@ -25,6 +21,7 @@ import orjson
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from evalkit import __version__
 from evalkit.errors import CorruptLogError, RunError
 from evalkit.store.bucket import BucketPath
 from evalkit.store.disk import storage_errors
@@ -34,23 +31,21 @@ from evalkit.store.files.schema import (
     FEW_VALUES,
     FORMAT,
     LEDGER,
-    RESERVED,
     STEPS,
     ledger_records,
     ledger_table,
     no_rows,
-    with_reserved,
 )
+from evalkit.store.formats import other_format
 
 Kind = Literal["steps", "ledger", "ends"]
 KINDS: tuple[Kind, ...] = ("steps", "ledger", "ends")
 
-LOG, TAIL, STEPS_FOLDER, LEDGER_FOLDER, ENDS_FOLDER = "log", "tail", "steps", "ledger", "ends"
+LOG = "log"
+"""Folder of the journals. Compacted files lie in a folder with the name of their kind."""
 SCHEMAS: Mapping[Kind, pa.Schema] = {"steps": STEPS, "ledger": LEDGER, "ends": ENDS}
 _FIELDS = {kind: {field.name: (field.type, field.nullable) for field in schema} for kind, schema in SCHEMAS.items()}
 """Of each kind, by column: its type, and whether it may have no value. A schema takes long to look a column up."""
-_FIRST_STEPS = pa.schema([field for field in STEPS if field.name not in RESERVED])
-"""Rows of steps in the log's first format."""
 
 COMMIT, CLOSE, SEAL = "commit", "close", "seal"
 """Kinds of objects of a journal."""
@@ -70,27 +65,19 @@ class Segment(msgspec.Struct, frozen=True, kw_only=True):
     path: Path
     first: int
     last: int
-    writer: str = ""
-    """The writer of its journal; empty in format 1."""
+    writer: str
+    """The writer of its journal."""
 
     @property
     def name(self) -> str:
         """The path within the run, for messages."""
         above, folder, file = self._ends()
-        return f"{LOG}/{self.writer}/{file}" if above == LOG and self.writer else f"{folder}/{file}"
+        return f"{LOG}/{self.writer}/{file}" if above == LOG else f"{folder}/{file}"
 
     @property
     def is_object(self) -> bool:
-        """Whether it is an object of a journal, which contains rows of all kinds."""
-        return bool(self.writer) and self._ends()[1] == self.writer
-
-    @property
-    def is_commit(self) -> bool:
-        """Whether it is as a commit left it; if not, it is a compacted file."""
-        _, folder, file = self._ends()
-        if self.writer:
-            return folder in (self.writer, TAIL)
-        return folder == TAIL or "-" not in file.removesuffix(".parquet")
+        """Whether it is an object of a journal, which contains rows of all kinds; if not, it is a compacted file."""
+        return self._ends()[1] == self.writer
 
     def _ends(self) -> list[str]:
         """The last three parts of its path. `Path.parent` makes a new path each time."""
@@ -103,12 +90,12 @@ def object_name(number: int) -> str:
 
 
 def compacted_name(writer: str, first: int, last: int) -> str:
-    """File name of a compacted range; without a writer as in format 1."""
-    return f"{writer}-{first:09d}-{last:09d}.parquet" if writer else f"{first:09d}-{last:09d}.parquet"
+    """File name of a compacted range."""
+    return f"{writer}-{first:09d}-{last:09d}.parquet"
 
 
-NUMBER = re.compile(r"(\d{9,})(?:-(\d{9,}))?\.parquet")
-"""Names of objects, and in format 1 of all files."""
+NUMBER = re.compile(r"(\d{9,})\.parquet")
+"""Names of objects."""
 WRITER = re.compile(r"[0-9a-f]{8}-[A-Za-z0-9_.-]*-\d+-\d+\.\d{3}")
 RANGE = re.compile(rf"({WRITER.pattern})-(\d{{9,}})-(\d{{9,}})\.parquet")
 
@@ -128,7 +115,7 @@ def encode_object(table: pa.Table | None, facts: Mapping[str, str]) -> pa.Buffer
     be 1.2 ms.
     """
     rows = no_rows(STEPS) if table is None else table
-    footer = {"format": str(FORMAT), **facts, "rows": str(rows.num_rows)}
+    footer = {**_WRITTEN_BY, **facts, "rows": str(rows.num_rows)}
     sink = pa.BufferOutputStream()
     settings = {"compression": "lz4", "use_dictionary": False, "write_statistics": False, "store_schema": False}
     with pq.ParquetWriter(sink, rows.schema, write_page_checksum=True, **settings) as writer:
@@ -143,16 +130,14 @@ def encode_compacted(
     """The bytes of a compacted file: written once and read often. zstd, dictionaries, statistics, units; 2 us per
     row."""
     footer = {
-        "format": str(FORMAT if writer else 1),
+        **_WRITTEN_BY,
         "kind": kind,
-        **({"writer": writer} if writer else {}),
+        "writer": writer,
         "first": str(first),
         "last": str(last),
         "rows": str(table.num_rows),
         **(facts or {}),
     }
-    if not writer and kind == "steps":
-        table = table.select([name for name in table.schema.names if name not in RESERVED])
     few = [name for name in FEW_VALUES if name in table.schema.names]
     sink = pa.BufferOutputStream()
     # Page checksums do not cover statistics, and statistics repeat values in full: only for columns that readers filter
@@ -165,8 +150,12 @@ def encode_compacted(
 
 
 def _footer(facts: Mapping[str, str]) -> dict[str, str]:
-    named = {f"evalkit.{name}": value for name, value in facts.items()}
-    return named if facts["format"] == "1" else {**named, "evalkit.check": check_of(facts)}
+    return {f"evalkit.{name}": value for name, value in {**facts, "check": check_of(facts)}.items()}
+
+
+_WRITTEN_BY = {"format": str(FORMAT), "written_by": __version__}
+"""What every footer begins with, and footers of later formats are to begin with: so that this evalkit can refuse them,
+and say which one reads them."""
 
 
 def check_of(facts: Mapping[str, str]) -> str:
@@ -203,7 +192,7 @@ def read_segment(segment: Segment, columns: Sequence[str] | None = None, diction
     """A segment's rows, page checksums verified; `dictionary` names columns to be read as dictionaries.
 
     Raises FileNotFoundError if compaction has moved the file, CorruptLogError if it is damaged or does not match its
-    name, RunError if a newer evalkit wrote it, StorageError if the disk refuses.
+    name, RunError if it has another format, StorageError if the disk refuses.
     """
     with open_file(segment, dictionary) as file:
         return read_rows(segment, file, columns)
@@ -218,9 +207,7 @@ def read_rows(segment: Segment, file: pq.ParquetFile, columns: Sequence[str] | N
     if segment.is_object and segment.kind == "ledger":
         return ledger_table(money_of(claim(file), segment.name)).select(wanted)
     with readable(segment):
-        present = set(file.schema_arrow.names)
-        read = [name for name in wanted if name in present or name not in RESERVED] or file.schema_arrow.names[:1]
-        table = file.read(columns=read, use_threads=False)
+        table = file.read(columns=wanted, use_threads=False)
         # Data that the page checksums do not cover may turn valid pages into a column of another type.
         table.validate(full=True)
         if table.num_rows != file.metadata.num_rows:
@@ -228,7 +215,7 @@ def read_rows(segment: Segment, file: pq.ParquetFile, columns: Sequence[str] | N
         odd = unlike(table, segment.kind)
         if odd:
             raise ValueError(f"column {', '.join(odd)} does not have its type")
-    return with_reserved(table, wanted).select(wanted)
+    return table.select(wanted)
 
 
 def unlike(table: pa.Table, kind: Kind) -> list[str]:
@@ -276,7 +263,8 @@ def source_of(path: Path) -> pa.NativeFile | None:
 
 
 def claim(file: pq.ParquetFile) -> dict[str, str]:
-    """The footer of a file: format, kind, numbers, rows, and what else its kind has (`journal.py`)."""
+    """The footer of a file: format, evalkit's version, kind, numbers, rows, and what else its kind has
+    (`journal.py`)."""
     metadata = file.metadata.metadata or {}
     return {
         key.decode("utf-8", "replace").removeprefix("evalkit."): value.decode("utf-8", "replace")
@@ -295,30 +283,27 @@ def read_claim(segment: Segment) -> dict[str, str]:
 
 
 def mismatch(segment: Segment, file: pq.ParquetFile) -> str:
-    """How a file's name and its footer differ; empty if they agree."""
+    """How a file's name and its footer differ; empty if they agree. Raises RunError if it has another format."""
     with readable(segment):
         says, columns, metadata = claim(file), file.schema_arrow, file.metadata
         rows = metadata.num_rows
         groups = [metadata.row_group(number).num_rows for number in range(metadata.num_row_groups)]
-    form = says.get("format", "0")
-    if is_number(form) and int(form) > FORMAT and not _was_ours(segment, says):
-        raise RunError(f"{segment.path} has log format {form}; this evalkit reads {FORMAT}. Use a newer one.")
+    form = says.get("format", "")
+    if is_number(form) and form != str(FORMAT) and not _was_ours(says):
+        raise RunError(other_format(segment.path, "log format", form, says.get("written_by"), FORMAT))
     problem = _other_place(segment, says)
     if problem:
         return problem
-    if (segment.writer and says.get("check") != check_of(says)) or (is_number(form) and int(form) > FORMAT):
+    if says.get("check") != check_of(says):
         return "was changed: its footer is not the one that was written"
     if says.get("rows") != str(rows) or sum(groups) != rows:
         return f"should hold {says.get('rows')} rows but has {rows}"
-    wanted = STEPS if segment.is_object else SCHEMAS[segment.kind]
-    return _other_columns(columns, _FIRST_STEPS if not segment.writer and segment.kind == "steps" else wanted)
+    return _other_columns(columns, STEPS if segment.is_object else SCHEMAS[segment.kind])
 
 
-def _was_ours(segment: Segment, says: Mapping[str, str]) -> bool:
-    """Whether a footer that names a newer format was written in one of ours, and its number was changed since."""
-    if "check" not in says:
-        return not segment.writer  # the first format has neither
-    return any(says["check"] == check_of({**says, "format": str(own)}) for own in range(2, FORMAT + 1))
+def _was_ours(says: Mapping[str, str]) -> bool:
+    """Whether a footer that names another format was written in this one, and its number was changed since."""
+    return says.get("check") == check_of({**says, "format": str(FORMAT)})
 
 
 def _other_place(segment: Segment, says: Mapping[str, str]) -> str:
@@ -331,7 +316,7 @@ def _other_place(segment: Segment, says: Mapping[str, str]) -> str:
         return ""
     if says.get("kind") != segment.kind:
         return f"is no segment of {segment.kind}"
-    if says.get("writer", "") != segment.writer:
+    if says.get("writer") != segment.writer:
         return f"is of {says.get('writer')}: it was renamed or swapped"
     if (says.get("first"), says.get("last")) != (str(segment.first), str(segment.last)):
         return f"holds segments {says.get('first')} to {says.get('last')}: it was renamed or swapped"

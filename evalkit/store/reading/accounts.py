@@ -20,8 +20,6 @@ LEASES_LOST = "its leases may be lost"
 """Reason of an `open` row that a repair writes: leases of the session do not bound what it left in flight."""
 CRASHED = "crashed"
 """Reason of a `close` that a later session wrote."""
-MERGED = "merge:"
-"""The first letters of sessions of merges that charged what they left out; now the session that paid is charged."""
 UNACCOUNTED = "spent, and no step in the log shows for what"
 
 
@@ -121,11 +119,8 @@ def closing_sum(reason: str) -> int:
 
 def unaccounted(books: Mapping[str, Account]) -> Iterator[LedgerRecord]:
     """The charges for what sessions had spent when they closed and what nothing shows any more; books them too."""
-    covered = sum(account.charged for account in books.values() if account.session.startswith(MERGED))
     for account in books.values():
-        part = min(covered, account.missing)
-        covered -= part
-        amount = account.missing - part
+        amount = account.missing
         if amount:
             account.charged += amount
             yield LedgerRecord(

@@ -69,9 +69,7 @@ def take_rows(table: pa.Table, rows: Ints) -> pa.Table:
 
 
 def are_steps(table: pa.Table) -> Flags:
-    """Which rows are steps; the others are asks. All are where the kind was not read, as in files of format 1."""
-    if "row_kind" not in table.schema.names:
-        return np.ones(table.num_rows, np.bool_)
+    """Which rows are steps; the others are asks."""
     kinds, codes = coded(table, "row_kind")
     return np.array([kind == STEP for kind in kinds], np.bool_)[codes]
 

@@ -1,8 +1,7 @@
 """A log in numbers: its episodes, their progress, and what all of it took.
 
-In format 2, ended episodes are in `ends/` and sums in the newest object of each journal. Rows are read only from
-objects that are not compacted yet, and from files of format 1. It uses arrays: there is no loop over rows, and none
-over episodes except for their names.
+Ended episodes are in `ends/` and sums in the newest object of each journal. Rows are read only from objects that are
+not compacted yet. It uses arrays: there is no loop over rows, and none over episodes except for their names.
 """
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -57,7 +56,7 @@ def read_index(run: Path) -> RunIndex:
 def _index(run: Path) -> RunIndex:
     files, upto = files_at_once(run)
     states = _held(files)
-    sums = totals_at(run, files, upto)
+    sums = totals_at(run, upto)
     return RunIndex(
         episodes=Episodes(states),
         rows=int(states.numbers["requests"].sum()),
@@ -78,9 +77,6 @@ def _held(files: Mapping[Kind, Sequence[Segment]]) -> States:
         whole = States()
         whole.fold(tables_of("steps", files["steps"], ROW))
         return whole
-    old = States()
-    old.fold(tables_of("steps", [segment for segment in files["steps"] if not segment.writer], ROW))
-    states.put_newer(old)
     recent = [msgspec.structs.replace(segment, kind="steps") for segment in files["ends"] if segment.is_object]
     states.fold(tables_of("steps", recent, ROW))
     return states

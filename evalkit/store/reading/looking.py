@@ -71,7 +71,7 @@ def files_at_once(run: Path) -> tuple[dict[Kind, list[Segment]], dict[str, int]]
     for kind in reversed(KINDS):
         layout = settled(run, kind)
         upto = _newest(layout) if upto is None else upto
-        files[kind] = [segment for segment in layout.segments if not segment.writer or _within(run, segment, upto)]
+        files[kind] = [segment for segment in layout.segments if _within(run, segment, upto)]
     return files, upto or {}
 
 

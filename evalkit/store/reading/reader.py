@@ -257,7 +257,7 @@ def tables_of(
 def may_hold(segment: Segment, episodes: Collection[str]) -> bool:
     """Whether it is worth reading for rows of these episodes: of compacted files their dictionaries know, which are a
     hundredth of them; commits are small. Raises as `read_segment` does."""
-    if segment.is_commit:
+    if segment.is_object:
         return True
     names, _ = coded(read_segment(segment, ("episode",), ["episode"]), "episode")
     return not set(episodes).isdisjoint(names)

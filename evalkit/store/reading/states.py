@@ -48,17 +48,6 @@ class States:
         for name in TEXTS:
             self.texts[name][places[chosen]] = self._codes(name, *coded(table, name))[chosen]
 
-    def put_newer(self, other: "States") -> None:
-        """Take over the states of another that are later than one's own."""
-        names = list(other.episodes)
-        places = self._places(names, np.arange(len(names)))
-        newer = np.flatnonzero(other.numbers["requests"] > self.numbers["requests"][places])
-        for name in NUMBERS:
-            self.numbers[name][places[newer]] = other.numbers[name][newer]
-        for name in TEXTS:
-            codes = self._codes(name, list(other.values[name]), other.texts[name])
-            self.texts[name][places[newer]] = codes[newer]
-
     def fold(self, table: pa.Table) -> None:
         """Add rows, which come after all that is known. Asks count as requests and money, and for nothing else. Raises
         CorruptLogError if an episode lacks a step."""

@@ -1,10 +1,10 @@
-"""Sums over a whole log: those in each journal's newest object, and for files of format 1 those of their rows.
+"""Sums over a whole log: those in each journal's newest object.
 
 That takes one file per writer, whatever the length of the run. The sums of the rows themselves are computed here too: a
 writer's sums must be equal to them.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 import numpy as np
@@ -14,13 +14,11 @@ import pyarrow as pa
 from evalkit.store.files.journal import newest_claims
 from evalkit.store.files.layout import journal_object, lay_out
 from evalkit.store.files.record import ESTIMATED, UNMETERED, LedgerRecord
-from evalkit.store.files.schema import LEDGER, ledger_records
-from evalkit.store.files.segment import CLOSE, KINDS, SEAL, Kind, Segment, read_claim
+from evalkit.store.files.segment import CLOSE, KINDS, SEAL, read_claim
 from evalkit.store.reading.accounts import Account
 from evalkit.store.reading.arrays import coded, floats, ints
 from evalkit.store.reading.effect import Flags
 from evalkit.store.reading.looking import files_at_once, patiently
-from evalkit.store.reading.reader import tables_of
 from evalkit.store.reading.states import ROW, SUMS, States
 from evalkit.store.reading.totals import PAUSE_S, CellTotals, Totals, far, joined, read, together
 
@@ -33,16 +31,14 @@ def read_totals(run: Path) -> Totals:
     """The sums of a run. Raises CorruptLogError for missing and damaged files among those that are read."""
 
     def look() -> Totals:
-        files, upto = files_at_once(run)
-        return totals_at(run, files, upto)
+        return totals_at(run, files_at_once(run)[1])
 
     return patiently(run, look)
 
 
 def closed_totals(run: Path) -> Totals | None:
     """The sums of a run in which nothing is left to be settled: every writer has closed its journal, or another has
-    sealed and compacted it, no file is missing, and every session has closed. None for any other run, also for one of
-    the log's first format.
+    sealed and compacted it, no file is missing, and every session has closed. None for any other run.
 
     It lists names and reads one file per writer. Raises CorruptLogError for damage in these.
     """
@@ -52,8 +48,7 @@ def closed_totals(run: Path) -> Totals | None:
     except FileNotFoundError:
         return None  # a writer has moved it
     for segment in (segment for layout in layouts for segment in layout.segments):
-        uncompacted = segment.is_object and not _ends_journal(claims.get(segment.writer, {}), segment.first)
-        if uncompacted or not segment.writer:
+        if segment.is_object and not _ends_journal(claims.get(segment.writer, {}), segment.first):
             return None
     if not claims or any(layout.flaws for layout in layouts):
         return None
@@ -66,33 +61,25 @@ def _ends_journal(says: Mapping[str, str], number: int) -> bool:
     return says.get("kind") in (CLOSE, SEAL) and says.get("number") == str(number)
 
 
-def totals_at(run: Path, files: Mapping[Kind, Sequence[Segment]], upto: Mapping[str, int]) -> Totals:
-    """The same of the moment at which these were the files and each journal's newest object."""
-    newest = [journal_object(run, writer, number) for writer, number in upto.items()]
-    totals = [read(read_claim(segment).get("totals") or "{}", segment.name) for segment in newest]
-    old = {kind: [segment for segment in files[kind] if not segment.writer] for kind in files}
-    if old["steps"] or old["ledger"]:
-        rows = tables_of("steps", old["steps"], COLUMNS)
-        money = ledger_records(tables_of("ledger", old["ledger"], LEDGER.names))
-        totals.insert(0, totals_of(rows, money, apart=not newest))
-    return together(totals)
+def totals_at(run: Path, upto: Mapping[str, int]) -> Totals:
+    """The same of the moment at which these were the numbers of each journal's newest object."""
+    newest = (journal_object(run, writer, number) for writer, number in upto.items())
+    return together([read(read_claim(segment).get("totals") or "{}", segment.name) for segment in newest])
 
 
-def totals_of(rows: pa.Table, money: Iterable[LedgerRecord] = (), *, apart: bool = False) -> Totals:
-    """What rows of steps, in the order in which they were written, and of money come to.
-
-    `apart`: each episode that continues by itself, however many there are. Raises CorruptLogError if a step is missing.
-    """
+def totals_of(rows: pa.Table, money: Iterable[LedgerRecord] = ()) -> Totals:
+    """What rows of steps, in the order in which they were written, and of money come to. Raises CorruptLogError if a
+    step is missing."""
     states = States()
     states.fold(rows)
-    totals = Totals(cells=_cells(states, apart=apart))
+    totals = Totals(cells=_cells(states))
     _add_rows(totals, rows)
     for row in money:
         totals.accounts.setdefault(row.session, Account(session=row.session)).book(row)
     return totals
 
 
-def _cells(states: States, *, apart: bool) -> dict[tuple[str, str], CellTotals]:
+def _cells(states: States) -> dict[tuple[str, str], CellTotals]:
     """By agent and suite, what the states of episodes say."""
     agents, suites, words = (list(states.values[name]) for name in ("agent", "suite", "ending"))
     codes = states.texts["agent"] * len(suites) + states.texts["suite"]
@@ -114,9 +101,9 @@ def _cells(states: States, *, apart: bool) -> dict[tuple[str, str], CellTotals]:
         )
         for name in SUMS:
             setattr(cell, name, int(numbers[name][in_cell].sum()))
-        for number, episode in enumerate(np.flatnonzero(in_cell & (ending == 0)).tolist(), 1):
+        for episode in np.flatnonzero(in_cell & (ending == 0)).tolist():
             steps = int(numbers["steps"][episode])
-            cell.stay(-number if apart else far(steps), 1, steps, int(numbers["cost"][episode]))
+            cell.stay(far(steps), 1, steps, int(numbers["cost"][episode]))
         cells[cell.place] = cell
     return cells
 

@@ -41,7 +41,7 @@ def check_log(run: Path, look: Look | None = None) -> list[Flaw]:
     """Everything in a run's log that was changed or is missing; empty if nothing is. `look` is given each file of steps
     that can be read, in the log's order, and its rows.
 
-    Raises StorageError if the disk refuses, RunError where a newer evalkit wrote a file.
+    Raises StorageError if the disk refuses, RunError where a file has another format.
     """
     return flaws_of(run, look_through(run, look))
 

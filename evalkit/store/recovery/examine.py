@@ -16,8 +16,8 @@ import pyarrow.parquet as pq
 from evalkit.digests import step_digest
 from evalkit.errors import CorruptLogError
 from evalkit.store.files.chain import problem_of
-from evalkit.store.files.footer import columns_of, flaw_of_footer, footer_flaw
-from evalkit.store.files.schema import STEPS, steps_table, with_reserved
+from evalkit.store.files.footer import flaw_of_footer, footer_flaw
+from evalkit.store.files.schema import STEPS, steps_table
 from evalkit.store.files.segment import REMEDY, Segment, claim, mismatch, open_file, read_rows, readable, unlike
 from evalkit.store.reading.arrays import are_steps, coded, integers, take_rows
 from evalkit.store.reading.effect import Flags, Ints
@@ -68,7 +68,7 @@ Look = Callable[[Segment, pa.Table], bool]
 def examine(segment: Segment, look: Look | None = None) -> Examined:
     """Look at a file of steps, and have `look` see its rows, so that they are read once.
 
-    Raises StorageError, FileNotFoundError, RunError (a newer evalkit wrote it).
+    Raises StorageError, FileNotFoundError, RunError (it has another format).
     """
     examined = Examined(segment=segment)
     try:
@@ -93,8 +93,7 @@ def examine(segment: Segment, look: Look | None = None) -> Examined:
 
 def rows_of(examined: Examined, chosen: Flags, columns: Sequence[str] = tuple(STEPS.names)) -> pa.Table:
     """These rows of an examined file; those whose columns are damaged and covered by no digest are left out."""
-    names = [name for name in columns if name in columns_of(examined.segment)]
-    schema = pa.schema([STEPS.field(name) for name in names])
+    schema = pa.schema([STEPS.field(name) for name in columns])
     tables = [steps_table([]).select(columns)]
     if chosen.any():
         with _opened(examined.segment) as (strict, lax):
@@ -104,8 +103,8 @@ def rows_of(examined: Examined, chosen: Flags, columns: Sequence[str] = tuple(ST
                 begin += len(sound)
                 group = _RowGroup(examined.segment, strict, lax, number) if len(rows) else None
                 if group is not None and not (set(group.bad) - set(COVERED)) & set(columns):
-                    table = pa.Table.from_arrays([group.column(name) for name in names], schema=schema)
-                    tables.append(with_reserved(take_rows(table, rows), columns).select(columns))
+                    table = pa.Table.from_arrays([group.column(name) for name in columns], schema=schema)
+                    tables.append(take_rows(table, rows))
     return pa.concat_tables(tables)
 
 
@@ -157,15 +156,14 @@ class _RowGroup:
             raise CorruptLogError(f"{segment.name} is damaged (in a group of {self.rows} rows). {REMEDY}")
         self.bad: list[str] = []
         """Columns that fail their checksum."""
-        names = columns_of(segment)
         self._columns: dict[str, pa.ChunkedArray] = {}
         if read is not None:
             self._columns.update(zip(read.schema.names, read.slice(0, self.rows).columns, strict=True))
             return
         try:
-            self._keep(strict, names)
+            self._keep(strict, STEPS.names)
         except CorruptLogError:
-            for name in names:
+            for name in STEPS.names:
                 try:
                     self._keep(strict, [name])
                 except CorruptLogError:
@@ -210,10 +208,10 @@ def _examine_asks(examined: Examined, group: _RowGroup) -> None:
     none = np.zeros(group.rows, np.int64)
     columns = ("row_kind", "ask_line", "ask_n", "turn")
     steps = np.ones(group.rows, np.bool_)
-    if examined.segment.writer and not set(columns) & set(group.bad):
+    if not set(columns) & set(group.bad):
         steps = are_steps(pa.table({"row_kind": group.column("row_kind")}))
     examined.ask.append(~steps)
-    if steps.all() and (not examined.segment.writer or "ask_n" in group.bad):
+    if steps.all() and "ask_n" in group.bad:
         examined.line.append(none)
         examined.nth.append(none)
         return

@@ -7,18 +7,16 @@ from pathlib import Path
 
 from evalkit.errors import CorruptLogError
 from evalkit.store.files.chain import DigestChain, digest_of_file
-from evalkit.store.files.layout import FOLDERS, MARK, Layout, compacted, journal_object, lay_out
+from evalkit.store.files.layout import Layout, compacted, journal_object
 from evalkit.store.files.segment import (
     CLOSE,
     COMMIT,
     KINDS,
     SEAL,
     WRITER,
-    Kind,
     Segment,
     check_of,
     claim,
-    compacted_name,
     is_number,
     open_file,
 )
@@ -61,8 +59,6 @@ def in_order(run: Path, found: Found) -> Iterator[tuple[Path, list[Path]]]:
         for name, path in places.items():
             (view / name).parent.mkdir(parents=True, exist_ok=True)
             (view / name).symlink_to(path.resolve())
-        if (run / MARK).exists():
-            (view / MARK).symlink_to((run / MARK).resolve())
         yield view, aside
 
 
@@ -91,7 +87,7 @@ def _needless(run: Path, found: Found) -> set[str]:
     for layout in found.layouts.values():
         objects = {(covered.writer, covered.first) for covered in layout.covered if covered.is_object}
         for segment in layout.segments:
-            if segment.is_object or not segment.writer or segment.name in {**chain.named, **chain.repaired}:
+            if segment.is_object or segment.name in {**chain.named, **chain.repaired}:
                 continue
             numbers = range(segment.first, segment.last + 1)
             sound = all(
@@ -115,24 +111,11 @@ def _claimed(run: Path, segment: Segment) -> str | None:
     except (CorruptLogError, FileNotFoundError):
         return None
     kind, writer = says.get("kind", ""), says.get("writer", "")
-    if writer and (says.get("check") != check_of(says) or not WRITER.fullmatch(writer)):
+    if says.get("check") != check_of(says) or not WRITER.fullmatch(writer):
         return None
-    if writer and kind in (COMMIT, CLOSE, SEAL):
+    if kind in (COMMIT, CLOSE, SEAL):
         return journal_object(run, writer, int(says["number"])).name if is_number(says.get("number", "")) else None
     first, last = says.get("first", ""), says.get("last", "")
     if kind not in KINDS or not is_number(first) or not is_number(last):
         return None
-    if not writer:
-        return _first_format(run, segment, kind, int(first), int(last))
     return compacted(run, kind, writer, int(first), int(last)).name
-
-
-def _first_format(run: Path, segment: Segment, kind: Kind, first: int, last: int) -> str | None:
-    if (kind, first, last) == (segment.kind, segment.first, segment.last):
-        return segment.name
-    if kind == "ends":
-        return None
-    for other in lay_out(run, kind).segments:
-        if (other.writer, other.first, other.last) == ("", first, last):
-            return other.name
-    return f"{FOLDERS[kind][-1]}/{compacted_name('', first, last)}"

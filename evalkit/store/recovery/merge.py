@@ -21,7 +21,7 @@ from evalkit.money import PicoUsd
 from evalkit.store import disk
 from evalkit.store.events import FILE as EVENTS
 from evalkit.store.files.journal import Appender, Carried, Named, new_writer
-from evalkit.store.files.layout import FOLDERS, compacted, lay_out
+from evalkit.store.files.layout import compacted, lay_out
 from evalkit.store.files.record import ASK, LedgerRecord
 from evalkit.store.files.schema import STEPS, conform, ledger_table
 from evalkit.store.files.segment import KINDS, LOG, Kind, digest_of, encode_compacted, read_segment
@@ -270,7 +270,7 @@ class _MergedJournal:
         self._named: dict[str, Named] = {}
         self._next: Counter[Kind] = Counter()
         for kind in KINDS:
-            (folder / FOLDERS[kind][-1]).mkdir()
+            (folder / kind).mkdir()
 
     def put(self, kind: Kind, table: pa.Table) -> None:
         """The next compacted file of a kind."""

@@ -57,7 +57,7 @@ def _disjoint(run: Path, segments: Iterable[Segment], named: Collection[str]) ->
     """These files, each once. Compacted ranges that share numbers become one range, which leaves out what a range
     that other files name holds: a file within another is removed, and the next one of its kind would name it."""
     by_name = {segment.name: segment for segment in segments}
-    ranges = [segment for segment in by_name.values() if segment.writer and not segment.is_object]
+    ranges = [segment for segment in by_name.values() if not segment.is_object]
     disjoint = [segment for segment in by_name.values() if segment not in ranges or segment.name in named]
     last: Segment | None = None
     for segment in sorted(ranges, key=lambda segment: (segment.kind, segment.writer, segment.first)):
@@ -117,7 +117,7 @@ def _compacted_files(sources: Sources) -> dict[str, list[Segment]]:
     by_writer: dict[str, list[Segment]] = {}
     for layout in sources.layouts.values():
         for segment in layout.segments:
-            if segment.writer and not segment.is_object:
+            if not segment.is_object:
                 by_writer.setdefault(segment.writer, []).append(segment)
     return by_writer
 
@@ -143,9 +143,6 @@ def _fill(
     run: Path, sources: Sources, kind: Kind, writer: str, first: int, last: int, named: Sequence[Segment]
 ) -> Iterator[Segment]:
     """Files for numbers that no other file holds."""
-    if not writer:
-        yield compacted(run, kind, writer, first, last)
-        return
     whole = [segment for segment in named if segment.writer == writer and not segment.is_object]
     others = [segment for other in KINDS for segment in sources.segments(other, writer) if not segment.is_object]
     last_compacted = max((segment.last for segment in (*whole, *others)), default=-1)

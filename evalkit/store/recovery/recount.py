@@ -71,7 +71,7 @@ def _lies_before(ends: Segment, steps: Segment) -> bool:
     """Whether a file of ends is at its end before a file of steps begins."""
     if ends.writer == steps.writer:
         return ends.last < steps.first
-    return bool(steps.writer) and began(ends.writer) < began(steps.writer)
+    return began(ends.writer) < began(steps.writer)
 
 
 def _settled(
@@ -103,7 +103,7 @@ def facts_of(parts: Sequence[Part], names: Collection[str]) -> Mapping[str, Sequ
 
 def ends_flaws(run: Path) -> Iterator[Flaw]:
     """Where files of ended episodes say something else than the steps do, in a log that is whole otherwise."""
-    files = [segment for segment in lay_out(run, "ends").segments if not segment.is_commit]
+    files = [segment for segment in lay_out(run, "ends").segments if not segment.is_object]
     for segment, wanted in ends_anew(parts_of(run), files):
         for episode, last in odd_ends(read_segment(segment), wanted):
             yield Flaw(

@@ -59,38 +59,21 @@ def remake(run: Path, by: str, sources: Sources) -> Remade:
     missing, made.lost = missing_files(run, sources)
     writers = {segment.writer for layout in sources.layouts.values() for segment in layout.segments}
     writers |= {segment.writer for segment in missing}
-    _remake_first_format(made, sources, [segment for segment in missing if not segment.writer])
     ends = _ends(sources, [segment for segment in missing if segment.kind == "ends" and not segment.is_object])
-    for writer in sorted(writers - {""}, key=began):
+    for writer in sorted(writers, key=began):
         own_missing = [segment for segment in missing if segment.writer == writer]
         _Writer(made=made, sources=sources, writer=writer, missing=own_missing, ends=ends).remake()
     return made
 
 
-def _remake_first_format(made: Remade, sources: Sources, missing: Sequence[Segment]) -> None:
-    for kept_file in sources.kept:
-        segment = kept_file.segment
-        if not segment.writer and segment.name in sources.bad:
-            made.files[segment.name] = _compacted(kept_file.rows(STEPS.names), segment)
-    for segment in sources.layouts["ledger"].segments:
-        if not segment.writer and segment.name in sources.bad:
-            made.files[segment.name] = _compacted(ledger_table([]), segment)
-    for segment in missing:
-        made.files[segment.name] = _compacted(_none(segment.kind), segment)
-
-
-def _none(kind: Kind) -> pa.Table:
-    return ledger_table([]) if kind == "ledger" else steps_table([])
-
-
-def _compacted(table: pa.Table, segment: Segment, facts: Mapping[str, str] | None = None) -> bytes:
+def _compacted(table: pa.Table, segment: Segment, facts: Mapping[str, str]) -> bytes:
     data = encode_compacted(table, segment.kind, segment.first, segment.last, writer=segment.writer, facts=facts)
     return bytes(memoryview(data))
 
 
 def _ends(sources: Sources, missing: Sequence[Segment]) -> dict[str, pa.Table]:
     """By name, rows of files of ended episodes that are missing, damaged, or not what the steps say any more."""
-    there = [segment for segment in sources.layouts["ends"].segments if not segment.is_commit]
+    there = [segment for segment in sources.layouts["ends"].segments if not segment.is_object]
     parts: list[Part] = [kept_file.part() for kept_file in sources.kept]
     files = sorted([*there, *missing], key=lambda segment: (began(segment.writer), segment.first))
     tables = {}

@@ -17,7 +17,7 @@ import pyarrow as pa
 from evalkit.money import show_usd
 from evalkit.store import disk
 from evalkit.store.files.journal import Appender, Carried, make_end_last, new_writer
-from evalkit.store.files.layout import Layout, began, journals, lay_out
+from evalkit.store.files.layout import Layout, began, journals
 from evalkit.store.files.record import LedgerRecord
 from evalkit.store.files.schema import steps_table
 from evalkit.store.files.segment import Kind, Segment, digest_of
@@ -30,9 +30,9 @@ from evalkit.store.recovery.examine import Flaw
 from evalkit.store.recovery.in_order import QUARANTINE, in_order
 from evalkit.store.recovery.lost_money import Remains, Remnant, lost_money
 from evalkit.store.recovery.remake import Remade, remake
-from evalkit.store.recovery.salvage import GIVEN_UP, GivenUp, Kept, not_yet, read_money, salvage
+from evalkit.store.recovery.salvage import GIVEN_UP, GivenUp, not_yet, read_money, salvage
 from evalkit.store.recovery.sources import Sources
-from evalkit.store.writing.opening import mark, tidy
+from evalkit.store.writing.opening import tidy
 
 __all__ = ["GIVEN_UP", "QUARANTINE", "GivenUp", "Repair", "repair"]
 
@@ -123,15 +123,14 @@ def _inspect(run: Path, view: Path, aside: Sequence[Path], flaws: Sequence[Flaw]
     made = remake(run, new_writer([journal.writer for journal in journals(run)]), sources)
     _put_in_place(run, view, made, layouts)
     charges = not_yet(charges, money.rows)
-    recorded = together([*(_sums_of(sources, writer) for writer in made.heads), _first_format(sources)])
+    recorded = together([_sums_of(sources, writer) for writer in made.heads])
     lost = [*money.damaged, *(segment for segment in made.lost if segment.is_object or segment.kind == "ledger")]
     recovered, uncounted = lost_money(
         run,
         Remains(
             files=_remnants(sources, made),
             ledger=[*money.rows, *charges],
-            ledger_whole=all(segment.writer for segment in lost)
-            and all(sources.certain(writer) for writer in made.heads),
+            ledger_whole=all(sources.certain(writer) for writer in made.heads),
             said=recorded,
         ),
     )
@@ -183,35 +182,23 @@ def _remnants(sources: Sources, made: Remade) -> list[Remnant]:
     ]
     lost = [segment for segment in made.lost if segment.is_object or segment.kind == "steps"]
     remnants += [(_place(segment), Remnant(settled={}, whole=False)) for segment in lost]
-    certain = {writer: sources.certain(writer) for _, writer, _ in (position for position, _ in remnants) if writer}
+    certain = {writer: sources.certain(writer) for _, writer, _ in (position for position, _ in remnants)}
     return [
-        Remnant(settled=remnant.settled, whole=remnant.whole or certain.get(position[1], False))
+        Remnant(settled=remnant.settled, whole=remnant.whole or certain[position[1]])
         for position, remnant in sorted(remnants, key=lambda pair: pair[0])
     ]
 
 
 def _place(segment: Segment) -> tuple[float, str, int]:
-    return began(segment.writer)[0] if segment.writer else 0.0, segment.writer, segment.first
+    return *began(segment.writer), segment.first
 
 
 def _correction(sources: Sources, made: Remade, charges: Sequence[LedgerRecord]) -> Totals:
-    """What the repair's journal must say so that the sums over all journals, and over files of format 1, are those of
-    the rows that stay."""
+    """What the repair's journal must say so that the sums over all journals are those of the rows that stay."""
     money = [row for rows in sources.money.by_file.values() for row in rows]
-    wanted = totals_of(_rows(sources.kept), [*money, *charges])
-    recorded = [_sums_of(sources, writer) for writer in made.heads]
-    return difference(wanted, together([*recorded, _first_format(sources)]))
-
-
-def _first_format(sources: Sources) -> Totals:
-    """Sums of what stays of files of format 1, which say none."""
-    kept = [kept_file for kept_file in sources.kept if not kept_file.segment.writer]
-    names = [segment.name for segment in sources.layouts["ledger"].segments if not segment.writer]
-    return totals_of(_rows(kept), [row for name in names for row in sources.money.by_file[name]])
-
-
-def _rows(kept: Sequence[Kept]) -> pa.Table:
-    return pa.concat_tables([steps_table([]).select(COLUMNS), *(kept_file.counted for kept_file in kept)])
+    rows = pa.concat_tables([steps_table([]).select(COLUMNS), *(kept_file.counted for kept_file in sources.kept)])
+    wanted = totals_of(rows, [*money, *charges])
+    return difference(wanted, together([_sums_of(sources, writer) for writer in made.heads]))
 
 
 def _carry_out(run: Path, work: _Work) -> None:
@@ -231,7 +218,6 @@ def _carry_out(run: Path, work: _Work) -> None:
             _link(path, run / QUARANTINE)
     with disk.storage_errors(run / QUARANTINE):
         disk.sync_directory(run / QUARANTINE)
-    mark(run, lay_out(run, "steps"), lay_out(run, "ledger"))
     journal = Appender(
         run=run,
         writer=made.by,

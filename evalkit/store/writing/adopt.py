@@ -17,7 +17,7 @@ from evalkit.store.files.layout import journal_object, journals, lay_out
 from evalkit.store.files.schema import ENDS
 from evalkit.store.files.segment import KINDS, LOG, Kind, Segment, digest_of, read_claim, read_segment
 from evalkit.store.reading.arrays import coded, take_rows
-from evalkit.store.reading.ends import PLACE, SUMS, Recall, Standing, fold, read_standings
+from evalkit.store.reading.ends import PLACE, Recall, Standing, read_standings
 from evalkit.store.writing.compact import CompactedFiles, Tail, tail_of
 
 BATCH_BYTES, BATCH_OBJECTS = 16_000_000, 2048
@@ -70,7 +70,7 @@ class _Compacted:
         for kind in KINDS:
             layout = lay_out(run, kind)
             for segment in layout.segments:
-                if not segment.is_commit:
+                if not segment.is_object:
                     self._files.setdefault((kind, segment.writer), []).append(segment)
             for segment in layout.covered:
                 self._covered.setdefault((kind, segment.writer), set()).add(segment.first)
@@ -175,13 +175,8 @@ def standings(run: Path, wanted: Collection[str], upto: tuple[str, int]) -> dict
     columns = [name for name in ENDS.names if name != "facts"]
     few = ["episode", *(name for name in PLACE if name != "replicate"), "ending"]
     for segment in lay_out(run, "ends").segments:
-        if not segment.is_commit and not (segment.writer == upto[0] and segment.first >= upto[1]):
+        if not segment.is_object and not (segment.writer == upto[0] and segment.first >= upto[1]):
             known |= read_standings(_rows_of(read_segment(segment, columns, few), wanted))
-    old = set(wanted) - set(known)
-    columns = ["episode", "take", "step", "ending", *PLACE, *SUMS]
-    for segment in lay_out(run, "steps").segments:
-        if not segment.writer and old:
-            fold(known, _rows_of(read_segment(segment, columns, few), old))
     return known
 
 

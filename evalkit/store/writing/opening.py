@@ -20,25 +20,15 @@ from evalkit.store.files.journal import (
     refuse_sealed,
     seal,
 )
-from evalkit.store.files.layout import MARK, Layout, began, encode_mark, journals, lay_out
-from evalkit.store.files.segment import (
-    ENDS_FOLDER,
-    KINDS,
-    LEDGER_FOLDER,
-    LOG,
-    REMEDY,
-    STEPS_FOLDER,
-    TAIL,
-    WRITER,
-    read_segment,
-)
+from evalkit.store.files.layout import began, journals, lay_out
+from evalkit.store.files.segment import KINDS, LOG, REMEDY, WRITER
 from evalkit.store.reading.ends import Standing
 from evalkit.store.reading.index import RunIndex, read_index
 from evalkit.store.reading.reader import facts_of
 from evalkit.store.writing.adopt import Adopted, adopt
 from evalkit.store.writing.compact import CompactedFiles, discard
 
-OLD_MANIFEST, MANIFESTS, SUITES = "run.json", "manifest", "suites"
+MANIFESTS, SUITES = "manifest", "suites"
 
 ENDING_S = 20.0
 LOOK_S = 0.2
@@ -61,13 +51,11 @@ def take_over(run: Path, session: str) -> Opened:
 
     Raises CorruptLogError if files are missing, before anything is changed, or damaged; StorageError.
     """
-    layouts = {kind: lay_out(run, kind) for kind in KINDS}
-    for layout in layouts.values():
-        for where, what in layout.flaws:
+    for kind in KINDS:
+        for where, what in lay_out(run, kind).flaws:
             raise CorruptLogError(f"{run}: {where} {what}. {REMEDY}")
     refuse_damage(run)
     tidy(run)
-    mark(run, layouts["steps"], layouts["ledger"])
     if isinstance(run, BucketPath):  # on a disk they hold the lock until they have ended
         await_ends(run)
     others = [journal.writer for journal in journals(run)]
@@ -76,7 +64,7 @@ def take_over(run: Path, session: str) -> Opened:
 
     recall = partial(facts_of, run)
     adopted = adopt(run, recall, journal.heads)
-    discard((*adopted.covered, *(segment for kind in KINDS for segment in layouts[kind].covered if not segment.writer)))
+    discard(adopted.covered)
     index = read_index(run)
     return Opened(
         journal=journal,
@@ -133,7 +121,7 @@ def end_journal(run: Path, writer: str, *, by: str) -> Adopted:
         return Adopted()  # it had not begun to write
     seal(run, writer, by=by)
     # It may have ended before it waited for the name of a larger file, which is named in another journal now.
-    _make_last(run / name for name in (STEPS_FOLDER, LEDGER_FOLDER, ENDS_FOLDER))
+    _make_last(run / name for name in KINDS)
     return adopt(run, partial(facts_of, run), {writer})
 
 
@@ -154,21 +142,15 @@ def refuse_damage(run: Path) -> None:
     and before it is compacted. Raises CorruptLogError naming the file, StorageError."""
     for file, problem in check_chain(run):
         raise CorruptLogError(f"{run}: {file} {problem}. {REMEDY}")
-    for kind in KINDS:
-        for segment in lay_out(run, kind).segments:
-            if not segment.writer:  # of format 1: nothing names its digest, but its pages have checksums
-                read_segment(segment)
 
 
 def tidy(run: Path) -> None:
     """Folders are there, without what a crash left under temporary names, and all names in them last, but for those
     in journals: whoever builds on a journal's end makes that last itself."""
     every = [run / LOG / journal.writer for journal in journals(run)]
-    folders = [run / name for name in (LOG, STEPS_FOLDER, LEDGER_FOLDER, ENDS_FOLDER)]
+    folders = [run / name for name in (LOG, *KINDS)]
     for folder in folders:
         disk.make_directories(folder)
-    if (run / TAIL).is_dir():
-        folders.append(run / TAIL)
     for folder in (run, *folders, *every):
         disk.remove_leftovers(folder)
     # A process that was killed, or is stopped, may have named files and folders without waiting for the names: what is
@@ -182,17 +164,6 @@ def _make_last(folders: Iterable[Path]) -> None:
     for folder in folders:
         with disk.storage_errors(folder):
             disk.sync_directory(folder)
-
-
-def mark(run: Path, steps: Layout, ledger: Layout) -> None:
-    """Of a run that began in format 1: an evalkit that knows no other must refuse it from now on."""
-    path = run / MARK
-    present = disk.read_whole(path)
-    if present is None and not (steps.next or ledger.next or (run / OLD_MANIFEST).exists()):
-        return
-    data = encode_mark(steps=steps.next, ledger=ledger.next)
-    if present != data:
-        disk.write_durably(path, data)
 
 
 def _standing(index: RunIndex, name: str) -> Standing | None:

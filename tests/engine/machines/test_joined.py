@@ -112,7 +112,7 @@ def test_a_worker_with_another_version_or_other_code_is_refused_with_a_sentence(
     async def talk(site: Site) -> None:
         for question, said in (
             (Attend(evalkit="0.0.1", log=FORMAT), "This worker has evalkit 0.0.1"),
-            (Attend(evalkit=__version__, log=1), "log format 1; its coordinator has"),
+            (Attend(evalkit=__version__, log=FORMAT + 1), f"log format {FORMAT + 1}; its coordinator has"),
         ):
             answer = await site.link.ask(question)
             assert isinstance(answer, WorkerRefused)
