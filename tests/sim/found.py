@@ -55,7 +55,6 @@ FOUND_BY: Mapping[str, int] = {
     "a changed footer is believed": 5,
     "digests are not compared": 8,
     "a file that others name may be missing": 7,
-    "a repair forgets what it gave up": 30,
     "a taken number is overwritten": 6,
     "a taken number is passed over as one's own": 20,
     "a writer that was fenced goes on": 20,

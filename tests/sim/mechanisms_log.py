@@ -231,13 +231,6 @@ MUTANTS = (
         needs=("files_gone",),
     ),
     Mutant(
-        name="a repair forgets what it gave up",
-        file="store/recovery/repair.py",
-        old=("    charges = not_yet(charges, money.rows)\n"),
-        new=("    charges = []\n"),
-        needs=("flips",),
-    ),
-    Mutant(
         name="a taken number is overwritten",
         file="store/disk.py",
         old="                link(aside, path)\n            except FileExistsError",
