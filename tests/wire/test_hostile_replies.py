@@ -110,9 +110,9 @@ def within(body: bytes, make: Maker) -> Callable[[int], bytes]:
 @pytest.mark.parametrize("dialect", FORMATS.values(), ids=list(FORMATS))
 def test_the_whole_way_is_linear_in_any_body(dialect: Dialect) -> None:
     for name, make in BODIES.items():
-        assert_linear(make, lambda body: gone_through(dialect, 200, body), last=2**17, what=name)
-        assert_linear(make, lambda body: gone_through(dialect, 500, body), last=2**15, what=name)
-        assert_linear(refused(make), lambda body: gone_through(dialect, 500, body), last=2**17, what=name)
+        assert_linear(make, lambda body: gone_through(dialect, 200, body), what=name)
+        assert_linear(make, lambda body: gone_through(dialect, 500, body), what=name)
+        assert_linear(refused(make), lambda body: gone_through(dialect, 500, body), what=name)
 
 
 def refused(make: Maker) -> Maker:
@@ -132,7 +132,7 @@ GROWING: dict[str, Maker] = {
 @pytest.mark.parametrize(("dialect", "body"), WAYS)
 def test_the_whole_way_is_linear_in_any_field(dialect: Dialect, body: bytes) -> None:
     for name, make in GROWING.items():
-        assert_linear(within(body, make), lambda body: gone_through(dialect, 200, body), last=2**17, what=name)
+        assert_linear(within(body, make), lambda body: gone_through(dialect, 200, body), what=name)
 
 
 REPEATED: dict[str, tuple[bytes, bytes, bytes]] = {
@@ -163,4 +163,4 @@ def test_very_many_calls_of_one_id_are_linear(dialect: Dialect) -> None:
         return before + piece * max(1, n // len(piece)) + after
 
     assert gone_through(dialect, 200, make(10_000)) is not None
-    assert_linear(make, lambda body: gone_through(dialect, 200, body), last=2**20, enough_s=0.3)
+    assert_linear(make, lambda body: gone_through(dialect, 200, body), last=2**14)
