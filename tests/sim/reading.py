@@ -47,5 +47,9 @@ def _size(one: tuple[int, Callable[[], object]]) -> int:
     return one[0]
 
 
+def _call(work: Callable[[], object]) -> object:
+    return work()
+
+
 def _units(work: Callable[[], object]) -> int:
-    return growth.units(lambda _: work(), None, modules_reached(work))
+    return growth.units(_call, work, modules_reached(lambda: _call(work)))

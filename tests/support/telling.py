@@ -15,21 +15,27 @@ HOOKS = ("tick", "made", "grown", "cut", "contains", "equal", "unequal", "call")
 _FRAMES = frozenset({"super", "locals", "globals", "vars", "eval", "exec"})
 """They look at the frame that calls them, and are called as they are."""
 _BY_FILE: dict[str, list[FunctionType]] = {}
+_TELLING: set[int] = set()
+"""The ids of all translations. They are kept, so no other code has them."""
 
 
 @lru_cache(None)
 def functions_of(path: str) -> list[tuple[FunctionType, CodeType, CodeType]]:
-    """The functions of a file, the code of each, and its translation, which tells what it does."""
+    """The functions of a file, the code of each, and its translation. Those that are made later: `translation`."""
     if path not in _BY_FILE:
         _look_up_functions()
-    translated = _translated(path)
-    found = []
-    for one in _BY_FILE.get(path, ()):
-        alike = translated.get(_key(one.__code__), [])
-        if len(alike) > 1:  # several on one line
-            alike = [pair for pair in alike if pair[0] == one.__code__]
-        found += [(one, one.__code__, telling) for _, telling in alike[:1]]
-    return found
+    found = ((one, one.__code__, translation(one.__code__)) for one in _BY_FILE.get(path, ()))
+    return [(one, plain, telling) for one, plain, telling in found if telling is not None]
+
+
+def translation(code: CodeType) -> CodeType | None:
+    """The translation of a function's code; None: it is one, or there is none."""
+    if id(code) in _TELLING:
+        return None
+    alike = _translated(code.co_filename).get(_key(code), [])
+    if len(alike) > 1:  # several on one line
+        alike = [pair for pair in alike if pair[0] == code]
+    return alike[0][1] if alike else None
 
 
 def _look_up_functions() -> None:
@@ -44,6 +50,7 @@ def _look_up_functions() -> None:
         gc.freeze()
 
 
+@lru_cache(None)
 def _translated(path: str) -> dict[tuple[object, ...], list[tuple[CodeType, CodeType]]]:
     """By what tells the functions of a file apart: the code of each as it is and as it tells what it does."""
     source = Path(path).read_text(encoding="utf-8")
@@ -52,6 +59,7 @@ def _translated(path: str) -> dict[tuple[object, ...], list[tuple[CodeType, Code
     found: dict[tuple[object, ...], list[tuple[CodeType, CodeType]]] = {}
     for one, two in _pairs(plain, compile(tree, path, "exec", dont_inherit=True)):
         found.setdefault(_key(one), []).append((one, two))
+        _TELLING.add(id(two))
     return found
 
 

@@ -19,25 +19,13 @@ from types import BuiltinFunctionType, CodeType, FunctionType, MethodDescriptorT
 from typing import Any
 
 from tests.support.regex_steps import steps
-from tests.support.telling import HOOKS, functions_of
+from tests.support.telling import HOOKS, functions_of, translation
 
-LOOKED_INTO = ("evalkit.", "tests.test_growth")
+LOOKED_INTO = ("evalkit.", "tests.test_growth", "tests.sim.reading")
 """Modules whose functions are translated, by how their names begin."""
 
-_SIZED: tuple[type, ...] = (
-    str,
-    bytes,
-    bytearray,
-    list,
-    tuple,
-    dict,
-    set,
-    frozenset,
-    type({}.keys()),
-    type({}.values()),
-    deque,
-)
 _TEXTS = (str, bytes, bytearray)
+_SIZED = (*_TEXTS, list, tuple, dict, set, frozenset, KeysView, ValuesView, deque)
 _LIGHT = frozenset({
     *(len, isinstance, issubclass, id, type, callable, getattr, hasattr, setattr, next, iter, ord, chr, range, zip),
     *(enumerate, filter, reversed, bool, hash, object, memoryview, staticmethod, classmethod, property),
@@ -67,8 +55,11 @@ class Work:
         self._looked_into.add(module)
         path = getattr(sys.modules.get(module), "__file__", None)
         for function, plain, telling in functions_of(path) if path else ():
-            self._now.append((function, plain))
-            function.__code__ = telling
+            self._translate(function, plain, telling)
+
+    def _translate(self, function: FunctionType, plain: CodeType, telling: CodeType) -> None:
+        self._now.append((function, plain))
+        function.__code__ = telling
 
     def restore(self) -> None:
         for function, plain in self._now:
@@ -120,7 +111,11 @@ class Work:
         kind = type(function)
         if kind is FunctionType or kind is MethodType:
             plain = function.__func__ if kind is MethodType else function
-            return function if self._is_ours(plain.__module__) else self._opaque(function, None)
+            if not self._is_ours(plain.__module__):
+                return self._opaque(function, None)
+            if type(plain) is FunctionType and (telling := translation(plain.__code__)) is not None:
+                self._translate(plain, plain.__code__, telling)  # it was made since functions were looked up
+            return function
         if isinstance(function, type):
             if function in _LIGHT or self._is_ours(function.__module__):
                 return function
