@@ -47,6 +47,8 @@ class Work:
 
     def __init__(self) -> None:
         self.units = 0
+        self.turns = 0
+        """Calls and turns of loops alone: what Python does itself."""
         self._looked_into: set[str] = set()
         self._now: list[tuple[FunctionType, CodeType]] = []
 
@@ -67,6 +69,7 @@ class Work:
 
     def tick(self) -> bool:
         self.units += 1
+        self.turns += 1
         return True
 
     def made(self, value: Any) -> Any:
@@ -108,6 +111,7 @@ class Work:
     def call(self, function: Any) -> Any:
         """What to call in place of this: the same, and it is counted."""
         self.units += 1
+        self.turns += 1
         kind = type(function)
         if kind is FunctionType or kind is MethodType:
             plain = function.__func__ if kind is MethodType else function

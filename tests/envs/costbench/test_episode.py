@@ -1,7 +1,6 @@
 """Whole episodes: optimal ones of every task, and the reference's own, turn by turn."""
 
 import json
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -160,26 +159,3 @@ def test_the_reference_s_episodes_go_the_same_way_here(shared: Path) -> None:
             )
     assert len(seen_kinds) >= 10
     assert len(seen_modes) == 4
-
-
-def test_what_a_static_episode_costs(capsys: pytest.CaptureFixture[str]) -> None:
-    """Printed, not asserted: machines differ."""
-    count = 100
-    instances = [make_instance(length=8, seed=seed) for seed in range(count)]
-    paths = [course_of(instance).path for instance in instances]
-    began = time.process_time()
-    episodes = [Episode(instance) for instance in instances]
-    started = time.process_time()
-    for episode, path in zip(episodes, paths, strict=True):
-        for name in path:
-            episode.call(name)
-        episode.answer()
-    ended = time.process_time()
-    turns_made = sum(len(path) + 1 for path in paths)
-    with capsys.disabled():
-        print(
-            f"\nN=8: start {1e3 * (started - began) / count:.3f} ms, "
-            f"a turn {1e3 * (ended - started) / turns_made:.3f} ms, "
-            f"an episode {1e3 * (ended - began) / count:.3f} ms of CPU"
-        )
-    assert all(step.ended(episode.state) == "answered" for episode in episodes)
