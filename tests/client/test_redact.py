@@ -148,6 +148,7 @@ def test_a_key_across_two_windows_is_found(at: int) -> None:
 NEARLY = {
     "the key again and again": times(KEY.encode()),
     "its beginning again and again": times(KEY[:-1].encode() + b"%41"),
+    "the key, escaped": times(spelled(KEY).encode()),
     "its beginning, escaped": times(spelled(KEY[:-1]).encode()),
     "its first character": times(KEY[0].encode() + b"\\x"),
     "its beginning in Base64": times(base64.b64encode(KEY.encode())[:20] + b"\\/"),

@@ -70,7 +70,7 @@ def test_each_kind_of_arguments_has_its_outcome(text: str, expected: str) -> Non
     assert outcome(read_arguments(text)) == expected
 
 
-@pytest.mark.parametrize("piece", ['"', '\\"', "[", "[]", '"\\', "{[", "\\", '"a":', "\ud800", "é"])
+@pytest.mark.parametrize("piece", ['"', '\\"', "[", "[]", '"\\', "{[", "\\", '[\\"', '"a":', "\ud800", "é"])
 def test_no_text_takes_more_than_time_in_proportion_to_it(piece: str) -> None:
     assert_linear(lambda size: piece * (size // len(piece)), read_arguments)
 

@@ -81,13 +81,15 @@ def test_one_that_is_silent_is_taken_over_and_writes_no_more(run: BucketPath, mo
             leader.check()
 
 
-def test_one_of_this_machine_that_was_killed_need_not_be_watched(run: BucketPath) -> None:
+def test_one_of_this_machine_that_was_killed_need_not_be_watched(
+    run: BucketPath, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lead, "LOOK_S", "never: who watches raises a TypeError")
     gone = Leader(host="here", machine=lead._machine(), pid=2**22 + 1, started_at=0.0)
     (run / "lead" / "000000000.parquet").put(lead._encode(lead.TAKEOVER, 0, gone))
     assert leads(run) is None
-    began = time.monotonic()
     with lead_run(run):
-        assert time.monotonic() - began < lead.WATCH_S
+        pass
 
 
 @pytest.mark.parametrize("fate", ["drop", "409", "503"])
