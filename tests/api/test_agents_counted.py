@@ -152,6 +152,7 @@ def test_requests_on_the_way_to_a_step_are_shown_behind_the_last_act(
     assert "it remains to be played" in behind
 
 
+@pytest.mark.exhaustive(but=1)
 @pytest.mark.parametrize("steps", [0, STEPS])
 def test_the_page_of_an_episode_has_the_requests_that_no_act_has_followed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, steps: int
@@ -186,6 +187,7 @@ def test_the_report_counts_requests_and_not_acts(begun: evalkit.Run) -> None:
     assert speed["requests"] == money["requests"] == 2 * (3 * STEPS + 2)
 
 
+@pytest.mark.exhaustive
 def test_what_serves_a_role_is_told_when_it_changes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(f"{__name__}.FAILS", [])

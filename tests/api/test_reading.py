@@ -36,6 +36,7 @@ def test_a_run_has_the_numbers_that_commands_say(mine: evalkit.Run, capsys: pyte
     assert mine.reason == "complete"
 
 
+@pytest.mark.exhaustive(but=1)
 def test_episodes_of_it_are_replayed(mine: evalkit.Run) -> None:
     rows = mine.sql("select episode, ending, score, cost, steps, void from episodes order by episode").to_pylist()
     assert rows
@@ -48,6 +49,7 @@ def test_episodes_of_it_are_replayed(mine: evalkit.Run) -> None:
         assert str(episode).splitlines()[-1] == f"== ended: {row['ending']} =="
 
 
+@pytest.mark.exhaustive(but=3)
 @pytest.mark.parametrize("name", VIEWS)
 def test_every_view_is_a_table(name: str, mine: evalkit.Run) -> None:
     found, queried = mine.table(name), mine.sql(f"select * from {name}")
@@ -76,6 +78,7 @@ def test_every_table_of_the_report_is_one(mine: evalkit.Run) -> None:
         assert found.schema.metadata[b"title"].decode() == table.title
 
 
+@pytest.mark.exhaustive
 def test_tables_of_runs_with_money_and_intervals_are_typed(tmp_path: Path) -> None:
     go_served(resolved(tmp_path, served(replicates=2)), tmp_path / "paid")
     run = evalkit.load(tmp_path / "paid")

@@ -91,6 +91,7 @@ def test_the_same_run_gives_the_same_bytes(call: Call, archive: Path, run: Path)
     assert hashlib.sha256(archive.read_bytes()).hexdigest() in said.out
 
 
+@pytest.mark.exhaustive
 def test_another_process_in_another_folder_reproduces_it(
     archive: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
@@ -135,6 +136,7 @@ def other_step(files: dict[str, bytes]) -> None:
     files[name] = files[name][:middle] + bytes([files[name][middle] ^ 1]) + files[name][middle + 1 :]
 
 
+@pytest.mark.exhaustive(but=1)
 @pytest.mark.parametrize(
     ("change", "words"),
     [
@@ -161,6 +163,7 @@ def test_a_number_that_the_log_does_not_give_is_told(call: Call, archive: Path, 
     assert "the archive is not what its log gives" in said.out
 
 
+@pytest.mark.exhaustive(but=1)
 @pytest.mark.parametrize("name", ["../evil", "/evil", f"{TOP}/../../evil", "evil", "other/evil"])
 def test_names_that_leave_the_folder_are_refused(call: Call, archive: Path, here: Path, name: str) -> None:
     with zipfile.ZipFile(archive, "a") as file:
@@ -186,6 +189,7 @@ def test_what_is_no_archive_is_refused(call: Call, archive: Path, here: Path) ->
     assert f"has archive format 9, written by evalkit {__version__}; this is evalkit" in call("verify", archive).message
 
 
+@pytest.mark.exhaustive
 def test_an_archive_of_another_version_is_compared_by_its_numbers(call: Call, archive: Path) -> None:
     files = contents(archive)
     versions = json.loads(files["versions.json"])
@@ -223,6 +227,7 @@ def test_a_part_of_a_run_with_void_episodes_is_archived(call: Call, spec: Path, 
     assert "The sweep's text is not in it: the run has none." in call("archive", "mine", "--out", "again.zip").out
 
 
+@pytest.mark.exhaustive
 def test_an_optimum_that_is_not_the_best_is_seen(call: Call, here: Path) -> None:
     """A suite may come with an optimum that nobody has proven; what solving gives stands beside it."""
     assert call("generate", "procurement", "--instances", "1", "--periods", "3", "--out", ONE).code == 0

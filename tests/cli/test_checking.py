@@ -196,6 +196,7 @@ source = "a page"
 """
 
 
+@pytest.mark.exhaustive(but=1)
 @pytest.mark.parametrize("dialect", ["anthropic_messages", "gemini", "openai_chat", "openai_responses"])
 def test_a_stream_that_comes_to_the_same_kind_of_reply(call: Call, here: Path, dialect: str) -> None:
     text = SIMULATED.format(dialect=dialect, stream="auto", fault="", refuses=[], timeout_s=20)
@@ -205,6 +206,7 @@ def test_a_stream_that_comes_to_the_same_kind_of_reply(call: Call, here: Path, d
     assert (said.code, "the same kind of reply, with its usage" in words(said.out)) == (0, True), said.out
 
 
+@pytest.mark.exhaustive(but=2)
 @pytest.mark.parametrize(
     ("changed", "says", "code"),
     [

@@ -154,6 +154,7 @@ def test_a_reader_that_goes_away_leaves_no_traceback(here: Path, argv: str) -> N
     assert (ran.stdout, ran.stderr) == ("", "")
 
 
+@pytest.mark.exhaustive(but=1)
 @pytest.mark.parametrize("closed", [">&-", "<&-", "2>&-", ">&- 2>&-", "<&- >&- 2>&-"])
 def test_missing_descriptors_are_the_null_device(call: Call, here: Path, spec: Path, closed: str) -> None:
     evalkit = f"{shlex.quote(sys.executable)} -m evalkit"

@@ -59,6 +59,7 @@ def test_before_the_first_reply_a_plan_says_that_its_range_is_the_stand_ins(call
     assert least <= plan["usd"]["limit"] < 3 * least
 
 
+@pytest.mark.exhaustive
 def test_once_episodes_have_ended_a_plan_goes_by_them_and_agrees_with_status(call: Call, here: Path) -> None:
     with simulated({"bill": str(here / "bill.jsonl")}) as url:
         sweep(here, url)

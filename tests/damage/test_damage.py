@@ -65,6 +65,7 @@ def episode(here: Path) -> str:
     return next(one.id for cell in read_cells(Path("killed"))[1] for one in cell.episodes if one.agent == "random")
 
 
+@pytest.mark.exhaustive
 def test_all_commands_work_on_a_run_that_was_killed(here: Path, episode: str) -> None:
     del here
     assert run("verify", KILLED).code == 0
@@ -73,6 +74,7 @@ def test_all_commands_work_on_a_run_that_was_killed(here: Path, episode: str) ->
         assert (said.raised, said.code) == (None, 0), (name, said)
 
 
+@pytest.mark.exhaustive(but=2)
 @pytest.mark.parametrize("name", FILES)
 def test_a_damaged_file_is_named_or_does_no_harm(here: Path, episode: str, name: str) -> None:
     del here
@@ -82,6 +84,7 @@ def test_a_damaged_file_is_named_or_does_no_harm(here: Path, episode: str, name:
         check(name, words, change, episode, number)
 
 
+@pytest.mark.exhaustive(but=2)
 @pytest.mark.parametrize("name", FOLDERS)
 def test_something_else_in_place_of_a_folder_is_named(here: Path, episode: str, name: str) -> None:
     del here

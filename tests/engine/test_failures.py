@@ -180,6 +180,7 @@ REFUSALS = [
 ]
 
 
+@pytest.mark.exhaustive(but=2)
 @pytest.mark.parametrize(("status", "body", "words"), [one[1:] for one in REFUSALS], ids=[one[0] for one in REFUSALS])
 def test_a_refusal_ends_its_lane_at_no_cost(tmp_path: Path, status: int, body: bytes, words: tuple[str, ...]) -> None:
     found = failed(tmp_path, says(status, body))
@@ -219,6 +220,7 @@ UNREADABLE = [
 ]
 
 
+@pytest.mark.exhaustive(but=2)
 @pytest.mark.parametrize(("body", "words"), [one[1:] for one in UNREADABLE], ids=[one[0] for one in UNREADABLE])
 def test_answers_that_are_no_replies_end_their_lane_before_they_burn_the_budget(
     tmp_path: Path, body: bytes, words: tuple[str, ...]

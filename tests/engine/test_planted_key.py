@@ -20,6 +20,8 @@ from aiohttp import web
 
 from tests.support.patience import PATIENCE_S
 
+pytestmark = pytest.mark.exhaustive
+
 KEY = "sk-planted/0123456789+abcdefGHIJ"
 OTHER_KEY = "sk-of-another-provider-9876543210"
 IN_BASE64 = base64.b64encode(f"user:{KEY}".encode()).decode()

@@ -65,6 +65,7 @@ def copies(run: Path, folder: Path) -> Iterator[Path]:
         yield folder / str(number) / file
 
 
+@pytest.mark.exhaustive(but=1)
 @pytest.mark.parametrize("harm", [zero, tear, Path.unlink], ids=["zeroed", "torn", "missing"])
 def test_whichever_file_is_lost_the_books_do_not_fall(
     finished: Path, tmp_path: Path, harm: Callable[[Path], None]
@@ -84,6 +85,7 @@ def test_whichever_file_is_lost_the_books_do_not_fall(
         assert read_books(run).spent == after
 
 
+@pytest.mark.exhaustive
 def test_behind_a_repair_the_bill_stays_below_the_budget_and_a_reconciliation_finds_the_truth(tmp_path: Path) -> None:
     folder = played(tmp_path, BUDGET)
     run, spent = folder / "run", read_books(folder / "run").spent
@@ -128,6 +130,7 @@ def test_rows_that_are_given_up_are_reconciled_with_what_was_billed_for_them_and
     assert found.after == found.billed == bill_of(bill)
 
 
+@pytest.mark.exhaustive(but=1)
 @pytest.mark.parametrize("settled", [False, True], ids=["as it died", "taken up since"])
 def test_a_crashed_sessions_lost_rows_are_covered_by_its_leases(tmp_path: Path, settled: bool) -> None:
     sweep, run = with_budget(resolved(tmp_path, served(periods=2)), BUDGET), tmp_path / "run"
@@ -146,6 +149,7 @@ def test_a_crashed_sessions_lost_rows_are_covered_by_its_leases(tmp_path: Path, 
             shutil.rmtree(copy)
 
 
+@pytest.mark.exhaustive(but=1)
 @pytest.mark.parametrize("harm", [zero, Path.unlink], ids=["zeroed", "missing"])
 def test_lost_leases_of_a_crashed_session_are_made_up_for_by_worst_cases(
     tmp_path: Path, harm: Callable[[Path], None]

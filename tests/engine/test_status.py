@@ -30,6 +30,7 @@ from tests.support.small_sweeps import resolved
 from tests.support.sweep_runs import go, go_served, served
 
 
+@pytest.mark.exhaustive(but=1)
 @pytest.mark.parametrize("with_priors", [True, False])
 def test_what_it_costs_to_finish_is_what_finishing_then_costs(tmp_path: Path, with_priors: bool) -> None:
     sweep = resolved(tmp_path, served(periods=4, replicates=3))
@@ -118,6 +119,7 @@ def assert_same(said: Any, read: Any, name: str = "") -> None:
         assert said == read, name
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("rest", [{}, {"retry": frozenset({"unavailable", "stable"})}])
 def test_what_each_writer_said_last_is_what_all_rows_say(tmp_path: Path, rest: dict[str, Any]) -> None:
     """Over interrupted sessions, one that was killed, and episodes that are played again."""

@@ -142,6 +142,7 @@ def call(run: Path, work: Path) -> RunOutcome:
     return outcome
 
 
+@pytest.mark.exhaustive(but=3)
 @pytest.mark.parametrize("what", CHANGES)
 def test_a_change_is_named_by_segment_episode_and_step(run: Path, what: str) -> None:
     segment, place, row = in_the_middle(run)

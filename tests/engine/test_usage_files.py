@@ -15,6 +15,7 @@ FIGURES = ("9" * 400, "9" * 60_000, "0." + "9" * 60_000, "1e999999999", "1e-9999
 MORE = ("inf", "sNaN", "٣", "0x10", "1_0", "[]", "{}", '"' * 3, "true")
 
 
+@pytest.mark.exhaustive(but=1)
 @pytest.mark.parametrize("before", [b"", b"request_id,cost\n", b'{"request_id":"e/1/0","cost":0}\n'])
 def test_any_file_is_read_in_linear_time_or_refused(before: bytes, tmp_path: Path) -> None:
     path = tmp_path / "usage"

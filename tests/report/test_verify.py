@@ -124,6 +124,7 @@ def test_a_torn_file_is_named_with_the_steps_it_held(log: Log) -> None:
     assert {(one.episode, one.step) for one in found if one.episode} == {(row.episode, 4) for row in made[4]}
 
 
+@pytest.mark.exhaustive
 def test_a_flipped_byte_is_found_or_changes_nothing_that_is_read(log: Log) -> None:
     """Some bytes of a page's header only repeat what others say. (The footer is the store's own matter.)"""
     log.write(commits())

@@ -132,6 +132,7 @@ def test_a_wrong_query_is_refused_in_the_databases_words(run: Path) -> None:
     assert "The views are steps, calls" in str(flaw.value)
 
 
+@pytest.mark.exhaustive(but=5)
 @pytest.mark.parametrize(
     "query",
     [
@@ -188,6 +189,7 @@ def test_what_outgrows_the_memory_leaves_nothing_beside_the_run(run: Path, monke
     assert sorted(run.rglob("*")) == before
 
 
+@pytest.mark.exhaustive(but=3)
 @pytest.mark.parametrize(
     "name", ["r*", "r?", "[ab]", "r[0-9]", "it's", 'say "x"', "a;b", "**", "{a,b}", "r\\x", "%41", "new\nline"]
 )

@@ -33,10 +33,9 @@ def missing_manifest(run: Path) -> None:
 
 
 def commits(run: Path) -> list[Path]:
-    """The files of the newest writer that committed several, in order."""
-    return next(
-        found for one in sorted((run / "log").iterdir(), reverse=True) if len(found := sorted(one.iterdir())) > 2
-    )
+    """The files of the newest writer that committed several, in order; those of older ones may be compacted."""
+    writers = sorted((run / "log").iterdir(), key=lambda one: float(one.name.rpartition("-")[2]), reverse=True)
+    return next(found for one in writers if len(found := sorted(one.iterdir())) > 2)
 
 
 def torn_last_commit(run: Path) -> None:

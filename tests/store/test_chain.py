@@ -60,6 +60,7 @@ def test_a_whole_log_has_no_flaw(run: Path) -> None:
     assert check_chain(run / "elsewhere") == []
 
 
+@pytest.mark.exhaustive
 def test_every_changed_byte_of_every_file_but_the_newest_is_told(run: Path) -> None:
     for name, data in contents(run).items():
         if name in (newest(run), f"log/{C}/000000001.parquet"):
@@ -72,6 +73,7 @@ def test_every_changed_byte_of_every_file_but_the_newest_is_told(run: Path) -> N
     assert check_chain(run) == []
 
 
+@pytest.mark.exhaustive(but=1)
 @pytest.mark.parametrize(
     "harm", [bytes, lambda data: bytes(len(data)), lambda data: data[:-300], lambda data: data * 2]
 )

@@ -16,6 +16,7 @@ from tests.support.run_directories import write_run, write_tails
 EPISODES = ["a", "b"]
 
 
+@pytest.mark.exhaustive(but=1)
 @pytest.mark.parametrize("write", ALL)
 def test_a_whole_log_has_no_flaw(tmp_path: Path, write: Callable[..., Path]) -> None:
     rows = rounds(EPISODES, 4)
@@ -47,6 +48,7 @@ def test_any_flipped_byte_of_a_compacted_file_is_noticed(tmp_path: Path) -> None
         assert check_log(run), place
 
 
+@pytest.mark.exhaustive(but=6)
 @pytest.mark.parametrize(
     ("column", "value"),
     [

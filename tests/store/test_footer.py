@@ -38,6 +38,7 @@ def footer_of(data: bytes) -> range:
     return range(len(data) - 8 - int.from_bytes(data[-8:-4], "little"), len(data))
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("kind", ["steps", "ledger"])
 def test_a_flip_in_a_footer_is_noticed_or_changes_nothing(tmp_path: Path, kind: Kind) -> None:
     run = write_run(tmp_path / "run", rounds(["a", "b"], 3), [a_charge(3), a_charge(4)])
@@ -151,6 +152,7 @@ def test_any_flip_is_a_typed_error_of_readers(tmp_path: Path) -> None:
     assert [words for words in told if segment.path.name not in words] == []
 
 
+@pytest.mark.exhaustive
 def test_every_flip_in_the_newest_object_is_noticed_or_changes_nothing(tmp_path: Path) -> None:
     """The only file that no other names."""
     run = write_tails(tmp_path / "run", rounds(["a", "b"], 3), [a_charge(3)])

@@ -123,6 +123,7 @@ def test_swapped_files_are_put_in_order_and_nothing_is_given_up(tmp_path: Path) 
     assert replay_rows(run, {"a"})["a"] == want
 
 
+@pytest.mark.exhaustive(but=3)
 @pytest.mark.parametrize("harm", ["tear", "remove"])
 def test_lost_files_cut_every_episode_they_held(tmp_path: Path, harm: str) -> None:
     run = write_tails(tmp_path / "run", [*rounds(["a", "b"], 3), [a_step("c", 0)], [a_step("c", 1)]])
@@ -195,6 +196,7 @@ def test_money_in_a_file_of_which_only_the_digest_is_wrong_is_kept_and_counted(t
     assert books(run) == paid
 
 
+@pytest.mark.exhaustive(but=2)
 @pytest.mark.parametrize("kinds", [("steps",), ("steps", "ledger"), ("ends",)])
 @pytest.mark.parametrize("gone", [1, 2, 3])
 def test_a_compaction_that_was_cut_short_is_completed_though_its_objects_are_gone(
@@ -218,6 +220,7 @@ def test_a_compaction_that_was_cut_short_is_completed_though_its_objects_are_gon
     assert rows == {"a": index.episodes["a"].steps}
 
 
+@pytest.mark.exhaustive(but=3)
 @pytest.mark.parametrize("lost", KINDS)
 @pytest.mark.parametrize("gone", [{4, 5}, {2, 3}, {3, 4}, {2, 5}, {2, 3, 4, 5}, {0, 1, 4, 5}])
 @pytest.mark.parametrize("behind", [True, False])
@@ -331,6 +334,7 @@ def many_lives(run: Path) -> Path:
     return run
 
 
+@pytest.mark.exhaustive(but=1)
 @pytest.mark.parametrize("harm", HARMS)
 def test_whichever_file_is_harmed_the_log_is_mended_and_the_books_do_not_fall(
     tmp_path: Path, harm: Callable[[Path], None]
@@ -390,6 +394,7 @@ def comparable(totals: Totals) -> Totals:
     return totals
 
 
+@pytest.mark.exhaustive(but=2)
 @pytest.mark.parametrize("missing", [("ledger", "ends"), ("ends",), ()])
 @pytest.mark.parametrize("harmed", ["steps", "ledger", "ends"])
 def test_a_damaged_file_that_nobody_names_yet_is_made_anew_of_its_objects(
@@ -412,6 +417,7 @@ def test_a_damaged_file_that_nobody_names_yet_is_made_anew_of_its_objects(
     assert spent(run) >= money
 
 
+@pytest.mark.exhaustive(but=2)
 @pytest.mark.parametrize("harmed", ["steps", "ledger", "ends", "log"])
 @pytest.mark.parametrize("named", [True, False])
 def test_a_link_to_nothing_is_mended(tmp_path: Path, harmed: str, named: bool) -> None:

@@ -63,6 +63,7 @@ def _objects(run: Path) -> list[Path]:
     return sorted(max((run / "log").iterdir(), key=lambda path: path.name.rpartition("-")[2]).iterdir())
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("harm", [steps_and_ends, first_object, newest_object, two_objects, a_lost_one])
 def test_a_repair_that_dies_anywhere_ends_well_when_it_is_started_again(tmp_path: Path, harm: Harm) -> None:
     whole = a_log(tmp_path / "whole")
@@ -100,6 +101,7 @@ def counted(harm: Harm, run: Path) -> list[str]:
     return mortal.done
 
 
+@pytest.mark.exhaustive
 def test_repairs_that_die_one_after_another_charge_no_more_than_one(tmp_path: Path) -> None:
     whole = a_log(tmp_path / "whole")
     _first_steps(whole).unlink()
@@ -117,6 +119,7 @@ def test_repairs_that_die_one_after_another_charge_no_more_than_one(tmp_path: Pa
         shutil.rmtree(run)
 
 
+@pytest.mark.exhaustive(but=2)
 @pytest.mark.parametrize("last", range(6, 42, 5))
 def test_ends_of_journals_that_a_repair_did_not_come_to_write_are_not_taken_for_lost_money(
     tmp_path: Path, last: int

@@ -30,6 +30,7 @@ def play_truth(instance: PlanningProblem) -> Episode:
     return episode
 
 
+@pytest.mark.exhaustive(but=15)
 @pytest.mark.parametrize("length", range(3, 11))
 @pytest.mark.parametrize(("catalogue", "task"), TASKS)
 def test_whoever_follows_the_truth_reaches_the_goal_and_answers_right(catalogue: str, task: str, length: int) -> None:
