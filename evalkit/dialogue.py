@@ -110,6 +110,7 @@ class Usage(msgspec.Struct, frozen=True, kw_only=True):
     cached_write   of the input: written to it
     reasoning      of the output: hidden reasoning
     unknown        names of the figures that the provider did not state: they are 0 here
+    doubtful       whether the provider's figures contradict each other
 
     >>> from evalkit import Usage
     >>> Usage(input=1200, output=80).reasoning
@@ -129,6 +130,9 @@ class Usage(msgspec.Struct, frozen=True, kw_only=True):
     unknown: tuple[str, ...] = ()
     """Names of the figures above that the provider did not state, or not as numbers of tokens: they are 0 here. Two
     usages with the same figures are equal, whatever this names."""
+    doubtful: bool = False
+    """Whether the provider's figures contradict each other: the larger reading of them is here. It makes no difference
+    for whether two usages are equal."""
 
     def __eq__(self, other: object) -> bool:
         return self._figures == other._figures if isinstance(other, Usage) else NotImplemented

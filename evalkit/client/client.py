@@ -27,7 +27,7 @@ from evalkit.client.remedies import line_to_set, with_remedy
 from evalkit.client.request import RequestTemplate
 from evalkit.client.retry import Retryable, Tries, retrying
 from evalkit.client.transport import Transport
-from evalkit.dialogue import Message, Reply, Tool
+from evalkit.dialogue import Message, Reply, Tool, Usage
 from evalkit.errors import EpisodeRefused, EpisodeUnavailable, LaneClosed
 from evalkit.money import PicoUsd, show_usd
 from evalkit.seeds import derive
@@ -258,7 +258,7 @@ class ModelAsker:
         """The reply as an answer, settled."""
         usage, outcome = reply.usage, OK
         cost = self._template.price.of(usage)
-        if usage.unknown:
+        if usage.unknown or usage.doubtful:
             reply, cost, outcome = self._without_usage(asking, reply, cost)
             usage = reply.usage
         # Tokens that the provider did not count are estimated from the reply's length, because its limits still apply.
@@ -283,19 +283,24 @@ class ModelAsker:
         )
 
     def _without_usage(self, asking: _Asking, reply: Reply, listed: PicoUsd) -> tuple[Reply, PicoUsd, str]:
-        """For a reply with figures that the provider did not state, and which costs `listed` by the others: (the reply,
-        with estimates if the provider's file asks for them; what to charge; the last entry of its `attempts`)."""
+        """For a reply with figures that the provider did not state, or that contradict each other, and that costs
+        `listed` by the others: (the reply, with estimates if the provider's file asks for them; what to charge; the
+        last entry of its `attempts`)."""
         template, usage, bound = self._template, reply.usage, self._max_tokens
+        most_input = len(asking.body) + template.dialect.overhead_tokens
+        if usage.doubtful:
+            usage = _within(usage, most_input, bound)
+            reply, listed = replace(reply, usage=usage), template.price.of(usage)
         counted = "input" not in usage.unknown and "output" not in usage.unknown
-        if counted and not template.price.caching_may_cost:
-            return reply, listed, OK  # missing figures have no price of their own
         if not template.quirks.unseen_tokens and (template.dialect.verbatim_calls or not reply.calls):
             shown = most_output_tokens(reply)
             bound = bound if shown is None else min(bound, shown)
-        most_input = len(asking.body) + template.dialect.overhead_tokens
         cost = template.price.most(usage, input_tokens=most_input, output_tokens=bound)
-        if counted and cost == listed:
-            return reply, cost, OK
+        if counted and (cost == listed or not template.price.caching_may_cost):
+            # What is missing has no price of its own.
+            if usage.doubtful:
+                self._budget.note_unmetered(listed, None)
+            return reply, listed, UNMETERED if usage.doubtful else OK
         guess: PicoUsd | None = None
         if template.estimates:
             read = input_tokens(len(asking.body)) if "input" in usage.unknown else usage.input
@@ -382,6 +387,16 @@ class ModelAsker:
             f"the {show_usd(asking.bound)} that its size and max_tokens allow. The lane is stopped, since its cost "
             "cannot be bounded: check the model's price, and whether the provider honours max_tokens."
         )
+
+
+def _within(usage: Usage, most_input: int, most_output: int) -> Usage:
+    """Doubtful usage without what its request cannot have used: such a figure is unknown."""
+    if usage.input > most_input:
+        unknown = ("input", "cached_read", "cached_write", *usage.unknown)
+        usage = replace(usage, input=0, cached_read=0, cached_write=0, unknown=unknown)
+    if usage.output > most_output:
+        usage = replace(usage, output=0, reasoning=0, unknown=(*usage.unknown, "output"))
+    return usage
 
 
 def _renewable(asking: _Asking, response: HttpResponse) -> bool:

@@ -40,6 +40,16 @@ IDLE_S = 120.0
 applies."""
 KEEP_ALIVE_S = 4.0
 """Common servers close idle connections after 5 s; a request sent into that moment would be lost, and charged."""
+MOST_HEADERS = 1024
+MOST_HEADER_BYTES = 2**18
+"""Of one header. aiohttp's own limits (128, 8,190 bytes) are below what proxies add; a reply that breaks them is paid
+for all the same."""
+_HEAD_LIMITS: Mapping[str, Any] = {
+    "max_line_size": MOST_HEADER_BYTES,
+    "max_field_size": MOST_HEADER_BYTES,
+    # Older versions do not count them.
+    **({"max_headers": MOST_HEADERS} if "max_headers" in (aiohttp.ClientSession.__init__.__kwdefaults__ or {}) else {}),
+}
 _COPIED_BYTES = 2**20 - 1
 """aiohttp warns about larger bodies as plain bytes; these are passed as a stream."""
 _NO_HEADERS: Mapping[str, str] = {}
@@ -104,6 +114,7 @@ class HttpTransport:
             connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=KEEP_ALIVE_S),
             headers=self._headers,
             cookie_jar=aiohttp.DummyCookieJar(),
+            **_HEAD_LIMITS,
             timeout=aiohttp.ClientTimeout(total=None, sock_connect=min(CONNECT_S, self._timeout_s)),
         )
         return self

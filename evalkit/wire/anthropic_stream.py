@@ -3,6 +3,7 @@
 The blocks come one after the other, each with a start, pieces and an end; then the reason to stop and the usage. Of the
 tokens that the reply took, the first event states only those of its beginning: without a later figure they are unknown.
 
+Chosen: without its end mark a stream is whole if its reason to stop and its usage came, as in `openai_chat_stream.py`.
 Chosen: a call's input that is not JSON, since it was cut, becomes `{"_raw": text}`, as where such a call is sent back.
 Source: https://platform.claude.com/docs/en/build-with-claude/streaming.
 """
@@ -14,7 +15,9 @@ from evalkit.wire.alike import Alike
 from evalkit.wire.fields import RAW, object_of, text_of
 from evalkit.wire.lenient import MalformedReplyError, dumps_any, loads_kept
 from evalkit.wire.streams import StreamForm, joined, loads_event, raise_error
+from evalkit.wire.usage import larger, stated
 
+_INPUT = frozenset({"input_tokens", "cache_read_input_tokens", "cache_creation_input_tokens"})
 _PIECES = {"text_delta": "text", "thinking_delta": "thinking", "input_json_delta": "partial_json"}
 """By the type of a delta: its field that holds the next piece."""
 
@@ -63,7 +66,7 @@ class AnthropicAssembler:
         elif kind == "message_delta":
             self._expect(self.begun, data)
             self._message |= object_of(value, "delta")
-            self._usage |= {key: figure for key, figure in object_of(value, "usage").items() if figure is not None}
+            self._count(object_of(value, "usage"))
         elif kind == "message_stop":
             self._expect(self.begun, data)
             self.done = True
@@ -71,13 +74,28 @@ class AnthropicAssembler:
             raise_error(value)
 
     def may_end(self) -> bool:
-        """Never: there is an end mark."""
-        return False
+        """Whether the reason to stop and the usage came."""
+        return bool(self._message.get("stop_reason")) and "output_tokens" in self._usage
 
     def value(self) -> Any:
         """The body."""
         content = [self._block(place) for place in sorted(self._blocks)]
         return {**self._message, "content": content, "usage": self._usage}
+
+    def _count(self, said: Mapping[str, Any]) -> None:
+        """A later statement of usage: of the input the larger statement counts, of any other figure the larger. After
+        another model has taken over, its statement counts: the first was made for the model that declined."""
+        if any(block.get("type") == "fallback" for block in self._blocks.values()):
+            self._usage |= {name: figure for name, figure in said.items() if figure is not None}
+            return
+        read = {name: figure for name, figure in said.items() if name in _INPUT and figure is not None}
+        known = {name: figure for name, figure in self._usage.items() if name in _INPUT}
+        self._usage |= larger(known, {**known, **read})
+        for name, figure in said.items():
+            if name not in _INPUT and figure is not None:
+                before = stated(self._usage, name)
+                later = stated(said, name)
+                self._usage[name] = max(before, later) if before is not None and later is not None else figure
 
     def _expect(self, true: bool, data: bytes) -> None:
         if not true:

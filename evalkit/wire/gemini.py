@@ -163,6 +163,7 @@ def _read_usage(raw: Mapping[str, Any], says: bool) -> Usage:
         cached_write=0,
         reasoning=thought,
         says=says,
+        total=total,
     )
 
 

@@ -1,7 +1,8 @@
 """A streamed reply of Gemini, assembled to the body that it has unstreamed.
 
 Each event is a whole response with the next parts. There is no end mark: a reply has ended if its reason to finish
-came, and the connection was closed in good order. Usage counts if it comes with that reason, or after it.
+came, and the connection was closed in good order. Usage counts if some comes with that reason, or after it; of several
+statements the largest.
 
 Chosen: adjacent parts that hold nothing but text are one part, thoughts and answer apart. A part with a signature stays
 as it came, since the API wants it back on the same part; it may come alone, with an empty text.
@@ -12,6 +13,7 @@ from typing import Any
 
 from evalkit.wire.fields import object_of, text_of
 from evalkit.wire.streams import StreamForm, joined, loads_event, raise_error
+from evalkit.wire.usage import larger
 
 _PLAIN = frozenset({"text", "thought"})
 
@@ -19,7 +21,7 @@ _PLAIN = frozenset({"text", "thought"})
 class GeminiAssembler:
     """Satisfies `Assembler`."""
 
-    __slots__ = ("_candidate", "_ended", "_parts", "_top", "_usage", "begun", "done", "size")
+    __slots__ = ("_candidate", "_counted", "_ended", "_parts", "_top", "_usage", "begun", "done", "size")
 
     def __init__(self) -> None:
         self.begun, self.done, self.size = False, False, 0
@@ -28,6 +30,8 @@ class GeminiAssembler:
         self._parts: list[Any] = []
         """Parts; of a text in pieces, a pair of its first part and the pieces."""
         self._usage: Any = None
+        self._counted = False
+        """Whether usage came with the reason to finish, or after it."""
         self._ended = False
 
     def may_wait(self, piece: bytes) -> bool:
@@ -58,8 +62,9 @@ class GeminiAssembler:
             self._ended = self._ended or bool(candidate.get("finishReason"))
         blocked = text_of(object_of(value, "promptFeedback"), "blockReason")
         self._ended = self._ended or bool(blocked)
-        if self._ended and value.get("usageMetadata"):
-            self._usage = value["usageMetadata"]
+        if value.get("usageMetadata"):
+            self._usage = larger(self._usage, value["usageMetadata"])
+            self._counted = self._ended
         self._top |= {key: member for key, member in value.items() if key not in ("candidates", "usageMetadata")}
 
     def may_end(self) -> bool:
@@ -73,7 +78,7 @@ class GeminiAssembler:
             parts = [_part(part) for part in self._parts]
             content = {**object_of(self._candidate, "content"), "parts": parts}
             body["candidates"] = [{**self._candidate, "content": content}]
-        return body if self._usage is None else {**body, "usageMetadata": self._usage}
+        return {**body, "usageMetadata": self._usage} if self._counted else body
 
     def _add(self, part: Any) -> None:
         text = part.get("text") if isinstance(part, dict) else None

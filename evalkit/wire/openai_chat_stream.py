@@ -1,10 +1,11 @@
 """A streamed reply of OpenAI Chat Completions, assembled to the body that it has unstreamed.
 
-Of the choices the first counts: evalkit asks for one. Pieces of a text are joined, pieces of a call found by its place
-or by its id, and pieces of `reasoning_details` by type and place; of any other field the last value holds. Usage counts
-if it comes with the reason to finish, or after it: some servers state what was used so far in every event.
+Of the choices the first counts: evalkit asks for one. Pieces of a text are joined, pieces of a call found by its id or
+its place (`chat_calls.py`), and pieces of `reasoning_details` by type and place; of any other field the last value
+holds. Usage counts if some comes with the reason to finish, or after it: some servers state what was used so far in
+every event. Of several statements the largest counts.
 
-Chosen: a call with another id than the one at its place is another call, because some servers give all the same place.
+Chosen: without its end mark a stream is whole if its reason to finish and its usage came: some servers never send one.
 Source: https://platform.openai.com/docs/api-reference/chat-streaming, https://openrouter.ai/docs/api/reference/streaming.
 """
 
@@ -12,8 +13,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from evalkit.wire.alike import Alike
+from evalkit.wire.chat_calls import StreamedCalls
 from evalkit.wire.fields import object_of, text_of
 from evalkit.wire.streams import ErrorEvent, StreamForm, joined, loads_event, raise_error
+from evalkit.wire.usage import larger
 
 _TEXTS = ("content", "refusal", "reasoning_content", "reasoning")
 _PIECES = ("text", "summary", "data")
@@ -27,10 +30,10 @@ class ChatAssembler:
     __slots__ = (
         "_calls",
         "_choice",
+        "_counted",
         "_details",
         "_like",
         "_message",
-        "_places",
         "_texts",
         "_top",
         "_usage",
@@ -46,10 +49,11 @@ class ChatAssembler:
         self._choice: dict[str, Any] = {}
         self._message: dict[str, Any] = {}
         self._texts: dict[str, list[Any]] = {name: [] for name in _TEXTS}
-        self._calls: list[dict[str, Any]] = []
-        self._places: dict[int | str, dict[str, Any]] = {}
+        self._calls = StreamedCalls()
         self._details: list[Any] = []
         self._usage: Any = None
+        self._counted = False
+        """Whether usage came with the reason to finish, or after it."""
 
     def may_wait(self, piece: bytes) -> bool:
         """Whether it looks like events alike."""
@@ -78,6 +82,8 @@ class ChatAssembler:
             self.begun = True
             finish = choice.get("finish_reason")
             delta = choice.get("delta")
+            if not delta and not self._has_said:  # a whole reply as a stream of one event
+                delta = choice.get("message")
             if isinstance(delta, dict):
                 self._add(delta)
                 if len(delta) == 1 and not finish and not value.get("usage") and not value.get("error"):
@@ -89,14 +95,23 @@ class ChatAssembler:
             raise ErrorEvent(error or {"message": "The provider cut the reply off."})
         if "error" in value:
             raise_error(value)
+        if value.get("object") == "error":
+            raise ErrorEvent(value)
         if finish:
             self._choice["finish_reason"] = finish
-        if self._choice and value.get("usage"):
-            self._usage = value["usage"]
+        if isinstance(choice, dict) and choice.get("error"):
+            self._choice["error"] = choice["error"]
+        if value.get("usage"):
+            self._usage = larger(self._usage, value["usage"])
+            self._counted = bool(self._choice)
 
     def may_end(self) -> bool:
-        """Never: there is an end mark."""
-        return False
+        """Whether the reason to finish and the usage came."""
+        return "finish_reason" in self._choice and self._counted
+
+    @property
+    def _has_said(self) -> bool:
+        return bool(self._message or self._calls or any(self._texts.values()))
 
     def value(self) -> Any:
         """The body."""
@@ -105,13 +120,13 @@ class ChatAssembler:
             if pieces:
                 message[name] = _text(pieces)
         if self._calls:
-            message["tool_calls"] = [_call(call) for call in self._calls]
+            message["tool_calls"] = self._calls.value()
         if self._details:
             message["reasoning_details"] = [_detail(detail) for detail in self._details]
         body = {**self._top, "object": "chat.completion"}
         if self.begun:
             body["choices"] = [{"index": 0, "message": message, **self._choice}]
-        return body if self._usage is None else {**body, "usage": self._usage}
+        return {**body, "usage": self._usage} if self._counted else body
 
     def _note(self, value: Mapping[str, Any]) -> None:
         """Fields of the whole reply, from the first event that has a value for them."""
@@ -128,7 +143,7 @@ class ChatAssembler:
         elif field == "tool_calls" and isinstance(piece, list) and len(piece) == 1 and isinstance(piece[0], dict):
             function = object_of(piece[0], "function")
             if text_of(function, "arguments") and not function.get("name"):
-                pieces = self._call_of(piece[0])["arguments"]
+                pieces = self._calls.pieces_of(piece[0])
                 self._like.learn(name, data, b'"arguments"', function["arguments"], pieces)
 
     def _add(self, delta: Mapping[str, Any]) -> None:
@@ -139,42 +154,15 @@ class ChatAssembler:
                 self._texts[name].append(piece)
                 self.size += len(piece) if isinstance(piece, str | list) else 1
             elif name == "tool_calls" and isinstance(piece, list):
-                for call in piece:
-                    if isinstance(call, dict):
-                        self._add_call(call)
+                calls = len(self._calls)
+                self.size += sum(self._calls.add(call) for call in piece if isinstance(call, dict))
+                if len(self._calls) != calls:
+                    self._like.forget()
             elif name == "reasoning_details" and isinstance(piece, list):
                 for detail in piece:
                     self._add_detail(detail)
             else:
                 self._message[name] = piece
-
-    def _add_call(self, piece: Mapping[str, Any]) -> None:
-        function = object_of(piece, "function")
-        call = self._call_of(piece)
-        call["further"] |= {
-            name: member for name, member in piece.items() if name not in ("index", "id", "function") and member
-        }
-        call["id"] = call["id"] or text_of(piece, "id")
-        name, arguments = text_of(function, "name"), function.get("arguments")
-        if name != call["name"]:
-            call["name"] += name
-        if isinstance(arguments, str):
-            call["arguments"].append(arguments)
-            self.size += len(arguments)
-        elif arguments is not None:
-            call["value"] = arguments
-
-    def _call_of(self, piece: Mapping[str, Any]) -> dict[str, Any]:
-        """The call that a piece belongs to: that of its place, or of its id where it has no place, else the last."""
-        place, own = piece.get("index"), text_of(piece, "id")
-        key = place if type(place) is int else own
-        call = self._places.get(key) if key != "" else self._calls[-1] if self._calls else None
-        if call is None or (own and call["id"] and call["id"] != own):
-            call = {"id": own, "name": "", "arguments": [], "value": None, "further": {}}
-            self._calls.append(call)
-            self._places[key] = call
-            self._like.forget()
-        return call
 
     def _add_detail(self, piece: Any) -> None:
         if not isinstance(piece, dict):
@@ -204,12 +192,6 @@ def _detail(detail: Mapping[str, Any]) -> dict[str, Any]:
         name: joined(member) if name in _PIECES and isinstance(member, list) else member
         for name, member in detail.items()
     }
-
-
-def _call(call: Mapping[str, Any]) -> dict[str, Any]:
-    arguments = call["value"] if call["value"] is not None else joined(call["arguments"])
-    function = {"name": call["name"], "arguments": arguments}
-    return {"id": call["id"], "type": "function", **call["further"], "function": function}
 
 
 def _text(pieces: list[Any]) -> Any:

@@ -1,11 +1,15 @@
 """The tokens that a reply states, each figure judged separately: stated, or not.
 
 A figure counts as stated if it is a plausible whole number of tokens. These do not count: a figure that is absent,
-negative, a string, a boolean, a fraction or above `MOST_TOKENS`; a part that is greater than its whole; no input at
+negative, a string, a boolean, a fraction or above `MOST_TOKENS`; reasoning that is greater than the output; no input at
 all; and no output for a reply that is not empty. `Usage.unknown` names them, and they are charged at their bound.
 
 Reasoning is a part of the output. Some servers count it separately instead; their total shows it.
 Source: https://docs.x.ai/docs/key-information/consumption-and-rate-limits (xAI's Chat Completions).
+
+Figures that contradict each other are read as the larger use that makes sense of all of them, and the usage is marked
+(`doubtful`): a total beyond the parts holds thoughts that are counted nowhere else, and cached tokens beyond those of
+the prompt were left out of it. Source: github.com/vercel/ai/issues/6082, github.com/BerriAI/litellm/issues/27745.
 """
 
 from collections.abc import Mapping
@@ -25,6 +29,26 @@ def stated(raw: Mapping[str, Any], name: str) -> int | None:
     return value if type(value) is int and 0 <= value <= MOST_TOKENS else None
 
 
+_PARTS = (
+    *("prompt_tokens", "completion_tokens", "input_tokens", "output_tokens"),
+    *("cache_read_input_tokens", "cache_creation_input_tokens"),
+    *("promptTokenCount", "candidatesTokenCount", "thoughtsTokenCount"),
+)
+_TOTALS = ("total_tokens", "totalTokenCount")
+
+
+def larger(before: Any, after: Any) -> Any:
+    """Of two statements of one reply's usage, the one of more tokens; of equal ones the later."""
+    return before if _size(before) > _size(after) else after
+
+
+def _size(raw: Any) -> int:
+    if not isinstance(raw, dict):
+        return -1
+    parts = sum(stated(raw, name) or 0 for name in _PARTS)
+    return max(parts, *(stated(raw, name) or 0 for name in _TOTALS))
+
+
 def usage_of(
     *,
     tokens_in: int | None,
@@ -41,21 +65,25 @@ def usage_of(
     reply has text, calls or thoughts. `total`: of all tokens, where it may hold reasoning that the output lacks. Of a
     figure that is unknown the usage holds 0.
     """
-    if tokens_in and tokens_out is not None and reasoning and total == tokens_in + tokens_out + reasoning:
-        tokens_out += reasoning
+    doubtful = False
+    if tokens_in and (cached_read or 0) + (cached_write or 0) > tokens_in:
+        tokens_in, doubtful = tokens_in + (cached_read or 0) + (cached_write or 0), True
+    if tokens_in and tokens_out is not None and total is not None:
+        beyond = total - tokens_in - tokens_out
+        if beyond > 0 and beyond == reasoning:
+            tokens_out += beyond
+        elif beyond > 0 and not reasoning:
+            tokens_out, reasoning, doubtful = tokens_out + beyond, beyond, True
     unknown: list[str] = []
     if not tokens_in or tokens_in > MOST_TOKENS:  # no prompt has no tokens
         unknown.append("input")
         tokens_in = cached_read = cached_write = 0
-    if cached_read is None or cached_read > tokens_in:
+    if cached_read is None:
         unknown.append("cached_read")
         cached_read = 0
-    if cached_write is None or cached_write > tokens_in:
+    if cached_write is None:
         unknown.append("cached_write")
         cached_write = 0
-    if cached_read + cached_write > tokens_in:
-        unknown += ["cached_read", "cached_write"]
-        cached_read = cached_write = 0
     silent = says and not tokens_out
     if tokens_out is None or tokens_out > MOST_TOKENS or silent or (reasoning or 0) > tokens_out:
         unknown.append("output")
@@ -67,4 +95,5 @@ def usage_of(
         cached_write=cached_write,
         reasoning=reasoning or 0,  # it has no price of its own
         unknown=tuple(unknown),
+        doubtful=doubtful,
     )

@@ -26,6 +26,7 @@ from evalkit.wire.dialect import Quirks
 from evalkit.wire.http import Failure, HttpResponse
 from evalkit.wire.openai_chat import OPENAI_CHAT
 from evalkit.wire.unparsed import DRAWS
+from tests.support.each_case import check_each
 from tests.support.virtual_clock import run_virtual
 
 PRICE = Price(input=10, output=100, cached_read=1, cached_write=1)
@@ -396,6 +397,43 @@ def test_missing_input_usage_is_charged_at_its_bound_beside_the_output_that_is_s
         assert (answer.cost, answer.attempts) == (scene.bound - 50 * 100 + 7 * 100, "unmetered")
 
     played(play)
+
+
+def test_figures_that_contradict_each_other_are_charged_as_the_larger_use_and_marked() -> None:
+    cached = {"cached_tokens": 27}
+    cases: dict[str, tuple[dict[str, object], int]] = {
+        "thoughts in the total alone": (
+            {"prompt_tokens": 30, "completion_tokens": 7, "total_tokens": 67},
+            37 * 100 + 300,
+        ),
+        "cached beyond the prompt": (
+            {"prompt_tokens": 3, "completion_tokens": 7, "prompt_tokens_details": cached},
+            3 * 10 + 27 * 1 + 7 * 100,
+        ),
+        "more than may be written": (
+            {"prompt_tokens": 30, "completion_tokens": 7, "total_tokens": 10**6},
+            30 * 10 + 50 * 100,
+        ),
+    }
+
+    def check(case: tuple[dict[str, object], int]) -> None:
+        usage, cost = case
+
+        async def play() -> None:
+            scene = Scene(counted("42", **usage))
+            answer = await scene.asker.ask(scene.question)
+            assert (answer.cost, answer.attempts) == (cost, "unmetered")
+            assert scene.budget.stats().unmetered == Unmetered(replies=1, cost=cost)
+            assert scene.lane.stats().ended == ""
+            absurd = Scene(
+                counted("42", prompt_tokens=3, completion_tokens=7, prompt_tokens_details={"cached_tokens": 10**6})
+            )
+            answer = await absurd.asker.ask(absurd.question)
+            assert (answer.cost, absurd.lane.stats().ended) == (absurd.bound - 43 * 100, "")
+
+        played(play)
+
+    check_each(cases.items(), check)
 
 
 def test_a_missing_figure_that_makes_nothing_dearer_is_no_missing_usage() -> None:

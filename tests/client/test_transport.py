@@ -107,6 +107,21 @@ def test_bodies_of_any_size_go_out_whole(size: int) -> None:
     assert asyncio.run(main()).body == b"%d" % size
 
 
+def test_a_reply_with_long_or_many_headers_is_read() -> None:
+    long, many = "x" * 100_000, {f"X-Trace-{number}": "y" for number in range(500)}
+
+    async def handler(_: web.Request) -> web.Response:
+        return web.Response(body=b"a reply", headers={"X-Long": long, **many})
+
+    async def main() -> HttpResponse:
+        async with serving(handler) as url:
+            return await sent(url)
+
+    response = asyncio.run(main())
+    assert (response.status, response.failure, response.body) == (200, "", b"a reply")
+    assert (response.headers["x-long"], response.headers["x-trace-499"]) == (long, "y")
+
+
 def test_a_connection_is_used_again() -> None:
     ports: set[int] = set()
 

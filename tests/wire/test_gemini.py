@@ -257,7 +257,7 @@ def test_finish_reasons_are_put_in_our_words(reason: object, finish: str) -> Non
             },
             Usage(input=57, output=16, cached_read=40, reasoning=11),
         ),
-        ({"promptTokenCount": 5, "cachedContentTokenCount": 9}, Usage(input=5)),
+        ({"promptTokenCount": 5, "cachedContentTokenCount": 9}, Usage(input=14, cached_read=9)),
         (
             {"promptTokenCount": 2**40, "thoughtsTokenCount": 2**40, "candidatesTokenCount": 1},
             Usage(),

@@ -235,7 +235,7 @@ def test_what_providers_want_back_goes_back_and_the_rest_does_not() -> None:
         ({"prompt_tokens": 8.0, "completion_tokens": True}, Usage(input=8)),
         (
             {"prompt_tokens": 5, "completion_tokens": 2, "prompt_tokens_details": {"cached_tokens": 9}},
-            Usage(input=5, output=2),
+            Usage(input=14, output=2, cached_read=9),
         ),
         (
             {"prompt_tokens": 5, "completion_tokens": 2, "completion_tokens_details": {"reasoning_tokens": 3}},

@@ -280,7 +280,7 @@ def test_how_a_reply_finished(fields: dict[str, Any], finish: str) -> None:
                 "input_tokens_details": {"cached_tokens": 3, "cache_write_tokens": 9},
                 "output_tokens_details": {"reasoning_tokens": 3},
             },
-            Usage(input=5, cached_read=3),
+            Usage(input=17, cached_read=3, cached_write=9),
         ),
     ],
 )

@@ -132,13 +132,76 @@ def test_no_output_beside_a_reply_that_says_something_is_unknown(dialect: str) -
     assert read(dialect, spoken).unknown == ("output",)
 
 
-def test_a_part_that_is_greater_than_its_whole_is_no_figure() -> None:
-    for figure, lost in (("cached_read", "cached_read"), ("cached_write", "cached_write"), ("reasoning", "output")):
+def test_reasoning_that_is_greater_than_the_output_is_no_figure() -> None:
+    for dialect in ("openai_chat", "openai_responses", "anthropic_messages"):
+        assert read(dialect, body_with(dialect, "reasoning", b"1000")).unknown == ("output",)
+
+
+def chat_usage(dialect: str, **counts: Any) -> Usage:
+    """Of a reply whose usage is this, `prompt`, `completion`, ... standing for the format's own names."""
+    value = orjson.loads(SERVED_DIALECTS[dialect].encode_reply(SAID))
+    names = ("prompt", "completion") if dialect == "openai_chat" else ("input", "output")
+    value["usage"] = {
+        f"{names[0]}_tokens": counts["prompt"],
+        f"{names[1]}_tokens": counts["completion"],
+        f"{names[0]}_tokens_details": {"cached_tokens": counts.get("cached", 0), "cache_write_tokens": 0},
+        f"{names[1]}_tokens_details": {"reasoning_tokens": counts.get("reasoning")},
+        "total_tokens": counts.get("total"),
+    }
+    return read(dialect, orjson.dumps(value))
+
+
+def test_figures_that_contradict_each_other_are_read_as_the_larger_use_and_marked() -> None:
+    cases: dict[str, tuple[dict[str, Any], Usage, bool]] = {
+        "thoughts in the total alone": (
+            {"prompt": 900, "completion": 20, "total": 1420},
+            Usage(input=900, output=520, reasoning=500),
+            True,
+        ),
+        "thoughts stated as none": (
+            {"prompt": 900, "completion": 20, "total": 1420, "reasoning": 0},
+            Usage(input=900, output=520, reasoning=500),
+            True,
+        ),
+        "thoughts stated beside": (
+            {"prompt": 900, "completion": 20, "total": 1420, "reasoning": 500},
+            Usage(input=900, output=520, reasoning=500),
+            False,
+        ),
+        "cached beyond the prompt": (
+            {"prompt": 3, "completion": 20, "cached": 897},
+            Usage(input=900, output=20, cached_read=897),
+            True,
+        ),
+        "cached beyond the prompt, in the total": (
+            {"prompt": 3, "completion": 20, "cached": 897, "total": 920},
+            Usage(input=900, output=20, cached_read=897),
+            True,
+        ),
+        "both": (
+            {"prompt": 3, "completion": 20, "cached": 897, "total": 1420},
+            Usage(input=900, output=520, cached_read=897, reasoning=500),
+            True,
+        ),
+        "a total that is too small": (
+            {"prompt": 900, "completion": 20, "cached": 100, "total": 23},
+            Usage(input=900, output=20, cached_read=100),
+            False,
+        ),
+        "nothing odd": (
+            {"prompt": 900, "completion": 20, "cached": 900, "total": 920},
+            Usage(input=900, output=20, cached_read=900),
+            False,
+        ),
+    }
+
+    def check(case: tuple[dict[str, Any], Usage, bool]) -> None:
+        counts, expected, doubtful = case
         for dialect in ("openai_chat", "openai_responses"):
-            assert read(dialect, body_with(dialect, figure, b"1000")).unknown == (lost,)
-    assert "output" in read("anthropic_messages", body_with("anthropic_messages", "reasoning", b"1000")).unknown
-    together = body_with("openai_chat", "cached_read", b"850")
-    assert read("openai_chat", together).unknown == ("cached_read", "cached_write")
+            usage = chat_usage(dialect, **counts)
+            assert (usage, usage.unknown, usage.doubtful) == (expected, (), doubtful)
+
+    check_each(cases.items(), check)
 
 
 @pytest.mark.parametrize(
