@@ -317,7 +317,7 @@ class ModelAsker:
         asking.tries.counted += not ticket.probe
         asking.failed_at = ticket.server.number
         self._lane.failed(ticket, verdict.kind, wait_s=verdict.wait_s, message=self._hinted(verdict))
-        if self._book_failure(asking, attempt, verdict.outcome, verdict.kind):
+        if self._book_failure(asking, attempt, verdict.outcome, verdict.kind, verdict.usage):
             await self._budget.durable()
         if verdict.action == "end_episode":
             ours = verdict.kind == "bad_request"  # a longer chat or a filtered text is the model's doing
@@ -355,13 +355,21 @@ class ModelAsker:
         self._lane.end(error)
         raise error
 
-    def _book_failure(self, asking: _Asking, attempt: int, outcome: str, reason: str) -> bool:
-        """Charge an attempt with a billed outcome, and return True; otherwise release its reservation."""
+    def _book_failure(
+        self, asking: _Asking, attempt: int, outcome: str, reason: str, usage: Usage | None = None
+    ) -> bool:
+        """Charge an attempt with a billed outcome, and return True; otherwise release its reservation. `usage`: what it
+        has used, if that is known."""
         if not counts_as_billed(outcome, self._template.billed):
             self._budget.settle(asking.bound, 0)
             return False
+        amount = asking.bound
+        if usage is not None and not usage.doubtful and not {"input", "output"} & set(usage.unknown):
+            cost = self._template.price.most(usage, input_tokens=0, output_tokens=0)
+            amount = min(amount, cost)
+            self._budget.settle(asking.bound - amount, 0)
         self._budget.book_charge(
-            asking.bound,
+            amount,
             lane=self._lane.name,
             agent=self._template.agent,
             episode=asking.question.episode,

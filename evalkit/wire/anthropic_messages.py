@@ -27,11 +27,14 @@ from evalkit.wire.anthropic_stream import ANTHROPIC_STREAM
 from evalkit.wire.dialect import Dialect, Quirks, splice
 from evalkit.wire.durations import date_of, instant_of, until_s
 from evalkit.wire.fields import object_of, sampling_objections, text_of, tool_objections
+from evalkit.wire.finishes import failure_beside, odd
 from evalkit.wire.history import fitting_id
+from evalkit.wire.http import HttpResponse, Verdict
 from evalkit.wire.lenient import MalformedReplyError, dumps_any
+from evalkit.wire.streams import stated_status
 from evalkit.wire.turns import SYSTEM, extend_turns
 from evalkit.wire.usage import stated, usage_of
-from evalkit.wire.verdicts import judge
+from evalkit.wire.verdicts import accepted_with, judge, judge_error
 
 VERSION = "2023-06-01"
 """The format's version, sent with every request."""
@@ -53,6 +56,8 @@ _FINISHES = {
     "model_context_window_exceeded": "length",
 }
 """Stop reasons in evalkit's terms; `refusal`, `pause_turn` and unknown ones stay as they are."""
+_CONTENT = b'"content"'
+_ODD = odd("stop_reason", *_FINISHES, "refusal", "pause_turn")
 
 
 def head(model: str, sampling: Sampling, quirks: Quirks, *, version: str = "") -> bytes:
@@ -163,6 +168,17 @@ def _read_usage(raw: Mapping[str, Any], says: bool) -> Usage:
     )
 
 
+def _judge(response: HttpResponse) -> Verdict:
+    """As for all dialects; and a body of status 200 may hold an error in a reply's place, or a reason to stop that is
+    none of the model's."""
+    if _CONTENT in response.body and not _ODD.search(response.body):
+        return judge(response)
+    value = accepted_with(response, b"")
+    begun = isinstance(value.get("content"), list)
+    error = failure_beside(value.get("stop_reason"), value.get("error") if value.get("type") == "error" else None)
+    return judge_error(response, error, stated_status(error) or 500, begun=begun) if error else judge(response)
+
+
 def _allowances(headers: Mapping[str, str]) -> tuple[Allowance | None, Allowance | None]:
     return _allowance(headers, "requests"), _allowance(headers, "tokens")
 
@@ -215,7 +231,7 @@ ANTHROPIC_MESSAGES = Dialect(
     body=_body,
     headers=_headers,
     read=_read,
-    judge=judge,
+    judge=_judge,
     allowances=_allowances,
     objections=_objections,
     stream=ANTHROPIC_STREAM,

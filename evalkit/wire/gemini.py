@@ -25,12 +25,14 @@ from evalkit.dialogue import Message, Reply, Sampling, Tool, Usage
 from evalkit.wire.allowance import Allowance
 from evalkit.wire.dialect import Dialect, Quirks, splice
 from evalkit.wire.fields import object_of, sampling_objections, text_of, tool_objections
+from evalkit.wire.finishes import failure_beside, odd
 from evalkit.wire.gemini_content import NO_CONTENT, accepted_name, read_parts, returned_parts, text_part
 from evalkit.wire.gemini_stream import GEMINI_STREAM
+from evalkit.wire.http import HttpResponse, Verdict
 from evalkit.wire.lenient import MalformedReplyError, dumps_any
 from evalkit.wire.turns import SYSTEM, extend_turns
 from evalkit.wire.usage import stated, usage_of
-from evalkit.wire.verdicts import judge
+from evalkit.wire.verdicts import accepted_with, judge, judge_error
 
 _OURS = frozenset({"model", "contents", "systemInstruction", "tools", "toolConfig", "cachedContent", "serviceTier"})
 _OUR_CONFIG = frozenset({"maxOutputTokens", "temperature", "topP", "seed", "candidateCount", "responseModalities"})
@@ -40,6 +42,8 @@ _CHOICES = {"auto": "AUTO", "required": "ANY", "none": "NONE"}
 _FINISHES = {"MAX_TOKENS": "length"} | dict.fromkeys(
     ("SAFETY", "RECITATION", "BLOCKLIST", "PROHIBITED_CONTENT", "SPII", "IMAGE_SAFETY"), "content_filter"
 )
+_UNEXPLAINED = ("OTHER",)
+_ODD = odd("finishReason", *_FINISHES, "STOP", "MALFORMED_FUNCTION_CALL")
 _NAME = re.compile(r"[a-zA-Z_][a-zA-Z0-9_.:-]{0,63}")
 _RULE = "a letter or _, then letters, digits and _ . : - only, at most 64"
 _KEY = re.compile(r"[a-zA-Z_][a-zA-Z0-9_.-]{0,63}")
@@ -172,6 +176,24 @@ def _stated_or_absent(raw: Mapping[str, Any], name: str) -> int | None:
     return stated(raw, name) if name in raw else 0
 
 
+def _judge(response: HttpResponse) -> Verdict:
+    """As for all dialects; and a candidate may have ended by no doing of its model: then there is nothing in it."""
+    if not _ODD.search(response.body):
+        return judge(response)
+    value = accepted_with(response, b"")
+    candidates = value.get("candidates")
+    candidate = candidates[0] if isinstance(candidates, list) and candidates else None
+    if not isinstance(candidate, dict) or object_of(candidate, "content").get("parts"):
+        return judge(response)
+    reason = candidate.get("finishReason")
+    said = text_of(candidate, "finishMessage")
+    error = failure_beside("error" if reason in _UNEXPLAINED else reason, None)
+    if not error:
+        return judge(response)
+    error = {"message": said or f"The provider ended the reply with {reason!r}."}
+    return judge_error(response, error, 500, begun=True)
+
+
 def _allowances(_headers: Mapping[str, str]) -> tuple[Allowance | None, Allowance | None]:
     return None, None
 
@@ -213,7 +235,7 @@ GEMINI = Dialect(
     body=_body,
     headers=_headers,
     read=_read,
-    judge=judge,
+    judge=_judge,
     allowances=_allowances,
     objections=_objections,
     stream=GEMINI_STREAM,

@@ -9,7 +9,7 @@ from typing import Literal
 
 import msgspec
 
-from evalkit.dialogue import as_dataclass
+from evalkit.dialogue import Usage, as_dataclass
 from evalkit.wire.billed import counts_as_billed
 
 Failure = Literal["", "reset", "timeout", "truncated", "oversize", "tls", "connect", "broken_off"]
@@ -47,6 +47,8 @@ class Verdict:
     message: str = ""
     outcome: str = ""
     """The outcome as a key of `billed.py`, if it was not a reply."""
+    usage: Usage | None = None
+    """What an answer that is no reply has used, if it says so."""
 
     @property
     def billable(self) -> bool:

@@ -20,10 +20,12 @@ from evalkit.dialogue import Message, Reply, Sampling, Tool, ToolCall, Usage
 from evalkit.wire.allowance import read_allowances
 from evalkit.wire.dialect import Dialect, Quirks, splice
 from evalkit.wire.fields import call_ids, object_of, sampling_objections, text_of, tool_objections
+from evalkit.wire.finishes import failure_beside, is_filtered, odd
 from evalkit.wire.history import fitting_id, plain_name, returnable, words_of
 from evalkit.wire.http import HttpResponse, Verdict
 from evalkit.wire.lenient import MalformedReplyError, dumps_any, loads_kept
 from evalkit.wire.openai_chat_stream import CHAT_STREAM
+from evalkit.wire.streams import stated_status
 from evalkit.wire.usage import stated, usage_of
 from evalkit.wire.verdicts import accepted_with, judge, judge_error
 
@@ -45,7 +47,8 @@ _OURS = frozenset({"model", "messages", "tools", "tool_choice", "parallel_tool_c
 """Body fields that `Sampling.extra` may not set: evalkit sets them itself, they are an older name of what it sets, or
 they would void the bound on cost (`models` and `plugins` are OpenRouter's: other models, and searches)."""
 
-_ERROR = b'"error"'
+_ERROR, _MESSAGE = b'"error"', b'"message"'
+_ODD = odd("finish_reason", "stop", "length", "tool_calls", "function_call")
 _USER, _RESULT = b'{"role":"user"', b'{"role":"tool"'
 BRIDGE = b'{"role":"assistant","content":"OK."}'
 """What stands between results and a user's message where neither may follow the other. Source: pydantic-ai #1210,
@@ -168,6 +171,7 @@ def _read(value: Any) -> Reply:
     text = content if isinstance(content, str) else _text_of_parts(content) if content else ""
     finish = choice.get("finish_reason")
     finish = finish if isinstance(finish, str) and finish else ("tool_calls" if calls else "stop")
+    finish = "content_filter" if is_filtered(finish) else finish
     refusal = message.get("refusal")
     if isinstance(refusal, str) and refusal:
         finish, text = "refusal", text or refusal
@@ -238,31 +242,29 @@ def _text_of_parts(content: Any) -> str:
 
 
 def _judge(response: HttpResponse) -> Verdict:
-    """As for all dialects; and OpenRouter answers with status 200 and an error in the body, or in its only choice,
-    if the model had begun. The text next to such an error is not a reply: the model did not finish it.
+    """As for all dialects; and a body of status 200 may hold an error in a reply's place, or a choice that failed. The
+    text next to such an error is not a reply: the model did not finish it.
 
     Source: https://openrouter.ai/docs/api/reference/errors-and-debugging.
     """
-    if _ERROR not in response.body:  # as in nearly all replies
+    body = response.body
+    if _ERROR not in body and not _ODD.search(body) and _MESSAGE in body:  # as in nearly all replies
         return judge(response)
-    error, begun = _error_of(accepted_with(response, _ERROR))
-    if not error:
-        return judge(response)
-    code = error.get("code")
-    status = code if type(code) is int and 400 <= code < 600 else 500
-    return judge_error(response, error, status, begun=begun)
-
-
-def _error_of(value: Mapping[str, Any]) -> tuple[Mapping[str, Any], bool]:
-    """(the error that stands in a body in a reply's place, empty if there is a reply; whether one had begun)."""
+    value = accepted_with(response, b"")
     choices = value.get("choices")
     choice = choices[0] if isinstance(choices, list) and choices else None
     if not isinstance(choice, dict):
-        return object_of(value, "error"), False
-    if choice.get("finish_reason") != "error":
-        return {}, False
-    words = object_of(choice, "error") or object_of(value, "error")
-    return words or {"message": "The provider cut the reply off."}, True
+        error = value if value.get("object") == "error" else object_of(value, "error")
+        return judge_error(response, error, stated_status(error) or 500, begun=False) if error else judge(response)
+    finish = choice.get("finish_reason")
+    error = failure_beside(finish, choice.get("error") or value.get("error"))
+    if error:
+        return judge_error(response, error, stated_status(error) or 500, begun=True)
+    if is_filtered(finish) and not isinstance(choice.get("message"), dict):
+        usage = _read_usage(object_of(value, "usage"), says=False)
+        words = f"The provider's filter left nothing of the reply ({finish})."
+        return Verdict(action="end_episode", kind="content_filter", message=words, outcome="filtered", usage=usage)
+    return judge(response)
 
 
 def _objections(sampling: Sampling, tools: Sequence[Tool]) -> Sequence[str]:

@@ -31,6 +31,7 @@ class ChatAssembler:
         "_calls",
         "_choice",
         "_counted",
+        "_delta",
         "_details",
         "_like",
         "_message",
@@ -54,6 +55,8 @@ class ChatAssembler:
         self._usage: Any = None
         self._counted = False
         """Whether usage came with the reason to finish, or after it."""
+        self._delta = False
+        """Whether a choice had anything of a message, if only an empty one."""
 
     def may_wait(self, piece: bytes) -> bool:
         """Whether it looks like events alike."""
@@ -85,6 +88,7 @@ class ChatAssembler:
             if not delta and not self._has_said:  # a whole reply as a stream of one event
                 delta = choice.get("message")
             if isinstance(delta, dict):
+                self._delta = True
                 self._add(delta)
                 if len(delta) == 1 and not finish and not value.get("usage") and not value.get("error"):
                     self._learn(name, data, delta)
@@ -125,7 +129,7 @@ class ChatAssembler:
             message["reasoning_details"] = [_detail(detail) for detail in self._details]
         body = {**self._top, "object": "chat.completion"}
         if self.begun:
-            body["choices"] = [{"index": 0, "message": message, **self._choice}]
+            body["choices"] = [{"index": 0, **({"message": message} if self._delta else {}), **self._choice}]
         return {**body, "usage": self._usage} if self._counted else body
 
     def _note(self, value: Mapping[str, Any]) -> None:

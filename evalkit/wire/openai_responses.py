@@ -24,10 +24,12 @@ from evalkit.dialogue import Message, Reply, Sampling, Tool, ToolCall, Usage
 from evalkit.wire.allowance import read_allowances
 from evalkit.wire.dialect import Dialect, Quirks, splice
 from evalkit.wire.fields import call_ids, object_of, sampling_objections, text_of, tool_objections
+from evalkit.wire.finishes import failure_beside, is_failure, odd
 from evalkit.wire.history import NOTHING_SAID, fitting_id, plain_name, words_of
 from evalkit.wire.http import HttpResponse, Verdict
 from evalkit.wire.lenient import MalformedReplyError, dumps_any, loads_kept
 from evalkit.wire.openai_responses_stream import RESPONSES_STREAM
+from evalkit.wire.streams import stated_status
 from evalkit.wire.thoughts import item_text, thoughts_of
 from evalkit.wire.usage import stated, usage_of
 from evalkit.wire.verdicts import accepted_with, judge, judge_error
@@ -58,8 +60,8 @@ _ID = re.compile(r".{1,64}", re.DOTALL)
 
 _ENCRYPTED = "reasoning.encrypted_content"
 
-_FAILED_STATUSES: Mapping[str, int] = {"server_error": 500, "rate_limit_exceeded": 429}
-"""HTTP statuses that mean what the error of a failed response means; 400 for all others."""
+_ODD = odd("status", "completed")
+_FAILED, _PENDING = frozenset({"failed", "cancelled"}), frozenset({"queued", "in_progress"})
 
 _FINISHES: Mapping[str, str] = {"max_output_tokens": "length", "max_tokens": "length", "": "incomplete"}
 """Why a response is incomplete, in evalkit's terms; others are kept as they are."""
@@ -271,13 +273,19 @@ def _read_usage(raw: Mapping[str, Any], says: bool) -> Usage:
 
 
 def _judge(response: HttpResponse) -> Verdict:
-    """As for all dialects; and a response that was accepted but failed has its error in a body of status 200."""
-    value = accepted_with(response, b'"failed"')
-    if value.get("status") != "failed":
+    """As for all dialects; and a response that was accepted but failed, was cancelled or is not there yet comes with
+    status 200. What does not say why it failed may succeed the next time."""
+    if not _ODD.search(response.body):
         return judge(response)
-    error = object_of(value, "error") or {"message": "The response failed, and no error says why."}
-    status = _FAILED_STATUSES.get(text_of(error, "code"), 400)
-    return judge_error(response, error, status, begun=True)
+    value = accepted_with(response, b"")
+    status = text_of(value, "status")
+    why = object_of(value, "incomplete_details").get("reason") if status == "incomplete" else status
+    if status == "incomplete" and not is_failure(why):
+        return judge(response)
+    error = failure_beside(why, value.get("error") if status in _FAILED else None)
+    if not error and status in _PENDING and not value.get("output"):
+        error = {"message": f"The response has not ended ({status})."}
+    return judge_error(response, error, stated_status(error) or 500, begun=True) if error else judge(response)
 
 
 def _objections(sampling: Sampling, tools: Sequence[Tool]) -> Sequence[str]:

@@ -436,6 +436,23 @@ def test_figures_that_contradict_each_other_are_charged_as_the_larger_use_and_ma
     check_each(cases.items(), check)
 
 
+def test_a_filters_answer_in_place_of_a_reply_ends_the_episode_once_at_what_it_states() -> None:
+    usage = {"prompt_tokens": 30, "completion_tokens": 7, "prompt_tokens_details": NO_CACHE}
+    for stated, charge in ((usage, COST), (None, None)):
+        value = {"id": "c", "model": "m", "choices": [{"finish_reason": "content_filter"}], "usage": stated}
+
+        async def play(value: object = value, charge: int | None = charge) -> None:
+            scene = Scene(HttpResponse(status=200, headers={}, body=orjson.dumps(value)))
+            with pytest.raises(EpisodeRefused) as said:
+                await scene.asker.ask(scene.question)
+            assert (said.value.ending, len(scene.script.sent)) == ("content_filter", 1)
+            amount = scene.bound if charge is None else charge
+            assert [row.amount for row in scene.disk.of("charge")] == [amount]
+            assert (scene.budget.stats().spent, scene.budget.stats().reserved) == (amount, 0)
+
+        played(play)
+
+
 def test_a_missing_figure_that_makes_nothing_dearer_is_no_missing_usage() -> None:
     async def play() -> None:
         scene = Scene(counted("42", prompt_tokens=30, completion_tokens=7))

@@ -342,8 +342,8 @@ def failed(code: object, message: object = "Oh.", **fields: object) -> HttpRespo
         (failed("rate_limit_exceeded"), "retry", "rate_limit", 3.0),
         (failed("invalid_prompt"), "end_episode", "bad_request", None),
         (failed("invalid_prompt", "Your prompt was flagged."), "end_episode", "content_filter", None),
-        (failed(None, None), "end_episode", "bad_request", None),
-        (failed("x", error=None), "end_episode", "bad_request", None),
+        (failed(None, None), "retry", "server_error", 3.0),
+        (failed("x", error=None), "retry", "server_error", 3.0),
         (failed("server_error", tools=["x" * 100_000]), "retry", "server_error", 3.0),
     ],
 )
