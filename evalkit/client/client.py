@@ -16,6 +16,7 @@ import msgspec
 from evalkit.client.aside import aside
 from evalkit.client.ask import Answer, Question
 from evalkit.client.budget import Budget
+from evalkit.client.lanes.health import MOST_PAID
 from evalkit.client.lanes.lane import Lane
 from evalkit.client.lanes.pauses import too_long, why_ended
 from evalkit.client.lanes.server import LaneServer
@@ -23,7 +24,7 @@ from evalkit.client.lanes.servers import ANYWHERE, NOWHERE, Wish
 from evalkit.client.lanes.ticket import Ticket
 from evalkit.client.leading import SendingRight, renewed
 from evalkit.client.long_attempts import SILENCE, may_be_long, refused_stream, wants_stream
-from evalkit.client.remedies import line_to_set, with_remedy
+from evalkit.client.remedies import line_to_set, why_paid, with_remedy
 from evalkit.client.request import RequestTemplate
 from evalkit.client.retry import Retryable, Tries, retrying
 from evalkit.client.transport import Transport
@@ -35,11 +36,15 @@ from evalkit.store.files.record import ESTIMATED, OK, UNMETERED
 from evalkit.wire.billed import counts_as_billed
 from evalkit.wire.http import HttpResponse, Verdict
 from evalkit.wire.tokens import input_tokens, most_output_tokens, output_tokens
+from evalkit.wire.too_long import speaks_of_size
 from evalkit.wire.unparsed import BAD_CALL, DRAWS, malformed_reply
+from evalkit.wire.usage import within
 from evalkit.wire.verdicts import UNREADABLE
 
-MOST_UNREAD = 8
-"""A lane ends after this many consecutive answers that are not replies: each is charged at its bound."""
+_NEAR = 0.9
+"""Of a model's window: a request of about this size may be beyond it, as sizes in tokens are estimated."""
+_BEGUN = UNREADABLE | {"truncated", "broken_off"}
+"""Outcomes of good answers that turned out to be no replies."""
 MOST_UNREAD_OF_ONE = 4
 """The same for one request: then its episode is parked."""
 
@@ -187,7 +192,8 @@ class ModelAsker:
             return self._accept(asking, ticket, response, reply, lenient=lenient)
         if verdict.kind == "bad_key" and _renewable(asking, response):
             verdict = replace(verdict, action="retry")
-        verdict = await self._refuse(asking, ticket, self._learned(verdict, streamed=streams is not None), attempt)
+        verdict = self._learned(self._measured(asking, verdict), streamed=streams is not None)
+        verdict = await self._refuse(asking, ticket, verdict, attempt)
         return self._draw_again(asking, response, verdict) if verdict.action == "draw_again" else verdict
 
     def _draw_again(self, asking: _Asking, response: HttpResponse, verdict: Verdict) -> Answer | Verdict:
@@ -208,6 +214,18 @@ class ModelAsker:
             attempts=asking.outcomes,
             started_at=asking.started_at,
         )
+
+    def _measured(self, asking: _Asking, verdict: Verdict) -> Verdict:
+        """The verdict, after the size that was sent was held beside the model's window: where little of it is left, a
+        refusal that speaks of a size, or of nothing, means that."""
+        window = self._template.context_tokens
+        if window is None or verdict.kind != "bad_request" or verdict.outcome not in ("400", "413", "422"):
+            return verdict
+        size = input_tokens(len(asking.body)) + self._max_tokens
+        said = "" if verdict.message == f"HTTP {verdict.outcome}" else verdict.message.lower()
+        if size < _NEAR * window or line_to_set(verdict) or not speaks_of_size(said):
+            return verdict
+        return replace(verdict, kind="context_length")
 
     def _learned(self, verdict: Verdict, *, streamed: bool) -> Verdict:
         """The verdict, after the lane was told what it says about streams; with `auto` one that was refused is asked
@@ -289,7 +307,7 @@ class ModelAsker:
         template, usage, bound = self._template, reply.usage, self._max_tokens
         most_input = len(asking.body) + template.dialect.overhead_tokens
         if usage.doubtful:
-            usage = _within(usage, most_input, bound)
+            usage = within(usage, most_input=most_input, most_output=bound)
             reply, listed = replace(reply, usage=usage), template.price.of(usage)
         counted = "input" not in usage.unknown and "output" not in usage.unknown
         if not template.quirks.unseen_tokens and (template.dialect.verbatim_calls or not reply.calls):
@@ -314,14 +332,26 @@ class ModelAsker:
         """Book what the failure cost; return the verdict if another attempt may follow, raise if none may."""
         asking.outcomes = f"{asking.outcomes},{verdict.kind}" if asking.outcomes else verdict.kind
         assert asking.tries is not None
-        asking.tries.counted += not ticket.probe
+        paid = counts_as_billed(verdict.outcome, self._template.billed)
+        asking.tries.counted += paid or not ticket.probe
         asking.failed_at = ticket.server.number
-        self._lane.failed(ticket, verdict.kind, wait_s=verdict.wait_s, message=self._hinted(verdict))
+        self._lane.failed(
+            ticket,
+            verdict.kind,
+            wait_s=verdict.wait_s,
+            message=self._hinted(verdict),
+            paid=paid and verdict.action == "retry",
+            answered=verdict.outcome in _BEGUN,
+        )
+        if paid and ticket.server.paid >= MOST_PAID:  # before anybody else is let in
+            self._lane.end(LaneClosed(self._why_paid(verdict, ticket.server)))
         if self._book_failure(asking, attempt, verdict.outcome, verdict.kind, verdict.usage):
             await self._budget.durable()
         if verdict.action == "end_episode":
             ours = verdict.kind == "bad_request"  # a longer chat or a filtered text is the model's doing
             raise EpisodeRefused(verdict.kind, self._in_words(verdict) if ours else verdict.message)
+        if verdict.action == "park":
+            raise EpisodeUnavailable(f"{self._lane.name}: {self._in_words(verdict)}")
         if verdict.action == "end_lane":
             self._close(f"{self._lane.name}{ticket.server.at}: {self._in_words(verdict)}")
         if verdict.wait_s is not None and self._lane.has_other(ticket.server):
@@ -329,25 +359,21 @@ class ModelAsker:
         if verdict.wait_s is not None and too_long(verdict.wait_s, self._lane.deadline - self._clock()):
             words = verdict.message or verdict.kind
             self._close(why_ended(self._lane.name, verdict.wait_s, time.time(), words))
-        if verdict.kind in UNREADABLE:
-            self._weigh(asking, verdict, ticket.server)
-        return verdict
-
-    def _weigh(self, asking: _Asking, verdict: Verdict, server: LaneServer) -> None:
-        """An answer that is not a reply and may have been billed: raises if another attempt would waste money."""
-        if server.unread >= MOST_UNREAD:
-            self._close(
-                f"{self._lane.name}{server.at}: {MOST_UNREAD} answers in a row could not be read; the last one: "
-                f"{verdict.message or verdict.kind}. What they may have cost is charged. Check the url and the dialect "
-                f"of provider {self._template.provider!r}, and any proxy or gateway on the way."
-            )
-        asking.unread += 1
+        if paid and ticket.server.paid >= MOST_PAID:
+            raise LaneClosed(self._why_paid(verdict, ticket.server))
+        asking.unread += verdict.kind in UNREADABLE
         if asking.unread >= MOST_UNREAD_OF_ONE:
             raise EpisodeUnavailable(
                 f"{self._lane.name}: {asking.unread} answers at step {asking.question.step} could not be read "
                 f"({asking.outcomes}); the last one: {verdict.message or verdict.kind}. "
                 "Run again to resume the episode."
             )
+        return verdict
+
+    def _why_paid(self, verdict: Verdict, server: LaneServer) -> str:
+        begun, streamed = verdict.outcome in _BEGUN, self._template.stream != "off"
+        name = f"{self._lane.name}{server.at}"
+        return why_paid(name, verdict, self._template.provider, times=MOST_PAID, begun=begun, streamed=streamed)
 
     def _close(self, why: str) -> NoReturn:
         """End the lane. Raises LaneClosed."""
@@ -395,16 +421,6 @@ class ModelAsker:
             f"the {show_usd(asking.bound)} that its size and max_tokens allow. The lane is stopped, since its cost "
             "cannot be bounded: check the model's price, and whether the provider honours max_tokens."
         )
-
-
-def _within(usage: Usage, most_input: int, most_output: int) -> Usage:
-    """Doubtful usage without what its request cannot have used: such a figure is unknown."""
-    if usage.input > most_input:
-        unknown = ("input", "cached_read", "cached_write", *usage.unknown)
-        usage = replace(usage, input=0, cached_read=0, cached_write=0, unknown=unknown)
-    if usage.output > most_output:
-        usage = replace(usage, output=0, reasoning=0, unknown=(*usage.unknown, "output"))
-    return usage
 
 
 def _renewable(asking: _Asking, response: HttpResponse) -> bool:

@@ -5,12 +5,16 @@ from collections.abc import Mapping
 
 from evalkit.wire.dialect import MALFORMED_ARGUMENTS
 from evalkit.wire.http import Verdict
+from evalkit.wire.verdicts import UNREADABLE
 
 _REMEDIES: Mapping[str, str] = {
     "bad_key": "Check the key in {key}.",
     "unknown_model": "Check the model name {model!r} and the url of provider {provider!r}.",
     "no_credit": "The account of provider {provider!r} has no credit left; top it up and run again.",
-    "quota": "The quota of provider {provider!r} is used up for today; run again once it is renewed, or raise it.",
+    "quota": "The quota of provider {provider!r} is used up; run again once it is renewed, or raise it.",
+    "no_access": "The account of provider {provider!r} may not use {model!r} from here; see to that and run again.",
+    "too_large": "Run again once the limits of the account at provider {provider!r} are raised, or with a lower "
+    "`max_tokens`, which counts.",
     "tls": "The certificate of provider {provider!r} was not accepted; check its url and this machine's CA settings.",
     "proxy": "Check the environment's proxy and its credentials (https_proxy, http_proxy).",
     "redirect": "Correct the url of provider {provider!r}.",
@@ -89,3 +93,15 @@ def with_remedy(verdict: Verdict, *, provider: str, model: str, key: str) -> str
         remedy = "If that is why, write `{line}` for {model!r} into the file of provider {provider!r}."
     remedy = remedy.format(key=key, line=line, model=model, provider=provider)
     return f"{(verdict.message or verdict.kind).rstrip('.')}. {remedy}".rstrip()
+
+
+def why_paid(lane: str, verdict: Verdict, provider: str, *, times: int, begun: bool, streamed: bool) -> str:
+    """Why a lane ends after so many attempts that may have been billed, and what to do. `begun`: the last was a good
+    answer that turned out to be no reply; `streamed`: whether it may have been a stream."""
+    what = "answers in a row could not be read" if begun else "attempts in a row had no reply"
+    stream = ' If its streams do not end as they should, set `stream = "off"` in its file.'
+    return (
+        f"{lane}: {times} {what}; the last one: {(verdict.message or verdict.kind).rstrip('.')}. What they may have cost "
+        f"is charged. Check the url and the dialect of provider {provider!r}, and any proxy or gateway on the way."
+        f"{stream if streamed and verdict.kind not in UNREADABLE else ''}"
+    )

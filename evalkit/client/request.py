@@ -35,6 +35,8 @@ class RequestTemplate:
     """Whether its replies are streamed (`long_attempts.py`)."""
     estimates: bool = False
     """Whether tokens that the provider does not count are estimated from the text; the bound is charged anyway."""
+    context_tokens: int | None = None
+    """The model's window, if it is known."""
     _heads: dict[ToolChoice | None, bytes] = field(default_factory=dict, init=False, repr=False, compare=False)
     """Heads that were asked for."""
 
@@ -103,4 +105,5 @@ def request_template(
         billed=provider.billed,
         stream=stream,
         estimates=provider.estimates_usage,
+        context_tokens=model.context_tokens,
     )

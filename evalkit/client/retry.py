@@ -1,8 +1,9 @@
 """When a failed attempt is made again: tenacity, exponential with full jitter, bounded by attempts and by time.
 
 Only failures are handled here. A first attempt that succeeds is a plain await, because a retry object costs as much CPU
-as the rest of a step. If the server states when to come back, that overrides the schedule. Chosen: the jitter is keyed
-by place, not drawn from a shared generator, so that a simulated run repeats exactly.
+as the rest of a step. If the server states when to come back, that overrides the schedule, unless it is at once or
+nearly so: eight attempts would be over within milliseconds. Chosen: the jitter is keyed by place, not drawn from a
+shared generator, so that a simulated run repeats exactly.
 """
 
 from collections.abc import Awaitable, Callable
@@ -13,11 +14,14 @@ from evalkit.seeds import derive
 from evalkit.wire.http import Verdict
 
 ATTEMPTS = 8
-"""Attempts that count, including the first. Probes of a lane that is down do not count: they serve all requests."""
+"""Attempts that count, including the first. Probes of a lane that is down count if they may have been billed; others
+serve all requests, and cost nothing."""
 TOTAL_S = 1800.0
 """From the first attempt to the last, pauses included."""
 FIRST_S = 0.5
 LONGEST_S = 60.0
+TOLD_S = 1.0
+"""A server that asks for less than this is asked again by the schedule, in the upper half of its jitter."""
 
 
 class Retryable(Exception):
@@ -41,10 +45,12 @@ class Tries:
 
 def backoff_s(verdict: Verdict, failures: int, place: str) -> float:
     """Seconds until the next attempt: as the server says, or full jitter below a bound that doubles each time."""
-    if verdict.wait_s is not None:
-        return verdict.wait_s
+    told_s = verdict.wait_s
+    if told_s is not None and told_s >= TOLD_S:
+        return told_s
     bound = min(LONGEST_S, FIRST_S * 2.0 ** min(failures, 16))
-    return bound * derive(place, "backoff", failures) / 2.0**31
+    jitter = derive(place, "backoff", failures) / 2.0**31
+    return bound * jitter if told_s is None else bound * (1.0 + jitter) / 2.0
 
 
 def exhausted(tries: Tries, now: float, upcoming_s: float) -> bool:

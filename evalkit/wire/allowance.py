@@ -1,14 +1,15 @@
 """The remaining rate limits that a provider's headers state. Pure; `client/` decides what follows from it.
 
 Source: OpenAI's `x-ratelimit-{limit,remaining,reset}-{requests,tokens}`, which most compatible servers copied.
-`reset` is the time until the limit is full again, as `6m0s`, `1.5s`, `120ms` or plain seconds.
+`reset` is the time until the limit is full again, as `6m0s`, `1.5s`, `120ms` or plain seconds; with some servers it is
+the moment, in Unix time (docs.digitalocean.com, of its inference), which is measured against the response's own date.
 """
 
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from evalkit.wire.durations import span_of
+from evalkit.wire.durations import LONGEST_S, date_of, span_of, unix_of, until_s
 
 _FIGURE = re.compile(r"[0-9]{1,15}(?:\.[0-9]{0,15})?")
 
@@ -35,7 +36,12 @@ def read_allowances(headers: Mapping[str, str]) -> tuple[Allowance | None, Allow
 
 def _read(headers: Mapping[str, str], what: str) -> Allowance | None:
     reset = headers.get(f"x-ratelimit-reset-{what}")
-    reset_s = span_of(reset) if reset else None
+    moment = unix_of(reset)
+    if moment is not None:
+        reset_s = until_s(moment, date_of(headers.get("date")))
+        reset_s = None if reset_s == LONGEST_S else reset_s  # no moment at which a limit is renewed
+    else:
+        reset_s = span_of(reset) if reset else None
     if reset_s is None:
         return None
     limit, remaining = headers.get(f"x-ratelimit-limit-{what}", ""), headers.get(f"x-ratelimit-remaining-{what}", "")

@@ -4,7 +4,7 @@ Pure: a moment is measured against the response's own `Date`, so no clock is rea
 """
 
 import re
-from datetime import datetime
+from datetime import UTC, datetime
 
 LONGEST_S = 31 * 86_400.0
 """No limit lasts longer than a month; a longer duration counts as a month."""
@@ -33,6 +33,36 @@ def span_of(text: str) -> float | None:
     if not parts or "".join(number + unit for number, unit in parts) != text:
         return None
     return bounded_s(sum(float(number[:_NUMBER_CHARS]) * _SECONDS[unit] for number, unit in parts))
+
+
+_UNIX = re.compile(r"([0-9]{10,19})(?:\.[0-9]*)?")
+_SPOKEN = re.compile(
+    r"(?:again|retry(?:ing)?|wait|available|renewed|reset\w*) (?:in|after|for|about|at least)? ?"
+    r"((?:[0-9]++(?:\.[0-9]++)?\s?(?:milliseconds?|ms|seconds?|secs?|s|minutes?|mins?|m|hours?|h|days?|d)\b\s?)++"
+    r"|(?:[0-9]++(?:\.[0-9]++)?(?:ms|s|m|h|d))++)"
+)
+_SPOKEN_PART = re.compile(r"([0-9.]++)\s?(ms|milli|s|m|h|d)")
+
+
+def unix_of(text: str | None) -> datetime | None:
+    """A moment as Unix time, in seconds, or in thousandths, millionths or billionths of them; None if the text is not
+    one. A moment of this century has as many digits as no duration has."""
+    found = _UNIX.fullmatch("" if text is None else text.strip(" \t"))
+    if found is None:
+        return None
+    digits = found[1]
+    unit = next((unit for size, unit in ((10, 0), (13, 3), (16, 6), (19, 9)) if len(digits) == size), None)
+    return None if unit is None else datetime.fromtimestamp(int(digits) // 10**unit, UTC)
+
+
+def spoken_wait_s(message: str) -> float | None:
+    """Seconds that a sentence in lower case asks to wait (`try again in 9m38.016s`); None if it does not."""
+    found = _SPOKEN.search(message)
+    if found is None:
+        return None
+    seconds = {"milli": 0.001, **_SECONDS}
+    parts = [(number.rstrip("."), unit) for number, unit in _SPOKEN_PART.findall(found[1])]
+    return bounded_s(sum(float(number[:_NUMBER_CHARS]) * seconds[unit] for number, unit in parts))
 
 
 def date_of(text: str | None) -> datetime | None:

@@ -13,7 +13,8 @@ from evalkit.dialogue import Usage, as_dataclass
 from evalkit.wire.billed import counts_as_billed
 
 Failure = Literal["", "reset", "timeout", "truncated", "oversize", "tls", "connect", "broken_off"]
-Action = Literal["accept", "retry", "draw_again", "end_episode", "end_lane"]
+Action = Literal["accept", "retry", "draw_again", "end_episode", "park", "end_lane"]
+"""`end_episode`: by what its chat contains; `park`: it is set aside and remains, for a reason that is not its own."""
 
 
 @as_dataclass
@@ -41,7 +42,8 @@ class Verdict:
     action: Action
     kind: str = ""
     """Short name for logs and counters: `rate_limit`, `overload`, `server_error`, `timeout`, `reset`, `truncated`,
-    `bad_key`, `quota`, `unknown_model`, `context_length`, `content_filter`, `bad_request`, ..."""
+    `bad_key`, `no_access`, `no_credit`, `quota`, `too_large`, `unknown_model`, `context_length`, `content_filter`,
+    `bad_request`, ..."""
     wait_s: float | None = None
     """When to come back according to the server, if it says so."""
     message: str = ""

@@ -13,6 +13,7 @@ the prompt were left out of it. Source: github.com/vercel/ai/issues/6082, github
 """
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from evalkit.dialogue import Usage
@@ -27,6 +28,16 @@ def stated(raw: Mapping[str, Any], name: str) -> int | None:
     if type(value) is float and value.is_integer():  # some servers write 12.0
         value = int(value)
     return value if type(value) is int and 0 <= value <= MOST_TOKENS else None
+
+
+def within(usage: Usage, *, most_input: int, most_output: int) -> Usage:
+    """Doubtful usage without what its request cannot have used: such a figure is unknown."""
+    if usage.input > most_input:
+        unknown = ("input", "cached_read", "cached_write", *usage.unknown)
+        usage = replace(usage, input=0, cached_read=0, cached_write=0, unknown=unknown)
+    if usage.output > most_output:
+        usage = replace(usage, output=0, reasoning=0, unknown=(*usage.unknown, "output"))
+    return usage
 
 
 _PARTS = (

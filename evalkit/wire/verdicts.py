@@ -6,12 +6,15 @@ Dialects share it: `judge` reads the spellings of an error that providers use. P
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from datetime import datetime
 from typing import Any
 
-from evalkit.wire.durations import date_of, seconds_of, until_s
-from evalkit.wire.fields import text_of
+from evalkit.wire.durations import date_of, seconds_of, spoken_wait_s, unix_of, until_s
+from evalkit.wire.exhausted import Row, row_of
+from evalkit.wire.fields import object_of, text_of
 from evalkit.wire.http import HttpResponse, Verdict
 from evalkit.wire.lenient import MalformedReplyError, dumps_any, loads_lenient
+from evalkit.wire.too_long import is_too_long
 from evalkit.wire.unparsed import bad_call
 
 ACCEPT = Verdict(action="accept", kind="ok")
@@ -36,29 +39,16 @@ class ErrorWords:
     """Code, type, status and the reasons among its details, in lower case, separated by spaces."""
     wait_s: float | None = None
     """When to come back, if the body states it and no header does."""
+    resets_at: datetime | None = None
+    """When a limit is renewed, if the body states that."""
 
 
-_QUOTA = ("insufficient_quota", "billing_hard_limit_reached", "billing_not_active", "insufficient_balance")
-_QUOTA_TEXTS = ("credit balance is too low",)
-_DAILY_TEXTS = ("too many tokens per day",)
 _DAILY = ("perday", "per_day")
 """In the names of quotas (Google) that are used up until the next day, whatever shorter wait the error speaks of."""
+_PASSING = frozenset({407, 408, 409, 424, 425, 499})
 _KEY_CODES = ("api_key_invalid", "failed_precondition", "no_db_connection")
 """With status 400: a key that does not exist, or one that may not be used here (Google: the place, no billing account;
 a LiteLLM proxy looks unknown keys up in a database that it may not have)."""
-_CONTEXT_CODES = ("context_length_exceeded", "exceed_context_size_error", "string_above_max_length")
-_CONTEXT_TEXTS = (
-    "maximum context length",
-    "context length",
-    "context window",
-    "available context size",
-    "prompt is too long",
-    "input is too long",
-    "too many input tokens",
-    "too many total text bytes",
-    "exceed context limit",
-    "exceeds the maximum number of tokens",
-)
 _FILTER_CODES = ("content_filter", "content_policy_violation", "responsibleaipolicyviolation", "moderation")
 _FILTER_TEXTS = (
     "content management policy",
@@ -115,12 +105,19 @@ def accepted_with(response: HttpResponse, mark: bytes) -> Mapping[str, Any]:
 def judge_error(response: HttpResponse, error: Mapping[str, Any], status: int, *, begun: bool) -> Verdict:
     """The verdict on an error that came in a body of status 200, as if it had come with a status of its own. `begun`:
     whether it cut a reply off."""
-    verdict = judge(replace(response, status=status, body=dumps_any({"error": error})))
+    body = dumps_any({"error": error})
+    verdict = judge(replace(response, status=status, body=body))
+    if status >= 500:  # it may have stated none
+        verdict = _exhausted(body, limited=False) or verdict
+        verdict = replace(verdict, outcome=str(status))
     return replace(verdict, outcome="broken_off") if begun else verdict
 
 
 def unreadable(response: HttpResponse) -> Verdict:
-    """The verdict on a complete response that should contain a reply but does not."""
+    """The verdict on a complete response that should contain a reply but does not. Its words alone may refuse."""
+    refused = _exhausted(response.body, limited=False) if response.body.lstrip().startswith(b"{") else None
+    if refused is not None:
+        return replace(refused, outcome="4xx")
     words = f"status {response.status} with {describe(response.body)} instead of a reply"
     return Verdict(action="retry", kind="unreadable", message=words, outcome="unreadable")
 
@@ -162,14 +159,18 @@ def _error_words(body: bytes) -> ErrorWords:
     if not isinstance(value, dict):
         return ErrorWords(message=_words(value))
     error = value.get("error")
-    inner = error if isinstance(error, dict) else value
-    message = inner.get("message") or inner.get("detail") or (error if isinstance(error, str) else "")
+    inner = error if isinstance(error, dict) else object_of(value, "base_resp") or value
+    said = (inner.get(name) for name in ("message", "detail", "msg", "status_msg"))
+    message = next(filter(None, said), error if isinstance(error, str) else "")
     reasons, wait_s = _details(inner.get("details"))
-    codes = [_words(inner[name]) for name in ("code", "type", "status") if inner.get(name)] + reasons
+    codes = [_words(inner[name]) for name in ("code", "type", "status", "status_code", "__type") if inner.get(name)]
+    headers = object_of(object_of(inner, "metadata"), "headers")
+    resets = {name.lower(): _words(text) for name, text in headers.items()}.get("x-ratelimit-reset")
     return ErrorWords(
         message=message if isinstance(message, str) else _words(message),
-        code=" ".join(codes).lower(),
+        code=" ".join(codes + reasons).lower(),
         wait_s=wait_s,
+        resets_at=unix_of(resets),
     )
 
 
@@ -214,17 +215,21 @@ def verdict(response: HttpResponse, words: ErrorWords) -> Verdict:
 
 
 def _of_status(status: int, words: ErrorWords, text: str, headers: Mapping[str, str]) -> Verdict:
-    wait_s = None
-    if status in (408, 409, 424, 425, 429, 499) or status >= 500:
-        asked_s = read_wait_s(headers)
-        wait_s = words.wait_s if asked_s is None else asked_s
-    if status == 429 and (_has(words.code, _DAILY) or _has(words.message.lower(), _DAILY_TEXTS)):
-        return Verdict(action="end_lane", kind="quota", message=_short(text))
-    if status == 402 or _has(words.code, _QUOTA) or (status == 400 and _has(words.message.lower(), _QUOTA_TEXTS)):
-        return Verdict(action="end_lane", kind="no_credit", message=_short(text))
+    low, wait_s = words.message.lower(), None
+    if status in (408, 409, 424, 425, 429, 498, 499) or status >= 500:
+        stated = (read_wait_s(headers), words.wait_s, until_s(words.resets_at, date_of(headers.get("date"))))
+        wait_s = next((wait for wait in stated if wait is not None), spoken_wait_s(low) if status == 429 else None)
+    limited = status in (429, 498)
+    if limited and _has(words.code, _DAILY):
+        return _ended(Verdict(action="end_lane", kind="quota", message=text), words)
+    row = row_of(words.code, low if status < 500 else "", limited=limited) if status not in _PASSING else None
+    if row is not None and (status < 500 or row.kind == "no_credit"):
+        return _ended(Verdict(action=row.action, kind=row.kind, message=text), words)
+    if status == 402:
+        return _ended(Verdict(action="end_lane", kind="no_credit", message=text), words)
     if status == 429:
         return Verdict(action="retry", kind="rate_limit", wait_s=wait_s, message=_short(text))
-    if status in (503, 529):
+    if status in (498, 503, 529):
         return Verdict(action="retry", kind="overload", wait_s=wait_s, message=_short(text))
     if status in (501, 505):
         return Verdict(action="end_lane", kind="not_supported", message=_short(text))
@@ -242,30 +247,46 @@ def _of_refusal(status: int, words: ErrorWords, text: str) -> Verdict:
         return Verdict(action="end_lane", kind="bad_key", message=_short(text))
     if _has(words.code, _FILTER_CODES) or (status in (400, 403) and _has(low, _FILTER_TEXTS)):
         return Verdict(action="end_episode", kind="content_filter", message=_short(text))
-    if status == 403:
+    if status == 403 and not _has(words.code, _MODEL_CODES):
         return Verdict(action="end_lane", kind="bad_key", message=_short(text))
-    if status == 404 or _has(words.code, _MODEL_CODES) or (status == 400 and _has(low, _MODEL_TEXTS)):
+    if status in (403, 404) or _has(words.code, _MODEL_CODES) or (status == 400 and _has(low, _MODEL_TEXTS)):
         return Verdict(action="end_lane", kind="unknown_model", message=_short(text))
     if status < 400:
         return Verdict(action="end_lane", kind="redirect", message=_short(text))
     if status in (405, 410):
         return Verdict(action="end_lane", kind="not_supported", message=_short(text))
-    if status in (400, 413, 422) and (_has(words.code, _CONTEXT_CODES) or _has(low, _CONTEXT_TEXTS)):
+    if status in (400, 413, 422) and is_too_long(words.code, low):
         return Verdict(action="end_episode", kind="context_length", message=_short(text))
     return Verdict(action="end_episode", kind="bad_request", message=_short(text))
 
 
+def _exhausted(body: bytes, *, limited: bool) -> Verdict | None:
+    """The verdict on a body that says, with whatever status, that no wait helps; None: it does not."""
+    words = _error_words(body)
+    row: Row | None = row_of(words.code, words.message.lower(), limited=limited)
+    if row is None or not words.message:
+        return None
+    return _ended(Verdict(action=row.action, kind=row.kind, message=words.message), words)
+
+
+def _ended(verdict: Verdict, words: ErrorWords) -> Verdict:
+    """The verdict in the provider's words, with the time at which its limit is renewed, if it says so."""
+    at = words.resets_at
+    until = f" (renewed at {at:%Y-%m-%d %H:%M} UTC)" if at is not None and verdict.kind == "quota" else ""
+    return replace(verdict, message=_short(verdict.message).rstrip(".") + until if until else _short(verdict.message))
+
+
 def read_wait_s(headers: Mapping[str, str]) -> float | None:
     """Seconds until the server wants to be asked again, if it said so: milliseconds, seconds, or a date."""
-    retry_after = headers.get("retry-after")
-    for wait_s in (
+    retry_after, now = headers.get("retry-after"), date_of(headers.get("date"))
+    moment = unix_of(retry_after)
+    stated = (
         seconds_of(headers.get("retry-after-ms"), 0.001),
-        seconds_of(retry_after),
-        until_s(date_of(retry_after), date_of(headers.get("date"))),
-    ):
-        if wait_s is not None:
-            return min(wait_s, LONGEST_WAIT_S)
-    return None
+        seconds_of(retry_after) if moment is None else until_s(moment, now),
+        until_s(date_of(retry_after), now),
+    )
+    waits = [wait_s for wait_s in stated if wait_s is not None]
+    return min(next(filter(None, waits), 0.0), LONGEST_WAIT_S) if waits else None
 
 
 def _has(text: str, any_of: tuple[str, ...]) -> bool:

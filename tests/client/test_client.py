@@ -9,9 +9,10 @@ import pytest
 
 from evalkit.client.ask import Question
 from evalkit.client.budget import Budget
-from evalkit.client.client import MOST_UNREAD, ModelAsker
+from evalkit.client.client import ModelAsker
 from evalkit.client.lanes import health
 from evalkit.client.lanes.buckets import PACE
+from evalkit.client.lanes.health import MOST_PAID
 from evalkit.client.lanes.lane import Lane
 from evalkit.client.request import RequestTemplate
 from evalkit.client.retry import ATTEMPTS
@@ -246,7 +247,7 @@ def test_a_server_that_asks_to_wait_waits_alone() -> None:
 def test_a_server_whose_answers_are_no_replies_ends_the_lane_and_is_named() -> None:
     async def play() -> None:
         junk = HttpResponse(status=200, headers={}, body=b"<html>")
-        scene = Scene(*[junk] * MOST_UNREAD)
+        scene = Scene(*[junk] * MOST_PAID)
         Elsewhere(scene, *[OK] * 20)
 
         async def ask() -> None:
@@ -257,7 +258,7 @@ def test_a_server_whose_answers_are_no_replies_ends_the_lane_and_is_named() -> N
 
         with pytest.raises(LaneClosed) as said:
             await ask()
-        assert f"acme/m at a:1: {MOST_UNREAD} answers in a row could not be read" in str(said.value)
+        assert f"acme/m at a:1: {MOST_PAID} answers in a row could not be read" in str(said.value)
 
     played(play)
 

@@ -10,7 +10,12 @@ AGAIN = Verdict(action="retry", kind="server_error")
 
 def test_the_servers_word_overrides_the_schedule() -> None:
     assert backoff_s(Verdict(action="retry", kind="rate_limit", wait_s=17.0), 5, "e/0") == 17.0
-    assert backoff_s(Verdict(action="retry", kind="rate_limit", wait_s=0.0), 5, "e/0") == 0.0
+    assert backoff_s(Verdict(action="retry", kind="rate_limit", wait_s=1.0), 5, "e/0") == 1.0
+    for tiny in (0.0, 0.001, 0.999):
+        waits = [backoff_s(Verdict(action="retry", kind="rate_limit", wait_s=tiny), n, "e/0") for n in range(1, 8)]
+        assert all(2.0 ** (n - 2) <= wait <= min(60.0, 2.0 ** (n - 1)) for n, wait in enumerate(waits, 1) if n < 7)
+        assert 30.0 <= waits[6] <= 60.0
+        assert len(set(waits)) == 7
 
 
 @pytest.mark.parametrize(("failures", "bound"), [(1, 1.0), (2, 2.0), (4, 8.0), (7, LONGEST_S), (50, LONGEST_S)])

@@ -16,6 +16,12 @@ DOWN_S = 5.0
 FIRST_PROBE_S = 1.0
 LAST_PROBE_S = 2.0
 """A refused probe costs nothing, and an outage's end should not wait for it."""
+LAST_PAID_PROBE_S = 300.0
+"""One that may be billed is paid for at its bound each time: the intervals go on growing, threefold, so that the few
+that a lane may make (`MOST_PAID`) last for most of `GIVE_UP_S`."""
+MOST_PAID = 8
+"""A lane ends after so many attempts at a server that may have been billed, without a reply in between: answers that
+are no replies, and probes. What was cut off in flight together counts as one."""
 GIVE_UP_S = 900.0
 DOWN_AFTER_OF_SEVERAL = 3
 """The same as `DOWN_AFTER` where others answer in its place. A single failure may be a stray one. A server that refuses
@@ -34,7 +40,7 @@ class Health:
     """The circuit breaker of one server."""
 
     __slots__ = (
-        *("_down_after", "_failing_since", "_last_probe_s", "_probe_s", "_streak"),
+        *("_down_after", "_failing_since", "_last_probe_s", "_paid", "_probe_s", "_streak"),
         *("down", "down_since", "last", "next_probe"),
     )
 
@@ -48,6 +54,7 @@ class Health:
         self.last = ""
         """The last failure, in words."""
         self._streak = 0
+        self._paid = False
         self._failing_since = 0.0
         self._probe_s = FIRST_PROBE_S
 
@@ -57,15 +64,16 @@ class Health:
         self.down, self._streak, self._probe_s = False, 0, FIRST_PROBE_S
         return was
 
-    def failed(self, *, probe: bool, now: float, words: str, refusal: bool = False) -> None:
-        """A failure of the kinds in `OUTAGE`, or a `REFUSAL`."""
-        self.last = words
+    def failed(self, *, probe: bool, now: float, words: str, refusal: bool = False, paid: bool = False) -> None:
+        """A failure of the kinds in `OUTAGE`, or a `REFUSAL`. `paid`: it may have been billed."""
+        self.last, self._paid = words, paid
         if not self._streak:
             self._failing_since = now
         self._streak += 1
         if self.down:
             if probe:
-                self._probe_s = min(self._last_probe_s, 2 * self._probe_s)
+                paid_s, free_s = min(LAST_PAID_PROBE_S, 3 * self._probe_s), min(self._last_probe_s, 2 * self._probe_s)
+                self._probe_s = paid_s if paid else free_s
                 self.next_probe = now + self._probe_s
         elif (self._streak >= self._down_after and not refusal) or (
             self._streak >= DOWN_FEW and now - self._failing_since >= DOWN_S
@@ -75,6 +83,8 @@ class Health:
 
     def hasten(self, now: float) -> None:
         """The others are down too: it is probed as one that nobody replaces."""
+        if self._paid:
+            return
         self.next_probe = min(self.next_probe, now + LAST_PROBE_S)
 
     def trouble(self, *, answered: bool) -> str:

@@ -212,7 +212,7 @@ class Lane:
     def succeeded(self, ticket: Ticket, usage: Usage) -> float:
         """A reply came. Returns the seconds it took. `usage` has no input if the provider did not count it."""
         now, server = self._loop.time(), ticket.server
-        server.unread = 0
+        server.paid = 0
         server.replies += 1
         if server.health.answered():
             self._recover(server, now)
@@ -230,16 +230,26 @@ class Lane:
         self._leave(ticket)
         return now - ticket.sent_at
 
-    def failed(self, ticket: Ticket, kind: str, *, wait_s: float | None = None, message: str = "") -> None:
+    def failed(
+        self,
+        ticket: Ticket,
+        kind: str,
+        *,
+        wait_s: float | None = None,
+        message: str = "",
+        paid: bool = False,
+        answered: bool = False,
+    ) -> None:
         """An attempt without a reply. `wait_s`: how long the server asks to wait; the whole lane obeys, if it has no
-        other."""
+        other. `paid`: it may have been billed; `answered`: the server had begun a good answer."""
         now, server = self._loop.time(), ticket.server
         self._meter.fail(kind)
-        server.unread += kind in UNREADABLE
+        if paid and (answered or ticket.probe):
+            server.paid_for(math.inf if kind in UNREADABLE else ticket.sent_at, now)
         if kind in CONGESTION:
             server.window.refused(sent_at=ticket.sent_at, now=now, timed_out=kind == "timeout")
         if kind in OUTAGE or kind == REFUSAL:
-            server.health.failed(probe=ticket.probe, now=now, words=message or kind, refusal=kind == REFUSAL)
+            server.health.failed(probe=ticket.probe, now=now, words=message or kind, refusal=kind == REFUSAL, paid=paid)
             if self._servers.are_down():
                 self._shut = True
                 self._servers.hasten(now)

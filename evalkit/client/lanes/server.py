@@ -22,7 +22,7 @@ class LaneServer:
 
     __slots__ = (
         *("announced", "buckets", "health", "in_flight", "most", "name", "number", "paused_until", "probes"),
-        *("replies", "unread", "window"),
+        *("_paid_since", "paid", "replies", "window"),
     )
 
     def __init__(
@@ -42,8 +42,10 @@ class LaneServer:
         """As it asked, where others can take its place; else the lane itself pauses."""
         self.announced = False
         """Whether its headers have stated limits."""
-        self.unread = 0
-        """Consecutive answers without a reply."""
+        self.paid = 0
+        """Attempts that may have been billed since the last reply, as far as they count (`MOST_PAID`)."""
+        self._paid_since = 0.0
+        """When the first of them failed."""
         self.replies = 0
 
     @property
@@ -55,6 +57,14 @@ class LaneServer:
     def size(self) -> float:
         """Requests that it may have in flight now."""
         return min(self.window.size, self.most)
+
+    def paid_for(self, sent_at: float, now: float) -> None:
+        """An attempt that may have been billed brought no reply. One that was in flight when the first failed does not
+        count: an outage breaks all of them, once. `sent_at` infinite: it counts in any case."""
+        if not self.paid:
+            self._paid_since = now
+        if not self.paid or sent_at >= self._paid_since:
+            self.paid += 1
 
     def wait_s(self, need: Need, now: float) -> float:
         """Seconds until a request of that size may be sent to it: 0 now, `inf` not before another one is answered."""
