@@ -53,20 +53,8 @@ class _Asking:
     """One question during its attempts."""
 
     __slots__ = (
-        *(
-            "attempt",
-            "body",
-            "bad_calls",
-            "bound",
-            "failed_at",
-            "outcomes",
-            "question",
-            "queue_s",
-            "refused",
-            "started_at",
-            "tries",
-            "unread",
-        ),
+        *("attempt", "bad_calls", "body", "bound", "failed_at", "outcomes", "question", "queue_s"),
+        *("refused", "started_at", "tries", "unread"),
     )
 
     def __init__(self, question: Question, body: bytes, bound: int) -> None:

@@ -101,7 +101,7 @@ def why_paid(lane: str, verdict: Verdict, provider: str, *, times: int, begun: b
     what = "answers in a row could not be read" if begun else "attempts in a row had no reply"
     stream = ' If its streams do not end as they should, set `stream = "off"` in its file.'
     return (
-        f"{lane}: {times} {what}; the last one: {(verdict.message or verdict.kind).rstrip('.')}. What they may have cost "
-        f"is charged. Check the url and the dialect of provider {provider!r}, and any proxy or gateway on the way."
-        f"{stream if streamed and verdict.kind not in UNREADABLE else ''}"
+        f"{lane}: {times} {what}; the last one: {(verdict.message or verdict.kind).rstrip('.')}. "
+        f"What they may have cost is charged. Check the url and the dialect of provider {provider!r}, "
+        f"and any proxy or gateway on the way.{stream if streamed and verdict.kind not in UNREADABLE else ''}"
     )

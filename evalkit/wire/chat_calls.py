@@ -22,7 +22,7 @@ from evalkit.wire.streams import joined
 _MOST_LOOKS = 256
 
 
-class _Call:
+class _StreamedCall:
     """One call as far as it came."""
 
     __slots__ = ("further", "id", "name", "pieces", "value")
@@ -48,9 +48,9 @@ class StreamedCalls:
 
     def __init__(self) -> None:
         self._looks = 0
-        self._calls: list[_Call] = []
-        self._by_id: dict[str, _Call] = {}
-        self._by_place: dict[int, _Call] = {}
+        self._calls: list[_StreamedCall] = []
+        self._by_id: dict[str, _StreamedCall] = {}
+        self._by_place: dict[int, _StreamedCall] = {}
 
     def __len__(self) -> int:
         return len(self._calls)
@@ -92,10 +92,10 @@ class StreamedCalls:
             for call in self._distinct()
         ]
 
-    def _distinct(self) -> list[_Call]:
+    def _distinct(self) -> list[_StreamedCall]:
         """The calls without those that are others over again, or the rest of them: the id tells."""
-        kept: list[_Call] = []
-        first: dict[str, _Call] = {}
+        kept: list[_StreamedCall] = []
+        first: dict[str, _StreamedCall] = {}
         for call in self._calls:
             twin = first.setdefault(call.id, call) if call.id else call
             same = call.name in ("", twin.name)
@@ -105,12 +105,12 @@ class StreamedCalls:
                 kept.append(call)
         return kept
 
-    def _call_of(self, piece: Mapping[str, Any]) -> _Call:
+    def _call_of(self, piece: Mapping[str, Any]) -> _StreamedCall:
         """The call that a piece belongs to."""
         own = text_of(piece, "id")
         call = self._here(piece.get("index"), own, object_of(piece, "function"))
         if call is None:
-            call = _Call()
+            call = _StreamedCall()
             self._calls.append(call)
         call.id = call.id or own
         if own:
@@ -119,7 +119,7 @@ class StreamedCalls:
             self._by_place[place] = call
         return call
 
-    def _here(self, place: Any, own: str, function: Mapping[str, Any]) -> _Call | None:
+    def _here(self, place: Any, own: str, function: Mapping[str, Any]) -> _StreamedCall | None:
         """The call that goes on with a piece; None: another one begins."""
         name, arguments = text_of(function, "name"), text_of(function, "arguments")
         last = self._calls[-1] if self._calls else None
@@ -134,7 +134,7 @@ class StreamedCalls:
             return call
         return call if name == call.name and arguments and self._open(call) else None
 
-    def _open(self, call: _Call) -> bool:
+    def _open(self, call: _StreamedCall) -> bool:
         """Whether a call's arguments have not ended yet. Each look reads all of them, so there are only some."""
         self._looks += 1
         return self._looks > _MOST_LOOKS or (call.value is None and not _is_object(call.arguments))

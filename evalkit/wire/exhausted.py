@@ -19,7 +19,7 @@ from evalkit.wire.http import Action
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Row:
+class Hopeless:
     """One kind of refusal."""
 
     kind: str
@@ -29,8 +29,8 @@ class Row:
     source: str
 
 
-def _row(kind: str, source: str, *patterns: str, action: Action = "end_lane") -> Row:
-    return Row(kind=kind, action=action, pattern=re.compile("|".join(patterns)), source=source)
+def _row(kind: str, source: str, *patterns: str, action: Action = "end_lane") -> Hopeless:
+    return Hopeless(kind=kind, action=action, pattern=re.compile("|".join(patterns)), source=source)
 
 
 TOO_LARGE = _row(
@@ -45,7 +45,7 @@ TOO_LARGE = _row(
 """More than the account may ever ask at once: this request alone, so its episode is set aside."""
 
 _CREDIT = r"(?:credits?|balance|funds?|quota)"
-ROWS: Sequence[Row] = (
+ROWS: Sequence[Hopeless] = (
     _row(
         "no_credit",
         "OpenAI, Anthropic, DeepSeek, xAI, OpenRouter, Together, Moonshot, z.ai, Qwen, NVIDIA, MiniMax, LiteLLM; "
@@ -114,7 +114,7 @@ _REACHED = re.compile(r"limit|quota|exceed|exhaust|reached|too many|used up|thro
 _RATIO = re.compile(r"limit:? ?([\d,]+)[^\d]{1,20}requested:? ?([\d,]+)")
 
 
-def row_of(code: str, message: str, *, limited: bool) -> Row | None:
+def row_of(code: str, message: str, *, limited: bool) -> Hopeless | None:
     """The row of a refusal, from its code and message in lower case; None: it may be cured, or is of another kind.
     `limited`: its status says that a limit was reached."""
     text = f"{code} {message}"

@@ -10,7 +10,7 @@ from datetime import datetime
 from typing import Any
 
 from evalkit.wire.durations import date_of, seconds_of, spoken_wait_s, unix_of, until_s
-from evalkit.wire.exhausted import Row, row_of
+from evalkit.wire.exhausted import Hopeless, row_of
 from evalkit.wire.fields import object_of, text_of
 from evalkit.wire.http import HttpResponse, Verdict
 from evalkit.wire.lenient import MalformedReplyError, dumps_any, loads_lenient
@@ -263,7 +263,7 @@ def _of_refusal(status: int, words: ErrorWords, text: str) -> Verdict:
 def _exhausted(body: bytes, *, limited: bool) -> Verdict | None:
     """The verdict on a body that says, with whatever status, that no wait helps; None: it does not."""
     words = _error_words(body)
-    row: Row | None = row_of(words.code, words.message.lower(), limited=limited)
+    row: Hopeless | None = row_of(words.code, words.message.lower(), limited=limited)
     if row is None or not words.message:
         return None
     return _ended(Verdict(action=row.action, kind=row.kind, message=words.message), words)

@@ -1,7 +1,8 @@
 import pytest
 
 from evalkit.wire.allowance import Allowance, read_allowances
-from evalkit.wire.durations import span_of
+from evalkit.wire.durations import LONGEST_S, span_of
+from tests.support.each_case import check_each
 
 
 @pytest.mark.parametrize(
@@ -38,3 +39,34 @@ def test_nonsense_is_not_heeded(limit: str, remaining: str) -> None:
         "x-ratelimit-reset-tokens": "1s",
     }
     assert read_allowances(headers) == (None, None)
+
+
+def test_a_reset_is_a_duration_or_a_moment_by_what_is_plausible() -> None:
+    date = "Wed, 21 Oct 2026 07:28:00 GMT"
+    now = 1792567680
+    cases: dict[str, tuple[str, str | None, float | None]] = {
+        "a duration": ("6m0s", date, 360.0),
+        "plain seconds": ("86400", date, 86_400.0),
+        "in seconds": (str(now + 30), date, 30.0),
+        "in seconds, with a part": (f"{now + 30}.5", date, 30.0),
+        "in thousandths": (str((now + 30) * 1000), date, 30.0),
+        "in millionths": (str((now + 30) * 10**6), date, 30.0),
+        "in billionths": (str((now + 30) * 10**9), date, 30.0),
+        "past": (str(now - 30), date, 0.0),
+        "in a year": (str(now + 365 * 86_400), date, None),
+        "without a date": (str(now + 30), None, None),
+        "too many digits": ("99999999999", date, LONGEST_S),
+    }
+
+    def check(case: tuple[str, str | None, float | None]) -> None:
+        reset, at, seconds = case
+        headers = {
+            "x-ratelimit-limit-requests": "100",
+            "x-ratelimit-remaining-requests": "7",
+            "x-ratelimit-reset-requests": reset,
+        } | ({"date": at} if at else {})
+        requests, tokens = read_allowances(headers)
+        assert tokens is None
+        assert (requests and requests.reset_s) == seconds
+
+    check_each(cases.items(), check)
