@@ -57,7 +57,8 @@ ROWS: Sequence[Hopeless] = (
         r"\b(?:doesn't|don't|does not|do not) have (?:any|enough|sufficient)[^.]{0,20}\bcredits?|no credits?\b",
         r"\b(?:requires?|purchase|buy|add) (?:more |some |additional )?(?:paid )?(?:credits?|balance|funds)\b"
         r"(?! to (?:unlock|increase|raise))",
-        r"payment[ _]required|billing[ _](?:hard[ _]limit|limit|not[ _]active|inactive|issue|is (?:disabled|not))",
+        r"payment[ _]required|billing[ _](?:hard[ _]limit|limit|not[ _]active|inactive|issue|is (?:disabled|not))"
+        r"|billing (?:account|to be enabled)|trial (?:period )?(?:has )?(?:ended|expired)",
         r"spend(?:ing)?[ _-]?(?:limit|cap|budget)|budget[ _](?:has been |was |is )?exceeded|exceeded[ _]?budget",
         r"(?:reached|exceeded|hit) your (?:\w+ ){0,3}usage limit|hard limit",
         r"exceeded[ _](?:your )?current[ _]quota|in arrears|arrearage|overdue|unpaid|past invoices|good standing",
@@ -81,7 +82,9 @@ ROWS: Sequence[Hopeless] = (
         r"\b(?:do|does|don't|doesn't)(?: not)? have access to (?:the |this )?(?:project|model|organization|`|')",
         r"not (?:allowed|permitted|authorized|entitled|subscribed|enabled) (?:to|for) "
         r"(?:use|access|call|invoke|this|the) ?(?:the |this )?(?:model|api|operation|resource|feature)",
-        r"use case details have not been|model access is denied|operation not allowed|unsupported_country|\b1311\b"
+        r"access to (?:the |this )?model\b[^.]{0,30}\bdenied",
+        r"use case details have not been|model access is denied|operation not allowed|unsupported_country"
+        r"|\b1311\b"
         r"|not (?:available|supported) in your (?:country|region)|unpurchased|permission_blocked",
     ),
     _row(
@@ -105,11 +108,12 @@ ROWS: Sequence[Hopeless] = (
 _PERIOD = re.compile(
     r"(?:\bper|/|\bby|\beach|\bevery)[ _-]?(second|sec|s|minute|min|m|hour|h|day|week|month)\b"
     r"|\b(tp[smhd]|rp[smhd])\b|\bper[ _]?(second|minute|hour|day|week|month)|by(minute|hour|day|month)\b"
+    r"|\bfor (?:the |this )?(today|day|week|month)\b|\b(24)[ -]?hours?\b"
     r"|\b(minute|hour|day|week|month)[ _-](?:allocated|usage|limit|quota)|\b(dai|week|month|hour|minute)ly\b"
     r"|\bper (86400) ?s|past \d+ (hour|day)s?|\d+ (?:\u5c0f)?(hour|day)s? limit"
 )
 """The period that a limit is counted by; of several the first is the one that was reached."""
-_LONG = ("d", "week", "month", "86400", "dai")
+_LONG = ("d", "week", "month", "86400", "dai", "today", "24")
 _REACHED = re.compile(r"limit|quota|exceed|exhaust|reached|too many|used up|throttl|allowance|usage")
 _RATIO = re.compile(r"limit:? ?([\d,]+)[^\d]{1,20}requested:? ?([\d,]+)")
 

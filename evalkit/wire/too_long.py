@@ -41,7 +41,8 @@ _SENTENCES = re.compile(
 _FIGURES = re.compile(r"(?<![\w.])(\d{1,3}(?:,\d{3})+|\d{3,9})(?![\w.]*\d)")
 _OF_TOKENS = re.compile(r"token|context")
 _OUTPUT = re.compile(
-    r"max_?(?:completion_|output_|new_|gen_)?(?:tokens|len)|maxoutputtokens|maximum tokens|max(?:imum)? (?:allowed )?"
+    r"requested max tokens|max tokens (?:value|parameter|is|must|should|of|\d|[:=])"
+    r"|max_?(?:completion_|output_|new_|gen_)?(?:tokens|len)|maxoutputtokens|maximum tokens|max(?:imum)? (?:allowed )?"
     r"(?:number of )?(?:output|completion|new|generated) tokens|(?:output|completion) token"
 )
 _SIZE_OF_INPUT = re.compile(
@@ -88,7 +89,7 @@ def _outgrown(message: str) -> bool:
 
 def _has_limit_and_more(message: str) -> bool:
     figures = [int(figure.replace(",", "")) for figure in _FIGURES.findall(message)]
-    beyond = re.search(rf"{_BEYOND}|max|limit|at most|up to|allowed|>", message)
+    beyond = re.search(rf"{_BEYOND}|max|limit|at most|up to|less than|fewer than|allowed|>", message)
     return len(set(figures)) > 1 and bool(_OF_TOKENS.search(message)) and beyond is not None
 
 

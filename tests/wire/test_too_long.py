@@ -42,6 +42,7 @@ TOO_LONG = [
     "Requested token count exceeds the model's maximum: 140000 tokens were asked, 131072 are possible",
     "The conversation is too long for this model",
     "Sequence of 9,000 tokens does not fit; up to 8,192 tokens are allowed",
+    "inputs must have less than 4096 tokens. Given: 5000",
     "tokens in request more than max tokens allowed",
 ]
 PARAMETERS = [
@@ -64,6 +65,7 @@ PARAMETERS = [
     "with length 70 instead.",
     "thinking.budget_tokens: Input should be greater than or equal to 1024",
     "Unknown parameter: 'input_limit'",
+    "Requested max tokens 100000 is greater than the allowed 8192",
     "no such field",
 ]
 
