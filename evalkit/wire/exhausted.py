@@ -60,7 +60,7 @@ ROWS: Sequence[Hopeless] = (
         r"payment[ _]required|billing[ _](?:hard[ _]limit|limit|not[ _]active|inactive|issue|is (?:disabled|not))"
         r"|billing (?:account|to be enabled)|trial (?:period )?(?:has )?(?:ended|expired)",
         r"spend(?:ing)?[ _-]?(?:limit|cap|budget)|budget[ _](?:has been |was |is )?exceeded|exceeded[ _]?budget",
-        r"(?:reached|exceeded|hit) your (?:\w+ ){0,3}usage limit|hard limit",
+        r"(?:reached|exceeded|hit) your (?:\w+ ){0,3}usage limit",
         r"exceeded[ _](?:your )?current[ _]quota|in arrears|arrearage|overdue|unpaid|past invoices|good standing",
         r"please (?:recharge|top[ -]?up|add funds)|please top|\brecharge\b",
         r"subscription[^.]{0,30}\b(?:expired|required|cancell?ed|inactive)|plan (?:has )?expired",

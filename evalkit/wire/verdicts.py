@@ -28,6 +28,8 @@ UNREADABLE = frozenset({"unreadable", "oversize"})
 _MESSAGE_CHARS = 500
 _SHOWN_BYTES = 160
 _ERROR_BYTES = 65_536
+_WEIGHED_CHARS = 2000
+"""Of a message, those whose words are looked at: what refuses a request says so at once."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,6 +43,11 @@ class ErrorWords:
     """When to come back, if the body states it and no header does."""
     resets_at: datetime | None = None
     """When a limit is renewed, if the body states that."""
+
+    @property
+    def low(self) -> str:
+        """The message's words in lower case."""
+        return self.message[:_WEIGHED_CHARS].lower()
 
 
 _DAILY = ("perday", "per_day")
@@ -168,7 +175,7 @@ def _error_words(body: bytes) -> ErrorWords:
     resets = {name.lower(): _words(text) for name, text in headers.items()}.get("x-ratelimit-reset")
     return ErrorWords(
         message=message if isinstance(message, str) else _words(message),
-        code=" ".join(codes + reasons).lower(),
+        code=" ".join(codes + reasons).lower()[:_WEIGHED_CHARS],
         wait_s=wait_s,
         resets_at=unix_of(resets),
     )
@@ -215,7 +222,7 @@ def verdict(response: HttpResponse, words: ErrorWords) -> Verdict:
 
 
 def _of_status(status: int, words: ErrorWords, text: str, headers: Mapping[str, str]) -> Verdict:
-    low, wait_s = words.message.lower(), None
+    low, wait_s = words.low, None
     if status in (408, 409, 424, 425, 429, 498, 499) or status >= 500:
         stated = (read_wait_s(headers), words.wait_s, until_s(words.resets_at, date_of(headers.get("date"))))
         wait_s = next((wait for wait in stated if wait is not None), spoken_wait_s(low) if status == 429 else None)
@@ -240,7 +247,7 @@ def _of_status(status: int, words: ErrorWords, text: str, headers: Mapping[str, 
 
 def _of_refusal(status: int, words: ErrorWords, text: str) -> Verdict:
     """3xx and the rest of 4xx: repeating the request would give the same answer."""
-    low = words.message.lower()
+    low = words.low
     if status == 407:
         return Verdict(action="end_lane", kind="proxy", message=_short(text))
     if status == 401 or (status == 400 and _has(words.code, _KEY_CODES)):
@@ -263,7 +270,7 @@ def _of_refusal(status: int, words: ErrorWords, text: str) -> Verdict:
 def _exhausted(body: bytes, *, limited: bool) -> Verdict | None:
     """The verdict on a body that says, with whatever status, that no wait helps; None: it does not."""
     words = _error_words(body)
-    row: Hopeless | None = row_of(words.code, words.message.lower(), limited=limited)
+    row: Hopeless | None = row_of(words.code, words.low, limited=limited)
     if row is None or not words.message:
         return None
     return _ended(Verdict(action=row.action, kind=row.kind, message=words.message), words)
