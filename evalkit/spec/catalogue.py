@@ -25,6 +25,7 @@ from evalkit.spec.price_library import published, published_names
 from evalkit.spec.reading import parse_span, read_toml
 from evalkit.wire.billed import BILLED, NEVER_SENT
 from evalkit.wire.dialect import REFUSABLE, AfterResults, Quirks, ThinkingBack
+from evalkit.wire.extras import owned
 from evalkit.wire.table import DIALECTS
 
 
@@ -141,6 +142,7 @@ class ProviderFile(msgspec.Struct, frozen=True, kw_only=True):
     any_model: bool = False
     most_tools: int | None = None
     efforts: tuple[str, ...] = ()
+    extra_allowed: tuple[str, ...] = ()
     limits: LimitsFile = LimitsFile()
     shared_limits: LimitsFile = LimitsFile()
     groups: dict[str, GroupFile] = {}
@@ -264,6 +266,7 @@ def _provider(name: str, file: ProviderFile, where: str) -> Provider:
         cache_key=file.cache_key,
         most_tools=file.most_tools,
         efforts=file.efforts,
+        extra_allowed=_extra_allowed(file, where),
         billed=_billed(file.billed, f"{where}: billed"),
         billed_source=_source(file.billed),
         estimates_usage=file.usage == "estimate",
@@ -271,6 +274,14 @@ def _provider(name: str, file: ProviderFile, where: str) -> Provider:
         default_source=_source(file.usd_per_mtok),
         genai_prices=file.genai_prices,
     )
+
+
+def _extra_allowed(file: ProviderFile, where: str) -> tuple[str, ...]:
+    """Raises UsageError for a field that evalkit sets itself."""
+    for name in file.extra_allowed:
+        if owned(name, DIALECTS[file.dialect].extra_fields):
+            raise UsageError(f"{where}: extra_allowed: {name!r} is a field that evalkit sets itself. Leave it out.")
+    return file.extra_allowed
 
 
 def _servers(given: tuple[str | ServerFile, ...], where: str) -> tuple[ServerSpec, ...]:

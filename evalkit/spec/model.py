@@ -134,6 +134,8 @@ class Provider:
     """Where that price comes from, with its date."""
     most_tools: int | None = None
     """Tools a request may offer; None: no such limit is known."""
+    extra_allowed: tuple[str, ...] = ()
+    """Fields that an agent's `extra` may set beyond those that are known not to change the bill."""
     efforts: tuple[str, ...] = ()
     """The values of `effort` that its API knows; empty: not known here."""
 

@@ -9,7 +9,6 @@ the end of the last two user messages. The newer one is written for the next req
 request wrote, so that it is found again, however many blocks were added since.
 
 Chosen: usage counts all input tokens as `input`; the API reports what was read from the cache and written to it apart.
-Chosen: `extra` may not choose a tier, a region or a speed, because the catalogue's prices hold for the ordinary ones.
 Source: https://platform.claude.com/docs/en/api/messages, .../build-with-claude/{handling-stop-reasons,effort}.
 """
 
@@ -26,6 +25,7 @@ from evalkit.wire.anthropic_content import ID, NO_CONTENT, read_content, returne
 from evalkit.wire.anthropic_stream import ANTHROPIC_STREAM
 from evalkit.wire.dialect import Dialect, Quirks, splice
 from evalkit.wire.durations import date_of, instant_of, until_s
+from evalkit.wire.extras import ANTHROPIC_FIELDS
 from evalkit.wire.fields import object_of, sampling_objections, text_of, tool_objections
 from evalkit.wire.finishes import failure_beside, odd
 from evalkit.wire.history import fitting_id
@@ -39,9 +39,6 @@ from evalkit.wire.verdicts import accepted_with, judge, judge_error
 VERSION = "2023-06-01"
 """The format's version, sent with every request."""
 
-_OURS = frozenset({"model", "messages", "system", "tools", "tool_choice", "max_tokens", "temperature", "top_p"}) | {
-    *("output_config", "cache_control", "stream", "service_tier", "inference_geo", "speed", "anthropic_version")
-}
 _KEY = re.compile(r"[a-zA-Z0-9_.-]{1,64}")
 _USER = b'{"role":"user","content":['
 _CACHE_MARKS = 2
@@ -193,15 +190,13 @@ def _allowance(headers: Mapping[str, str], what: str) -> Allowance | None:
 
 
 def _objections(sampling: Sampling, tools: Sequence[Tool]) -> Sequence[str]:
-    objections = sampling_objections(sampling, ours=_OURS, highest={"temperature": 1, "top_p": 1})
+    objections = sampling_objections(sampling, ANTHROPIC_FIELDS, highest={"temperature": 1, "top_p": 1})
     return objections + tool_objections(tools, key=_KEY) or _thinking_objections(sampling, tools)
 
 
 def _thinking_objections(sampling: Sampling, tools: Sequence[Tool]) -> list[str]:
     """What a model refuses when `extra` turns thinking on; checked after `extra` is known to be an object."""
     thinking = orjson.loads(sampling.extra).get("thinking", {}) if sampling.extra else {}
-    if not isinstance(thinking, dict):
-        return ["extra: thinking must be an object."]
     if thinking.get("type") not in ("enabled", "adaptive"):
         return []
     objections: list[str] = []
@@ -234,6 +229,7 @@ ANTHROPIC_MESSAGES = Dialect(
     judge=_judge,
     allowances=_allowances,
     objections=_objections,
+    extra_fields=ANTHROPIC_FIELDS,
     stream=ANTHROPIC_STREAM,
     verbatim_calls=False,
     lacks=frozenset({"seed"}),

@@ -11,6 +11,7 @@ from urllib.parse import quote
 
 from evalkit.dialogue import Message, Reply, Sampling, Tool
 from evalkit.wire.allowance import Allowance
+from evalkit.wire.extras import NO_FIELDS, ExtraFields
 from evalkit.wire.history import CALL_IDS, MALFORMED_ARGUMENTS, returnable
 from evalkit.wire.http import HttpResponse, Verdict
 from evalkit.wire.lenient import MalformedReplyError, loads_lenient
@@ -84,6 +85,8 @@ class Dialect:
     """The remaining limits on (requests, tokens) that a response's headers state."""
     objections: Callable[[Sampling, Sequence[Tool]], Sequence[str]]
     """What the dialect cannot express of this, in sentences; checked before anything is sent."""
+    extra_fields: ExtraFields = NO_FIELDS
+    """What an agent's `extra` may set."""
     lacks: frozenset[str] = frozenset()
     """Fields of `Sampling` that the format does not have: an environment's default is left out, with a note, and an
     agent that sets one is refused."""

@@ -3,13 +3,14 @@ is sent."""
 
 import math
 import re
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 import orjson
 
 from evalkit.dialogue import Message, Sampling, Tool
+from evalkit.wire.extras import ExtraFields, field_objections
 from evalkit.wire.lenient import dumps_any
 
 _NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
@@ -68,10 +69,10 @@ def with_objects(message: Message) -> Message:
 
 
 def sampling_objections(
-    sampling: Sampling, *, ours: Set[str], least_tokens: int = 1, highest: Mapping[str, float] | None = None
+    sampling: Sampling, fields: ExtraFields, *, least_tokens: int = 1, highest: Mapping[str, float] | None = None
 ) -> list[str]:
-    """What a request cannot contain, in sentences. `ours` are the body fields that `extra` may not set: evalkit sets
-    them itself, or they would void the bound on cost. `highest` bounds numbers of the sampling."""
+    """What a request cannot contain, in sentences. `fields` are those that `extra` may set; `highest` bounds numbers of
+    the sampling."""
     objections: list[str] = []
     if sampling.max_tokens < least_tokens:
         objections.append(f"max_tokens must be at least {least_tokens}, not {sampling.max_tokens}.")
@@ -83,23 +84,7 @@ def sampling_objections(
         value = getattr(sampling, name)
         if value is not None and value > most:
             objections.append(f"{name} must be at most {most:g}, not {value}.")
-    return objections + _extra_objections(sampling.extra, ours)
-
-
-def _extra_objections(extra: str, ours: Set[str]) -> list[str]:
-    if not extra:
-        return []
-    try:
-        value = orjson.loads(extra)
-    except orjson.JSONDecodeError as flaw:
-        return [f"extra is not JSON: {flaw}."]
-    if not isinstance(value, dict):
-        return [f"extra must be a JSON object, not {extra[:50]!r}."]
-    return [
-        f"extra may not set {name!r}: evalkit sets it, or cannot bound the cost with it."
-        for name in value
-        if name in ours
-    ]
+    return objections + field_objections(sampling.extra, fields)
 
 
 def tool_objections(

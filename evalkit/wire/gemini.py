@@ -8,8 +8,7 @@ Chosen: a word as `effort` is a `thinkingLevel` (Gemini 3 and later), a whole nu
 Chosen: tools carry their schema as `parametersJsonSchema`, which is JSON Schema; `parameters` supports only a part of
 it. Chosen: a filter's word for why it stopped the reply, or kept the prompt from the model, is `content_filter`; other
 reasons that are not ours stay as they are (MALFORMED_FUNCTION_CALL, UNEXPECTED_TOOL_CALL, ...). Chosen: usage counts
-what the prompt's tools used as input, and thoughts, which the API reports apart, as output. Chosen: `extra` may fill
-`generationConfig` further, but not with what evalkit sets or what would make a reply dearer. The API does not state its
+what the prompt's tools used as input, and thoughts, which the API reports apart, as output. The API does not state its
 remaining limits, and has no switch for parallel calls. Source: https://ai.google.dev/api/generate-content,
 https://ai.google.dev/gemini-api/docs/{thought-signatures,thinking}.
 """
@@ -24,6 +23,7 @@ import orjson
 from evalkit.dialogue import Message, Reply, Sampling, Tool, Usage
 from evalkit.wire.allowance import Allowance
 from evalkit.wire.dialect import Dialect, Quirks, splice
+from evalkit.wire.extras import GEMINI_FIELDS
 from evalkit.wire.fields import object_of, sampling_objections, text_of, tool_objections
 from evalkit.wire.finishes import failure_beside, odd
 from evalkit.wire.gemini_content import NO_CONTENT, accepted_name, read_parts, returned_parts, text_part
@@ -34,9 +34,6 @@ from evalkit.wire.turns import SYSTEM, extend_turns
 from evalkit.wire.usage import stated, usage_of
 from evalkit.wire.verdicts import accepted_with, judge, judge_error
 
-_OURS = frozenset({"model", "contents", "systemInstruction", "tools", "toolConfig", "cachedContent", "serviceTier"})
-_OUR_CONFIG = frozenset({"maxOutputTokens", "temperature", "topP", "seed", "candidateCount", "responseModalities"})
-_OUR_THINKING = frozenset({"thinkingLevel", "thinkingBudget"})
 _USER = b'{"role":"user","parts":['
 _CHOICES = {"auto": "AUTO", "required": "ANY", "none": "NONE"}
 _FINISHES = {"MAX_TOKENS": "length"} | dict.fromkeys(
@@ -199,28 +196,10 @@ def _allowances(_headers: Mapping[str, str]) -> tuple[Allowance | None, Allowanc
 
 
 def _objections(sampling: Sampling, tools: Sequence[Tool]) -> Sequence[str]:
-    objections = sampling_objections(sampling, ours=_OURS, highest={"temperature": 2, "top_p": 1})
+    objections = sampling_objections(sampling, GEMINI_FIELDS, highest={"temperature": 2, "top_p": 1})
     if sampling.effort and not (_BUDGET.fullmatch(sampling.effort) or _LEVEL.fullmatch(sampling.effort)):
         objections.append(f"effort must be a level (`low`) or a number of thinking tokens, not {sampling.effort!r}.")
-    objections += tool_objections(tools, name=_NAME, rule=_RULE, key=_KEY)
-    return objections or _config_objections(sampling)
-
-
-def _config_objections(sampling: Sampling) -> Sequence[str]:
-    """What `extra` may not put into `generationConfig`; checked after `extra` is known to be an object."""
-    config = orjson.loads(sampling.extra).get("generationConfig", {}) if sampling.extra else {}
-    if not isinstance(config, dict) or not isinstance(config.get("thinkingConfig", {}), dict):
-        return ["extra: generationConfig and its thinkingConfig must be objects."]
-    objections = [
-        f"extra may not set generationConfig.{name}: evalkit sets it, or cannot bound the cost with it."
-        for name in config
-        if name in _OUR_CONFIG
-    ]
-    return objections + [
-        f"extra may not set generationConfig.thinkingConfig.{name}: that is `effort`."
-        for name in config.get("thinkingConfig", {})
-        if name in _OUR_THINKING
-    ]
+    return objections + tool_objections(tools, name=_NAME, rule=_RULE, key=_KEY)
 
 
 GEMINI = Dialect(
@@ -238,6 +217,7 @@ GEMINI = Dialect(
     judge=_judge,
     allowances=_allowances,
     objections=_objections,
+    extra_fields=GEMINI_FIELDS,
     stream=GEMINI_STREAM,
     verbatim_calls=False,
     lacks=frozenset({"parallel_calls"}),

@@ -19,6 +19,7 @@ import orjson
 from evalkit.dialogue import Message, Reply, Sampling, Tool, ToolCall, Usage
 from evalkit.wire.allowance import read_allowances
 from evalkit.wire.dialect import Dialect, Quirks, splice
+from evalkit.wire.extras import OPENAI_CHAT_FIELDS
 from evalkit.wire.fields import call_ids, object_of, sampling_objections, text_of, tool_objections
 from evalkit.wire.finishes import failure_beside, is_filtered, odd
 from evalkit.wire.history import fitting_id, plain_name, returnable, words_of
@@ -28,24 +29,6 @@ from evalkit.wire.openai_chat_stream import CHAT_STREAM
 from evalkit.wire.streams import stated_status
 from evalkit.wire.usage import stated, usage_of
 from evalkit.wire.verdicts import accepted_with, judge, judge_error
-
-_OURS = frozenset({"model", "messages", "tools", "tool_choice", "parallel_tool_calls", "max_tokens"}) | frozenset(
-    {
-        "max_completion_tokens",
-        "temperature",
-        "top_p",
-        "reasoning_effort",
-        "seed",
-        "stream",
-        "stream_options",
-        "n",
-        "best_of",
-    }
-    | {"functions", "function_call", "service_tier", "web_search_options", "prediction", "modalities", "audio"}
-    | {"models", "plugins", "prompt_cache_key"}
-)
-"""Body fields that `Sampling.extra` may not set: evalkit sets them itself, they are an older name of what it sets, or
-they would void the bound on cost (`models` and `plugins` are OpenRouter's: other models, and searches)."""
 
 _ERROR, _MESSAGE = b'"error"', b'"message"'
 _ODD = odd("finish_reason", "stop", "length", "tool_calls", "function_call")
@@ -268,7 +251,7 @@ def _judge(response: HttpResponse) -> Verdict:
 
 
 def _objections(sampling: Sampling, tools: Sequence[Tool]) -> Sequence[str]:
-    return sampling_objections(sampling, ours=_OURS) + tool_objections(tools)
+    return sampling_objections(sampling, OPENAI_CHAT_FIELDS) + tool_objections(tools)
 
 
 OPENAI_CHAT = Dialect(
@@ -289,6 +272,7 @@ OPENAI_CHAT = Dialect(
     judge=_judge,
     allowances=read_allowances,
     objections=_objections,
+    extra_fields=OPENAI_CHAT_FIELDS,
     stream=CHAT_STREAM,
     cache_key="prompt_cache_key",
 )

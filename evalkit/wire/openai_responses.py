@@ -23,6 +23,7 @@ import orjson
 from evalkit.dialogue import Message, Reply, Sampling, Tool, ToolCall, Usage
 from evalkit.wire.allowance import read_allowances
 from evalkit.wire.dialect import Dialect, Quirks, splice
+from evalkit.wire.extras import OPENAI_RESPONSES_FIELDS
 from evalkit.wire.fields import call_ids, object_of, sampling_objections, text_of, tool_objections
 from evalkit.wire.finishes import failure_beside, is_failure, odd
 from evalkit.wire.history import NOTHING_SAID, fitting_id, plain_name, words_of
@@ -33,24 +34,6 @@ from evalkit.wire.streams import stated_status
 from evalkit.wire.thoughts import item_text, thoughts_of
 from evalkit.wire.usage import stated, usage_of
 from evalkit.wire.verdicts import accepted_with, judge, judge_error
-
-_OURS = frozenset(
-    {"model", "input", "max_output_tokens", "temperature", "top_p", "tools", "tool_choice", "parallel_tool_calls"}
-) | frozenset(
-    {
-        "store",
-        "include",
-        "stream",
-        "stream_options",
-        "seed",
-        "background",
-        "previous_response_id",
-        "conversation",
-        "prompt",
-    }
-    | {"service_tier", "prompt_cache_key"},
-)
-"""Body fields that `Sampling.extra` may not set: evalkit sets them itself, or they would void the bound on cost."""
 
 LEAST_TOKENS = 16
 """The API refuses a smaller `max_output_tokens`."""
@@ -289,18 +272,9 @@ def _judge(response: HttpResponse) -> Verdict:
 
 
 def _objections(sampling: Sampling, tools: Sequence[Tool]) -> Sequence[str]:
-    objections = sampling_objections(
-        sampling, ours=_OURS, least_tokens=LEAST_TOKENS, highest={"temperature": 2, "top_p": 1}
-    )
-    objections += tool_objections(tools)
-    return objections or _reasoning_objections(sampling)
-
-
-def _reasoning_objections(sampling: Sampling) -> Sequence[str]:
-    reasoning = orjson.loads(sampling.extra).get("reasoning", {}) if sampling.extra else {}
-    if not isinstance(reasoning, dict):
-        return [f"extra: reasoning must be an object, not {reasoning!r}."]
-    return ["extra may not set reasoning.effort: that is `effort`."] if "effort" in reasoning else []
+    highest = {"temperature": 2, "top_p": 1}
+    objections = sampling_objections(sampling, OPENAI_RESPONSES_FIELDS, least_tokens=LEAST_TOKENS, highest=highest)
+    return objections + tool_objections(tools)
 
 
 OPENAI_RESPONSES = Dialect(
@@ -317,6 +291,7 @@ OPENAI_RESPONSES = Dialect(
     judge=_judge,
     allowances=read_allowances,
     objections=_objections,
+    extra_fields=OPENAI_RESPONSES_FIELDS,
     stream=RESPONSES_STREAM,
     lacks=frozenset({"seed"}),
     cache_key="prompt_cache_key",

@@ -12,6 +12,8 @@ from evalkit.engine.freezing import dialect_support
 from evalkit.envs.environment import Environment
 from evalkit.envs.scheduling.scheduling import SCHEDULING
 from evalkit.errors import UsageError
+from evalkit.shipped import folders
+from tests.support.each_case import check_each
 from tests.support.small_sweeps import resolved
 
 SPEC = """
@@ -103,6 +105,70 @@ def test_any_effort_is_sent_where_its_values_are_not_known(tmp_path: Path) -> No
 def test_what_an_agent_asks_for_in_vain_is_refused(tmp_path: Path, provider: str, more: str, says: str) -> None:
     with pytest.raises(UsageError, match=f"agent 'm'.*{says}"):
         marks(tmp_path, spec(provider, more))
+
+
+SHIPPED = folders("providers")[-1]
+DEARER = {
+    "openai": [
+        *('service_tier = "priority"', 'Service_Tier = "flex"', 'models = ["other"]', "web_search_options = {}"),
+        *('prompt_cache_options = { ttl = "12h" }', 'prompt_cache_retention = "24h"', "plugins = []", "unheard_of = 1"),
+        *("provider = { order = ['a'], unheard_of = 1 }", "reasoning = true", '"provider.order" = 1', "speed = 1"),
+    ],
+    "openai-responses": ['service_tier = "flex"', 'reasoning = { mode = "pro" }', "context_management = []"],
+    "anthropic": ['service_tier = "auto"', 'inference_geo = "us"', 'speed = "fast"', "mcp_servers = []"],
+    "google": [
+        *('service_tier = "priority"', 'serviceTier = "flex"', 'cached_content = "x"', "safety = 1"),
+        *("generationConfig = { speechConfig = {} }", "generationConfig = { thinkingConfig = { more = 1 } }"),
+        'generationConfig = { response_modalities = ["AUDIO"] }',
+    ],
+}
+HARMLESS = {
+    "openai": ["top_k = 5, stop = ['x'], chat_template_kwargs = { a = { b = 1 } }", "provider = { order = ['a'] }"],
+    "openai-responses": ['text = { verbosity = "low" }, reasoning = { summary = "auto" }'],
+    "anthropic": ['top_k = 5, metadata = { user_id = "me" }, stop_sequences = ["x"]'],
+    "google": ["safety_settings = [{ category = 'a' }]", "generationConfig = { top_k = 1, thinkingConfig = {} }"],
+}
+
+
+def test_fields_that_may_change_the_bill_are_refused_unless_the_file_allows_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The provider of one's own is the shipped one with another line: `resolved` reads `providers/` where it stands."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "providers").mkdir()
+
+    def asked(provider: str, field: str, allowed: str = "", url: str = "") -> tuple[str, ...]:
+        file = SHIPPED.joinpath(f"{provider}.toml").read_text()
+        (tmp_path / "providers" / f"{provider}.toml").write_text(allowed + file)
+        return marks(tmp_path, spec(provider, f"extra = {{ {field} }}"))
+
+    def refused(case: tuple[str, str]) -> None:
+        provider, field = case
+        with pytest.raises(UsageError, match="not known to leave alone what is billed") as caught:
+            asked(provider, field)
+        line = str(caught.value)[str(caught.value).index("extra_allowed") :].rstrip(".")
+        asked(provider, field, f"{line}\n")
+
+    check_each([((provider, field), (provider, field)) for provider in DEARER for field in DEARER[provider]], refused)
+    for provider, fields in HARMLESS.items():
+        for field in fields:
+            asked(provider, field)
+
+
+def test_a_model_that_costs_nothing_takes_any_field_but_those_of_evalkit(tmp_path: Path) -> None:
+    free = "extra = {{ {} }}"
+    marks(tmp_path, spec("vllm", free.format("use_beam_search = true, service_tier = 'x'"), "mine"))
+    with pytest.raises(UsageError, match="extra may not set 'N'"):
+        marks(tmp_path, spec("vllm", free.format("N = 4"), "mine"))
+
+
+def test_no_file_allows_what_evalkit_sets_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "providers").mkdir()
+    file = 'extra_allowed = ["generation_config.candidate_count"]\n'
+    (tmp_path / "providers/google.toml").write_text(file + SHIPPED.joinpath("google.toml").read_text())
+    with pytest.raises(UsageError, match=r"'generation_config\.candidate_count' is a field that evalkit sets itself"):
+        marks(tmp_path, spec("google"))
 
 
 @pytest.mark.parametrize(

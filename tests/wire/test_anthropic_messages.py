@@ -418,7 +418,6 @@ def test_nonsense_about_limits_is_not_heeded(date: str, reset: str, remaining: s
         (Sampling(temperature=float("nan")), "temperature"),
         (Sampling(extra="{"), "not JSON"),
         (Sampling(extra='{"output_config":{}}'), "may not set 'output_config'"),
-        (Sampling(extra='{"service_tier":"auto"}'), "may not set 'service_tier'"),
     ],
 )
 def test_what_cannot_be_expressed_is_objected_to_before_anything_is_sent(sampling: Sampling, words: str) -> None:

@@ -393,11 +393,17 @@ def test_every_chat_reads_as_it_was_sent(chat: tuple[Message, ...], seed: int) -
         (Sampling(effort="-2"), "effort must be a level"),
         (Sampling(extra="{"), "not JSON"),
         (Sampling(extra='{"contents":[]}'), "may not set 'contents'"),
-        (Sampling(extra='{"cachedContent":"x"}'), "may not set 'cachedContent'"),
-        (Sampling(extra='{"generationConfig":5}'), "must be objects"),
-        (Sampling(extra='{"generationConfig":{"thinkingConfig":[]}}'), "must be objects"),
-        (Sampling(extra='{"generationConfig":{"candidateCount":8}}'), r"may not set generationConfig.candidateCount"),
-        (Sampling(extra='{"generationConfig":{"thinkingConfig":{"thinkingLevel":"low"}}}'), "that is `effort`"),
+        (Sampling(extra='{"generationConfig":5}'), "generationConfig must be an object"),
+        (Sampling(extra='{"generationConfig":{"thinkingConfig":[]}}'), "thinkingConfig must be an object"),
+        (Sampling(extra='{"generationConfig":{"candidateCount":8}}'), "may not set 'generationConfig.candidateCount'"),
+        (
+            Sampling(extra='{"generationConfig":{"candidate_count":8}}'),
+            "may not set 'generationConfig.candidate_count'",
+        ),
+        (Sampling(extra='{"generation_config":{"topK":8}}'), "write 'generationConfig', not 'generation_config'"),
+        (Sampling(extra='{"generationConfig":{"thinking_config":{}}}'), "write 'generationConfig.thinkingConfig'"),
+        (Sampling(extra='{"generation_config":{"MAXOUTPUTTOKENS":8}}'), "may not set 'generation_config.MAXOUTPUT"),
+        (Sampling(extra='{"generationConfig":{"thinkingConfig":{"thinkingLevel":"low"}}}'), "evalkit sets it"),
     ],
 )
 def test_what_cannot_be_expressed_is_objected_to_before_anything_is_sent(sampling: Sampling, words: str) -> None:

@@ -422,7 +422,6 @@ def test_a_server_reads_plain_text_instructions_and_parts() -> None:
         (Sampling(temperature=float("nan")), "temperature"),
         (Sampling(extra="{"), "not JSON"),
         (Sampling(extra='{"input":[]}'), "may not set 'input'"),
-        (Sampling(extra='{"service_tier":"priority"}'), "may not set 'service_tier'"),
         (Sampling(extra='{"max_output_tokens":5}'), "max_output_tokens"),
         (Sampling(extra='{"previous_response_id":"r"}'), "previous_response_id"),
         (Sampling(extra='{"reasoning":{"effort":"low"}}'), "reasoning.effort"),

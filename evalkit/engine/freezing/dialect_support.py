@@ -9,11 +9,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import orjson
+
 from evalkit.dialogue import Sampling, Tool
 from evalkit.envs.environment import Environment, Kit, Pack
 from evalkit.envs.table import ENVIRONMENTS
 from evalkit.errors import UsageError
+from evalkit.money import FREE
 from evalkit.spec.model import AgentSpec, Model, Provider, SuiteInstance
+from evalkit.wire.extras import field_objections, unlisted
 from evalkit.wire.table import DIALECTS
 
 _NEUTRAL = Sampling()
@@ -76,6 +80,7 @@ def marks_of(spec: AgentSpec, provider: Provider, model: Model, sampling: Sampli
             f"{spec.lane}: effort must be one of {', '.join(provider.efforts)}, not {sampling.effort!r}. If its API "
             f"knows that too, add it to `efforts` in providers/{provider.name}.toml."
         )
+    _check_extra(spec, provider, model, sampling)
     if model.context_tokens is not None and sampling.max_tokens >= model.context_tokens:
         raise UsageError(
             f"max_tokens is {sampling.max_tokens:,}, which leaves nothing for the prompt in the "
@@ -99,6 +104,21 @@ def check_words(
         objections = dialect.objections(sent, tools)
         if objections:
             raise UsageError(f"suite {offer.suite!r}: {' '.join(objections)}")
+
+
+def _check_extra(spec: AgentSpec, provider: Provider, model: Model, sampling: Sampling) -> None:
+    """Raises UsageError for further fields of which a model that costs money may make its requests dearer."""
+    fields = DIALECTS[provider.dialect].extra_fields
+    if model.price in (None, FREE) or field_objections(sampling.extra, fields):
+        return
+    names = unlisted(sampling.extra, fields, provider.extra_allowed)
+    if names:
+        raise UsageError(
+            f"{spec.lane}: extra may not set {' or '.join(map(repr, names))}: not known to leave alone what is billed "
+            "and how many answers come, so no budget could be kept. Leave it out. If your prices hold with it, "
+            f"allow it in a providers/{provider.name}.toml of your own: extra_allowed = "
+            f"[{', '.join(orjson.dumps(name).decode() for name in names)}]."
+        )
 
 
 def _unsent(provider: Provider, model: Model) -> frozenset[str]:
