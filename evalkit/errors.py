@@ -94,6 +94,11 @@ class BudgetReached(EvalkitError):
     """The next request's worst case does not fit the remaining budget."""
 
 
+class RequestTooLarge(EvalkitError):
+    """The next request of one episode can never be paid for, while those of others can; the episode is parked and
+    remains."""
+
+
 class EpisodeUnavailable(EvalkitError):
     """A request failed for longer than retries allow; the episode is parked and remains."""
 

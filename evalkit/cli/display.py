@@ -16,6 +16,7 @@ from evalkit.cli.pipes import unread
 from evalkit.cli.plan_words import show_span
 from evalkit.cli.question_words import counted, open_lines
 from evalkit.cli.server_words import server_words
+from evalkit.engine.episode import TOO_LARGE
 from evalkit.engine.view import LaneView, View
 from evalkit.money import show_usd
 from evalkit.text import visible
@@ -204,7 +205,11 @@ def _troubles(lanes: Sequence[LaneView]) -> Iterator[str]:
         elif lane.trouble:
             parts.append(lane.trouble)
         parts += [f"{kind} {count:,}" for kind, count in sorted(lane.failures.items())]
-        parts += [f"{why} {count:,}" for why, count in lane.left.items() if why in ("unavailable", "internal_error")]
+        parts += [
+            f"{why} {count:,}"
+            for why, count in lane.left.items()
+            if why in ("unavailable", TOO_LARGE, "internal_error")
+        ]
         if parts:
             yield visible(f"{lane.name}: {', '.join(parts)}")
 

@@ -6,6 +6,9 @@ A lease is on disk before any of it may be spent, so a crash at any moment leave
 is in progress, all others wait for it. Within a lane, requests are served in order of arrival, and none overtakes a
 large reservation. Among lanes, the one with the least money in flight is served first, so that a wide lane does not
 starve a narrow one near the budget's end.
+
+Where a request does not fit the rest, the run is at its end, unless the request is out of the ordinary and one of the
+usual size would fit: then its episode alone is left. Otherwise one reply of some megabytes would end all others, too.
 """
 
 import copy
@@ -18,7 +21,7 @@ from typing import Any, Protocol
 from msgspec import Struct
 
 from evalkit.client.budget_state import BudgetState, Ceiling
-from evalkit.errors import BudgetReached, EpisodeUnavailable, EvalkitError, LaneClosed
+from evalkit.errors import BudgetReached, EpisodeUnavailable, EvalkitError, LaneClosed, RequestTooLarge
 from evalkit.money import PicoUsd, show_usd
 from evalkit.store.files.record import LedgerRecord
 from evalkit.store.reading.accounts import closing_word
@@ -64,6 +67,9 @@ class Lack:
 
 
 NOTHING = Lack(wanted=0, first=0)
+OUTSIZE = 4
+"""A request of more than this many times the usual bound is out of the ordinary: bounds of ordinary chats, which hold
+the output's, grow to two or three times that of their opening."""
 RUN = "run", ""
 """The scope of the whole budget."""
 
@@ -89,6 +95,8 @@ class _Reservation:
     scopes: Mapping[str, tuple[str, str]]
     """By scope, the ceiling's key."""
     number: int
+    usual: int
+    """What a request of ordinary size is bounded by, as far as its episode shows it."""
 
     @property
     def fits(self) -> bool:
@@ -107,13 +115,15 @@ _Waiter = Waiter[_Reservation, None]
 class _LaneQueue:
     """One lane: its requests that wait for money, and its money in flight."""
 
-    __slots__ = ("largest", "queue", "reserved")
+    __slots__ = ("largest", "queue", "reserved", "usual")
 
     def __init__(self, shared: "_SharedBudget") -> None:
         self.queue = WaitQueue[_Reservation, None](returned=partial(shared.take_back, self), left=shared.left)
         self.reserved = 0
         self.largest = 0
         """The highest bound of a single request."""
+        self.usual = 0
+        """About the median bound of its requests."""
 
     def head(self) -> _Waiter | None:
         """The next waiter: the first that its own ceilings do not hold back. Waiters whose ceiling is used up are told
@@ -215,6 +225,8 @@ def book(lane_queue: _LaneQueue, ceilings: Mapping[str, Ceiling], amount: int) -
     """The amount taken from the budget is in flight."""
     lane_queue.reserved += amount
     lane_queue.largest = max(lane_queue.largest, amount)
+    usual = lane_queue.usual or amount
+    lane_queue.usual = usual + (usual >> 4 if amount > usual else -(usual >> 4) if amount < usual else 0)
     for ceiling in ceilings.values():
         ceiling.reserved += amount
 
@@ -264,19 +276,22 @@ class Budget:
         book(self._lane_queue, ceilings, amount)
         return True
 
-    async def reserve(self, amount: int) -> None:
-        """Reserve; if necessary after a new lease, or after others are settled.
+    async def reserve(self, amount: int, *, usual: int = 0) -> None:
+        """Reserve; if necessary after a new lease, or after others are settled. `usual`: what an ordinary request of
+        its episode is bounded by; 0: that is not known.
 
         Raises BudgetReached when not even that can make room, EpisodeUnavailable or LaneClosed when the agent's or the
-        lane's own ceiling is reached, StorageError when a lease cannot be written, and the error that was passed to
-        `end`.
+        lane's own ceiling is reached, RequestTooLarge where only this request is too large for any of them,
+        StorageError when a lease cannot be written, and the error that was passed to `end`.
         """
         if self.take(amount):
             return
         shared = self._shared
         shared.came += 1
         shared.waiting += 1
-        with self._lane_queue.queue.hold(_Reservation(amount, self._ceilings, self._scopes, shared.came)) as waiter:
+        with self._lane_queue.queue.hold(
+            _Reservation(amount, self._ceilings, self._scopes, shared.came, usual)
+        ) as waiter:
             while not waiter.granted:
                 if shared.end is not None:
                     raise copy.copy(shared.end)  # one for each: a shared one would collect the tracebacks of all
@@ -305,7 +320,14 @@ class Budget:
         elif step.action == "wait":
             await head.woken()
         else:
-            raise BudgetReached(self._why(head.item.amount))
+            state, amount = shared.state, head.item.amount
+            assert state.budget is not None
+            left = max(0, state.budget - state.before - state.spent)
+            if self._is_alone(head.item, budget=state.budget, left=left):
+                raise RequestTooLarge(
+                    _too_large(amount, f"the budget of {show_usd(state.budget)}", left, "`budget_usd`")
+                )
+            raise BudgetReached(_reached(f"The budget of {show_usd(state.budget)}", left, amount, "`budget_usd`"))
 
     async def _refill(self, head: _Waiter) -> None:
         shared = self._shared
@@ -474,25 +496,38 @@ class Budget:
         return self._shared.ceilings
 
     def largest(self, lane: str) -> int:
-        """The highest bound of a single request of a lane so far."""
+        """The highest bound of a single request of a lane so far, of those that are not out of the ordinary."""
         lane_queue = self._shared.lane_queues.get(lane)
-        return 0 if lane_queue is None else lane_queue.largest
+        if lane_queue is None:
+            return 0
+        return min(lane_queue.largest, OUTSIZE * lane_queue.usual) if lane_queue.usual else lane_queue.largest
 
-    def _why(self, amount: int) -> str:
-        state = self._shared.state
-        assert state.budget is not None
-        left = state.budget - state.before - state.spent
-        return (
-            f"The budget of {show_usd(state.budget)} is reached: {show_usd(max(0, left))} remain, and the next "
-            f"request may cost up to {show_usd(amount)}. To continue, raise `budget_usd` in the sweep and run it again."
-        )
+    def _is_alone(self, item: _Reservation, *, budget: int, left: int) -> bool:
+        """Whether a request that will never fit is out of the ordinary, and the money enough for ordinary ones."""
+        usual = max(item.usual, self._lane_queue.usual)
+        return item.usual > 0 and usual <= left and (item.amount > budget or item.amount > OUTSIZE * usual)
 
-    def _ceiling_reached(self, waiter: _Reservation) -> EvalkitError:
-        scope = waiter.hopeless
-        ceiling, name = waiter.ceilings[scope], self._lane if scope == "lane" else self._agent
-        words = (
-            f"The budget of {scope} {name} ({show_usd(ceiling.budget)}) is reached: "
-            f"{show_usd(max(0, ceiling.budget - ceiling.before - ceiling.spent))} remain, and the next request may "
-            f"cost up to {show_usd(waiter.amount)}. To continue, raise it in the sweep and run it again."
-        )
+    def _ceiling_reached(self, item: _Reservation) -> EvalkitError:
+        scope = item.hopeless
+        ceiling, name = item.ceilings[scope], self._lane if scope == "lane" else self._agent
+        left = max(0, ceiling.budget - ceiling.before - ceiling.spent)
+        whose = f"budget of {scope} {name} ({show_usd(ceiling.budget)})"
+        if self._is_alone(item, budget=ceiling.budget, left=left):
+            return RequestTooLarge(_too_large(item.amount, f"the {whose}", left, "it"))
+        words = _reached(f"The {whose}", left, item.amount, "it")
         return LaneClosed(words) if scope == "lane" else EpisodeUnavailable(words)
+
+
+def _reached(budget: str, left: int, amount: int, setting: str) -> str:
+    return (
+        f"{budget} is reached: {show_usd(left)} remain, and the next request may cost up to {show_usd(amount)}. To "
+        f"continue, raise {setting} in the sweep and run it again."
+    )
+
+
+def _too_large(amount: int, budget: str, left: int, setting: str) -> str:
+    return (
+        f"the next request of an episode may cost up to {show_usd(amount)}, far more than is usual. "
+        f"{show_usd(left)} remain of {budget}, so it is not sent; the other episodes go on. To continue this one, "
+        f"raise {setting} in the sweep and run it again."
+    )

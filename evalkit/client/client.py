@@ -35,7 +35,7 @@ from evalkit.seeds import derive
 from evalkit.store.files.record import ESTIMATED, OK, UNMETERED
 from evalkit.wire.billed import counts_as_billed
 from evalkit.wire.http import HttpResponse, Verdict
-from evalkit.wire.tokens import input_tokens, most_output_tokens, output_tokens
+from evalkit.wire.tokens import input_tokens, is_far_beyond, most_bytes, most_output_tokens, output_tokens
 from evalkit.wire.too_long import speaks_of_size
 from evalkit.wire.unparsed import BAD_CALL, DRAWS, malformed_reply
 from evalkit.wire.usage import within
@@ -116,9 +116,11 @@ class ModelAsker:
         return self._template.encode_tools(tools)
 
     async def ask(self, question: Question) -> Answer:
-        """The answer. Raises BudgetReached, EpisodeUnavailable, EpisodeRefused, LaneClosed, StorageError, or the error
-        with which the lane or the budget was ended."""
+        """The answer. Raises BudgetReached, RequestTooLarge, EpisodeUnavailable, EpisodeRefused, LaneClosed,
+        StorageError, or the error with which the lane or the budget was ended."""
         body = self._template.body(question)
+        if self._template.outgrows_window(len(body)):
+            raise EpisodeRefused("context_length", self._why_outgrown(len(body)))
         asking = _Asking(question, body, self._template.bound(len(body)))
         outcome = await self._attempt(asking)
         if type(outcome) is Answer:
@@ -176,6 +178,8 @@ class ModelAsker:
                 lane.abandon(ticket)
                 self._book_failure(asking, attempt, "cancelled", "cancelled")
         verdict, reply, lenient = understood
+        if reply is not None and len(response.body) > most_bytes(self._max_tokens):
+            verdict, reply = self._unless_endless(verdict, reply, bound)
         if reply is not None:
             return self._accept(asking, ticket, response, reply, lenient=lenient)
         if verdict.kind == "bad_key" and _renewable(asking, response):
@@ -215,6 +219,14 @@ class ModelAsker:
             return verdict
         return replace(verdict, kind="context_length")
 
+    def _unless_endless(self, verdict: Verdict, reply: Reply, bound: int) -> tuple[Verdict, Reply | None]:
+        """The reply, or why it is none if it is far longer than it was allowed to be. One whose usage costs more than
+        its bound stays a reply: it is charged in full, and ends the lane."""
+        if not is_far_beyond(reply, self._max_tokens) or self._template.price.of(reply.usage) > bound:
+            return verdict, reply
+        words = f"a reply far longer than the {self._max_tokens:,} tokens of `max_tokens` can be"
+        return Verdict(action="retry", kind="unreadable", message=words, outcome="unreadable"), None
+
     def _learned(self, verdict: Verdict, *, streamed: bool) -> Verdict:
         """The verdict, after the lane was told what it says about streams; with `auto` one that was refused is asked
         for in one piece next."""
@@ -247,7 +259,9 @@ class ModelAsker:
         while True:
             reserved = False
             try:
-                await self._budget.reserve(asking.bound)
+                await self._budget.reserve(
+                    asking.bound, usual=self._template.usual_bound(asking.question, len(asking.body))
+                )
                 reserved = True
             finally:
                 if not reserved:
@@ -401,6 +415,12 @@ class ModelAsker:
     def _hinted(self, verdict: Verdict) -> str:
         """What went wrong, and what to do about it where a line of the provider's file may prevent it."""
         return self._in_words(verdict).rstrip(".") if line_to_set(verdict) else verdict.message
+
+    def _why_outgrown(self, body_bytes: int) -> str:
+        return (
+            f"The request has {body_bytes:,} bytes, more than fit into the {self._template.window:,} tokens of the "
+            "model's window. It was not sent."
+        )
 
     def _why_over(self, asking: _Asking, cost: int) -> str:
         question = asking.question

@@ -10,6 +10,11 @@ from evalkit.spec.model import Model, Provider, StreamSetting
 from evalkit.wire.dialect import Dialect, Quirks
 from evalkit.wire.table import DIALECTS
 
+BYTES_OF_TOKEN = 32
+"""No chat has so many bytes per token on average; text has about four."""
+USUAL_OPENING = 1 << 16
+"""Bytes of the first messages of a chat that count as usual."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RequestTemplate:
@@ -24,6 +29,8 @@ class RequestTemplate:
     price: Price
     seeded: bool
     """Whether requests carry a seed."""
+    window: int | None = None
+    """Tokens of the model's context, where they are known."""
     cache_key: bool = False
     """Whether they name their episode, so that those of one find the same prompt cache."""
     key: str
@@ -72,6 +79,17 @@ class RequestTemplate:
         input_tokens = body_bytes + self.dialect.overhead_tokens
         return self.price.worst(input_tokens=input_tokens, output_tokens=self.sampling.max_tokens)
 
+    def outgrows_window(self, body_bytes: int) -> bool:
+        """Whether a body of this many bytes cannot fit into the model's window, whatever its text is."""
+        return self.window is not None and body_bytes > BYTES_OF_TOKEN * self.window
+
+    def usual_bound(self, question: Question, body_bytes: int) -> PicoUsd:
+        """The most that the request can have cost which opened the chat; of an opening of its own, only what is usual
+        counts."""
+        opening = sum(len(part) for part in question.messages[:2])
+        rest = sum(len(part) for part in question.messages[2:])
+        return self.bound(body_bytes - rest - max(0, opening - USUAL_OPENING))
+
     def worst_case(self, question: Question) -> PicoUsd:
         """The most that one attempt at this question can cost."""
         return self.bound(len(self.body(question)))
@@ -100,6 +118,7 @@ def request_template(
         sampling=sampling,
         price=price,
         seeded=provider.seed,
+        window=model.context_tokens,
         cache_key=provider.cache_key,
         key=provider.key_words,
         billed=provider.billed,

@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Iterator
 
-from evalkit.engine.episode import LEFT_OWED
+from evalkit.engine.episode import LEFT_OWED, TOO_LARGE
 from evalkit.engine.outcome import RunOutcome
 from evalkit.engine.resume import DIVERGED
 from evalkit.engine.session import Session
@@ -43,6 +43,7 @@ def outcome_of(session: Session) -> RunOutcome:
             *_ceiling_words(session),
             *_unfinished_words(unfinished, stop.reason),
             *lane_words,
+            *_too_large_words(session),
             *_invalid_words(session),
             *filter(None, [session.unmetered.advice()]),
             *(job.lane.notice for job in jobs if job.lane is not None and job.lane.notice),
@@ -118,6 +119,14 @@ def _unfinished_words(unfinished: int, why: str) -> Iterator[str]:
             f"{unfinished:,} of them had started and did not end: they took more {what} than predicted. "
             "They resume first when the run is started again."
         )
+
+
+def _too_large_words(session: Session) -> Iterator[str]:
+    """Which lanes have set episodes aside that could not be paid for."""
+    for job in session.jobs:
+        if job.context.too_large:
+            count = job.context.ended.get(TOO_LARGE, 0)
+            yield f"{job.name}: {count:,} set aside (`{TOO_LARGE}`): {job.context.too_large}"
 
 
 def _invalid_words(session: Session) -> Iterator[str]:

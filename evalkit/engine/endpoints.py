@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from evalkit.client.ask import Asker
-from evalkit.client.budget import Budget
+from evalkit.client.budget import OUTSIZE, Budget
 from evalkit.client.client import ModelAsker
 from evalkit.client.keys import check_key, read_key, servers_of, short_names
 from evalkit.client.lanes.lane import Lane
@@ -118,6 +118,15 @@ class Endpoints:
         """The most that the next request of an episode can cost; of code, if it asks what the environment shows."""
         template = self.template(active.episode.cell)
         return template.worst_case(next_question(active, template))
+
+    def expected_bound(self, active: ActiveEpisode, budget: int | None) -> PicoUsd:
+        """What must be left for the next request of an episode: the most that it can cost, or that its opening did if
+        it is out of the ordinary: it is then set aside, and the others need no room for it."""
+        template = self.template(active.episode.cell)
+        question = next_question(active, template)
+        body_bytes = len(template.body(question))
+        bound, usual = template.bound(body_bytes), template.usual_bound(question, body_bytes)
+        return usual if bound > OUTSIZE * usual or (budget is not None and bound > budget) else bound
 
     def worst_case(self, active: ActiveEpisode) -> PicoUsd:
         """The most that an episode's requests in flight can cost: of a model the next one; of code, of which nobody

@@ -27,6 +27,7 @@ from evalkit.errors import (
     EpisodeRefused,
     EpisodeUnavailable,
     LaneClosed,
+    RequestTooLarge,
     StorageError,
     UnfitInstance,
 )
@@ -162,6 +163,8 @@ class LaneContext:
     errors_in_a_row: int = 0
     unavailable: str = ""
     """Why the last of the episodes without an answer from the provider was parked."""
+    too_large: str = ""
+    """Likewise of those whose next request can never be paid for."""
     invalid: str = ""
     """Why the last of the episodes ended whose request the provider took for invalid."""
     failures: dict[str, int] = field(default_factory=dict)
@@ -183,7 +186,10 @@ class Player:
         raise NotImplementedError
 
 
-LEFT_OWED = frozenset({"unavailable", "internal_error", "unfit", "stopped", "agent_error", "diverged"})
+TOO_LARGE = "too_large"
+"""How an episode is left whose next request can never be paid for."""
+
+LEFT_OWED = frozenset({"unavailable", TOO_LARGE, "internal_error", "unfit", "stopped", "agent_error", "diverged"})
 """Ways to leave an episode that are not endings: it remains."""
 
 ERRORS_THAT_STOP = 10
@@ -223,6 +229,9 @@ async def play(
     except EpisodeUnavailable as flaw:
         left = _park(episode, context, "unavailable", str(flaw))
         context.unavailable = str(flaw)
+    except RequestTooLarge as flaw:
+        left = _park(episode, context, TOO_LARGE, str(flaw))
+        context.too_large = str(flaw)
     except UnfitInstance as flaw:
         left = _park(episode, context, "unfit", str(flaw))
     except Diverged as flaw:

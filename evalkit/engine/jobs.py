@@ -158,8 +158,10 @@ async def _gate(session: Session, endpoints: Endpoints, budget: Budget, backlogs
     forecast = await forecast_run(session.manifest, holdings.cells, directory, session.options.choice)
     session.forecast = forecast
 
+    most = session.resolved.sweep.budget
+
     def first_bound(episode: PlannedEpisode) -> int:
-        return 0 if episode.target.flaw else endpoints.first_bound(holdings.activate(episode))
+        return 0 if episode.target.flaw else endpoints.expected_bound(holdings.activate(episode), most)
 
     for backlog in backlogs:
         backlog.reply_s, backlog.bound = _median_s(endpoints.lanes[backlog.name]), _largest(budget, backlog.name)

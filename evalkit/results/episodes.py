@@ -25,7 +25,9 @@ if TYPE_CHECKING:
 
 Environments = Mapping[str, Environment[Any, Any]]
 
-INFRASTRUCTURE = frozenset({"unavailable", "internal_error", "budget", "deadline", "stopped", "lane", "storage"})
+INFRASTRUCTURE = frozenset(
+    {"unavailable", "too_large", "internal_error", "budget", "deadline", "stopped", "lane", "storage"}
+)
 """Ways to leave an episode that say nothing of the agent. The engine logs none of them as an ending; should a log hold
 one all the same, its episode remains to be played and has no score."""
 

@@ -42,6 +42,22 @@ def most_output_tokens(reply: Reply) -> int | None:
     return _bytes(reply.text) + _bytes(reply.reasoning) + calls + _MESSAGE_MARKS
 
 
+def is_far_beyond(reply: Reply, max_tokens: int) -> bool:
+    """Whether a reply has more bytes than a model can write in that many tokens: it is none that was asked for."""
+    size = _bytes(reply.text) + _bytes(reply.reasoning) + len(reply.opaque)
+    size += sum(_bytes(call.name) + _bytes(call.arguments) for call in reply.calls)
+    return size > most_bytes(max_tokens)
+
+
+def most_bytes(max_tokens: int) -> int:
+    """What `max_tokens` tokens and what a provider adds to them are at most, in bytes."""
+    return LONGEST_TOKEN * max_tokens + _ADDED_BYTES
+
+
+LONGEST_TOKEN = 128
+"""Bytes of the longest token of the usual vocabularies, a run of blanks; the average is four."""
+_ADDED_BYTES = 1 << 16
+"""Signatures, encrypted thoughts and ids of a short reply."""
 _MESSAGE_MARKS, _CALL_MARKS = 16, 64
 """Tokens around a message, and around a call."""
 

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from evalkit.client.budget import Budget
 from evalkit.client.budget_state import Ceiling
-from evalkit.errors import BudgetReached, EpisodeUnavailable, LaneClosed, StorageError
+from evalkit.errors import BudgetReached, EpisodeUnavailable, LaneClosed, RequestTooLarge, StorageError
 from evalkit.money import PicoUsd
 from evalkit.store.files.record import LedgerRecord
 from tests.support.virtual_clock import run_virtual
@@ -305,5 +305,65 @@ def test_an_agent_or_a_lane_that_has_used_up_its_own_budget_hears_of_it_alone(
         other.settle(100, 50)
         assert (money.stats().spent, money.stats().waiting) == (150, 0)
         assert (money.largest("l"), money.largest("other")) == (70, 5_000)
+
+    run_virtual(main())
+
+
+@pytest.mark.parametrize(
+    ("amount", "usual", "raises"),
+    [
+        (700, 10, RequestTooLarge),  # more than the whole budget
+        (450, 10, RequestTooLarge),  # more than what remains of it, and far more than usual
+        (450, 200, BudgetReached),  # ordinary chats have grown so far
+        (700, 300, RequestTooLarge),  # no budget of this size will ever do for it, but for others
+        (700, 450, BudgetReached),  # nothing that is usual fits any more
+        (450, 0, BudgetReached),  # unknown what is usual
+    ],
+)
+def test_a_request_out_of_the_ordinary_is_left_alone_while_the_money_does_for_usual_ones(
+    amount: int, usual: int, raises: type[Exception]
+) -> None:
+    async def main() -> None:
+        money = opened(500, Disk())
+        await money.reserve(100, usual=10)
+        money.settle(100, 100)
+        with pytest.raises(raises) as caught:
+            await money.reserve(amount, usual=usual)
+        assert "$4e-10 remain" in str(caught.value)
+        await money.reserve(90, usual=10)
+        assert money.stats().reserved == 90
+
+    run_virtual(main())
+
+
+def test_what_is_usual_is_the_median_of_the_lane_where_a_single_giant_changes_little() -> None:
+    async def main() -> None:
+        money = opened(10_000, Disk()).of("l", "a")
+        for amount in [300] * 40 + [5_000] + [300] * 5:
+            await money.reserve(amount, usual=100)
+            money.settle(amount, 100)
+        with pytest.raises(RequestTooLarge):
+            await money.reserve(6_000, usual=100)
+        with pytest.raises(BudgetReached):  # of this agent's requests many are so large, if not of this episode's
+            await opened(1_000, Disk()).reserve(1_200, usual=1_100)
+
+    run_virtual(main())
+
+
+@pytest.mark.parametrize("scope", ["lane", "agent"])
+def test_a_ceiling_leaves_a_request_out_of_the_ordinary_alone_too(scope: str) -> None:
+    async def main() -> None:
+        ceiling = Ceiling(budget=500, before=0)
+        money = Budget(
+            budget=PicoUsd(9_000),
+            spent=PicoUsd(0),
+            ledger=Disk(),
+            session="s",
+            ceilings={(scope, "l" if scope == "lane" else "a"): ceiling},
+        ).of("l", "a")
+        with pytest.raises(RequestTooLarge, match=f"the budget of {scope}"):
+            await money.reserve(600, usual=10)
+        with pytest.raises(LaneClosed if scope == "lane" else EpisodeUnavailable):
+            await money.reserve(600, usual=550)
 
     run_virtual(main())

@@ -17,7 +17,14 @@ from evalkit.client.lanes.lane import Lane
 from evalkit.client.request import RequestTemplate
 from evalkit.client.retry import ATTEMPTS
 from evalkit.dialogue import Message, Reply, Sampling, Tool, ToolCall, Usage
-from evalkit.errors import BudgetReached, EpisodeRefused, EpisodeUnavailable, FencedError, LaneClosed
+from evalkit.errors import (
+    BudgetReached,
+    EpisodeRefused,
+    EpisodeUnavailable,
+    FencedError,
+    LaneClosed,
+    RequestTooLarge,
+)
 from evalkit.money import FREE, PicoUsd, Price
 from evalkit.serve.dialects.openai_chat import SERVED_OPENAI_CHAT
 from evalkit.spec.model import Limits, ServerSpec
@@ -97,6 +104,7 @@ class Scene:
         cache_key: bool = False,
         billed: Mapping[str, bool] | None = None,
         estimates: bool = False,
+        window: int | None = None,
     ) -> None:
         self.disk = Disk()
         self.script = Script(responses, self.disk)
@@ -116,6 +124,7 @@ class Scene:
             key="ACME_KEY (environment variable, else keyring)",
             billed=billed or {},
             estimates=estimates,
+            window=window,
         )
         self.asker = ModelAsker(self.template, lane=self.lane, budget=self.budget, transport=self.script)
         tools = self.asker.encode_tools((Tool(name="f", description="", parameters={"type": "object"}),))
@@ -834,5 +843,71 @@ def test_an_agents_own_seed_stays_and_a_provider_that_bills_no_bad_call_charges_
         assert seeds_of(scene) == [5] * DRAWS
         assert (scene.budget.stats().spent, scene.disk.of("charge")) == (0, [])
         assert [(call.name, call.arguments) for call in answer.reply.calls] == [("", '[""]')]
+
+    played(play)
+
+
+LONG = replace(REPLY, text="x" * 100_000)
+"""More than 50 tokens of 128 bytes, and what is added to them."""
+
+
+def long_reply(**fields: Any) -> HttpResponse:
+    return replace(OK, body=SERVED_OPENAI_CHAT.encode_reply(replace(LONG, **fields)))
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [{}, {"text": "", "calls": (ToolCall(id="c", name="f", arguments='{"a":"' + "y" * 90_000 + '"}'),)}],
+    ids=["text", "arguments"],
+)
+def test_a_reply_far_longer_than_max_tokens_is_unreadable_and_charged(fields: dict[str, Any]) -> None:
+    async def play() -> None:
+        scene = Scene(long_reply(**fields), OK)
+        answer = await scene.asker.ask(scene.question)
+        assert (answer.reply, answer.attempts) == (REPLY, "unreadable,ok")
+        assert [row.amount for row in scene.disk.of("charge")] == [scene.bound]
+
+    played(play)
+
+
+def test_a_long_reply_within_its_tokens_is_accepted_and_one_beyond_its_bound_charged_in_full() -> None:
+    async def play() -> None:
+        scene = Scene(replace(OK, body=SERVED_OPENAI_CHAT.encode_reply(replace(REPLY, text=" " * 6_000))))
+        assert (await scene.asker.ask(scene.question)).attempts == "ok"
+        dear = Scene(long_reply(usage=Usage(input=30, output=25_000)))
+        answer = await dear.asker.ask(dear.question)
+        assert answer.cost == 30 * 10 + 25_000 * 100
+        with pytest.raises(LaneClosed, match="more than the"):
+            await dear.asker.ask(dear.question)
+
+    played(play)
+
+
+@pytest.mark.parametrize(("window", "sent"), [(None, 1), (1_000_000, 1), (5, 0)])
+def test_what_cannot_fit_the_models_window_is_not_sent(window: int | None, sent: int) -> None:
+    async def play() -> None:
+        scene = Scene(OK, window=window)
+        if sent:
+            await scene.asker.ask(scene.question)
+        else:
+            with pytest.raises(EpisodeRefused, match="It was not sent") as caught:
+                await scene.asker.ask(scene.question)
+            assert caught.value.ending == "context_length"
+        assert (len(scene.script.sent), scene.budget.stats().reserved) == (sent, 0)
+
+    played(play)
+
+
+def test_of_a_giant_only_its_opening_counts_as_usual() -> None:
+    async def play() -> None:
+        scene = Scene(OK, budget=10_000_000)
+        messages = list(scene.question.messages)
+        scene.asker.join(messages, [Message(role="user", text="x" * 2_000_000)])
+        giant = Question(episode="ep", step=4, seed=9, tools=scene.question.tools, messages=messages)
+        opening = Question(episode="ep", step=0, seed=9, tools=scene.question.tools, messages=messages[1:])
+        for question in (giant, opening):
+            with pytest.raises(RequestTooLarge):
+                await scene.asker.ask(question)
+        await scene.asker.ask(scene.question)
 
     played(play)

@@ -25,6 +25,7 @@ from evalkit.errors import (
     EpisodeRefused,
     EpisodeUnavailable,
     LaneClosed,
+    RequestTooLarge,
     StorageError,
 )
 from evalkit.money import PicoUsd
@@ -301,6 +302,7 @@ def test_a_refused_request_is_logged_raised_and_raised_again() -> None:
     [
         (BudgetReached("no money"), "stopped", "budget"),
         (EpisodeUnavailable("no answer"), "unavailable", ""),
+        (RequestTooLarge("too dear"), "too_large", ""),
     ],
 )
 def test_what_stops_an_episode_cannot_be_caught_and_what_is_in_flight_is_logged(

@@ -26,7 +26,7 @@ from evalkit.client.budget import BudgetStats
 from evalkit.engine.admit.backlogs import Came, Flight, LaneBacklog, Learning, Place
 from evalkit.engine.admit.ceilings import Ceilings
 from evalkit.engine.admit.needs import NOTHING, SPREAD, SURE, Figures, InFlight, Predicts, ToldProgress, needed_with
-from evalkit.engine.episode import LEFT_OWED
+from evalkit.engine.episode import LEFT_OWED, TOO_LARGE
 from evalkit.engine.universe import PlannedEpisode
 
 BLIND = 7.0
@@ -49,7 +49,8 @@ class Admission:
         first_bound: Callable[[PlannedEpisode], int] = lambda _: 0,
         ceilings: Ceilings | None = None,
     ) -> None:
-        """`deadline` in the clock's time; `first_bound`: the most that an episode's next request can cost."""
+        """`deadline` in the clock's time; `first_bound`: what must be left for an episode's next
+        request."""
         self.ceilings = ceilings if ceilings is not None else Ceilings({})
         self.forecast = forecast
         self.backlogs: Mapping[str, LaneBacklog] = {backlog.name: backlog for backlog in backlogs}
@@ -219,7 +220,7 @@ class Admission:
             if not owed:
                 backlog.seconds += now - flight.since
                 backlog.requests += max(1, requests - flight.before)
-            elif how == "unavailable":
+            elif how in ("unavailable", TOO_LARGE):
                 self._parked += round(self.forecast.rest(*cell_key, cost=cost, requests=requests))
             flight.learning.ended[flight.number] = None if owed else (cost, requests)
             heard[cell_key] = flight.learning

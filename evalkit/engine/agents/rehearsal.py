@@ -87,7 +87,7 @@ async def rehearse(code: AgentCode, episode: PlannedEpisode, policies: Mapping[s
     return Rehearsal(left=left, steps=steps, asks=len(asks), kills=kills, difference=difference)
 
 
-_FLAWED = ("agent_error", "diverged", "internal_error", "unavailable", "stopped")
+_FLAWED = ("agent_error", "diverged", "internal_error", "unavailable", "too_large", "stopped")
 
 
 async def _life(
