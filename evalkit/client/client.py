@@ -283,7 +283,10 @@ class ModelAsker:
             usage = reply.usage
         # Tokens that the provider did not count are estimated from the reply's length, because its limits still apply.
         known_usage = usage if "output" not in usage.unknown else replace(usage, output=output_tokens(reply))
-        latency_s = self._lane.succeeded(ticket, known_usage)
+        limited = known_usage
+        if not self._template.cached_reads_count:
+            limited = replace(known_usage, input=max(1, known_usage.input - known_usage.cached_read))
+        latency_s = self._lane.succeeded(ticket, known_usage, limited=limited)
         if self._several:
             asking.question.cached_at[self._lane.name] = ticket.server.number
         requests, tokens = self._allowances(response.headers)
@@ -334,7 +337,7 @@ class ModelAsker:
         """Book what the failure cost; return the verdict if another attempt may follow, raise if none may."""
         asking.outcomes = f"{asking.outcomes},{verdict.kind}" if asking.outcomes else verdict.kind
         assert asking.tries is not None
-        paid = counts_as_billed(verdict.outcome, self._template.billed)
+        paid = counts_as_billed(verdict.outcome, self._template.billed, kind=verdict.kind)
         asking.tries.counted += paid or not ticket.probe
         asking.failed_at = ticket.server.number
         self._lane.failed(
@@ -388,7 +391,7 @@ class ModelAsker:
     ) -> bool:
         """Charge an attempt with a billed outcome, and return True; otherwise release its reservation. `usage`: what it
         has used, if that is known."""
-        if not counts_as_billed(outcome, self._template.billed):
+        if not counts_as_billed(outcome, self._template.billed, kind=reason):
             self._budget.settle(asking.bound, 0)
             return False
         amount = asking.bound

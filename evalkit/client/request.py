@@ -29,6 +29,8 @@ class RequestTemplate:
     price: Price
     seeded: bool
     """Whether requests carry a seed."""
+    cached_reads_count: bool = True
+    """Whether tokens read from the prompt cache count against the provider's limit of input tokens."""
     window: int | None = None
     """Tokens of the model's context, where they are known."""
     cache_key: bool = False
@@ -119,6 +121,7 @@ def request_template(
         price=price,
         seeded=provider.seed,
         window=model.context_tokens,
+        cached_reads_count=provider.cached_reads_count,
         cache_key=provider.cache_key,
         key=provider.key_words,
         billed=provider.billed,

@@ -137,6 +137,7 @@ class ProviderFile(msgspec.Struct, frozen=True, kw_only=True):
     silence_s: float = 300.0
     seed: bool = True
     cache_key: bool = False
+    cached_reads_count: bool = True
     usage: Literal["reported", "estimate"] = "reported"
     billed: BilledFile | None = None
     any_model: bool = False
@@ -264,6 +265,7 @@ def _provider(name: str, file: ProviderFile, where: str) -> Provider:
         simulate=file.simulate,
         seed=file.seed,
         cache_key=file.cache_key,
+        cached_reads_count=file.cached_reads_count,
         most_tools=file.most_tools,
         efforts=file.efforts,
         extra_allowed=_extra_allowed(file, where),

@@ -122,6 +122,8 @@ class Provider:
     """Whether requests carry a `seed`."""
     cache_key: bool = False
     """Whether requests name their episode, so that the provider looks for its prompt where it left it."""
+    cached_reads_count: bool = True
+    """Whether tokens read from the prompt cache count against its limits of input tokens."""
     billed: Mapping[str, bool] = field(default_factory=dict)
     """By outcome without a reply (`wire/billed.py`): whether the provider bills it, where that is not as for all."""
     billed_source: str = ""

@@ -29,6 +29,8 @@ BILLED: Mapping[str, bool] = {
     "505": False,
     "524": True,
     "529": False,
+    "content_filter": False,
+    "context_length": False,
     "3xx": False,
     "4xx": False,
     "5xx": True,
@@ -57,6 +59,8 @@ MEANING: Mapping[str, str] = {
     "505": "the server does not support this version of HTTP",
     "524": "a proxy timed out waiting for the server behind it",
     "529": "overloaded",
+    "content_filter": "a prompt that a filter refused, whatever its status",
+    "context_length": "a prompt that is too long, whatever its status",
     "3xx": "a redirect, which is not followed",
     "4xx": "any other refusal, including a proxy's 407",
     "5xx": "any other error of a server",
@@ -67,10 +71,13 @@ NEVER_SENT = frozenset({"connect", "tls"})
 """Outcomes that a file cannot declare billed."""
 
 
-def counts_as_billed(outcome: str, overrides: Mapping[str, bool]) -> bool:
-    """Whether an outcome counts as billed. `overrides` are the provider's own: its rule for a class of statuses also
-    takes precedence over the table's rule for one of them. A status outside of all classes counts as one of the nearest
+def counts_as_billed(outcome: str, overrides: Mapping[str, bool], *, kind: str = "") -> bool:
+    """Whether an outcome counts as billed. `kind`: what the verdict calls it; for some refusals a provider has
+    a rule that does not hold for all of their status. `overrides` are the provider's own: its rule for a class of statuses
+    also takes precedence over the table's rule for one of them. A status outside of all classes counts as one of the nearest
     class. Raises KeyError for an unknown outcome."""
+    if kind in overrides:
+        return overrides[kind]
     wide = f"{min(max(int(outcome) // 100, 3), 5)}xx" if outcome.isdigit() else outcome
     for table in (overrides, BILLED):
         for name in (outcome, wide):

@@ -27,6 +27,7 @@ from evalkit.errors import (
 )
 from evalkit.money import FREE, PicoUsd, Price
 from evalkit.serve.dialects.openai_chat import SERVED_OPENAI_CHAT
+from evalkit.spec.catalogue import read_provider
 from evalkit.spec.model import Limits, ServerSpec
 from evalkit.store.files.record import LedgerRecord
 from evalkit.store.reading.unmetered import Unmetered
@@ -105,6 +106,7 @@ class Scene:
         billed: Mapping[str, bool] | None = None,
         estimates: bool = False,
         window: int | None = None,
+        cached_reads_count: bool = True,
     ) -> None:
         self.disk = Disk()
         self.script = Script(responses, self.disk)
@@ -125,6 +127,7 @@ class Scene:
             billed=billed or {},
             estimates=estimates,
             window=window,
+            cached_reads_count=cached_reads_count,
         )
         self.asker = ModelAsker(self.template, lane=self.lane, budget=self.budget, transport=self.script)
         tools = self.asker.encode_tools((Tool(name="f", description="", parameters={"type": "object"}),))
@@ -530,6 +533,56 @@ def test_a_provider_overrides_what_counts_as_billed() -> None:
             assert scene.budget.stats().spent == COST + charged * scene.bound
 
     played(play)
+
+
+FILTERED = refused(400, code="content_filter")
+TOO_LONG = refused(400, "maximum context length is 8 tokens", code="context_length_exceeded")
+
+
+def test_a_provider_may_bill_prompts_that_it_refuses() -> None:
+    def check(case: tuple[HttpResponse, Mapping[str, bool], bool]) -> None:
+        response, billed, charged = case
+
+        async def play() -> None:
+            scene = Scene(response, billed=billed)
+            with pytest.raises(EpisodeRefused):
+                await scene.asker.ask(scene.question)
+            assert scene.budget.stats().spent == charged * scene.bound
+            assert scene.disk.durable_rows == len(scene.disk.rows)
+
+        played(play)
+
+    azure = read_provider("azure").billed
+    assert azure == read_provider("azure-responses").billed
+    check_each(
+        [
+            ("filtered", (FILTERED, {}, False)),
+            ("too long", (TOO_LONG, {}, False)),
+            ("filtered, Azure", (FILTERED, azure, True)),
+            ("too long, Azure", (TOO_LONG, azure, True)),
+            ("invalid, Azure", (refused(400), azure, False)),
+            ("another word for both", (FILTERED, {"400": True, "content_filter": False}, False)),
+            ("all of a status", (FILTERED, {"400": True}, True)),
+        ],
+        check,
+    )
+
+
+@pytest.mark.parametrize(("counts", "lasts"), [(True, (290, 400)), (False, (0, 60))])
+def test_cached_reads_may_stand_outside_the_limit_of_input_tokens(counts: bool, lasts: tuple[int, int]) -> None:
+    """Twelve requests of 3,000 tokens at 6,000 a minute; all but 50 of each were read from the cache."""
+    reply = replace(REPLY, usage=Usage(input=3_000, output=7, cached_read=2_950))
+
+    async def play() -> None:
+        body = SERVED_OPENAI_CHAT.encode_reply(reply)
+        limits = Limits(input_tokens_per_minute=6_000)
+        scene = Scene(replace(OK, body=body), limits=limits, cached_reads_count=counts)
+        for _ in range(12):
+            await scene.asker.ask(scene.question)
+        assert lasts[0] <= asyncio.get_running_loop().time() <= lasts[1]
+
+    played(play)
+    assert not read_provider("anthropic").cached_reads_count
 
 
 def test_a_proxy_that_wants_credentials_ends_the_lane_and_costs_nothing() -> None:

@@ -209,8 +209,9 @@ class Lane:
             return math.inf
         return self._servers.wait_s(need, now)
 
-    def succeeded(self, ticket: Ticket, usage: Usage) -> float:
-        """A reply came. Returns the seconds it took. `usage` has no input if the provider did not count it."""
+    def succeeded(self, ticket: Ticket, usage: Usage, *, limited: Usage | None = None) -> float:
+        """A reply came. Returns the seconds it took. `usage` has no input if the provider did not count it. `limited`:
+        the part that counts against the provider's limits; None: all of it."""
         now, server = self._loop.time(), ticket.server
         server.paid = 0
         server.replies += 1
@@ -223,7 +224,7 @@ class Lane:
             self._ramp.usher()
         self._meter.count(now, usage.input, usage.output)
         if server.buckets or self._pools:
-            used = self._estimate.learn(ticket.body_bytes, ticket.need, usage)
+            used = self._estimate.learn(ticket.body_bytes, ticket.need, limited or usage)
             correct(server.buckets, ticket.need, used)
             for pool in self._pools:
                 pool.correct(ticket.need, used)
