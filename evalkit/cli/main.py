@@ -16,8 +16,9 @@ from typing import NoReturn
 
 from evalkit import __version__
 from evalkit.cli.commands import COMMANDS, GROUPS, OWN_OPTIONS, TAKES_ANY
+from evalkit.cli.encodings import write_any
 from evalkit.cli.options import Help
-from evalkit.cli.pipes import discard, unread
+from evalkit.cli.pipes import give_up, is_unwritable, unread
 from evalkit.engine.gc_threshold import COLLECT_EVERY, OLDER_EVERY
 from evalkit.errors import EvalkitError, UsageError, nearest
 
@@ -91,22 +92,47 @@ def open_missing_descriptors() -> None:
 def main(argv: Sequence[str]) -> int:
     """Run one command; returns its exit code."""
     try:
-        args = parse(argv)
+        return _run(argv)
+    finally:  # here, where a closed pipe or a full disk is no traceback: `--help` and errors leave text, too
+        with unread():
+            pass
+
+
+def _run(argv: Sequence[str]) -> int:
+    for stream in (sys.stdout, sys.stderr):
+        write_any(stream)
+    try:
+        args = parse([_at_home(word) for word in argv])
+        write_any(sys.stdout, json=getattr(args, "json", False))
         with beginning("" if getattr(args, "json", False) else COMMANDS[args.module].begins):
             command = importlib.import_module(f"evalkit.cli.{COMMANDS[args.module].group}.{args.module}")
         call: Callable[[argparse.Namespace], int] = getattr(command, args.call)
         code = call(args)
-        sys.stdout.flush()  # flushed here, where a closed pipe is not an error
+        sys.stdout.flush()
     except EvalkitError as error:
         with unread(sys.stderr):
             print(f"evalkit: {error}", file=sys.stderr)
         return COULD_NOT_START
-    except BrokenPipeError:
-        discard(sys.stdout)
-        return 0
+    except OSError as flaw:
+        if not is_unwritable(flaw):
+            raise
+        give_up(sys.stdout, flaw)
+        return 0 if isinstance(flaw, BrokenPipeError) else COULD_NOT_START
     except KeyboardInterrupt:
         return INTERRUPTED
     return code
+
+
+def _at_home(word: str) -> str:
+    """`--dir=~/x` and `'~/x'` as a shell would have given them: it expands `~` only where a word begins with it. A bare
+    `~` may be the name of a run."""
+    option, given, value = word.partition("=") if word.startswith("--") else ("", "", word)
+    if not _IN_A_HOME.match(value):
+        return word
+    return f"{option}{given}{os.path.expanduser(value)}"  # noqa: PTH111 - a name without a user stays as it is
+
+
+_IN_A_HOME = re.compile(r"~[^/\s=]*/")
 
 
 @contextmanager

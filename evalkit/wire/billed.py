@@ -72,10 +72,10 @@ NEVER_SENT = frozenset({"connect", "tls"})
 
 
 def counts_as_billed(outcome: str, overrides: Mapping[str, bool], *, kind: str = "") -> bool:
-    """Whether an outcome counts as billed. `kind`: what the verdict calls it; for some refusals a provider has
-    a rule that does not hold for all of their status. `overrides` are the provider's own: its rule for a class of statuses
-    also takes precedence over the table's rule for one of them. A status outside of all classes counts as one of the nearest
-    class. Raises KeyError for an unknown outcome."""
+    """Whether an outcome counts as billed. `kind`: what the verdict calls it, since a provider may have a rule for some
+    refusals of a status. `overrides` are the provider's own: its rule for a class of statuses also takes precedence
+    over the table's rule for one of them. A status outside of all classes counts as one of the nearest class. Raises
+    KeyError for an unknown outcome."""
     if kind in overrides:
         return overrides[kind]
     wide = f"{min(max(int(outcome) // 100, 3), 5)}xx" if outcome.isdigit() else outcome
