@@ -19,6 +19,7 @@ import orjson
 from evalkit.envs.environment import Environment
 from evalkit.envs.lines import canonical, marks_of, reach, varied
 from evalkit.errors import UsageError, nearest
+from evalkit.spec.byte_marks import without_mark
 from evalkit.spec.model import SuiteInstance
 
 if TYPE_CHECKING:
@@ -68,6 +69,7 @@ class Bulk:
         with self.path.open("rb") as file:
             file.seek(self.starts[number])
             raw = file.read(self.starts[number + 1] - self.starts[number])
+            raw = raw if self.starts[number] else without_mark(raw, self.path)
         return [line for line in raw.split(b"\n") if line.strip()]
 
     def chosen(self) -> Iterator[bytes]:
@@ -95,9 +97,12 @@ class Bulk:
 
 
 def chunks(path: Path) -> Iterator[bytes]:
-    """A file by whole lines."""
+    """A file by whole lines, without a mark at its beginning."""
+    first = True
     with path.open("rb") as file:
         while chunk := file.read(CHUNK):
+            chunk = without_mark(chunk, path) if first else chunk
+            first = False
             yield chunk if chunk.endswith(b"\n") else chunk + file.readline()
 
 

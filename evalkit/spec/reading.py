@@ -14,6 +14,7 @@ from typing import Any, TypeVar, Union, get_args, get_origin
 import msgspec
 
 from evalkit.errors import UsageError, nearest
+from evalkit.spec.byte_marks import without_mark
 from evalkit.spec.keyless import refuse_keys
 
 RecordT = TypeVar("RecordT", bound=msgspec.Struct)
@@ -42,11 +43,17 @@ def parse_toml(path: Path) -> dict[str, Any]:
 def read_text(path: Path) -> str:
     """The file's text. Raises UsageError."""
     try:
-        return path.read_text(encoding="utf-8")
+        data = path.read_bytes()
     except FileNotFoundError:
         raise UsageError(f"{path}: no such file.") from None
-    except (OSError, UnicodeDecodeError) as flaw:
+    except OSError as flaw:
         raise UsageError(f"{path} cannot be read: {flaw}") from flaw
+    try:
+        text = without_mark(data, path).decode()
+    except UnicodeDecodeError as flaw:
+        line = data.count(b"\n", 0, flaw.start) + 1
+        raise UsageError(f"{path} is not UTF-8 text (at line {line}). Save it as UTF-8 in your editor.") from flaw
+    return text.replace("\r\n", "\n").replace("\r", "\n")
 
 
 def parse_text(text: str, where: str) -> dict[str, Any]:

@@ -19,6 +19,7 @@ from evalkit.errors import UsageError, nearest
 from evalkit.shipped import find
 from evalkit.spec.brought import brought_suite
 from evalkit.spec.bulk import Bulk, bulk_digest, digest_of, scan
+from evalkit.spec.byte_marks import without_mark
 from evalkit.spec.identity import suite_digest
 from evalkit.spec.model import SuiteInstance, SuiteUse
 
@@ -58,6 +59,7 @@ def read_lines(path: Path) -> Iterator[Mapping[str, Any]]:
     """The lines of a suite file. Raises UsageError naming file and line."""
     with path.open("rb") as file:
         for number, raw in enumerate(file, 1):
+            raw = without_mark(raw, path) if number == 1 else raw  # noqa: PLW2901 - the same line
             if not raw.strip():
                 continue
             try:

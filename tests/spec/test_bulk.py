@@ -170,3 +170,20 @@ def test_a_file_that_changes_under_our_hands_is_noticed(tmp_path: Path) -> None:
     write(tmp_path / "s.jsonl", [*plain[:-1], {**plain[-1], "seed": 3}])
     with pytest.raises(UsageError, match="changed while it was read"):
         list(found.chosen())
+
+
+def test_a_mark_at_the_beginning_of_a_suite_is_no_part_of_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    found = lines(45)
+    plain, marked = write(tmp_path / "p.jsonl", found), write(tmp_path / "m.jsonl", found)
+    path = tmp_path / "m.jsonl"
+    path.write_bytes(b"\xef\xbb\xbf" + path.read_bytes())
+    quick, known = large(marked), large(plain)
+    assert [orjson.loads(raw) for raw in quick.chosen()] == [orjson.loads(raw) for raw in known.chosen()] == found
+    assert orjson.loads(quick.block(0)[0]) == found[0]
+    assert quick.strata == known.strata
+    for name in ("utf-16", "utf-32-be"):
+        path.write_bytes(orjson.dumps(found[0]).decode().encode(name))
+        with pytest.raises(UsageError, match="Save it as UTF-8"):
+            large(marked)
+    path.write_bytes(b"\xef\xbb\xbf" + b"\n".join(orjson.dumps(one) for one in found))
+    assert [one.digest for one in small(marked, monkeypatch)] == [one.digest for one in small(plain, monkeypatch)]

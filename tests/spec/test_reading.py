@@ -87,3 +87,18 @@ def test_integers_that_no_log_could_hold_are_refused(tmp_path: Path, text: str, 
 
 def test_the_longest_integer_is_read(tmp_path: Path) -> None:
     assert read(tmp_path, "[[inner]]\nwidth = 9223372036854775807").inner == [Inner(width=2**63 - 1)]
+
+
+def test_files_of_editors_are_read_with_utf8s_mark_and_others_are_told(tmp_path: Path) -> None:
+    path, text = tmp_path / "file.toml", 'name = "é"\r\n[[inner]]\r\nwidth = 3\r\n'
+    wanted = Outer(name="é", inner=[Inner(width=3)])
+    for encoding in ("utf-8", "utf-8-sig"):
+        path.write_bytes(text.encode(encoding))
+        assert read_toml(path, Outer) == wanted
+    for encoding in ("utf-16", "utf-16-le", "utf-16-be", "utf-32", "utf-32-le", "utf-32-be"):
+        path.write_bytes(text.encode(encoding))
+        with pytest.raises(UsageError, match=r"file\.toml is not UTF-8 text, but UTF-16 or UTF-32\. Save it as UTF-8"):
+            read_toml(path, Outer)
+    path.write_bytes(b"[[inner]]\n" + text.encode("latin-1"))
+    with pytest.raises(UsageError, match=r"file\.toml is not UTF-8 text \(at line 2\)\. Save it as UTF-8"):
+        read_toml(path, Outer)
