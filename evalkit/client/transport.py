@@ -338,8 +338,10 @@ def _proxy_for(url: URL) -> URL | None:
     assert url.host is not None
     if is_loopback(url.host):
         return None  # a key may be sent unencrypted only within this machine
-    proxy = urllib.request.getproxies().get(url.scheme)
-    if not proxy or urllib.request.proxy_bypass(url.host):
+    known = urllib.request.getproxies()
+    name = url.scheme if known.get(url.scheme) else "all"
+    proxy = known.get(name)
+    if not proxy or _goes_direct(url.host, url.port, known.get("no", "")):
         return None
     try:
         parsed = URL(proxy if "://" in proxy else f"http://{proxy}")
@@ -347,10 +349,28 @@ def _proxy_for(url: URL) -> URL | None:
         parsed = URL()
     if parsed.scheme not in ("http", "https") or not parsed.host:
         # Its value is not shown: it may hold a password.
-        raise UsageError(
-            f"The environment's proxy for {url.scheme} is not an http or https URL: correct {url.scheme}_proxy."
-        )
+        raise UsageError(f"The environment's proxy for {url.scheme} is not an http or https URL: correct {name}_proxy.")
     return parsed
+
+
+def _goes_direct(host: str, port: int | None, exceptions: str) -> bool:
+    """Whether no proxy is used for a host: by the system's rules, which know names and `host:port`, or because
+    `no_proxy` names a network that holds its address."""
+    if urllib.request.proxy_bypass(f"[{host}]:{port}" if ":" in host else f"{host}:{port}") or (
+        urllib.request.proxy_bypass(host)
+    ):
+        return True
+    try:
+        address = ipaddress.ip_address(host)
+    except ValueError:
+        return False
+    for word in exceptions.replace(",", " ").split():
+        try:
+            if address in ipaddress.ip_network(word.strip("[]"), strict=False):
+                return True
+        except ValueError:
+            continue
+    return False
 
 
 def _kind_of(flaw: BaseException) -> Failure:

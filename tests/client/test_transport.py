@@ -18,6 +18,7 @@ from evalkit.errors import UsageError
 from evalkit.spec.model import Provider
 from evalkit.wire.http import HttpResponse
 from evalkit.wire.verdicts import judge
+from tests.support.each_case import check_each
 from tests.support.patience import PATIENCE_S
 
 KEY = "sk-planted-0123456789"
@@ -324,6 +325,39 @@ def test_loopback_never_goes_through_a_proxy_and_others_do(monkeypatch: pytest.M
     assert (
         str(HttpTransport("http://y.example/", headers={}, key="", timeout_s=5)._proxy) == "http://proxy.example:3128"
     )
+
+
+def test_every_way_to_name_a_proxy_and_who_goes_without_is_honoured(monkeypatch: pytest.MonkeyPatch) -> None:
+    def check(case: tuple[str, str, str]) -> None:
+        url, exceptions, through = case
+        monkeypatch.setenv("no_proxy", exceptions)
+        proxy = HttpTransport(url, headers={}, key="", timeout_s=5)._proxy
+        assert (proxy.host if proxy else "") == through
+
+    for name in ("http_proxy", "https_proxy", "HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("all_proxy", "http://any.example:3128")
+    monkeypatch.setenv("https_proxy", "http://own.example:3128")
+    cases = [
+        ("http://x.example/", "", "any.example"),
+        ("https://x.example/", "", "own.example"),
+        ("http://x.example:8000/", "y.example, x.example:8000", ""),
+        ("http://x.example:8001/", "x.example:8000", "any.example"),
+        ("https://x.example/", "x.example:443", ""),
+        ("http://10.1.2.3:8000/", "localhost,10.0.0.0/8", ""),
+        ("http://10.1.2.3:8000/", "10.1.2.3:8000", ""),
+        ("http://11.1.2.3/", "10.0.0.0/8", "any.example"),
+        ("http://10.1.2.3/", "10.1.2.9/24", ""),
+        ("http://[fd00::7]:8000/", "fd00::/8", ""),
+        ("http://[fd00::7]:8000/", "fe80::/10 odd/8", "any.example"),
+        ("http://x.example/", "*", ""),
+    ]
+    check_each([(case, case) for case in cases], check)
+    monkeypatch.setenv("no_proxy", "")
+    monkeypatch.setenv("all_proxy", "socks5h://me:secret@any.example:1080")
+    with pytest.raises(UsageError, match="correct all_proxy") as flaw:
+        HttpTransport("http://x.example/", headers={}, key="", timeout_s=5)
+    assert "secret" not in str(flaw.value)
 
 
 @pytest.mark.parametrize("proxy", ["http://me:secret@[bad", "socks5://me:secret@x.example", "http://:99"])
