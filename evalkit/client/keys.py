@@ -17,6 +17,7 @@ from evalkit.client.redact import Redactor
 from evalkit.errors import UsageError
 from evalkit.spec.catalogue import PLACE_HOLDER
 from evalkit.spec.model import Provider, ServerSpec
+from evalkit.wire.table import DIALECTS
 
 SERVICE = "evalkit"
 """The keyring's service; its user name is the name of the variable."""
@@ -98,11 +99,22 @@ def servers_of(provider: Provider) -> tuple[ServerSpec, ...]:
     servers = [
         replace(server, url=url) for server in provider.named_servers for url in _filled_in(provider, server.url)
     ]
+    for server in servers:
+        _refuse_endpoint(provider, server.url)
     if len({server.url for server in servers}) < len(servers):
         # The values of variables are not shown.
         written = ", ".join(server.url for server in provider.named_servers)
         raise UsageError(f"Provider {provider.name!r} has the url {written}, which names a server twice.")
     return tuple(servers)
+
+
+def _refuse_endpoint(provider: Provider, url: str) -> None:
+    """Raises UsageError for a URL that ends in what is appended to it: each request would be answered with 404."""
+    path = DIALECTS[provider.dialect].path
+    if "{model}" not in path and url.partition("?")[0].rstrip("/").lower().endswith(path):
+        raise UsageError(
+            f"Provider {provider.name!r}: its url ends in {path}, which evalkit appends. Write what is before it."
+        )
 
 
 def short_names(servers: Sequence[ServerSpec]) -> list[str]:

@@ -104,6 +104,24 @@ def test_a_url_is_filled_in(monkeypatch: pytest.MonkeyPatch) -> None:
     assert [server.url for server in servers_of(ACME)] == [ACME.url]
 
 
+@pytest.mark.parametrize(
+    ("dialect", "url", "path"),
+    [
+        ("openai_chat", "https://x.example/v1/chat/completions", "/chat/completions"),
+        ("openai_chat", "${ROOMS_URL}/Chat/Completions/?a=b", "/chat/completions"),
+        ("openai_responses", "https://x.example/v1/responses", "/responses"),
+        ("anthropic_messages", "https://x.example/v1/messages", "/messages"),
+    ],
+)
+def test_a_url_that_names_the_endpoint_is_noticed_before_its_404(
+    monkeypatch: pytest.MonkeyPatch, dialect: str, url: str, path: str
+) -> None:
+    monkeypatch.setenv("ROOMS_URL", "https://me.rooms.example")
+    with pytest.raises(UsageError, match=f"its url ends in {path}, which evalkit appends"):
+        servers_of(Provider(name="mine", dialect=dialect, url=url))
+    assert servers_of(Provider(name="mine", dialect=dialect, url="https://x.example/chat/completions/v1"))
+
+
 def test_a_variable_with_several_values_names_several_servers(monkeypatch: pytest.MonkeyPatch) -> None:
     limits = Limits(in_flight=8)
     gpus = Provider(
