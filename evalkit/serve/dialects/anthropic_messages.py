@@ -14,7 +14,16 @@ import orjson
 
 from evalkit.dialogue import Message, Reply, Request, Sampling, Tool, ToolChoice
 from evalkit.serve.cache import Piece
-from evalkit.serve.dialects.served import CREATED_S, MOMENT, ServedDialect, as_written, bearer, http_date, list_of
+from evalkit.serve.dialects.served import (
+    CREATED_S,
+    MOMENT,
+    ServedDialect,
+    as_written,
+    bearer,
+    http_date,
+    list_of,
+    loaded,
+)
 from evalkit.serve.dialects.streamed import Cutter, Event, EventFormat, StreamWish, check_stream
 from evalkit.serve.limits import LimitStanding
 from evalkit.wire.anthropic_content import read_content, write_content
@@ -34,9 +43,7 @@ def decode_request(
 ) -> tuple[str, Request]:
     """(model, request). With `version` the path names the model, and the body the version. `fields`: those that it may
     have. Raises ValueError saying what is wrong and where."""
-    value = orjson.loads(body)  # its JSONDecodeError is a ValueError
-    if not isinstance(value, dict):
-        raise ValueError("the body must be a JSON object")
+    value = loaded(body)
     for name in value.keys() - fields:
         raise ValueError(f"{name}: extra inputs are not permitted")
     if version and value.get("anthropic_version") != version:

@@ -9,11 +9,9 @@ from base64 import b64encode
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-import orjson
-
 from evalkit.dialogue import Message, Reply, Request, Sampling, Tool, ToolCall, ToolChoice
 from evalkit.serve.cache import pieces_of
-from evalkit.serve.dialects.served import ServedDialect, as_written
+from evalkit.serve.dialects.served import ServedDialect, as_written, loaded
 from evalkit.serve.dialects.streamed import Cutter, Event, EventFormat, StreamWish
 from evalkit.wire.fields import object_of
 from evalkit.wire.gemini import GEMINI
@@ -35,9 +33,7 @@ _MOST_SEED = 2**31
 
 def decode_request(body: bytes, model: str) -> tuple[str, Request]:
     """(model, request). Raises ValueError saying what is wrong and where."""
-    value = orjson.loads(body)  # its JSONDecodeError is a ValueError
-    if not isinstance(value, dict):
-        raise ValueError("the body must be a JSON object")
+    value = loaded(body)
     _check_names(value, _FIELDS, "")
     config = _object(value, "generationConfig")
     _check_names(config, _CONFIG, "generation_config.")

@@ -6,11 +6,9 @@ For the simulated provider. Strict where a real server is: a request it would re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-import orjson
-
 from evalkit.dialogue import Message, Reply, Request, Role, Sampling, Tool, ToolCall, ToolChoice
 from evalkit.serve.cache import pieces_of
-from evalkit.serve.dialects.served import CREATED_S, ServedDialect, bearer, list_of
+from evalkit.serve.dialects.served import CREATED_S, ServedDialect, bearer, list_of, loaded
 from evalkit.serve.dialects.streamed import Cutter, Event, EventFormat, StreamWish, check_stream
 from evalkit.serve.limits import LimitStanding, show_span
 from evalkit.wire.fields import text_of
@@ -30,9 +28,7 @@ _CHOICES: Mapping[str, ToolChoice] = {"auto": "auto", "required": "required", "n
 
 def decode_request(body: bytes, _model: str = "") -> tuple[str, Request]:
     """(model, request). Raises ValueError saying what is wrong and where."""
-    value = orjson.loads(body)  # its JSONDecodeError is a ValueError
-    if not isinstance(value, dict):
-        raise ValueError("the body must be a JSON object")
+    value = loaded(body)
     model = value.get("model")
     if not isinstance(model, str) or not model:
         raise ValueError("model: must be a string")

@@ -8,12 +8,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-import orjson
-
 from evalkit.dialogue import Message, Reply, Request, Role, Sampling, Tool, ToolCall
 from evalkit.serve.cache import pieces_of
 from evalkit.serve.dialects.openai_chat import SERVED_OPENAI_CHAT, sampling_of
-from evalkit.serve.dialects.served import list_of
+from evalkit.serve.dialects.served import list_of, loaded
 from evalkit.serve.dialects.streamed import Cutter, Event, EventFormat, StreamWish, check_stream
 from evalkit.wire.fields import object_of
 from evalkit.wire.lenient import dumps_any
@@ -49,9 +47,7 @@ _INCOMPLETE: Mapping[str, str] = {"length": "max_output_tokens", "content_filter
 
 def decode_request(body: bytes, _model: str = "") -> tuple[str, Request]:
     """(model, request); the request has no seed, as the API has none. Raises ValueError saying what is wrong."""
-    value = orjson.loads(body)  # its JSONDecodeError is a ValueError
-    if not isinstance(value, dict):
-        raise ValueError("the body must be a JSON object")
+    value = loaded(body)
     for name in value:
         if name not in _KNOWN:
             raise ValueError(f"{name}: unknown parameter")

@@ -131,6 +131,37 @@ def as_written(call: ToolCall) -> ToolCall:
     return replace(call, arguments=value[RAW]) if wrapped else call
 
 
+def loaded(body: bytes) -> dict[str, Any]:
+    """A request's body, without members that are null: frameworks write them for what they leave out, and the formats
+    call them nullable. What a schema, arguments or a result hold stays as it is. Raises ValueError."""
+    value = orjson.loads(body)  # its JSONDecodeError is a ValueError
+    if not isinstance(value, dict):
+        raise ValueError("the body must be a JSON object")
+    return _without_nulls(value) if b"null" in body else value
+
+
+_DATA = frozenset({"parameters", "parametersJsonSchema", "parameters_json_schema", "input_schema", "input", "args"}) | {
+    *("response", "response_format", "metadata", "schema")
+}
+"""Objects that are not the format's own; `input` is a list where it is."""
+
+
+def _without_nulls(value: Any, depth: int = 0) -> Any:
+    if isinstance(value, list):
+        return [_without_nulls(item, depth + 1) for item in value] if depth < DEPTH else value
+    if not isinstance(value, dict) or depth >= DEPTH:
+        return value
+    return {
+        name: member if name in _DATA and isinstance(member, dict) else _without_nulls(member, depth + 1)
+        for name, member in value.items()
+        if member is not None
+    }
+
+
+DEPTH = 12
+"""The formats' own objects are nested less deeply."""
+
+
 def list_of(value: Mapping[str, Any], name: str) -> list[Any]:
     """A field of a request; empty where it is null or missing. Raises ValueError where it is no list."""
     items = value.get(name)
