@@ -103,10 +103,13 @@ def _place(chosen: Chosen, cell: Cell, agent: ManifestAgent) -> str:
 
 def _part(name: str) -> str:
     """A name as a part of a path on every system."""
-    plain = re.sub(r"[^A-Za-z0-9._-]+", "-", name).strip(".-") or UNKNOWN
+    plain = re.sub(r"[^A-Za-z0-9._-]+", "-", name)[:LONGEST_PART].strip(".-") or UNKNOWN
     return f"{plain}-" if plain == "data" or RESERVED.fullmatch(plain.partition(".")[0]) else plain
 
 
+LONGEST_PART = 100
+"""File systems hold names of up to 255 bytes, and a whole path of some hundreds; the file's own name tells models apart
+whose names begin alike."""
 RESERVED = re.compile(r"con|prn|aux|nul|(com|lpt)[0-9]", re.IGNORECASE)
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from evalkit.errors import UsageError
-from evalkit.report.exports.eee import write_eee
+from evalkit.report.exports.eee import LONGEST_PART, _part, write_eee
 from evalkit.report.exports.episodes import Chosen, choose
 from evalkit.report.report import report
 from tests.report.exports.conftest import EXPORTED, HOSTILE
@@ -94,3 +94,9 @@ def test_without_an_estimate_there_is_no_record(run: Path, tmp_path: Path) -> No
     with pytest.raises(UsageError, match="has an estimate yet"):
         write_eee(choose(run, {"nobody"}), ENVIRONMENTS, tmp_path / "out")
     assert not (tmp_path / "out").exists()
+
+
+def test_a_name_of_any_length_is_a_part_of_a_path() -> None:
+    assert _part("m" * 300) == "m" * LONGEST_PART
+    assert _part("x" * (LONGEST_PART - 1) + "." + "y" * 300) == "x" * (LONGEST_PART - 1)
+    assert _part("ü" * 300 + "/m") == "m"
