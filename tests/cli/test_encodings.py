@@ -75,13 +75,13 @@ def test_a_path_in_the_home_directory_is_found_where_no_shell_has_expanded_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: list[str]
 ) -> None:
     (tmp_path / "home" / "a").mkdir(parents=True)
-    (tmp_path / "work").mkdir()
+    (tmp_path / "elsewhere").mkdir()
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
-    monkeypatch.chdir(tmp_path / "work")
+    monkeypatch.chdir(tmp_path / "elsewhere")
     Path("mine.toml").write_text(
         '[[agents]]\npolicy = "knuth"\n[[suites]]\nname = "scheduling/basic"\ninstances = ["seed-0"]\n'
         "vary = { periods = [1] }\n"
     )
-    assert main(["run", "~/../work/mine.toml", *words]) == 0
+    assert main(["run", "~/../elsewhere/mine.toml", *words]) == 0
     assert list((tmp_path / "home" / "here").iterdir())
     assert [path.name for path in Path().iterdir()] == ["mine.toml"]
