@@ -19,6 +19,7 @@ from evalkit.doors.gym.text import LONGEST, as_action, read_action
 from evalkit.errors import UsageError
 from evalkit.policy.market_reading import hint, read_menu
 from tests.doors.cases import CASES, PERIODS, Case, case_id, played
+from tests.support.patience import PATIENCE_S
 
 SUITES = ("scheduling/basic", "pricing/basic", "procurement/basic", "costbench/basic")
 TEXTS = [("evalkit/Text-v1", {"suite": suite}) for suite in SUITES]
@@ -242,7 +243,9 @@ if __name__ == "__main__":
 @pytest.mark.exhaustive
 def test_vectors_of_all_environments_play_alike_in_one_process_and_in_several() -> None:
     # A process of its own, because asynchronous ones are forked.
-    done = subprocess.run([sys.executable, "-c", VECTORS], capture_output=True, text=True, check=False, timeout=300)
+    done = subprocess.run(
+        [sys.executable, "-c", VECTORS], capture_output=True, text=True, check=False, timeout=PATIENCE_S
+    )
     assert done.returncode == 0, done.stderr[-3000:]
     lines = done.stdout.splitlines()
     assert len(lines) == 2 * len(evalkit.doors.gym.ENTRY_POINTS)

@@ -283,7 +283,7 @@ def test_episodes_are_asked_for_over_http_and_not_from_another_site(tmp_path: Pa
             f"{base}/episodes", data=body, headers={"Content-Type": "application/json", **headers}
         )
         try:
-            with urllib.request.urlopen(request, timeout=60) as answer:
+            with urllib.request.urlopen(request, timeout=PATIENCE_S) as answer:
                 return answer.status, json.load(answer)
         except urllib.error.HTTPError as flaw:
             return flaw.code, flaw.read().decode()
@@ -303,7 +303,7 @@ def test_episodes_are_asked_for_over_http_and_not_from_another_site(tmp_path: Pa
         assert post(base, b"{}", Host="evil.example")[0] == 421
         assert post(base, b"{}", **{"Content-Type": "text/plain"})[0] == 400
         with pytest.raises(urllib.error.HTTPError, match="404"):
-            urllib.request.urlopen(f"{base}/episodes/{'x' * 32}/mcp", timeout=60)
+            urllib.request.urlopen(f"{base}/episodes/{'x' * 32}/mcp", timeout=PATIENCE_S)
 
         async def both() -> None:
             async with Client(url) as first, Client(told["url"]) as second:

@@ -29,6 +29,7 @@ from evalkit.engine.machines.tcp import (
 )
 from evalkit.errors import UsageError
 from evalkit.spec.model import MachineTimes
+from tests.support.patience import PATIENCE_S
 from tests.support.virtual_clock import run_virtual
 
 TOKEN = "a token of some length"
@@ -38,7 +39,7 @@ Server = Callable[[WorkerLink], Awaitable[None]]
 
 def within(awaited: Awaitable[Value]) -> Value:
     async def limited() -> Value:
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(PATIENCE_S):
             return await awaited
 
     return asyncio.run(limited())
