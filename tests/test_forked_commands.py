@@ -12,6 +12,7 @@ from tests.support import forked_commands
 PROJECT = Path(__file__).resolve().parent.parent
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("words", [("--version",), ("stauts",), ("status", "nowhere"), ("plugins",), ("new", "a.toml")])
 def test_a_fork_ends_and_prints_as_a_new_process_does(tmp_path: Path, words: tuple[str, ...]) -> None:
     environment = {**os.environ, "PYTHONPATH": str(PROJECT), "COLUMNS": "70"}

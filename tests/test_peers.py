@@ -8,6 +8,8 @@ import pytest
 
 from bench.peers import PEERS, Peer, _result, bought_again, measured
 
+pytestmark = pytest.mark.exhaustive
+
 WANTED = {"EPISODES": "6", "TURNS": "10", "CONC": "3"}
 
 

@@ -11,6 +11,7 @@ from bench.throughput import TURNS, Job, compare, measure
 SMALL = Job(episodes=6, in_flight=3)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("client", ["floor.py", "driver.py"])
 def test_both_clients_hold_every_conversation_to_its_end(client: str) -> None:
     found = measure(client, SMALL)

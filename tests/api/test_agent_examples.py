@@ -9,6 +9,8 @@ import evalkit
 from evalkit.cli.main import main
 from evalkit.view.episode import period_page
 
+pytestmark = pytest.mark.exhaustive
+
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples" / "agents"
 
 

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import shutil
 from collections.abc import Mapping
 from dataclasses import fields
 from pathlib import Path
@@ -58,11 +59,22 @@ def played(spec: Mapping[str, Any], **how: Any) -> evalkit.Run:
     return evalkit.run(spec, agents={"halting": halting}, **how)
 
 
+@pytest.fixture(scope="module")
+def played_once(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder in which `begun` was played."""
+    folder = tmp_path_factory.mktemp("begun")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        played(spec("begun"))
+    return folder
+
+
 @pytest.fixture
-def begun(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> evalkit.Run:
+def begun(played_once: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> evalkit.Run:
     """A run of two episodes that have come to the same step; none has ended."""
+    shutil.copytree(played_once, tmp_path, dirs_exist_ok=True)
     monkeypatch.chdir(tmp_path)
-    return played(spec("begun"))
+    return evalkit.load("begun")
 
 
 def test_a_begun_run_expects_as_many_requests_a_step_as_it_has_asked(
@@ -152,7 +164,7 @@ def test_requests_on_the_way_to_a_step_are_shown_behind_the_last_act(
     assert "it remains to be played" in behind
 
 
-@pytest.mark.exhaustive(but=1)
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("steps", [0, STEPS])
 def test_the_page_of_an_episode_has_the_requests_that_no_act_has_followed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, steps: int
@@ -169,6 +181,7 @@ def test_the_page_of_an_episode_has_the_requests_that_no_act_has_followed(
     assert pending.count("asks main (") == 2
 
 
+@pytest.mark.exhaustive
 def test_the_page_of_an_episode_that_waits_for_nothing_has_none(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -221,6 +234,7 @@ def test_what_serves_a_role_is_told_when_it_changes(tmp_path: Path, monkeypatch:
     assert sorted(name.partition(" ")[0] for name in cell.served) == ["another", "random"]
 
 
+@pytest.mark.exhaustive
 def test_chats_are_exported_with_what_was_asked_and_with_its_money(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -239,6 +253,7 @@ def test_chats_are_exported_with_what_was_asked_and_with_its_money(
     assert sum(chat["metadata"]["chat"]["tokens"]["in"] for chat in chats) == paid["tokens"]
 
 
+@pytest.mark.exhaustive
 def test_runs_whose_episodes_have_asks_are_merged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     for name, suite in (("one", "pricing/basic"), ("two", "pricing/medium")):

@@ -54,7 +54,7 @@ def is_small(name: str) -> bool:
     return bool(method) and owner not in ("Run", "Game")
 
 
-@pytest.mark.exhaustive(but=10)
+@pytest.mark.exhaustive(but=5)
 @pytest.mark.parametrize("name", [name for name, value in documented().items() if has_example(value)])
 def test_every_example_gives_what_it_says(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)

@@ -15,7 +15,7 @@ from tests.api.specs import policies
 SUITES = ("scheduling/basic", "pricing/basic", "procurement/basic", "costbench/basic")
 
 
-@pytest.mark.exhaustive(but=2)
+@pytest.mark.exhaustive(but=1)
 @pytest.mark.parametrize("suite", SUITES)
 def test_replies_of_a_run_lead_a_game_to_the_same_end(suite: str) -> None:
     instance = evalkit.suite(suite)[0]

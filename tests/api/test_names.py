@@ -41,6 +41,7 @@ def test_no_submodule_shadows_a_name() -> None:
     assert not set(evalkit.__all__) & {name.split(".")[1] for name in submodules}
 
 
+@pytest.mark.exhaustive
 def test_names_come_whatever_was_imported_before() -> None:
     script = "import evalkit.engine.sweep, evalkit.envs.table\nimport evalkit\n"
     script += "print(*(type(getattr(evalkit, name)).__name__ for name in evalkit.__all__))"

@@ -57,6 +57,7 @@ def test_every_view_is_a_table(name: str, mine: evalkit.Run) -> None:
     assert sorted(map(repr, found.to_pylist())) == sorted(map(repr, queried.to_pylist()))  # views have no order
 
 
+@pytest.mark.exhaustive
 def test_every_table_of_the_report_is_one(mine: evalkit.Run) -> None:
     for table in report(mine.directory).tables:
         found = mine.table(f"report.{table.name}")

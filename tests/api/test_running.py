@@ -218,6 +218,7 @@ def test_a_cancelled_run_drains_and_the_next_call_goes_on(here: Path) -> None:
         assert len(set(asked)) == len(asked)
 
 
+@pytest.mark.exhaustive
 def test_cancelled_twice_it_stops_at_once(here: Path) -> None:
     (here / "providers").mkdir()
     with simulated({"latency": "3600s"}) as url:
@@ -243,6 +244,7 @@ def test_cancelled_twice_it_stops_at_once(here: Path) -> None:
     assert evalkit.load("mine").reason == "interrupt"
 
 
+@pytest.mark.exhaustive
 def test_a_timeout_drains_too(here: Path) -> None:
     (here / "providers").mkdir()
     with simulated({"latency": "0.05s"}) as url:
@@ -259,6 +261,7 @@ def test_a_timeout_drains_too(here: Path) -> None:
         assert main(["verify", "mine"]) == 0
 
 
+@pytest.mark.exhaustive
 def test_a_budget_is_an_outcome(here: Path) -> None:
     (here / "providers").mkdir()
     with simulated({}) as url:

@@ -206,7 +206,7 @@ def test_a_stream_that_comes_to_the_same_kind_of_reply(call: Call, here: Path, d
     assert (said.code, "the same kind of reply, with its usage" in words(said.out)) == (0, True), said.out
 
 
-@pytest.mark.exhaustive(but=2)
+@pytest.mark.exhaustive(but=1)
 @pytest.mark.parametrize(
     ("changed", "says", "code"),
     [
@@ -432,6 +432,7 @@ source = "a page"
 """
 
 
+@pytest.mark.exhaustive
 def test_clouds_are_asked_with_a_key_that_a_command_prints(call: Call, here: Path) -> None:
     token = "night-token-0123456789"
     names = ("anthropic_bedrock", "anthropic_vertex", "gemini_vertex")

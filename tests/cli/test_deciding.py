@@ -89,6 +89,7 @@ def test_answers_are_right_money_is_spared_and_a_kill_changes_nothing(call: Call
     assert call("verify", "whole").code == call("verify", "torn").code == 0
 
 
+@pytest.mark.exhaustive
 def test_a_terminal_is_told_the_answers_and_what_was_spared(call: Call, asked: Path) -> None:
     with simulated({"latency": "5ms"}) as url:
         lab(asked, url)

@@ -29,6 +29,7 @@ def test_a_run_is_exported_and_left_as_it_is(call: Call, run: str, here: Path, f
     assert "exists already" in again.message
 
 
+@pytest.mark.exhaustive(but=1)
 @pytest.mark.parametrize("form", FORMATS)
 def test_a_choice_that_holds_nothing_is_refused(call: Call, run: str, here: Path, form: str) -> None:
     assert call("void", run, "--agent", "knuth", "--reason", "x").code == 0

@@ -93,6 +93,7 @@ def test_a_second_signal_stops_at_once_and_what_came_back_is_kept(call: Call, he
     assert call("verify", "sweep").code == 0
 
 
+@pytest.mark.exhaustive
 def test_a_second_signal_does_not_wait_for_a_provider_that_is_silent(call: Call, here: Path) -> None:
     bill = here / "bill.jsonl"
     with simulated({"bill": str(bill), "latency": "24h"}) as url:
@@ -109,6 +110,7 @@ def test_a_second_signal_does_not_wait_for_a_provider_that_is_silent(call: Call,
     assert json.loads(call("status", "sweep", "--json").out)["steps"] == 0
 
 
+@pytest.mark.exhaustive
 def test_a_second_run_is_refused_and_names_the_first(call: Call, here: Path, slow: Path) -> None:
     process = start(here, "run", "sweep.toml", "--json")
     await_requests(process, slow, 1)

@@ -147,6 +147,7 @@ def test_a_wrong_word_gets_one_message(call: Call, argv: list[str], words: str) 
     assert len(said.err.splitlines()) == 1
 
 
+@pytest.mark.exhaustive(but=1)
 @pytest.mark.parametrize("argv", ["prompts list", "--help", "providers"])
 def test_a_reader_that_goes_away_leaves_no_traceback(here: Path, argv: str) -> None:
     late = f"(sleep 0.3; {sys.executable} -m evalkit {argv}) | true"
@@ -154,7 +155,7 @@ def test_a_reader_that_goes_away_leaves_no_traceback(here: Path, argv: str) -> N
     assert (ran.stdout, ran.stderr) == ("", "")
 
 
-@pytest.mark.exhaustive(but=1)
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("closed", [">&-", "<&-", "2>&-", ">&- 2>&-", "<&- >&- 2>&-"])
 def test_missing_descriptors_are_the_null_device(call: Call, here: Path, spec: Path, closed: str) -> None:
     evalkit = f"{shlex.quote(sys.executable)} -m evalkit"

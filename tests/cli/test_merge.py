@@ -52,6 +52,7 @@ def test_runs_that_call_different_things_by_one_name_are_refused(call: Call, spe
     assert not (here / "both").exists()
 
 
+@pytest.mark.exhaustive(but=1)
 @pytest.mark.parametrize(
     ("words", "message"),
     [

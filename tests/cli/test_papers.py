@@ -29,6 +29,7 @@ def run(call: Call, here: Path) -> str:
     return "mine"
 
 
+@pytest.mark.exhaustive
 def test_tables_that_are_asked_for_stand_instead_of_the_reports_own(call: Call, run: str) -> None:
     tables = json.loads(
         call("report", run, "--beside", "paper", "--by", "family", "--ranks", "--quotes", "--json").out

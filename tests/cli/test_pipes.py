@@ -68,6 +68,7 @@ def test_a_run_is_played_to_its_end_and_keeps_its_code(call: Call, spec: Path) -
         assert "4 of 4 episodes ended, complete" in call("status", name).out
 
 
+@pytest.mark.exhaustive
 def test_what_was_wrong_decides_the_code_although_nobody_reads_it(call: Call, spec: Path) -> None:
     assert unread("run", "none.toml", both=True)[0] == 2
     call("run", "mine.toml")

@@ -145,6 +145,7 @@ def test_texts_that_were_cut_off_are_counted_and_marked(call: Call, here: Path, 
     assert all(line["query"]["truncated"] for line in lines(here / "own.jsonl"))
 
 
+@pytest.mark.exhaustive
 def test_a_judge_counts_each_text_once(call: Call, here: Path, suite: list[dict[str, Any]]) -> None:
     (here / "mine.toml").write_text(PLAYERS)
     assert call("run", "mine.toml", "--json").code == 0
@@ -247,6 +248,7 @@ def test_errands_are_planned_and_played_as_any_sweep(call: Call, here: Path, sui
     assert "4 of 4 episodes ended" in call("report", "check").out
 
 
+@pytest.mark.exhaustive(but=3)
 @pytest.mark.parametrize(
     ("argv", "words"),
     [

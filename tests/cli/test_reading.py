@@ -73,6 +73,7 @@ def test_a_plan_as_json_has_its_schema_and_writes_nothing(call: Call, here: Path
     assert [path.name for path in here.iterdir()] == ["sweep.toml"]
 
 
+@pytest.mark.exhaustive
 def test_a_plan_says_how_many_workers_are_of_use_and_what_a_bucket_takes(
     call: Call, here: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -254,6 +255,7 @@ def test_a_plan_for_an_amount_proposes_what_to_play_now_and_each_night(
         assert f"The whole sweep takes {len(made['nights'])} nights of" in said
 
 
+@pytest.mark.exhaustive
 def test_a_plan_goes_on_with_the_run_there_is_and_takes_figures_from_another(call: Call, here: Path) -> None:
     (here / "sweep.toml").write_text(SERVED.format(width=4, periods=3).replace('"lab"', '"simulated"'))
     call("run", "sweep.toml", "--limit", "3")
@@ -269,6 +271,7 @@ def test_a_plan_goes_on_with_the_run_there_is_and_takes_figures_from_another(cal
     assert "There is no run 'none'" in call("plan", "other.toml", "--from", "none").message
 
 
+@pytest.mark.exhaustive
 def test_status_says_what_it_takes_to_finish(call: Call, here: Path) -> None:
     (here / "sweep.toml").write_text(SERVED.format(width=4, periods=3).replace('"lab"', '"simulated"'))
     call("run", "sweep.toml", "--limit", "3")
@@ -280,6 +283,7 @@ def test_status_says_what_it_takes_to_finish(call: Call, here: Path) -> None:
     assert values["seconds_left"] > 0
 
 
+@pytest.mark.exhaustive
 def test_status_breaks_no_name_of_a_suite_in_a_narrow_terminal(
     call: Call, here: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -4,6 +4,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from evalkit.serve.launch import simulated
 from tests.support.command_line import LAB, SERVED
 
@@ -15,6 +17,7 @@ print("exit", code, *sorted(name for name in sys.modules if name.startswith("eva
 """
 
 
+@pytest.mark.exhaustive
 def test_a_run_against_a_real_url_loads_no_simulated_provider(tmp_path: Path) -> None:
     (tmp_path / "providers").mkdir()
     (tmp_path / "mine.toml").write_text(SERVED.format(width=2, periods=2))

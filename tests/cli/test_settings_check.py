@@ -47,7 +47,7 @@ def found(here: Path, monkeypatch: pytest.MonkeyPatch, **write_as: str) -> dict[
     return {one.setting: one for one in seen}
 
 
-@pytest.mark.exhaustive(but=1)
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("dialect", ["openai_chat", "openai_responses", "anthropic_messages", "gemini"])
 def test_each_setting_has_an_effect_where_it_is_heeded_and_none_where_it_is_not(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, dialect: str

@@ -56,6 +56,7 @@ def other_environment(found: dict[str, Any]) -> None:
     suite(found)["environment"] = "schedulind"
 
 
+@pytest.mark.exhaustive(but=1)
 @pytest.mark.parametrize(
     ("change", "words"),
     [
@@ -84,6 +85,7 @@ def test_a_manifest_that_is_not_what_was_frozen_is_told(ran: Path, call: Call, c
         assert again.code == 0 or "manifest" in again.err or "seed-0: digest" in again.err
 
 
+@pytest.mark.exhaustive(but=2)
 @pytest.mark.parametrize(
     ("change", "words"),
     [

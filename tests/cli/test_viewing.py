@@ -17,6 +17,7 @@ def test_what_cannot_be_viewed_is_said_before_anything_is_served(call: Call, spe
     assert "--port: must be 0 to 65535" in call("view", "mine", "--port", "70000").message
 
 
+@pytest.mark.exhaustive(but=1)
 @pytest.mark.parametrize("where", ["page.html", "nowhere/page.html"])
 def test_a_report_is_written_as_one_page(call: Call, spec: Path, here: Path, where: str) -> None:
     call("run", "mine.toml")
@@ -34,6 +35,7 @@ def test_a_report_is_written_as_one_page(call: Call, spec: Path, here: Path, whe
     assert 'http-equiv="Content-Security-Policy" content="default-src &#39;none&#39;' in text
 
 
+@pytest.mark.exhaustive
 def test_ctrl_c_does_not_wait_for_what_is_being_read(call: Call, spec: Path, here: Path) -> None:
     call("run", "mine.toml")
     events = here / "runs" / "mine" / "events.jsonl"

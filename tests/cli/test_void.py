@@ -39,6 +39,7 @@ def test_void_and_undo(call: Call, run: str, here: Path) -> None:
     assert json.loads(call("report", run, "--json").out) == before
 
 
+@pytest.mark.exhaustive(but=1)
 @pytest.mark.parametrize(
     ("words", "message"),
     [

@@ -16,6 +16,8 @@ import pytest
 
 from tests.support.document_blocks import PROJECT, pages
 
+pytestmark = pytest.mark.exhaustive
+
 for generator in ("sphinx", "furo", "myst_parser"):
     pytest.importorskip(
         generator, reason="the site's generator is not installed: pip install 'evalkit-econ[docs]', or make setup"

@@ -122,6 +122,7 @@ async def many_at_once(seat: evalkit.Seat) -> None:
         await seat.act(await seat.ask())
 
 
+@pytest.mark.exhaustive
 def test_requests_at_once_each_have_their_address(tmp_path: Path) -> None:
     spec = {
         "budget_usd": "1",

@@ -12,6 +12,8 @@ import evalkit
 from evalkit.cli.main import main
 from tests.doors.playing import Form, Page, Person, played
 
+pytestmark = pytest.mark.exhaustive
+
 SEED = "/play/seed-3:0"
 ADDRESS = "anna:scheduling/basic:seed-3:0"
 

@@ -443,6 +443,7 @@ class BlockWorld:
             ceiling.spent = ceiling.budget * percent // 100
 
 
+@pytest.mark.exhaustive
 @settings(max_examples=examples(400))
 @given(
     seed=st.integers(0, 10_000),

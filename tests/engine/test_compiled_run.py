@@ -14,6 +14,8 @@ from tests.support.compiled_loops import needs_numba
 from tests.support.small_sweeps import resolved
 from tests.support.sweep_runs import go
 
+pytestmark = pytest.mark.exhaustive
+
 
 @pytest.fixture
 def asked(monkeypatch: pytest.MonkeyPatch) -> list[str]:

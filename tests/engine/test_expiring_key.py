@@ -137,6 +137,7 @@ def written(folder: Path) -> Iterator[tuple[str, bytes]]:
             yield f"{path}, decompressed", repr(pq.ParquetFile(path).read().to_pylist()).encode()
 
 
+@pytest.mark.exhaustive
 def test_a_night_whose_key_expires_twice_loses_nothing_and_pays_nothing_twice(tmp_path: Path) -> None:
     night = Night()
     with serving(night) as url:

@@ -302,6 +302,7 @@ def test_a_bad_certificate_ends_its_lane(tmp_path: Path) -> None:
     assert (found.charges, found.requests) == ([], 0)
 
 
+@pytest.mark.exhaustive
 def test_one_answer_that_is_no_reply_now_and_then_is_asked_again(tmp_path: Path) -> None:
     async def answer(request: web.Request) -> web.Response:
         await request.read()

@@ -89,7 +89,7 @@ def both(run: Path, provides: Provides, budget: int | None) -> tuple[float, floa
     return rate(other), rate(mine)
 
 
-@pytest.mark.exhaustive(but=1)
+@pytest.mark.exhaustive
 def test_a_lane_that_is_paused_for_a_minute_leaves_another_ones_rate_alone(tmp_path: Path, budget: int | None) -> None:
     _, undisturbed = both(tmp_path / "steady", steady, budget)
     paused, beside = both(tmp_path / "paused", pausing(), budget)

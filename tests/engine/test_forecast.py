@@ -188,7 +188,7 @@ def test_priors_take_few_requests_repeat_exactly_and_differ_in_price_alone(tmp_p
     assert {one.agent for one in only} == {"dear"}
 
 
-@pytest.mark.exhaustive(but=1)
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("suite", ["procurement/basic", "pricing/basic", "scheduling/hard"])
 def test_the_beginning_of_an_episode_tells_what_the_whole_takes(tmp_path: Path, suite: str) -> None:
     text = PAID.replace("procurement/basic", suite)

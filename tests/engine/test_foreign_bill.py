@@ -65,6 +65,7 @@ def test_it_bills_what_the_table_calls_billed() -> None:
     assert not any(counts_as_billed(one, {}) for one in FREE)
 
 
+@pytest.mark.exhaustive(but=2)
 @pytest.mark.parametrize("dialect", FORMATS)
 def test_without_faults_the_books_are_the_bill(tmp_path: Path, dialect: str) -> None:
     stub = Foreign(dialect, (), 0.0)
@@ -75,7 +76,7 @@ def test_without_faults_the_books_are_the_bill(tmp_path: Path, dialect: str) -> 
     assert outcome.spent == read_books(tmp_path / "run").spent
 
 
-@pytest.mark.exhaustive(but=8)
+@pytest.mark.exhaustive(but=4)
 @pytest.mark.parametrize("budget", ["", "0.15"], ids=["no budget", "a budget that runs out"])
 @pytest.mark.parametrize("lost", LOST)
 @pytest.mark.parametrize("dialect", FORMATS)
@@ -89,7 +90,7 @@ def test_whatever_usage_lacks_the_books_hold(tmp_path: Path, dialect: str, lost:
         assert outcome.unmetered.replies == stub.met[lost]
 
 
-@pytest.mark.exhaustive(but=6)
+@pytest.mark.exhaustive(but=4)
 @pytest.mark.parametrize("budget", ["", "0.15"], ids=["no budget", "a budget that runs out"])
 @pytest.mark.parametrize("fault", [*BILLED, *FREE])
 def test_whatever_fails_the_books_hold(tmp_path: Path, fault: str, budget: str) -> None:

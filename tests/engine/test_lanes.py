@@ -106,7 +106,7 @@ AWAY: dict[str, HttpResponse] = {
 }
 
 
-@pytest.mark.exhaustive(but=2)
+@pytest.mark.exhaustive(but=1)
 @pytest.mark.parametrize("how", AWAY)
 @pytest.mark.parametrize("players", [15, 64, 300])
 def test_soon_after_an_outage_the_limit_is_used_as_before(tmp_path: Path, how: str, players: int) -> None:
@@ -161,7 +161,7 @@ class Slots:
             await asyncio.sleep(self._work_s)
 
 
-@pytest.mark.exhaustive(but=1)
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(("slots", "patience_s"), [(16, 10.0), (64, 6.0), (30, 20.0)])
 def test_a_server_that_only_slows_down_is_not_overdriven(tmp_path: Path, slots: int, patience_s: float) -> None:
     server = Slots(slots, work_s=2.0, patience_s=patience_s)

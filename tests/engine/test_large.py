@@ -178,7 +178,7 @@ SPOILT: dict[str, tuple[Callable[[list[dict[str, Any]]], None], str]] = {
 }
 
 
-@pytest.mark.exhaustive(but=1)
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("what", SPOILT)
 def test_a_line_that_is_no_instance_is_left_alone_and_named(lines: list[dict[str, Any]], what: str) -> None:
     spoil, says = SPOILT[what]

@@ -197,6 +197,7 @@ def test_a_run_that_has_begun_owes_the_rest_alone(tmp_path: Path) -> None:
     assert all(cell.cost_low < cell.cost < cell.cost_high for cell in rest.cells)
 
 
+@pytest.mark.exhaustive
 def test_what_a_run_has_of_a_variant_is_not_counted_for_the_suite_itself(tmp_path: Path) -> None:
     text = served(periods=3) + '[[suites]]\nname = "scheduling/basic"\ninstances = ["seed-0"]\n'
     sweep = resolved(tmp_path, text)
@@ -263,6 +264,7 @@ def test_a_proposal_played_by_its_commands_has_just_those_episodes(tmp_path: Pat
     assert len(made.nights) >= 2
 
 
+@pytest.mark.exhaustive
 def test_scores_that_are_all_the_same_are_not_believed_to_stay_so(tmp_path: Path) -> None:
     sweep = resolved(tmp_path, served(periods=60))
     go_served(sweep, tmp_path / "pilot")

@@ -23,6 +23,8 @@ from tests.support.damaged_logs import replaced, rewrite
 from tests.support.small_sweeps import resolved
 from tests.support.sweep_runs import go_served, served, with_budget
 
+pytestmark = pytest.mark.exhaustive
+
 BUDGET = 3 * 10**12
 FAULTS = {"fault_truncated": 0.05, "fault_unmetered": 0.05}
 

@@ -143,6 +143,7 @@ def sweep_of(
     return resolved(folder, served(replicates=replicates, width=width, periods=periods))
 
 
+@pytest.mark.exhaustive
 def test_a_server_that_dies_and_comes_back_costs_no_episode_and_no_money_unknown(
     tmp_path: Path, ports: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:

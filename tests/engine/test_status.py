@@ -83,6 +83,7 @@ def interrupted(sweep: Resolved, directory: Path, requests: int, killed: Path | 
     asyncio.run(both())
 
 
+@pytest.mark.exhaustive
 def test_a_begun_episode_counts_with_its_rest_alone(tmp_path: Path) -> None:
     sweep = resolved(tmp_path, served(periods=40, replicates=1, width=4))
     whole, simulator = go_served(sweep, tmp_path / "whole")

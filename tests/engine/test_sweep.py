@@ -293,6 +293,7 @@ def test_two_agents_share_a_lane_and_one_has_a_budget_of_its_own(tmp_path: Path)
     assert outcome.spent <= cost + bound
 
 
+@pytest.mark.exhaustive
 def test_a_cut_run_holds_whole_episodes_and_says_what_the_rest_would_cost(tmp_path: Path) -> None:
     sweep = resolved(tmp_path, served(replicates=6, width=4))
     whole, _ = go_served(sweep, tmp_path / "whole")

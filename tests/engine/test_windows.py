@@ -61,6 +61,7 @@ def a_fleet(**more: Any) -> Fleet:
     return Fleet("a", **{"episodes": 2 * MANY, "width": MANY, "length": 6, "canary": True, "provides": slow, **more})
 
 
+@pytest.mark.exhaustive
 def test_many_are_in_flight_within_two_round_trips_if_the_sweep_says_so(tmp_path: Path) -> None:
     cautious, told = a_fleet(), a_fleet(limits=Limits(start=MANY))
     sail(tmp_path / "cautious", cautious)

@@ -112,6 +112,7 @@ READERS: dict[str, Callable[[str], object]] = {
 }
 
 
+@pytest.mark.exhaustive(but=3)
 @pytest.mark.parametrize("read", READERS.values(), ids=list(READERS))
 def test_reading_is_linear_in_any_text(read: Callable[[str], object]) -> None:
     for name, make in TEXTS.items():

@@ -116,6 +116,7 @@ def test_what_is_accepted_raises_no_alarm_any_more_and_later_falls_do(
     assert (NIGHTS / "history.jsonl").read_bytes() == kept
 
 
+@pytest.mark.exhaustive
 def test_the_history_is_rebuilt_from_the_logs_alone(call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
     two_nights(call)
     fall(monkeypatch)
@@ -135,6 +136,7 @@ def test_the_history_is_rebuilt_from_the_logs_alone(call: Call, monkeypatch: pyt
     assert (NIGHTS / "history.jsonl").read_bytes() == kept
 
 
+@pytest.mark.exhaustive
 def test_looking_plays_nothing(call: Call) -> None:
     for option in ("--look", "--rebuild"):
         assert "runs/mine/nights has no night" in call("nightly", "mine.toml", option).message
@@ -151,6 +153,7 @@ def test_looking_plays_nothing(call: Call) -> None:
     assert '<link rel="stylesheet"' not in page
 
 
+@pytest.mark.exhaustive
 def test_a_night_that_a_wrong_clock_made_can_be_taken_away_as_the_message_says(call: Call) -> None:
     two_nights(call)
     assert call("nightly", "mine.toml", "--date", "2030-01-01").code == 0
@@ -163,6 +166,7 @@ def test_a_night_that_a_wrong_clock_made_can_be_taken_away_as_the_message_says(c
     assert call("nightly", "mine.toml", "--date", "2026-11-03").code == 0
 
 
+@pytest.mark.exhaustive
 def test_a_damaged_night_is_named_repaired_and_stops_no_later_night(call: Call) -> None:
     two_nights(call)
     damage(NIGHTS / "2026-11-02", "cost")
@@ -210,6 +214,7 @@ def test_what_cannot_be_meant_is_refused_before_anything_is_written(call: Call, 
     assert not Path("runs").exists()
 
 
+@pytest.mark.exhaustive
 def test_nights_and_a_run_of_the_same_sweep_do_not_disturb_each_other(call: Call) -> None:
     two_nights(call)
     assert call("run", "mine.toml").code == 0
@@ -255,6 +260,7 @@ def test_a_night_without_a_reply_is_rebuilt_as_it_was_and_a_lost_history_is_aske
     assert (NIGHTS / "history.jsonl").read_bytes() == kept
 
 
+@pytest.mark.exhaustive
 def test_a_page_that_cannot_be_written_hides_no_alarm(call: Call, here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     refused = call("nightly", "mine.toml", "--date", "2026-11-01", "--html", "nowhere/page.html")
     assert (refused.code, NIGHTS.exists()) == (2, False)

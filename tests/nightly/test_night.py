@@ -25,6 +25,7 @@ def owed(record: NightRecord, agent: str, all_of_them: set[str]) -> set[str]:
     return all_of_them - set(next(cell.ended for cell in record.cells if cell.agent == agent))
 
 
+@pytest.mark.exhaustive
 def test_a_planted_fall_is_found_the_same_night_and_nothing_else_is(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -69,6 +70,7 @@ def test_a_budget_is_never_passed_and_what_it_left_owed_comes_first(
     assert covered[0] | covered[1] == covered[1] | covered[2] == everything
 
 
+@pytest.mark.exhaustive
 def test_the_first_requests_of_a_night_are_those_of_the_episodes_owed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -128,6 +130,7 @@ def test_a_night_goes_on_when_its_spec_asks_for_more(tmp_path: Path, monkeypatch
     assert (record.planned, record.owed) == (48, 0)
 
 
+@pytest.mark.exhaustive
 def test_nights_of_another_agent_of_that_name_are_not_held_against_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -71,6 +71,7 @@ def test_a_metric_of_our_own_name_is_refused(run: Path, monkeypatch: pytest.Monk
         report(run)
 
 
+@pytest.mark.exhaustive(but=1)
 @pytest.mark.parametrize("name", ["score", "episodes", "turns_per_period", "exploration_rate", "cost", "tokens_in"])
 def test_a_share_that_is_a_column_of_ours_is_refused(run: Path, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     played(monkeypatch, shares={name: ActionShare(title="S", about="x")})

@@ -106,6 +106,7 @@ def test_the_oracle_is_stable_in_its_first_turn(difficulty: str) -> None:
     assert (episode.ending, episode.score.value, len(episode.facts)) == ("stable", 1.0, 1)
 
 
+@pytest.mark.exhaustive
 def test_noisy_makes_every_kind_of_mistake_and_still_gets_better() -> None:
     found: Counter[str] = Counter()
     gained = []

@@ -53,6 +53,7 @@ def cost(facts: list[Facts]) -> int:
     return sum(call.get("cost", 0) for one in facts for call in one["calls"])
 
 
+@pytest.mark.exhaustive
 def test_greedy_goes_the_references_greedy_paths(shared: Path) -> None:
     golden = (shared / "goldens" / "costbench" / "paths_seed42.jsonl").read_text().splitlines()
     wanted = {row["query_id"]: row["greedy_path"] for row in map(json.loads, golden) if row["task_length"] == 5}

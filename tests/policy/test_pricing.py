@@ -237,7 +237,7 @@ def test_the_learner_repeats_itself_in_the_same_place_only() -> None:
     assert played("learner", line, periods=15).facts == played("learner", line, periods=15).facts
 
 
-@pytest.mark.exhaustive(but=1)
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("size", SIZES)
 def test_the_learner_learns_and_the_oracle_is_never_beaten(size: str) -> None:
     for line in lines(size, 2 if size == "hard" else 4):

@@ -80,6 +80,7 @@ def rows_in(spec: Any) -> Iterator[dict[str, Any]]:
         yield from rows_in(part)
 
 
+@pytest.mark.exhaustive
 def test_a_figure_appears_where_the_run_has_its_data(made: dict[str, Figure], the_report: Report) -> None:
     assert set(made) == {
         "figure_scores",
@@ -118,6 +119,7 @@ def test_specs_are_plain_bounded_and_the_same_each_time(run: Path, made: dict[st
         assert not [key for key, _ in parts(figure.spec) if key in {"url", "href"}]
 
 
+@pytest.mark.exhaustive
 def test_every_query_of_a_figure_can_be_asked(run: Path, made: dict[str, Figure]) -> None:
     views = open_views(run)
     for figure in made.values():

@@ -123,6 +123,7 @@ def test_a_misspelt_column_is_an_error(held: Views) -> None:
         held.sql("select avg(regert) from periods")
 
 
+@pytest.mark.exhaustive
 def test_an_episode_that_goes_on_has_the_periods_that_have_begun(tmp_path: Path) -> None:
     spec = SPEC.replace(
         "agents = [", 'budget_usd = "0.02"\nagents = [{ name = "paid", provider = "simulated", model = "random" }, '

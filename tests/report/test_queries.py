@@ -118,6 +118,7 @@ def test_a_report_has_the_same_bytes_by_any_number_of_threads(
     assert orjson.dumps(report(run).to_json()) == orjson.dumps(made.to_json())
 
 
+@pytest.mark.exhaustive
 def test_prompt_packs_are_compared_by_their_queries(tmp_path: Path) -> None:
     write_replicas(tmp_path, 1_200, PROMPTS, instances=4)
     made, views = report(tmp_path), open_views(tmp_path)

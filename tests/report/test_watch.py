@@ -53,7 +53,7 @@ def ever(all_nights: Levels, before: int, tolerance: float) -> float:
     return float(np.concatenate(raised).mean())
 
 
-@pytest.mark.exhaustive(but=1)
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("effect", [0.0, 0.01])
 @pytest.mark.parametrize(("fall", "tolerance"), [(0.0, 0.0), (0.0, 0.02), (0.02, 0.02)])
 def test_false_alarms_of_the_evidence_stay_within_alpha(effect: float, fall: float, tolerance: float) -> None:
@@ -61,6 +61,7 @@ def test_false_alarms_of_the_evidence_stay_within_alpha(effect: float, fall: flo
     assert ever(series(draws, 30, HORIZON, fall, effect), 30, tolerance) <= 0.05
 
 
+@pytest.mark.exhaustive
 def test_a_lasting_fall_is_found_within_a_week_as_often_as_by_one_who_knows_the_noise() -> None:
     """One who also knows the fall's size and that it is recent finds 82 % (`python -m bench.alarms`)."""
     draws = np.random.Generator(np.random.Philox(2))

@@ -122,6 +122,7 @@ PARTS, EVERY = 3, 2
 """Tests, and which operations: each second one, or the test would take half a minute."""
 
 
+@pytest.mark.exhaustive
 @pytest.mark.usefixtures("hasty")
 @pytest.mark.parametrize("part", range(PARTS))
 def test_a_session_may_die_at_any_disk_operation(tmp_path: Path, part: int) -> None:
@@ -171,6 +172,7 @@ def _nothing_left(run: Path) -> None:
     assert names[0] == names[1] == names[2]
 
 
+@pytest.mark.exhaustive
 @pytest.mark.usefixtures("hasty")
 def test_taking_over_may_die_at_any_disk_operation_again_and_again(tmp_path: Path) -> None:
     """Every next session dies one operation later, while it takes over what the others left."""

@@ -97,6 +97,7 @@ def test_the_test_file_has_the_papers_mix_of_tasks(shared: Path) -> None:
     }
 
 
+@pytest.mark.exhaustive
 def test_several_files_make_one_suite(shared: Path) -> None:
     data = shared / "data" / "costbench"
     files = [read_queries(data / split / "queries.json") for split in ("test", "train")]

@@ -51,6 +51,7 @@ def test_two_different_things_are_compared_by_default(runs: dict[str, Path], rea
     assert {page.asked.first_agent, page.asked.second_agent} == set(sorted(scores, key=lambda name: -scores[name])[:2])
 
 
+@pytest.mark.exhaustive
 def test_several_runs_have_a_column_each_and_only_two_are_paired(runs: dict[str, Path]) -> None:
     three, two, none = ask(
         RunCache(list(runs.values())),
@@ -97,6 +98,7 @@ def test_runs_say_name_state_and_scores_first(runs: dict[str, Path]) -> None:
     assert [head.title for head in home(RunCache(list(runs.values()))).grid.heads][:3] == ["Run", "State", "Scores"]
 
 
+@pytest.mark.exhaustive
 def test_runs_are_chosen_on_a_telephone_and_compared(run: Path) -> None:
     with chromium() as browser, served(run, run) as url, tab(browser, url, width=400) as opened:
         page = opened.page
@@ -111,6 +113,7 @@ def test_runs_are_chosen_on_a_telephone_and_compared(run: Path) -> None:
         opened.clean()
 
 
+@pytest.mark.exhaustive
 def test_the_first_table_is_not_wider_than_its_page(run: Path) -> None:
     with (
         chromium() as browser,

@@ -17,6 +17,8 @@ from tests.support.patience import PATIENCE_S
 from tests.view.browser import chromium, tab
 from tests.view.test_episode import id_of
 
+pytestmark = pytest.mark.exhaustive
+
 
 @contextmanager
 def served(*runs: Path) -> Iterator[str]:

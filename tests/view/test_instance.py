@@ -87,6 +87,7 @@ def test_trajectories_lie_beside_each_other_and_their_number_is_bounded(run: Pat
     assert "Choose two or three trajectories" in one.text
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(("width", "columns"), [(1400, 2), (400, 1)])
 def test_the_instance_is_drawn_and_opens_trajectories_beside_each_other(
     run: Path, reading: Reading, width: int, columns: int

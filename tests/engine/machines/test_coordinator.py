@@ -5,6 +5,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
@@ -309,6 +310,7 @@ class Protocol(RuleBasedStateMachine):
             assert all(self.barred.get(name, 0) <= self.orders[member.writer] for name in member.outstanding)
 
 
+@pytest.mark.exhaustive
 class ElasticProtocol(Protocol):
     """The same where workers come and go as they like, and begin anew to go on with what others have left."""
 

@@ -41,6 +41,8 @@ from evalkit.store.writing.opening import announce
 from tests.support.patience import PATIENCE_S
 from tests.support.small_sweeps import TWO_POLICIES, resolved
 
+pytestmark = pytest.mark.exhaustive
+
 TOKEN = "a token of some length"
 ATTEND = Attend(evalkit=__version__, log=FORMAT)
 SHORT = MachineTimes(share_s=2.0, silent_s=2.1, orphan_s=3.0)

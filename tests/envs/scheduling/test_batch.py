@@ -36,6 +36,7 @@ def repaired(prefs: tuple[Table, Table], matching: list[int], draws: list[float]
     return counts
 
 
+@pytest.mark.exhaustive
 @given(markets(), st.data())
 def test_both_paths_repair_as_the_definition_does(prefs: tuple[Table, Table], data: st.DataObject) -> None:
     market = make_market(*prefs)
