@@ -170,7 +170,6 @@ def run_at(directory: Path, *, reason: str, messages: tuple[str, ...] = ()) -> R
 def _counts(directory: Path, manifest: "Manifest", totals: "Totals") -> tuple[int, int, int]:
     """(planned, ended, void) episodes, as reports count them."""
     from evalkit.results.cells import planned_cells
-    from evalkit.results.episodes import INFRASTRUCTURE
     from evalkit.store.void import read_voids
 
     if read_voids(directory):
@@ -181,8 +180,7 @@ def _counts(directory: Path, manifest: "Manifest", totals: "Totals") -> tuple[in
         planned, ended, void = map(sum, zip(*counts, strict=True))
         return planned, ended, void
     planned = sum(len(suite.instances) * manifest.replicates for suite, _ in planned_cells(manifest))
-    endings = [pair for cell in totals.cells.values() for pair in cell.endings.items()]
-    return planned, sum(count for word, count in endings if word not in INFRASTRUCTURE), 0
+    return planned, sum(cell.ended for cell in totals.cells.values()), 0
 
 
 def _last_reason(directory: Path) -> str:

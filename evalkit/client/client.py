@@ -31,6 +31,7 @@ from evalkit.money import PicoUsd, show_usd
 from evalkit.store.files.record import ESTIMATED, OK, UNMETERED
 from evalkit.wire.billed import counts_as_billed
 from evalkit.wire.http import HttpResponse, Verdict
+from evalkit.wire.refusals import CONTEXT_LENGTH
 from evalkit.wire.tokens import input_tokens, most_output_tokens, output_tokens
 from evalkit.wire.verdicts import UNREADABLE
 
@@ -288,8 +289,10 @@ class ModelAsker:
         if self._book_failure(asking, attempt, verdict.outcome, verdict.kind):
             await self._budget.durable()
         if verdict.action == "end_episode":
-            ours = verdict.kind == "bad_request"  # a longer chat or a filtered text is the model's doing
-            raise EpisodeRefused(verdict.kind, self._in_words(verdict) if ours else verdict.message)
+            words, question = self._in_words(verdict), asking.question
+            if verdict.kind != CONTEXT_LENGTH or not question.step:
+                self._lane.refused(question.episode, verdict.message or verdict.kind, words)
+            raise EpisodeRefused(verdict.kind, words)
         if verdict.action == "end_lane":
             self._close(f"{self._lane.name}{ticket.server.at}: {self._in_words(verdict)}")
         if verdict.wait_s is not None and self._lane.has_other(ticket.server):

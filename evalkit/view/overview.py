@@ -25,6 +25,7 @@ WHY = {
     "interrupt": "interrupted",
     "limit": "--limit was reached",
     "lane": "a provider failed for good",
+    "refused": "a provider refused requests",
     "parked": "a provider did not answer",
     "errors": "too many internal errors",
     "workers": "too many worker processes ended",

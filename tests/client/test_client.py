@@ -506,7 +506,7 @@ def test_the_providers_refusal_of_a_request_ends_its_episode_alone(response: Htt
         scene = Scene(response, OK)
         with pytest.raises(EpisodeRefused) as flaw:
             await scene.asker.ask(scene.question)
-        assert flaw.value.ending == ending
+        assert flaw.value.kind == ending
         assert (await scene.asker.ask(scene.question)).attempts == "ok"
         assert scene.budget.stats().spent == COST
 
