@@ -40,6 +40,8 @@ class Cell:
     prefix: tuple[EpisodeResult, ...]
     """The longest prefix of the admission order whose episodes have all ended, those that were refused left out: what
     estimates are made of."""
+    refused: tuple[EpisodeResult, ...] = ()
+    """Those that remain because the provider refused their last request, in admission order."""
     voided: tuple[tuple[EpisodeResult, str], ...] = ()
     """Ended episodes that count for nothing, each with the reason, in admission order."""
     begun: tuple[tuple[ManifestInstance, EpisodeResult | None], ...] = ()
@@ -78,9 +80,9 @@ class Cell:
         return self.ended - len(self.prefix)
 
     @property
-    def refused(self) -> tuple[EpisodeResult, ...]:
-        """Those that remain because the provider refused their last request."""
-        return tuple(episode for episode in self.episodes if episode.refused)
+    def refused_instances(self) -> frozenset[str]:
+        """Ids of the instances that one of those is of: comparisons leave them out, on both sides."""
+        return frozenset(episode.instance for episode in self.refused)
 
     @property
     def complete(self) -> bool:
@@ -167,6 +169,7 @@ def _cell(
         planned=len(suite.instances) * manifest.replicates - len(gone),
         episodes=tuple(episode for episode in episodes if episode.id not in gone),
         prefix=tuple(prefix),
+        refused=tuple(episode for episode in episodes if episode.refused),
         voided=tuple((episode, voids[episode.id].reason) for episode in struck),
         begun=tuple(
             (target, episode if episode is not None and episode.finished else None)
