@@ -33,14 +33,14 @@ name = "m"
 provider = "acme"
 model = "m-1"
 [[suites]]
-name = "scheduling/basic"
+name = "pricing/basic"
 instances = {instances}
 vary = {{ periods = [1] }}
 {more}
 """
 FOUR = ("seed-0", "seed-3", "seed-6", "seed-9")
 
-_ALL = json.dumps({"assignment": str({f"W{n}": f"T{n}" for n in range(1, 11)})})
+_PRICES = json.dumps({"prices_dict_str": '{"Product_1": 20}'})
 
 Answer = tuple[int, str]
 """Status and body."""
@@ -54,8 +54,9 @@ def error(text: str, code: str = "", kind: str = "invalid_request_error") -> str
 
 
 def reply(step: int) -> str:
-    """A reply in words to an episode's first request, a valid assignment to the others: so an episode takes two."""
-    calls = [{"id": f"c{step}", "type": "function", "function": {"name": "submit_assignment", "arguments": _ALL}}]
+    """A reply in words to an episode's first request, prices to the others: so an episode takes two, and scores 50 of
+    100 on average."""
+    calls = [{"id": f"c{step}", "type": "function", "function": {"name": "set_prices", "arguments": _PRICES}}]
     said = {"role": "assistant", "content": "Let me see."} if step == 0 else {"role": "assistant", "tool_calls": calls}
     choice = {"message": said, "finish_reason": "stop" if step == 0 else "tool_calls"}
     return json.dumps({"model": "m-1", "choices": [choice], "usage": {"prompt_tokens": 9, "completion_tokens": 1}})
