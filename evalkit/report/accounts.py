@@ -51,10 +51,7 @@ def completeness_table(source: RunData) -> Table:
             "begun: remaining, with steps in the log; used: the first episodes, up to the first that has not ended; "
             "scores use these",
             "left out: ended after that one; what ends early is often good, so no estimate uses them",
-            *(
-                ["refused: begun, and remaining because the provider refused a request; no score is made of that"]
-                * refused
-            ),
+            *(["of the begun, refused: the provider refused a request, and no score is made of that"] * refused),
             *(["void: excluded, with a reason; in no other column and no score, but paid for"] if struck else []),
         ),
         query=query,

@@ -1,17 +1,26 @@
 """A refusal is never a score: what the provider refuses stays owed, and a lane that refuses everything stops."""
 
+import shutil
+from contextlib import chdir
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from evalkit.client.lanes.refusals import ALIKE, FIRST, RefusalCount
 from evalkit.engine.status import read_status
 from evalkit.results.derived import read_cells
 from evalkit.results.verify import verify
+from evalkit.store.manifests import read_manifest
 from evalkit.store.reading.index import read_index
 from evalkit.store.reading.reader import scan_all
+from evalkit.store.recovery.merge import merge_runs
 from evalkit.text import wording
+from evalkit.view.overview import overview
+from evalkit.view.reading import read_run
 from evalkit.wire.refusals import COUNTED, MODELS_PART, is_models_doing
+from tests.support.command_line import caller
 from tests.support.refusing import FOUR, Answer, error, play, sweep_text
 
 ODD = (400, error("Unsupported value: 'temperature' does not support 0.", "unsupported_value"))
@@ -155,3 +164,97 @@ def test_the_index_knows_refused_episodes_and_counts_them_as_unfinished(tmp_path
     assert len(index.owed()) == 1
     assert sum(cell.ended for cell in index.cells.values()) == EPISODES - 1
     assert sum(cell.refused for cell in index.cells.values()) == 1
+
+
+def test_a_merge_takes_the_run_in_which_a_refused_episode_went_on(tmp_path: Path) -> None:
+    first: list[str] = []
+
+    def decide(episode: str, step: int, before: int) -> Answer | None:
+        first.append(episode)
+        return ODD if episode == first[0] and step == 1 else None
+
+    play(tmp_path, decide, sweep_text(replicates=1))
+    refused = tmp_path / "run"
+    shutil.copytree(refused, tmp_path / "refused")
+    play(tmp_path, nothing, sweep_text(replicates=1))
+    merge_runs([tmp_path / "refused", refused], read_manifest(refused), tmp_path / "both", prefer_first=False)
+    (cell,) = read_cells(tmp_path / "both")[1]
+    assert (cell.ended, cell.owed, cell.refused) == (4, 0, ())
+
+
+def test_commands_and_the_page_tell_how_many_were_refused_and_what_was_said(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    play(tmp_path, lambda episode, step, before: ODD if before in (1, 4) else None, sweep_text(replicates=1))
+    call = caller(capsys)
+    for command, *words in (
+        ("status run", "m: 2 episodes were refused by the provider and not scored; the same command plays them again."),
+        (
+            "report run",
+            "2 of them refused by the provider",
+            "refused: m on pricing/basic?periods=1: 2 episodes without",
+        ),
+        ("status run --json", '"refused": 2', '"refused_words": {'),
+        ("report run --json", '"refused": 2', '"refused_words": { "m":'),
+        ("compare run run", "refused: m on pricing/basic?periods=1: 2 episodes without a score, in no mean"),
+    ):
+        said = " ".join(call(*command.split()).out.split())
+        for word in (*words, "does not support 0"):
+            assert word in said, (command, word, said)
+    page = overview(read_run(tmp_path / "run"), "run")
+    (told,) = [line for line in page.warnings if line.startswith("refused: ")]
+    assert "does not support 0" in told
+    assert [fact.note for fact in page.facts if fact.title == "Remaining"] == ["2 begun, 2 refused"]
+
+
+REFUSING = st.tuples(
+    st.sampled_from([400, 413, 415, 418, 422, 431, 451]),
+    st.one_of(
+        st.text(max_size=60),
+        st.builds(
+            error,
+            st.sampled_from(
+                [
+                    "flagged by moderation",
+                    "maximum context length",
+                    "Role 'user' after 'tool'",
+                    "top up",
+                    "tool_use_failed",
+                ]
+            ),
+            st.sampled_from(["", "content_filter", "context_length_exceeded", "unsupported_value", "3230"]),
+        ),
+    ),
+)
+
+
+@given(answers=st.lists(REFUSING, min_size=8, max_size=8))
+@settings(max_examples=4, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_no_score_depends_on_a_refusal(answers: list[Answer], tmp_path_factory: pytest.TempPathFactory) -> None:
+    """Each second episode is refused in another way, at its first or second request; only a window that was outgrown
+    makes a score, of what the episode had reached."""
+    order: list[str] = []
+
+    def decide(episode: str, step: int, before: int) -> Answer | None:
+        order.append(episode)
+        number = [*dict.fromkeys(order)].index(episode)
+        return answers[number // 2] if number % 2 and step == number // 2 % 2 else None
+
+    folder = tmp_path_factory.mktemp("any")
+    text = sweep_text(replicates=4)
+    with chdir(folder):
+        play(folder, decide, text)
+    (cell,) = read_cells(folder / "run")[1]
+    known = {one.id: one for one in cell.episodes}
+    for number, name in enumerate(dict.fromkeys(order)):
+        episode = known.get(name)
+        if number % 2 == 0:
+            assert episode is not None
+            assert episode.ending == "complete"
+        elif episode is not None and episode.finished:
+            assert (episode.ending, episode.steps) == ("context_length", 2)
+        else:
+            assert episode is None or (episode.score, episode.ending in ("refused", "")) == (None, True)
+    scored = [one for one in cell.prefix if one.ending == "complete"]
+    again = {one.instance: one.score for one in scored}
+    assert all(one.score == again[one.instance] for one in scored)

@@ -103,7 +103,7 @@ def test_an_instance_that_was_refused_leaves_both_sides_of_a_comparison(fresh: b
     for agent_log in (log("a", {(0, 0): 0, (1, 1): 2}), kept):
         found = cells(MANIFEST, episode_results(steps_table(agent_log), MANIFEST, ENVIRONMENTS))
         sides.append(Side(label="x", manifest=MANIFEST, cells=tuple(found)))
-    found = compare(sides[0], sides[1], [("a", "b")])
-    (score,) = [one for one in found.tables[0].rows if one["measure"] == "Score"]
+    made = compare(sides[0], sides[1], [("a", "b")])
+    (score,) = [one for one in made.tables[0].rows if one["measure"] == "Score"]
     assert (score["pairs"], score["unpaired"]) == (4, 2)
     assert score["difference"] == 0.0

@@ -40,8 +40,8 @@ class StepRecord:
     agent: str
     replicate: int
     take: int
-    """0, and one more each time the episode was retried on request. A later take replaces earlier rows from its first
-    step on."""
+    """0, and one more each time the episode was retried, on request or since it was refused. A later take replaces
+    earlier rows from its first step on."""
     step: int
     """Place in the episode, from 0, without gaps."""
     period: int
