@@ -105,15 +105,17 @@ class EpisodeUnavailable(EvalkitError):
 
 QUIT = "quit"
 """How an episode ends whose agent leaves it before its environment ends it."""
+ASK_LIMIT = "ask_limit"
+"""How an episode ends whose agent's code asks more often than it may."""
 
 
 class EpisodeRefused(EvalkitError):
-    """The provider refused this episode's request because of its content: the model caused it, so it is final. Or who
-    plays from outside has given the episode up."""
+    """The provider refused this episode's request, and would refuse it again. Whether the model caused it is decided by
+    `evalkit.wire.refusals`. Or who plays from outside has given the episode up."""
 
-    def __init__(self, ending: str, message: str) -> None:
+    def __init__(self, kind: str, message: str) -> None:
         super().__init__(message)
-        self.ending = ending
+        self.kind = kind
         """`context_length`, `content_filter` or `bad_request`; from outside `quit`."""
 
 
@@ -125,7 +127,7 @@ class AskRefused(EvalkitError):
     """The provider refused a request of an agent's code because of its content, or the agent may ask no more.
 
     `kind` is `context_length`, `content_filter`, `bad_request` or `ask_limit`. An agent may catch it and ask for
-    something else. Uncaught, it ends the episode.
+    something else. Uncaught, it ends the episode; unless the model caused it, the episode is not scored and remains.
 
     >>> from evalkit import AskRefused
     >>> AskRefused("context_length", "The chat is too long.").kind

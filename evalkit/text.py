@@ -1,10 +1,13 @@
 """Text for people. What a model wrote is made safe to look at: nothing in it can move a cursor, or hide or reorder
 text."""
 
+import re
 import unicodedata
 
 BOUND = 2_000
 """Characters of one text that are shown."""
+
+_VARIABLE = re.compile(r"""'[^']*'|"[^"]*"|`[^`]*`|\b[\w-]*\d[\w-]*(?:\.\d+)*\b""")
 
 
 def visible(text: str) -> str:
@@ -45,3 +48,12 @@ def seconds(value: float) -> str:
     if value >= 0.0095:
         return f"{value * 1000:.0f} ms"
     return f"{value * 1000:.1f} ms" if value >= 0.00005 else "0"
+
+
+def wording(words: str) -> str:
+    """A refusal's words without what differs from request to request: quoted values, numbers, ids.
+
+    >>> wording("Request req_8f2 failed: messages[12] has role 'user'.")
+    'Request * failed: messages[*] has role *.'
+    """
+    return " ".join(_VARIABLE.sub("*", words).split())

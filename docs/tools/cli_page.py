@@ -27,6 +27,7 @@ results. A *lane* is one provider and model within a run. The [glossary](glossar
 | 2 | could not start |
 | 3 | incomplete: episodes remain |
 | 4 | only `nightly`: an alarm |
+| 5 | only `nightly`: no measurement, no episode of the night has a score |
 | 130 | interrupted |
 """
 

@@ -29,8 +29,8 @@ class Run:
     name        as in the spec
     directory   absolute Path
     reason      why the last call of `run` ended: `complete`, `limit`, `budget`, `deadline`, `interrupt`, `lane` (a
-                provider failed for good), `parked` (it did not answer), `storage`, `errors`; empty while another
-                process writes the run, or if that process was killed
+                provider failed for good), `refused` (it refused requests), `parked` (it did not answer), `storage`,
+                `errors`; empty while another process writes the run, or if that process was killed
     planned     all episodes of the run: agents x instances x replicates, without void ones
     ended       of these, the episodes that have ended and have a score; the others remain
     void        ended episodes that `evalkit void` excludes
@@ -170,7 +170,6 @@ def run_at(directory: Path, *, reason: str, messages: tuple[str, ...] = ()) -> R
 def _counts(directory: Path, manifest: "Manifest", totals: "Totals") -> tuple[int, int, int]:
     """(planned, ended, void) episodes, as reports count them."""
     from evalkit.results.cells import planned_cells
-    from evalkit.results.episodes import INFRASTRUCTURE
     from evalkit.store.void import read_voids
 
     if read_voids(directory):
@@ -181,8 +180,7 @@ def _counts(directory: Path, manifest: "Manifest", totals: "Totals") -> tuple[in
         planned, ended, void = map(sum, zip(*counts, strict=True))
         return planned, ended, void
     planned = sum(len(suite.instances) * manifest.replicates for suite, _ in planned_cells(manifest))
-    endings = [pair for cell in totals.cells.values() for pair in cell.endings.items()]
-    return planned, sum(count for word, count in endings if word not in INFRASTRUCTURE), 0
+    return planned, sum(cell.ended for cell in totals.cells.values()), 0
 
 
 def _last_reason(directory: Path) -> str:

@@ -35,6 +35,7 @@ from evalkit.seeds import derive
 from evalkit.store.files.record import ESTIMATED, OK, UNMETERED
 from evalkit.wire.billed import counts_as_billed
 from evalkit.wire.http import HttpResponse, Verdict
+from evalkit.wire.refusals import CONTEXT_LENGTH
 from evalkit.wire.tokens import input_tokens, is_far_beyond, most_bytes, most_output_tokens, output_tokens
 from evalkit.wire.too_long import speaks_of_size
 from evalkit.wire.unparsed import BAD_CALL, DRAWS, malformed_reply
@@ -353,8 +354,10 @@ class ModelAsker:
         if self._book_failure(asking, attempt, verdict.outcome, verdict.kind, verdict.usage):
             await self._budget.durable()
         if verdict.action == "end_episode":
-            ours = verdict.kind == "bad_request"  # a longer chat or a filtered text is the model's doing
-            raise EpisodeRefused(verdict.kind, self._in_words(verdict) if ours else verdict.message)
+            words, question = self._in_words(verdict), asking.question
+            if verdict.kind != CONTEXT_LENGTH or not question.step:
+                self._lane.refused(question.episode, verdict.message or verdict.kind, words)
+            raise EpisodeRefused(verdict.kind, words)
         if verdict.action == "park":
             raise EpisodeUnavailable(f"{self._lane.name}: {self._in_words(verdict)}")
         if verdict.action == "end_lane":

@@ -182,7 +182,7 @@ async def recorded(outsider: Outsider) -> AsyncIterator[Record]:
     directory = outsider.directory or Path("runs") / outsider.run
     old = manifest_if_run(directory)
     known = read_index(directory).episodes if old else {}
-    ended = frozenset(name for name, progress in known.items() if progress.ending)
+    ended = frozenset(name for name, progress in known.items() if progress.ended)
     replicates = max(outsider.replicates, old.replicates if old else 1)
     count = len(instances) * replicates
     if count > MOST_EPISODES:

@@ -10,6 +10,7 @@ from evalkit.engine.session import Session
 from evalkit.engine.universe import Choice
 from evalkit.errors import nearest
 from evalkit.money import show_usd
+from evalkit.store.files.record import REFUSED
 from evalkit.store.manifest import Manifest
 
 
@@ -44,7 +45,7 @@ def outcome_of(session: Session) -> RunOutcome:
             *_unfinished_words(unfinished, stop.reason),
             *lane_words,
             *_too_large_words(session),
-            *_invalid_words(session),
+            *_refused_words(session),
             *filter(None, [session.unmetered.advice()]),
             *(job.lane.notice for job in jobs if job.lane is not None and job.lane.notice),
         ),
@@ -53,6 +54,7 @@ def outcome_of(session: Session) -> RunOutcome:
         owed=owed,
         unfinished=unfinished,
         owed_cost=owed_cost,
+        refused=sum(job.context.ended.get(REFUSED, 0) for job in jobs),
         broken=left.count("internal_error") + sum(job.broken_before for job in jobs),
         steps=sum(job.context.steps for job in jobs),
         elapsed_s=asyncio.get_running_loop().time() - session.began,
@@ -129,15 +131,15 @@ def _too_large_words(session: Session) -> Iterator[str]:
             yield f"{job.name}: {count:,} set aside (`{TOO_LARGE}`): {job.context.too_large}"
 
 
-def _invalid_words(session: Session) -> Iterator[str]:
-    """Which lanes' provider took requests for invalid. That scores as the model's failure, and is mostly none."""
+def _refused_words(session: Session) -> Iterator[str]:
+    """Which lanes' provider refused requests for a reason that the model did not cause."""
     for job in session.jobs:
-        if job.context.invalid:
-            count = job.context.ended.get("bad_request", 0)
-            many = "1 episode ended" if count == 1 else f"{count:,} episodes ended"
+        count = job.context.ended.get(REFUSED, 0)
+        if count and job.context.refused not in job.context.lane_stop.message:
+            many = "1 episode was refused and is" if count == 1 else f"{count:,} episodes were refused and are"
             yield (
-                f"{job.name}: {many} because the provider took a request for invalid (`bad_request`). The last "
-                f"answer: {job.context.invalid} `--retry bad_request` plays them again."
+                f"{job.name}: {many} not scored. The provider's last words: {job.context.refused} "
+                "The same command plays what was refused again."
             )
 
 
@@ -156,6 +158,8 @@ def _reason(session: Session, owed: int, lane_ended: bool) -> str:
         return session.cut
     if lane_ended:
         return "lane"
+    if any(job.context.ended.get(REFUSED) for job in session.jobs):
+        return "refused"
     return "limit" if session.options.limit is not None else "parked"
 
 

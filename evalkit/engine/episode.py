@@ -19,6 +19,8 @@ from evalkit.digests import NOTHING, step_digest
 from evalkit.engine.universe import PlannedEpisode
 from evalkit.envs.replay import Position, Turn, advance
 from evalkit.errors import (
+    ASK_LIMIT,
+    QUIT,
     AgentFailed,
     AgentStopped,
     BudgetReached,
@@ -33,7 +35,8 @@ from evalkit.errors import (
 )
 from evalkit.replies import encode_reply
 from evalkit.seeds import derive
-from evalkit.store.files.record import StepRecord
+from evalkit.store.files.record import REFUSED, StepRecord
+from evalkit.wire.refusals import is_models_doing
 
 if TYPE_CHECKING:
     from evalkit.client.lanes.lane import Lane
@@ -165,8 +168,8 @@ class LaneContext:
     """Why the last of the episodes without an answer from the provider was parked."""
     too_large: str = ""
     """Likewise of those whose next request can never be paid for."""
-    invalid: str = ""
-    """Why the last of the episodes ended whose request the provider took for invalid."""
+    refused: str = ""
+    """What the provider said of the last request that it refused, where the model did not cause it."""
     failures: dict[str, int] = field(default_factory=dict)
     """By agent that is code: how many of its episodes in a row its code has failed."""
     stopped: dict[str, str] = field(default_factory=dict)
@@ -189,8 +192,13 @@ class Player:
 TOO_LARGE = "too_large"
 """How an episode is left whose next request can never be paid for."""
 
-LEFT_OWED = frozenset({"unavailable", TOO_LARGE, "internal_error", "unfit", "stopped", "agent_error", "diverged"})
+LEFT_OWED = frozenset(
+    {REFUSED, "unavailable", TOO_LARGE, "internal_error", "unfit", "stopped", "agent_error", "diverged"}
+)
 """Ways to leave an episode that are not endings: it remains."""
+
+OF_THE_AGENT = frozenset({QUIT, ASK_LIMIT})
+"""Endings without a reply that who plays the episode has chosen, and no provider."""
 
 ERRORS_THAT_STOP = 10
 
@@ -319,14 +327,8 @@ async def _play(active: ActiveEpisode, asker: Asker, context: LaneContext) -> st
         try:
             answer = await asker.ask(question)
         except EpisodeRefused as flaw:
-            detail = str(flaw)
-            context.invalid = detail if flaw.ending == "bad_request" else context.invalid
-            context.log.event(
-                "refused", episode=question.episode, step=question.step, ending=flaw.ending, detail=detail
-            )
-            context.log.append(refused_record(active, flaw.ending, context.worker))
-            await context.log.durable()
-            return flaw.ending
+            context.log.event("refused", episode=question.episode, step=question.step, why=flaw.kind, detail=str(flaw))
+            return await leave_refused(active, flaw.kind, str(flaw), context, answered=question.step > 0)
         reply_bytes = encode_reply(answer.reply)
         turn = advance(env, position, answer.reply, reply_bytes)
         context.log.append(step_record(active, answer, reply_bytes, turn, context.worker))
@@ -426,9 +428,28 @@ def taken(answer: Answer) -> dict[str, Any]:
     }
 
 
-def refused_record(active: ActiveEpisode, ending: str, worker: str, *, asks: int = 0) -> StepRecord:
-    """The row of an ending without a reply: the provider refused the request because of its content, or an agent's code
-    returned; `asks` as in `step_record`."""
+async def leave_refused(
+    active: ActiveEpisode, kind: str, words: str, context: LaneContext, *, answered: bool, asks: int = 0
+) -> str:
+    """Log that the provider refused the next request, and say how the episode is left: with an ending if the model
+    caused it, else as `REFUSED`. Or it ended because who plays it gave it up, or asked too much.
+
+    `words`: the provider's; `answered`: whether a request of the episode was answered before; `asks`: as in
+    `step_record`.
+    """
+    ending, words = kind, "" if kind in OF_THE_AGENT else words
+    if kind not in OF_THE_AGENT and not is_models_doing(kind, active.episode.suite.counted_refusals, answered=answered):
+        ending, context.refused = REFUSED, words
+    context.log.append(_row_without_reply(active, kind, ending, words, context.worker, asks=asks))
+    await context.log.durable()
+    if ending == REFUSED and context.lane is not None and context.lane.ended and not context.stopping:
+        context.lane_stop.set("lane", context.lane.ended)  # this refusal was one too many, and nobody may ask after it
+    return ending
+
+
+def _row_without_reply(
+    active: ActiveEpisode, kind: str, ending: str, words: str, worker: str, *, asks: int
+) -> StepRecord:
     episode, position = active.episode, active.position
     return StepRecord(
         episode=episode.id,
@@ -445,7 +466,8 @@ def refused_record(active: ActiveEpisode, ending: str, worker: str, *, asks: int
         observation_digest=NOTHING,
         request_digest=position.request_digest,
         step_digest=step_digest(position.request_digest, None, NO_FACTS, NOTHING),
-        attempts=ending,
+        raw=words.encode() if words else None,
+        attempts=kind,
         started_at=time.time(),
         ending=ending,
         worker=worker,

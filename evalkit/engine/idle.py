@@ -52,6 +52,7 @@ def nothing_to_do(resolved: Resolved, options: RunOptions, manifest: Manifest) -
         owed=0,
         unfinished=0,
         owed_cost=None,
+        refused=0,
         broken=0,
         steps=0,
         elapsed_s=0.0,

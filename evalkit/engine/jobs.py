@@ -15,7 +15,7 @@ from evalkit.engine.admit.ceilings import Ceilings
 from evalkit.engine.endpoints import Endpoints
 from evalkit.engine.episode import ActiveEpisode, LaneContext, Stop
 from evalkit.engine.forecast import Forecast, forecast_run, learn_all
-from evalkit.engine.resume import RunPart, order
+from evalkit.engine.resume import KINDS, RunPart, order
 from evalkit.engine.scheduler import CellCount, LaneJob
 from evalkit.engine.session import Session
 from evalkit.engine.universe import PlannedEpisode, lanes
@@ -63,7 +63,7 @@ def _backlog(session: Session, name: str, agents: list[ManifestAgent]) -> LaneBa
     retried = holdings.begun(share, options.retry)
     begun = {
         name: ((progress.agent, progress.suite), 0, 0)
-        if progress.ending
+        if progress.ended
         else ((progress.agent, progress.suite), progress.cost, progress.steps)
         for name, progress in retried.items()
     }
@@ -75,7 +75,7 @@ def _backlog(session: Session, name: str, agents: list[ManifestAgent]) -> LaneBa
         fresh[cell_key] = max(0, planned - known[cell_key])
     fresh -= Counter(_given_up(session, share))
     playing = fresh.total() + len(begun)
-    ended -= sum(bool(progress.ending) for progress in retried.values())
+    ended -= sum(progress.ended for progress in retried.values())
     return LaneBacklog(
         name=name,
         todo=_todo(session, share, fresh.total()),
@@ -94,7 +94,7 @@ def _known(session: Session, share: RunPart) -> tuple[Counter[Place], int]:
     if len(share.replicates) < session.manifest.replicates:  # less is asked for than the run has
         in_share = [progress for progress in holdings.episodes.values() if share.holds(progress)]
         return Counter((progress.agent, progress.suite) for progress in in_share), sum(
-            bool(progress.ending) for progress in in_share
+            progress.ended for progress in in_share
         )
     cells = {cell_key: holdings.cells.get(cell_key) for cell_key in ((a.name, s.name) for a, s in share.places)}
     begun = Counter({cell_key: cell.begun for cell_key, cell in cells.items() if cell is not None})
@@ -190,11 +190,11 @@ def _largest(budget: Budget, lane: str) -> Callable[[], int]:
 
 
 def _todo(session: Session, share: RunPart, fresh: int) -> Iterator[PlannedEpisode]:
-    """What a lane has to play: started episodes first, each kind in admission order; no look beyond the last."""
+    """What a lane has to play: kind by kind, each in admission order; no look beyond the last."""
     holdings, retry, question = session.holdings, session.options.retry, session.question
-    for started in (True, False):
-        if started or fresh:  # of a lane that is complete nothing is looked at
-            owed = order(share, holdings, retry, started=started)
+    for kind in KINDS:
+        if kind != "fresh" or fresh:  # of a lane that is complete nothing is looked at
+            owed = order(share, holdings, retry, kind)
             if question is not None:
                 owed = (episode for episode in owed if episode.cell.agent.name not in question.dismissed)
             yield from owed

@@ -16,7 +16,7 @@ class RunOutcome:
     directory: Path
     reason: str
     """Why it stopped: `complete`, `decided`, `limit`, `budget`, `deadline`, `interrupt`, `storage`, `corrupt`,
-    `errors`, `lane`, `parked`, `workers`, `cluster`."""
+    `errors`, `lane`, `refused`, `parked`, `workers`, `cluster`."""
     messages: tuple[str, ...]
     """What went wrong, in sentences with remedies."""
     episodes: int
@@ -27,6 +27,8 @@ class RunOutcome:
     """The remaining ones that had started in this call and that money or time could not finish."""
     owed_cost: int | None
     """Predicted pico-dollars of the remaining ones; None: not predicted."""
+    refused: int
+    """The remaining ones whose last request in this call the provider refused, not because of the model."""
     broken: int
     """The remaining ones that an internal error stopped."""
     steps: int
@@ -76,6 +78,7 @@ class RunOutcome:
             "owed": self.owed,
             "unfinished": self.unfinished,
             "owed_usd": None if self.owed_cost is None else self.owed_cost / 1e12,
+            "refused": self.refused,
             "broken": self.broken,
             "steps": self.steps,
             "elapsed_s": round(self.elapsed_s, 3),

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Literal, Protocol
 
 from evalkit import __version__
 from evalkit.engine.episode import ActiveEpisode, LoggedReply
@@ -12,7 +12,7 @@ from evalkit.envs.replay import Position, advance, begin
 from evalkit.errors import CorruptLogError, UnfitInstance, UsageError
 from evalkit.replies import decode_reply
 from evalkit.store.events import read_events
-from evalkit.store.files.record import LedgerRecord
+from evalkit.store.files.record import UNSCORED, LedgerRecord
 from evalkit.store.instances import laid
 from evalkit.store.manifest import Manifest, ManifestAgent, ManifestSuite
 from evalkit.store.reading.totals import CellTotals
@@ -55,6 +55,10 @@ class LoggedProgress(Protocol):
         """Empty while the episode continues."""
 
     @property
+    def ended(self) -> bool:
+        """Whether it has an ending, and is scored."""
+
+    @property
     def cost(self) -> int:
         """Of all its rows, in pico-dollars."""
 
@@ -93,14 +97,13 @@ class Holdings:
     def ended(self, episode: PlannedEpisode) -> bool:
         """Whether an episode has an ending in the log."""
         progress = self.episodes.get(episode.id)
-        return progress is not None and bool(progress.ending)
+        return progress is not None and progress.ended
 
     def to_play(self, episode: str, retry: frozenset[str]) -> bool:
         """Whether an episode has to be played or continued."""
         progress = self.episodes.get(episode)
-        ending = "" if progress is None else progress.ending
-        if ending:
-            return ending in retry
+        if progress is not None and progress.ended:
+            return progress.ending in retry
         return episode not in self.broken or "internal_error" in retry
 
     def begun(self, share: "RunPart", retry: frozenset[str]) -> dict[str, LoggedProgress]:
@@ -255,22 +258,32 @@ class RunPart:
         )
 
 
-def order(share: RunPart, holdings: Holdings, retry: frozenset[str], *, started: bool) -> Iterator[PlannedEpisode]:
-    """The remaining episodes of a part that have (or have not) been started, in admission order.
+Kind = Literal["begun", "fresh", "refused"]
+KINDS: tuple[Kind, ...] = ("begun", "fresh", "refused")
+"""Remaining episodes in the order in which they are played. Refused ones come last: where the cause remains, they end
+their lane (`client/lanes/refusals.py`), and no other should wait for them in vain."""
+
+
+def order(share: RunPart, holdings: Holdings, retry: frozenset[str], kind: Kind) -> Iterator[PlannedEpisode]:
+    """The remaining episodes of a part that are of this kind, in admission order.
 
     Those that were started are known by their rows: after the last of them the search ends.
     """
     whole = share.manifest, share.agents, share.choice
-    if not started and not holdings.episodes and not holdings.broken:
+    if kind == "fresh" and not holdings.episodes and not holdings.broken:
         yield from episodes(*whole)  # the log knows none
         return
-    if not started:
+    if kind == "fresh":
         known = _PlacesHeld(share, holdings.episodes.values())
         for episode in episodes(*whole, wanted=lambda *key: not known.holds(*key)):
             if not holdings.started(episode) and holdings.to_play(episode.id, retry):
                 yield episode
         return
-    waiting = holdings.begun(share, retry)
+    waiting = {
+        name: progress
+        for name, progress in holdings.begun(share, retry).items()
+        if (progress.ending in UNSCORED) == (kind == "refused")
+    }
     known = _PlacesHeld(share, waiting.values())
     left = len(waiting)
     for episode in episodes(*whole, wanted=known.may_hold) if left else ():

@@ -24,7 +24,9 @@ from evalkit.engine.forecast import (
 from evalkit.engine.freezing.keeping import reworded
 from evalkit.engine.universe import Choice
 from evalkit.envs.table import ENVIRONMENTS
+from evalkit.results.endings import most_said, refused_episodes
 from evalkit.store.events import read_events
+from evalkit.store.files.record import UNSCORED
 from evalkit.store.live import read_live
 from evalkit.store.lock import Holder, holder
 from evalkit.store.manifest import Manifest
@@ -52,6 +54,8 @@ class CellStatus:
     cost: int
     """Of its steps, in pico-dollars."""
     endings: dict[str, int]
+    refused: int = 0
+    """Of the started ones: how many remain because the provider refused their last request."""
     predicted: Expected | None = None
     """An episode as it was expected before any had ended; None if nobody asks for money."""
     seen: Expected | None = None
@@ -95,6 +99,8 @@ class Status:
     """How many processes play it now, in words; empty: one."""
     servers: Mapping[str, tuple[ServerStats, ...]] = field(default_factory=dict)
     """By lane that has several and is being played: what they do now."""
+    refused_words: Mapping[str, str] = field(default_factory=dict)
+    """By agent with refused episodes: what the provider said most often."""
     question: dict[str, Any] | None = None
     """What it is to find out, with its answers at the last look (`RunQuestion.to_json`); None: it is not asked
     anything, or has not looked yet."""
@@ -119,6 +125,8 @@ class Status:
             "ended": sum(cell.ended for cell in self.cells),
             "started": sum(cell.started for cell in self.cells),
             "owed": sum(cell.owed for cell in self.cells),
+            "refused": sum(cell.refused for cell in self.cells),
+            "refused_words": dict(self.refused_words),
             "steps": sum(cell.steps for cell in self.cells),
             "running": self.written_by is not None,
             **({"workers": self.workers} if self.workers else {}),
@@ -156,6 +164,7 @@ def _cell_json(cell: CellStatus) -> dict[str, Any]:
         "steps": cell.steps,
         "spent_usd": cell.cost / 1e12,
         "endings": cell.endings,
+        "refused": cell.refused,
         "predicted": _episode_json(cell.predicted),
         "seen": _episode_json(cell.seen),
         "to_finish_usd": _usd(cell.to_finish),
@@ -207,8 +216,16 @@ def status_of(directory: Path, manifest: Manifest, totals: Totals) -> Status:
         lane_seconds=lane_seconds,
         open_sessions=sum(not account.closed for account in books.values()),
         kept=tuple(reworded(manifest)),
+        refused_words=_refused_words(directory) if any(cell.refused for cell in cells) else {},
         question=_question(directory, live),
     )
+
+
+def _refused_words(directory: Path) -> dict[str, str]:
+    by_agent: dict[str, list[str]] = {}
+    for episode in refused_episodes(directory):
+        by_agent.setdefault(episode.agent, []).append(episode.said)
+    return {agent: most_said(said) for agent, said in by_agent.items()}
 
 
 def _question(directory: Path, live: dict[str, Any] | None) -> dict[str, Any] | None:
@@ -287,7 +304,8 @@ def _cell(manifest: Manifest, cell: CellTotals, forecast: Forecast) -> CellStatu
         started=cell.begun - cell.ended,
         steps=cell.steps,
         cost=cell.cost,
-        endings={word: count for word, count in sorted(cell.endings.items()) if count},
+        endings={word: count for word, count in sorted(cell.endings.items()) if count and word not in UNSCORED},
+        refused=cell.refused,
         predicted=None if prior is None else _in_requests(prior.expected, asks),
         seen=_in_requests(forecast.seen(*cell_key), asks),
         to_finish=Range(expected / factor, expected, expected * factor),

@@ -35,7 +35,7 @@ from evalkit.engine.machines.spread import Spread
 from evalkit.engine.outcome import RunOutcome
 from evalkit.engine.publishing import SHOW_EVERY_S, tell_others
 from evalkit.engine.question import LiveQuestion, PlayedLanes, check_instances, question_of
-from evalkit.engine.resume import RunPart, order, read_holdings
+from evalkit.engine.resume import KINDS, RunPart, order, read_holdings
 from evalkit.engine.scheduler import play_lanes
 from evalkit.engine.session import RunOptions, Session
 from evalkit.engine.spending.money import WorstCase, open_row, settle_crashes, spent_below, unheard_leases
@@ -356,11 +356,11 @@ def _worst_cases(session: Session, endpoints: Endpoints) -> Iterator[WorstCase]:
     for agents in lanes(manifest, everything).values():
         known = [agent for agent in agents if agent.name in session.resolved.endpoints]
         for group in [[agent] for agent in known] if apart else [known]:
-            for started in (True, False):
+            for kind in KINDS:
                 share = RunPart(manifest=manifest, agents=group, choice=everything)
-                owed = order(share, session.holdings, frozenset(), started=started)
+                owed = order(share, session.holdings, frozenset(), kind)
                 fit = (episode for episode in owed if not episode.target.flaw)  # nobody asks for the others
-                for episode in fit if started else islice(fit, width):
+                for episode in islice(fit, width) if kind == "fresh" else fit:
                     amount = endpoints.worst_case(session.holdings.activate(episode))
                     yield WorstCase(amount, episode.cell.agent.lane, episode.cell.agent.name)
 

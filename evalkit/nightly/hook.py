@@ -69,12 +69,24 @@ def message(payload: Mapping[str, Any]) -> list[str]:
         )
         least = f" (alarm at {alarm['threshold']:.2g})" if alarm["by"] == "windows" else ""
         lines.append(f"  {alarm['words']}{least}")
-        if alarm["served"] != alarm["served_before"] and alarm["served_before"]:
+        if alarm["served"] and alarm["served_before"] and alarm["served"] != alarm["served_before"]:
             before, served = (", ".join(map(visible, alarm[key])) for key in ("served_before", "served"))
             lines.append(f"  the provider serves another model: {served}; before: {before}")
         if alarm["compare"]:
             lines.append(f"  look: {shlex.join(alarm['compare'])}")
     return lines
+
+
+def unmeasured(record: NightRecord) -> list[str]:
+    """In lines for people, what a night could not measure, and why: an agent's lines are one where they are alike."""
+    missing: dict[tuple[str, str], list[str]] = {}
+    for cell in record.cells:
+        if cell.why_unmeasured:
+            missing.setdefault((cell.agent, cell.why_unmeasured), []).append(cell.suite)
+    return [
+        f"no measurement: {visible(agent)} on {visible(', '.join(suites))}: {visible(why)}"
+        for (agent, why), suites in missing.items()
+    ]
 
 
 def split_command(command: str) -> list[str]:

@@ -11,6 +11,7 @@ agents stay paired.
 """
 
 import time
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -76,7 +77,8 @@ def _last_seen(manifest: Manifest, history: Sequence[NightRecord]) -> Seen:
         for cell in record.cells:
             if keys.get(cell.cell) != cell.key:
                 continue
-            for digest, count in cell.ended.items():
+            # What was refused has had its turn: a provider that refuses an instance for good would else have it first.
+            for digest, count in (Counter(cell.ended) + Counter(cell.gone)).items():
                 for replicate in range(count):
                     last_seen[*cell.cell, digest, replicate] = index
     return last_seen

@@ -11,6 +11,7 @@ from evalkit.report.run_data import RunData
 from evalkit.report.scores import AGENT, packs_of, where
 from evalkit.report.tables import Column, Table
 from evalkit.results.cells import Cell
+from evalkit.store.files.record import REFUSED
 from evalkit.store.manifest import Manifest
 from evalkit.store.reading.unmetered import UnmeteredRows, together
 
@@ -25,7 +26,8 @@ def completeness_table(source: RunData) -> Table:
     """Suite by agent: what is planned, how it ended, what remains, and what the estimates are based on."""
     cells = source.cells
     struck = any(cell.voided for cell in cells)
-    query = _completeness_query(cells, struck)
+    refused = any(cell.refused for cell in cells)
+    query = _completeness_query(cells, struck, refused)
     return Table(
         name="completeness",
         title="Completeness",
@@ -36,6 +38,7 @@ def completeness_table(source: RunData) -> Table:
             Column(key="ended", title="Ended", kind="count", unit="episodes"),
             Column(key="owed", title="Remaining", kind="count", unit="episodes"),
             Column(key="begun", title="Begun", kind="count", unit="episodes"),
+            *([Column(key="refused", title="Refused", kind="count", unit="episodes")] if refused else []),
             Column(key="prefix", title="Used", kind="count", unit="episodes"),
             Column(key="outside", title="Left out", kind="count", unit="episodes"),
             Column(key="endings", title="Endings", kind="counts", unit="episodes"),
@@ -48,25 +51,28 @@ def completeness_table(source: RunData) -> Table:
             "begun: remaining, with steps in the log; used: the first episodes, up to the first that has not ended; "
             "scores use these",
             "left out: ended after that one; what ends early is often good, so no estimate uses them",
+            *(["of the begun, refused: the provider refused a request, and no score is made of that"] * refused),
             *(["void: excluded, with a reason; in no other column and no score, but paid for"] if struck else []),
         ),
         query=query,
     )
 
 
-def _completeness_query(cells: Sequence[Cell], struck: bool) -> str:
+def _completeness_query(cells: Sequence[Cell], struck: bool, refused: bool) -> str:
     voids = [_tallies("voids", "void_reason", "void")] if struck else []
     more = " left join voids using (suite, agent)" if struck else ""
     lines = (
         "with counted as (",
         "    select suite, agent, count(*) filter (where void) as void, count(*) filter (where finished) as ended,",
         "        count(*) filter (where not finished and not void) as begun, count(*) filter (where used) as prefix",
+        *([f"        , count(*) filter (where ending = '{REFUSED}') as refused"] if refused else []),
         "    from episodes group by suite, agent",
         "),",
         ",\n".join((_tallies("endings", "ending", "finished"), *voids)),
         f"select {', '.join(queries.place(cells))}, planned - coalesce(counted.void, 0) as planned,",
         "    coalesce(ended, 0) as ended, planned - coalesce(counted.void, 0) - coalesce(ended, 0) as owed,",
-        "    coalesce(begun, 0) as begun, coalesce(prefix, 0) as prefix, coalesce(ended - prefix, 0) as outside,",
+        f"    coalesce(begun, 0) as begun,{' coalesce(refused, 0) as refused,' if refused else ''}",
+        "    coalesce(prefix, 0) as prefix, coalesce(ended - prefix, 0) as outside,",
         f"    coalesce(endings.n, map {{}}) as endings{', coalesce(voids.n, map {}) as void' if struck else ''}",
         f"from cells left join counted using (suite, agent) left join endings using (suite, agent){more}",
         "order by place",

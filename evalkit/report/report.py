@@ -27,6 +27,7 @@ from evalkit.report.tables import Table
 from evalkit.results.answers import read_question
 from evalkit.results.cells import Cell, cells
 from evalkit.results.derived import read_run
+from evalkit.results.endings import most_said
 from evalkit.store.manifest import Manifest
 from evalkit.store.question_files import read_given
 from evalkit.store.void import read_voids
@@ -57,9 +58,22 @@ class Report:
         return sum(cell.ended for cell in self.cells)
 
     @property
+    def refused(self) -> int:
+        """Episodes that remain because the provider refused a request."""
+        return sum(len(cell.refused) for cell in self.cells)
+
+    @property
     def voided(self) -> int:
         """Ended episodes that count for nothing, and are not planned either."""
         return sum(len(cell.voided) for cell in self.cells)
+
+    @property
+    def refused_words(self) -> dict[str, str]:
+        """By agent with refused episodes: what the provider said most often."""
+        said: dict[str, list[str]] = {}
+        for cell in self.cells:
+            said.setdefault(cell.agent, []).extend(episode.said for episode in cell.refused)
+        return {agent: most_said(words) for agent, words in said.items() if words}
 
     def table(self, name: str) -> Table:
         """The table of that name. Raises KeyError if there is none."""
@@ -71,8 +85,9 @@ class Report:
 
         schema, version   `evalkit.report`, 1. Within a version fields, tables and columns are only added.
         evalkit           version that began the run
-        run               name, created_at (s since 1970), replicates, planned, ended, owed, void (episodes; what is
-                          void is not planned), complete (bool)
+        run               name, created_at (s since 1970), replicates, planned, ended, owed, refused (of the owed ones),
+                          void (episodes; what is void is not planned), complete (bool); refused_words (by agent, what
+                          the provider said)
         agents            in the spec's order: name, lane, prompts, notes (bool), tags, marks
         suites            in the spec's order: name, base, axes, environment, instances (count)
         tables            by name: title; columns (key, title, kind, unit); rows (objects by column key); prompts;
@@ -104,6 +119,8 @@ class Report:
                 "planned": self.planned,
                 "ended": self.ended,
                 "owed": self.planned - self.ended,
+                "refused": self.refused,
+                "refused_words": self.refused_words,
                 "void": self.voided,
                 "complete": self.planned == self.ended,
             },

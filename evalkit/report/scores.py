@@ -19,6 +19,7 @@ from evalkit.envs.known import (
     shares_of,
 )
 from evalkit.report import queries
+from evalkit.report.refused import refused_columns, refused_figures, refused_notes
 from evalkit.report.run_data import RunData
 from evalkit.report.tables import PROMPTS, Column, Table, method_of
 from evalkit.results.cells import Cell
@@ -104,9 +105,16 @@ def scores_table(source: RunData) -> Table:
         ),
         also=[PROMPTS],
         keep="",
-        methods={"interval, kind": f"{queries.CHOSEN}; of partial cells {ANYTIME}"},
+        methods={
+            "interval, kind": f"{queries.CHOSEN}; of partial cells {ANYTIME}",
+            **({"refused, if_refused": "evalkit.results.cells.Cell"} if any(cell.refused for cell in cells) else {}),
+        },
     )
-    rows = [{**row, **interval_figures(cell)} for cell, row in source.by_cell(query, cells)]
+    beside_mean = refused_columns(cells)
+    rows = [
+        {**row, **interval_figures(cell), **(refused_figures(cell) if beside_mean else {})}
+        for cell, row in source.by_cell(query, cells)
+    ]
     notes = [
         f"score: {scale_words(cell.suite.environment for cell in cells)}; mean over instances",
         *kind_notes(rows, cells),
@@ -114,6 +122,7 @@ def scores_table(source: RunData) -> Table:
     ]
     notes += _partial_notes(cells)
     notes += void_notes(cells)
+    notes += refused_notes(cells)
     notes += [f"{agent.name}: {'; '.join(agent.marks)}" for agent in source.manifest.agents.values() if agent.marks]
     notes += _version_notes(source.manifest)
     return Table(
@@ -126,6 +135,7 @@ def scores_table(source: RunData) -> Table:
             *[Column(key="solved", title="Solved", kind="percent", unit="% of episodes")] * optimal,
             Column(key="instances", title="Instances", kind="count"),
             Column(key="episodes", title="Episodes", kind="count"),
+            *beside_mean,
             Column(key=PROMPTS, title="Prompts"),
         ),
         rows=tuple(rows),
@@ -281,8 +291,8 @@ def _partial_notes(cells: Sequence[Cell]) -> list[str]:
         return [_partial_summary(cells, partial)]
     return [
         f"partial: {cell.agent} on {cell.suite.name}: uses the first {len(cell.prefix):,} of {cell.planned:,} "
-        f"episodes; remaining: {cell.owed:,}; ended after one that remains, and left out: {cell.outside:,}"
-        f"{_interval_note(cell)}"
+        f"episodes; remaining: {cell.owed - len(cell.refused):,}; ended after one "
+        f"that remains, and left out: {cell.outside:,}{_interval_note(cell)}"
         for cell in partial
     ]
 

@@ -2,6 +2,9 @@
 
 Short episodes end first and are often the good ones. So a cell (one agent on one suite) is estimated from the longest
 prefix of its admission order whose episodes have all ended, and says what lies outside it.
+
+An episode that the provider refused is left out as if it were not planned, while it remains refused: nobody knows what
+the model would have scored. It is counted, and the mean is told as it would be with any score of it (`if_refused`).
 """
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -35,12 +38,15 @@ class Cell:
     episodes: tuple[EpisodeResult, ...]
     """All that the log knows and that are not void, in admission order."""
     prefix: tuple[EpisodeResult, ...]
-    """The longest prefix of the admission order whose episodes have all ended: what estimates are made of."""
+    """The longest prefix of the admission order whose episodes have all ended, those that were refused left out: what
+    estimates are made of."""
+    refused: tuple[EpisodeResult, ...] = ()
+    """Those that remain because the provider refused their last request, in admission order."""
     voided: tuple[tuple[EpisodeResult, str], ...] = ()
     """Ended episodes that count for nothing, each with the reason, in admission order."""
     begun: tuple[tuple[ManifestInstance, EpisodeResult | None], ...] = ()
-    """The first replicates in admission order up to the last that the log knows, void ones left out: (instance, the
-    ended episode; None of one that has not ended)."""
+    """The first replicates in admission order up to the last that the log knows, void and refused ones left out:
+    (instance, the ended episode; None of one that has not ended)."""
     exact: bool = False
     """Whether its agent plays the optimum: then its mean is not an estimate."""
     intervals: "dict[tuple[float, float], tuple[Interval | None, str]]" = field(
@@ -74,9 +80,28 @@ class Cell:
         return self.ended - len(self.prefix)
 
     @property
+    def refused_instances(self) -> frozenset[str]:
+        """Ids of the instances that one of those is of: comparisons leave them out, on both sides."""
+        return frozenset(episode.instance for episode in self.refused)
+
+    @property
     def complete(self) -> bool:
-        """Whether no episode remains."""
-        return not self.owed
+        """Whether no episode remains but those that were refused."""
+        return self.owed == len(self.refused)
+
+    @property
+    def if_refused(self) -> tuple[float, float] | None:
+        """The mean over instances of the episodes that it is estimated from and those that were refused, if all of the
+        latter scored 0, and if all scored 1; None if none was refused."""
+        if not self.refused:
+            return None
+        sums: dict[str, list[float]] = {}
+        for episode in (*self.prefix, *self.refused):
+            known, total, unknown = sums.get(episode.instance, (0, 0.0, 0))
+            scored = 0.0 if episode.score is None else episode.score
+            sums[episode.instance] = [known + 1, total + scored, unknown + episode.refused]
+        low = sum(total / count for count, total, _ in sums.values()) / len(sums)
+        return low, low + sum(unknown / count for count, _, unknown in sums.values()) / len(sums)
 
 
 def cells(
@@ -129,8 +154,9 @@ def _cell(
         if episode is not None:
             episodes.append(episode)
         void = episode is not None and episode.finished and episode.id in voids
-        whole = whole and (void or (episode is not None and episode.finished))
-        if whole and episode is not None and not void:
+        aside = void or (episode is not None and episode.refused)
+        whole = whole and (aside or (episode is not None and episode.finished))
+        if whole and episode is not None and not aside:
             prefix.append(episode)
         if not by_index:
             break  # what comes is still to be played
@@ -143,11 +169,12 @@ def _cell(
         planned=len(suite.instances) * manifest.replicates - len(gone),
         episodes=tuple(episode for episode in episodes if episode.id not in gone),
         prefix=tuple(prefix),
+        refused=tuple(episode for episode in episodes if episode.refused),
         voided=tuple((episode, voids[episode.id].reason) for episode in struck),
         begun=tuple(
             (target, episode if episode is not None and episode.finished else None)
             for target in _first_ones(manifest, suite, known)
-            if (episode := known.get((0, target.id))) is None or episode.id not in gone
+            if (episode := known.get((0, target.id))) is None or not (episode.refused or episode.id in gone)
         ),
         exact=manifest.agents[agent].policy == ORACLE,
     )

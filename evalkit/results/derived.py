@@ -25,8 +25,10 @@ from evalkit.envs.environment import Environment
 from evalkit.envs.table import ENVIRONMENTS
 from evalkit.errors import RunError
 from evalkit.results.cells import Cell, cells
+from evalkit.results.endings import refused_episodes
 from evalkit.results.episodes import NUMBERS, Environments, EpisodeResult, Fold, Referee, Spot, result, spots
 from evalkit.store.disk import put
+from evalkit.store.files.record import REFUSED
 from evalkit.store.manifest import Manifest
 from evalkit.store.manifests import read_manifest
 from evalkit.store.void import read_voids
@@ -78,7 +80,7 @@ def read_afresh(run: Path) -> list[EpisodeResult]:
     steps = scan(run, COLUMNS)
     all_spots = spots(steps, manifest)
     folds = _folded(run, steps, [spot for spot in all_spots if spot.finished], ENVIRONMENTS)
-    return [result(spot, folds.get(spot.id)) for spot in all_spots]
+    return _results(run, all_spots, folds)
 
 
 def read_results(run: Path, steps: "pa.Table", manifest: Manifest, environments: Environments) -> list[EpisodeResult]:
@@ -111,7 +113,13 @@ def read_results(run: Path, steps: "pa.Table", manifest: Manifest, environments:
     folds |= _folded(run, steps, missing, environments)
     if len(missing) > WORTH_WRITING * (len(folds) - len(missing)):
         _save(run, marks, {name: (keys[name], fold) for name, fold in folds.items()})
-    return [result(spot, folds.get(spot.id)) for spot in all_spots]
+    return _results(run, all_spots, folds)
+
+
+def _results(run: Path, all_spots: Sequence[Spot], folds: Mapping[str, Fold]) -> list[EpisodeResult]:
+    refused = refused_episodes(run) if any(spot.ending == REFUSED for spot in all_spots) else ()
+    said = {episode.id: episode.said for episode in refused}
+    return [result(spot, folds.get(spot.id), said.get(spot.id, "")) for spot in all_spots]
 
 
 def _folded(run: Path, steps: "pa.Table", missing: Sequence[Spot], environments: Environments) -> dict[str, Fold]:

@@ -14,6 +14,7 @@ import orjson
 
 from evalkit.envs.environment import Environment, Facts, outcomes
 from evalkit.errors import CorruptLogError, UsageError
+from evalkit.store.files.record import REFUSED, UNSCORED
 from evalkit.store.instances import ManifestInstance
 from evalkit.store.manifest import Manifest, ManifestSuite, load_target
 
@@ -24,12 +25,6 @@ if TYPE_CHECKING:
     Places = npt.NDArray[np.int64]
 
 Environments = Mapping[str, Environment[Any, Any]]
-
-INFRASTRUCTURE = frozenset(
-    {"unavailable", "too_large", "internal_error", "budget", "deadline", "stopped", "lane", "storage"}
-)
-"""Ways to leave an episode that say nothing of the agent. The engine logs none of them as an ending; should a log hold
-one all the same, its episode remains to be played and has no score."""
 
 NO_ACTION = "no_action_periods"
 """The metric in which environments count the periods without an accepted action."""
@@ -63,7 +58,7 @@ class EpisodeResult(msgspec.Struct, frozen=True, kw_only=True):
     stratum: str
     replicate: int
     ending: str
-    """Empty if it has not ended."""
+    """Empty if it has not ended; `refused` if the provider refused its last request and the model did not cause it."""
     steps: int
     finished: bool
     """Ended by the model or the environment, and so scored."""
@@ -88,6 +83,13 @@ class EpisodeResult(msgspec.Struct, frozen=True, kw_only=True):
     tokens_cached_read: int
     latency_s: float
     """Of all its replies together."""
+    said: str = ""
+    """Of one that was refused: what the provider said."""
+
+    @property
+    def refused(self) -> bool:
+        """Whether it remains because the provider refused its last request."""
+        return self.ending == REFUSED
 
 
 _FRACTIONS = ("latency_s",)
@@ -113,7 +115,7 @@ class Spot(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def finished(self) -> bool:
         """Whether it was ended by the model or the environment, and so is scored."""
-        return bool(self.ending) and self.ending not in INFRASTRUCTURE
+        return bool(self.ending) and self.ending not in UNSCORED
 
 
 class Fold(msgspec.Struct, frozen=True, kw_only=True):
@@ -234,8 +236,8 @@ def _place(
     return planned
 
 
-def result(spot: Spot, fold: Fold | None) -> EpisodeResult:
-    """An episode; `fold`: None if it has not ended."""
+def result(spot: Spot, fold: Fold | None, said: str = "") -> EpisodeResult:
+    """An episode; `fold`: None if it has not ended; `said`: as of the record."""
     return EpisodeResult(
         id=spot.id,
         agent=spot.agent,
@@ -256,6 +258,7 @@ def result(spot: Spot, fold: Fold | None) -> EpisodeResult:
         without_call=fold.without_call if fold else 0,
         periods=spot.periods,
         no_action=int(fold.metrics.get(NO_ACTION, 0)) if fold else 0,
+        said=said,
         **spot.sums,
     )
 

@@ -10,6 +10,7 @@ from evalkit.envs.known import score_unit
 from evalkit.errors import EvalkitError, UsageError, nearest
 from evalkit.report.comparing.compare import Side, compare, narrowed, same_agents
 from evalkit.report.figures.marks import suite_of
+from evalkit.report.refused import REFUSED
 from evalkit.report.scores import litmus_of
 from evalkit.report.tables import Column, Table
 from evalkit.store.manifests import read_manifest
@@ -196,7 +197,8 @@ def _heading(run: str, agent: str) -> str:
 
 
 def _side(reading: Reading, name: str) -> Side:
-    notes = [note for table in reading.report.tables for note in table.notes if note.startswith("drift:")]
+    said = ("drift:", REFUSED)
+    notes = dict.fromkeys(note for one in reading.report.tables for note in one.notes if note.startswith(said))
     report = reading.report
     return Side(
         label=name, manifest=report.manifest, cells=report.cells, notes=tuple(f"{name}: {note}" for note in notes)

@@ -10,12 +10,13 @@ from urllib.parse import quote
 
 from evalkit.envs.known import OPTIMUM_UNIT
 from evalkit.errors import EvalkitError
+from evalkit.report.nights.trends import NO_MEASUREMENT
 from evalkit.report.tables import Column, Table
 from evalkit.store.live import read_live
 from evalkit.store.lock import holder
 from evalkit.store.manifests import read_manifest
 from evalkit.view.grid import Grid, grid
-from evalkit.view.nights import REGRESSION, known_nights
+from evalkit.view.nights import REGRESSION, known_nights, state_of
 from evalkit.view.reading import BEST, Glance
 from evalkit.view.run_cache import RunCache
 
@@ -32,7 +33,14 @@ COLUMNS = (
     Column(key="began", title="Began (UTC)"),
 )
 
-STATES = {"complete": "good", "running": "going", "partial": "warn", "damaged": "warn", REGRESSION: "bad"}
+STATES = {
+    "complete": "good",
+    "running": "going",
+    "partial": "warn",
+    "damaged": "warn",
+    NO_MEASUREMENT: "warn",
+    REGRESSION: "bad",
+}
 """What a state is marked as."""
 
 NIGHTS_COLUMNS = (
@@ -139,7 +147,7 @@ def _sweep_row(name: str, folder: Path) -> dict[str, Any]:
         return row | {"state": row["state"] or "no history"}
     last = history[-1]
     return row | {
-        "state": row["state"] or (REGRESSION if last.raised else "partial" if last.owed else "complete"),
+        "state": row["state"] or (state_of(last)),
         "nights": len(history),
         "last": last.night,
         "ended": last.planned - last.owed,

@@ -7,10 +7,11 @@ from urllib.parse import quote, urlencode
 
 from evalkit.money import show_usd
 from evalkit.nightly.history_files import nights, read_history
+from evalkit.nightly.hook import unmeasured
 from evalkit.nightly.journal import accepted, read_journal
 from evalkit.report.figures.trend import trend_figure
 from evalkit.report.nights.history import NightRecord, taken
-from evalkit.report.nights.trends import alarms_table, changes, nights_table, trend_table
+from evalkit.report.nights.trends import NO_MEASUREMENT, alarms_table, changes, nights_table, trend_table
 from evalkit.view.grid import Href, grid, plot, sql_command
 from evalkit.view.overview import Fact, Overview, overview_frame
 from evalkit.view.render import render
@@ -51,7 +52,7 @@ def nights_overview(
     tables.append(grid(costs, run, href=_to_night(name, night_names), marks=_marks))
     return Overview(
         name=f"{name}: nights",
-        word="running" if running else REGRESSION if last.raised else "partial" if last.owed else "complete",
+        word="running" if running else state_of(last),
         began=history[0].night,
         facts=_facts(history),
         query=costs.query,
@@ -62,9 +63,16 @@ def nights_overview(
     )
 
 
+def state_of(last: NightRecord) -> str:
+    """The state of nights of which this is the last, in a word or two."""
+    if not last.measured:
+        return NO_MEASUREMENT
+    return REGRESSION if last.raised else "partial" if last.owed else "complete"
+
+
 def _marks(row: Mapping[str, Any], key: str) -> str:
     """An alarm is red, wherever it stands."""
-    return "bad" if key in ("alarm", "alarms", "since") and row[key] else ""
+    return "bad" if key in ("alarm", "alarms", "since") and row[key] not in ("", 0, NO_MEASUREMENT) else ""
 
 
 def _run(name: str, night: str) -> str:
@@ -125,6 +133,7 @@ def _warnings(history: Sequence[NightRecord]) -> list[str]:
         for cell in last.raised
         if cell.alarm is not None
     ]
+    warnings += [f"{line[0].upper()}{line[1:]}." for line in unmeasured(last)]
     anew = changes(history, len(history) - 1)
     if anew:
         warnings.append(f"The provider served a different model than before as {', '.join(anew)}.")

@@ -12,6 +12,7 @@ from evalkit.engine.status import read_status
 from evalkit.errors import EvalkitError
 from evalkit.money import show_usd
 from evalkit.report.answers import ANSWERS
+from evalkit.report.refused import REFUSED
 from evalkit.view.grid import NUMBERS, Grid, Plot, grid, plot, sql_command
 from evalkit.view.leaderboard import Leaderboard, leaderboard
 from evalkit.view.places import figure_address
@@ -25,6 +26,7 @@ WHY = {
     "interrupt": "interrupted",
     "limit": "--limit was reached",
     "lane": "a provider failed for good",
+    "refused": "a provider refused requests",
     "parked": "a provider did not answer",
     "errors": "too many internal errors",
     "workers": "too many worker processes ended",
@@ -165,8 +167,8 @@ def _glimpsed(directory: Path, state: LogState) -> list[Fact]:
 
 
 def _begun(reading: Reading) -> str:
-    begun = sum(cell.started for cell in reading.status.cells)
-    return f"{begun:,} begun" if begun else ""
+    begun, refused = sum(cell.started for cell in reading.status.cells), reading.report.refused
+    return ", ".join([f"{begun:,} begun"] * bool(begun) + [f"{refused:,} refused"] * bool(refused))
 
 
 def _count(things: Mapping[str, Any], word: str) -> str:
@@ -189,7 +191,7 @@ def warnings(reading: Reading) -> list[str]:
     elif report.planned > report.ended:
         why = WHY.get(reading.stopped, "")
         because = f": {why}" if why and reading.word != "running" else ""
-        cells = f"{sum(not cell.complete for cell in report.cells):,} of {len(report.cells):,} cells"
+        cells = f"{sum(bool(cell.owed) for cell in report.cells):,} of {len(report.cells):,} cells"
         messages.append(
             f"Partial{because}. {report.planned - report.ended:,} episodes remain in {cells}; each cell is "
             "estimated from its longest prefix of ended episodes (see Completeness)."
@@ -198,7 +200,7 @@ def warnings(reading: Reading) -> list[str]:
     if status.crash_charges:
         messages.append(f"{show_usd(status.crash_charges)} of the cost are unconfirmed crash charges.")
     for table in report.tables:
-        messages += [note for note in table.notes if note.startswith(("drift:", "void"))]
+        messages += [note for note in table.notes if note.startswith(("drift:", "void", REFUSED))]
     return list(dict.fromkeys([*messages, *([reading.flaw] if reading.flaw else [])]))
 
 

@@ -458,7 +458,7 @@ def test_a_filters_answer_in_place_of_a_reply_ends_the_episode_once_at_what_it_s
             scene = Scene(HttpResponse(status=200, headers={}, body=orjson.dumps(value)))
             with pytest.raises(EpisodeRefused) as said:
                 await scene.asker.ask(scene.question)
-            assert (said.value.ending, len(scene.script.sent)) == ("content_filter", 1)
+            assert (said.value.kind, len(scene.script.sent)) == ("content_filter", 1)
             amount = scene.bound if charge is None else charge
             assert [row.amount for row in scene.disk.of("charge")] == [amount]
             assert (scene.budget.stats().spent, scene.budget.stats().reserved) == (amount, 0)
@@ -625,7 +625,7 @@ def test_the_providers_refusal_of_a_request_ends_its_episode_alone(response: Htt
         scene = Scene(response, OK)
         with pytest.raises(EpisodeRefused) as flaw:
             await scene.asker.ask(scene.question)
-        assert flaw.value.ending == ending
+        assert flaw.value.kind == ending
         assert (await scene.asker.ask(scene.question)).attempts == "ok"
         assert scene.budget.stats().spent == COST
 
@@ -945,7 +945,7 @@ def test_what_cannot_fit_the_models_window_is_not_sent(window: int | None, sent:
         else:
             with pytest.raises(EpisodeRefused, match="It was not sent") as caught:
                 await scene.asker.ask(scene.question)
-            assert caught.value.ending == "context_length"
+            assert caught.value.kind == "context_length"
         assert (len(scene.script.sent), scene.budget.stats().reserved) == (sent, 0)
 
     played(play)

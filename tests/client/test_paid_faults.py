@@ -172,7 +172,7 @@ def test_a_refusal_in_unknown_words_means_the_window_where_little_of_it_is_left(
             scene.asker = ModelAsker(scene.template, lane=scene.lane, budget=scene.budget, transport=scene.script)
             with pytest.raises(EpisodeRefused) as said:
                 await scene.asker.ask(scene.question)
-            return said.value.ending
+            return said.value.kind
 
         return run_virtual(play())
 

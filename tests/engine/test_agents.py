@@ -298,6 +298,32 @@ def test_a_refused_request_is_logged_raised_and_raised_again() -> None:
 
 
 @pytest.mark.parametrize(
+    ("kind", "at", "left"),
+    [("bad_request", 1, "refused"), ("context_length", 0, "refused"), ("context_length", 1, "context_length")],
+)
+def test_an_agent_that_gives_up_since_a_request_was_refused_is_scored_only_if_its_model_caused_it(
+    kind: str, at: int, left: str
+) -> None:
+    def refuses(role: str, question: Question) -> None:
+        if question.step == at:
+            raise EpisodeRefused(kind, "no such field")
+
+    @agent(version=1)
+    async def catches(seat: Seat) -> None:
+        while not seat.ending:
+            try:
+                reply = await seat.ask()
+            except AskRefused:
+                return
+            await seat.act(reply)
+
+    for code in (catches, plain):
+        gone = played(code, an_episode(code), meets=refuses)
+        assert (gone.left, gone.steps[-1].ending) == (left, left)
+        assert (gone.steps[-1].attempts, gone.steps[-1].raw) == (kind, b"no such field")
+
+
+@pytest.mark.parametrize(
     ("flaw", "left", "reason"),
     [
         (BudgetReached("no money"), "stopped", "budget"),
@@ -392,7 +418,8 @@ def test_a_request_that_is_refused_in_a_task_group_ends_the_episode_as_one_that_
         raise EpisodeRefused("content_filter", f"{role} {question.address}")
 
     refused = played(grouped, an_episode(grouped), meets=refuses)
-    assert refused.left == refused.steps[-1].ending == "content_filter"
+    assert refused.left == refused.steps[-1].ending == "refused"
+    assert refused.steps[-1].attempts == "content_filter"
     assert (len(refused.asks), refused.steps[-1].ask_n) == (3, 3)
     assert played(flawed, an_episode(flawed), meets=refuses).left == "agent_error"
 

@@ -128,9 +128,9 @@ def test_what_was_played_is_not_read_to_find_what_was_not(
     kind: Any = type(suite.instances)
     plain = kind.at
     monkeypatch.setattr(kind, "at", lambda own, place: read.append(place) or plain(own, place))
-    assert list(order(part, holdings, frozenset(), started=True)) == []
+    assert list(order(part, holdings, frozenset(), "begun")) == []
     assert read == []
-    assert len(list(order(part, holdings, frozenset(), started=False))) == len(read) == COUNT - 25
+    assert len(list(order(part, holdings, frozenset(), "fresh"))) == len(read) == COUNT - 25
 
 
 def test_a_run_that_is_complete_draws_nothing(lines: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -178,7 +178,6 @@ SPOILT: dict[str, tuple[Callable[[list[dict[str, Any]]], None], str]] = {
 }
 
 
-@pytest.mark.exhaustive
 @pytest.mark.parametrize("what", SPOILT)
 def test_a_line_that_is_no_instance_is_left_alone_and_named(lines: list[dict[str, Any]], what: str) -> None:
     spoil, says = SPOILT[what]
@@ -268,7 +267,6 @@ def test_an_instance_is_named_by_its_id_without_a_look_at_the_others(
     assert f"Did you mean '{lines[7]['id']}'" in capsys.readouterr().err
 
 
-@pytest.mark.exhaustive(but=1)
 @pytest.mark.parametrize(
     "words",
     [

@@ -247,12 +247,12 @@ def test_a_killed_night_goes_on_and_a_budget_cut_one_is_as_it_should_be(here: Pa
         assert cut.code == 0, cut.out
         assert "episodes remain. The next night starts with them." in cut.out
         nothing = call("nightly", "sweep.toml", "--date", "2026-11-03", "--budget", "0.0001")
-        assert nothing.code == 3
+        assert nothing.code == 5
         assert "0 of 24 episodes ended" in nothing.out
 
 
 def test_a_night_without_a_reply_is_rebuilt_as_it_was_and_a_lost_history_is_asked_for(call: Call) -> None:
-    assert call("nightly", "mine.toml", "--date", "2026-11-01", "--deadline", "0s").code == 3
+    assert call("nightly", "mine.toml", "--date", "2026-11-01", "--deadline", "0s").code == 5
     kept = (NIGHTS / "history.jsonl").read_bytes()
     (NIGHTS / "history.jsonl").unlink()
     assert "has nights but no history" in call("nightly", "mine.toml", "--look").message

@@ -6,8 +6,8 @@ import pytest
 from evalkit.errors import CorruptLogError
 from evalkit.report.run_data import RunData
 from evalkit.results.cells import Cell, cells
-from evalkit.results.episodes import INFRASTRUCTURE, EpisodeResult, episode_results
-from evalkit.store.files.record import StepRecord
+from evalkit.results.episodes import EpisodeResult, episode_results
+from evalkit.store.files.record import UNSCORED, StepRecord
 from evalkit.store.files.schema import steps_table
 from evalkit.store.manifest import Manifest
 from tests.support.guessing_game import calls, guess, hint, say
@@ -101,7 +101,7 @@ def test_an_episode_that_the_model_ended_is_scored_as_it_stands() -> None:
     assert (none.score, none.no_action, none.without_call) == (0.0, 1, 2)
 
 
-@pytest.mark.parametrize("ending", ["", *sorted(INFRASTRUCTURE)])
+@pytest.mark.parametrize("ending", ["", *sorted(UNSCORED)])
 def test_an_episode_that_the_world_stopped_is_owed_and_unscored(ending: str) -> None:
     manifest = two_by_three()
     (one,) = results(manifest, rows(manifest, "a", "s", "i0", 0, [guess(6)], refused=ending))

@@ -77,7 +77,6 @@ LEFT = (
 
 REFUSED = 0.3
 """Of how many asks a strict provider wants to know nothing."""
-REFUSALS = ("context_length_exceeded", "content_filter", "invalid_value")
 """By what words; those of one episode are the same."""
 
 LONG = ("spaces", "digits", "lists", "members", "escapes")
@@ -361,14 +360,15 @@ def _cost(good: HttpResponse) -> int:
 
 
 def _refusal_of(sent: Sent) -> HttpResponse | None:
-    """How a strict provider refuses a request, whichever process sends it and how often; None: it does not."""
+    """How a strict provider refuses a request, whichever process sends it and how often; None: it does not. Its window
+    is outgrown, after a first step: that ends an episode for good, where its agent does not catch it."""
     if (
         sent.lane.partition("/")[0] != STRICT
+        or sent.step == 0
         or Stream(0, STRICT, sent.episode, sent.step, sent.ask).uniform() > REFUSED
     ):
         return None
-    code = REFUSALS[Stream(0, STRICT, sent.episode).below(len(REFUSALS))]
-    body = orjson.dumps({"error": {"message": "simulated", "code": code}})
+    body = orjson.dumps({"error": {"message": "simulated", "code": "context_length_exceeded"}})
     return HttpResponse(status=400, headers=JSON, body=body)
 
 

@@ -139,11 +139,11 @@ def in_order(row: dict[str, object]) -> str:
     return f"{row['episode']} {row['take']} {row['step']:>4}"
 
 
-def test_endings_that_are_to_be_tried_again_are_played_again(tmp_path: Path) -> None:
+def test_what_was_refused_is_played_again(tmp_path: Path) -> None:
     sweep = resolved(tmp_path, served(replicates=4, periods=2))
     for workers in (1, 2):
         play(sweep, tmp_path / f"by-{workers}", workers=workers, simulate={"fault_content_filter": 0.1})
-        again = play(sweep, tmp_path / f"by-{workers}", workers=workers, retry=frozenset({"content_filter"}))
+        again = play(sweep, tmp_path / f"by-{workers}", workers=workers)
         assert again.ended.reason == "complete"
         assert 0 < len(again.arrivals) < again.ended.episodes * 3
     one, two = (sorted(steps(tmp_path / name), key=in_order) for name in ("by-1", "by-2"))

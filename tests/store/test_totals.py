@@ -9,7 +9,7 @@ import pytest
 from evalkit.errors import CorruptLogError
 from evalkit.money import PicoUsd
 from evalkit.store.files.journal import newest_claims
-from evalkit.store.files.record import LedgerRecord, StepRecord
+from evalkit.store.files.record import REFUSED, LedgerRecord, StepRecord
 from evalkit.store.files.schema import steps_table
 from evalkit.store.lock import hold_run
 from evalkit.store.reading import totals
@@ -108,13 +108,17 @@ def test_sums_over_all_writers_are_what_reading_every_row_gives(tmp_path: Path, 
     books = found.books()
     assert books == accounts(index.ledger, index.cost_by_worker)
     held = list(index.episodes.values())
-    ended = [one for one in held if one.ending]
+    ended = [one for one in held if one.ended]
+    assert sum(cell.ended for cell in found.cells.values()) == len(ended)
+    assert sum(cell.refused for cell in found.cells.values()) == sum(one.ending == REFUSED for one in held)
+    waiting = [sums for cell in found.cells.values() for sums in cell.going.values()]
+    assert sum(count for count, *_ in waiting) == len(held) - len(ended)
     assert sum(cell.begun for cell in found.cells.values()) == len(held)
     assert sum(cell.steps for cell in found.cells.values()) == sum(one.steps for one in held)
     words = Counter[str]()
     for cell in found.cells.values():
         words.update(cell.endings)
-    assert +words == Counter(one.ending for one in ended)
+    assert +words == Counter(one.ending for one in held if one.ending)
     assert all(count >= 0 for count in words.values())
     assert sum(cell.ended_cost for cell in found.cells.values()) == sum(one.cost for one in ended)
     assert sum(cell.ended_steps for cell in found.cells.values()) == sum(one.steps for one in ended)

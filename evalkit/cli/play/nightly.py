@@ -1,7 +1,7 @@
 """`evalkit nightly`: play tonight within its budget and deadline, then print trends, and an alarm if a score dropped.
 
-Exit codes are those of `run`, except: 4 if tonight has an alarm, and 0 if episodes remain only because of budget or
-deadline, since the next night plays them.
+Exit codes are those of `run`, except: 4 if tonight has an alarm, 5 if it has no score at all, and 0 if episodes remain
+only because of budget or deadline, since the next night plays them.
 """
 
 import argparse
@@ -23,7 +23,7 @@ from evalkit.nightly.journal import accepted, note, read_journal, told
 from evalkit.report.nights.history import NightRecord, Rule, taken
 from evalkit.store.lock import hold_run
 
-ALARM = 4
+ALARM, NO_MEASUREMENT = 4, 5
 CUT = frozenset({"budget", "deadline"})
 """Reasons of an outcome that are a night's own limits."""
 
@@ -73,10 +73,15 @@ def _play(args: argparse.Namespace, resolved: Resolved, folder: Path, rule: Rule
     if record is None or code in (INTERRUPTED, REFUSED):
         print("\n".join([*lines, f"{done.night} is not complete. The same command resumes it."]))
         return code
-    if record.owed:
-        lines.append(f"{record.owed:,} of {record.planned:,} episodes remain. The next night starts with them.")
+    refused = sum(sum(cell.gone.values()) for cell in record.cells)
+    if refused:
+        lines.append(f"{refused:,} of {record.planned:,} episodes were refused by their provider and are not scored.")
+    if record.owed > refused:
+        lines.append(
+            f"{record.owed - refused:,} of {record.planned:,} episodes remain. The next night starts with them."
+        )
     raised = _tell(args, resolved.sweep.name, folder, done.history, lines, hook)
-    return ALARM if raised else code
+    return ALARM if raised else code if record.measured else NO_MEASUREMENT
 
 
 def _code(outcome: RunOutcome | None, record: NightRecord | None) -> int:
@@ -100,7 +105,7 @@ def _without_playing(args: argparse.Namespace, resolved: Resolved | None, name: 
         history = read_history(folder)
         if not history:
             _refuse_nothing(args, folder)
-        return ALARM if _tell(args, name, folder, history, (), None) else COMPLETE
+        return _code_of_last(history, raised=_tell(args, name, folder, history, (), None))
     if not nights(folder):
         _refuse_nothing(args, folder)
     lines: list[str] = []
@@ -114,7 +119,11 @@ def _without_playing(args: argparse.Namespace, resolved: Resolved | None, name: 
             history = derive(folder, read_history(folder), (), rule)
         if resolved is not None:
             lines.append(_accept(args.accept, resolved, folder, history[-1]))
-        return ALARM if _tell(args, name, folder, history, lines, None) else COMPLETE
+        return _code_of_last(history, raised=_tell(args, name, folder, history, lines, None))
+
+
+def _code_of_last(history: Sequence[NightRecord], *, raised: bool) -> int:
+    return ALARM if raised else COMPLETE if history[-1].measured else NO_MEASUREMENT
 
 
 def _refuse_nothing(args: argparse.Namespace, folder: Path) -> NoReturn:
@@ -152,7 +161,7 @@ def _tell(
     hook: Sequence[str] | None,
 ) -> bool:
     """Print the last night, call the hook, write the page; whether there is an alarm."""
-    from evalkit.nightly.hook import facts, message
+    from evalkit.nightly.hook import facts, message, unmeasured
 
     last = taken(history[-1], accepted(read_journal(folder)))
     history = [*history[:-1], last]
@@ -166,7 +175,8 @@ def _tell(
 
             print_table(trend_table(history), console())
             print()
-            print("\n".join([*lines, *(message(about) or ["No alarm."])]))
+            calm = ["No alarm."] if last.measured else ["no measurement: this night says nothing of any agent."]
+            print("\n".join([*lines, *unmeasured(last), *(message(about) or calm)]))
     if hook is not None:
         _call(hook, folder, about)
     if args.html is not None:
@@ -203,9 +213,16 @@ def _print_json(about: dict[str, Any], last: NightRecord, lines: Sequence[str]) 
         {"agent": cell.agent, "suite": cell.suite, "score": cell.score, "low": cell.low, "high": cell.high}
         | {"instances": len(cell.values), "owed": cell.owed, "cost_usd": cell.cost / 1e12, "served": cell.served}
         | {"visible_fall": None if cell.visible is None else 100 * cell.visible}
+        | {"refused": sum(cell.gone.values()), "unmeasured": cell.why_unmeasured}
         for cell in last.cells
     ]
-    more = {"episodes": last.planned, "owed": last.owed, "spent_usd": last.spent / 1e12, "messages": lines}
+    more = {
+        "measured": last.measured,
+        "episodes": last.planned,
+        "owed": last.owed,
+        "spent_usd": last.spent / 1e12,
+        "messages": lines,
+    }
     print(msgspec.json.encode({**about, **more, "cells": cells}).decode())
 
 

@@ -155,6 +155,7 @@ WHY = {
     "lane": ("a provider failed for good", ""),
     "workers": ("too many worker processes ended", ""),
     "cluster": ("the Ray cluster has lost its head", ""),
+    "refused": ("their provider refused requests", ""),
     "parked": ("their provider did not answer", ""),
 }
 """By the reason of an outcome: why episodes remain, and what the next call needs in addition."""

@@ -1,6 +1,7 @@
 """`evalkit status`: a run's progress and cost; what was predicted, and what it takes to finish."""
 
 import argparse
+from collections import Counter
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -53,7 +54,7 @@ def _progress(cells: Sequence[CellStatus]) -> "Table":
     """How far each agent is on each suite."""
     from evalkit.report.tables import Column, Table
 
-    counts = ("planned", "ended", "begun", "steps")
+    counts = ("planned", "ended", "begun", *(["refused"] if any(cell.refused for cell in cells) else []), "steps")
     return Table(
         name="status",
         title="",
@@ -70,6 +71,7 @@ def _progress(cells: Sequence[CellStatus]) -> "Table":
                 "planned": cell.planned,
                 "ended": cell.ended,
                 "begun": cell.started,
+                "refused": cell.refused,
                 "steps": cell.steps,
                 "spent": cell.cost,
                 "endings": cell.endings,
@@ -145,12 +147,26 @@ def _words(status: Status) -> list[str]:
     if status.crash_charges:
         money.append(f"{show_usd(status.crash_charges)} for what crashes may have left in flight (unconfirmed)")
     lines = [f"{status.name}: {ended:,} of {planned:,} episodes ended, {state}.", ", ".join(money) + "."]
+    lines += refused_lines(status)
     if status.unmetered.replies:
         lines.append(status.unmetered.advice())
     if ended < planned:
         lines.append(_finish(status) + (" Only `--play-all` plays on." if answered else ""))
     lines += [visible(f"Servers of {lane}: {server_words(servers)}.") for lane, servers in status.servers.items()]
     return [*lines, *question_lines(status.question, MOST_OPEN), *status.kept]
+
+
+def refused_lines(status: Status) -> list[str]:
+    """By agent, how many of its episodes remain because the provider refused their last request, and its words."""
+    counts: Counter[str] = Counter()
+    for cell in status.cells:
+        counts[cell.agent] += cell.refused
+    return [
+        f"{agent}: {count:,} episode{'s were' if count > 1 else ' was'} refused by the provider and not scored; the "
+        f"same command plays {'them' if count > 1 else 'it'} again. It said: {visible(status.refused_words[agent])}"
+        for agent, count in counts.items()
+        if count and agent in status.refused_words
+    ]
 
 
 def _finish(status: Status) -> str:

@@ -79,6 +79,7 @@ def _pairs(first: Side, second: Side) -> list[tuple[str, str]]:
 
 def _side(text: str) -> tuple[Side, str]:
     """Read RUN or RUN:AGENT as (the run, the agent or nothing)."""
+    from evalkit.report.refused import refused_notes
     from evalkit.results.derived import read_run
     from evalkit.results.voided import void_notes
     from evalkit.store.question_files import read_frozen
@@ -95,7 +96,9 @@ def _side(text: str) -> tuple[Side, str]:
         label=name,
         manifest=manifest,
         cells=run_cells,
-        notes=tuple(f"{name}: {note}" for note in (*drift_notes(served), *void_notes(run_cells))),
+        notes=tuple(
+            f"{name}: {note}" for note in (*drift_notes(served), *void_notes(run_cells), *refused_notes(run_cells))
+        ),
         asked=read_frozen(directory) is not None,
     )
     return side, _known(agent, side) if agent else ""

@@ -12,6 +12,7 @@ from evalkit.errors import UsageError
 def void(args: argparse.Namespace) -> int:
     """Record the decision; the log does not change."""
     from evalkit.results.voided import EpisodeChoice, choose
+    from evalkit.store.files.record import UNSCORED
     from evalkit.store.lock import hold_run
     from evalkit.store.manifests import read_manifest
     from evalkit.store.void import FILE, Void, add_voids, read_voids
@@ -25,7 +26,7 @@ def void(args: argparse.Namespace) -> int:
     with hold_run(directory):
         void_now = read_voids(directory)
         episodes = choose(directory, wanted)
-        ended = [episode for episode in episodes if episode.ending]
+        ended = [episode for episode in episodes if episode.ending and episode.ending not in UNSCORED]
         changed = [episode for episode in ended if (episode.id in void_now) == args.undo]
         decisions = [
             Void(

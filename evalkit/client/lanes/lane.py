@@ -34,6 +34,7 @@ from evalkit.client.lanes.health import GIVE_UP_S, OUTAGE, REFUSAL
 from evalkit.client.lanes.opening import announced_room
 from evalkit.client.lanes.pauses import NOTICED_S, used_up, why_paced
 from evalkit.client.lanes.ramp import BARREN_EPISODES, CANARY_EPISODES, EpisodeRamp
+from evalkit.client.lanes.refusals import RefusalCount
 from evalkit.client.lanes.server import LaneServer
 from evalkit.client.lanes.servers import ANYWHERE, Wish
 from evalkit.client.lanes.shared import Pool
@@ -93,6 +94,7 @@ class Lane:
         """The lane's own limits, where several servers share them; those of an only one are the server's."""
         self._pools: tuple[Pool, ...] = (*((self._own,) if self._own is not None else ()), *shared)
         self._meter = RateMeter()
+        self._refusals = RefusalCount()
         self._in_flight = 0
         self._queue = WaitQueue[QueuedRequest, Ticket](returned=self._take_back, left=self._left_line)
         self._ramp = EpisodeRamp(
@@ -214,6 +216,7 @@ class Lane:
         the part that counts against the provider's limits; None: all of it."""
         now, server = self._loop.time(), ticket.server
         server.paid = 0
+        self._refusals.answered()
         server.replies += 1
         if server.health.answered():
             self._recover(server, now)
@@ -266,6 +269,18 @@ class Lane:
         if server.health.given_up(now) and self._servers.given_up(now):
             self._give_up(server)
         self._leave(ticket)
+
+    def refused(self, episode: str, words: str, remedy: str) -> None:
+        """The provider refused an episode's request, in these words, for all that is known not because of the model:
+        end the lane if it refuses all. `remedy`: the words with what to do about it."""
+        why = self._refusals.refused(episode, words)
+        if why:
+            self.end(
+                LaneClosed(
+                    f"{self.name}: {why}. The provider said: {remedy.rstrip('.')}. No score was made of that. Once the "
+                    "cause is mended, the same command plays these episodes."
+                )
+            )
 
     def has_other(self, server: LaneServer) -> bool:
         """Whether another server takes requests in place of this one."""
@@ -364,6 +379,11 @@ class Lane:
         """Why its provider does not answer now, in words; empty: it does."""
         return self._servers.trouble() if self.elsewhere is None else self.elsewhere.stats.trouble
 
+    @property
+    def ended(self) -> str:
+        """Why it takes no more requests, in words; empty: it does."""
+        return str(self._end) if self._end is not None else ""
+
     def stats(self) -> LaneStats:
         """The lane at this moment."""
         if self.elsewhere is not None:
@@ -379,7 +399,7 @@ class Lane:
             waits_for=self._waits_for(now),
             paused_s=max(0.0, self._paused_until - now, self._servers.paused_until() - now),
             trouble=self.trouble,
-            ended=str(self._end) if self._end is not None else "",
+            ended=self.ended,
             requests=self._meter.requests,
             input_tokens=self._meter.input,
             output_tokens=self._meter.output,

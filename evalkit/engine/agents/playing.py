@@ -12,7 +12,7 @@ from typing import Any
 
 from evalkit.engine.agents.cast import Cast
 from evalkit.engine.agents.seat import EpisodeSeat
-from evalkit.engine.episode import ActiveEpisode, LaneContext, Player, refused_record
+from evalkit.engine.episode import ActiveEpisode, LaneContext, Player, leave_refused
 from evalkit.errors import QUIT, AgentFailed, AskRefused, Diverged
 
 CANCELS = 100
@@ -48,37 +48,38 @@ async def play_code(cast: Cast, active: ActiveEpisode, context: LaneContext) -> 
         if isinstance(how, BaseException):
             raise how
         return how
-    refused = _refused(running)
+    why = _why_left(running, seat)
     if active.position.ending:
         return active.position.ending
     if len(active.rows) > active.position.step:
         raise Diverged(f"its code returned at step {active.position.step}; the log goes on.")
-    context.log.append(refused_record(active, refused, context.worker, asks=seat.asks_of_step))
-    await context.log.durable()
-    return refused
+    return await leave_refused(
+        active, why.kind, str(why), context, answered=seat.answered or seat.step > 0, asks=seat.asks_of_step
+    )
 
 
 async def _run(cast: Cast, seat: EpisodeSeat) -> None:
     await cast.code.play(seat)
 
 
-def _refused(running: "asyncio.Future[None]") -> str:
-    """How the agent ended the episode, if its environment has not. Raises AgentFailed."""
+def _why_left(running: "asyncio.Future[None]", seat: EpisodeSeat) -> AskRefused:
+    """How the agent ended the episode, if its environment has not: as `QUIT`, or because a request was refused, also
+    where it caught that and asked and did nothing afterwards. Raises AgentFailed."""
     flaw = running.exception() if not running.cancelled() else asyncio.CancelledError("the agent cancelled itself")
     if flaw is None:
-        return QUIT
-    kinds = _kinds(flaw)
-    if kinds:
-        return min(kinds)
+        return seat.refused or AskRefused(QUIT)
+    refused = _refused(flaw)
+    if refused:
+        return min(refused, key=lambda one: one.kind)
     raise AgentFailed("".join(traceback.format_exception(flaw)))
 
 
-def _kinds(flaw: BaseException) -> list[str]:
-    """Why requests were refused, if it tells of nothing else: a task group raises what its tasks raised as one."""
+def _refused(flaw: BaseException) -> list[AskRefused]:
+    """The refused requests, if it tells of nothing else: a task group raises what its tasks raised as one."""
     if isinstance(flaw, AskRefused):
-        return [flaw.kind]
-    each = [_kinds(one) for one in flaw.exceptions] if isinstance(flaw, BaseExceptionGroup) else []
-    return [kind for kinds in each for kind in kinds] if all(each) else []
+        return [flaw]
+    each = [_refused(one) for one in flaw.exceptions] if isinstance(flaw, BaseExceptionGroup) else []
+    return [one for several in each for one in several] if all(each) else []
 
 
 async def _stop(running: "asyncio.Future[None]") -> None:

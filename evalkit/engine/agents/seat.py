@@ -20,7 +20,16 @@ from evalkit.engine.agents.cast import Cast
 from evalkit.engine.agents.shown import ShownChat
 from evalkit.engine.episode import ActiveEpisode, LaneContext, breathe, step_record
 from evalkit.envs.replay import Turn, advance
-from evalkit.errors import AgentError, AgentStopped, AskRefused, Diverged, EpisodeRefused, EvalkitError, LaneClosed
+from evalkit.errors import (
+    ASK_LIMIT,
+    AgentError,
+    AgentStopped,
+    AskRefused,
+    Diverged,
+    EpisodeRefused,
+    EvalkitError,
+    LaneClosed,
+)
 from evalkit.money import PicoUsd
 from evalkit.replies import decode_reply, encode_reply
 from evalkit.seats import MAIN
@@ -29,7 +38,6 @@ from evalkit.store.files.record import OK
 
 ASKS_OF_STEP, ASKS_OF_EPISODE = 64, 10_000
 """Beyond these an ask is refused (`ask_limit`)."""
-ASK_LIMIT = "ask_limit"
 MOST_KEY = 200
 """Letters of a fork's key."""
 
@@ -53,6 +61,10 @@ class EpisodeSeat:
         self._keys: set[str] = set()
         """Forks of this step."""
         self.asks_of_step = 0
+        self.answered = False
+        """Whether a request of the episode was answered."""
+        self.refused: AskRefused | None = None
+        """What its last request came to, if the provider refused it and the agent has not acted since."""
         self._asks = 0
         self._logged = Counter(step for step, *_ in active.asks)
         """By step, asks that the log has."""
@@ -148,7 +160,7 @@ class EpisodeSeat:
             await self._log_act(answer, data, turn)
         self._root.begin(self._position.step)
         self._keys.clear()
-        self._shown, self.asks_of_step = None, 0
+        self._shown, self.asks_of_step, self.refused = None, 0, None
 
     async def _log_act(self, answer: Reply, data: bytes, turn: Turn) -> None:
         active, context = self._active, self._context
@@ -210,14 +222,18 @@ class EpisodeSeat:
                 await self._leave(Diverged(f"its request {key or 'main'}.{n} at step {step} is not the logged one."))
             await asyncio.sleep(0)  # as one that is sent, it lets the agent's other tasks begin, and other episodes run
             if logged.reply is None:
-                raise AskRefused(logged.attempts.rpartition(",")[2])
+                self.refused = AskRefused(logged.attempts.rpartition(",")[2])
+                raise self.refused
+            self.answered, self.refused = True, None
             return decode_reply(logged.reply)
         if step < len(self._active.rows):
             await self._leave(Diverged(f"at step {step} it asks {key or 'main'}.{n}, which the log does not have."))
         ask = PlacedAsk(step=step, key=key, n=n, role=model, digest=digest)
         outcome = await self._landing(self._send(ask, self._question(ask, messages, tools), settings))
         if isinstance(outcome, AskRefused):
+            self.refused = outcome
             raise outcome
+        self.answered, self.refused = True, None
         return _as_logged(outcome.reply)
 
     async def settle(self) -> None:
@@ -247,9 +263,9 @@ class EpisodeSeat:
         try:
             outcome = await self._cast.asker(ask.role, settings).ask(question)
         except EpisodeRefused as flaw:
-            outcome = AskRefused(flaw.ending, str(flaw))
+            outcome = AskRefused(flaw.kind, str(flaw))
             context.log.event(
-                "refused", episode=question.episode, step=ask.step, key=ask.key, ending=flaw.ending, detail=str(flaw)
+                "refused", episode=question.episode, step=ask.step, key=ask.key, why=flaw.kind, detail=str(flaw)
             )
         except LaneClosed as flaw:
             if context.stopping or self._cast.is_own(ask.role):

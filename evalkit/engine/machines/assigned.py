@@ -97,7 +97,7 @@ class AssignedEpisodes:
             return None
         episode = waiting.popleft()
         logged = self._holdings.episodes.get(episode.id)
-        begun = logged is not None and not logged.ending
+        begun = logged is not None and not logged.ended
         self._playing[episode.id] = _Playing((logged.cost, logged.steps) if logged is not None and begun else (0, 0))
         return episode
 

@@ -77,7 +77,7 @@ class LaneReport(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     ended: str = ""
     notice: str = ""
     unavailable: str = ""
-    invalid: str = ""
+    refused: str = ""
     agents_stopped: dict[str, str] = {}
     """Agents that are played no more although their lane goes on, and why."""
     failures: dict[str, int] = {}

@@ -51,7 +51,7 @@ class Mirror:
                 context.steps += lane.steps
                 context.playing += lane.playing
             context.unavailable = _first([lane.unavailable for lane in own]) or context.unavailable
-            context.invalid = _first([lane.invalid for lane in own]) or context.invalid
+            context.refused = _first([lane.refused for lane in own]) or context.refused
             context.stopped = self._coordinator.agents_stopped.get(job.name, context.stopped)
             if job.lane is not None and own:
                 largest[job.name] = max([lane.largest for lane in own])

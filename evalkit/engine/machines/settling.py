@@ -49,7 +49,7 @@ def settle(session: Session, writer: str, held: Sequence[PlannedEpisode]) -> Set
     ended = []
     for episode in held:
         now, before = index.episodes.get(episode.id), begun.get(episode.id)
-        if now is not None and now.ending and (before is None or now.requests > before.requests):
+        if now is not None and now.ended and (before is None or now.requests > before.requests):
             ended.append(Left(episode.id, now.ending, now.cost, now.steps))
     done = {left.episode for left in ended}
     rest = {episode.id for episode in held if episode.id in known and episode.id not in done}

@@ -346,7 +346,7 @@ def _report(job: LaneJob, gate: AssignedEpisodes, budget: Budget) -> LaneReport:
         ended=stats.ended,
         notice=lane.notice,
         unavailable=context.unavailable,
-        invalid=context.invalid,
+        refused=context.refused,
         agents_stopped=context.stopped,
         failures=dict(stats.failures),
         acted=not lane.canary,

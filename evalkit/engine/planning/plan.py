@@ -192,7 +192,7 @@ def _owed(manifest: Manifest, pairs: Sequence[Sampled], held: Mapping[str, Logge
     owed = {}
     for pair in pairs:
         own = known.get(pair.place, [])
-        begun = tuple(episode for episode in own if not episode.ending)
+        begun = tuple(episode for episode in own if not episode.ended)
         total = len(pair.suite.instances) * manifest.replicates
         longest = max((episode.steps for episode in own), default=0)
         owed[pair.place] = _Owed(len(own) - len(begun), total - len(own), begun, longest)

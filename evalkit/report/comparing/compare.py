@@ -184,12 +184,14 @@ def _match(first: Cell, second: Cell, measure: Measure, figures: Sequence[Figure
 
 
 def _values(cell: Cell, figures: Figures) -> dict[str, list[float]]:
-    """By instance, named by its content: instances that changed between two runs do not pair."""
+    """By instance, named by its content: instances that changed between two runs do not pair. One that the provider has
+    refused a replicate of is left out."""
     digests = {name: target.digest for name, target in cell.targets.items()}
     values: dict[str, list[float]] = {}
+    refused = cell.refused_instances
     for episode in cell.prefix:
         value = figures.get(episode.id)
-        if value is not None:
+        if value is not None and episode.instance not in refused:
             values.setdefault(digests[episode.instance], []).append(value)
     return values
 

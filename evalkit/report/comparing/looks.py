@@ -74,9 +74,10 @@ def _joint(first: Mapping[str, _Place], second: Mapping[str, _Place]) -> list[tu
 def _begun(cell: Cell, figures: Figures) -> dict[str, _Place]:
     """By instance (digest): what has begun; without those that have ended and have no such value."""
     begun: dict[str, _Place] = {}
+    refused = cell.refused_instances
     for index, (target, episode) in enumerate(cell.begun):
         measured = None if episode is None else figures.get(episode.id)
-        if episode is None or measured is not None:
+        if target.id not in refused and (episode is None or measured is not None):
             begun[target.digest] = index, target.stratum, measured
     return begun
 

@@ -201,7 +201,7 @@ def _header(chosen: Chosen, log: _Log) -> Plain:
     span = {"started_at": time_of(log.first_s), "completed_at": time_of(log.last_s)} if log.samples else {}
     return {
         "version": LOG_VERSION,
-        "status": "success" if cell.complete else "cancelled",
+        "status": "success" if not cell.owed else "cancelled",
         "eval": _spec(chosen, cell),
         "plan": {"name": "evalkit", "steps": [{"solver": "evalkit", "params": {"prompts": cell.pack}}]},
         "results": _results(cell),

@@ -6,6 +6,7 @@ on one suite; nights are compared with each other only while the cell is the sam
 environment version (`key`).
 """
 
+from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,8 +23,9 @@ from evalkit.report.run_data import RunData
 from evalkit.report.scores import scores_table
 from evalkit.results.cells import Cell, cells
 from evalkit.results.derived import read_run
+from evalkit.results.endings import most_said
 from evalkit.spec.identity import episode_key
-from evalkit.stats.alarm import WINDOWS, Night
+from evalkit.stats.alarm import LEAST_PAIRS, WINDOWS, Night
 from evalkit.stats.watch import watched
 from evalkit.store import json_text
 from evalkit.store.manifest import Manifest, ManifestAgent, ManifestSuite
@@ -101,6 +103,11 @@ class CellNight(msgspec.Struct, frozen=True, kw_only=True):
     alarm: AlarmNote | None = None
     kind: str = ""
     """The method of its interval; empty if nobody wrote it down."""
+    refused: Mapping[str, int] | msgspec.UnsetType = msgspec.UNSET
+    """By instance (digest): how many of its replicates the provider refused; such an instance is not in `values`. Left
+    out of the file where there are none."""
+    said: str | msgspec.UnsetType = msgspec.UNSET
+    """What the provider said of these."""
     litmus: Literal[True] | msgspec.UnsetType = msgspec.UNSET
     """Its environment claims no optimum: a rise is an alarm as much as a fall. Left out of the file elsewhere."""
 
@@ -123,6 +130,21 @@ class CellNight(msgspec.Struct, frozen=True, kw_only=True):
     def owed(self) -> int:
         """Episodes that did not end."""
         return self.planned - sum(self.ended.values())
+
+    @property
+    def gone(self) -> Mapping[str, int]:
+        """`refused`, empty if there are none."""
+        return {} if self.refused is msgspec.UNSET else self.refused
+
+    @property
+    def why_unmeasured(self) -> str:
+        """Why there is no score to compare, in words; empty if there is one."""
+        if self.values:
+            return ""
+        said = "" if self.said is msgspec.UNSET else f"; the provider said: {self.said}"
+        if self.gone:
+            return f"{sum(self.gone.values()):,} of its {self.planned:,} episodes were refused{said}"
+        return f"none of its {self.planned:,} episodes was scored"
 
     @property
     def cell(self) -> tuple[str, str]:
@@ -151,6 +173,11 @@ class NightRecord(msgspec.Struct, frozen=True, kw_only=True):
     def owed(self) -> int:
         """Episodes that did not end."""
         return sum(cell.owed for cell in self.cells)
+
+    @property
+    def measured(self) -> bool:
+        """Whether any cell has a score to compare."""
+        return any(cell.values for cell in self.cells)
 
     @property
     def raised(self) -> tuple[CellNight, ...]:
@@ -213,8 +240,9 @@ def _cell(
     for episode in cell.episodes:
         if episode.finished:
             ended[digests[episode.instance]] = ended.get(digests[episode.instance], 0) + 1
+    refused = cell.refused_instances
     for episode in cell.prefix:
-        if episode.score is not None:
+        if episode.score is not None and episode.instance not in refused:
             values.setdefault(digests[episode.instance], []).append(episode.score)
     low, high = row["interval"] or (None, None)
     return CellNight(
@@ -232,6 +260,8 @@ def _cell(
         episodes=len(cell.prefix),
         **{name: took[name] for name in ("cost", "tokens_in", "tokens_out", "steps", "latency_s")},
         served=served,
+        refused=Counter(digests[episode.instance] for episode in cell.refused) if refused else msgspec.UNSET,
+        said=most_said(episode.said for episode in cell.refused) if refused else msgspec.UNSET,
         litmus=True if is_litmus(cell.suite.environment) else msgspec.UNSET,
     )
 
@@ -263,9 +293,10 @@ def _note(before: Sequence[Dated], cell: CellNight, night: str, alpha: float, to
     """While an alarm stands, of the nights since the fall only the last are there, as many as the windows take or as it
     took to raise it: as a part of what it was before they would let the alarm fade though nothing had changed. The
     nights of an alarm that has ended are left out: they are neither what it was before nor what it is now."""
-    last = before[-1][1].alarm if before else None
+    measured = [dated for dated in before if dated[1].values]
+    last = measured[-1][1].alarm if measured else None
     standing = last if last is not None and last.raised else None
-    comparable = [dated for dated in before if dated[1].values and not _ended(dated[0], before, standing)]
+    comparable = [dated for dated in _alike(measured, cell) if not _ended(dated[0], before, standing)]
     if standing is not None:
         fallen = [dated for dated in comparable if dated[0] >= standing.fell]
         comparable = [dated for dated in comparable if dated[0] < standing.fell]
@@ -299,6 +330,19 @@ def _note(before: Sequence[Dated], cell: CellNight, night: str, alpha: float, to
         evidence=alarm.evidence,
         visible=alarm.visible,
     )
+
+
+def _alike(before: Sequence[Dated], cell: CellNight) -> list[Dated]:
+    """The nights with what is compared with the cell: instances that the provider refused tonight leave both sides.
+    Nights that were refused others stay only where each instance is compared with itself, since scores of other
+    instances would look like a change."""
+    paired = len(cell.values) >= LEAST_PAIRS
+    kept = []
+    for night, known in before:
+        values = {name: scores for name, scores in known.values.items() if name not in cell.gone}
+        if values and (paired or known.gone.keys() <= cell.gone.keys()):
+            kept.append((night, msgspec.structs.replace(known, values=values)))
+    return kept
 
 
 def _ended(night: str, before: Sequence[Dated], standing: AlarmNote | None) -> bool:

@@ -13,6 +13,8 @@ BY = {"windows": "last nights", "evidence": "all nights"}
 """What raised an alarm, in words."""
 BARS = "▁▂▃▄▅▆▇█"
 NOTHING = "·"
+NO_MEASUREMENT = "no measurement"
+"""Of a cell or a night without a score."""
 MOST_NIGHTS = 30
 """Nights that a line of bars goes back."""
 LEAST_SPAN = 20.0
@@ -70,7 +72,11 @@ def _trend_row(history: Sequence[NightRecord], cell: CellNight) -> dict[str, Any
         "owed": cell.owed,
         "cost": cell.cost,
         "reply": cell.latency_s / cell.steps if cell.steps else None,
-        "alarm": f"since {cell.alarm.since}" if cell.alarm is not None and cell.alarm.raised else "",
+        "alarm": NO_MEASUREMENT
+        if not cell.values
+        else f"since {cell.alarm.since}"
+        if cell.alarm is not None and cell.alarm.raised
+        else "",
     }
 
 

@@ -46,6 +46,7 @@ def print_report(report: "Report", *, to: Console | None = None) -> None:
     """Print a report's tables."""
     to = to or console()
     state = "complete" if report.planned == report.ended else f"{report.planned - report.ended:,} remaining"
+    state += f", {report.refused:,} of them refused by the provider" if report.refused else ""
     state += f", {report.voided:,} void" if report.voided else ""
     name = visible(report.manifest.name)
     to.print(Text(f"{name}: {report.ended:,} of {report.planned:,} episodes ended, {state}"))

@@ -13,6 +13,13 @@ charged at their bound; the same, with tokens estimated from the text."""
 STEP, ASK = "step", "ask"
 """Kinds of rows in a file of steps."""
 ANSWERED = (OK, UNMETERED, ESTIMATED)
+REFUSED = "refused"
+"""In place of an ending: the provider refused the last request, and nothing shows that the model caused it."""
+UNSCORED = frozenset(
+    {REFUSED, "unavailable", "too_large", "internal_error", "budget", "deadline", "stopped", "lane", "storage"},
+)
+"""In place of an ending: words that say nothing of the agent. The episode has no score and remains to be played. The
+engine logs `refused` alone of them, so that a run knows which episodes were refused."""
 
 
 # The only record that is not frozen: with so many fields freezing costs 3 us, as much as converting the row to columns.
@@ -33,8 +40,8 @@ class StepRecord:
     agent: str
     replicate: int
     take: int
-    """0, and one more each time the episode was retried on request. A later take replaces earlier rows from its first
-    step on."""
+    """0, and one more each time the episode was retried, on request or since it was refused. A later take replaces
+    earlier rows from its first step on."""
     step: int
     """Place in the episode, from 0, without gaps."""
     period: int
@@ -43,7 +50,8 @@ class StepRecord:
     reply: bytes | None = None
     """The reply as canonical JSON (`replies.py`), including its opaque part; None if an ending came without one."""
     raw: bytes | None = None
-    """The body as received, kept only if a strict JSON parser refused it."""
+    """The body as received, kept only if a strict JSON parser refused it. Of a refused request: what the provider said
+    of it, as text."""
     facts: bytes
     """The observation's facts as JSON."""
     observation_digest: bytes
@@ -72,7 +80,7 @@ class StepRecord:
     response_id: str = ""
     finish: str = ""
     ending: str = ""
-    """Why the episode ended with this step; empty while it continues."""
+    """Why the episode ended with this step, or one of `UNSCORED`; empty while it continues."""
     worker: str
     """The process that wrote the row: host and pid."""
     row_kind: str = STEP

@@ -11,7 +11,7 @@ from pathlib import Path
 import msgspec
 import numpy as np
 
-from evalkit.store.files.record import LedgerRecord
+from evalkit.store.files.record import UNSCORED, LedgerRecord
 from evalkit.store.files.schema import LEDGER, ledger_records
 from evalkit.store.files.segment import Kind, Segment
 from evalkit.store.reading.looking import files_at_once, patiently
@@ -42,7 +42,7 @@ class RunIndex:
 
     def owed(self, retry: Collection[str] = ()) -> set[str]:
         """The episodes that continue, and those that ended in one of these ways."""
-        return self.episodes.ended_as(("", *retry))
+        return self.episodes.ended_as(("", *UNSCORED, *retry))
 
 
 def read_index(run: Path) -> RunIndex:
@@ -127,8 +127,13 @@ class HeldEpisode:
 
     @property
     def ending(self) -> str:
-        """Of the last row in effect; empty while the episode continues."""
+        """Of the last row in effect, or one of `UNSCORED`; empty while the episode continues."""
         return self._states.text("ending", self._at)
+
+    @property
+    def ended(self) -> bool:
+        """Whether it has an ending, and is scored."""
+        return bool(self.ending) and self.ending not in UNSCORED
 
     @property
     def requests(self) -> int:

@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from evalkit.store.files.journal import newest_claims
 from evalkit.store.files.layout import journal_object, lay_out
-from evalkit.store.files.record import ESTIMATED, UNMETERED, LedgerRecord
+from evalkit.store.files.record import ESTIMATED, UNMETERED, UNSCORED, LedgerRecord
 from evalkit.store.files.segment import CLOSE, KINDS, SEAL, read_claim
 from evalkit.store.reading.accounts import Account
 from evalkit.store.reading.arrays import coded, floats, ints
@@ -84,9 +84,10 @@ def _cells(states: States) -> dict[tuple[str, str], CellTotals]:
     agents, suites, words = (list(states.values[name]) for name in ("agent", "suite", "ending"))
     codes = states.texts["agent"] * len(suites) + states.texts["suite"]
     numbers, ending, cells = states.numbers, states.texts["ending"], {}
+    scored = np.array([bool(word) and word not in UNSCORED for word in words], np.bool_)[ending]
     for code in np.unique(codes).tolist():
         in_cell = codes == code
-        ended = in_cell & (ending != 0)
+        said, ended = in_cell & (ending != 0), in_cell & scored
         cost = numbers["cost"][ended]
         cell = CellTotals(
             agent=agents[code // len(suites)],
@@ -94,14 +95,14 @@ def _cells(states: States) -> dict[tuple[str, str], CellTotals]:
             rows=int(numbers["requests"][in_cell].sum()),
             steps=int(numbers["steps"][in_cell].sum()),
             begun=int(in_cell.sum()),
-            endings={words[index]: int((ending[ended] == index).sum()) for index in np.unique(ending[ended]).tolist()},
+            endings={words[index]: int((ending[said] == index).sum()) for index in np.unique(ending[said]).tolist()},
             ended_cost=int(cost.sum()),
             ended_squares=float((cost.astype(np.float64) ** 2).sum()),
             ended_steps=int(numbers["steps"][ended].sum()),
         )
         for name in SUMS:
             setattr(cell, name, int(numbers[name][in_cell].sum()))
-        for episode in np.flatnonzero(in_cell & (ending == 0)).tolist():
+        for episode in np.flatnonzero(in_cell & ~scored).tolist():
             steps = int(numbers["steps"][episode])
             cell.stay(far(steps), 1, steps, int(numbers["cost"][episode]))
         cells[cell.place] = cell

@@ -13,7 +13,7 @@ from typing import Protocol
 import msgspec
 
 from evalkit.errors import CorruptLogError
-from evalkit.store.files.record import ASK, ESTIMATED, UNMETERED, LedgerRecord, StepRecord
+from evalkit.store.files.record import ASK, ESTIMATED, REFUSED, UNMETERED, UNSCORED, LedgerRecord, StepRecord
 from evalkit.store.reading.accounts import Account
 from evalkit.store.reading.unmetered import UnmeteredRows
 
@@ -56,7 +56,7 @@ class CellTotals(msgspec.Struct, kw_only=True):
     begun: int = 0
     """Episodes with rows."""
     endings: dict[str, int] = msgspec.field(default_factory=dict)
-    """How many episodes ended so, by word."""
+    """How many episodes ended so, by word; those that were refused and continue are among them."""
     ended_cost: int = 0
     """Of episodes that have ended."""
     ended_squares: float = 0.0
@@ -81,7 +81,12 @@ class CellTotals(msgspec.Struct, kw_only=True):
     @property
     def ended(self) -> int:
         """Episodes that have ended."""
-        return sum(self.endings.values())
+        return sum(count for word, count in self.endings.items() if word not in UNSCORED)
+
+    @property
+    def refused(self) -> int:
+        """Episodes whose last request the provider refused; they remain."""
+        return self.endings.get(REFUSED, 0)
 
     @property
     def asks_per_step(self) -> float:
@@ -275,6 +280,8 @@ class _Played:
     place: tuple[str, str]
     steps: int = 0
     ending: str = ""
+    unscored: str = ""
+    """In place of an ending, while it continues."""
     cost: int = 0
     stays: bool = False
     """Whether it is counted among those that continue."""
@@ -324,17 +331,23 @@ class Tally:
             played.ending = ""
         elif played.stays:
             cell.stay(far(played.steps), -1, -played.steps, -played.cost)
+        if played.unscored and not ask:
+            cell.endings[played.unscored] = cell.endings.get(played.unscored, 0) - 1
+            played.unscored = ""
         played.steps = last
         played.cost += cost
         if row.attempts != "ok":
             _meter(cell, row)
-        if row.ending:
+        if row.ending and row.ending not in UNSCORED:
             played.ending = row.ending
             _end(played, 1)
             del self._playing[row.episode]
-        else:
-            cell.stay(far(last), 1, last, played.cost)
-            played.stays = True
+            return
+        cell.stay(far(last), 1, last, played.cost)
+        played.stays = True
+        if row.ending:
+            played.unscored = row.ending
+            cell.endings[row.ending] = cell.endings.get(row.ending, 0) + 1
 
     def _begin(self, row: StepRecord) -> _Played:
         """The first row of an episode that this writer has."""
@@ -347,7 +360,9 @@ class Tally:
             cell.begun += 1
             played = _Played(cell, place)
         else:
-            played = _Played(cell, place, standing.steps, standing.ending, standing.cost, not standing.ending)
+            word = standing.ending
+            ending, unscored = ("", word) if word in UNSCORED else (word, "")
+            played = _Played(cell, place, standing.steps, ending, unscored, standing.cost, not ending)
         self._playing[row.episode] = played
         return played
 

@@ -22,7 +22,7 @@ from evalkit.store import disk
 from evalkit.store.events import FILE as EVENTS
 from evalkit.store.files.journal import Appender, Carried, Named, new_writer
 from evalkit.store.files.layout import compacted, lay_out
-from evalkit.store.files.record import ASK, LedgerRecord
+from evalkit.store.files.record import ASK, UNSCORED, LedgerRecord
 from evalkit.store.files.schema import STEPS, conform, ledger_table
 from evalkit.store.files.segment import KINDS, LOG, Kind, digest_of, encode_compacted, read_segment
 from evalkit.store.folder import new_folder
@@ -138,14 +138,16 @@ def _owners(
 
 
 def _steps(run: Path, wanted: Collection[str]) -> dict[str, list[tuple[bytes, str]]]:
-    """Digest and ending of the steps in effect of these episodes."""
+    """Digest and ending of the steps in effect of these episodes, refused requests left out: where one run was refused,
+    another may have gone on."""
     table = scan(run, ("episode", "step_digest", "ending"))
     table = table.filter(compute.is_in(table.column("episode"), value_set=pa.array(list(wanted), pa.string())))
     steps: dict[str, list[tuple[bytes, str]]] = defaultdict(list)
     for batch in table.to_batches(max_chunksize=SEGMENT_ROWS):
         columns = (batch.column(name).to_pylist() for name in ("episode", "step_digest", "ending"))
         for name, digest, ending in zip(*columns, strict=True):
-            steps[name].append((digest, ending))
+            if ending not in UNSCORED:
+                steps[name].append((digest, ending))
     return steps
 
 
