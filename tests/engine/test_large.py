@@ -128,9 +128,9 @@ def test_what_was_played_is_not_read_to_find_what_was_not(
     kind: Any = type(suite.instances)
     plain = kind.at
     monkeypatch.setattr(kind, "at", lambda own, place: read.append(place) or plain(own, place))
-    assert list(order(part, holdings, frozenset(), started=True)) == []
+    assert list(order(part, holdings, frozenset(), "begun")) == []
     assert read == []
-    assert len(list(order(part, holdings, frozenset(), started=False))) == len(read) == COUNT - 25
+    assert len(list(order(part, holdings, frozenset(), "fresh"))) == len(read) == COUNT - 25
 
 
 def test_a_run_that_is_complete_draws_nothing(lines: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch) -> None:
