@@ -36,7 +36,7 @@ STATUS = {
     "money",
     "kept",
 }
-STATUS |= {"to_finish_usd", "seconds_left"}
+STATUS |= {"to_finish_usd", "seconds_left", "refused", "refused_words"}
 STATUS_CELL = {"agent", "suite", "planned", "ended", "started", "owed", "steps", "spent_usd", "endings"}
 STATUS_CELL |= {"predicted", "seen", "to_finish_usd", "requests_left", "seconds_left"}
 TABLES = [

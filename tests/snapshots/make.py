@@ -115,13 +115,12 @@ def killed(folder: Path) -> None:
 
 
 def faulty(folder: Path) -> None:
-    """Faults of most kinds; episodes that ended early, one of them voided, some played a second time."""
+    """Faults of most kinds: episodes that ended early, one of them voided, some played a second time, some that the
+    provider refuses each time."""
     lay(folder, AGENTS + FEW)
     providers(folder, more=FAULTS, timeout=3)
-    while evalkit(folder, "run", "sweep.toml").wait() == 3:
-        pass
-    providers(folder)
-    call(folder, "run", "sweep.toml", "--retry", "content_filter", life=2)
+    for life in (1, 2):
+        call(folder, "run", "sweep.toml", life=life, codes=(3,))
     voided = "chat:scheduling/basic?periods=4:seed-3:0"
     call(folder, "void", str(RUN), "--episode", voided, "--reason", "the provider truncated replies")
 

@@ -97,7 +97,7 @@ def test_files_are_found_as_on_the_disk(top: BucketPath, tmp_path: Path) -> None
     assert not (here / "lo").exists()
     assert file.stat().st_size == len("rest.json")
     with file.open("rb") as opened:
-        opened.seek(4)
+        opened.seek(5)
         assert opened.read(2) == b"js"
         assert opened.read() == b"on"
     file.unlink()
