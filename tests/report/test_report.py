@@ -179,6 +179,8 @@ def test_json_keeps_its_schema(the_report: Report) -> None:
         "planned": 36,
         "ended": 34,
         "owed": 2,
+        "refused": 0,
+        "refused_words": {},
         "void": 0,
         "complete": False,
     }

@@ -83,7 +83,7 @@ def test_episodes_that_differ_are_refused_by_name(tmp_path: Path) -> None:
 
 def test_another_ending_is_a_difference(tmp_path: Path) -> None:
     one = a_run(tmp_path / "a", [a_step("e0", 0, ending="complete")])
-    two = a_run(tmp_path / "b", [a_step("e0", 0, ending="refused")])
+    two = a_run(tmp_path / "b", [a_step("e0", 0, ending="unresponsive")])
     with pytest.raises(RunError, match="differ"):
         join(tmp_path, one, two)
 
