@@ -143,7 +143,7 @@ def test_what_each_writer_said_last_is_what_all_rows_say(tmp_path: Path, rest: d
 @pytest.mark.parametrize("name", ["killed", "faulty", "finished"])
 def test_a_kept_run_says_what_its_rows_say(name: str) -> None:
     run = RUNS / name / RUN
-    assert read_status(run).to_json() == by_full_reading(run)
+    assert_same(read_status(run).to_json(), by_full_reading(run))
 
 
 def test_the_status_reads_one_object_a_writer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

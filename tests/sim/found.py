@@ -73,7 +73,6 @@ FOUND_BY: Mapping[str, int] = {
     "ends say one step too few": 0,
     "ends have no rows of episodes that go on": 3,
     "a repair does not say what it has put in place": 5,
-    "a repair's charges come behind its files": 68,
     "an ask is not waited for before it is returned": 0,
     "a logged ask is sent again": 3,
     "a request's name leaves out its fork": 0,

@@ -372,19 +372,4 @@ MUTANTS = (
         new="            repaired={},\n",
         needs=("flips",),
     ),
-    Mutant(
-        name="a repair's charges come behind its files",
-        file="store/recovery/repair.py",
-        old=(
-            "    journal.commit(None, work.charges)\n"
-            "    for name, data in made.files.items():\n"
-            "        disk.write_durably(run / name, data)\n"
-        ),
-        new=(
-            "    for name, data in made.files.items():\n"
-            "        disk.write_durably(run / name, data)\n"
-            "    journal.commit(None, work.charges)\n"
-        ),
-        needs=("flips", "files_gone", "dies_mending"),
-    ),
 )

@@ -13,7 +13,7 @@ from evalkit.store.reading.reader import read_ledger
 from evalkit.store.recovery.check import check_log
 from evalkit.store.recovery.repair import repair
 from tests.store.test_crashes import Died, Mortal
-from tests.store.test_repair import books, flip_page, steps_of, totals_of_rows, totals_said, zero
+from tests.store.test_repair import books, flip_footer, flip_page, steps_of, totals_of_rows, totals_said, zero
 from tests.support.damaged_logs import flip
 from tests.support.log_rows import a_charge, a_step, rounds
 from tests.support.run_directories import write_run, write_tails
@@ -42,6 +42,12 @@ def newest_object(run: Path) -> None:
     zero(_objects(run)[-1])
 
 
+def newest_object_in_part(run: Path) -> None:
+    """A row and the totals: nothing but the charge for the row says then what it had cost."""
+    flip(_objects(run)[-1], b"answer 1 of d")
+    flip_footer(_objects(run)[-1])
+
+
 def two_objects(run: Path) -> None:
     one, two = _objects(run)[:2]
     data = one.read_bytes()
@@ -64,7 +70,9 @@ def _objects(run: Path) -> list[Path]:
 
 
 @pytest.mark.exhaustive
-@pytest.mark.parametrize("harm", [steps_and_ends, first_object, newest_object, two_objects, a_lost_one])
+@pytest.mark.parametrize(
+    "harm", [steps_and_ends, first_object, newest_object, newest_object_in_part, two_objects, a_lost_one]
+)
 def test_a_repair_that_dies_anywhere_ends_well_when_it_is_started_again(tmp_path: Path, harm: Harm) -> None:
     whole = a_log(tmp_path / "whole")
     unharmed = Path(shutil.copytree(whole, tmp_path / "unharmed"))
