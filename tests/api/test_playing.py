@@ -43,6 +43,7 @@ def test_an_episode_is_that_of_a_sweep(here: Path, rooms: Path) -> None:
     assert list(rooms.iterdir()) == []
 
 
+@pytest.mark.exhaustive
 def test_a_model_plays_one_replicate_alone(here: Path) -> None:
     (here / "providers").mkdir()
     with simulated({"bill": str(here / "bill.jsonl")}) as url:

@@ -75,6 +75,7 @@ def test_arguments_are_asked_for_and_what_is_typed_is_a_reply_or_help(
     assert replies[1].text == "\ufffd hello"
 
 
+@pytest.mark.exhaustive
 def test_of_a_litmus_test_nothing_is_called_solved(
     here: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

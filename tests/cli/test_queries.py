@@ -172,6 +172,7 @@ def test_a_judge_counts_each_text_once(call: Call, here: Path, suite: list[dict[
     assert (here / "instances/judge/second.jsonl").is_file()
 
 
+@pytest.mark.exhaustive
 def test_a_judge_in_the_paper_s_sense_stands_beside_ours(call: Call, here: Path, suite: list[dict[str, Any]]) -> None:
     (here / "mine.toml").write_text(PLAYERS)
     assert call("run", "mine.toml", "--json").code == 0

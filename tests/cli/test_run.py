@@ -20,6 +20,7 @@ OUTCOME = {
         "run",
         "exit_code",
         "reason",
+        "refused",
         "messages",
         "episodes",
         "ended",
@@ -211,6 +212,7 @@ def test_a_damaged_log_is_refused_until_it_is_repaired(call: Call, spec: Path) -
     assert '"repaired"' in Path("runs/mine/events.jsonl").read_text()
 
 
+@pytest.mark.exhaustive
 def test_repairing_a_whole_log_changes_nothing(call: Call, spec: Path) -> None:
     assert call("run", "mine.toml").code == 0
     said = call("run", "mine.toml", "--repair")

@@ -133,7 +133,7 @@ def _is_commit(data: bytes) -> bool:
     return data.startswith(b"PAR1") and pq.read_metadata(io.BytesIO(data)).metadata[b"evalkit.kind"] == b"commit"
 
 
-@pytest.mark.exhaustive(but=1)
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("removed", ["write", "sync_file", "link", "sync_directory"])
 def test_without_any_one_of_the_four_operations_the_rules_are_broken(
     tmp_path: Path, crashed: Path, removed: str

@@ -90,6 +90,7 @@ def test_it_is_not_taken_where_something_is_left(tmp_path: Path, opened: list[Pa
     assert opened == [run] * 5
 
 
+@pytest.mark.exhaustive
 def test_a_session_that_did_not_close_is_settled(tmp_path: Path, opened: list[Path]) -> None:
     sweep, run = resolved(tmp_path), tmp_path / "run"
     go(sweep, run)

@@ -267,6 +267,7 @@ def test_an_instance_is_named_by_its_id_without_a_look_at_the_others(
     assert f"Did you mean '{lines[7]['id']}'" in capsys.readouterr().err
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(
     "words",
     [
@@ -294,6 +295,7 @@ def test_what_is_told_of_a_run_reads_what_was_played(
     assert read <= played
 
 
+@pytest.mark.exhaustive(but=1)
 @pytest.mark.parametrize("what", SPOILT)
 def test_a_sweep_that_asks_looks_into_every_line_first(
     lines: list[dict[str, Any]], what: str, capsys: pytest.CaptureFixture[str]

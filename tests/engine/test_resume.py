@@ -38,6 +38,7 @@ def test_a_killed_run_ends_as_the_one_that_was_left_in_peace(tmp_path: Path) -> 
     assert money(place)["crash_charges_pico_usd"] > 0
 
 
+@pytest.mark.exhaustive(but=1)
 @pytest.mark.parametrize("name", AFTER_A_KILL)
 def test_a_killed_run_that_is_damaged_is_repaired_and_ends_likewise(name: str, tmp_path: Path) -> None:
     place = copy("killed", tmp_path)

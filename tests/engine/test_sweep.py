@@ -268,6 +268,7 @@ def test_an_agent_whose_own_budget_is_used_up_stops_alone(tmp_path: Path) -> Non
     assert done.spent == whole.spent
 
 
+@pytest.mark.exhaustive
 def test_two_agents_share_a_lane_and_one_has_a_budget_of_its_own(tmp_path: Path) -> None:
     """The other one goes on past it, in order; the lane's own budget then stops both."""
     two = served(replicates=4, width=2).replace(
@@ -312,6 +313,7 @@ def test_a_cut_run_holds_whole_episodes_and_says_what_the_rest_would_cost(tmp_pa
     assert outcome.to_json()["owed_usd"] == pytest.approx(outcome.owed_cost / 1e12)
 
 
+@pytest.mark.exhaustive
 def test_episodes_for_which_the_money_does_not_last_are_an_exception_that_is_reported(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

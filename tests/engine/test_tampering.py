@@ -150,6 +150,7 @@ def test_a_change_is_named_by_segment_episode_and_step(run: Path, what: str) -> 
     assert named(run, segment, row)
 
 
+@pytest.mark.exhaustive(but=1)
 @pytest.mark.parametrize("what", CHANGES)
 def test_a_run_does_not_go_on_from_a_changed_step(runs: Path, tmp_path: Path, what: str) -> None:
     run = Path(shutil.copytree(runs / "torn", tmp_path / "torn"))
@@ -221,6 +222,7 @@ def test_a_flipped_byte_in_a_page_is_named_and_refused(run: Path, tmp_path: Path
         call(run, tmp_path)
 
 
+@pytest.mark.exhaustive
 def test_two_swapped_segments_are_named_and_refused(runs: Path, tmp_path: Path) -> None:
     run = Path(shutil.copytree(runs / "torn", tmp_path / "torn"))
     one, *_, two = (segment for segment in lay_out(run, "steps").segments if read_segment(segment).num_rows)
@@ -255,6 +257,7 @@ def test_an_untouched_run_has_no_findings_and_goes_on(run: Path, tmp_path: Path)
     assert verify(run) == []
 
 
+@pytest.mark.exhaustive
 def test_a_repaired_run_gives_up_the_changed_step_alone_and_ends_as_it_would_have(runs: Path, tmp_path: Path) -> None:
     run = Path(shutil.copytree(runs / "torn", tmp_path / "torn"))
     segment, place, row = in_the_middle(run)

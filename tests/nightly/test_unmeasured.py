@@ -80,6 +80,7 @@ PART = {
 }
 
 
+@pytest.mark.exhaustive
 def test_nights_that_could_not_measure_raise_no_alarm_and_join_no_baseline(tmp_path: Path) -> None:
     play = Nights(tmp_path)
     for _ in range(3):
@@ -192,6 +193,7 @@ def test_the_command_says_no_measurement_with_a_code_of_its_own(here: Path, call
     assert (again.code, "No alarm." in again.out) == (0, True)
 
 
+@pytest.mark.exhaustive
 def test_an_alarm_stands_over_a_night_without_measurement(tmp_path: Path) -> None:
     """A model that never acts falls to 0: that is an alarm, and stays one after a night that could not measure."""
     play = Nights(tmp_path)

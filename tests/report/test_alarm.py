@@ -24,6 +24,7 @@ def first_alarm(nights: list[Night]) -> int:
     return next(alarms, 0)
 
 
+@pytest.mark.exhaustive
 def test_a_fall_is_found_that_night_or_the_next() -> None:
     draws = np.random.Generator(np.random.Philox(1))
     found = [first_alarm(graded(draws, 0.2)) for _ in range(40)]
@@ -104,6 +105,7 @@ def test_a_fall_within_the_tolerance_is_none() -> None:
     assert not regression(better[:4], better[4]).raised
 
 
+@pytest.mark.exhaustive
 def test_where_no_direction_is_worse_a_rise_is_an_alarm_as_a_fall_is() -> None:
     draws = np.random.Generator(np.random.Philox(11))
     falling = graded(draws, 0.2)[: FALLS_AT + 1]

@@ -106,6 +106,7 @@ def test_a_figure_appears_where_the_run_has_its_data(made: dict[str, Figure], th
     ]
 
 
+@pytest.mark.exhaustive
 def test_specs_are_plain_bounded_and_the_same_each_time(run: Path, made: dict[str, Figure]) -> None:
     again = run_figures(run, report(run))
     assert [json.dumps(one.spec) for one in again] == [json.dumps(one.spec) for one in made.values()]
@@ -139,6 +140,7 @@ def test_every_episode_is_drawn_as_sql_counts_it(run: Path, made: dict[str, Figu
         assert (row["score"], row["exploration"]) == pytest.approx((found["score"], found["exploration"]))
 
 
+@pytest.mark.exhaustive
 def test_curves_end_where_scores_are(run: Path, made: dict[str, Figure]) -> None:
     scores = {(row["axis:periods"], row["agent"]): row["score"] for row in report(run).table("scores").rows[:3]}
     last = {row["agent"]: row["mean"] for row in made["figure_periods_scheduling"].table.rows if row["period"] == 4}
@@ -227,6 +229,7 @@ def test_the_bundle_loads_nothing_and_ends_no_script() -> None:
     assert "window.vegaEmbed" in bundle()
 
 
+@pytest.mark.exhaustive
 def test_pictures_are_made_for_print_and_change_with_the_theme(made: dict[str, Figure]) -> None:
     figure = made["figure_scores"]
     light, dark = svg(figure), svg(figure, dark=True)
@@ -358,6 +361,7 @@ def test_every_agent_has_a_panel_and_its_band_holds_its_line(made: dict[str, Fig
         assert min(row["high"], curve.most[1]) < high
 
 
+@pytest.mark.exhaustive
 def test_a_band_holds_the_line_of_skewed_episodes(run: Path) -> None:
     cell = next(one for one in report(run).cells if one.suite.environment == "pricing" and one.agent == "random")
     one_absurd = {episode.id: [(0, {"profits": [10.0**9 * (i == 0)]})] for i, episode in enumerate(cell.prefix)}

@@ -89,6 +89,7 @@ def test_a_damaged_file_is_ignored_and_replaced(run: Path, drawn: list[Sequence[
     assert file.read_bytes() == whole
 
 
+@pytest.mark.exhaustive
 def test_other_code_draws_anew(run: Path, drawn: list[Sequence[str]], monkeypatch: pytest.MonkeyPatch) -> None:
     write_tails(run, LOG)
     report(run)

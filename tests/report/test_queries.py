@@ -158,6 +158,7 @@ def test_what_a_nights_cells_took_is_what_the_query_of_its_table_gives(run: Path
     assert sum(row["tokens_in"] for row in asked) > 0
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("threads", [2, 8])
 def test_two_agents_compare_alike_by_any_number_of_threads_and_as_their_query_says(
     made: Report, views: Views, threads: int, monkeypatch: pytest.MonkeyPatch

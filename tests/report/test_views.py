@@ -132,7 +132,7 @@ def test_a_wrong_query_is_refused_in_the_databases_words(run: Path) -> None:
     assert "The views are steps, calls" in str(flaw.value)
 
 
-@pytest.mark.exhaustive(but=5)
+@pytest.mark.exhaustive(but=3)
 @pytest.mark.parametrize(
     "query",
     [

@@ -54,7 +54,7 @@ def workers_lived(seed: int) -> Lived:
     return live_through(scenario(seed, len(SWEEPS), always=frozenset({"workers"})))
 
 
-@pytest.mark.exhaustive(but=1)
+@pytest.mark.exhaustive(but=["(50, 61, 81, 84, 97, 99, 155, 325)"])
 @pytest.mark.parametrize("seeds", [*(range(first, first + 10) for first in range(0, SEEDS, 10)), RARE], ids=str)
 def test_every_promise_holds(seeds: Sequence[int]) -> None:
     for seed in seeds:

@@ -59,6 +59,7 @@ def history(seed: int) -> list[StepRecord]:
     return rows
 
 
+@pytest.mark.exhaustive(but=10)
 @pytest.mark.parametrize("seed", range(40))
 def test_folding_in_parts_gives_what_reading_all_rows_gives(tmp_path: Path, seed: int) -> None:
     rows = history(seed)

@@ -93,6 +93,7 @@ print(found)
 """
 
 
+@pytest.mark.exhaustive
 def test_a_column_of_another_type_in_the_footer_is_noticed_and_ends_no_process(tmp_path: Path) -> None:
     run = write_run(tmp_path / "run", rounds(["a", "b"], 3), [a_charge(3)])
     said = subprocess.run([sys.executable, "-c", TYPES, str(run)], capture_output=True, text=True, check=False)
@@ -135,6 +136,7 @@ def test_more_rows_than_bytes_are_refused_before_anything_is_made_of_them(tmp_pa
     raise AssertionError("no such place")
 
 
+@pytest.mark.exhaustive
 def test_any_flip_is_a_typed_error_of_readers(tmp_path: Path) -> None:
     run = write_tails(tmp_path / "run", rounds(["a"], 2))
     segment = lay_out(run, "steps").segments[0]

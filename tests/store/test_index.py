@@ -62,6 +62,7 @@ def flat(commits: list[list[StepRecord]]) -> list[StepRecord]:
     return [row for rows in commits for row in rows]
 
 
+@pytest.mark.exhaustive(but=3)
 @pytest.mark.parametrize("packed", [0, 1, 2, 3])
 def test_the_index_is_the_same_whatever_the_rows_lie_in(tmp_path: Path, packed: int) -> None:
     one, two, three = lives()

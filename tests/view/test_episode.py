@@ -31,6 +31,7 @@ def id_of(reading: Reading, agent: str, environment: str) -> str:
     )
 
 
+@pytest.mark.exhaustive(but=1)
 @pytest.mark.parametrize("environment", ENVIRONMENTS)
 def test_a_page_shows_the_charts_and_every_turn(run: Path, reading: Reading, environment: str) -> None:
     episode = id_of(reading, "noisy", environment)
@@ -61,6 +62,7 @@ def test_every_query_of_a_page_is_answered(run: Path, reading: Reading, environm
         assert drawn.command.startswith("evalkit sql ")
 
 
+@pytest.mark.exhaustive
 def test_charts_come_when_they_are_scrolled_near(run: Path, reading: Reading) -> None:
     episode = id_of(reading, "noisy", "scheduling")
     (page,) = ask(RunCache([run]), f"/run/shown/episode/{episode}")

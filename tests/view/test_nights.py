@@ -73,6 +73,7 @@ def test_an_accepted_alarm_is_over_and_a_deleted_night_keeps_its_line(folder: Pa
     assert 'href="/run/%3Cb%3E%2F2026-11-01/"' not in said.text
 
 
+@pytest.mark.exhaustive
 def test_readings_are_let_go_and_the_list_of_runs_keeps_their_numbers(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -164,6 +164,7 @@ def test_only_its_own_host_is_answered_and_only_reading(run: Path) -> None:
     asyncio.run(play())
 
 
+@pytest.mark.exhaustive(but=3)
 @pytest.mark.parametrize(
     ("path", "status", "words"),
     [

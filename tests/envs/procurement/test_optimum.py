@@ -121,6 +121,7 @@ def test_where_no_plan_covers_all_categories_the_empty_one_is_the_best(market: P
     assert (found.proven, found.gap) == (True, 0.0)
 
 
+@pytest.mark.exhaustive
 def test_parallel_and_equal_deals_do_not_make_newton_go_round(monkeypatch: pytest.MonkeyPatch) -> None:
     steps = 0
     real = direction
@@ -168,6 +169,7 @@ def test_a_start_is_kept_where_the_search_ends_early_and_a_useless_one_does_no_h
     assert solve(market, dear, compiled=False) == solve(market, compiled=False)
 
 
+@pytest.mark.exhaustive(but=1)
 @pytest.mark.parametrize("nodes", [1, 2, 7, 100])
 def test_a_search_that_gives_up_says_so_and_its_gap_holds(nodes: int) -> None:
     market = market_of(HARD, 7)
