@@ -84,7 +84,7 @@ def test_a_plan_says_how_many_workers_are_of_use_and_what_a_bucket_takes(
     assert "requests/s at 0.5 ms of CPU each, assumed; --workers)." in said
     assert "bucket" not in said
     monkeypatch.setattr(planning, "is_run", lambda run: False)  # no store is asked
-    monkeypatch.setattr(planning, "described", lambda run: None)
+    monkeypatch.setattr(planning, "manifest_if_run", lambda run: None)
     said = " ".join(call("plan", "sweep.toml", "--dir", "s3://lab/runs/mine").out.split())
     assert "The bucket takes about $" in said
     assert "at an assumed 5 USD a million." in said
