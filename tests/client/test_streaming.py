@@ -1,8 +1,6 @@
 """Streams over HTTP: what comes is the reply, what breaks has an outcome that counts as billed, and nothing hangs."""
 
 import asyncio
-import time
-from collections.abc import Awaitable, Callable
 from typing import Any
 
 import aiohttp
@@ -11,6 +9,7 @@ import pytest
 from aiohttp import web
 from aiohttp.client_proto import ResponseHandler
 
+from evalkit.client.rounds import SUPPORTED, Gathering, Rounds
 from evalkit.client.streaming import JOINING, join_pieces
 from evalkit.client.transport import HttpTransport
 from evalkit.dialogue import Reply
@@ -19,13 +18,12 @@ from evalkit.wire.http import HttpResponse, Verdict
 from evalkit.wire.streams import ReplyStream
 from evalkit.wire.table import DIALECTS
 from tests.support.patience import PATIENCE_S
-from tests.support.silent_proxy import silent_proxy
 from tests.support.streaming import every, streamed
+from tests.support.virtual_clock import run_virtual
+from tests.support.virtual_http import Say, Write, say_to_all
 
 KEY = "sk-planted-0123456789"
 NAMES = sorted(DIALECTS)
-Write = Callable[[bytes], Awaitable[None]]
-Say = Callable[[Write], Awaitable[None]]
 
 
 def body_of(text: str) -> dict[str, Any]:
@@ -71,7 +69,7 @@ class Serving:
             assert request.transport is None or request.transport.is_closing()
         except _Cut:
             assert request.transport is not None
-            request.transport.abort()
+            request.transport.close()  # once all that was written is sent
         return response
 
 
@@ -87,7 +85,6 @@ def saying(*pieces: bytes, pause_s: float = 0.0, cut: bool = False) -> Say:
             await write(piece)
             await asyncio.sleep(pause_s)
         if cut:
-            await asyncio.sleep(0.05)
             raise _Cut
 
     return say
@@ -124,6 +121,17 @@ def streamed_from(say: Say, *, kind: str = "text/event-stream", status: int = 20
             return await ask(server.url, **more)
 
     return asyncio.run(main())
+
+
+def heard(monkeypatch: pytest.MonkeyPatch, *pieces: bytes, pause_s: float, **limits: Any) -> tuple[HttpResponse, float]:
+    """What becomes under virtual time of a stream that has a pause after each of its pieces; and after how many
+    seconds."""
+
+    async def main() -> tuple[HttpResponse, float]:
+        say_to_all(monkeypatch, saying(*pieces, pause_s=pause_s), {"Content-Type": "text/event-stream"})
+        return await ask("http://127.0.0.1/v1", **limits), asyncio.get_running_loop().time()
+
+    return run_virtual(main())
 
 
 @pytest.mark.parametrize("pieces", [[STREAM], EVENTS, [STREAM[i : i + 1] for i in range(len(STREAM))]])
@@ -214,15 +222,16 @@ def test_silence_in_the_middle_is_a_timeout() -> None:
     assert (verdict.kind, verdict.outcome, "stalled" in response.detail) == ("timeout", "timeout", True)
 
 
-def test_comments_are_signs_of_life() -> None:
+def test_comments_are_signs_of_life(monkeypatch: pytest.MonkeyPatch) -> None:
     pieces = [EVENTS[0], *[b": still thinking\n\n"] * 8, *EVENTS[1:]]
-    _, reply = outcome(streamed_from(saying(*pieces, pause_s=0.3), silence_s=2.0, first_byte_s=2.0))
-    assert reply is not None
+    response, _ = heard(monkeypatch, *pieces, pause_s=0.9, silence_s=1.0, first_byte_s=1.0)
+    assert outcome(response)[1] is not None
 
 
-def test_the_whole_has_a_limit_too() -> None:
-    response = streamed_from(saying(*[b": still thinking\n\n"] * 10_000, pause_s=0.01), timeout_s=0.5)
+def test_the_whole_has_a_limit_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    response, took_s = heard(monkeypatch, *[b": still thinking\n\n"] * 10_000, pause_s=0.01, timeout_s=5.0)
     assert (response.failure, "no complete reply" in response.detail) == ("timeout", True)
+    assert took_s == pytest.approx(5.0)
 
 
 def test_a_stream_that_is_cut_is_truncated_and_one_that_ended_is_a_reply() -> None:
@@ -281,7 +290,9 @@ def test_a_large_reply_is_whole() -> None:
 
 
 @pytest.mark.parametrize("tail", [b"", b": that was all\n\n"])
-def test_a_connection_is_used_again_after_a_stream(tail: bytes) -> None:
+def test_a_connection_is_used_again_after_a_stream(tail: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("evalkit.client.streaming.TAIL_S", PATIENCE_S)
+
     async def main() -> set[int]:
         form = DIALECTS["openai_chat"].stream_form(Quirks())
         async with (
@@ -312,58 +323,50 @@ def test_a_stream_that_lasts_is_looked_at_seldom_and_is_whole(monkeypatch: pytes
         feed(self, piece)
 
     monkeypatch.setattr(ReplyStream, "feed", counted)
-    response = streamed_from(saying(EVENTS[0], *[b": still thinking\n\n"] * 200, *EVENTS[1:], pause_s=0.005))
+    pieces = [EVENTS[0], *[b": still thinking\n\n"] * 200, *EVENTS[1:]]
+    response, took_s = heard(monkeypatch, *pieces, pause_s=0.005)
     assert outcome(response)[1] is not None
     assert sum(looks) == len(STREAM) + 200 * len(b": still thinking\n\n")
-    assert len(looks) < 60
+    assert took_s == pytest.approx(0.005 * len(pieces))
+    assert len(looks) < 20
+
+
+def test_a_stream_that_lasts_is_whole_over_sockets_that_are_read_in_rounds(monkeypatch: pytest.MonkeyPatch) -> None:
+    joined, join = list[Gathering | None](), Rounds.join
+
+    def counted(self: Rounds, transport: asyncio.BaseTransport, **how: float) -> Gathering | None:
+        joined.append(join(self, transport, **how))
+        return joined[-1]
+
+    monkeypatch.setattr(Rounds, "join", counted)
+    monkeypatch.setattr("evalkit.client.streaming.LEAST_EVENTS", 0.0)  # a round is worth while however slow they come
+    response = streamed_from(saying(*EVENTS, pause_s=0.01))
+    assert outcome(response)[1] is not None
+    assert [one is not None and one.left for one in joined] == [SUPPORTED]
 
 
 def test_the_end_of_a_stream_is_seen_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("MOST_PAUSE_S", "PAUSE_SHARE", "PAUSE_BYTES"):
         monkeypatch.setattr(f"evalkit.client.streaming.{name}", 1e9)
-    since = time.monotonic()
-    response = streamed_from(saying(*EVENTS, pause_s=0.01))
+    response, took_s = heard(monkeypatch, *EVENTS, pause_s=0.01)
     assert outcome(response)[1] is not None
-    assert time.monotonic() - since < PATIENCE_S / 8  # a pause would last a quarter of the silence that is allowed
+    assert took_s == pytest.approx(0.01 * len(EVENTS))
 
 
 def test_cancellation_from_outside_is_not_taken_for_a_timeout() -> None:
-    async def say(write: Write) -> None:
-        await write(STREAM[:50])
-        await asyncio.sleep(PATIENCE_S)
-
     async def main() -> None:
+        begun = asyncio.Event()
+
+        async def say(write: Write) -> None:
+            await write(STREAM[:50])
+            begun.set()
+            await asyncio.sleep(PATIENCE_S)
+
         async with Serving(say) as server:
             task = asyncio.create_task(ask(server.url))
-            await asyncio.sleep(0.3)
+            await begun.wait()
             task.cancel()
             with pytest.raises(asyncio.CancelledError):
                 await task
-
-    asyncio.run(main())
-
-
-def test_behind_a_proxy_that_kills_silent_connections_a_stream_lives_and_a_whole_reply_does_not() -> None:
-    async def thinking(write: Write) -> None:
-        for event in EVENTS:
-            await write(b": still thinking\n\n")
-            await asyncio.sleep(0.4)
-            await write(event)
-
-    async def silent(write: Write) -> None:
-        await asyncio.sleep(30.0)
-        await write(orjson.dumps(body_of("too late")))
-
-    async def main() -> None:
-        async with Serving(thinking) as server, silent_proxy(server.url, silent_s=2.0) as proxy:
-            for _ in range(2):
-                assert outcome(await ask(proxy.url))[1] is not None
-        async with (
-            Serving(silent, kind="application/json") as server,
-            silent_proxy(server.url, silent_s=2.0) as proxy,
-            HttpTransport(proxy.url, headers={}, key="", timeout_s=PATIENCE_S) as transport,
-        ):
-            verdict, _ = outcome(await transport.to("/chat/completions").send(b"{}", "e/0/0"))
-        assert (verdict.kind, verdict.billable) in (("reset", True), ("truncated", True))
 
     asyncio.run(main())

@@ -13,6 +13,7 @@ from evalkit.client.credentials import Credentials, Grant, key_grant
 from evalkit.client.file_limit import make_room
 from evalkit.client.open import endpoint_of, open_transport
 from evalkit.client.redact import Redactor
+from evalkit.client.timeouts import Timeouts
 from evalkit.client.transport import HttpTransport, checked_url, is_loopback
 from evalkit.errors import UsageError
 from evalkit.spec.model import Provider
@@ -20,6 +21,8 @@ from evalkit.wire.http import HttpResponse
 from evalkit.wire.verdicts import judge
 from tests.support.each_case import check_each
 from tests.support.patience import PATIENCE_S
+from tests.support.virtual_clock import VirtualLoop, run_virtual
+from tests.support.virtual_http import Write, say_to_all
 
 KEY = "sk-planted-0123456789"
 
@@ -132,7 +135,7 @@ def test_a_connection_is_used_again() -> None:
         return web.Response(body=b"{}")
 
     async def main() -> None:
-        async with serving(handler) as url, HttpTransport(url, headers={}, key="", timeout_s=5) as transport:
+        async with serving(handler) as url, HttpTransport(url, headers={}, key="", timeout_s=PATIENCE_S) as transport:
             for _ in range(5):
                 assert (await transport.send(b"{}", "e/0/0")).status == 200
 
@@ -174,14 +177,14 @@ def test_a_body_that_stalls_is_a_timeout_long_before_the_total_one() -> None:
     assert "stalled" in response.detail
 
 
-def test_a_body_that_trickles_is_no_stall() -> None:
-    async def say(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\n")
+def test_a_body_that_trickles_is_no_stall(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def say(write: Write) -> None:
         for piece in b"[1,23]":
-            writer.write(bytes([piece]))
-            await asyncio.sleep(0.5)
+            await write(bytes([piece]))
+            await asyncio.sleep(2.0)
 
-    response = raw(say, idle_s=2.5)
+    say_to_all(monkeypatch, say)
+    response = run_virtual(sent("http://127.0.0.1/", idle_s=2.5))
     assert (response.body, response.failure) == (b"[1,23]", "")
 
 
@@ -205,7 +208,9 @@ def test_a_connection_that_breaks_before_an_answer_is_a_reset() -> None:
     async def say(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         writer.transport.abort()
 
-    assert raw(say).failure == "reset"
+    response = raw(say)
+    assert response.failure == "reset"
+    assert judge(response).billable
 
 
 def test_an_answer_that_is_not_http_is_truncated() -> None:
@@ -235,13 +240,16 @@ def test_nobody_listening_is_a_failure_to_connect() -> None:
 
 
 def test_cancellation_from_outside_is_not_taken_for_a_timeout() -> None:
-    async def say(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        await asyncio.sleep(PATIENCE_S)
-
     async def main() -> None:
-        async with speaking(say) as url, HttpTransport(url, headers={}, key="", timeout_s=5) as transport:
+        asked = asyncio.Event()
+
+        async def say(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            asked.set()
+            await asyncio.sleep(PATIENCE_S)
+
+        async with speaking(say) as url, HttpTransport(url, headers={}, key="", timeout_s=PATIENCE_S) as transport:
             task = asyncio.ensure_future(transport.send(b"{}", "e/0/0"))
-            await asyncio.sleep(0.1)
+            await asked.wait()
             task.cancel()
             with pytest.raises(asyncio.CancelledError):
                 await task
@@ -249,39 +257,34 @@ def test_cancellation_from_outside_is_not_taken_for_a_timeout() -> None:
     asyncio.run(main())
 
 
-def test_many_timeouts_share_one_timer_and_each_keeps_its_own_time() -> None:
-    async def say(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        await asyncio.sleep(PATIENCE_S)
+def test_many_timeouts_share_one_timer_and_each_keeps_its_own_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    timers = list[float]()
+    call_at = VirtualLoop.call_at
+
+    def counted(self: VirtualLoop, when: float, callback: Callable[..., Any], *args: Any, **how: Any) -> Any:
+        if isinstance(getattr(callback, "__self__", None), Timeouts):
+            timers.append(when)
+        return call_at(self, when, callback, *args, **how)
 
     async def main() -> list[float]:
-        loop = asyncio.get_running_loop()
-        late: list[float] = []
+        loop, timeouts = asyncio.get_running_loop(), Timeouts(0.3)
 
-        async def one(transport: HttpTransport, after: float) -> None:
+        async def one(after: float) -> float:
             await asyncio.sleep(after)
-            began = loop.time()
-            plain = asyncio.ensure_future(slept(0.3))
-            assert (await transport.send(b"{}", "e/0/0")).failure == "timeout"
-            took = loop.time() - began
-            assert took >= 0.29
-            late.append(took - await plain)
+            timeout = timeouts.start()
+            try:
+                await asyncio.sleep(PATIENCE_S)
+            except asyncio.CancelledError:
+                assert timeout.caused_cancellation()
+            finally:
+                timeouts.clear(timeout)
+            return loop.time() - after
 
-        async def slept(seconds: float) -> float:
-            began = loop.time()
-            await asyncio.sleep(seconds)
-            return loop.time() - began
+        return await asyncio.gather(*(one(i * 0.1) for i in range(5)))
 
-        async with (
-            speaking(say) as url,
-            HttpTransport(url, headers={}, key="", timeout_s=0.3) as transport,
-            asyncio.TaskGroup() as group,
-        ):
-            for i in range(5):
-                group.create_task(one(transport, i * 0.1))
-        return late
-
-    # Beside a timer of the loop's own, which is as late as this machine is busy.
-    assert len([seconds for seconds in asyncio.run(main()) if seconds < 0.3]) >= 4
+    monkeypatch.setattr(VirtualLoop, "call_at", counted)
+    assert run_virtual(main()) == pytest.approx([0.3] * 5)
+    assert timers == pytest.approx([0.3, 0.4, 0.5, 0.6, 0.7])  # the next one once the one before has come
 
 
 @pytest.mark.parametrize("url", ["http://api.example.com/v1", "http://10.0.0.1/v1", "http://localhost.example/v1"])
@@ -385,7 +388,7 @@ def test_a_proxy_that_opens_no_way_costs_nothing(
         async with await asyncio.start_server(refuse, "127.0.0.1", 0) as server:
             monkeypatch.setenv("https_proxy", f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}")
             monkeypatch.delenv("no_proxy", raising=False)
-            async with HttpTransport("https://x.example/", headers={}, key=KEY, timeout_s=5) as transport:
+            async with HttpTransport("https://x.example/", headers={}, key=KEY, timeout_s=PATIENCE_S) as transport:
                 return await transport.send(b"{}", "e/0/0")
 
     verdict = judge(asyncio.run(main()))
@@ -398,7 +401,7 @@ def test_the_key_is_blacked_out_of_whatever_comes_back() -> None:
 
     async def main() -> HttpResponse:
         async with serving(handler) as url:
-            transport = HttpTransport(url, headers={"Authorization": f"Bearer {KEY}"}, key=KEY, timeout_s=5)
+            transport = HttpTransport(url, headers={"Authorization": f"Bearer {KEY}"}, key=KEY, timeout_s=PATIENCE_S)
             assert KEY not in repr(transport)
             async with transport:
                 return await transport.send(b"{}", "e/0/0")

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import replace
+from itertools import pairwise
 
 import orjson
 import pytest
@@ -227,6 +228,7 @@ def test_the_first_byte_comes_after_its_part_of_the_latency_and_the_last_at_its_
     assert len(early.pieces) == PIECES
     shares = [share for share, _ in early.pieces]
     assert (shares[0], shares[-1], shares == sorted(shares)) == (0, 1, True)
+    assert max(late - early for early, late in pairwise(shares)) < 0.1, "a gateway would take it for silent"
     assert early.sent == len(early.body)
     for _, end in early.pieces:
         assert early.body[:end].endswith(b"\n\n")
