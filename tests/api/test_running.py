@@ -225,16 +225,18 @@ def test_cancelled_twice_it_stops_at_once(here: Path) -> None:
         (here / "providers" / "lab.toml").write_text(LAB.format(url=url))
 
         async def some() -> None:
-            reached = asyncio.Event()
+            reached, stopping = asyncio.Event(), asyncio.Event()
 
             def look(now: evalkit.Progress) -> None:
                 if any(lane["in_flight"] for lane in now.lanes.values()):
                     reached.set()
+                if now.stopping:
+                    stopping.set()
 
             task = asyncio.create_task(evalkit.run_async(served(), on_progress=look))
             await reached.wait()
             task.cancel()
-            await asyncio.sleep(0.05)
+            await stopping.wait()
             assert not task.done()
             task.cancel()
             with pytest.raises(asyncio.CancelledError):
@@ -251,8 +253,13 @@ def test_a_timeout_drains_too(here: Path) -> None:
         (here / "providers" / "lab.toml").write_text(LAB.format(url=url))
 
         async def some() -> None:
-            async with asyncio.timeout(0.5):
-                await evalkit.run_async(served(replicates=50, width=2))
+            async with asyncio.timeout(None) as limit:
+
+                def look(now: evalkit.Progress) -> None:
+                    if now.steps:
+                        limit.reschedule(asyncio.get_running_loop().time())
+
+                await evalkit.run_async(served(replicates=50, width=2), on_progress=look)
 
         with pytest.raises(TimeoutError):
             asyncio.run(some())

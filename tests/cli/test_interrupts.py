@@ -4,9 +4,11 @@ import json
 import os
 import signal
 import socket
-import time
+import subprocess
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -33,6 +35,12 @@ def slow(here: Path) -> Iterator[Path]:
 def asked(bill: Path) -> list[str]:
     """`episode/step` of every request that has arrived."""
     return [line["request_id"].rpartition("/")[0] for line in bill_lines(bill)]
+
+
+def until_heard(process: "subprocess.Popen[str]") -> bool:
+    """Whether the process has said that it heard a signal, once it has or cannot any more."""
+    assert process.stderr is not None
+    return any("stopping: waiting for replies in flight" in line for line in iter(process.stderr.readline, ""))
 
 
 @pytest.mark.exhaustive(but=1)
@@ -65,26 +73,40 @@ def test_one_signal_lets_requests_in_flight_finish_and_the_next_call_asks_nothin
 
 
 @pytest.mark.exhaustive
-def test_a_second_signal_stops_at_once_and_what_came_back_is_kept(call: Call, here: Path) -> None:
-    bill = here / "bill.jsonl"
-    with simulated({"bill": str(bill), "latency": f"{LATENCY_S}s"}) as url:
-        lab(here, url, width=12, periods=12)
+def test_a_second_signal_stops_at_once_and_what_came_back_is_kept(
+    call: Call, here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bill, processes = here / "bill.jsonl", list[subprocess.Popen[bytes]]()
+
+    class Noted(subprocess.Popen[bytes]):
+        def __init__(self, *words: Any, **how: Any) -> None:
+            super().__init__(*words, **how)
+            processes.append(self)
+
+    options = {"bill": str(bill), "latency": f"{LATENCY_S}s"}
+    with monkeypatch.context() as patch, ExitStack() as stack:
+        patch.setattr(subprocess, "Popen", Noted)
+        lab(here, stack.enter_context(simulated(options)), width=12, periods=12)
         process = start(here, "run", "sweep.toml", "--budget", "5")
         await_requests(process, bill, REQUESTS)
+        processes[0].send_signal(signal.SIGSTOP)  # nothing that is in flight comes back before the second signal
         before = len(bill_lines(bill))
         interrupt(process)
-        time.sleep(LATENCY_S / 2)
+        assert until_heard(process)
         interrupt(process)
         assert finish(process).code == 130
-        seen = asked(bill)
-        status = json.loads(call("status", "sweep", "--json").out)
-        assert before - FLIGHT <= status["steps"] <= len(seen)
-        assert not status["running"]
-        # Nothing was in flight any more when it ended, so nothing is unconfirmed.
-        assert (status["money"]["open_sessions"], status["money"]["crash_charges_pico_usd"]) == (0, 0)
-        lost = len(seen) - status["steps"]
+        processes[0].send_signal(signal.SIGCONT)
+    seen = asked(bill)
+    status = json.loads(call("status", "sweep", "--json").out)
+    assert before - FLIGHT <= status["steps"] <= len(seen)
+    assert not status["running"]
+    # Nothing was in flight any more when it ended, so nothing is unconfirmed.
+    assert (status["money"]["open_sessions"], status["money"]["crash_charges_pico_usd"]) == (0, 0)
+    lost = len(seen) - status["steps"]
+    with simulated(options) as url:
+        lab(here, url, width=12, periods=12)
         rest = call("run", "sweep.toml", "--json", "--budget", "5")
-        assert rest.code == 0, rest.err
+    assert rest.code == 0, rest.err
     everything = asked(bill)
     again = len(everything) - len(set(everything))
     assert again <= lost <= FLIGHT  # at most what was in flight, once
@@ -101,9 +123,7 @@ def test_a_second_signal_does_not_wait_for_a_provider_that_is_silent(call: Call,
         process = start(here, "run", "sweep.toml")
         await_requests(process, bill, CANARY_EPISODES)
         interrupt(process)
-        # Whoever sent the first is told that it was heard.
-        assert process.stderr is not None
-        assert any("stopping: waiting for replies in flight" in line for line in iter(process.stderr.readline, ""))
+        assert until_heard(process)
         assert process.poll() is None  # it waits for what is in flight
         interrupt(process)
         assert finish(process).code == 130  # long before a reply

@@ -13,11 +13,13 @@ from evalkit.client.client import ModelAsker
 from evalkit.client.lanes.lane import Lane
 from evalkit.client.open import endpoint_of, open_transport
 from evalkit.client.request import request_template
+from evalkit.client.transport import Transport
 from evalkit.dialogue import Message, Sampling
 from evalkit.errors import EvalkitError
 from evalkit.money import FREE, PicoUsd
 from evalkit.spec.model import Limits, Model, Provider
 from evalkit.store.files.record import LedgerRecord
+from evalkit.wire.http import HttpResponse
 
 KEY = "sk-planted-0123456789"
 
@@ -30,6 +32,22 @@ class Disk:
 
     async def durable(self) -> None:
         return None
+
+
+class Tried:
+    """A transport that tells once an attempt has come to an end."""
+
+    def __init__(self, transport: Transport) -> None:
+        self._transport, self.once = transport, asyncio.Event()
+
+    def __repr__(self) -> str:
+        return repr(self._transport)
+
+    async def send(self, body: bytes, request_id: str) -> HttpResponse:
+        try:
+            return await self._transport.send(body, request_id)
+        finally:
+            self.once.set()
 
 
 async def throw_back(request: web.Request) -> web.Response:
@@ -67,7 +85,7 @@ async def failure(kind: str) -> tuple[EvalkitError, str]:
                 ),
                 lane=lane,
                 budget=budget,
-                transport=endpoint_of(transport, provider, kind),
+                transport=(tried := Tried(endpoint_of(transport, provider, kind))),
             )
             parts: list[bytes] = []
             asker.join(parts, (Message(role="user", text="hello"),))
@@ -75,7 +93,7 @@ async def failure(kind: str) -> tuple[EvalkitError, str]:
                 asker.ask(Question(episode="e", step=0, seed=1, tools=asker.encode_tools(()), messages=parts))
             )
             if kind == "nobody":
-                await asyncio.sleep(0.3)
+                await tried.once.wait()
                 lane.end(EvalkitError("stopped"))
             with pytest.raises(EvalkitError) as flaw:
                 await asking

@@ -259,18 +259,19 @@ def test_a_cancelled_waiter_leaves_the_others_and_the_rows_alone(tmp_path: Path)
 
 
 def test_leaving_after_a_cancellation_writes_everything(tmp_path: Path) -> None:
-    run = tmp_path / "run"
+    run, entered = tmp_path / "run", asyncio.Event()
 
     async def go() -> None:
         with open_store(run, session="s") as store:
             for step in range(1500):
                 store.append(a_step("a", step))
             store.enter(a_charge())
-            await asyncio.sleep(3600)
+            entered.set()
+            await asyncio.sleep(PATIENCE_S)
 
     async def cancelled() -> None:
         task = asyncio.create_task(go())
-        await asyncio.sleep(0.05)
+        await entered.wait()
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task

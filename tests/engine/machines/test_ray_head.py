@@ -9,6 +9,7 @@ from evalkit.engine.episode import Stop
 from evalkit.engine.machines import ray_head
 from evalkit.engine.machines.ray_head import VARIABLE, RayHead, ray_waits_s
 from tests.support.patience import PATIENCE_S
+from tests.support.virtual_clock import run_virtual
 
 
 @pytest.fixture(autouse=True)
@@ -34,28 +35,29 @@ async def until_silent(head: RayHead, silent: bool) -> None:
 
 def test_a_head_that_is_lost_stops_the_run_and_then_it_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(VARIABLE, "2")
+    there = [True]
 
-    async def lose() -> None:
+    async def reach(address: str) -> None:
+        del address
+        if not there[0]:
+            raise ConnectionRefusedError
+
+    async def lose() -> tuple[float, float]:
         stop, loop = Stop(), asyncio.get_running_loop()
-        with listening() as there:
-            head = RayHead(address(there))
-            watching = loop.create_task(head.watch(stop))
-            (await loop.run_in_executor(None, there.accept))[0].close()
-            where = address(there)
-        await until_silent(head, True)
-        began = head.silent_since
-        assert began is not None
-        assert not stop.reason
+        watching = loop.create_task(RayHead("node-3:6379").watch(stop))
+        await asyncio.sleep(10.005)
+        there[0] = False
         while not stop.reason:
             assert not watching.done()
-            await asyncio.sleep(0.005)
-        assert loop.time() - began >= 1
+            await asyncio.sleep(0.001)
+        stopped = loop.time()
         assert stop.reason == "cluster"
-        assert f"The head of the Ray cluster ({where}) has not answered for 1 s" in stop.message
-        await asyncio.wait_for(watching, PATIENCE_S)
-        assert loop.time() - began >= 1.4
+        assert "The head of the Ray cluster (node-3:6379) has not answered for 1 s" in stop.message
+        await watching
+        return stopped, loop.time()
 
-    asyncio.run(lose())
+    monkeypatch.setattr(ray_head, "reach", reach)
+    assert run_virtual(lose()) == pytest.approx((11.0, 11.4), abs=0.03)
 
 
 def test_a_head_that_comes_back_stops_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -79,15 +81,19 @@ def test_a_head_that_comes_back_stops_nothing(monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_an_address_that_was_never_reached_says_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(VARIABLE, "0.1")
+    monkeypatch.setenv(VARIABLE, "2")
+
+    async def reach(address: str) -> None:
+        raise ConnectionRefusedError(address)
 
     async def wait() -> None:
         stop = Stop()
         with pytest.raises(TimeoutError):
-            await asyncio.wait_for(RayHead("127.0.0.1:9").watch(stop), 0.5)
+            await asyncio.wait_for(RayHead("127.0.0.1:9").watch(stop), 10.0)
         assert not stop.reason
 
-    asyncio.run(wait())
+    monkeypatch.setattr(ray_head, "reach", reach)
+    run_virtual(wait())
 
 
 def test_how_long_ray_waits_is_what_ray_is_told(monkeypatch: pytest.MonkeyPatch) -> None:

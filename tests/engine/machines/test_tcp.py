@@ -158,7 +158,7 @@ def test_a_question_is_repeated_on_a_new_connection(monkeypatch: pytest.MonkeyPa
 
     async def tried() -> list[object]:
         async with listening(breaking) as address:
-            link = LastingLink(lambda: connect(address, TOKEN, None), orphan_s=30.0)
+            link = LastingLink(lambda: connect(address, TOKEN, None), orphan_s=PATIENCE_S)
             questions: list[Question] = [
                 Attend(evalkit="1", log=2),
                 Renew(writer="a", number=1),
@@ -210,20 +210,26 @@ def test_a_coordinator_that_stays_away_is_gone(monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_an_answer_that_was_given_up_is_never_taken_for_that_of_the_next_question() -> None:
-    async def slow(link: WorkerLink) -> None:
-        await prove_to_worker(link, TOKEN)
-        while True:
-            question = decode_question(await link.receive())
-            assert isinstance(question, Renew)
-            await asyncio.sleep(0.3 if question.number == 1 else 0.0)
-            await link.send(encode(Directive(share=question.number)))
-
     async def tried() -> object:
+        heard, given_up = asyncio.Event(), asyncio.Event()
+
+        async def slow(link: WorkerLink) -> None:
+            await prove_to_worker(link, TOKEN)
+            while True:
+                question = decode_question(await link.receive())
+                assert isinstance(question, Renew)
+                heard.set()
+                await given_up.wait()
+                await link.send(encode(Directive(share=question.number)))
+
         async with listening(slow) as address:
-            link = LastingLink(lambda: connect(address, TOKEN, None), orphan_s=30.0)
-            with pytest.raises(TimeoutError):
-                async with asyncio.timeout(0.1):
-                    await link.ask(Renew(writer="a", number=1))
+            link = LastingLink(lambda: connect(address, TOKEN, None), orphan_s=PATIENCE_S)
+            asking = asyncio.ensure_future(link.ask(Renew(writer="a", number=1)))
+            await heard.wait()
+            asking.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await asking
+            given_up.set()
             answer = await link.ask(Renew(writer="a", number=2))
             link.close()
             return answer
