@@ -2,10 +2,10 @@ import asyncio
 import errno
 import fcntl
 import os
-import signal
 import stat
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import IO
@@ -67,45 +67,69 @@ import subprocess, sys
 from pathlib import Path
 from evalkit.store.lock import hold_run
 with hold_run(Path(sys.argv[1])) as hold:
-    child = subprocess.Popen(
-        [sys.executable, "-S", "-c", "import time; time.sleep(float(__import__('sys').argv[1]))", sys.argv[2]],
-        stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, pass_fds=hold.descriptors,
-    )
-    print(child.pid, flush=True)
+    wait = "import os, sys; sys.stdin.read(); os.closerange(3, 256)"
+    subprocess.Popen([sys.executable, "-S", "-c", wait], pass_fds=hold.descriptors)
+    print("held", flush=True)
     sys.stdin.read()
 """
-"""Holds a run, and starts a process that inherits what locks it and outlives it."""
+"""Holds a run, and starts a process that inherits what locks it. Both live until their standard input ends; its lock is
+gone before its standard output is."""
 
 
-def kill_the_elder(run: Path, lives_s: float) -> int:
-    """A holder is killed while a process that it started lives so many seconds more; the number of that process."""
-    words = [sys.executable, "-c", LEAVE, str(run), str(lives_s)]
-    with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as elder:
-        assert elder.stdout is not None
-        child = int(elder.stdout.readline())
-        elder.kill()
-    return child
+class Orphaned:
+    """A holder was killed, and what it has started lives until it is told to end."""
+
+    def __init__(self, run: Path) -> None:
+        words = [sys.executable, "-c", LEAVE, str(run)]
+        self._elder = subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        assert self._elder.stdout is not None
+        assert self._elder.stdout.readline() == "held\n"
+        self._elder.kill()
+        self._elder.wait()
+
+    def end(self) -> None:
+        """Return once the process has ended too."""
+        assert self._elder.stdin is not None
+        assert self._elder.stdout is not None
+        self._elder.stdin.close()
+        assert self._elder.stdout.read() == ""
+        self._elder.stdout.close()
 
 
-def test_what_a_killed_process_has_started_is_waited_for(tmp_path: Path) -> None:
-    kill_the_elder(tmp_path / "run", 1.0)
+class Clock:
+    """What `lock.py` knows of time: its sleeps are noted and take none; `looked` is called after the third look."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, looked: Callable[[], None] = lambda: None) -> None:
+        self.slept, self._looked, self.time = list[float](), looked, time.time
+        monkeypatch.setattr(lock, "time", self)
+
+    def sleep(self, seconds: float) -> None:
+        """Take no time."""
+        self.slept.append(seconds)
+        if self.slept.count(lock._LOOK_S) == 3:
+            self._looked()
+
+
+def test_what_a_killed_process_has_started_is_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    left = Orphaned(tmp_path / "run")
+    clock = Clock(monkeypatch, left.end)
     with hold_run(tmp_path / "run") as hold:
         assert hold.me.pid == os.getpid()
+    assert clock.slept.count(lock._LOOK_S) == 3
 
 
 def test_what_a_killed_process_has_started_is_not_waited_for_without_end(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    left, clock = Orphaned(tmp_path / "run"), Clock(monkeypatch)
     monkeypatch.setattr(lock, "ENDING_S", 0.5)
-    child = kill_the_elder(tmp_path / "run", 600.0)
-    try:
-        with (
-            pytest.raises(RunError, match=r"still being written by processes that process \d+ on \S+ has started"),
-            hold_run(tmp_path / "run"),
-        ):
-            pass
-    finally:
-        os.kill(child, signal.SIGKILL)
+    with (
+        pytest.raises(RunError, match=r"still being written by processes that process \d+ on \S+ has started"),
+        hold_run(tmp_path / "run"),
+    ):
+        pass
+    assert clock.slept.count(lock._LOOK_S) == 3
+    left.end()
 
 
 def test_a_process_that_lives_is_not_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
