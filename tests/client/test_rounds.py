@@ -4,8 +4,12 @@ The rounds of most tests are so far apart that none comes: what is seen, was see
 """
 
 import asyncio
+import fcntl
 import ssl
+import sys
+import termios
 from collections.abc import Awaitable, Callable
+from typing import Any
 
 import pytest
 import uvloop
@@ -17,6 +21,8 @@ from tests.support.patience import PATIENCE_S
 pytestmark = pytest.mark.skipif(not SUPPORTED, reason="only Linux looks at a socket's low-water mark")
 
 NEVER_S = 1e6
+TLS_RECORD_BYTES = 22
+"""What TLS 1.3 adds to each piece: a header, a type and a tag."""
 RUNNERS = pytest.mark.parametrize("run", [asyncio.run, uvloop.run], ids=["asyncio", "uvloop"])
 Say = Callable[[asyncio.StreamWriter], Awaitable[None]]
 Run = Callable[[Awaitable[None]], None]
@@ -77,12 +83,32 @@ async def served(
         server.close()
 
 
-def joined(rounds: Rounds, transport: asyncio.Transport, *, never: bool = True) -> Gathering:
-    """The socket is read in rounds from now on, about one a second. `never`: none comes."""
-    since = asyncio.get_running_loop().time() - (NEVER_S if never else 1.0) / SHARE
+def joined(rounds: Rounds, transport: asyncio.Transport) -> Gathering:
+    """The socket is read in rounds from now on, of which none comes by itself."""
+    since = asyncio.get_running_loop().time() - NEVER_S / SHARE
     found = rounds.join(transport, since=since, most_s=NEVER_S)
     assert found is not None
     return found
+
+
+async def hold_round(rounds: Rounds, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Hold the next round now."""
+    assert rounds._timer is not None
+    rounds._timer.cancel()
+    with monkeypatch.context() as patch:
+        patch.setattr("evalkit.client.rounds._EARLY_S", 2 * NEVER_S)
+        rounds._begin()
+    for _ in range(4):
+        await asyncio.sleep(0)
+
+
+async def until_waiting(reading: Reading, transport: asyncio.Transport, size: int) -> None:
+    """Until so many bytes wait in the kernel, or some were read."""
+    file, held = transport.get_extra_info("socket").fileno(), bytearray(4)
+    async with asyncio.timeout(PATIENCE_S):
+        while not reading.pieces and int.from_bytes(held, sys.byteorder) < size:
+            await asyncio.sleep(0.001)
+            fcntl.ioctl(file, termios.FIONREAD, held)
 
 
 @pytest.fixture(scope="module")
@@ -94,10 +120,10 @@ def tls(tmp_path_factory: pytest.TempPathFactory) -> tuple[ssl.SSLContext, ssl.S
 
 
 async def trickle(writer: asyncio.StreamWriter) -> None:
-    """A hundred pieces within at least a fifth of a second."""
+    """A hundred pieces, each for itself."""
     for number in range(100):
         writer.write(b"%03d" % number)
-        await asyncio.sleep(0.002)
+        await asyncio.sleep(0.001)
 
 
 WHOLE = b"".join(b"%03d" % number for number in range(100))
@@ -105,18 +131,31 @@ WHOLE = b"".join(b"%03d" % number for number in range(100))
 
 @RUNNERS
 @pytest.mark.parametrize("secure", [False, True])
-def test_pieces_gather_until_a_round_and_come_whole(run: Run, secure: bool, tls: tuple[ssl.SSLContext, ...]) -> None:
+def test_pieces_gather_until_a_round_and_come_whole(
+    run: Run, secure: bool, tls: tuple[ssl.SSLContext, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    may, said = asyncio.Event(), asyncio.Event()
+
     async def say(writer: asyncio.StreamWriter) -> None:
+        await may.wait()
         await trickle(writer)
+        said.set()
         await asyncio.sleep(PATIENCE_S)
 
     async def read(reading: Reading, transport: asyncio.Transport) -> None:
-        gathering = joined(rounds := Rounds(), transport, never=False)
-        await reading.until(lambda: reading.size == len(WHOLE))
+        gathering, held = joined(rounds := Rounds(), transport), 0
+        may.set()
+        await said.wait()
+        await until_waiting(reading, transport, len(WHOLE) + 100 * (TLS_RECORD_BYTES if secure else 0))
+        assert not reading.pieces
+        async with asyncio.timeout(PATIENCE_S):
+            while reading.size < len(WHOLE):
+                held += 1
+                await hold_round(rounds, monkeypatch)
         gathering.leave()
         rounds.close()
         assert b"".join(reading.pieces) == WHOLE
-        assert len(reading.pieces) < 30
+        assert len(reading.pieces) <= 2 * held < 30  # a loop may look twice while a round lasts
 
     run(served(say, read, tls if secure else ()))
 
@@ -155,6 +194,8 @@ def test_whoever_has_left_is_read_at_once(run: Run) -> None:
     go = asyncio.Event()
 
     async def say(writer: asyncio.StreamWriter) -> None:
+        await go.wait()
+        go.clear()
         writer.write(b"held")
         await go.wait()
         writer.write(b"seen")
@@ -162,7 +203,8 @@ def test_whoever_has_left_is_read_at_once(run: Run) -> None:
 
     async def read(reading: Reading, transport: asyncio.Transport) -> None:
         gathering = joined(rounds := Rounds(), transport)
-        await asyncio.sleep(0.1)
+        go.set()
+        await until_waiting(reading, transport, 4)
         assert not reading.pieces
         gathering.leave()
         gathering.leave()
@@ -174,15 +216,19 @@ def test_whoever_has_left_is_read_at_once(run: Run) -> None:
     run(served(say, read))
 
 
-def test_a_round_finds_nobody_who_has_left_and_a_connection_that_closes_takes_no_part() -> None:
+def test_a_round_finds_nobody_who_has_left_and_a_connection_that_closes_takes_no_part(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     async def say(writer: asyncio.StreamWriter) -> None:
         await asyncio.sleep(PATIENCE_S)
 
     async def read(reading: Reading, transport: asyncio.Transport) -> None:
         del reading
-        rounds = Rounds()
-        joined(rounds, transport, never=False).leave()
-        await asyncio.sleep(1.5)  # its round comes
+        rounds, flaws = Rounds(), list[dict[str, Any]]()
+        asyncio.get_running_loop().set_exception_handler(lambda loop, context: flaws.append(context))
+        joined(rounds, transport).leave()
+        await hold_round(rounds, monkeypatch)
+        assert (flaws, rounds._timer) == ([], None)
         transport.abort()
         assert rounds.join(transport, since=0.0) is None
         rounds.close()
