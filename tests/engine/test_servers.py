@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import pytest
+from aiohttp import web
 
 from evalkit.engine.freezing.freeze import Resolved
 from evalkit.engine.outcome import RunOutcome
@@ -17,8 +18,9 @@ from evalkit.engine.sweep import run_sweep
 from evalkit.engine.view import View
 from evalkit.results.verify import verify
 from evalkit.serve.options import options_from
+from evalkit.serve.outcome import ServedOutcome
 from evalkit.serve.provider import Simulator
-from evalkit.serve.server import serving
+from evalkit.serve.server import _perform, serving
 from tests.soak.test_kill import steps
 from tests.support.patience import PATIENCE_S
 from tests.support.small_sweeps import resolved
@@ -28,7 +30,7 @@ PROVIDER = """
 dialect = "openai_chat"
 url = [{servers}]
 any_model = true
-timeout_s = 30
+timeout_s = 600
 
 [usd_per_mtok]
 input = "1"
@@ -37,6 +39,8 @@ as_of = 2026-01-01
 source = "simulated money"
 """
 PORTS = 3
+HELD_FROM = 100
+"""Requests, of all servers."""
 
 
 @dataclass(slots=True)
@@ -153,18 +157,26 @@ def test_a_server_that_dies_and_comes_back_costs_no_episode_and_no_money_unknown
     assert whole.exit_code == 0
 
     servers = [GpuServer(port) for port in ports]
-    said = set[str]()
+    said, healed = set[str](), asyncio.Event()
     down_s: list[float] = []
 
+    async def held(request: web.BaseRequest, outcome: ServedOutcome) -> web.StreamResponse:
+        """In the middle of the run nobody is answered until one server has died and come back."""
+        if sum(server.replies for server in servers) >= HELD_FROM:
+            await healed.wait()
+        return await _perform(request, outcome)
+
     async def kill_and_heal(view: View, servers: list[GpuServer]) -> None:
-        done = sum(lane.done for lane in view.lanes)
-        if done >= 6 and len(servers[1].lives) == 1:
+        if sum(server.replies for server in servers) >= HELD_FROM and not healed.is_set():
             await servers[1].end()
-            await asyncio.sleep(0.7)
-            said.update(name for name, own in read_status(tmp_path / "torn").servers.items() if own[1].is_down)
+            while not said:
+                await asyncio.sleep(0.01)
+                said.update(name for name, own in read_status(tmp_path / "torn").servers.items() if own[1].is_down)
             await servers[1].start()
+            healed.set()
         down_s.extend(lane.servers[1].down_s for lane in view.lanes)
 
+    monkeypatch.setattr("evalkit.serve.server._perform", held)
     three = with_budget(sweep_of(tmp_path, ports, monkeypatch, replicates=4, width=12, periods=4), 4 * whole.spent)
     torn, views = play(three, tmp_path / "torn", servers, kill_and_heal)
     assert (torn.reason, torn.exit_code) == ("complete", 0)
@@ -174,8 +186,7 @@ def test_a_server_that_dies_and_comes_back_costs_no_episode_and_no_money_unknown
     assert min(server.replies for server in servers) > 10
     assert sum(server.bill for server in servers) <= torn.spent <= 4 * whole.spent
     assert max(down_s) > 0.0
-    assert said <= {"simulated/knuth", "simulated/random"}
-    assert said, "`status` says which server is down"
+    assert said <= {"simulated/knuth", "simulated/random"}, "`status` says which server is down"
     last = views[-1].lanes[0]
     assert [server.server for server in last.servers] == [f"127.0.0.1:{port}" for port in ports]
     assert len(last.to_json()["servers"]) == PORTS
@@ -198,11 +209,22 @@ def test_a_run_goes_on_at_other_servers_than_those_it_began_at(
 def test_a_slow_server_is_asked_less_and_holds_up_nobody_else(
     tmp_path: Path, ports: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    servers = [GpuServer(ports[0], "20ms"), GpuServer(ports[1], "800ms")]
+    servers = [GpuServer(port, "1ms") for port in ports[:2]]
+    asked: list[int] = []
+
+    async def held(request: web.BaseRequest, outcome: ServedOutcome) -> web.StreamResponse:
+        """The second server takes as long for its first replies as the first one for many."""
+        if request.url.port == ports[1]:
+            while servers[0].replies < HELD_FROM:  # noqa: ASYNC110
+                await asyncio.sleep(0.01)
+            asked.append(servers[1].replies)
+        return await _perform(request, outcome)
+
+    monkeypatch.setattr("evalkit.serve.server._perform", held)
     sweep = sweep_of(tmp_path, ports[:2], monkeypatch, replicates=4, width=16, periods=4, limits=", in_flight = 6")
     outcome, views = play(sweep, tmp_path / "run", servers)
     assert outcome.reason == "complete"
-    assert servers[0].replies > servers[1].replies > 0
+    assert asked[0] <= 2 * 6, "both lanes have six there"
     for view in views:
         for lane in view.lanes:
             assert all(server.in_flight <= server.window <= 6 for server in lane.servers)
