@@ -13,12 +13,14 @@ from typing import Any
 
 from aiohttp import web
 
+from tests.support.patience import PATIENCE_S
+
 INPUT, OUTPUT, READ, WRITE = 1_000_000, 4_000_000, 100_000, 1_250_000
 """Pico-dollars a token."""
 PROVIDER = """
 dialect = "{dialect}"
 url = "{url}"
-timeout_s = {timeout_s}
+timeout_s = 600
 any_model = true
 [usd_per_mtok]
 input = "1"
@@ -41,15 +43,19 @@ OUTPUT_LIMITS: Mapping[str, Callable[[Any], int]] = {
     "anthropic_messages": lambda body: body["max_tokens"],
     "gemini": lambda body: body["generationConfig"]["maxOutputTokens"],
 }
+Expire = Callable[[str], None]
 TEXT = "I would rather not say."
 
 
 class Foreign:
     """The provider; `answer` is its handler."""
 
-    def __init__(self, dialect: str, outcomes: tuple[str, ...], share: float) -> None:
-        """`outcomes`: what befalls `share` of the requests, each as often as the others."""
-        self.dialect, self.outcomes, self.share = dialect, outcomes, share
+    def __init__(
+        self, dialect: str, outcomes: tuple[str, ...], share: float, expire: Expire = lambda request: None
+    ) -> None:
+        """`outcomes`: what befalls `share` of the requests, each as often as the others. `expire`: what ends the
+        patience of whoever sent a request that is never answered."""
+        self.dialect, self.outcomes, self.share, self.expire = dialect, outcomes, share, expire
         self.bill = 0
         """Pico-dollars."""
         self.met = Counter[str]()
@@ -74,7 +80,8 @@ class Foreign:
         if outcome in ("empty", "half"):
             return web.Response(body=b"" if outcome == "empty" else b'{"choices":[{"mess')
         if outcome == "timeout":
-            await asyncio.sleep(30)
+            self.expire(request.headers["X-Client-Request-Id"])
+            await asyncio.sleep(PATIENCE_S)
         assert request.transport is not None
         if outcome == "truncated":
             response = web.StreamResponse(headers={"Content-Length": "4000"})

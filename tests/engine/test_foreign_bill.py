@@ -2,12 +2,16 @@
 and without faults the books are the bill."""
 
 import asyncio
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
+from yarl import URL
 
 from evalkit.client import retry
-from evalkit.client.lanes import health, lane
+from evalkit.client.lanes import health
+from evalkit.client.transport import HttpTransport
 from evalkit.engine.freezing.freeze import resolve
 from evalkit.engine.outcome import RunOutcome
 from evalkit.engine.session import RunOptions
@@ -15,7 +19,8 @@ from evalkit.engine.spending.reconcile import read_books
 from evalkit.engine.sweep import run_sweep
 from evalkit.spec.sweep import read_sweep
 from evalkit.wire.billed import counts_as_billed
-from tests.engine.foreign import BILLED, FREE, LOST, PROVIDER, Foreign
+from evalkit.wire.http import HttpResponse
+from tests.engine.foreign import BILLED, FREE, LOST, PROVIDER, Expire, Foreign
 from tests.engine.test_failures import listening
 from tests.support.formats import FORMATS
 
@@ -42,15 +47,30 @@ def hasty(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(retry, "FIRST_S", 0.001)
     monkeypatch.setattr(health, "FIRST_PROBE_S", 0.002)
-    for module in (health, lane):
-        monkeypatch.setattr(module, "GIVE_UP_S", 5.0)
 
 
-def played(folder: Path, stub: Foreign, *, budget: str = "", timeout_s: float = 10) -> RunOutcome:
+@pytest.fixture
+def expire(monkeypatch: pytest.MonkeyPatch) -> Expire:
+    """What has the timeout of a request fall due, by the request's id."""
+    timed, asking = HttpTransport._timed, dict[str, tuple[HttpTransport, object]]()
+
+    async def noted(own: HttpTransport, url: URL, body: bytes, headers: Mapping[str, str], form: Any) -> HttpResponse:
+        asking[headers["X-Client-Request-Id"]] = own, asyncio.current_task()
+        return await timed(own, url, body, headers, form)
+
+    def expire(request: str) -> None:
+        transport, task = asking[request]
+        next(timeout for timeout in transport._total._pending if timeout._task is task).expire()
+
+    monkeypatch.setattr(HttpTransport, "_timed", noted)
+    return expire
+
+
+def played(folder: Path, stub: Foreign, *, budget: str = "") -> RunOutcome:
     async def play() -> RunOutcome:
         async with listening(stub.answer) as (url, _):
             (folder / "providers").mkdir(exist_ok=True)
-            text = PROVIDER.format(dialect=stub.dialect, url=url, timeout_s=timeout_s)
+            text = PROVIDER.format(dialect=stub.dialect, url=url)
             (folder / "providers" / "foreign.toml").write_text(text)
             (folder / "mine.toml").write_text(SWEEP.format(budget=f'budget_usd = "{budget}"' if budget else ""))
             options = RunOptions(directory=folder / "run")
@@ -93,10 +113,10 @@ def test_whatever_usage_lacks_the_books_hold(tmp_path: Path, dialect: str, lost:
 @pytest.mark.exhaustive(but=4)
 @pytest.mark.parametrize("budget", ["", "0.15"], ids=["no budget", "a budget that runs out"])
 @pytest.mark.parametrize("fault", [*BILLED, *FREE])
-def test_whatever_fails_the_books_hold(tmp_path: Path, fault: str, budget: str) -> None:
+def test_whatever_fails_the_books_hold(tmp_path: Path, fault: str, budget: str, expire: Expire) -> None:
     dialect = sorted(FORMATS)[[*BILLED, *FREE].index(fault) % len(FORMATS)]
-    stub = Foreign(dialect, (fault,), 0.3)
-    outcome = played(tmp_path, stub, budget=budget, timeout_s=0.3 if fault == "timeout" else 10)
+    stub = Foreign(dialect, (fault,), 0.3, expire)
+    outcome = played(tmp_path, stub, budget=budget)
     assert stub.met[fault] > 1
     books = read_books(tmp_path / "run")
     assert stub.bill <= outcome.spent == books.spent
