@@ -225,18 +225,16 @@ def test_cancelled_twice_it_stops_at_once(here: Path) -> None:
         (here / "providers" / "lab.toml").write_text(LAB.format(url=url))
 
         async def some() -> None:
-            reached, stopping = asyncio.Event(), asyncio.Event()
+            reached, drains = asyncio.Event(), asyncio.Event()
 
             def look(now: evalkit.Progress) -> None:
                 if any(lane["in_flight"] for lane in now.lanes.values()):
-                    reached.set()
-                if now.stopping:
-                    stopping.set()
+                    (drains if now.stopping else reached).set()
 
             task = asyncio.create_task(evalkit.run_async(served(), on_progress=look))
             await reached.wait()
             task.cancel()
-            await stopping.wait()
+            await asyncio.wait([task, asyncio.ensure_future(drains.wait())], return_when=asyncio.FIRST_COMPLETED)
             assert not task.done()
             task.cancel()
             with pytest.raises(asyncio.CancelledError):
