@@ -26,7 +26,7 @@ import evalkit
 from bench.measuring import span
 from evalkit.dialogue import Reply
 from evalkit.errors import UsageError
-from evalkit.serve.dialects.table import SERVED_DIALECTS
+from evalkit.serve.openai_chat import SERVED_OPENAI_CHAT
 from evalkit.wire.dialect import Quirks
 from evalkit.wire.openai_chat import OPENAI_CHAT
 
@@ -131,7 +131,7 @@ def verifiers(instance: evalkit.Instance, replies: Sequence[Reply]) -> tuple[Pla
     """verifiers' harness with the model's answers at hand: requests are made and replies read, and nothing is sent."""
     from evalkit.doors import verifiers as door
 
-    answers = [SERVED_DIALECTS["openai_chat"].encode_reply(reply) for reply in replies]
+    answers = [SERVED_OPENAI_CHAT.encode_reply(reply) for reply in replies]
 
     class Answered:
         """A session that has the answers."""
@@ -193,7 +193,7 @@ def gateway(instance: evalkit.Instance, replies: Sequence[Reply]) -> tuple[Play,
         turn = game.reply(reply)
         parts = [] if turn.new_chat else parts
         OPENAI_CHAT.join(parts, game.messages if turn.new_chat else (reply.message(), *turn.messages))
-    answers = [SERVED_DIALECTS["openai_chat"].encode_reply(reply) for reply in replies]
+    answers = [SERVED_OPENAI_CHAT.encode_reply(reply) for reply in replies]
 
     class Seat:
         """A seat that has the replies, and gives the next one to any request."""

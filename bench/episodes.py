@@ -32,7 +32,7 @@ from evalkit.policy.answer import answer
 from evalkit.policy.table import player
 from evalkit.replies import encode_reply
 from evalkit.seeds import derive
-from evalkit.serve.dialects.openai_chat import SERVED_OPENAI_CHAT
+from evalkit.serve.openai_chat import SERVED_OPENAI_CHAT
 from evalkit.spec.model import AgentSpec, Limits, SuiteUse, Sweep
 from evalkit.store.writing.writer import open_store
 from evalkit.wire.http import HttpResponse

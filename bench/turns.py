@@ -26,7 +26,6 @@ from evalkit.engine.resume import Holdings
 from evalkit.engine.universe import AgentSetup, PlannedEpisode
 from evalkit.envs.environment import Kit, Pack
 from evalkit.money import PicoUsd, Price
-from evalkit.serve.dialects.table import SERVED_DIALECTS
 from evalkit.spec.model import Limits
 from evalkit.store.files.record import LedgerRecord, StepRecord
 from evalkit.store.instances import ManifestInstance
@@ -34,6 +33,7 @@ from evalkit.store.manifest import ManifestAgent, ManifestSuite
 from evalkit.wire.dialect import Dialect, Quirks
 from evalkit.wire.http import HttpResponse
 from evalkit.wire.table import DIALECTS
+from tests.provider.dialects import SERVED_DIALECTS
 
 SHORT, LONG = 2, 200
 """Turns behind the request that is measured."""

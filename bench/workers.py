@@ -39,7 +39,7 @@ from evalkit.engine.sweep import run_sweep
 from evalkit.engine.view import View
 from evalkit.envs.table import ENVIRONMENTS
 from evalkit.money import PicoUsd
-from evalkit.serve.dialects.openai_chat import SERVED_OPENAI_CHAT
+from evalkit.serve.openai_chat import SERVED_OPENAI_CHAT
 from evalkit.spec.model import AgentSpec, Provider, SuiteUse, Sweep
 from evalkit.wire.http import HttpResponse
 

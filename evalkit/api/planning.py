@@ -191,8 +191,7 @@ def _simulated_reply_s(resolved: Resolved) -> Mapping[str, float]:
     known = {}
     for endpoint in resolved.endpoints.values():
         if endpoint.provider.simulate is not None:
-            from evalkit.serve.options import options_from
+            from evalkit.serve.options import options_of
 
-            options = options_from(endpoint.provider.simulate, endpoint.provider.name)
-            known[endpoint.lane] = options.latency.mean_s
+            known[endpoint.lane] = options_of(endpoint.provider).latency.mean_s
     return known

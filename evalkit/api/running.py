@@ -67,12 +67,11 @@ def call_of(
 
 def launch(provider: Provider, run_directory: Path) -> AbstractContextManager[str]:
     """Start a simulated provider, with its bill in the run's directory; yields its base URL."""
-    from evalkit.serve.launch import simulated
+    from evalkit.serve.launch import launched
 
-    assert provider.simulate is not None
     # A bill is appended to, which no object can be.
     bill = {} if is_bucket(run_directory) else {"bill": os.fspath(run_directory / f"bill-{provider.name}.jsonl")}
-    return simulated({**bill, **provider.simulate}, source=f"providers/{provider.name}.toml: simulate")
+    return launched(provider, **bill)
 
 
 def run(

@@ -168,10 +168,9 @@ async def _ask(case: _ProviderCheck, *, settings: bool) -> _ProviderLine:
         with ExitStack() as stack:
             url = case.url
             if case.provider.simulate is not None:
-                from evalkit.serve.launch import simulated
+                from evalkit.serve.launch import launched
 
-                where = f"providers/{name}.toml: simulate"
-                url = await asyncio.to_thread(stack.enter_context, simulated(case.provider.simulate, source=where))
+                url = await asyncio.to_thread(stack.enter_context, launched(case.provider))
             finding = await ask(case.provider, case.model, url=url)
             findings = await look(case.provider, case.model, url=url) if settings and finding.kind == "ok" else []
     except EvalkitError as flaw:

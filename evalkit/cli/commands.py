@@ -246,7 +246,7 @@ COMMANDS: Mapping[str, Command] = {
         "serve the policies as models of a simulated provider",
         (
             "evalkit simulate --port 8080 --latency lognormal:200ms:0.5 --rpm 600",
-            "evalkit simulate --fault-429 0.02 --fault-reset 0.01 --bill bill.jsonl",
+            "evalkit simulate --faults 429=0.02,reset=0.01 --bill bill.jsonl",
         ),
         options.nothing,
     ),

@@ -4,7 +4,6 @@
 |---|---|
 | `50ms` | always that long |
 | `uniform:10ms:50ms` | between the two |
-| `exponential:200ms` | of that mean |
 | `lognormal:200ms:0.5` | of that median; the logarithm has that standard deviation |
 """
 
@@ -15,7 +14,6 @@ from statistics import NormalDist
 from evalkit.seeds import Stream
 from evalkit.spec.reading import parse_span
 
-KINDS = ("fixed", "uniform", "exponential", "lognormal")
 _NORMAL = NormalDist()
 
 
@@ -24,9 +22,9 @@ class Latency:
     """A distribution of seconds."""
 
     kind: str
-    """One of `KINDS`."""
+    """`fixed`, `uniform` or `lognormal`."""
     first: float
-    """Seconds: the value, the lower end, the mean or the median."""
+    """Seconds: the value, the lower end or the median."""
     second: float = 0.0
     """The upper end in seconds, or the standard deviation of the logarithm."""
 
@@ -38,8 +36,6 @@ class Latency:
         quantile = draws.uniform() + 2.0**-54
         if self.kind == "uniform":
             return self.first + (self.second - self.first) * quantile
-        if self.kind == "exponential":
-            return -self.first * math.log(quantile)
         return self.first * math.exp(self.second * _NORMAL.inv_cdf(min(quantile, 1 - 2.0**-53)))
 
     @property
@@ -58,10 +54,6 @@ def parse_latency(text: str) -> Latency:
     kind, *parts = text.strip().split(":")
     if not parts:
         return Latency(kind="fixed", first=parse_span(kind))
-    if kind == "fixed" and len(parts) == 1:
-        return Latency(kind=kind, first=parse_span(parts[0]))
-    if kind == "exponential" and len(parts) == 1:
-        return Latency(kind=kind, first=parse_span(parts[0]))
     if kind == "uniform" and len(parts) == 2:
         low, high = parse_span(parts[0]), parse_span(parts[1])
         if low > high:
@@ -70,8 +62,7 @@ def parse_latency(text: str) -> Latency:
     if kind == "lognormal" and len(parts) == 2:
         return Latency(kind=kind, first=parse_span(parts[0]), second=_spread(parts[1]))
     raise ValueError(
-        f"{text!r} is not a latency: write 50ms, uniform:10ms:50ms, exponential:200ms (of that mean) or "
-        "lognormal:200ms:0.5 (of that median)"
+        f"{text!r} is not a latency: write 50ms, uniform:10ms:50ms or lognormal:200ms:0.5 (of that median)"
     )
 
 

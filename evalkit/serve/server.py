@@ -13,20 +13,20 @@ import socket
 import struct
 import sys
 import threading
-import time
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
+import orjson
 from aiohttp import web
 
 from evalkit.errors import EvalkitError, UsageError
-from evalkit.serve.dialects.table import base_urls
-from evalkit.serve.options import SimulatorOptions, add_arguments, given_flags, options_from
+from evalkit.serve.formats import BASE_PATH
+from evalkit.serve.options import SimulatorOptions, given_flags, options_from
 from evalkit.serve.outcome import Arrival, Ending, ServedOutcome
-from evalkit.serve.provider import BASE_PATH, Simulator, handle, leave, open_simulator
-from evalkit.serve.routes import STATS_PATH
+from evalkit.serve.provider import STATS_PATH, Simulator
 
 READY = "listening on "
 """The first line printed begins with it; the base URL follows."""
@@ -34,7 +34,6 @@ _MOST_BODY_BYTES = 256 * 2**20
 _BACKLOG = 4096
 _GRACE_S = 0.2
 """The answer to requests in flight when the server is told to stop."""
-_DESCRIPTION = "Serve the policies as models of a simulated provider, with its limits, faults and bill."
 _NO_LINGER = struct.pack("ii", 1, 0)
 
 
@@ -52,7 +51,7 @@ class Shell:
         arrival = Arrival(
             method=request.method, path=request.path, query=request.query_string, headers=request.headers, body=body
         )
-        outcome = handle(self.simulator, arrival, asyncio.get_running_loop().time())
+        outcome = self.simulator.handle(arrival, asyncio.get_running_loop().time())
         if outcome.line is None:
             return _whole(outcome)
         try:
@@ -60,7 +59,7 @@ class Shell:
                 os.write(self.bill, outcome.line.json())
             return await _perform(request, outcome)
         finally:
-            leave(self.simulator, outcome)
+            self.simulator.leave(outcome)
 
 
 async def _perform(request: web.BaseRequest, outcome: ServedOutcome) -> web.StreamResponse:
@@ -114,18 +113,26 @@ async def _end(request: web.BaseRequest, ending: Ending) -> None:
 
 @asynccontextmanager
 async def serving(options: SimulatorOptions) -> AsyncIterator[tuple[str, Simulator]]:
-    """The provider, listening as long as the block lasts: gives its base URL and its state.
+    """A provider that starts now, listening as long as the block lasts: gives its base URL and its state.
 
     Raises UsageError if the address cannot be listened on or the bill cannot be written.
     """
-    loop = asyncio.get_running_loop()
+    simulator = Simulator(options, asyncio.get_running_loop().time())
+    async with listening(simulator) as url:
+        yield url, simulator
+
+
+@asynccontextmanager
+async def listening(simulator: Simulator) -> AsyncIterator[str]:
+    """The same for a provider of one's own: gives its base URL."""
+    loop, options = asyncio.get_running_loop(), simulator.options
 
     def request(*parts: Any) -> web.BaseRequest:
         message, payload, protocol, writer, task = parts
         return web.BaseRequest(message, payload, protocol, writer, task, loop, client_max_size=_MOST_BODY_BYTES)
 
     with _bill(options.bill) as bill:
-        shell = Shell(open_simulator(options, loop.time(), time.time()), bill)
+        shell = Shell(simulator, bill)
         server = web.Server(
             shell.answer, request_factory=request, handler_cancellation=True, access_log=None, keepalive_timeout=3600.0
         )
@@ -139,7 +146,7 @@ async def serving(options: SimulatorOptions) -> AsyncIterator[tuple[str, Simulat
                 address = f"{options.host}:{options.port}"
                 raise UsageError(f"simulate: cannot listen on {address}: {flaw.strerror or flaw}.") from flaw
             host = f"[{options.host}]" if ":" in options.host else options.host
-            yield f"http://{host}:{runner.addresses[0][1]}{BASE_PATH}", shell.simulator
+            yield f"http://{host}:{runner.addresses[0][1]}{BASE_PATH}"
         finally:
             await runner.cleanup()
 
@@ -159,25 +166,26 @@ def _bill(path: str) -> Iterator[int | None]:
         os.close(bill)
 
 
-async def serve(options: SimulatorOptions, *, until_eof: bool = False) -> None:
-    """Print `listening on <base URL>` when ready, then a line for each dialect's, and serve until SIGINT or SIGTERM.
+def serve(make: Callable[[float], Simulator], *, until_eof: bool = False) -> None:
+    """Serve a provider that is made with the time at which it starts, until SIGINT or SIGTERM. `listening on <base
+    URL>` is printed when it is ready.
 
     With `until_eof` it also ends when standard input does: so the server ends with the parent that holds the other end,
     however the parent dies. Raises UsageError as `serving` does.
     """
+    with asyncio.Runner(loop_factory=_new_loop) as runner:
+        runner.run(_serve(make, until_eof=until_eof))
+
+
+async def _serve(make: Callable[[float], Simulator], *, until_eof: bool) -> None:
     loop, stop = asyncio.get_running_loop(), asyncio.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, stop.set)
-    async with serving(options) as (url, _):
+    async with listening(make(loop.time())) as url:
         if until_eof:
             threading.Thread(target=_wait_for_eof, args=(loop, stop), daemon=True).start()
-        print(f"{READY}{url}\n{_pages(url.removesuffix(BASE_PATH))}", flush=True)
+        print(f"{READY}{url}\n  statistics: {url.removesuffix(BASE_PATH)}{STATS_PATH}", flush=True)
         await stop.wait()
-
-
-def _pages(host: str) -> str:
-    """Where what is found, under the line that says it is ready."""
-    return "\n".join(f"  {line}" for line in (*base_urls(host), f"statistics: {host}{STATS_PATH}"))
 
 
 def _wait_for_eof(loop: asyncio.AbstractEventLoop, stop: asyncio.Event) -> None:
@@ -192,9 +200,7 @@ def _wait_for_eof(loop: asyncio.AbstractEventLoop, stop: asyncio.Event) -> None:
 
 def simulate(arguments: argparse.Namespace) -> int:
     """`evalkit simulate`: serve as the flags of `add_arguments` say. Raises UsageError before anything is served."""
-    options = options_from(given_flags(arguments))
-    with asyncio.Runner(loop_factory=_new_loop) as runner:
-        runner.run(serve(options, until_eof=arguments.until_eof))
+    serve(partial(Simulator, options_from(given_flags(arguments))))
     return 0
 
 
@@ -207,21 +213,15 @@ def _new_loop() -> asyncio.AbstractEventLoop:
     return loop
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """The simulated provider as a program of its own: `python -m evalkit.serve.server`."""
-    parser = argparse.ArgumentParser(
-        prog="evalkit simulate",
-        description=_DESCRIPTION,
-        allow_abbrev=False,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    add_arguments(parser)
+def main(values: str) -> int:
+    """A run's own provider, from options as JSON, until standard input ends: `python -m evalkit.serve.server JSON`."""
     try:
-        return simulate(parser.parse_args(argv))
+        serve(partial(Simulator, options_from(orjson.loads(values))), until_eof=True)
     except EvalkitError as flaw:
         print(flaw, file=sys.stderr)
         return 2
+    return 0
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(sys.argv[1]))

@@ -14,9 +14,9 @@ from keyring.errors import KeyringLocked
 
 from evalkit.client.clouds import LIBRARIES
 from evalkit.money import show_usd
-from evalkit.serve.dialects.table import SERVED_DIALECTS
-from evalkit.serve.launch import simulated
-from evalkit.serve.provider import BASE_PATH
+from evalkit.serve.formats import BASE_PATH
+from tests.provider.dialects import SERVED_DIALECTS
+from tests.provider.serving import simulated
 from tests.support.certificates import self_signed
 from tests.support.command_line import Call
 from tests.support.patience import PATIENCE_S
@@ -196,6 +196,7 @@ source = "a page"
 """
 
 
+@pytest.mark.usefixtures("any_provider")
 @pytest.mark.exhaustive(but=1)
 @pytest.mark.parametrize("dialect", ["anthropic_messages", "gemini", "openai_chat", "openai_responses"])
 def test_a_stream_that_comes_to_the_same_kind_of_reply(call: Call, here: Path, dialect: str) -> None:
@@ -206,6 +207,7 @@ def test_a_stream_that_comes_to_the_same_kind_of_reply(call: Call, here: Path, d
     assert (said.code, "the same kind of reply, with its usage" in words(said.out)) == (0, True), said.out
 
 
+@pytest.mark.usefixtures("any_provider")
 @pytest.mark.exhaustive(but=1)
 @pytest.mark.parametrize(
     ("changed", "says", "code"),

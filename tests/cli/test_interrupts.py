@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from evalkit.client.lanes.ramp import CANARY_EPISODES
-from evalkit.serve.launch import simulated
+from tests.provider.serving import simulated
 from tests.support.command_line import Call, await_requests, bill_lines, finish, interrupt, lab, start
 
 LATENCY_S = 0.1

@@ -9,9 +9,9 @@ import pytest
 from evalkit.client import settings
 from evalkit.client.settings import SettingFinding, look, most
 from evalkit.dialogue import Reply, ToolCall, Usage
-from evalkit.serve.heeding import SETTINGS
-from evalkit.serve.launch import simulated
 from evalkit.spec.catalogue import find_model, read_provider
+from tests.provider.heeding import SETTINGS
+from tests.provider.serving import simulated
 from tests.support.command_line import Call
 
 MINE = """
@@ -63,6 +63,7 @@ def test_each_setting_has_an_effect_where_it_is_heeded_and_none_where_it_is_not(
     assert good["cache"].effect == "yes", good["cache"]
 
 
+@pytest.mark.usefixtures("any_provider")
 def test_the_price_is_told_before_and_kept(call: Call, here: Path) -> None:
     write(here, ",".join(SETTINGS))
     provider = replace(read_provider("mine"), simulate=None)

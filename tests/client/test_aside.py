@@ -9,7 +9,7 @@ import pytest
 from evalkit.client.aside import aside
 from evalkit.client.ask import Answer
 from evalkit.dialogue import Reply, Usage
-from evalkit.serve.dialects.openai_chat import SERVED_OPENAI_CHAT
+from evalkit.serve.openai_chat import SERVED_OPENAI_CHAT
 from evalkit.wire.http import HttpResponse
 from evalkit.wire.lenient import ON_LOOP_BYTES
 from tests.client.test_client import Scene

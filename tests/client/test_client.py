@@ -26,7 +26,7 @@ from evalkit.errors import (
     RequestTooLarge,
 )
 from evalkit.money import FREE, PicoUsd, Price
-from evalkit.serve.dialects.openai_chat import SERVED_OPENAI_CHAT
+from evalkit.serve.openai_chat import SERVED_OPENAI_CHAT
 from evalkit.spec.catalogue import read_provider
 from evalkit.spec.model import Limits, ServerSpec
 from evalkit.store.files.record import LedgerRecord
@@ -800,7 +800,7 @@ def test_tool_calls_and_their_results_join_the_chat_as_they_were() -> None:
         scene.asker.join(parts, (answer.reply.message(), Message(role="tool", text="no", call_id="c1")))
         again = Question(episode="ep", step=4, seed=1, tools=scene.question.tools, messages=parts)
         await scene.asker.ask(again)
-        _, request = SERVED_OPENAI_CHAT.decode_request(scene.script.sent[1][2], "")
+        _, request = SERVED_OPENAI_CHAT.decode_request(scene.script.sent[1][2])
         assert request.messages[1].calls == (call,)
         assert request.messages[2].call_id == "c1"
 

@@ -16,7 +16,7 @@ from evalkit.client.request import RequestTemplate
 from evalkit.dialogue import Message, Reply, Sampling, Usage
 from evalkit.errors import EpisodeRefused
 from evalkit.money import PicoUsd, Price
-from evalkit.serve.dialects.openai_chat import SERVED_OPENAI_CHAT
+from evalkit.serve.openai_chat import SERVED_OPENAI_CHAT
 from evalkit.spec.model import Limits, StreamSetting
 from evalkit.store.files.record import LedgerRecord
 from evalkit.wire.dialect import Quirks

@@ -1,4 +1,4 @@
-"""The gateway: requests of any client become asks of the seat, in four dialects, whole and streamed."""
+"""The gateway: requests of any client become asks of the seat, in three dialects, whole and streamed."""
 
 import asyncio
 from collections.abc import Mapping
@@ -12,12 +12,11 @@ import pytest
 
 import evalkit
 from evalkit.dialogue import Message, Reply, Sampling, Tool
-from evalkit.doors.gateway import Gateway
-from evalkit.serve.dialects.table import SERVED_DIALECTS
+from evalkit.doors.gateway.server import FORMATS, Gateway
+from evalkit.serve.formats import BASE_PATH
 from evalkit.wire.dialect import Quirks
 from evalkit.wire.table import DIALECTS
 
-SPEAKS = ("openai_chat", "openai_responses", "anthropic_messages", "gemini")
 INSTANCE = ("scheduling/basic", "seed-0")
 MODELS = {"main": "simulated/knuth"}
 
@@ -36,8 +35,7 @@ def a_body(dialect: str, messages: tuple[Message, ...], tools: tuple[Tool, ...],
 
 
 async def posted(gate: Gateway, dialect: str, body: bytes, key: str = "") -> tuple[int, bytes]:
-    served = SERVED_DIALECTS[dialect]
-    base = gate.base_url(dialect, key).removesuffix(served.sdk_path) + served.base_path
+    base = gate.base_url(dialect, key).removesuffix(FORMATS[dialect].sdk_path) + BASE_PATH
     async with (
         aiohttp.ClientSession() as session,
         session.post(base + DIALECTS[dialect].path_of("main"), data=body) as response,
@@ -80,7 +78,7 @@ def expected_of_all() -> evalkit.Episode:
 
 
 @pytest.mark.exhaustive(but=1)
-@pytest.mark.parametrize("dialect", SPEAKS)
+@pytest.mark.parametrize("dialect", FORMATS)
 def test_an_agent_outside_plays_as_one_inside(dialect: str) -> None:
     episode, expected = played(through(dialect)), expected_of_all()
     assert episode.ending == expected.ending == "stable"
@@ -139,7 +137,7 @@ def test_requests_at_once_each_have_their_address(tmp_path: Path) -> None:
 
 
 @pytest.mark.exhaustive(but=1)
-@pytest.mark.parametrize("dialect", [name for name in SPEAKS if name != "gemini"])
+@pytest.mark.parametrize("dialect", FORMATS)
 def test_a_stream_says_the_same(dialect: str) -> None:
     seen: list[Mapping[str, Any]] = []
 
@@ -162,7 +160,7 @@ def test_a_stream_says_the_same(dialect: str) -> None:
 def test_keys_and_dialects_that_cannot_be_are_refused() -> None:
     gate = Gateway(url="http://127.0.0.1:1/g/token")
     assert gate.base_url("anthropic_messages", "critic") == "http://127.0.0.1:1/g/token/critic"
-    for words in ({"dialect": "morse"}, {"key": "a/b"}, {"key": "v1"}):
+    for words in ({"dialect": "morse"}, {"dialect": "gemini"}, {"key": "a/b"}, {"key": "v1"}):
         with pytest.raises(evalkit.AgentError, match="gateway"):
             gate.base_url(**words)
 

@@ -12,8 +12,8 @@ from aiohttp import web
 
 import evalkit
 from evalkit.dialogue import Reply
-from evalkit.serve.dialects.table import SERVED_DIALECTS
 from evalkit.serve.launch import simulated
+from evalkit.serve.openai_chat import SERVED_OPENAI_CHAT
 from tests.doors.cases import CASES, PERIODS, Case, case_id, played
 from tests.doors.howto import follow
 
@@ -41,7 +41,7 @@ def launched(task: Any, replies: Sequence[Reply | None], status: int = 200) -> t
         bodies.append(await request.json())
         reply = next(waiting)
         assert reply is not None
-        return web.Response(body=SERVED_DIALECTS["openai_chat"].encode_reply(reply), status=status)
+        return web.Response(body=SERVED_OPENAI_CHAT.encode_reply(reply), status=status)
 
     async def play() -> tuple[Any, dict[str, Any]]:
         app = web.Application(client_max_size=1 << 24)

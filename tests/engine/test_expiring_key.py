@@ -18,7 +18,7 @@ from aiohttp import web
 from evalkit.serve.bill import BillLine
 from evalkit.serve.options import options_from
 from evalkit.serve.outcome import Arrival
-from evalkit.serve.provider import handle, leave, open_simulator
+from evalkit.serve.provider import Simulator
 from tests.support.patience import PATIENCE_S
 
 EXPIRES_AT = (20, 50)
@@ -61,7 +61,7 @@ class Night:
         """Whether the keys that it hands out are of no use."""
         self.refused: Counter[str] = Counter()
         self.bill: list[BillLine] = []
-        self.simulator = open_simulator(options_from({"price": "1:4"}), 0.0)
+        self.simulator = Simulator(options_from({"price": "1:4"}), 0.0)
 
     async def answer(self, request: web.Request) -> web.Response:
         if request.method == "GET":
@@ -75,9 +75,9 @@ class Night:
             self.refused[key] += 1
             return web.json_response({"error": {"message": f"The key {key} has expired."}}, status=401)
         arrival = Arrival(method="POST", path=request.path, headers=request.headers, body=body)
-        outcome = handle(self.simulator, arrival, 0.0)
+        outcome = self.simulator.handle(arrival, 0.0)
         assert outcome.line is not None
-        leave(self.simulator, outcome)
+        self.simulator.leave(outcome)
         self.bill.append(outcome.line)
         if len(self.bill) in EXPIRES_AT:
             self.valid = ""

@@ -7,10 +7,10 @@ import pytest
 
 from evalkit.engine.outcome import RunOutcome
 from evalkit.errors import UsageError
-from evalkit.serve.provider import Simulator
 from evalkit.spec.identity import agent_identity
 from evalkit.spec.sweep import sweep_from
 from evalkit.store.reading.reader import read_ledger, scan
+from tests.provider.double import Double
 from tests.support.small_sweeps import resolved
 from tests.support.sweep_runs import go_served, served
 
@@ -35,7 +35,7 @@ SWEEP = served(periods=2)
 
 def play(
     folder: Path, dialect: str, stream: str, simulate: dict[str, Any] | None = None, sweep: str = SWEEP
-) -> tuple[RunOutcome, Simulator, list[dict[str, Any]]]:
+) -> tuple[RunOutcome, Double, list[dict[str, Any]]]:
     """The outcome, the provider, and the log's rows in order, without times."""
     (folder / "providers").mkdir(exist_ok=True)
     (folder / "providers" / "simulated.toml").write_text(LAB.format(dialect=dialect, stream=stream))

@@ -10,10 +10,10 @@ from evalkit.client.lanes import health, lane
 from evalkit.engine.outcome import RunOutcome
 from evalkit.engine.session import RunOptions
 from evalkit.engine.sweep import run_sweep
-from evalkit.serve.options import options_from
-from evalkit.serve.provider import Simulator
-from evalkit.serve.server import serving
 from evalkit.shipped import folders
+from tests.provider.double import Double
+from tests.provider.options import options_from
+from tests.provider.serving import serving
 from tests.support.small_sweeps import resolved
 
 SWEEP = """
@@ -39,10 +39,10 @@ def hasty(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(module, "GIVE_UP_S", 0.2)
 
 
-def played(folder: Path, provider: str, file: str) -> tuple[RunOutcome, Simulator]:
+def played(folder: Path, provider: str, file: str) -> tuple[RunOutcome, Double]:
     """The sweep, played by a provider of that file, whose address stands in place of `127.0.0.1:PORT`."""
 
-    async def both() -> tuple[RunOutcome, Simulator]:
+    async def both() -> tuple[RunOutcome, Double]:
         async with serving(options_from({"strict_calls": True})) as (url, simulator):
             (folder / "providers").mkdir()
             (folder / "providers" / f"{provider}.toml").write_text(file.format(url=url))

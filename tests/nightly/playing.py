@@ -5,21 +5,21 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 
+from evalkit.dialogue import Request
 from evalkit.engine.freezing.freeze import Resolved, resolve
 from evalkit.money import parse_usd
 from evalkit.nightly.night import Night, NightOptions, play_night
 from evalkit.report.nights.history import Rule
-from evalkit.serve import provider as served
-from evalkit.serve.options import options_from
-from evalkit.serve.provider import Simulator
-from evalkit.serve.server import serving
+from evalkit.serve.provider import Asked
 from evalkit.spec.model import Provider
 from evalkit.spec.sweep import read_sweep
 from evalkit.store.lock import hold_run
+from tests.provider.double import Double
+from tests.provider.options import options_from
+from tests.provider.serving import serving
 
 SPEC = """
 replicates = {replicates}
@@ -83,16 +83,16 @@ class House:
 
     def _take_over(self, patch: pytest.MonkeyPatch, seed: int) -> None:
         """Every night draws with its own seed, and models may be others than their names say."""
-        plain = served._read
+        plain = Double.read
 
-        def read(simulator: Simulator, route: Any, arrival: Any, tokens_in: int) -> Any:
-            model, request = plain(simulator, route, arrival, tokens_in)
-            name = arrival.headers["x-client-request-id"]
+        def read(simulator: Double, asked: Asked) -> tuple[str, Request]:
+            model, request = plain(simulator, asked)
+            name = asked.arrival.headers["x-client-request-id"]
             self.asked.append(name)
             self.models[name.partition("/")[0]] = model
             return self.instead.get(model, model), replace(request, seed=(request.seed + 1009 * seed) % 2**31)
 
-        patch.setattr(served, "_read", read)
+        patch.setattr(Double, "read", read)
 
 
 def house(

@@ -137,7 +137,7 @@ def test_its_run_is_read_where_it_is_not_installed(project: Installed, tmp_path:
 def test_a_dialect_of_a_package_asks_a_model(there: Installed) -> None:
     (there.here / "providers").mkdir()
     (there.here / "mine.toml").write_text(MODEL)
-    with there.started("simulate", "--port", "0", says="openai_chat") as url:
+    with there.started("simulate", "--port", "0", says="listening on") as url:
         (there.here / "providers" / "loud.toml").write_text(LOUD.format(url=f"{url}/v1"))
         there.evalkit("plan", "mine.toml")
         assert "4 of 4 episodes ended" in there.evalkit("run", "mine.toml")

@@ -7,12 +7,13 @@ from pathlib import Path
 
 import pytest
 
+from evalkit.serve.launch import simulated
 from evalkit.store.events import read_events
 from evalkit.store.files.journal import has_ended, newest_claims
 from evalkit.store.files.layout import journals
 from tests.ray.nodes import cluster_of
 from tests.ray.test_ray import LATENCY, kill_a_worker, kill_the_driver
-from tests.soak.sweeping import finish, prepare, simulator
+from tests.soak.sweeping import finish, prepare
 from tests.support.joined_runs import Harm, torn
 from tests.support.object_stores import StoreProxy, make_bucket, proxy, reached_at
 
@@ -42,7 +43,7 @@ def test_a_run_in_a_bucket_goes_on_after_its_actors_or_driver_were_killed(
 
 def test_nodes_that_do_not_reach_the_store_are_told_of_with_the_reason(tmp_path: Path, store: StoreProxy) -> None:
     folder = tmp_path / "here"
-    with proxy() as own, reached_at(own.url), simulator(tmp_path / "bill.jsonl") as url:
+    with proxy() as own, reached_at(own.url), simulated({"bill": str(tmp_path / "bill.jsonl")}) as url:
         prepare(folder, url)
         store.fault = lambda _, __: "403"
         try:

@@ -15,12 +15,13 @@ from pathlib import Path
 import pytest
 
 from evalkit.engine.machines.ray_head import VARIABLE
+from evalkit.serve.launch import simulated
 from evalkit.store.events import read_events
 from evalkit.store.files.journal import has_ended, newest_claims
 from evalkit.store.files.layout import journals
 from evalkit.store.reading.reader import read_ledger
 from tests.ray.nodes import Cluster, cluster_of
-from tests.soak.sweeping import Seen, finish, prepare, read_bill, simulator, start
+from tests.soak.sweeping import Seen, finish, prepare, read_bill, start
 from tests.soak.test_kill import settle, stored
 from tests.support.joined_runs import JoinedRun, is_actor, of_a_worker, torn
 from tests.support.patience import PATIENCE_S
@@ -247,7 +248,10 @@ def test_a_head_that_dies_while_replies_take_long_is_left_before_ray_ends_everyt
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv(VARIABLE, "40")
-    with cluster_of(0, 2) as cluster, simulator(tmp_path / "bill.jsonl", f"--latency={PATIENCE_S:.0f}s") as url:
+    with (
+        cluster_of(0, 2) as cluster,
+        simulated({"bill": str(tmp_path / "bill.jsonl"), "latency": f"{PATIENCE_S:.0f}s"}) as url,
+    ):
         joins(cluster, monkeypatch)
         prepare(tmp_path, url)
         driver = start(tmp_path, "--budget", "100", "--on", "ray", "--workers", "2")

@@ -8,11 +8,12 @@ from pathlib import Path
 
 import pytest
 
+from evalkit.serve.launch import simulated
 from evalkit.store.events import read_events
 from evalkit.store.files.journal import has_ended, newest_claims
 from evalkit.store.files.layout import journals
 from evalkit.store.reading.reader import read_ledger
-from tests.soak.sweeping import finish, prepare, read_bill, simulator, start
+from tests.soak.sweeping import finish, prepare, read_bill, start
 from tests.support.command_line import LAB
 from tests.support.joined_runs import JoinedRun, is_actor, of_a_worker, torn
 from tests.support.patience import PATIENCE_S
@@ -85,7 +86,7 @@ def test_a_driver_that_is_told_to_stop_lets_its_workers_close(tmp_path: Path) ->
 
 
 def test_a_second_signal_ends_a_driver_at_once(tmp_path: Path) -> None:
-    with simulator(tmp_path / "bill.jsonl", f"--latency={PATIENCE_S:.0f}s") as url:
+    with simulated({"bill": str(tmp_path / "bill.jsonl"), "latency": f"{PATIENCE_S:.0f}s"}) as url:
         prepare(tmp_path, url)
         driver = start(tmp_path, "--budget", "100", "--on", "ray", "--workers", "2")
         for _ in range(2):
@@ -100,7 +101,7 @@ def test_a_second_signal_ends_a_driver_at_once(tmp_path: Path) -> None:
 
 
 def test_a_cluster_for_one_call_plays_a_run_and_ends_with_it(tmp_path: Path) -> None:
-    with simulator(tmp_path / "bill.jsonl") as url:
+    with simulated({"bill": str(tmp_path / "bill.jsonl")}) as url:
         prepare(tmp_path, url, periods=4)
         sweep = tmp_path / "sweep.toml"
         sweep.write_text(f'{sweep.read_text()}\n[machines]\non = "ray"\nray_address = "local"\nworkers = 2\n')
@@ -111,7 +112,7 @@ def test_a_cluster_for_one_call_plays_a_run_and_ends_with_it(tmp_path: Path) -> 
 
 
 def test_workers_for_which_the_cluster_has_no_room_are_told_of_and_others_play(tmp_path: Path) -> None:
-    with simulator(tmp_path / "bill.jsonl", "--latency=700ms") as url:
+    with simulated({"bill": str(tmp_path / "bill.jsonl"), "latency": "700ms"}) as url:
         prepare(tmp_path, url, periods=20)  # longer than the 45 s after which it is said
         sweep = tmp_path / "sweep.toml"
         sweep.write_text(f'{sweep.read_text()}\n[machines]\non = "ray"\nworkers = 3\ncpus_per_worker = 7\n')
@@ -125,7 +126,7 @@ def test_workers_for_which_the_cluster_has_no_room_are_told_of_and_others_play(t
 
 def test_a_cluster_that_does_not_answer_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("RAY_ADDRESS", "127.0.0.1:9")
-    with simulator(tmp_path / "bill.jsonl") as url:
+    with simulated({"bill": str(tmp_path / "bill.jsonl")}) as url:
         prepare(tmp_path, url)
         code = finish(tmp_path, "--budget", "100", "--on", "ray")
     said = (tmp_path / "out.log").read_text()
@@ -134,7 +135,7 @@ def test_a_cluster_that_does_not_answer_is_named(tmp_path: Path, monkeypatch: py
 
 
 def test_a_node_without_the_key_refuses_and_names_its_variable(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with simulator(tmp_path / "bill.jsonl") as url:
+    with simulated({"bill": str(tmp_path / "bill.jsonl")}) as url:
         prepare(tmp_path, url)
         provider = tmp_path / "providers" / "lab.toml"
         assert provider.read_text() != LAB

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from evalkit.serve.launch import simulated
+from tests.provider.serving import simulated
 from tests.real.serving import KEY, counted, evalkit, lab, litellm, llama_cpp, steps
 from tests.support.command_line import bill_lines
 

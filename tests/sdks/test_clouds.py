@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from evalkit.envs.environment import Environment
-from evalkit.serve.launch import simulated
-from evalkit.serve.provider import BASE_PATH
+from evalkit.serve.formats import BASE_PATH
 from evalkit.wire.clouds import BEDROCK_VERSION, VERTEX_VERSION
+from tests.provider.serving import simulated
 from tests.sdks.holding import EPISODES, KEY, WHY, hold
 
 anthropic = pytest.importorskip("anthropic", reason=WHY)

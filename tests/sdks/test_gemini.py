@@ -8,8 +8,8 @@ import pytest
 
 from evalkit.dialogue import Message, Reply, Request, ToolCall
 from evalkit.envs.environment import Environment
-from evalkit.serve.launch import simulated
-from evalkit.serve.provider import BASE_PATH
+from evalkit.serve.formats import BASE_PATH
+from tests.provider.serving import simulated
 from tests.sdks.holding import EPISODES, KEY, STREAM_FORMS, WHY, fault_of, hold, until_refused
 from tests.serve.asking import TOOLS
 

@@ -16,8 +16,8 @@ from pathlib import Path
 
 import pytest
 
-from evalkit.serve.launch import simulated
 from evalkit.store.reading.reader import scan
+from tests.provider.serving import simulated
 from tests.sdks.holding import WHY
 from tests.serve.asking import TOOLS
 from tests.support.small_sweeps import resolved

@@ -8,7 +8,7 @@ import pytest
 
 from evalkit.dialogue import Message, Reply, Request, ToolCall
 from evalkit.envs.environment import Environment
-from evalkit.serve.launch import simulated
+from tests.provider.serving import simulated
 from tests.sdks.holding import EPISODES, KEY, STREAM_FORMS, WHY, fault_of, hold, until_refused
 from tests.serve.asking import TOOLS
 
@@ -228,10 +228,9 @@ def test_what_is_wrong_raises_the_sdks_own_error(url: str, api: str) -> None:
     assert unknown.value.code == "model_not_found"
 
 
-@pytest.mark.parametrize("form", ["seconds", "date"])
-def test_a_rate_limit_raises_and_its_wait_is_honoured(form: str) -> None:
+def test_a_rate_limit_raises_and_its_wait_is_honoured() -> None:
     # One request every 3 s: longer than the SDK would wait by itself.
-    with simulated({"rpm": 20, "burst": "1s", "retry_after_form": form}) as url:
+    with simulated({"rpm": 20, "burst": "1s"}) as url:
         with openai.OpenAI(base_url=url, api_key=KEY, max_retries=0) as client:
             say(client, "responses")
             with pytest.raises(openai.RateLimitError) as limited:

@@ -5,7 +5,7 @@ from typing import Any
 import orjson
 
 from evalkit.dialogue import Message, Sampling, Tool
-from evalkit.serve.dialects.table import SERVED_DIALECTS
+from evalkit.serve.formats import BASE_PATH
 from evalkit.serve.outcome import Arrival
 from evalkit.wire.dialect import Quirks
 from evalkit.wire.table import DIALECTS
@@ -69,5 +69,4 @@ def spoken(name: str, *texts: str, model: str = "knuth", key: str = "", request_
         None,
     )
     headers = {"x-client-request-id": request_id, **{k.lower(): v for k, v in dialect.headers(key).items()}}
-    path = SERVED_DIALECTS[name].base_path + dialect.path_of(model)
-    return Arrival(method="POST", path=path, headers=headers, body=content)
+    return Arrival(method="POST", path=BASE_PATH + dialect.path, headers=headers, body=content)

@@ -11,14 +11,10 @@ from evalkit.serve.outcome import Arrival
 Value = dict[str, Any]
 
 
-def wanting_stream(whole: Arrival, *, usage: bool = True, query: str = "alt=sse") -> Arrival:
+def wanting_stream(whole: Arrival, *, usage: bool = True) -> Arrival:
     """The same request for a stream."""
-    path = whole.path.replace(":generateContent", ":streamGenerateContent")
-    if path != whole.path:
-        return replace(whole, path=path, query=query)
-    options = b',"stream_options":{"include_usage":true}' if usage and "completions" in path else b""
-    path = path.replace(":rawPredict", ":streamRawPredict")
-    return replace(whole, path=path, body=b'%b,"stream":true%b}' % (whole.body[:-1], options))
+    options = b',"stream_options":{"include_usage":true}' if usage and "completions" in whole.path else b""
+    return replace(whole, body=b'%b,"stream":true%b}' % (whole.body[:-1], options))
 
 
 def events(body: bytes) -> Iterator[tuple[str, bytes]]:
@@ -147,35 +143,8 @@ def _messages(found: list[tuple[str, bytes]]) -> Value:
     return whole
 
 
-def _gemini(found: list[tuple[str, bytes]]) -> Value:
-    return joined_chunks([orjson.loads(data) for _, data in found])
-
-
-def joined_chunks(values: list[Value]) -> Value:
-    """Gemini's chunks as one response: adjacent texts of a kind are one, up to the signature."""
-    parts: list[Value] = []
-    for value in values:
-        (candidate,) = value["candidates"]
-        for part in candidate["content"]["parts"]:
-            before = parts[-1] if parts else {}
-            alike = "text" in part and "text" in before and part.get("thought") == before.get("thought")
-            if alike and "thoughtSignature" not in before:
-                parts[-1] = {**before, **part, "text": before["text"] + part["text"]}
-            else:
-                parts.append(part)
-        assert ("finishReason" in candidate) == (value is values[-1])
-    whole = dict(values[-1])
-    (candidate,) = whole["candidates"]
-    said = [] if parts == [{"text": ""}] else parts
-    whole["candidates"] = [{**candidate, "content": {**candidate["content"], "parts": said}}]
-    return whole
-
-
 _ASSEMBLERS = {
     "openai_chat": _chat,
     "openai_responses": _responses,
     "anthropic_messages": _messages,
-    "gemini": _gemini,
-    "anthropic_vertex": _messages,
-    "gemini_vertex": _gemini,
 }

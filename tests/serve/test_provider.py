@@ -9,9 +9,10 @@ from hypothesis import strategies as st
 
 from evalkit.dialogue import Usage
 from evalkit.seeds import derive
+from evalkit.serve.faults import FAULTS
 from evalkit.serve.options import SimulatorOptions, options_from
 from evalkit.serve.outcome import Arrival, ServedOutcome
-from evalkit.serve.provider import handle, leave, open_simulator
+from evalkit.serve.provider import Simulator
 from evalkit.wire.table import DIALECTS
 from evalkit.wire.tokens import input_tokens, output_tokens
 from tests.serve.asking import arrival, body, submitting
@@ -21,8 +22,8 @@ OPENAI = DIALECTS["openai_chat"]
 
 def ask(options: SimulatorOptions, *requests: Arrival, every_s: float = 0.0) -> list[ServedOutcome]:
     """What becomes of requests that arrive one after another at a fresh provider."""
-    simulator = open_simulator(options, 100.0)
-    return [handle(simulator, one, 100.0 + i * every_s) for i, one in enumerate(requests)]
+    simulator = Simulator(options, 100.0)
+    return [simulator.handle(one, 100.0 + i * every_s) for i, one in enumerate(requests)]
 
 
 def error(outcome: ServedOutcome) -> str:
@@ -55,8 +56,8 @@ def test_a_policy_answers_in_the_dialect_with_its_usage_and_its_price() -> None:
         ({}, arrival(content=body(model="knut")), 404, "model_not_found"),
         ({}, arrival(content=body(model="oracle")), 404, "model_not_found"),
         ({"models": ["random"]}, arrival(), 404, "model_not_found"),
-        ({"context_tokens": 4100}, arrival(), 400, "context_length_exceeded"),
         ({}, replace(arrival(), path="/v2/chat/completions"), 404, "unknown_url"),
+        ({}, replace(arrival(), path="/v1/messages"), 404, "unknown_url"),
         ({}, replace(arrival(), method="GET"), 405, "method_not_allowed"),
     ],
 )
@@ -70,23 +71,6 @@ def test_what_is_wrong_is_refused_at_once_and_not_billed(
 
 def test_the_right_key_is_let_in() -> None:
     assert ask(options_from({"key": "sk-1"}), arrival(authorization="Bearer sk-1"))[0].status == 200
-
-
-def test_a_context_that_just_fits_is_let_in() -> None:
-    content = body(max_tokens=1000)
-    fits = input_tokens(len(content)) + 1000
-    assert ask(options_from({"context_tokens": fits}), arrival(content=content))[0].status == 200
-    assert ask(options_from({"context_tokens": fits - 1}), arrival(content=content))[0].status == 400
-
-
-def test_models_can_be_listed_and_looked_up() -> None:
-    pages = [
-        Arrival(method="GET", path=path, headers={}) for path in ("/v1/models", "/v1/models/knuth", "/v1/models/x")
-    ]
-    listed, one, none = ask(options_from({"models": ["knuth", "noisy"]}), *pages)
-    assert [card["id"] for card in orjson.loads(listed.body)["data"]] == ["knuth", "noisy"]
-    assert orjson.loads(one.body)["id"] == "knuth"
-    assert none.status == 404
 
 
 def test_the_same_request_gets_the_same_bytes_whatever_came_before() -> None:
@@ -128,41 +112,41 @@ def test_a_reply_is_never_longer_than_max_tokens_and_says_that_it_was_cut(max_to
 
 def test_requests_beyond_the_limit_are_told_when_to_come_back() -> None:
     options = options_from({"rpm": 60, "burst": "2s"})
-    simulator = open_simulator(options, 0.0)
-    first, second, third = (handle(simulator, arrival(f"e/{i}/0"), 0.0) for i in range(3))
+    simulator = Simulator(options, 0.0)
+    first, second, third = (simulator.handle(arrival(f"e/{i}/0"), 0.0) for i in range(3))
     assert [first.status, second.status, third.status] == [200, 200, 429]
     assert first.headers["x-ratelimit-limit-requests"] == "60"
     assert [one.headers["x-ratelimit-remaining-requests"] for one in (first, second, third)] == ["1", "0", "0"]
     assert [one.headers["x-ratelimit-reset-requests"] for one in (first, second)] == ["1s", "2s"]
     assert (third.headers["retry-after"], third.headers["retry-after-ms"]) == ("1", "1000")
     assert error(third) == "rate_limit_exceeded"
-    assert handle(simulator, arrival("e/2/1"), 0.999).status == 429
-    assert handle(simulator, arrival("e/2/2"), 1.0).status == 200
+    assert simulator.handle(arrival("e/2/1"), 0.999).status == 429
+    assert simulator.handle(arrival("e/2/2"), 1.0).status == 200
     assert simulator.totals.by_outcome == {"ok": 3, "rate_limit": 2}
 
 
 def test_tokens_are_limited_apart_from_requests_and_each_model_for_itself() -> None:
     content = submitting()
-    simulator = open_simulator(options_from({"tpm": 60 * input_tokens(len(content)), "burst": "1s"}), 0.0)
-    first = handle(simulator, arrival(content=content), 0.0)
+    simulator = Simulator(options_from({"tpm": 60 * input_tokens(len(content)), "burst": "1s"}), 0.0)
+    first = simulator.handle(arrival(content=content), 0.0)
     assert first.status == 200
     assert first.headers["x-ratelimit-remaining-tokens"] == "0"
     assert "x-ratelimit-limit-requests" not in first.headers
-    refused = handle(simulator, arrival(content=content), 0.5)
+    refused = simulator.handle(arrival(content=content), 0.5)
     wait_s = int(refused.headers["retry-after-ms"]) / 1000
     # The reply's own tokens are paid back first, so the bucket is not there after the request's second alone.
     assert (refused.status, wait_s > 0.5) == (429, True)
-    assert handle(simulator, arrival(content=submitting(model="random")), 0.5).status == 200
-    assert handle(simulator, arrival(content=content), 0.5 + wait_s).status == 200
+    assert simulator.handle(arrival(content=submitting(model="random")), 0.5).status == 200
+    assert simulator.handle(arrival(content=content), 0.5 + wait_s).status == 200
 
 
 @given(st.floats(30, 6000), st.lists(st.floats(0, 2), min_size=1, max_size=80))
 def test_no_minute_lets_through_more_than_its_limit_and_what_was_saved(rpm: float, gaps: list[float]) -> None:
-    simulator = open_simulator(SimulatorOptions(rpm=rpm, burst_s=1.0), 0.0)
+    simulator = Simulator(SimulatorOptions(rpm=rpm, burst_s=1.0), 0.0)
     now_s, accepted = 0.0, []
     for i, gap in enumerate(gaps):
         now_s += gap * 60 / rpm
-        if handle(simulator, arrival(f"e/{i}/0"), now_s).status == 200:
+        if simulator.handle(arrival(f"e/{i}/0"), now_s).status == 200:
             accepted.append(now_s)
     saved = max(1.0, rpm / 60)
     for i, start in enumerate(accepted):
@@ -173,7 +157,7 @@ def test_no_minute_lets_through_more_than_its_limit_and_what_was_saved(rpm: floa
 
 @pytest.mark.exhaustive
 def test_faults_come_as_often_as_asked_and_the_same_in_every_run() -> None:
-    options = options_from({"fault_429": 0.1, "fault_500": 0.05, "fault_reset": 0.05, "seed": 11})
+    options = options_from({"faults": {"429": 0.1, "500": 0.05, "reset": 0.05}, "seed": 11})
     requests = [arrival(f"episode{i}/{i % 7}/0") for i in range(2000)]
     outcomes = [one.line.outcome for one in ask(options, *requests) if one.line]
     again = [one.line.outcome for one in reversed(ask(options, *reversed(requests))) if one.line]
@@ -190,18 +174,16 @@ def test_faults_come_as_often_as_asked_and_the_same_in_every_run() -> None:
 
 
 def test_the_totals_are_the_sums_of_the_bill() -> None:
-    simulator = open_simulator(
-        options_from({"fault_500": 0.2, "fault_truncated": 0.2, "prices": {"noisy": "2:8"}}), 0.0
-    )
+    simulator = Simulator(options_from({"faults": "500=0.2,truncated=0.2", "price": "2:8"}), 0.0)
     lines = []
     for i in range(60):
         content = [body(), body("noisy"), body("none"), submitting()][i % 4]
-        outcome = handle(simulator, arrival(f"e/{i}/0", content), float(i))
+        outcome = simulator.handle(arrival(f"e/{i}/0", content), float(i))
         lines.append(outcome.line)
         if i % 3:
-            leave(simulator, outcome)
+            simulator.leave(outcome)
     found = [line for line in lines if line]
-    totals = orjson.loads(handle(simulator, Arrival(method="GET", path="/stats", headers={}), 60.0).body)
+    totals = orjson.loads(simulator.handle(Arrival(method="GET", path="/stats", headers={}), 60.0).body)
     assert len(found) == totals["requests"] == 60
     assert [line.n for line in found] == list(range(1, 61))
     assert totals["bill"] == sum(line.cost for line in found) > 0
@@ -211,3 +193,32 @@ def test_the_totals_are_the_sums_of_the_bill() -> None:
     assert (totals["in_flight"], totals["max_in_flight"]) == (20, 21)
     noisy = next(line for line in found if line.model == "noisy" and line.billed)
     assert noisy.cost == 2 * 10**6 * noisy.tokens_in + 8 * 10**6 * noisy.tokens_out
+
+
+# Status, ending, billed, delay in seconds where every reply takes 0.02.
+FAULTY = {
+    "429": (429, "complete", False, 0.0),
+    "500": (500, "complete", False, 0.02),
+    "reset": (0, "reset", True, 0.02),
+    "stall": (0, "stall", True, 0.02),
+    "truncated": (200, "truncated", True, 0.02),
+    "invalid_json": (200, "complete", True, 0.02),
+}
+
+
+@pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
+@pytest.mark.parametrize("fault", FAULTS)
+def test_every_fault_does_what_it_is_named_for(fault: str, stream: bool) -> None:
+    asked = arrival(content=submitting(stream=stream or None))
+    good, outcome = (ask(options_from({"faults": {fault: share}, "latency": "20ms"}), asked)[0] for share in (0, 1))
+    line = outcome.line
+    assert line is not None
+    status, ending, billed, took_s = FAULTY[fault]
+    assert (line.outcome, outcome.status, outcome.ending, line.billed) == (fault, status, ending, billed)
+    assert outcome.done_s <= took_s
+    assert outcome.delay_s == (took_s / 2 if outcome.streamed else took_s)
+    assert ((line.cost > 0), line.limit) == (billed, "")
+    assert (line.answered_s is None) == (fault == "stall")
+    assert ("retry-after" in outcome.headers) == (fault == "429")
+    if fault in ("truncated", "invalid_json"):
+        assert outcome.body[: outcome.sent] == good.body[: len(good.body) // 2]

@@ -6,15 +6,16 @@ from typing import Any
 import pytest
 
 from evalkit.dialogue import Reply, Request
+from evalkit.doors.gateway.server import FORMATS
 from evalkit.envs.costbench.costbench import COSTBENCH
 from evalkit.envs.environment import Environment
 from evalkit.envs.scheduling.scheduling import SCHEDULING
 from evalkit.seeds import derive
-from evalkit.serve.dialects.table import SERVED_DIALECTS
-from evalkit.serve.options import options_from
-from evalkit.serve.provider import BASE_PATH, handle, open_simulator
+from evalkit.serve.formats import BASE_PATH
 from evalkit.wire.dialect import Dialect, Quirks
 from evalkit.wire.table import DIALECTS
+from tests.provider.double import Double
+from tests.provider.options import options_from
 from tests.serve.asking import arrival
 from tests.support.episode_loop import Agent, play, policy
 
@@ -31,12 +32,12 @@ def asked(name: str, request: Request, dialect: Dialect) -> bytes:
 
 def served(name: str, dialect: Dialect, bodies: list[bytes]) -> Agent:
     """The policy as a model of a simulated provider, asked in that dialect. `bodies` gets what was sent."""
-    simulator = open_simulator(options_from({"latency": "exponential:1s"}), 0.0)
+    simulator = Double(options_from({"latency": "uniform:1s:9s"}), 0.0)
 
     def ask(request: Request) -> Reply:
         bodies.append(asked(name, request, dialect))
         coming = replace(arrival(f"e/{len(bodies)}/0", bodies[-1]), path=BASE_PATH + dialect.path)
-        outcome = handle(simulator, coming, float(len(bodies)))
+        outcome = simulator.handle(coming, float(len(bodies)))
         assert outcome.status == 200, outcome.body
         return dialect.decode(outcome.body)
 
@@ -50,7 +51,7 @@ def local(name: str, dialect: Dialect) -> Agent:
     def ask(request: Request) -> Reply:
         nonlocal asked_before
         asked_before += 1
-        seed = SERVED_DIALECTS[dialect.name].decode_request(asked(name, request, dialect), "")[1].seed
+        seed = FORMATS[dialect.name].decode_request(asked(name, request, dialect))[1].seed
         return agent(replace(request, seed=seed or derive("e", asked_before)))
 
     return ask

@@ -16,11 +16,12 @@ from evalkit.envs.costbench.costbench import COSTBENCH
 from evalkit.envs.environment import Environment
 from evalkit.envs.scheduling.scheduling import SCHEDULING
 from evalkit.seeds import derive
-from evalkit.serve.options import options_from
+from evalkit.serve.formats import BASE_PATH
 from evalkit.serve.outcome import Arrival
-from evalkit.serve.provider import BASE_PATH, handle, open_simulator
 from evalkit.wire.dialect import Quirks
 from evalkit.wire.table import DIALECTS
+from tests.provider.double import Double
+from tests.provider.options import options_from
 from tests.support.episode_loop import Agent, play, policy
 
 ANTHROPIC = DIALECTS["anthropic_messages"]
@@ -38,7 +39,7 @@ def body(name: str, request: Request) -> bytes:
 
 def served(name: str) -> Agent:
     """The policy as a model of a simulated provider with a key."""
-    simulator = open_simulator(options_from({"key": KEY}), 0.0)
+    simulator = Double(options_from({"key": KEY}), 0.0)
     asked = 0
 
     def ask(request: Request) -> Reply:
@@ -46,7 +47,7 @@ def served(name: str) -> Agent:
         asked += 1
         headers = {"x-client-request-id": f"e/{asked}/0", **ANTHROPIC.headers(KEY)}
         posted = Arrival(method="POST", path=BASE_PATH + ANTHROPIC.path, headers=headers, body=body(name, request))
-        outcome = handle(simulator, posted, float(asked))
+        outcome = simulator.handle(posted, float(asked))
         assert outcome.status == 200, outcome.body
         return ANTHROPIC.decode(outcome.body)
 

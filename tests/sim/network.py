@@ -16,11 +16,11 @@ import orjson
 
 from evalkit.money import Price
 from evalkit.seeds import Stream
-from evalkit.serve.options import SimulatorOptions
 from evalkit.serve.outcome import Arrival
-from evalkit.serve.provider import handle, open_simulator
 from evalkit.spec.model import Provider
 from evalkit.wire.http import HttpResponse
+from tests.provider.double import Double
+from tests.provider.options import DoubleOptions
 from tests.sim.loop import Died
 from tests.sim.sweeps import STRICT
 
@@ -133,7 +133,7 @@ class Network:
 
     def __init__(self, seed: int, models: tuple[str, ...], say: Callable[[str], None]) -> None:
         self._seed, self._say = seed, say
-        self._simulator = open_simulator(SimulatorOptions(models=models, price=PRICE), 0.0)
+        self._simulator = Double(DoubleOptions(models=models, price=PRICE), 0.0)
         self.weather = Weather()
         self.bill = 0
         """Pico-dollars, of all lives: what a client that believes its replies must count with."""
@@ -314,7 +314,7 @@ class Network:
     def _act(self, path: str, body: bytes, request_id: str, at: float, *, bills: bool) -> HttpResponse:
         """The server does its work, and bills it where it is one that does."""
         arrival = Arrival(method="POST", path=f"/v1{path}", headers={"x-client-request-id": request_id}, body=body)
-        outcome = handle(self._simulator, arrival, at)
+        outcome = self._simulator.handle(arrival, at)
         assert outcome.status == 200, (outcome.status, outcome.body[:200])
         good = HttpResponse(status=200, headers=JSON, body=outcome.body)
         if bills:

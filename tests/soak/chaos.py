@@ -21,7 +21,7 @@ from evalkit.store.manifests import is_run
 from evalkit.store.reading.accounts import accounts
 from evalkit.store.reading.index import read_index
 from evalkit.store.reading.reader import scan
-from tests.soak.sweeping import simulator
+from tests.provider.serving import simulated
 from tests.support.patience import PATIENCE_S
 
 LANES: Mapping[str, tuple[str, str]] = {
@@ -153,15 +153,14 @@ class Chaos:
 
     def live(self, kill_after_s: float | None) -> int | None:
         """One call of `evalkit run`, watched; None if it was killed, else its exit code."""
-        faults = FAULTS[self.lives % len(FAULTS)]
-        flags = [f"--fault-{kind.replace('_', '-')}={share}" for kind, share in faults.items()]
-        flags += [f"--{name}={most}" for name, most in self.limits.items()]
-        flags += ["--burst=5s", "--latency=lognormal:60ms:0.5", "--retry-after=200ms", "--drip=500ms", "--cache=5m"]
-        flags += [f"--price={PRICE}", f"--seed={self.lives}"]
+        faults: Mapping[str, Any] = FAULTS[self.lives % len(FAULTS)]
+        options = {f"fault_{kind}": share for kind, share in faults.items()} | dict(self.limits)
+        options |= {"burst": "5s", "latency": "lognormal:60ms:0.5", "retry_after": "200ms", "drip": "500ms"}
+        options |= {"cache": "5m", "price": PRICE, "seed": self.lives, "bill": str(self.bill_file)}
         # Every other life bills the failures too that a client must take to be billed.
-        flags += ["--bill-failures=true"] if self.lives % 2 else []
+        options["bill_failures"] = bool(self.lives % 2)
         self.lives += 1
-        with simulator(self.bill_file, *flags) as url:
+        with simulated(options) as url:
             self.write_providers(url)
             code = self._watch(kill_after_s)
         self.look()

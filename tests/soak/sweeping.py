@@ -1,12 +1,11 @@
-"""A real sweep for the kill tests: a simulated provider in a process of its own, and `evalkit run` in another."""
+"""A real sweep for the kill tests: `evalkit run` in a process of its own, beside a simulated provider in another."""
 
 import os
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -22,23 +21,6 @@ class Seen:
     step: int
     attempt: int
     cost: int
-
-
-@contextmanager
-def simulator(bill: Path, *flags: str) -> Iterator[str]:
-    """A simulated provider writing `bill`; gives its base URL."""
-    command = [sys.executable, "-m", "evalkit", "simulate", "--until-eof", f"--bill={bill}", *flags]
-    process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-    assert process.stdout is not None
-    assert process.stdin is not None
-    try:
-        line = process.stdout.readline()
-        assert line.startswith("listening on "), line
-        yield line.split()[-1]
-    finally:
-        process.stdin.close()
-        process.wait(PATIENCE_S)
-        process.stdout.close()
 
 
 def prepare(folder: Path, url: str, *, width: int = 12, periods: int = 30, replicates: int = 1) -> None:

@@ -12,11 +12,12 @@ from typing import Any
 
 import pytest
 
+from evalkit.serve.launch import simulated
 from evalkit.store.files.record import ASK
 from evalkit.store.manifests import is_run
 from evalkit.store.reading.reader import scan_all
 from tests.sim.players import address
-from tests.soak.sweeping import asked_again, finish, kill_after, prepare, read_bill, simulator, start
+from tests.soak.sweeping import asked_again, finish, kill_after, prepare, read_bill, start
 from tests.support.patience import PATIENCE_S
 
 TIMING = {"latency_s", "queue_s", "started_at", "worker"}
@@ -77,12 +78,12 @@ def kill_and_resume(
     kills: int,
     latency: str,
     replicates: int,
-    faults: tuple[str, ...],
+    faults: dict[str, object],
     change: Callable[[Path], None] = lambda _: None,
     periods: int = 30,
 ) -> None:
     whole, torn = tmp_path / "whole", tmp_path / "torn"
-    with simulator(tmp_path / "whole.jsonl", *faults) as url:
+    with simulated({"bill": str(tmp_path / "whole.jsonl"), **faults}) as url:
         prepare(whole, url, replicates=replicates, periods=periods)
         change(whole)
         assert finish(whole, "--budget", "100") == 0, (whole / "out.log").read_text()[-2000:]
@@ -90,7 +91,7 @@ def kill_and_resume(
     draw = random.Random(kills)
     bill = tmp_path / "torn.jsonl"
     ran_out, killed, stated, lives = 0, 0, 0, []
-    with simulator(bill, f"--latency={latency}", *faults) as url:
+    with simulated({"bill": str(bill), "latency": latency, **faults}) as url:
         prepare(torn, url, replicates=replicates, periods=periods)
         change(torn)
         while True:
@@ -130,22 +131,22 @@ def kill_and_resume(
 
 @pytest.mark.exhaustive
 def test_five_kills_lose_nothing_that_was_durable(tmp_path: Path) -> None:
-    kill_and_resume(tmp_path, 5, "lognormal:60ms:0.4", 1, ())
+    kill_and_resume(tmp_path, 5, "lognormal:60ms:0.4", 1, {})
     assert is_run(tmp_path / "torn" / "run")
 
 
 @pytest.mark.exhaustive
 def test_three_kills_of_an_agent_that_is_code_lose_nothing_that_was_durable(tmp_path: Path) -> None:
-    kill_and_resume(tmp_path, 3, "lognormal:60ms:0.4", 1, (), judged, periods=8)
+    kill_and_resume(tmp_path, 3, "lognormal:60ms:0.4", 1, {}, judged, periods=8)
 
 
 @pytest.mark.soak
 def test_a_hundred_kills_of_an_agent_that_is_code_lose_nothing_that_was_durable(tmp_path: Path) -> None:
-    kill_and_resume(tmp_path, 100, "lognormal:120ms:0.4", 6, (), judged)
+    kill_and_resume(tmp_path, 100, "lognormal:120ms:0.4", 6, {}, judged)
 
 
 @pytest.mark.soak
-@pytest.mark.parametrize("faults", [(), ("--fault-reset=0.01", "--fault-truncated=0.01", "--fault-500=0.01")])
-def test_fifty_kills_lose_nothing_that_was_durable(tmp_path: Path, faults: tuple[str, ...]) -> None:
+@pytest.mark.parametrize("faults", [{}, {"faults": {"reset": 0.01, "truncated": 0.01, "500": 0.01}}])
+def test_fifty_kills_lose_nothing_that_was_durable(tmp_path: Path, faults: dict[str, object]) -> None:
     kill_and_resume(tmp_path, 50, "lognormal:120ms:0.4", 6, faults)
     assert is_run(tmp_path / "torn" / "run")

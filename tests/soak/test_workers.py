@@ -11,10 +11,11 @@ from pathlib import Path
 
 import pytest
 
+from evalkit.serve.launch import simulated
 from evalkit.store.bucket import is_bucket, place_of
 from evalkit.store.copying import copy_run
 from evalkit.store.files.layout import journals
-from tests.soak.sweeping import prepare, read_bill, simulator, start
+from tests.soak.sweeping import prepare, read_bill, start
 from tests.soak.test_kill import evalkit_json, settle, steps
 from tests.support.joined_runs import billed, parent_of
 from tests.support.object_stores import make_bucket, proxy, reached_at
@@ -55,13 +56,13 @@ def torn(tmp_path: Path, kills: int, harm: Harm, replicates: int, latency: str, 
     """Compare a run of two workers, harmed again and again, with a quiet one of a single process. `place`: of the
     first, in a bucket or below its folder."""
     whole, hurt = tmp_path / "whole", tmp_path / "hurt"
-    with simulator(tmp_path / "whole.jsonl") as url:
+    with simulated({"bill": str(tmp_path / "whole.jsonl")}) as url:
         prepare(whole, url, replicates=replicates, periods=10)
         assert start(whole, "--budget", "100").wait(PATIENCE_S) == 0, (whole / "out.log").read_text()[-2000:]
     true_bill = billed(tmp_path / "whole.jsonl")
     draw, bill, done, charged = random.Random(kills), tmp_path / "hurt.jsonl", 0, 0
     run = place_of(place) if is_bucket(place) else hurt / place
-    with simulator(bill, f"--latency={latency}") as url:
+    with simulated({"bill": str(bill), "latency": latency}) as url:
         prepare(hurt, url, replicates=replicates, periods=10)
         while True:
             budget = true_bill * 13 // 10 + charged

@@ -13,8 +13,9 @@ import pytest
 from evalkit.engine.episode import Stop
 from evalkit.engine.machines import launch
 from evalkit.results.verify import verify
-from evalkit.serve.provider import Simulator
-from tests.soak.sweeping import prepare, read_bill, simulator, start
+from evalkit.serve.launch import simulated
+from tests.provider.double import Double
+from tests.soak.sweeping import prepare, read_bill, start
 from tests.soak.test_kill import evalkit_json, steps
 from tests.support.patience import PATIENCE_S
 from tests.support.small_sweeps import resolved
@@ -78,7 +79,7 @@ def refuse_once(at: int, told_s: float) -> Callable[[SpreadRun], None]:
     return during
 
 
-def harm(simulator: Simulator, **changes: Any) -> None:
+def harm(simulator: Double, **changes: Any) -> None:
     """Change what the provider does from now on."""
     simulator.options = replace(simulator.options, **changes)
 
@@ -169,7 +170,7 @@ def closed(folder: Path) -> bool:
 
 
 def test_the_first_signal_drains_and_a_second_one_stops_at_once(tmp_path: Path) -> None:
-    with simulator(tmp_path / "bill.jsonl", "--latency=700ms") as url:
+    with simulated({"bill": str(tmp_path / "bill.jsonl"), "latency": "700ms"}) as url:
         prepare(tmp_path, url, replicates=4, periods=6)
         for signals in (1, 2):
             since = len(read_bill(tmp_path / "bill.jsonl"))
@@ -209,6 +210,7 @@ def test_an_interruption_says_what_one_process_says(tmp_path: Path) -> None:
 
 FULL = """
 import errno, sys
+from evalkit.serve.launch import simulated
 from evalkit.store import disk
 from evalkit.engine.machines import worker
 real, calls = disk.sync_file, []

@@ -10,10 +10,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from evalkit.serve.launch import simulated
 from evalkit.store.bucket import is_bucket, place_of
 from evalkit.store.copying import copy_run
 from evalkit.store.files.layout import journals
-from tests.soak.sweeping import finish, prepare, read_bill, simulator, start
+from tests.soak.sweeping import finish, prepare, read_bill, start
 from tests.soak.test_kill import evalkit_json, settle, steps
 from tests.support.patience import PATIENCE_S
 
@@ -74,7 +75,7 @@ def start_join(folder: Path, place: str, *more: str) -> "subprocess.Popen[str]":
 def quiet(tmp_path: Path, replicates: int, periods: int) -> tuple[Path, int]:
     """A run that one process has played in peace, and its bill."""
     folder, bill = tmp_path / "whole", tmp_path / "whole.jsonl"
-    with simulator(bill) as url:
+    with simulated({"bill": str(bill)}) as url:
         prepare(folder, url, replicates=replicates, periods=periods)
         assert finish(folder, "--budget", "100") == 0, (folder / "out.log").read_text()[-2000:]
     return folder / "run", billed(bill)
@@ -102,7 +103,7 @@ def torn(
     whole, true_bill = quiet(tmp_path, replicates, periods)
     folder, bill = tmp_path / "hurt", tmp_path / "hurt.jsonl"
     draw, done, charged = random.Random(kills), 0, 0
-    with simulator(bill, f"--latency={latency}") as url:
+    with simulated({"bill": str(bill), "latency": latency}) as url:
         prepare(folder, url, replicates=replicates, periods=periods)
         (folder / "sweep.toml").write_text((folder / "sweep.toml").read_text() + "\n" + TIMES)
         while True:

@@ -17,12 +17,11 @@ from evalkit.engine.outcome import RunOutcome
 from evalkit.engine.session import RunOptions
 from evalkit.engine.sweep import run_sweep
 from evalkit.engine.view import View
-from evalkit.serve import server
-from evalkit.serve.options import options_from
 from evalkit.serve.outcome import Arrival, ServedOutcome
-from evalkit.serve.provider import Simulator, handle
-from evalkit.serve.server import serving
 from evalkit.spec.model import Provider
+from tests.provider.double import Double
+from tests.provider.options import options_from
+from tests.provider.serving import serving
 from tests.support.patience import PATIENCE_S
 
 
@@ -30,7 +29,7 @@ from tests.support.patience import PATIENCE_S
 class SpreadRun:
     """A run while it is played, and afterwards."""
 
-    simulator: Simulator
+    simulator: Double
     children: list[Child] = field(default_factory=list)
     """All worker processes that were started."""
     views: list[View] = field(default_factory=list)
@@ -96,13 +95,15 @@ async def _play(
             del provider, folder
             yield url
 
+        plain = Double.handle
+
         class _Child(Child):
             def __init__(self, *words: Any) -> None:
                 super().__init__(*words)
                 run.children.append(self)
 
-        def heard(simulator: Simulator, arrival: Arrival, now_s: float) -> ServedOutcome:
-            outcome = handle(simulator, arrival, now_s)
+        def heard(simulator: Double, arrival: Arrival, now_s: float) -> ServedOutcome:
+            outcome = plain(simulator, arrival, now_s)
             if outcome.line is not None:
                 run.arrivals.append((now_s, outcome.line.outcome, simulator.totals.in_flight))
             return outcome
@@ -112,7 +113,7 @@ async def _play(
             during(run)
 
         sweep = replace(resolved.sweep, workers=workers)
-        with mock.patch.object(children, "Child", _Child), mock.patch.object(server, "handle", heard):
+        with mock.patch.object(children, "Child", _Child), mock.patch.object(Double, "handle", heard):
             run.outcome = await run_sweep(
                 replace(resolved, sweep=sweep), RunOptions(directory=directory, launch=launch, **options), show
             )

@@ -12,10 +12,10 @@ from evalkit.engine.outcome import RunOutcome
 from evalkit.engine.session import RunOptions
 from evalkit.engine.sweep import run_sweep
 from evalkit.money import PicoUsd
-from evalkit.serve.options import options_from
-from evalkit.serve.provider import Simulator
-from evalkit.serve.server import serving
 from evalkit.spec.model import Provider
+from tests.provider.double import Double
+from tests.provider.options import options_from
+from tests.provider.serving import serving
 
 SERVED = """
 replicates = {replicates}
@@ -48,10 +48,10 @@ def go(resolved: Resolved, directory: Path, **options: Any) -> RunOutcome:
 
 def go_served(
     resolved: Resolved, directory: Path, simulate: dict[str, Any] | None = None, **options: Any
-) -> tuple[RunOutcome, Simulator]:
+) -> tuple[RunOutcome, Double]:
     """Run a sweep whose provider is simulated on this loop; also gives the provider as it stood at the end."""
 
-    async def both() -> tuple[RunOutcome, Simulator]:
+    async def both() -> tuple[RunOutcome, Double]:
         async with serving(options_from(simulate or {})) as (url, simulator):
 
             @contextmanager

@@ -23,7 +23,7 @@ from evalkit.engine.scheduler import LaneJob, play_lanes
 from evalkit.engine.universe import AgentSetup, PlannedEpisode
 from evalkit.envs.environment import Environment, Kit, Observation, Opening, Pack, Score
 from evalkit.money import PicoUsd, Price
-from evalkit.serve.dialects.openai_chat import SERVED_OPENAI_CHAT
+from evalkit.serve.openai_chat import SERVED_OPENAI_CHAT
 from evalkit.spec.identity import episode_id
 from evalkit.spec.model import Limits, Model, Provider, SharedLimits
 from evalkit.store.files.journal import Appender

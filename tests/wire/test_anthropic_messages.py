@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from evalkit.dialogue import Message, Reply, Sampling, Tool, ToolCall, Usage
-from evalkit.serve.dialects.anthropic_messages import SERVED_ANTHROPIC_MESSAGES as SERVED
+from evalkit.doors.gateway.anthropic_messages import SERVED_ANTHROPIC_MESSAGES as SERVED
 from evalkit.wire.allowance import Allowance
 from evalkit.wire.anthropic_messages import ANTHROPIC_MESSAGES as MESSAGES
 from evalkit.wire.dialect import MalformedReplyError, Quirks
@@ -119,7 +119,7 @@ def test_what_a_client_sends_is_what_a_server_reads() -> None:
     sampling = Sampling(
         temperature=0.5, max_tokens=12, tool_choice="required", parallel_calls=False, top_p=0.5, effort="low"
     )
-    model, request = SERVED.decode_request(body(*CHAT, sampling=sampling), "")
+    model, request = SERVED.decode_request(body(*CHAT, sampling=sampling))
     assert (model, request.seed, request.sampling, request.tools) == ("m", 0, sampling, (LOOKUP,))
     assert request.messages == CHAT
 
@@ -263,7 +263,7 @@ def test_thinking_goes_back_as_it_came_and_where_it_stood() -> None:
         Message(role="tool", text="a", call_id="c1"),
         Message(role="tool", text="b", call_id="c2"),
     )
-    _, request = SERVED.decode_request(body(CHAT[1], reply.message(), *answered), "")
+    _, request = SERVED.decode_request(body(CHAT[1], reply.message(), *answered))
     assert request.messages[1] == reply.message()
     assert MESSAGES.decode(SERVED.encode_reply(reply)) == reply
 

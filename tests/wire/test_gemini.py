@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 
 from evalkit.dialogue import Message, Reply, Sampling, Tool, ToolCall, Usage
 from evalkit.replies import decode_reply, encode_reply
-from evalkit.serve.dialects.gemini import SERVED_GEMINI as SERVED
 from evalkit.wire.dialect import MalformedReplyError, Quirks
 from evalkit.wire.gemini import GEMINI
+from tests.provider.dialects import GEMINI as SERVED
 
 LOOKUP = Tool(
     name="lookup", description="Look a key up.", parameters={"type": "object", "properties": {"k": {"type": "integer"}}}
@@ -103,11 +103,11 @@ def test_a_body_has_its_bytes() -> None:
 
 def test_what_a_client_sends_is_what_a_server_reads() -> None:
     sampling = Sampling(temperature=0.5, max_tokens=12, tool_choice="required", top_p=0.5, effort="low")
-    name, request = SERVED.decode_request(body(*CHAT, sampling=sampling), "m/1")
+    name, request = SERVED.decode(body(*CHAT, sampling=sampling), "m/1")
     assert (name, request.seed, request.sampling, request.tools) == ("m/1", 7, sampling, (LOOKUP,))
     assert request.messages == CHAT
     budget = Sampling(effort="-1", tool_choice="none")
-    assert SERVED.decode_request(body(*CHAT, sampling=budget, seed=None), "m")[1].sampling == budget
+    assert SERVED.decode(body(*CHAT, sampling=budget, seed=None), "m")[1].sampling == budget
 
 
 def test_a_chat_without_system_or_tools_sends_neither() -> None:
@@ -317,9 +317,7 @@ def test_a_signed_turn_is_read_by_a_server_and_served_again() -> None:
             continue
         reply = reply_of(content)
         answered = [Message(role="tool", text="ok", call_id=one.id, name=one.name) for one in reply.calls]
-        _, request = SERVED.decode_request(
-            body(CHAT[1], reply.message(), *answered, Message(role="user", text="?")), "m"
-        )
+        _, request = SERVED.decode(body(CHAT[1], reply.message(), *answered, Message(role="user", text="?")), "m")
         assert request.messages[1] == reply.message()
         assert GEMINI.decode(SERVED.encode_reply(reply)) == reply
 
@@ -378,7 +376,7 @@ def chats(draw: st.DrawFn) -> tuple[Message, ...]:
 
 @given(chats(), st.integers(0, 2**31 - 1))
 def test_every_chat_reads_as_it_was_sent(chat: tuple[Message, ...], seed: int) -> None:
-    _, request = SERVED.decode_request(body(*chat, seed=seed), "m")
+    _, request = SERVED.decode(body(*chat, seed=seed), "m")
     assert (request.messages, request.seed) == (chat, seed)
 
 

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from evalkit.dialogue import Message, Reply, Sampling, Tool, ToolCall, Usage
-from evalkit.serve.dialects.openai_chat import SERVED_OPENAI_CHAT as SERVED
+from evalkit.serve.openai_chat import SERVED_OPENAI_CHAT as SERVED
 from evalkit.wire.dialect import MalformedReplyError, Quirks
 from evalkit.wire.http import HttpResponse
 from evalkit.wire.openai_chat import OPENAI_CHAT as CHAT
@@ -41,7 +41,7 @@ MESSAGES = [
 def test_a_message_has_its_bytes_and_is_read_back(message: Message, data: bytes) -> None:
     assert CHAT.encode_message(message) == data
     head = CHAT.head("m", Sampling(), Quirks())
-    _, request = SERVED.decode_request(CHAT.body(head, b"", [data], None), "")
+    _, request = SERVED.decode_request(CHAT.body(head, b"", [data], None))
     assert request.messages == (message,)
 
 
@@ -149,7 +149,7 @@ def test_what_a_client_sends_is_what_a_server_reads() -> None:
     )
     head = CHAT.head("m", sampling, Quirks())
     data = [one for _, one in MESSAGES]
-    model, request = SERVED.decode_request(CHAT.body(head, CHAT.encode_tools([LOOKUP]), data, 5), "")
+    model, request = SERVED.decode_request(CHAT.body(head, CHAT.encode_tools([LOOKUP]), data, 5))
     assert (model, request.seed, request.sampling, request.tools) == ("m", 5, sampling, (LOOKUP,))
     assert request.messages == tuple(message for message, _ in MESSAGES)
 
@@ -174,7 +174,7 @@ def test_what_a_client_sends_is_what_a_server_reads() -> None:
 def test_a_served_request_that_is_wrong_is_refused_by_name(change: dict[str, Any], words: str) -> None:
     body = {"model": "m", "messages": [{"role": "user", "content": "x"}]} | change
     with pytest.raises(ValueError, match=words):
-        SERVED.decode_request(orjson.dumps(body), "")
+        SERVED.decode_request(orjson.dumps(body))
 
 
 def reply_of(message: object, **more: object) -> Reply:

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from evalkit.dialogue import Message, Reply, Sampling, Tool, ToolCall, Usage
-from evalkit.serve.dialects.openai_responses import SERVED_OPENAI_RESPONSES as SERVED
+from evalkit.doors.gateway.openai_responses import SERVED_OPENAI_RESPONSES as SERVED
 from evalkit.wire.dialect import MalformedReplyError, Quirks
 from evalkit.wire.http import HttpResponse
 from evalkit.wire.openai_responses import OPENAI_RESPONSES as RESPONSES
@@ -55,7 +55,7 @@ def test_what_a_client_sends_is_what_a_server_reads() -> None:
     )
     head = RESPONSES.head("m", sampling, Quirks())
     data = [one for _, one in CHAT]
-    model, request = SERVED.decode_request(RESPONSES.body(head, RESPONSES.encode_tools([LOOKUP]), data, 5), "")
+    model, request = SERVED.decode_request(RESPONSES.body(head, RESPONSES.encode_tools([LOOKUP]), data, 5))
     assert (model, request.seed, request.sampling, request.tools) == ("m", 0, sampling, (LOOKUP,))
     assert request.messages == tuple(message for message, _ in CHAT)
 
@@ -196,7 +196,7 @@ def test_reasoning_goes_back_as_it_came_in_its_place() -> None:
     chat = [CHAT[0][1], RESPONSES.encode_message(reply.message())]
     chat += [orjson.dumps({**output, "call_id": call_id}) for call_id in ("c1", "c2")]
     head = RESPONSES.head("m", Sampling(), Quirks())
-    _, request = SERVED.decode_request(RESPONSES.body(head, b"", chat, None), "")
+    _, request = SERVED.decode_request(RESPONSES.body(head, b"", chat, None))
     assert request.messages[1] == Message(role="assistant", text=reply.text, calls=reply.calls)
 
 
@@ -401,18 +401,18 @@ def test_replies_that_speak_of_failure_are_accepted() -> None:
 def test_a_served_request_that_is_wrong_is_refused_by_name(change: dict[str, Any], words: str) -> None:
     body = {"model": "m", "input": [{"role": "user", "content": "x"}]} | change
     with pytest.raises(ValueError, match=words):
-        SERVED.decode_request(orjson.dumps(body), "")
+        SERVED.decode_request(orjson.dumps(body))
 
 
 def test_a_server_reads_plain_text_instructions_and_parts() -> None:
     body: dict[str, Any] = {"model": "m", "instructions": "Be brief.", "input": "Hello."}
     system, user = Message(role="system", text="Be brief."), Message(role="user", text="Hello.")
-    assert SERVED.decode_request(orjson.dumps(body), "")[1].messages == (system, user)
+    assert SERVED.decode_request(orjson.dumps(body))[1].messages == (system, user)
     body["input"] = [{"role": "user", "content": [{"type": "input_text", "text": "Hel"}, {"text": "lo."}]}]
-    assert SERVED.decode_request(orjson.dumps(body), "")[1].messages == (system, user)
+    assert SERVED.decode_request(orjson.dumps(body))[1].messages == (system, user)
     for choice in ({"type": "function", "name": "f"}, "required"):
         more = {"tools": [{"type": "function", "name": "f"}], "tool_choice": choice}
-        assert SERVED.decode_request(orjson.dumps(body | more), "")[1].sampling.tool_choice == "required"
+        assert SERVED.decode_request(orjson.dumps(body | more))[1].sampling.tool_choice == "required"
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,6 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from evalkit.dialogue import Reply, Sampling, ToolCall, Usage
-from evalkit.serve.dialects.table import SERVED_DIALECTS
 from evalkit.wire import anthropic_stream, openai_chat_stream, openai_responses_stream
 from evalkit.wire.alike import Alike
 from evalkit.wire.billed import counts_as_billed
@@ -20,6 +19,7 @@ from evalkit.wire.openai_responses_stream import ResponsesAssembler
 from evalkit.wire.sse import EventParser, next_event
 from evalkit.wire.streams import RAW_CAP, ReplyStream, is_stream, loads_event, stated_status
 from evalkit.wire.table import DIALECTS
+from tests.provider.dialects import SERVED_DIALECTS
 from tests.support.each_case import check_each
 from tests.support.growth import assert_linear
 from tests.support.streaming import EVENTS, assembled, every, response_of, sse, streamed

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from evalkit.dialogue import Reply, ToolCall, Usage
 from evalkit.money import Price
-from evalkit.serve.dialects.table import SERVED_DIALECTS
 from evalkit.wire.lenient import loads_lenient
 from evalkit.wire.tokens import most_output_tokens, output_tokens
+from tests.provider.dialects import SERVED_DIALECTS
 from tests.support.each_case import check_each
 from tests.support.formats import FORMATS
 

@@ -5,13 +5,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evalkit.serve.dialects.table import SERVED_DIALECTS
 from evalkit.wire.dialect import Dialect
 from evalkit.wire.gemini import GEMINI
 from evalkit.wire.http import Failure, HttpResponse, Verdict
 from evalkit.wire.openai_chat import OPENAI_CHAT
 from evalkit.wire.table import DIALECTS
 from evalkit.wire.verdicts import describe, judge, read_wait_s
+from tests.provider.dialects import SERVED_DIALECTS
 
 
 def judged(status: int, body: str = "", failure: Failure = "", **headers: str) -> Verdict:

@@ -1,6 +1,6 @@
 """OpenAI Responses as a server speaks it: their request to ours, our reply to their JSON.
 
-For the simulated provider, which stores nothing. Strict where the real server is: fields it does not know, calls and
+For the gateway, which stores nothing. Strict where the real server is: fields it does not know, calls and
 outputs without each other, and reasoning that could only be found in a store are a ValueError with the reason.
 """
 
@@ -9,10 +9,8 @@ from dataclasses import replace
 from typing import Any
 
 from evalkit.dialogue import Message, Reply, Request, Role, Sampling, Tool, ToolCall
-from evalkit.serve.cache import pieces_of
-from evalkit.serve.dialects.openai_chat import SERVED_OPENAI_CHAT, sampling_of
-from evalkit.serve.dialects.served import list_of, loaded
-from evalkit.serve.dialects.streamed import Cutter, Event, EventFormat, StreamWish, check_stream
+from evalkit.serve.formats import Cutter, Event, EventFormat, StreamWish, check_stream, list_of, loaded
+from evalkit.serve.openai_chat import SERVED_OPENAI_CHAT, sampling_of
 from evalkit.wire.fields import object_of
 from evalkit.wire.lenient import dumps_any
 from evalkit.wire.openai_responses import LEAST_TOKENS, OPENAI_RESPONSES
@@ -39,13 +37,13 @@ _KNOWN = (
 )
 
 _UNSERVED = ("background", "previous_response_id", "conversation", "prompt")
-"""Fields of the API that the simulated provider cannot honour."""
+"""Fields of the API that the gateway cannot honour."""
 
 _ROLES: Mapping[str, Role] = {"system": "system", "developer": "system", "user": "user", "assistant": "assistant"}
 _INCOMPLETE: Mapping[str, str] = {"length": "max_output_tokens", "content_filter": "content_filter"}
 
 
-def decode_request(body: bytes, _model: str = "") -> tuple[str, Request]:
+def decode_request(body: bytes) -> tuple[str, Request]:
     """(model, request); the request has no seed, as the API has none. Raises ValueError saying what is wrong."""
     value = loaded(body)
     for name in value:
@@ -277,21 +275,12 @@ def _deltas(kind: str, member: str, text: str, place: Mapping[str, Any], cut: Cu
     yield {"type": f"response.{kind}.done", **place, member: text}
 
 
-def _failed(error: Event, whole: Mapping[str, Any]) -> list[Event]:
-    """An error, and the response that failed by it."""
-    said = {name: error["error"][name] for name in ("code", "message")}
-    failed = {**whole, "status": "failed", "error": said, "incomplete_details": None, "output": [], "usage": None}
-    return [{"type": "error", **said, "param": None}, {"type": "response.failed", "response": failed}]
-
-
 SERVED_OPENAI_RESPONSES = replace(
     SERVED_OPENAI_CHAT,
     dialect=OPENAI_RESPONSES,
     decode_request=decode_request,
     encode_reply=encode_reply,
-    # The keep-alive event is in no documentation, and the API sends it all the same.
-    stream=EventFormat(events=_events, errors=_failed, named=True, numbered=True, ping={"type": "keepalive"}),
+    stream=EventFormat(events=_events, named=True, numbered=True),
     reply_id=lambda name: f"resp_{name[:48]}",
-    prompt_pieces=pieces_of("tools", "instructions", "input"),
 )
-"""Errors, keys, limits and models are those of Chat Completions."""
+"""Errors are those of Chat Completions."""

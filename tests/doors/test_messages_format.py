@@ -1,13 +1,12 @@
-"""What the simulated provider refuses in Anthropic's format; what it takes is tested beside the client's direction."""
+"""What the gateway refuses in Anthropic's format; what it takes is tested beside the client's direction."""
 
 from typing import Any
 
 import orjson
 import pytest
 
-from evalkit.serve.dialects.anthropic_messages import decode_request
+from evalkit.doors.gateway.anthropic_messages import decode_request
 
-CACHED = {"cache_control": {"type": "ephemeral"}}
 TOOL_USE = {"type": "tool_use", "id": "a", "name": "lookup", "input": {}}
 RESULT = {"type": "tool_result", "tool_use_id": "a", "content": "x"}
 TEXT = {"type": "text", "text": "x"}
@@ -49,7 +48,6 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     (turns("x", [{**TOOL_USE, "name": ""}], [RESULT]), "id and name"),
     (turns("x", [{"type": "image"}], "y"), "'image' is not known"),
     (turns([{"type": "image"}]), "must be a text block"),
-    (turns([{**TEXT, **CACHED}] * 5), "maximum of 4"),
 ]
 
 

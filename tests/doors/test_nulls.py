@@ -5,7 +5,7 @@ from typing import Any
 import orjson
 import pytest
 
-from evalkit.serve.dialects.table import SERVED_DIALECTS
+from evalkit.doors.gateway.server import FORMATS
 from tests.support.each_case import check_each
 
 TOOL: dict[str, Any] = {"type": "object", "properties": {"a": {"default": None, "enum": [None, 1]}}}
@@ -43,29 +43,21 @@ ANTHROPIC: dict[str, Any] = {
     "tools": [{"name": "f", "description": "d", "input_schema": TOOL}],
 }
 ANTHROPIC_FIELDS = ("temperature", "top_p", "system", "stream", "tool_choice", "output_config", "metadata", "thinking")
-GEMINI: dict[str, Any] = {
-    "contents": [{"role": "user", "parts": [{"text": "Hello."}]}],
-    "generationConfig": {"topP": 0.5},
-    "tools": [{"functionDeclarations": [{"name": "f", "description": "d", "parametersJsonSchema": TOOL}]}],
-}
-GEMINI_FIELDS = ("systemInstruction", "toolConfig")
-GEMINI_CONFIG = ("maxOutputTokens", "temperature", "topP", "seed", "thinkingConfig")
 
-FORMS = {
+BODIES = {
     "openai_chat": (CHAT, CHAT_FIELDS),
     "openai_responses": (RESPONSES, RESPONSES_FIELDS),
     "anthropic_messages": (ANTHROPIC, ANTHROPIC_FIELDS),
-    "gemini": (GEMINI, GEMINI_FIELDS),
 }
 
 
 def _decoded(dialect: str, body: Any) -> Any:
-    return SERVED_DIALECTS[dialect].decode_request(orjson.dumps(body), "m")
+    return FORMATS[dialect].decode_request(orjson.dumps(body))
 
 
-@pytest.mark.parametrize("dialect", FORMS)
+@pytest.mark.parametrize("dialect", BODIES)
 def test_a_null_is_a_field_that_is_left_out(dialect: str) -> None:
-    body, fields = FORMS[dialect]
+    body, fields = BODIES[dialect]
     plain = _decoded(dialect, body)
     assert plain[1].tools[0].parameters == TOOL
 
@@ -75,7 +67,7 @@ def test_a_null_is_a_field_that_is_left_out(dialect: str) -> None:
     check_each([(name, name) for name in fields], check)
 
 
-@pytest.mark.parametrize("dialect", FORMS)
+@pytest.mark.parametrize("dialect", BODIES)
 def test_nulls_within_messages_tools_and_settings_are_left_out_too(dialect: str) -> None:
     def nulled(value: Any) -> Any:
         if isinstance(value, list):
@@ -84,17 +76,8 @@ def test_nulls_within_messages_tools_and_settings_are_left_out_too(dialect: str)
             return {name: nulled(member) for name, member in value.items()} | {"cache_control": None}
         return value
 
-    body, _ = FORMS[dialect]
+    body, _ = BODIES[dialect]
     assert _decoded(dialect, nulled(body)) == _decoded(dialect, body)
-
-
-def test_nulls_in_geminis_settings() -> None:
-    without = {**GEMINI, "generationConfig": {}}
-
-    def check(name: str) -> None:
-        assert _decoded("gemini", {**GEMINI, "generationConfig": {name: None}}) == _decoded("gemini", without)
-
-    check_each([(name, name) for name in GEMINI_CONFIG], check)
 
 
 def test_a_limit_that_must_be_said_cannot_be_null() -> None:

@@ -1,60 +1,48 @@
 """Anthropic Messages as a server speaks it: their request to ours, our reply to their JSON.
 
-For the simulated provider. Strict where the real server is: turns alternate and begin and end with the user's, every
+For the gateway. Strict where the real server is: turns alternate and begin and end with the user's, every
 call is answered at the start of the next message, nothing is answered that was not called, no text is blank, and no
 field is unknown (a seed is). Calls' ids must differ within a message only, since policies count theirs again each turn.
 """
 
-import math
-from collections.abc import Iterator, Mapping, Sequence, Set
-from datetime import UTC, datetime
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import orjson
 
 from evalkit.dialogue import Message, Reply, Request, Sampling, Tool, ToolChoice
-from evalkit.serve.cache import Piece
-from evalkit.serve.dialects.served import (
-    CREATED_S,
-    MOMENT,
-    ServedDialect,
+from evalkit.serve.formats import (
+    Cutter,
+    Event,
+    EventFormat,
+    ServedFormat,
+    StreamWish,
     as_written,
-    bearer,
-    http_date,
+    check_stream,
     list_of,
     loaded,
 )
-from evalkit.serve.dialects.streamed import Cutter, Event, EventFormat, StreamWish, check_stream
-from evalkit.serve.limits import LimitStanding
 from evalkit.wire.anthropic_content import read_content, write_content
 from evalkit.wire.anthropic_messages import ANTHROPIC_MESSAGES
 from evalkit.wire.lenient import dumps_any
 
-FIELDS = frozenset({"model", "messages", "max_tokens", "system", "tools", "tool_choice", "temperature", "top_p"}) | {
+_FIELDS = frozenset({"model", "messages", "max_tokens", "system", "tools", "tool_choice", "temperature", "top_p"}) | {
     *("top_k", "output_config", "thinking", "metadata", "stop_sequences", "stream", "cache_control", "service_tier")
 }
 _CHOICES: Mapping[str, ToolChoice] = {"auto": "auto", "any": "required", "tool": "required", "none": "none"}
 _REASONS = {"stop": "end_turn", "tool_calls": "tool_use", "length": "max_tokens", "content_filter": "refusal"}
-_MOST_BREAKPOINTS = 4
 
 
-def decode_request(
-    body: bytes, model: str = "", *, version: str = "", fields: Set[str] = FIELDS
-) -> tuple[str, Request]:
-    """(model, request). With `version` the path names the model, and the body the version. `fields`: those that it may
-    have. Raises ValueError saying what is wrong and where."""
+def decode_request(body: bytes) -> tuple[str, Request]:
+    """(model, request). Raises ValueError saying what is wrong and where."""
     value = loaded(body)
-    for name in value.keys() - fields:
+    for name in value.keys() - _FIELDS:
         raise ValueError(f"{name}: extra inputs are not permitted")
-    if version and value.get("anthropic_version") != version:
-        raise ValueError(f"anthropic_version: is required, and must be {version!r}")
-    model = model if version else value.get("model", "")
+    model = value.get("model", "")
     if not isinstance(model, str) or not model:
         raise ValueError("model: must be a string")
     check_stream(value)
     turns, tools = list_of(value, "messages"), list_of(value, "tools")
-    if _breakpoints(value) > _MOST_BREAKPOINTS:
-        raise ValueError(f"a maximum of {_MOST_BREAKPOINTS} blocks with cache_control may be provided")
     system = value.get("system") or []
     messages = [Message(role="system", text=text) for text in _texts(system, "system")]
     messages += _dialogue(turns)
@@ -179,14 +167,6 @@ def _texts(content: Any, path: str) -> list[str]:
     return [block["text"] for block in blocks]
 
 
-def _breakpoints(value: Mapping[str, Any]) -> int:
-    blocks = [*list_of(value, "tools"), *(value["system"] if isinstance(value.get("system"), list) else ())]
-    for turn in list_of(value, "messages"):
-        content = turn.get("content") if isinstance(turn, dict) else None
-        blocks += content if isinstance(content, list) else []
-    return sum(isinstance(block, dict) and "cache_control" in block for block in [value, *blocks])
-
-
 def _layout(reply: Reply) -> bytes:
     """The blocks of a reply with a thinking block before the others."""
     thinking = {"type": "thinking", "thinking": reply.reasoning, "signature": f"sealed-{len(reply.reasoning)}"}
@@ -272,86 +252,12 @@ def encode_error(status: int, _code: str, message: str) -> bytes:
     return dumps_any({"type": "error", "error": {"type": kind, "message": message}})
 
 
-def _limit_headers(standings: Mapping[str, LimitStanding], wall_s: float) -> dict[str, str]:
-    """`anthropic-ratelimit-*`: moments as RFC 3339 has them, rounded up to whole seconds, beside a date that is rounded
-    down.
-
-    Where input and output are limited apart, `tokens` stands for both together, as at the real provider.
-    """
-    if not standings:
-        return {}
-    known = dict(standings)
-    if "tokens" not in known and {"input_tokens", "output_tokens"} <= known.keys():
-        both = (known["input_tokens"], known["output_tokens"])
-        known["tokens"] = LimitStanding(
-            limit=sum(standing.limit for standing in both),
-            remaining=sum(standing.remaining for standing in both),
-            full_in_s=max(standing.full_in_s for standing in both),
-        )
-    headers = {"date": http_date(math.floor(wall_s))}
-    for kind, standing in known.items():
-        start = f"anthropic-ratelimit-{kind.replace('_', '-')}"
-        headers[f"{start}-limit"] = str(standing.limit)
-        headers[f"{start}-remaining"] = str(standing.remaining)
-        full = datetime.fromtimestamp(math.ceil(wall_s + standing.full_in_s), UTC)
-        headers[f"{start}-reset"] = full.strftime(MOMENT)
-    return headers
-
-
-_VERSIONS = ("2023-06-01", "2026-10-21")
-
-
-def _objection(headers: Mapping[str, str], request: Request) -> str:
-    """Every request names a version of the API, and the newest has no sampling fields any more."""
-    version, sampling = headers.get("anthropic-version", ""), request.sampling
-    if version not in _VERSIONS:
-        return f"anthropic-version: is required: one of {', '.join(_VERSIONS)}"
-    if version == _VERSIONS[-1] and (sampling.temperature is not None or sampling.top_p is not None):
-        return f"temperature, top_p: are not supported in version {version}"
-    return ""
-
-
-def _models(models: Sequence[str]) -> object:
-    cards = [_model(model) for model in models]
-    return {"data": cards, "has_more": False, "first_id": models[0], "last_id": models[-1]}
-
-
-def _model(model: str) -> dict[str, object]:
-    created = datetime.fromtimestamp(CREATED_S, UTC).strftime(MOMENT)
-    return {"type": "model", "id": model, "display_name": model, "created_at": created, "lifecycle": "active"}
-
-
-def _prompt_pieces(value: Mapping[str, Any]) -> Iterator[Piece]:
-    blocks = [("tools", block) for block in value.get("tools") or []]
-    blocks += [("system", block) for block in _blocks(value.get("system") or [])]
-    blocks += [(turn["role"], block) for turn in value["messages"] for block in _blocks(turn["content"])]
-    for index, (section, block) in enumerate(blocks):
-        plain = {name: field for name, field in block.items() if name != "cache_control"}
-        whole = index == len(blocks) - 1 and bool(value.get("cache_control"))
-        yield section, plain, whole or bool(block.get("cache_control"))
-
-
-def _blocks(content: Any) -> list[Mapping[str, Any]]:
-    return [{"type": "text", "text": content}] if isinstance(content, str) else content
-
-
-SERVED_ANTHROPIC_MESSAGES = ServedDialect(
+SERVED_ANTHROPIC_MESSAGES = ServedFormat(
     dialect=ANTHROPIC_MESSAGES,
     decode_request=decode_request,
     encode_reply=encode_reply,
-    stream=EventFormat(events=_events, named=True, ping=_PING),
+    stream=EventFormat(events=_events, named=True),
     encode_error=encode_error,
-    base_path="/v1",
-    sdk_path="",
-    id_header="request-id",
     reply_id=lambda name: f"msg_01{name[:22]}",
-    limit_headers=_limit_headers,
-    # Its SDK sends the second since version 2.
-    keys=lambda key: [("x-api-key", key), bearer(key)],
-    objection=_objection,
-    models=_models,
-    model=_model,
-    prompt_pieces=_prompt_pieces,
-    caches_by_marks=True,
-    limits_cached_input=False,
+    sdk_path="",
 )

@@ -2,7 +2,7 @@
 
 A framework (LangGraph, the OpenAI Agents SDK, one's own program) is given the address in place of a provider's. Each
 request becomes an ask of the seat: durable before it is answered, held to the run's budget and limits, and answered
-from the log when the episode is resumed. Four dialects are spoken, whole and streamed. A model's name is a role.
+from the log when the episode is resumed. Three dialects are spoken, whole and streamed. A model's name is a role.
 """
 
 import asyncio
@@ -19,17 +19,23 @@ from aiohttp import web
 
 from evalkit.dialogue import Reply, Request, Sampling, Usage
 from evalkit.digests import ask_digest
+from evalkit.doors.gateway.anthropic_messages import SERVED_ANTHROPIC_MESSAGES
+from evalkit.doors.gateway.openai_responses import SERVED_OPENAI_RESPONSES
 from evalkit.errors import AgentError, AskRefused
 from evalkit.replies import decode_reply, encode_reply
 from evalkit.seats import Fork, Seat
 from evalkit.seeds import Stream
-from evalkit.serve.dialects.table import SERVED_DIALECTS
+from evalkit.serve.formats import BASE_PATH, ServedFormat
+from evalkit.serve.openai_chat import SERVED_OPENAI_CHAT
 from evalkit.serve.outcome import JSON, Arrival
-from evalkit.serve.routes import Route, route_of
 from evalkit.serve.streams import as_unstreamed, streamed
 
+FORMATS: Mapping[str, ServedFormat] = {
+    served.dialect.name: served for served in (SERVED_OPENAI_CHAT, SERVED_OPENAI_RESPONSES, SERVED_ANTHROPIC_MESSAGES)
+}
+"""What is spoken, by the dialect's name."""
+_BY_PATH = {BASE_PATH + served.dialect.path: served for served in FORMATS.values()}
 _MOST_BODY_BYTES = 64 * 2**20
-_TOKENS_AN_EVENT = 8
 _NAME = 16
 """Hexadecimal digits of a request's digest that name its fork."""
 
@@ -47,18 +53,14 @@ class Gateway:
     """`http://127.0.0.1:PORT/g/TOKEN`. The token is the episode's; a key that a client needs may be any text."""
 
     def base_url(self, dialect: str = "openai_chat", key: str = "") -> str:
-        """What the official SDK of a dialect takes as its base URL: of `openai_chat`, `openai_responses`,
-        `anthropic_messages` or `gemini`. A `key` names a part of the agent, so that equal requests of two parts are
+        """What the official SDK of a dialect takes as its base URL: of `openai_chat`, `openai_responses`
+        or `anthropic_messages`. A `key` names a part of the agent, so that equal requests of two parts are
         told apart. Raises AgentError for a dialect or key that cannot be."""
-        if dialect not in SERVED_DIALECTS:
-            raise AgentError(f"gateway: there is no dialect {dialect!r}: {', '.join(SERVED_DIALECTS)}.")
-        paths = [base + served.dialect.path for served in SERVED_DIALECTS.values() for base in served.base_paths]
-        taken = {path.split("/")[1] for path in paths}
-        if "/" in key or key in taken:
-            raise AgentError(
-                f"gateway: a key is a word without `/`, and none of {', '.join(sorted(taken))}; got {key!r:.80}."
-            )
-        return f"{self.url}{'/' if key else ''}{key}{SERVED_DIALECTS[dialect].sdk_path}"
+        if dialect not in FORMATS:
+            raise AgentError(f"gateway: there is no dialect {dialect!r}: {', '.join(FORMATS)}.")
+        if "/" in key or f"/{key}" == BASE_PATH:
+            raise AgentError(f"gateway: a key is a word without `/`, and not {BASE_PATH[1:]}; got {key!r:.80}.")
+        return f"{self.url}{'/' if key else ''}{key}{FORMATS[dialect].sdk_path}"
 
 
 @asynccontextmanager
@@ -113,30 +115,29 @@ class _OpenEpisode:
         for task in self.answering:
             task.cancel()
 
-    async def answer(self, route: Route, arrival: Arrival, key: str) -> web.Response:
+    async def answer(self, served: ServedFormat, arrival: Arrival, key: str) -> web.Response:
         """Ask the seat, and answer in the request's own dialect."""
         task = asyncio.current_task()
         assert task is not None
         self.answering.add(task)
         try:
-            return await self._answer(route, arrival, key)
+            return await self._answer(served, arrival, key)
         finally:
             self.answering.discard(task)
 
-    async def _answer(self, route: Route, arrival: Arrival, key: str) -> web.Response:
-        served = route.served
-        route, arrival = as_unstreamed(route, arrival)
+    async def _answer(self, served: ServedFormat, arrival: Arrival, key: str) -> web.Response:
+        wish, arrival = as_unstreamed(arrival)
         try:
-            role, request = served.decode_request(arrival.body, route.model)
+            role, request = served.decode_request(arrival.body)
             name, reply = await self._ask(key, role, request)
         except (ValueError, AgentError) as flaw:
-            return _refused(route, 400, "invalid_request_error", str(flaw))
+            return _refused(served, 400, "invalid_request_error", str(flaw))
         except AskRefused as flaw:
-            return _refused(route, 400, flaw.kind, str(flaw))
+            return _refused(served, 400, flaw.kind, str(flaw))
         body = served.encode_reply(replace(reply, model=role, response_id=served.reply_id(name)))
-        if route.wish is None:
+        if wish is None:
             return web.Response(body=body, headers=JSON)
-        outcome = streamed(served, body, route.wish, "", Stream(0, "gateway", name), _TOKENS_AN_EVENT)
+        outcome = streamed(served, body, wish, Stream(0, "gateway", name))
         return web.Response(body=outcome.body, headers=outcome.headers)
 
     async def _ask(self, key: str, role: str, request: Request) -> tuple[str, Reply]:
@@ -176,8 +177,8 @@ def _settings(sampling: Sampling, *, offers: bool) -> dict[str, Any]:
     return {**settings, "tool_choice": sampling.tool_choice} if offers else settings
 
 
-def _refused(route: Route, status: int, code: str, message: str) -> web.Response:
-    return web.Response(status=status, body=route.served.encode_error(status, code, message), headers=JSON)
+def _refused(served: ServedFormat, status: int, code: str, message: str) -> web.Response:
+    return web.Response(status=status, body=served.encode_error(status, code, message), headers=JSON)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -226,25 +227,25 @@ class _Server:
     async def answer(self, request: web.BaseRequest) -> web.StreamResponse:
         """One request of any episode."""
         _, _, token, rest = (*request.path.split("/", 3), "", "", "")[:4]
-        desk, route, key = self.desks.get(token), route_of(f"/{rest}"), ""
-        if route is None:
+        desk, served, key = self.desks.get(token), _BY_PATH.get(f"/{rest}"), ""
+        if served is None:
             key, _, rest = rest.partition("/")
-            route = route_of(f"/{rest}")
+            served = _BY_PATH.get(f"/{rest}")
         if desk is None or not request.path.startswith("/g/"):
-            return _unknown(route, "There is no such episode here, or it is over.")
-        if route is None or request.method != "POST":
-            return _unknown(route, f"Unknown: {request.method} /{rest}.")
+            return _unknown(served, "There is no such episode here, or it is over.")
+        if served is None or request.method != "POST":
+            return _unknown(served, f"Unknown: {request.method} /{rest}.")
         headers: Mapping[str, str] = request.headers
         arrival = Arrival(
             method="POST", path=f"/{rest}", headers=headers, query=request.query_string, body=await request.read()
         )
         with suppress(asyncio.CancelledError):
-            return await desk.answer(route, arrival, key)
-        return _refused(route, 503, "over", "The episode has been left.")
+            return await desk.answer(served, arrival, key)
+        return _refused(served, 503, "over", "The episode has been left.")
 
 
-def _unknown(route: Route | None, message: str) -> web.Response:
-    return _refused(route or Route(SERVED_DIALECTS["openai_chat"], ""), 404, "unknown_url", message)
+def _unknown(served: ServedFormat | None, message: str) -> web.Response:
+    return _refused(served or SERVED_OPENAI_CHAT, 404, "unknown_url", message)
 
 
 _SERVERS: WeakKeyDictionary[asyncio.AbstractEventLoop, _Server] = WeakKeyDictionary()

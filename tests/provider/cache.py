@@ -1,4 +1,4 @@
-"""The simulated provider's prompt cache: how much of a prompt it has seen before, by its real provider's rule.
+"""The test double's prompt cache: how much of a prompt it has seen before, by its real provider's rule.
 
 - Automatic (OpenAI, Gemini): read is the longest beginning seen before, in whole blocks of 128 tokens, from 1024 on.
   Writing costs nothing and is not reported.

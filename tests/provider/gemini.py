@@ -1,6 +1,6 @@
 """Gemini's generateContent as a server speaks it: their request to ours, our reply to their JSON.
 
-For the simulated provider. Strict where the real server is: no field is unknown, the user's turns and the model's
+For the test double. Strict where the real server is: no field is unknown, the user's turns and the model's
 alternate and begin and end with the user's, no part is empty, and a turn with calls is followed by as many results,
 each for one of them. A result without an id belongs to the first call of its name that is still open.
 """
@@ -10,9 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from evalkit.dialogue import Message, Reply, Request, Sampling, Tool, ToolCall, ToolChoice
-from evalkit.serve.cache import pieces_of
-from evalkit.serve.dialects.served import ServedDialect, as_written, loaded
-from evalkit.serve.dialects.streamed import Cutter, Event, EventFormat, StreamWish
+from evalkit.serve.formats import Cutter, Event, EventFormat, ServedFormat, StreamWish, as_written, loaded
 from evalkit.wire.fields import object_of
 from evalkit.wire.gemini import GEMINI
 from evalkit.wire.gemini_content import read_parts, write_parts
@@ -31,7 +29,7 @@ _RESULTS = ("output", "error", "result")
 _MOST_SEED = 2**31
 
 
-def decode_request(body: bytes, model: str) -> tuple[str, Request]:
+def decode_request(body: bytes, model: str = "") -> tuple[str, Request]:
     """(model, request). Raises ValueError saying what is wrong and where."""
     value = loaded(body)
     _check_names(value, _FIELDS, "")
@@ -239,9 +237,6 @@ def encode_reply(reply: Reply) -> bytes:
 
 def _events(value: Mapping[str, Any], _wish: StreamWish, cut: Cutter) -> Iterator[Event]:
     """The chunks of a 200 body's value: each a response, the last with the finish reason and the whole usage."""
-    if cut.joined:
-        yield dict(value)
-        return
     (candidate,) = value["candidates"]
     content, usage = candidate["content"], value.get("usageMetadata")
     parts = [piece for part in content["parts"] for piece in _part_pieces(part, cut)] or [{"text": ""}]
@@ -263,7 +258,7 @@ def _part_pieces(part: Event, cut: Cutter) -> list[Event]:
     signed = {name: member for name, member in part.items() if name == "thoughtSignature"}
     further = {name: member for name, member in part.items() if name not in ("text", "thoughtSignature")}
     texts = cut(part["text"]) or [""]
-    if signed and texts != [""] and cut.either():
+    if signed and texts != [""] and len(part["text"]) % 2:  # the real provider does either
         texts.append("")
     return [
         {"text": text, **further, **(signed if index == len(texts) - 1 else {})} for index, text in enumerate(texts)
@@ -289,32 +284,12 @@ def encode_error(status: int, code: str, message: str) -> bytes:
     return dumps_any({"error": {"code": status, "message": message, "status": name, "details": details}})
 
 
-def _model(model: str) -> dict[str, object]:
-    return {
-        "name": f"models/{model}",
-        "displayName": model,
-        "supportedGenerationMethods": ["generateContent", "streamGenerateContent"],
-    }
-
-
-SERVED_GEMINI = ServedDialect(
+GEMINI_FORMAT = ServedFormat(
     dialect=GEMINI,
     decode_request=decode_request,
     encode_reply=encode_reply,
-    stream=EventFormat(events=_events, line_end=b"\r\n", path=GEMINI.path.replace(":generate", ":streamGenerate")),
+    stream=EventFormat(events=_events),
     encode_error=encode_error,
-    base_path="/v1beta",
-    sdk_path="",
-    # The stable version of the API: the same requests.
-    other_paths=("/v1",),
     reply_id=lambda name: name[:22],
-    limit_headers=lambda _standings, _wall_s: {},
-    wait_in_body=True,
-    keys=lambda key: [("x-goog-api-key", key)],
-    bad_key_status=400,
-    bad_key_code="api_key_invalid",
-    models=lambda models: {"models": [_model(model) for model in models]},
-    model=_model,
-    prompt_pieces=pieces_of("tools", "systemInstruction", "contents"),
+    sdk_path="",
 )
-"""Google sends no headers of limits; the wait that an error asks for stands among its details (`RetryInfo`)."""

@@ -1,15 +1,14 @@
 """OpenAI Chat Completions as a server speaks it: their request to ours, our reply to their JSON.
 
-For the simulated provider. Strict where a real server is: a request it would refuse is a ValueError with the reason.
+For the simulated provider and the gateway. Strict where a real server is: a request it would refuse is a ValueError
+with the reason.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from evalkit.dialogue import Message, Reply, Request, Role, Sampling, Tool, ToolCall, ToolChoice
-from evalkit.serve.cache import pieces_of
-from evalkit.serve.dialects.served import CREATED_S, ServedDialect, bearer, list_of, loaded
-from evalkit.serve.dialects.streamed import Cutter, Event, EventFormat, StreamWish, check_stream
+from evalkit.serve.formats import Cutter, Event, EventFormat, ServedFormat, StreamWish, check_stream, list_of, loaded
 from evalkit.serve.limits import LimitStanding, show_span
 from evalkit.wire.fields import text_of
 from evalkit.wire.lenient import dumps_any
@@ -26,7 +25,7 @@ _ROLES: Mapping[str, Role] = {
 _CHOICES: Mapping[str, ToolChoice] = {"auto": "auto", "required": "required", "none": "none"}
 
 
-def decode_request(body: bytes, _model: str = "") -> tuple[str, Request]:
+def decode_request(body: bytes) -> tuple[str, Request]:
     """(model, request). Raises ValueError saying what is wrong and where."""
     value = loaded(body)
     model = value.get("model")
@@ -173,20 +172,16 @@ def _events(value: Mapping[str, Any], wish: StreamWish, cut: Cutter) -> Iterator
 
     message = choice["message"]
     calls = message.get("tool_calls", ())
-    if cut.joined:
-        joined = {"tool_calls": [{"index": index, **call} for index, call in enumerate(calls)]} if calls else {}
-        yield chunk({**message, **joined}, choice["finish_reason"])
-    else:
-        yield chunk({"role": message["role"], "content": None if message["content"] is None else ""})
-        for name in ("reasoning_content", "content", "refusal"):
-            for piece in cut(message.get(name) or ""):
-                yield chunk({name: piece})
-        for index, call in enumerate(calls):
-            function = {**call["function"], "arguments": ""}
-            yield chunk({"tool_calls": [{"index": index, **call, "function": function}]})
-            for piece in cut(call["function"]["arguments"]):
-                yield chunk({"tool_calls": [{"index": index, "function": {"arguments": piece}}]})
-        yield chunk({}, choice["finish_reason"])
+    yield chunk({"role": message["role"], "content": None if message["content"] is None else ""})
+    for name in ("reasoning_content", "content", "refusal"):
+        for piece in cut(message.get(name) or ""):
+            yield chunk({name: piece})
+    for index, call in enumerate(calls):
+        function = {**call["function"], "arguments": ""}
+        yield chunk({"tool_calls": [{"index": index, **call, "function": function}]})
+        for piece in cut(call["function"]["arguments"]):
+            yield chunk({"tool_calls": [{"index": index, "function": {"arguments": piece}}]})
+    yield chunk({}, choice["finish_reason"])
     if wish.usage and usage is not None:
         yield {**shared, "choices": [], "usage": usage}
 
@@ -197,7 +192,7 @@ def encode_error(status: int, code: str, message: str) -> bytes:
     return dumps_any({"error": {"message": message, "type": kind, "param": None, "code": code}})
 
 
-def _limit_headers(standings: Mapping[str, LimitStanding], _wall_s: float) -> dict[str, str]:
+def limit_headers(standings: Mapping[str, LimitStanding]) -> dict[str, str]:
     """Where the limits stand, as OpenAI says it: `x-ratelimit-*`, with spans until they are whole again."""
     headers: dict[str, str] = {}
     for kind in ("requests", "tokens"):
@@ -209,27 +204,17 @@ def _limit_headers(standings: Mapping[str, LimitStanding], _wall_s: float) -> di
     return headers
 
 
-def _models(models: Sequence[str]) -> object:
-    return {"object": "list", "data": [_model(model) for model in models]}
+def model_card(model: str) -> dict[str, object]:
+    """A model in the list of models. Each claims to have been made at one moment."""
+    return {"id": model, "object": "model", "created": 1_700_000_000, "owned_by": "evalkit"}
 
 
-def _model(model: str) -> dict[str, object]:
-    return {"id": model, "object": "model", "created": CREATED_S, "owned_by": "evalkit"}
-
-
-SERVED_OPENAI_CHAT = ServedDialect(
+SERVED_OPENAI_CHAT = ServedFormat(
     dialect=OPENAI_CHAT,
     decode_request=decode_request,
     encode_reply=encode_reply,
     stream=EventFormat(events=_events, end_mark=b"[DONE]"),
     encode_error=encode_error,
-    base_path="/v1",
-    sdk_path="/v1",
-    id_header="x-request-id",
     reply_id=lambda name: f"chatcmpl-{name[:24]}",
-    limit_headers=_limit_headers,
-    keys=lambda key: [bearer(key)],
-    models=_models,
-    model=_model,
-    prompt_pieces=pieces_of("tools", "messages"),
+    sdk_path="/v1",
 )
