@@ -204,11 +204,6 @@ def limit_headers(standings: Mapping[str, LimitStanding]) -> dict[str, str]:
     return headers
 
 
-def model_card(model: str) -> dict[str, object]:
-    """A model in the list of models. Each claims to have been made at one moment."""
-    return {"id": model, "object": "model", "created": 1_700_000_000, "owned_by": "evalkit"}
-
-
 SERVED_OPENAI_CHAT = ServedFormat(
     dialect=OPENAI_CHAT,
     decode_request=decode_request,

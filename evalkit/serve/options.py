@@ -92,7 +92,7 @@ def read_values(values: Mapping[str, Any], options: Mapping[str, Option], source
     return read
 
 
-def options_of(provider: Provider, **more: str) -> SimulatorOptions:
+def options_of(provider: Provider) -> SimulatorOptions:
     """Those of a provider that a run starts for itself. Raises UsageError naming the provider's file."""
     where = f"providers/{provider.name}.toml"
     if provider.dialect != SPOKEN:
@@ -100,7 +100,7 @@ def options_of(provider: Provider, **more: str) -> SimulatorOptions:
             f"{where}: dialect: a simulated provider speaks {SPOKEN}, and not {provider.dialect}: write "
             f'dialect = "{SPOKEN}", or a `url` in place of the table `simulate`.'
         )
-    return options_from({**more, **(provider.simulate or {})}, f"{where}: simulate")
+    return options_from(provider.simulate or {}, f"{where}: simulate")
 
 
 SPOKEN = "openai_chat"

@@ -15,8 +15,6 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-import orjson
-
 from evalkit.dialogue import Reply, Request, Usage
 from evalkit.policy.answer import answer
 from evalkit.policy.table import served
@@ -25,7 +23,7 @@ from evalkit.serve import limits
 from evalkit.serve.bill import BillLine, BillTotals
 from evalkit.serve.faults import pick
 from evalkit.serve.formats import BASE_PATH, ServedFormat, StreamWish
-from evalkit.serve.openai_chat import SERVED_OPENAI_CHAT, limit_headers, model_card
+from evalkit.serve.openai_chat import SERVED_OPENAI_CHAT, limit_headers
 from evalkit.serve.options import SimulatorOptions
 from evalkit.serve.outcome import JSON, Arrival, RefusedRequest, ServedOutcome
 from evalkit.serve.streams import as_unstreamed, streamed
@@ -150,31 +148,14 @@ class Simulator:
         return Asked(served=served, arrival=whole, wish=wish, draw_key=draw_key, now_s=now_s)
 
     def page(self, arrival: Arrival) -> ServedOutcome:
-        """Whatever asks no model: the list of models, one of them, the statistics, and mistakes."""
-        path, served, models = arrival.path.rstrip("/"), SERVED_OPENAI_CHAT, self.options.models
-        chat, listed = BASE_PATH + served.dialect.path, f"{BASE_PATH}/models"
-        try:
-            if path == chat:
-                message = f"{arrival.path} takes POST only."
-                raise RefusedRequest(status=405, code="method_not_allowed", message=message)
-            if path == STATS_PATH and arrival.method in ("GET", "HEAD"):
-                return ServedOutcome(status=200, headers=JSON, body=self.totals.json())
-            if not f"{path}/".startswith(f"{listed}/") or arrival.method not in ("GET", "HEAD"):
-                message = f"Unknown: {arrival.method} {arrival.path}. Known: {chat}, {listed}, {STATS_PATH}."
-                raise RefusedRequest(status=404, code="unknown_url", message=message)
-            self._check_key(arrival)
-            model = path.removeprefix(listed).lstrip("/")
-            if model and model not in models:
-                raise unknown_model(model, models)
-        except RefusedRequest as refusal:
-            return refused(served, refusal)
-        value = model_card(model) if model else {"object": "list", "data": [model_card(name) for name in models]}
-        return ServedOutcome(status=200, headers=JSON, body=orjson.dumps(value))
-
-    def _check_key(self, arrival: Arrival) -> None:
-        key = self.options.key
-        if key and arrival.headers.get("authorization") != f"Bearer {key}":
-            raise RefusedRequest(status=401, code="invalid_api_key", message=BAD_KEY)
+        """Whatever asks no model: the statistics, and mistakes."""
+        chat = BASE_PATH + SERVED_OPENAI_CHAT.dialect.path
+        if arrival.path == STATS_PATH and arrival.method in ("GET", "HEAD"):
+            return ServedOutcome(status=200, headers=JSON, body=self.totals.json())
+        status, code, message = 404, "unknown_url", f"Unknown: {arrival.method} {arrival.path}. Known: POST {chat}."
+        if arrival.path == chat:
+            status, code, message = 405, "method_not_allowed", f"{arrival.path} takes POST only."
+        return refused(SERVED_OPENAI_CHAT, RefusedRequest(status=status, code=code, message=message))
 
     def _judge(self, asked: Asked, draws: Stream) -> Decision:
         try:
@@ -191,7 +172,9 @@ class Simulator:
 
     def read(self, asked: Asked) -> tuple[str, Request]:
         """Key, body and model, in this order. Raises RefusedRequest at the first that is wrong."""
-        self._check_key(asked.arrival)
+        key = self.options.key
+        if key and asked.arrival.headers.get("authorization") != f"Bearer {key}":
+            raise RefusedRequest(status=401, code="invalid_api_key", message=BAD_KEY)
         try:
             model, request = asked.served.decode_request(asked.arrival.body)
         except ValueError as flaw:

@@ -133,7 +133,7 @@ def test_no_command_prints_the_help_and_fails(call: Call) -> None:
         (["run", "mine", "--budget"], "--budget: expected one argument"),
         (["report", "x", "--json", "--markdwon"], "Did you mean '--markdown'?"),
         (["report", "x", "--markdown", "--csv", "d"], "not allowed with"),
-        (["simulate", "--fault-4229", "1"], "Did you mean '--fault-429'?"),
+        (["simulate", "--fualts", "1"], "Did you mean '--faults'?"),
         (["simulate", "--latency", "soon"], "latency: 'soon' is not a span of time"),
         (["prompts"], "ACTION"),
         (["prompts", "imprt"], "invalid choice: 'imprt'"),

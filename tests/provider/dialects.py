@@ -18,7 +18,7 @@ from evalkit.doors.gateway.openai_responses import SERVED_OPENAI_RESPONSES
 from evalkit.serve import openai_chat
 from evalkit.serve.formats import Cutter, Event, ServedFormat, StreamWish, list_of, loaded
 from evalkit.serve.limits import LimitStanding
-from evalkit.serve.openai_chat import SERVED_OPENAI_CHAT, model_card
+from evalkit.serve.openai_chat import SERVED_OPENAI_CHAT
 from evalkit.wire.clouds import ANTHROPIC_BEDROCK, ANTHROPIC_VERTEX, BEDROCK_VERSION, GEMINI_VERTEX, VERTEX_VERSION
 from evalkit.wire.lenient import dumps_any
 from tests.provider.cache import Piece, pieces_of
@@ -136,14 +136,18 @@ def _failed(error: Event, whole: Mapping[str, Any]) -> list[Event]:
     return [{"type": "error", **said, "param": None}, {"type": "response.failed", "response": failed}]
 
 
+def _openai_model(model: str) -> dict[str, object]:
+    return {"id": model, "object": "model", "created": CREATED_S, "owned_by": "evalkit"}
+
+
 def _openai(form: ServedFormat, pieces: Callable[[Mapping[str, Any]], Iterator[Piece]], **ways: Any) -> SpokenDialect:
     return _spoken(
         form,
         id_header="x-request-id",
         limit_headers=lambda standings, _wall_s: openai_chat.limit_headers(standings),
         keys=lambda key: [_bearer(key)],
-        models=lambda models: {"object": "list", "data": [model_card(model) for model in models]},
-        model=model_card,
+        models=lambda models: {"object": "list", "data": [_openai_model(model) for model in models]},
+        model=_openai_model,
         prompt_pieces=pieces,
         **ways,
     )

@@ -19,7 +19,6 @@ from evalkit.serve.outcome import JSON, Arrival, RefusedRequest, ServedOutcome
 from evalkit.serve.provider import (
     BAD_KEY,
     BROKEN,
-    STATS_PATH,
     Asked,
     Decision,
     Simulator,
@@ -115,7 +114,10 @@ class Double(Simulator):
         elif "anthropic-version" in arrival.headers or "x-api-key" in arrival.headers:
             lister = SERVED_DIALECTS["anthropic_messages"]
         base = next((base for base in lister.base_paths if f"{path}/".startswith(f"{base}/models/")), None)
-        if heard is not None or base is None or path == STATS_PATH:
+        if heard is not None:
+            message = f"{arrival.path} takes POST only."
+            return refused(heard.served, RefusedRequest(status=405, code="method_not_allowed", message=message))
+        if base is None or arrival.method not in ("GET", "HEAD"):
             return super().page(arrival)
         try:
             self._let_in(lister, arrival)

@@ -1,5 +1,6 @@
 import argparse
 import re
+from pathlib import Path
 
 import pytest
 
@@ -7,7 +8,9 @@ from evalkit.errors import UsageError
 from evalkit.policy.table import served_names
 from evalkit.seeds import Stream
 from evalkit.serve.latency import parse_latency
-from evalkit.serve.options import OPTIONS, SimulatorOptions, add_arguments, given_flags, options_from
+from evalkit.serve.launch import launched
+from evalkit.serve.options import OPTIONS, SimulatorOptions, add_arguments, given_flags, options_from, options_of
+from evalkit.spec.catalogue import read_provider
 
 EVERYTHING = {
     "models": ["knuth", "noisy"],
@@ -84,6 +87,19 @@ def test_a_wrong_option_is_named_with_its_place_and_remedy(values: dict[str, obj
     with pytest.raises(UsageError, match=re.escape(words)) as caught:
         options_from(values, "providers/simulated.toml: simulate")
     assert str(caught.value).startswith("providers/simulated.toml: simulate: ")
+
+
+def test_a_simulated_provider_of_another_dialect_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "providers").mkdir()
+    price = '[usd_per_mtok]\ninput = "1"\noutput = "4"\nas_of = 2026-11-21\nsource = "made up"\n'
+    text = f'dialect = "gemini"\nany_model = true\n[simulate]\nrpm = 60\n{price}'
+    (tmp_path / "providers" / "mine.toml").write_text(text)
+    monkeypatch.chdir(tmp_path)
+    for refused in (options_of, launched):
+        with pytest.raises(UsageError, match=r"providers/mine\.toml: dialect: .* openai_chat, and not gemini: write"):
+            refused(read_provider("mine"))
+    (tmp_path / "providers" / "mine.toml").write_text(text.replace("gemini", "openai_chat"))
+    assert options_of(read_provider("mine")).rpm == 60
 
 
 def test_policies_that_need_more_than_the_conversation_are_not_served() -> None:

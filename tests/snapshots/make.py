@@ -16,6 +16,7 @@ import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
+from tests.provider.serving import in_place
 from tests.snapshots.workspace import PROJECT, RUN, RUNS
 from tests.support.dialect_sweep import AGENTS, PRICE, SWEEPS, lay, providers
 
@@ -167,7 +168,8 @@ def as_host(life: int, words: list[str]) -> None:
     os.getpid = lambda: life
     from evalkit.cli.main import main
 
-    sys.exit(main(words))
+    with in_place():
+        sys.exit(main(words))
 
 
 def tidy(folder: Path) -> None:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from evalkit.cli.main import main
+from tests.provider.serving import in_place
 from tests.support.dialect_sweep import inside
 
 HERE = Path(__file__).resolve().parent
@@ -46,7 +47,7 @@ def call(folder: Path, *words: str) -> Said:
     """One command in this process."""
     # Tables of `sql --csv` are written as bytes, beneath the text.
     out, err = io.TextIOWrapper(io.BytesIO(), encoding="utf-8", newline="", write_through=True), io.StringIO()
-    with inside(folder, **SURROUNDINGS), contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+    with inside(folder, **SURROUNDINGS), in_place(), contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
         try:
             code = main(list(words))
         except SystemExit as leaving:
