@@ -173,29 +173,24 @@ def _models(value: Any) -> tuple[str, ...]:
     if not isinstance(names, list | tuple) or not names:
         raise ValueError(f"{value!r} is not a list of models")
     for name in names:
-        _refuse_unknown_model(name)
+        if not isinstance(name, str) or not is_served(name):
+            near = nearest(str(name), served_names()).rstrip(".")
+            raise ValueError(f"no policy {name!r} can be served as a model.{near}")
     return tuple(names)
 
 
-def probabilities(value: Any, kinds: Mapping[str, str] = FAULTS) -> dict[str, float]:
-    """Those of faults, as a table or as text. Raises ValueError."""
+def _probabilities(value: Any) -> dict[str, float]:
     if isinstance(value, str):
         value = {kind: share for kind, _, share in (part.partition("=") for part in value.split(",") if part)}
     if not isinstance(value, Mapping):
         raise ValueError(f"{value!r} is not a table of FAULT = PROBABILITY")
     for kind in value:
-        if kind not in kinds:
-            raise ValueError(f"there is no fault {kind!r}.{nearest(kind, kinds).rstrip('.')}")
+        if kind not in FAULTS:
+            raise ValueError(f"there is no fault {kind!r}.{nearest(kind, FAULTS).rstrip('.')}")
     found = {kind: _probability(share) for kind, share in value.items()}
     if math.fsum(found.values()) > 1 + 1e-9:
         raise ValueError(f"the probabilities of all faults together are {math.fsum(found.values()):g}, above 1")
     return found
-
-
-def _refuse_unknown_model(name: object) -> None:
-    if not isinstance(name, str) or not is_served(name):
-        near = nearest(str(name), served_names()).rstrip(".")
-        raise ValueError(f"no policy {name!r} can be served as a model.{near}")
 
 
 OPTIONS: Mapping[str, Option] = {
@@ -221,7 +216,7 @@ OPTIONS: Mapping[str, Option] = {
         read=lambda value: whole(value, 0, 2**63 - 1), metavar="SEED", help="seed of latencies and faults (default: 0)"
     ),
     "faults": Option(
-        read=probabilities,
+        read=_probabilities,
         metavar="FAULT=P,...",
         help="probability of each fault: " + ". ".join(f"{kind}: {what}" for kind, what in FAULTS.items()),
     ),

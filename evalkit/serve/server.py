@@ -13,11 +13,12 @@ import socket
 import struct
 import sys
 import threading
-from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractContextManager, asynccontextmanager, nullcontext
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from pathlib import Path
+from typing import IO, Any
 
 import orjson
 from aiohttp import web
@@ -42,8 +43,8 @@ class Shell:
     """What every request needs."""
 
     simulator: Simulator
-    bill: int | None
-    """File descriptor, opened for appending; None: no bill is kept."""
+    bill: IO[bytes] | None
+    """None: no bill is kept."""
 
     async def answer(self, request: web.BaseRequest) -> web.StreamResponse:
         """Read, decide, write the bill, wait, and do what was decided."""
@@ -56,7 +57,7 @@ class Shell:
             return _whole(outcome)
         try:
             if self.bill is not None:
-                os.write(self.bill, outcome.line.json())
+                self.bill.write(outcome.line.json())
             return await _perform(request, outcome)
         finally:
             self.simulator.leave(outcome)
@@ -131,7 +132,7 @@ async def listening(simulator: Simulator) -> AsyncIterator[str]:
         message, payload, protocol, writer, task = parts
         return web.BaseRequest(message, payload, protocol, writer, task, loop, client_max_size=_MOST_BODY_BYTES)
 
-    with _bill(options.bill) as bill:
+    with _opened(options.bill) as bill:
         shell = Shell(simulator, bill)
         server = web.Server(
             shell.answer, request_factory=request, handler_cancellation=True, access_log=None, keepalive_timeout=3600.0
@@ -151,19 +152,13 @@ async def listening(simulator: Simulator) -> AsyncIterator[str]:
             await runner.cleanup()
 
 
-@contextmanager
-def _bill(path: str) -> Iterator[int | None]:
-    if not path:
-        yield None
-        return
+def _opened(bill: str) -> AbstractContextManager[IO[bytes] | None]:
+    if not bill:
+        return nullcontext()
     try:
-        bill = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
+        return Path(bill).open("ab", buffering=0)
     except OSError as flaw:
-        raise UsageError(f"simulate: bill: cannot write {path}: {flaw.strerror}.") from flaw
-    try:
-        yield bill
-    finally:
-        os.close(bill)
+        raise UsageError(f"simulate: bill: cannot write {bill}: {flaw.strerror}.") from flaw
 
 
 def serve(make: Callable[[float], Simulator], *, until_eof: bool = False) -> None:
@@ -173,8 +168,13 @@ def serve(make: Callable[[float], Simulator], *, until_eof: bool = False) -> Non
     With `until_eof` it also ends when standard input does: so the server ends with the parent that holds the other end,
     however the parent dies. Raises UsageError as `serving` does.
     """
-    with asyncio.Runner(loop_factory=_new_loop) as runner:
-        runner.run(_serve(make, until_eof=until_eof))
+    served = _serve(make, until_eof=until_eof)
+    try:
+        import uvloop
+    except ImportError:  # not made for Windows
+        asyncio.run(served)
+    else:
+        uvloop.run(served)
 
 
 async def _serve(make: Callable[[float], Simulator], *, until_eof: bool) -> None:
@@ -202,15 +202,6 @@ def simulate(arguments: argparse.Namespace) -> int:
     """`evalkit simulate`: serve as the flags of `add_arguments` say. Raises UsageError before anything is served."""
     serve(partial(Simulator, options_from(given_flags(arguments))))
     return 0
-
-
-def _new_loop() -> asyncio.AbstractEventLoop:
-    try:
-        import uvloop
-    except ImportError:  # not made for Windows
-        return asyncio.new_event_loop()
-    loop: asyncio.AbstractEventLoop = uvloop.new_event_loop()
-    return loop
 
 
 def main(values: str) -> int:
