@@ -25,7 +25,7 @@ from aiohttp import web
 
 from evalkit.errors import EvalkitError, UsageError
 from evalkit.serve.formats import BASE_PATH
-from evalkit.serve.options import SimulatorOptions, given_flags, options_from
+from evalkit.serve.options import given_flags, options_from
 from evalkit.serve.outcome import Arrival, Ending, ServedOutcome
 from evalkit.serve.provider import STATS_PATH, Simulator
 
@@ -113,19 +113,11 @@ async def _end(request: web.BaseRequest, ending: Ending) -> None:
 
 
 @asynccontextmanager
-async def serving(options: SimulatorOptions) -> AsyncIterator[tuple[str, Simulator]]:
-    """A provider that starts now, listening as long as the block lasts: gives its base URL and its state.
+async def listening(simulator: Simulator) -> AsyncIterator[str]:
+    """Have a provider listen as long as the block lasts; gives its base URL.
 
     Raises UsageError if the address cannot be listened on or the bill cannot be written.
     """
-    simulator = Simulator(options, asyncio.get_running_loop().time())
-    async with listening(simulator) as url:
-        yield url, simulator
-
-
-@asynccontextmanager
-async def listening(simulator: Simulator) -> AsyncIterator[str]:
-    """The same for a provider of one's own: gives its base URL."""
     loop, options = asyncio.get_running_loop(), simulator.options
 
     def request(*parts: Any) -> web.BaseRequest:
@@ -166,7 +158,7 @@ def serve(make: Callable[[float], Simulator], *, until_eof: bool = False) -> Non
     URL>` is printed when it is ready.
 
     With `until_eof` it also ends when standard input does: so the server ends with the parent that holds the other end,
-    however the parent dies. Raises UsageError as `serving` does.
+    however the parent dies. Raises UsageError as `listening` does.
     """
     served = _serve(make, until_eof=until_eof)
     try:

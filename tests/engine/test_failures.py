@@ -23,11 +23,11 @@ from evalkit.engine.outcome import RunOutcome
 from evalkit.engine.session import RunOptions
 from evalkit.engine.sweep import run_sweep
 from evalkit.engine.view import View
-from evalkit.serve.options import options_from
-from evalkit.serve.server import serving
 from evalkit.spec.model import Provider
 from evalkit.spec.sweep import read_sweep
 from evalkit.store.reading.index import read_index
+from tests.provider.options import options_from
+from tests.provider.serving import serving
 
 KEY = "sk-planted-0123456789"
 EPISODES = 6

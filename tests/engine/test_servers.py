@@ -17,10 +17,11 @@ from evalkit.engine.status import read_status
 from evalkit.engine.sweep import run_sweep
 from evalkit.engine.view import View
 from evalkit.results.verify import verify
-from evalkit.serve.options import options_from
 from evalkit.serve.outcome import ServedOutcome
-from evalkit.serve.provider import Simulator
-from evalkit.serve.server import _perform, serving
+from evalkit.serve.server import _perform
+from tests.provider.double import Double
+from tests.provider.options import options_from
+from tests.provider.serving import serving
 from tests.soak.test_kill import steps
 from tests.support.patience import PATIENCE_S
 from tests.support.small_sweeps import resolved
@@ -49,7 +50,7 @@ class GpuServer:
 
     port: int
     latency: str = "50ms"
-    lives: list[Simulator] = field(default_factory=list)
+    lives: list[Double] = field(default_factory=list)
     stack: AsyncExitStack = field(default_factory=AsyncExitStack)
 
     async def start(self) -> None:

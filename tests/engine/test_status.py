@@ -16,8 +16,6 @@ from evalkit.engine.freezing.freeze import Resolved
 from evalkit.engine.session import RunOptions
 from evalkit.engine.status import read_status, status_of
 from evalkit.engine.sweep import run_sweep
-from evalkit.serve.options import options_from
-from evalkit.serve.server import serving
 from evalkit.spec.model import Provider
 from evalkit.store.files import segment
 from evalkit.store.files.schema import STEPS
@@ -25,6 +23,8 @@ from evalkit.store.manifests import read_manifest
 from evalkit.store.reading.index import read_index
 from evalkit.store.reading.reader import read_ledger, scan_all
 from evalkit.store.reading.sums import totals_of
+from tests.provider.options import options_from
+from tests.provider.serving import serving
 from tests.snapshots.workspace import RUN, RUNS
 from tests.support.small_sweeps import resolved
 from tests.support.sweep_runs import go, go_served, served

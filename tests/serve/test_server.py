@@ -21,7 +21,7 @@ from evalkit.serve import server
 from evalkit.serve.launch import simulated
 from evalkit.serve.options import options_from
 from evalkit.serve.provider import Simulator
-from evalkit.serve.server import serving
+from evalkit.serve.server import listening
 from tests.serve.asking import body
 from tests.support.patience import PATIENCE_S
 
@@ -32,7 +32,8 @@ def talk(options: dict[str, Any], what: Talk) -> Any:
     """Whatever `what` finds out at a provider with these options."""
 
     async def both() -> Any:
-        async with serving(options_from(options)) as (url, simulator), aiohttp.ClientSession() as session:
+        simulator = Simulator(options_from(options), asyncio.get_running_loop().time())
+        async with listening(simulator) as url, aiohttp.ClientSession() as session:
             return await what(session, url, simulator)
 
     return asyncio.run(both())
@@ -162,7 +163,7 @@ def test_a_taken_port_and_an_unwritable_bill_are_said_clearly(tmp_path: Path) ->
     async def what(session: aiohttp.ClientSession, url: str, simulator: Simulator) -> None:
         port = int(url.removesuffix("/v1").rpartition(":")[2])
         with pytest.raises(UsageError, match=rf"cannot listen on 127.0.0.1:{port}"):
-            async with serving(options_from({"port": port})):
+            async with listening(Simulator(options_from({"port": port}), simulator.started_s)):
                 pass
 
     talk({}, what)
