@@ -18,8 +18,6 @@ class Arrival:
     headers: Mapping[str, str]
     """Looked up by names in lower case."""
     body: bytes = b""
-    query: str = ""
-    """What follows the path's `?`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

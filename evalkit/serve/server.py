@@ -49,9 +49,7 @@ class Shell:
     async def answer(self, request: web.BaseRequest) -> web.StreamResponse:
         """Read, decide, write the bill, wait, and do what was decided."""
         body = await request.read()
-        arrival = Arrival(
-            method=request.method, path=request.path, query=request.query_string, headers=request.headers, body=body
-        )
+        arrival = Arrival(method=request.method, path=request.path, headers=request.headers, body=body)
         outcome = self.simulator.handle(arrival, asyncio.get_running_loop().time())
         if outcome.line is None:
             return _whole(outcome)

@@ -68,10 +68,6 @@ class SpokenDialect(ServedFormat):
     """(headers, request) -> what is wrong with them together, as an error's message; empty: nothing."""
     bad_key_status: int = 401
     bad_key_code: str = "invalid_api_key"
-    models: Callable[[Sequence[str]], object]
-    """The list of models, as a JSON value."""
-    model: Callable[[str], object]
-    """One model of that list."""
     prompt_pieces: Callable[[Mapping[str, Any]], Iterator[Piece]]
     """A body -> what its prompt consists of, for the cache."""
     caches_by_marks: bool = False
@@ -136,18 +132,12 @@ def _failed(error: Event, whole: Mapping[str, Any]) -> list[Event]:
     return [{"type": "error", **said, "param": None}, {"type": "response.failed", "response": failed}]
 
 
-def _openai_model(model: str) -> dict[str, object]:
-    return {"id": model, "object": "model", "created": CREATED_S, "owned_by": "evalkit"}
-
-
 def _openai(form: ServedFormat, pieces: Callable[[Mapping[str, Any]], Iterator[Piece]], **ways: Any) -> SpokenDialect:
     return _spoken(
         form,
         id_header="x-request-id",
         limit_headers=lambda standings, _wall_s: openai_chat.limit_headers(standings),
         keys=lambda key: [_bearer(key)],
-        models=lambda models: {"object": "list", "data": [_openai_model(model) for model in models]},
-        model=_openai_model,
         prompt_pieces=pieces,
         **ways,
     )
@@ -202,16 +192,6 @@ def _objection(headers: Mapping[str, str], request: Request) -> str:
     return ""
 
 
-def _anthropic_models(models: Sequence[str]) -> object:
-    cards = [_anthropic_model(model) for model in models]
-    return {"data": cards, "has_more": False, "first_id": models[0], "last_id": models[-1]}
-
-
-def _anthropic_model(model: str) -> dict[str, object]:
-    created = datetime.fromtimestamp(CREATED_S, UTC).strftime(MOMENT)
-    return {"type": "model", "id": model, "display_name": model, "created_at": created, "lifecycle": "active"}
-
-
 def _anthropic_pieces(value: Mapping[str, Any]) -> Iterator[Piece]:
     blocks = [("tools", block) for block in value.get("tools") or []]
     blocks += [("system", block) for block in _blocks(value.get("system") or [])]
@@ -248,18 +228,11 @@ MESSAGES = _spoken(
     # Its SDK sends the second since version 2.
     keys=lambda key: [("x-api-key", key), _bearer(key)],
     objection=_objection,
-    models=_anthropic_models,
-    model=_anthropic_model,
     prompt_pieces=_anthropic_pieces,
     caches_by_marks=True,
     limits_cached_input=False,
     ping={"type": "ping"},
 )
-
-
-def _gemini_model(model: str) -> dict[str, object]:
-    methods = ["generateContent", "streamGenerateContent"]
-    return {"name": f"models/{model}", "displayName": model, "supportedGenerationMethods": methods}
 
 
 GEMINI = _spoken(
@@ -274,8 +247,6 @@ GEMINI = _spoken(
     keys=lambda key: [("x-goog-api-key", key)],
     bad_key_status=400,
     bad_key_code="api_key_invalid",
-    models=lambda models: {"models": [_gemini_model(model) for model in models]},
-    model=_gemini_model,
     prompt_pieces=pieces_of("tools", "systemInstruction", "contents"),
     stream_path="/models/{model}:streamGenerateContent",
     line_end=b"\r\n",

@@ -22,7 +22,6 @@ from evalkit.serve.provider import (
     Asked,
     Decision,
     Simulator,
-    refused,
     seed_of,
     unknown_model,
 )
@@ -58,8 +57,6 @@ class Heard(Asked):
     served: SpokenDialect
     path_model: str
     """The model that the path names; empty if the body does."""
-    as_list: bool = False
-    """Whether the stream comes as one JSON list instead of server-sent events."""
 
 
 class Double(Simulator):
@@ -84,16 +81,13 @@ class Double(Simulator):
                 if not arrival.path.startswith(f"{base}/"):
                     continue
                 found, heard = served.model_of(path), arrival
-                wish, as_list = None, False
+                wish = None
                 if found is not None and not served.stream_path and served.dialect.stream is not None:
                     wish, heard = as_unstreamed(arrival)
                 if found is None and served.dialect.stream is not None and served.dialect.stream.path:
                     # Where the path alone asks for a stream; on Vertex the body of Anthropic's format does too.
                     found = model_in(served.dialect.stream.path.partition("?")[0], path)
-                    if served.stream_path:
-                        wish, as_list = StreamWish(), "alt=sse" not in arrival.query.split("&")
-                    else:
-                        wish, heard = as_unstreamed(arrival)
+                    wish, heard = (StreamWish(), arrival) if served.stream_path else as_unstreamed(arrival)
                 if found is not None:
                     return Heard(
                         served=served,
@@ -102,32 +96,8 @@ class Double(Simulator):
                         draw_key=draw_key,
                         now_s=now_s,
                         path_model=found,
-                        as_list=as_list,
                     )
         return None
-
-    def page(self, arrival: Arrival) -> ServedOutcome:
-        path, heard = arrival.path.rstrip("/"), self.asked(arrival, "", 0.0)
-        lister = SERVED_DIALECTS["openai_chat"]
-        if arrival.path.startswith("/v1beta/") or "x-goog-api-key" in arrival.headers:
-            lister = SERVED_DIALECTS["gemini"]
-        elif "anthropic-version" in arrival.headers or "x-api-key" in arrival.headers:
-            lister = SERVED_DIALECTS["anthropic_messages"]
-        base = next((base for base in lister.base_paths if f"{path}/".startswith(f"{base}/models/")), None)
-        if heard is not None:
-            message = f"{arrival.path} takes POST only."
-            return refused(heard.served, RefusedRequest(status=405, code="method_not_allowed", message=message))
-        if base is None or arrival.method not in ("GET", "HEAD"):
-            return super().page(arrival)
-        try:
-            self._let_in(lister, arrival)
-            model = path.removeprefix(f"{base}/models").lstrip("/")
-            if model and model not in self.options.models:
-                raise unknown_model(model, self.options.models)
-        except RefusedRequest as refusal:
-            return refused(lister, refusal)
-        value = lister.model(model) if model else lister.models(self.options.models)
-        return ServedOutcome(status=200, headers=JSON, body=orjson.dumps(value))
 
     def _let_in(self, served: SpokenDialect, arrival: Arrival) -> None:
         key = self.options.key
@@ -280,15 +250,11 @@ def streamed(heard: Heard, body: bytes, fault: str, draws: Stream, tokens: int) 
         kind = REFUSALS["500"]
         error = orjson.loads(served.encode_error(kind.status, kind.code, kind.message))
         events = [*events[: draws.below(len(events))], *served.stream_errors(error, whole)]
-    if heard.as_list:
-        frames = [(b",\r\n" if index else b"[") + orjson.dumps(event) for index, event in enumerate(events)]
-        outcome = replace(sent_as([*frames, b"]"] if ends else frames), headers=JSON)
-    else:
-        mixed = _kept_alive(served, events, draws) if fault == "stream_comments" else events
-        frames = framed(served.stream, mixed, ends=ends)
-        if served.line_end != b"\n" or fault == "stream_crlf":
-            frames = [frame.replace(b"\n", b"\r\n") for frame in frames]
-        outcome = sent_as(frames)
+    mixed = _kept_alive(served, events, draws) if fault == "stream_comments" else events
+    frames = framed(served.stream, mixed, ends=ends)
+    if served.line_end != b"\n" or fault == "stream_crlf":
+        frames = [frame.replace(b"\n", b"\r\n") for frame in frames]
+    outcome = sent_as(frames)
     if fault == "stream_silent":
         return replace(outcome, body=b"", pieces=(), ending="stall")
     if fault in ("stream_end", "stream_reset", "stream_stall"):

@@ -147,8 +147,6 @@ def test_what_is_wrong_raises_the_sdks_own_error(url: str) -> None:
     with anthropic.Anthropic(base_url=url, api_key=KEY, max_retries=0) as client:
         with pytest.raises(anthropic.NotFoundError, match="gpt-9"):
             say(client, "gpt-9")
-        assert {card.id for card in client.models.list()} >= {"knuth", "random"}
-        assert client.models.retrieve("knuth").display_name == "knuth"
 
 
 def test_a_rate_limit_raises_and_its_wait_is_honoured() -> None:

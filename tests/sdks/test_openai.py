@@ -223,8 +223,6 @@ def test_what_is_wrong_raises_the_sdks_own_error(url: str, api: str) -> None:
     with openai.OpenAI(base_url=url, api_key=KEY, max_retries=0) as client:
         with pytest.raises(openai.NotFoundError) as unknown:
             say(client, api, "gpt-9")
-        assert {card.id for card in client.models.list()} >= {"knuth", "random"}
-        assert client.models.retrieve("knuth").id == "knuth"
     assert unknown.value.code == "model_not_found"
 
 

@@ -236,9 +236,7 @@ class _Server:
         if served is None or request.method != "POST":
             return _unknown(served, f"Unknown: {request.method} /{rest}.")
         headers: Mapping[str, str] = request.headers
-        arrival = Arrival(
-            method="POST", path=f"/{rest}", headers=headers, query=request.query_string, body=await request.read()
-        )
+        arrival = Arrival(method="POST", path=f"/{rest}", headers=headers, body=await request.read())
         with suppress(asyncio.CancelledError):
             return await desk.answer(served, arrival, key)
         return _refused(served, 503, "over", "The episode has been left.")
