@@ -20,7 +20,7 @@ from evalkit.policy.answer import answer
 from evalkit.policy.table import served
 from evalkit.seeds import Stream, derive
 from evalkit.serve import limits
-from evalkit.serve.bill import BillLine, BillTotals
+from evalkit.serve.bill import BillLine
 from evalkit.serve.faults import pick
 from evalkit.serve.formats import BASE_PATH, ServedFormat, StreamWish
 from evalkit.serve.openai_chat import SERVED_OPENAI_CHAT, limit_headers
@@ -29,7 +29,6 @@ from evalkit.serve.outcome import JSON, Arrival, RefusedRequest, ServedOutcome
 from evalkit.serve.streams import as_unstreamed, streamed
 from evalkit.wire.tokens import BYTES_PER_TOKEN, input_tokens, output_tokens
 
-STATS_PATH = "/stats"
 RETRY_AFTER_S = 1.0
 """What an injected 429 tells the client to wait."""
 STREAM_FIRST = 0.5
@@ -85,7 +84,9 @@ class Simulator:
     """A provider that started at `now_s` with full buckets; mutable."""
 
     def __init__(self, options: SimulatorOptions, now_s: float) -> None:
-        self.options, self.started_s, self.totals = options, now_s, BillTotals()
+        self.options, self.started_s = options, now_s
+        self._asked = 0
+        """Requests to a model so far."""
         self.limits: Mapping[str, limits.ServedLimits] = {model: self._limits(now_s) for model in options.models}
 
     def rates(self) -> Mapping[str, float | None]:
@@ -99,7 +100,7 @@ class Simulator:
 
     def handle(self, arrival: Arrival, now_s: float) -> ServedOutcome:
         """Decide everything about a request at its arrival. `now_s` never goes back from call to call."""
-        n, request_id = self.totals.requests + 1, arrival.headers.get("x-client-request-id", "")[:_MOST_ID_CHARACTERS]
+        n, request_id = self._asked + 1, arrival.headers.get("x-client-request-id", "")[:_MOST_ID_CHARACTERS]
         # A request without an id has its place in the order of arrival instead: then a retry may meet another fault.
         asked = self.asked(arrival, request_id or f"#{n}", now_s) if arrival.method == "POST" else None
         if asked is None:
@@ -128,14 +129,13 @@ class Simulator:
             limit=decision.limit,
             seed=decision.seed,
         )
-        self.totals.add(line)
+        self._asked = n
         return replace(outcome, line=line)
 
     def leave(self, outcome: ServedOutcome) -> None:
         """Called when a request whose outcome had a line of the bill is over: answered, broken, or left by its
         client."""
         assert outcome.line is not None
-        self.totals.leave()
         if outcome.admitted:
             self.limits[outcome.line.model].in_flight -= 1
 
@@ -148,10 +148,8 @@ class Simulator:
         return Asked(served=served, arrival=whole, wish=wish, draw_key=draw_key, now_s=now_s)
 
     def page(self, arrival: Arrival) -> ServedOutcome:
-        """Whatever asks no model: the statistics, and mistakes."""
+        """What whoever asks no model is told."""
         chat = BASE_PATH + SERVED_OPENAI_CHAT.dialect.path
-        if arrival.path == STATS_PATH and arrival.method in ("GET", "HEAD"):
-            return ServedOutcome(status=200, headers=JSON, body=self.totals.json())
         status, code, message = 404, "unknown_url", f"Unknown: {arrival.method} {arrival.path}. Known: POST {chat}."
         if arrival.path == chat:
             status, code, message = 405, "method_not_allowed", f"{arrival.path} takes POST only."

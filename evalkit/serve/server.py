@@ -27,7 +27,7 @@ from evalkit.errors import EvalkitError, UsageError
 from evalkit.serve.formats import BASE_PATH
 from evalkit.serve.options import given_flags, options_from
 from evalkit.serve.outcome import Arrival, Ending, ServedOutcome
-from evalkit.serve.provider import STATS_PATH, Simulator
+from evalkit.serve.provider import Simulator
 
 READY = "listening on "
 """The first line printed begins with it; the base URL follows."""
@@ -174,7 +174,7 @@ async def _serve(make: Callable[[float], Simulator], *, until_eof: bool) -> None
     async with listening(make(loop.time())) as url:
         if until_eof:
             threading.Thread(target=_wait_for_eof, args=(loop, stop), daemon=True).start()
-        print(f"{READY}{url}\n  statistics: {url.removesuffix(BASE_PATH)}{STATS_PATH}", flush=True)
+        print(f"{READY}{url}", flush=True)
         await stop.wait()
 
 

@@ -43,6 +43,7 @@ from tests.provider.faults import (
 )
 from tests.provider.heeding import heeding
 from tests.provider.options import DoubleOptions
+from tests.provider.totals import BillTotals
 
 _HTML = {"content-type": "text/html; charset=utf-8"}
 _COMMENTS = (b": keep-alive", b":", b": PROCESSING")
@@ -66,10 +67,21 @@ class Double(Simulator):
 
     def __init__(self, options: DoubleOptions, now_s: float, unix_s: float = CREATED_S) -> None:
         super().__init__(options, now_s)
+        self.totals = BillTotals()
         self.epoch_s = unix_s - now_s
         self.cache = None if options.cache_s is None else Cache(ttl_s=options.cache_s)
         self._share = CacheShare()
         """Of the request that is being decided."""
+
+    def handle(self, arrival: Arrival, now_s: float) -> ServedOutcome:
+        outcome = super().handle(arrival, now_s)
+        if outcome.line is not None:
+            self.totals.add(outcome.line)
+        return outcome
+
+    def leave(self, outcome: ServedOutcome) -> None:
+        super().leave(outcome)
+        self.totals.leave()
 
     def rates(self) -> Mapping[str, float | None]:
         return {**super().rates(), "input_tokens": self.options.itpm, "output_tokens": self.options.otpm}

@@ -144,9 +144,11 @@ def test_what_is_wrong_raises_the_sdks_own_error(url: str) -> None:
     ):
         say(client)
     assert wrong_key.value.request_id.startswith("req_")
-    with anthropic.Anthropic(base_url=url, api_key=KEY, max_retries=0) as client:
-        with pytest.raises(anthropic.NotFoundError, match="gpt-9"):
-            say(client, "gpt-9")
+    with (
+        anthropic.Anthropic(base_url=url, api_key=KEY, max_retries=0) as client,
+        pytest.raises(anthropic.NotFoundError, match="gpt-9"),
+    ):
+        say(client, "gpt-9")
 
 
 def test_a_rate_limit_raises_and_its_wait_is_honoured() -> None:

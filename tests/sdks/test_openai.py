@@ -220,9 +220,11 @@ def test_what_is_wrong_raises_the_sdks_own_error(url: str, api: str) -> None:
         say(client, api)
     assert (wrong_key.value.code, wrong_key.value.status_code) == ("invalid_api_key", 401)
     assert wrong_key.value.request_id.startswith("req_")
-    with openai.OpenAI(base_url=url, api_key=KEY, max_retries=0) as client:
-        with pytest.raises(openai.NotFoundError) as unknown:
-            say(client, api, "gpt-9")
+    with (
+        openai.OpenAI(base_url=url, api_key=KEY, max_retries=0) as client,
+        pytest.raises(openai.NotFoundError) as unknown,
+    ):
+        say(client, api, "gpt-9")
     assert unknown.value.code == "model_not_found"
 
 

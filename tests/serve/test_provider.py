@@ -122,7 +122,6 @@ def test_requests_beyond_the_limit_are_told_when_to_come_back() -> None:
     assert error(third) == "rate_limit_exceeded"
     assert simulator.handle(arrival("e/2/1"), 0.999).status == 429
     assert simulator.handle(arrival("e/2/2"), 1.0).status == 200
-    assert simulator.totals.by_outcome == {"ok": 3, "rate_limit": 2}
 
 
 def test_tokens_are_limited_apart_from_requests_and_each_model_for_itself() -> None:
@@ -173,26 +172,16 @@ def test_faults_come_as_often_as_asked_and_the_same_in_every_run() -> None:
     assert [one.line.outcome for one in other if one.line] != outcomes
 
 
-def test_the_totals_are_the_sums_of_the_bill() -> None:
-    simulator = Simulator(options_from({"faults": "500=0.2,truncated=0.2", "price": "2:8"}), 0.0)
-    lines = []
-    for i in range(60):
-        content = [body(), body("noisy"), body("none"), submitting()][i % 4]
-        outcome = simulator.handle(arrival(f"e/{i}/0", content), float(i))
-        lines.append(outcome.line)
-        if i % 3:
-            simulator.leave(outcome)
-    found = [line for line in lines if line]
-    totals = orjson.loads(simulator.handle(Arrival(method="GET", path="/stats", headers={}), 60.0).body)
-    assert len(found) == totals["requests"] == 60
-    assert [line.n for line in found] == list(range(1, 61))
-    assert totals["bill"] == sum(line.cost for line in found) > 0
-    assert totals["billed"] == sum(line.billed for line in found)
-    assert totals["tokens_in"] == sum(line.tokens_in for line in found)
-    assert sum(totals["by_status"].values()) == sum(totals["by_outcome"].values()) == 60
-    assert (totals["in_flight"], totals["max_in_flight"]) == (20, 21)
-    noisy = next(line for line in found if line.model == "noisy" and line.billed)
-    assert noisy.cost == 2 * 10**6 * noisy.tokens_in + 8 * 10**6 * noisy.tokens_out
+def test_the_bill_numbers_its_lines_and_prices_what_is_billed() -> None:
+    options = options_from({"faults": "500=0.2,truncated=0.2", "price": "2:8"})
+    contents = [[body(), body("noisy"), body("none"), submitting()][i % 4] for i in range(60)]
+    outcomes = ask(options, *(arrival(f"e/{i}/0", content) for i, content in enumerate(contents)))
+    lines = [outcome.line for outcome in outcomes if outcome.line]
+    assert [line.n for line in lines] == list(range(1, 61))
+    assert {line.outcome for line in lines} == {"ok", "500", "truncated", "model_not_found"}
+    for line in lines:
+        assert line.billed == (line.outcome in ("ok", "truncated")) == (line.cost > 0)
+        assert line.cost == 2 * 10**6 * line.tokens_in + 8 * 10**6 * line.tokens_out
 
 
 # Status, ending, billed, delay in seconds where every reply takes 0.02.

@@ -19,20 +19,20 @@ import pytest
 from evalkit.errors import EvalkitError, UsageError
 from evalkit.serve import server
 from evalkit.serve.launch import simulated
-from evalkit.serve.options import options_from
-from evalkit.serve.provider import Simulator
 from evalkit.serve.server import listening
+from tests.provider.double import Double
+from tests.provider.options import options_from
 from tests.serve.asking import body
 from tests.support.patience import PATIENCE_S
 
-Talk = Callable[[aiohttp.ClientSession, str, Simulator], Awaitable[Any]]
+Talk = Callable[[aiohttp.ClientSession, str, Double], Awaitable[Any]]
 
 
 def talk(options: dict[str, Any], what: Talk) -> Any:
     """Whatever `what` finds out at a provider with these options."""
 
     async def both() -> Any:
-        simulator = Simulator(options_from(options), asyncio.get_running_loop().time())
+        simulator = Double(options_from(options), asyncio.get_running_loop().time())
         async with listening(simulator) as url, aiohttp.ClientSession() as session:
             return await what(session, url, simulator)
 
@@ -68,7 +68,7 @@ async def until(true: Callable[[], bool]) -> None:
             await asyncio.sleep(0.01)
 
 
-async def left_once_asked(asking: Awaitable[Any], simulator: Simulator) -> None:
+async def left_once_asked(asking: Awaitable[Any], simulator: Double) -> None:
     """Ask, and give up at some time after the request has arrived and before an answer has come."""
     task = asyncio.ensure_future(asking)
     await until(lambda: simulator.totals.requests > 0)
@@ -84,25 +84,24 @@ def test_many_at_once_are_answered_after_their_latency_and_billed_in_order_of_ar
 ) -> None:
     bill = tmp_path / "bill.jsonl"
 
-    async def what(session: aiohttp.ClientSession, url: str, simulator: Simulator) -> tuple[float, list[Any], Any]:
+    async def what(session: aiohttp.ClientSession, url: str, simulator: Double) -> tuple[float, list[Any], Any]:
         began = time.monotonic()
         everybody = partial(until, lambda: simulator.totals.in_flight == 40)
         monkeypatch.setattr(server, "_perform", after(everybody, server._perform))
         async with asyncio.TaskGroup() as group:
             tasks = [group.create_task(ask(session, url, f"e{i}/0/0")) for i in range(40)]
         took = time.monotonic() - began
-        async with session.get(url.removesuffix("/v1") + "/stats") as page:
-            return took, [task.result() for task in tasks], await page.json()
+        return took, [task.result() for task in tasks], simulator.totals
 
-    took, answers, stats = talk({"latency": "200ms", "bill": str(bill)}, what)
+    took, answers, totals = talk({"latency": "200ms", "bill": str(bill)}, what)
     assert took >= 0.2
     assert {status for status, _ in answers} == {200}
     assert len({content for _, content in answers}) == 1
-    assert (stats["requests"], stats["in_flight"], stats["max_in_flight"]) == (40, 0, 40)
+    assert (totals.requests, totals.in_flight, totals.max_in_flight) == (40, 0, 40)
     found = lines(bill)
     assert [line["n"] for line in found] == list(range(1, 41))
     assert {line["request_id"] for line in found} == {f"e{i}/0/0" for i in range(40)}
-    assert sum(line["cost"] for line in found) == stats["bill"] > 0
+    assert sum(line["cost"] for line in found) == totals.bill > 0
 
 
 @pytest.mark.parametrize(
@@ -118,7 +117,7 @@ def test_a_broken_answer_reaches_the_client_as_what_it_is(
 ) -> None:
     bill = tmp_path / "bill.jsonl"
 
-    async def what(session: aiohttp.ClientSession, url: str, simulator: Simulator) -> tuple[int, int]:
+    async def what(session: aiohttp.ClientSession, url: str, simulator: Double) -> tuple[int, int]:
         if failure is None:
             await left_once_asked(ask(session, url), simulator)
         else:
@@ -127,7 +126,7 @@ def test_a_broken_answer_reaches_the_client_as_what_it_is(
         await until(lambda: not simulator.totals.in_flight)
         return simulator.totals.requests, simulator.totals.billed
 
-    requests, billed = talk({"faults": {fault: 1}, "bill": str(bill)}, what)
+    requests, billed = talk({f"fault_{fault}": 1, "bill": str(bill)}, what)
     assert requests >= 1
     assert billed == requests
     # aiohttp asks again by itself only where a kept connection breaks; this one was new.
@@ -137,7 +136,7 @@ def test_a_broken_answer_reaches_the_client_as_what_it_is(
 def test_the_bill_has_a_request_whose_client_left_before_its_answer(tmp_path: Path) -> None:
     bill = tmp_path / "bill.jsonl"
 
-    async def what(session: aiohttp.ClientSession, url: str, simulator: Simulator) -> list[dict[str, Any]]:
+    async def what(session: aiohttp.ClientSession, url: str, simulator: Double) -> list[dict[str, Any]]:
         await left_once_asked(ask(session, url), simulator)
         return lines(bill)
 
@@ -146,7 +145,7 @@ def test_the_bill_has_a_request_whose_client_left_before_its_answer(tmp_path: Pa
 
 
 def test_errors_and_limits_come_with_their_headers() -> None:
-    async def what(session: aiohttp.ClientSession, url: str, simulator: Simulator) -> list[tuple[int, Any]]:
+    async def what(session: aiohttp.ClientSession, url: str, simulator: Double) -> list[tuple[int, Any]]:
         found = []
         for content in (body(), body(), b"nonsense"):
             async with session.post(f"{url}/chat/completions", data=content) as response:
@@ -160,10 +159,10 @@ def test_errors_and_limits_come_with_their_headers() -> None:
 
 
 def test_a_taken_port_and_an_unwritable_bill_are_said_clearly(tmp_path: Path) -> None:
-    async def what(session: aiohttp.ClientSession, url: str, simulator: Simulator) -> None:
+    async def what(session: aiohttp.ClientSession, url: str, simulator: Double) -> None:
         port = int(url.removesuffix("/v1").rpartition(":")[2])
         with pytest.raises(UsageError, match=rf"cannot listen on 127.0.0.1:{port}"):
-            async with listening(Simulator(options_from({"port": port}), simulator.started_s)):
+            async with listening(Double(options_from({"port": port}), simulator.started_s)):
                 pass
 
     talk({}, what)
@@ -221,8 +220,8 @@ def gone_within(seconds: float, url: str) -> bool:
     async def alive() -> bool:
         async with aiohttp.ClientSession() as session:
             try:
-                async with session.get(f"{url.removesuffix('/v1')}/stats") as page:
-                    return page.status == 200
+                async with session.get(url) as page:
+                    return page.status == 404
             except aiohttp.ClientConnectionError:
                 return False
 
@@ -242,8 +241,6 @@ def test_a_signal_ends_the_server_cleanly(number: signal.Signals) -> None:
     assert process.stdout is not None
     ready = process.stdout.readline()
     assert ready.startswith("listening on http://127.0.0.1:")
-    host = ready.split()[-1].removesuffix("/v1")
-    assert process.stdout.readline().split() == ["statistics:", f"{host}/stats"]
     os.kill(process.pid, number)
     assert process.wait(PATIENCE_S) == 0
     process.stdout.close()
@@ -278,7 +275,7 @@ async def read(session: aiohttp.ClientSession, url: str) -> Read:
 def streamed(options: dict[str, Any]) -> Read:
     """A stream of a provider with these options."""
 
-    async def what(session: aiohttp.ClientSession, url: str, simulator: Simulator) -> Any:
+    async def what(session: aiohttp.ClientSession, url: str, simulator: Double) -> Any:
         return await read(session, url)
 
     return cast(Read, talk(options, what))
@@ -294,7 +291,7 @@ def test_a_stream_comes_over_a_part_of_its_latency() -> None:
 
 
 def test_a_truncated_stream_reaches_the_client_as_what_it_is() -> None:
-    whole, broken = streamed({}), streamed({"faults": "truncated=1"})
+    whole, broken = streamed({}), streamed({"fault_truncated": 1})
     assert "TransferEncodingError" in broken.failure
     assert whole.body.startswith(broken.body)
     assert 0 < len(broken.body) < len(whole.body)
