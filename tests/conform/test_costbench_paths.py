@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from evalkit.checking.goldens import EQUAL
+from tests.conform.compare.goldens import EQUAL
 from tests.conform.compare.costbench_paths import greedy_table, paths, tie_stats
 
 

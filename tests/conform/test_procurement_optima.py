@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from evalkit.checking.goldens import EQUAL, documented
+from tests.conform.compare.goldens import EQUAL, documented
 from evalkit.envs.procurement.generate import DIFFICULTIES, reference_market
 from evalkit.envs.procurement.market import plan_cost, workers
 from evalkit.envs.procurement.optimum import solve

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from evalkit.checking.goldens import digest_of, parting
+from tests.conform.compare.goldens import digest_of, parting
 from tests.conform import __main__ as command
 from tests.conform.compare.command import check, compare
 from tests.conform.compare.files import cases, golden_files, with_rows

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TextIO
 
-from evalkit.checking.goldens import GoldenKind, GoldenVerdict, Status, differing
+from tests.conform.compare.goldens import GoldenKind, GoldenVerdict, Status, differing
 from evalkit.errors import UsageError
 from tests.conform.compare.documented import DOCUMENTED
 from tests.conform.compare.files import Case, cases, golden_files, with_rows

@@ -12,7 +12,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from evalkit.checking.goldens import GoldenVerdict, Row, judged, out_of_scope
+from tests.conform.compare.goldens import GoldenVerdict, Row, judged, out_of_scope
 from evalkit.envs.costbench.domain.catalogue import title
 from evalkit.envs.costbench.domain.catalogue_files import shipped
 from evalkit.envs.costbench.domain.ids import show_id

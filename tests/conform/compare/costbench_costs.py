@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from evalkit.checking.goldens import GoldenVerdict, Row, differing, judged
+from tests.conform.compare.goldens import GoldenVerdict, Row, differing, judged
 from evalkit.envs.costbench.domain.catalogue_files import shipped
 from evalkit.envs.costbench.domain.world import make_world
 from evalkit.envs.costbench.instances.costs import query_seed, reference_costs

@@ -12,7 +12,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from evalkit.checking.goldens import EQUAL, GoldenVerdict, Row, differing, documented, out_of_scope, parting
+from tests.conform.compare.goldens import EQUAL, GoldenVerdict, Row, differing, documented, out_of_scope, parting
 from evalkit.dialogue import Reply, ToolCall
 from evalkit.envs.costbench.costbench import COSTBENCH
 from evalkit.envs.costbench.domain.catalogue import title

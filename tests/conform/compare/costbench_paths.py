@@ -11,7 +11,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from evalkit.checking.goldens import GoldenVerdict, Row, differing, judged, out_of_scope
+from tests.conform.compare.goldens import GoldenVerdict, Row, differing, judged, out_of_scope
 from evalkit.envs.costbench.distance import edit_distance, normalised
 from evalkit.envs.costbench.domain.catalogue_files import shipped
 from evalkit.envs.costbench.domain.world import Terms, World, make_world

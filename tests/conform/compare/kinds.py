@@ -7,7 +7,7 @@ own; what stands last is for files whose package is not installed.
 from fnmatch import fnmatchcase
 from pathlib import Path
 
-from evalkit.checking.goldens import BROUGHT_KINDS, Checker, GoldenKind, GoldenVerdict, Row, out_of_scope
+from tests.conform.compare.goldens import BROUGHT_KINDS, Checker, GoldenKind, GoldenVerdict, Row, out_of_scope
 from tests.conform.compare import (
     costbench_aggregates,
     costbench_blocking,

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from evalkit.checking.goldens import EQUAL, GoldenVerdict, Row, differing, documented, judged
+from tests.conform.compare.goldens import EQUAL, GoldenVerdict, Row, differing, documented, judged
 from evalkit.envs.arguments import Parsed
 from evalkit.envs.literals import read_mapping
 

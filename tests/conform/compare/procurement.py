@@ -13,7 +13,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from evalkit.checking.goldens import EQUAL, GoldenVerdict, Row, differing, documented, judged, parting
+from tests.conform.compare.goldens import EQUAL, GoldenVerdict, Row, differing, documented, judged, parting
 from evalkit.dialogue import Reply, ToolCall
 from evalkit.envs.environment import Facts, Kit
 from evalkit.envs.numpy_random_state import RandomStateStream

@@ -9,7 +9,7 @@ import math
 from collections.abc import Mapping
 from pathlib import Path
 
-from evalkit.checking.goldens import EQUAL, GoldenVerdict, Row, differing, documented, out_of_scope, parting
+from tests.conform.compare.goldens import EQUAL, GoldenVerdict, Row, differing, documented, out_of_scope, parting
 from evalkit.envs.procurement.generate import reference_market
 from evalkit.envs.procurement.market import (
     ProcurementMarket,

@@ -11,7 +11,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from evalkit.checking.goldens import EQUAL, GoldenVerdict, Row, differing, judged
+from tests.conform.compare.goldens import EQUAL, GoldenVerdict, Row, differing, judged
 from evalkit.envs.numpy_random_state import RandomStateSnapshot, RandomStateStream
 from evalkit.envs.scheduling.generate import ALIKE, DIFFICULTIES, FAMILIES, family_of_seed, reference_market
 from evalkit.envs.scheduling.market import (

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from evalkit.checking.goldens import EQUAL, GoldenVerdict, Row, differing, documented, judged, out_of_scope, parting
+from tests.conform.compare.goldens import EQUAL, GoldenVerdict, Row, differing, documented, judged, out_of_scope, parting
 from evalkit.dialogue import Reply, Request, ToolCall
 from evalkit.envs.arguments import Parsed, Refusal
 from evalkit.envs.environment import Facts, Kit
