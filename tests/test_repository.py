@@ -232,7 +232,7 @@ def test_the_prompt_packs_document_lists_every_text_with_its_fields() -> None:
     for name, environment in ENVIRONMENTS.items():
         rows = table_rows("prompt-packs.md", f"Texts of {name}")
         listed = {key: frozenset(re.findall(r"\{(\w+)\}", fields)) for key, fields in rows}
-        assert listed == dict(environment.texts)
+        assert listed == dict(environment.texts.all)
 
 
 @pytest.fixture(scope="module")

@@ -12,7 +12,7 @@ import orjson
 from evalkit.api.environments import Instance, checked_instance
 from evalkit.api.episodes import Episode, episode_of
 from evalkit.api.running import Call, call_of
-from evalkit.engine.loop import drained, finish
+from evalkit.engine.loop import finish
 from evalkit.engine.outcome import RunOutcome
 from evalkit.engine.universe import Choice
 from evalkit.engine.view import View
@@ -73,32 +73,6 @@ def play(
         if outcome.reason == "interrupt":
             raise KeyboardInterrupt
         return _episode(instance, outcome)
-
-
-async def play_async(
-    agent: str | AgentFn,
-    instance: Instance,
-    *,
-    models: Mapping[str, str] = {},
-    budget_usd: str | None = None,
-    params: Mapping[str, Any] = {},
-    replicate: int = 0,
-    prompts: str = "standard",
-) -> Episode:
-    """`play` as a coroutine: it runs on the caller's event loop, concurrently with other tasks.
-
-    Arguments, result and errors are those of `play`; if cancelled, it first waits for the reply in flight.
-
-    >>> import asyncio, evalkit
-    >>> instances = evalkit.suite("scheduling/basic", instances=["seed-0", "seed-3"])
-    >>> async def all_of_them():
-    ...     return await asyncio.gather(*(evalkit.play_async("knuth", one) for one in instances))
-    >>> [episode.score.value for episode in asyncio.run(all_of_them())]
-    [1.0, 1.0]
-    """
-    table = _agent(agent, models, params, prompts)
-    with _room(instance, table, budget_usd, replicate, agent) as call:
-        return _episode(instance, await drained(lambda stop: call.play(stop, _unseen)))
 
 
 def _agent(agent: str | AgentFn, models: Mapping[str, str], params: Mapping[str, Any], prompts: str) -> dict[str, Any]:

@@ -90,7 +90,7 @@ def _environment(plugin: Plugin) -> tuple[str, list[str]]:
     words = [f"version {env.version}"]
     if env.parameters:
         words.append(f"parameters: {', '.join(env.parameters)}")
-    if env.report:
+    if env.presentation.report:
         words.append("report")
     problems = []
     try:

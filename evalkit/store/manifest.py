@@ -238,8 +238,8 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
         texts = pack.texts
         if environment in ENVIRONMENTS:  # a record that is played without the table has its texts in the pack
             env = ENVIRONMENTS[environment]
-            texts = {**env.later_texts, **texts} if env.later_texts else texts
-            lacking = env.texts.keys() - texts.keys()
+            texts = {**env.texts.later, **texts} if env.texts.later else texts
+            lacking = env.texts.all.keys() - texts.keys()
             if lacking:
                 raise CorruptLogError(
                     f"{self.file} is damaged: the pack {pack.name!r} lacks the text {min(lacking)!r} of {environment}. "

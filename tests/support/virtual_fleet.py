@@ -21,7 +21,7 @@ from evalkit.engine.episode import ActiveEpisode, LaneContext, Stop
 from evalkit.engine.resume import Holdings
 from evalkit.engine.scheduler import LaneJob, play_lanes
 from evalkit.engine.universe import AgentSetup, PlannedEpisode
-from evalkit.envs.environment import Environment, Kit, Observation, Opening, Pack, Score
+from evalkit.envs.environment import Environment, Kit, Observation, Opening, Pack, Score, Texts
 from evalkit.money import PicoUsd, Price
 from evalkit.serve.dialects.openai_chat import SERVED_OPENAI_CHAT
 from evalkit.spec.identity import episode_id
@@ -71,7 +71,7 @@ LADDER: Environment[int, Climb] = Environment(
     version=1,
     defaults=SAMPLING,
     parameters={},
-    texts={},
+    texts=Texts(),
     load=lambda line: line["length"],
     describe=lambda length: {"length": length},
     start=lambda length, kit: Climb(length=length),
