@@ -65,7 +65,6 @@ def _cell() -> AgentSetup:
         model=MODEL,
         policy="",
         script="",
-        stand_in="",
         overrides={},
         sampling={},
         packs={},

@@ -285,7 +285,6 @@ def planned(name: str, agent: Agent, count: int) -> Iterator[PlannedEpisode]:
         model="m",
         policy="",
         script="",
-        stand_in="",
         overrides={},
         sampling={},
         packs={},

@@ -179,7 +179,6 @@ def _episode(number: int) -> PlannedEpisode:
         model="m",
         policy="",
         script="",
-        stand_in="",
         overrides={},
         sampling={},
         packs={},

@@ -7,9 +7,12 @@ from dataclasses import fields
 
 import evalkit
 from evalkit import extend, testing
+from evalkit.spec.catalogue import LimitsFile
+from evalkit.spec.decide import DecideTable
+from evalkit.spec.sweep import AgentFile, MachinesTable, SuiteTable, SweepFile
 
-ELSEWHERE = frozenset({"likeness", "compiled_saves_s", "kernels", "compiled_ahead"})
-"""Fields that leave with the compiled kernels and the large suites."""
+GOING = frozenset({"likeness", "compiled_saves_s", "kernels", "compiled_ahead", "share_s", "silent_s", "orphan_s"})
+"""What leaves with compiled kernels, large suites and workers that join."""
 
 
 def test_names_of_the_python_interface() -> None:
@@ -19,4 +22,9 @@ def test_names_of_the_python_interface() -> None:
 
 
 def test_fields_of_an_environment() -> None:
-    assert len({field.name for field in fields(evalkit.Environment)} - ELSEWHERE) <= 24
+    assert len({field.name for field in fields(evalkit.Environment)} - GOING) <= 24
+
+
+def test_keys_of_a_sweep() -> None:
+    tables = (SweepFile, AgentFile, SuiteTable, MachinesTable, DecideTable, LimitsFile)
+    assert sum(len({*table.__struct_fields__} - GOING) for table in tables) <= 40

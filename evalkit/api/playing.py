@@ -24,7 +24,7 @@ from evalkit.spec.sweep import sweep_from
 from evalkit.store.events import read_events
 from evalkit.store.reading.index import read_index
 
-TAKEN = frozenset({"name", "provider", "model", "policy", "prompts", "budget_usd", "stand_in", "tags"})
+TAKEN = frozenset({"name", "provider", "model", "policy", "prompts", "budget_usd", "tags"})
 """Keys of an agent's table that `params` does not set."""
 
 MOST_REPLICATES = 10**6
@@ -97,7 +97,8 @@ def _agent(agent: str | AgentFn, models: Mapping[str, str], params: Mapping[str,
     if models and not named:
         raise UsageError(f"models: nothing uses them; `agent` is {agent!r}.{nearest(agent, models)}")
     if not named and is_policy(agent):
-        return {**params, "policy": agent, "prompts": prompts}
+        own = {"params": dict(params)} if agent == "scripted" else params
+        return {**own, "policy": agent, "prompts": prompts}
     provider, slash, model = chosen.partition("/") if isinstance(chosen, str) else ("", "", "")
     if not (provider and slash and model):
         what = f"models: {agent}" if named else "agent"
@@ -124,7 +125,6 @@ def _room(
         file.write_bytes(orjson.dumps({**instance.line, "environment": env.name, "id": instance.id}))
         spec = {
             "replicates": replicate + 1,
-            "unpriced": budget_usd is None,
             "agents": [table],
             "suites": [{"name": str(file)}],
             **({} if budget_usd is None else {"budget_usd": budget_usd}),

@@ -12,7 +12,6 @@ from evalkit.money import PicoUsd, Price
 from evalkit.seats import AgentCode
 from evalkit.spec.decide import Decide
 from evalkit.wire.dialect import Quirks
-from evalkit.wire.refusals import COUNTED
 
 StreamSetting = Literal["auto", "on", "off"]
 """Whether replies are streamed: `auto` where an attempt may be long."""
@@ -110,7 +109,7 @@ class Provider:
     timeout_s: float = 600.0
     """For one attempt, first byte sent to last byte received."""
     stream: StreamSetting = "auto"
-    """Of agents that do not say it themselves."""
+    """Whether replies are streamed."""
     first_byte_s: float = math.inf
     """For the first byte of a stream; `timeout_s` holds too."""
     silence_s: float = 300.0
@@ -175,12 +174,8 @@ class AgentSpec:
     """Name or path of the prompt pack."""
     notes: bool = True
     tags: tuple[str, ...] = ()
-    stand_in: str = ""
-    """The policy `plan` plays in this agent's place; empty: chosen by the environment."""
     budget: PicoUsd | None = None
     """What it may spend of the run's money, charges included; None: no bound of its own."""
-    stream: StreamSetting | None = None
-    """Whether its replies are streamed; None: as its provider's file says."""
     agent: str = ""
     """Of an agent that is code, its name; then `provider` and `model` are those of its first role."""
     version: int = 0
@@ -236,8 +231,6 @@ class SuiteUse:
     vary: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)
     instances: tuple[str, ...] = ()
     """Ids to play; empty: all."""
-    counted_refusals: tuple[str, ...] = COUNTED
-    """Kinds of refusals that end an episode as the model's doing."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -257,15 +250,6 @@ Machines = Literal["here", "join", "ray"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RayUse:
-    """The Ray cluster that plays a run, and what its workers reserve there."""
-
-    address: str = "auto"
-    """What `ray.init` takes; `auto`: $RAY_ADDRESS, or the cluster of this node; `local`: one for this call alone."""
-    cpus_per_worker: float = 1.0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Sweep:
     """The spec of a run: agents x suites x replicates, with its bounds."""
 
@@ -280,15 +264,10 @@ class Sweep:
     workers: int = 1
     """Processes that play it; where they join by themselves, how many are expected."""
     on: Machines = "here"
-    ray: RayUse = RayUse()
     times: MachineTimes = MachineTimes()
     budget: PicoUsd | None = None
-    budgets: Mapping[str, PicoUsd] = field(default_factory=dict)
-    """By lane: what it may spend of the run's money."""
     deadline_s: float | None = None
     """Seconds from the start of each `run` command."""
-    unpriced: bool = False
-    """Whether models without a known price may run (they count as free)."""
     limits: Mapping[str, Limits] = field(default_factory=dict)
     """Overrides: `provider/model` of that lane alone, `provider` of all its models together."""
     decide: Decide | None = None
@@ -300,5 +279,5 @@ class Sweep:
 
     @property
     def bounded(self) -> bool:
-        """Whether anything bounds what the run may spend: its own budget, an agent's or a lane's."""
-        return self.budget is not None or bool(self.budgets) or any(agent.budget is not None for agent in self.agents)
+        """Whether anything bounds what the run may spend: its own budget, or an agent's."""
+        return self.budget is not None or any(agent.budget is not None for agent in self.agents)

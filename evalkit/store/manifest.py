@@ -18,7 +18,6 @@ from evalkit.money import Price
 from evalkit.plugins import PREFIX, install_line
 from evalkit.store.instances import ManifestInstance, admission, laid
 from evalkit.store.suite_file import Stored
-from evalkit.wire.refusals import COUNTED
 
 MOST_REPLICATES = 10**6
 """That a sweep may ask for (`spec/sweep.py`)."""
@@ -44,8 +43,6 @@ class ManifestSuite(msgspec.Struct, frozen=True, kw_only=True):
     read_from: str = ""
     """Digest of what was read (the suite's file, and what the sweep varies and chooses of it) and of `digest`. While it
     is the same, a run that goes on need not look into the lines again. Empty: it looks into them."""
-    counted_refusals: tuple[str, ...] = COUNTED
-    """Kinds of refusals that end an episode as the model's doing (`evalkit/wire/refusals.py`)."""
 
 
 class ManifestPack(msgspec.Struct, frozen=True, kw_only=True):
@@ -102,8 +99,6 @@ class ManifestAgent(msgspec.Struct, frozen=True, kw_only=True):
     policy: str
     script: str
     """For the policy `scripted`: its replies, as JSON text."""
-    stand_in: str
-    """The policy `plan` plays in its place; empty: the environment's choice."""
     overrides: Mapping[str, Any]
     sampling: Mapping[str, Mapping[str, Any]]
     """By environment: the sampling in force."""

@@ -53,6 +53,7 @@ model = "always"
 [[agents]]
 name = "here"
 policy = "scripted"
+[agents.params]
 replies = [{{ calls = [{{ name = "submit_assignment", arguments = {{ assignment = "{assignment}" }} }}] }}]
 [[suites]]
 name = "scheduling/basic"

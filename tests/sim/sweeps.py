@@ -58,7 +58,6 @@ vary = {{ periods = [{periods}] }}
 _ASKED = """
 [decide]
 margin = {margin}
-scores = [0, 1]
 """
 
 LIMITS: dict[str, dict[str, int]] = {

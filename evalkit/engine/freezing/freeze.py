@@ -44,7 +44,6 @@ from evalkit.store.manifest import (
     ManifestRole,
     ManifestSuite,
 )
-from evalkit.wire.table import DIALECTS
 
 MOST_SHARED = 3
 """Names that stand for the same: how many of them an error tells."""
@@ -102,7 +101,7 @@ def resolve(sweep: Sweep, frozen: Manifest | None = None, *, lasting: bool = Tru
     packs: dict[str, ManifestPack] = {}
     for spec in sweep.agents:
         with _placed(sweep.source, f"agent {spec.name!r}"):
-            roles = {role: _endpoint(part, sweep) for role, part in spec.roles.items()}
+            roles = {role: _endpoint(part) for role, part in spec.roles.items()}
             own = {endpoint_name(spec.name, role, roles): endpoint for role, endpoint in roles.items() if endpoint}
             endpoints |= own
             if lasting:
@@ -155,7 +154,7 @@ def _suites(sweep: Sweep, offers: list[OfferedTools], frozen: Manifest | None) -
                 raise UsageError(f"{use.name}: all instances of a suite must be of one environment.")
             offers.append(offer_of(name, looked_at))
             if isinstance(expanded, ManifestSuite):
-                yield structs.replace(expanded, environment_version=env.version, counted_refusals=use.counted_refusals)
+                yield structs.replace(expanded, environment_version=env.version)
                 continue
             digest = (
                 expanded.digest
@@ -172,7 +171,6 @@ def _suites(sweep: Sweep, offers: list[OfferedTools], frozen: Manifest | None) -
                 instances=Sourced(expanded) if isinstance(expanded, Bulk) else tuple(map(_listed, expanded)),
                 source=expanded.source if isinstance(expanded, Bulk) else "",
                 read_from=_read_from(read_from[name], digest),
-                counted_refusals=use.counted_refusals,
             )
 
 
@@ -229,20 +227,18 @@ def _listed(instance: SuiteInstance) -> ManifestInstance:
     )
 
 
-def _endpoint(spec: AgentSpec, sweep: Sweep) -> Endpoint | None:
+def _endpoint(spec: AgentSpec) -> Endpoint | None:
     if spec.policy:
         return None
     provider = read_provider(spec.provider)
     model = find_model(provider, spec.model)
-    if model.price is None and not sweep.unpriced:
+    if model.price is None:
         raise UsageError(
             f"no price is known for {spec.lane}, so no budget could be kept. Add its price to "
-            f"providers/{provider.name}.toml (`usd_per_mtok`, or `price_as` for a name of your own), or set "
-            "`unpriced = true` to count it as free."
+            f"providers/{provider.name}.toml (`usd_per_mtok`, or `price_as` for a name of your own); of a server of "
+            "your own it is 0."
         )
-    if spec.stream == "on" and DIALECTS[provider.dialect].stream_form(model.quirks) is None:
-        raise UsageError(f"{sweep.source}: agent {spec.name!r}: {spec.lane} does not stream. Leave `stream` out.")
-    return Endpoint(provider=provider, model=model, lane=spec.lane, stream=spec.stream or provider.stream)
+    return Endpoint(provider=provider, model=model, lane=spec.lane, stream=provider.stream)
 
 
 def _check_bound(spec: AgentSpec, roles: Mapping[str, Endpoint | None], sweep: Sweep) -> None:
@@ -298,14 +294,13 @@ def _agent(
         model=spec.model,
         policy=spec.policy,
         script=spec.script,
-        stand_in=spec.stand_in,
         overrides=dict(spec.overrides),
         sampling=sampling,
         packs=chosen,
         pack=pack_name,
         notes=spec.notes,
         tags=spec.tags,
-        marks=tuple(marks) + (("no price known",) if price is None else ()),
+        marks=tuple(marks),
         price=None if price is None else price_fields(price),
         price_source="" if endpoint is None else endpoint.model.price_source,
         code=_code(spec, roles),
@@ -494,6 +489,3 @@ def _suite_conflicts(old: Manifest, new: Manifest) -> Iterator[str]:
             yield f"suite {name!r} has other instances ({len(was.instances)} then, {len(suite.instances)} now)"
         elif was.environment_version != suite.environment_version:
             yield f"suite {name!r} was begun with version {was.environment_version} of {suite.environment}"
-        elif set(was.counted_refusals) != set(suite.counted_refusals):
-            had, has = list(was.counted_refusals), list(suite.counted_refusals)
-            yield f"suite {name!r} was begun with counted_refusals = {had}, not {has}"
