@@ -322,7 +322,6 @@ def template_of(name: str, agent: Agent) -> RequestTemplate:
         quirks=Quirks(),
         sampling=replace(LOOKUP.defaults, max_tokens=agent.max_tokens),
         price=price_of(agent),
-        seeded=False,
         key="",
     )
 

@@ -155,7 +155,6 @@ async def _play(dialect: Dialect, wire: _Wire) -> None:
         quirks=Quirks(),
         sampling=LOOKUP.defaults,
         price=PRICE,
-        seeded=False,
         key="",
     )
     asker = _Watched(

@@ -7,7 +7,7 @@ from dataclasses import fields
 
 import evalkit
 from evalkit import extend, testing
-from evalkit.spec.catalogue import LimitsFile
+from evalkit.spec.catalogue import LimitsFile, LongPromptFile, ModelFile, PriceFile, ProviderFile, ServerFile
 from evalkit.spec.decide import DecideTable
 from evalkit.spec.sweep import AgentFile, MachinesTable, SuiteTable, SweepFile
 
@@ -28,3 +28,8 @@ def test_fields_of_an_environment() -> None:
 def test_keys_of_a_sweep() -> None:
     tables = (SweepFile, AgentFile, SuiteTable, MachinesTable, DecideTable, LimitsFile)
     assert sum(len({*table.__struct_fields__} - GOING) for table in tables) <= 40
+
+
+def test_keys_of_a_provider() -> None:
+    tables = (ProviderFile, ServerFile, ModelFile, LimitsFile, PriceFile, LongPromptFile)
+    assert len({key for table in tables for key in table.__struct_fields__}) <= 30

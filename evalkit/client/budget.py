@@ -437,11 +437,9 @@ class Budget:
             self._shared.serve()
         return cost <= reserved
 
-    def note_unmetered(self, cost: int, guess: int | None) -> None:
-        """Count a reply without usage; `guess`: its cost by an estimate of its tokens."""
-        self._shared.unmetered += Unmetered(
-            replies=1, cost=cost, estimated=int(guess is not None), guess=0 if guess is None else guess
-        )
+    def note_unmetered(self, cost: int) -> None:
+        """Count a reply without usage."""
+        self._shared.unmetered += Unmetered(replies=1, cost=cost)
 
     def book_charge(
         self, amount: int, *, lane: str, agent: str, episode: str, step: int, attempt: int, reason: str

@@ -69,7 +69,9 @@ def answer(call: Call, here: Path, name: str, replies: Sequence[object]) -> None
     """Play an errand sweep with a script in the model's place: one reply for all errands."""
     path = here / "runs" / f"{name}.toml"
     kept = [line for line in path.read_text().splitlines() if not line.startswith(("provider", "model", "temperature"))]
-    path.write_text("\n".join(kept).replace("[[agents]]", f'[[agents]]\npolicy = "scripted"\nparams = {{ replies = {replies} }}'))
+    path.write_text(
+        "\n".join(kept).replace("[[agents]]", f'[[agents]]\npolicy = "scripted"\nparams = {{ replies = {replies} }}')
+    )
     ran = call("run", f"runs/{name}.toml", "--json")
     assert ran.code == 0, ran.err
 

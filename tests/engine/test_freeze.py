@@ -18,7 +18,7 @@ model = "knuth"
 [[suites]]
 name = "scheduling/basic"
 """
-FREE = '[usd_per_mtok]\ninput = "0"\noutput = "0"\nas_of = 2026-11-21\nsource = "made up"\n'
+FREE = '[usd_per_mtok]\ninput = "0"\noutput = "0"\nsource = "made up, 2026-11-21"\n'
 
 
 def test_a_manifest_survives_its_file(tmp_path: Path) -> None:
@@ -66,7 +66,7 @@ def test_what_cannot_be_found_is_named(tmp_path: Path, change: tuple[str, str], 
 
 def test_a_model_without_a_price_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "providers").mkdir()
-    provider = 'dialect = "openai_chat"\nurl = "http://127.0.0.1:1/v1"\nany_model = true\n'
+    provider = 'dialect = "openai_chat"\nurl = "http://127.0.0.1:1/v1"\n[models.knuth]\n'
     (tmp_path / "providers" / "simulated.toml").write_text(provider)
     monkeypatch.chdir(tmp_path)
     with pytest.raises(UsageError, match="no price is known for simulated/knuth"):
@@ -114,8 +114,8 @@ def test_a_suite_whose_file_is_what_it_was_is_not_looked_into(tmp_path: Path, mo
 def test_prices_stay_as_they_were_frozen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     old = resolved(tmp_path, SERVED).manifest
     (tmp_path / "providers").mkdir()
-    dearer = 'dialect = "openai_chat"\nurl = "http://127.0.0.1:1/v1"\nany_model = true\n[usd_per_mtok]\ninput = "9"\n'
-    dearer += 'output = "9"\nas_of = 2026-01-01\nsource = "x"\n'
+    dearer = 'dialect = "openai_chat"\nurl = "http://127.0.0.1:1/v1"\n[usd_per_mtok]\ninput = "9"\n'
+    dearer += 'output = "9"\nsource = "x, 2026-01-01"\n'
     (tmp_path / "providers" / "simulated.toml").write_text(dearer)
     monkeypatch.chdir(tmp_path)
     new = resolved(tmp_path, SERVED).manifest
@@ -152,7 +152,7 @@ def test_a_provider_that_takes_fewer_tools_is_an_error_before_anything_is_sent(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "providers").mkdir()
-    provider = 'dialect = "openai_chat"\nany_model = true\nmost_tools = {most}\n[simulate]\n' + FREE
+    provider = 'dialect = "openai_chat"\nmost_tools = {most}\n[simulate]\n' + FREE
     monkeypatch.chdir(tmp_path)
     (tmp_path / "providers" / "simulated.toml").write_text(provider.replace("{most}", str(6)))
     with pytest.raises(UsageError, match=r"'scheduling/basic' offers up to 7 tools.* takes 6"):

@@ -382,8 +382,8 @@ def test_the_price_of_an_agent_stays_what_it_was_when_it_joined(
 ) -> None:
     def priced(usd: int) -> str:
         return (
-            'dialect = "openai_chat"\nany_model = true\n[simulate]\n[usd_per_mtok]\n'
-            f'input = "{usd}"\noutput = "{4 * usd}"\nas_of = 2026-01-01\nsource = "made up"\n'
+            'dialect = "openai_chat"\n[simulate]\n[usd_per_mtok]\n'
+            f'input = "{usd}"\noutput = "{4 * usd}"\nsource = "made up, 2026-01-01"\n'
         )
 
     monkeypatch.chdir(tmp_path)

@@ -13,17 +13,14 @@ from tests.support.sweep_runs import go_served, served
 
 LAB = """
 dialect = "{dialect}"
-any_model = true
 stream = "{stream}"
 timeout_s = 60
-first_byte_s = 5
 silence_s = 5
 [simulate]
 [usd_per_mtok]
 input = "1"
 output = "4"
-as_of = 2026-11-21
-source = "made up"
+source = "made up, 2026-11-21"
 """
 DIALECTS = ["anthropic_messages", "gemini", "openai_chat", "openai_responses"]
 TIMES = {"latency_s", "queue_s", "started_at", "worker", "attempts"}

@@ -28,7 +28,7 @@ vary = {{ periods = [6] }}
 """
 
 
-FREE = 'usd_per_mtok = { input = "0", output = "0", as_of = 2026-11-21, source = "made up" }\n'
+FREE = 'usd_per_mtok = { input = "0", output = "0", source = "made up, 2026-11-21" }\n'
 
 
 @pytest.fixture(autouse=True)
@@ -64,7 +64,7 @@ def test_servers_of_ones_own_are_sent_no_arguments_that_they_fail_at(provider: s
 
 
 def test_sent_as_the_model_wrote_them_they_end_the_lane(tmp_path: Path) -> None:
-    file = 'dialect = "openai_chat"\nurl = "{url}"\nany_model = true\n' + FREE
+    file = 'dialect = "openai_chat"\nurl = "{url}"\n' + FREE
     outcome, simulator = played(tmp_path, "other", file)
     assert simulator.totals.by_outcome["server_error"] > 0
     assert outcome.exit_code != 0

@@ -23,12 +23,10 @@ instances = ["i0", "i1", "i2", "i3"]
 LOUD = """
 dialect = "shout"
 url = "{url}"
-any_model = true
 [usd_per_mtok]
 input = "1"
 output = "4"
-as_of = 2026-11-21
-source = "made up"
+source = "made up, 2026-11-21"
 """
 HABITS = """
 [[agents]]

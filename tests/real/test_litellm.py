@@ -16,8 +16,7 @@ dialect = "openai_chat"
 url = "{url}"
 key_env = "LITELLM_MASTER_KEY"
 stream = "{stream}"
-any_model = true
-usd_per_mtok = {{ input = "1", output = "4", as_of = 2026-11-21, source = "made up" }}
+usd_per_mtok = {{ input = "1", output = "4", source = "made up, 2026-11-21" }}
 """
 SWEEP = """
 width = 4

@@ -255,7 +255,7 @@ def test_a_missing_key_is_told_before_any_process_starts(tmp_path: Path) -> None
     (tmp_path / "providers").mkdir()
     prepare(tmp_path, "https://lab.example/v1")
     provider = tmp_path / "providers" / "lab.toml"
-    provider.write_text(provider.read_text().replace("any_model", 'key_env = "LAB_KEY"\nany_model', 1))
+    provider.write_text(provider.read_text().replace("dialect", 'key_env = "LAB_KEY"\ndialect', 1))
     codes = [start(tmp_path, "--workers", workers).wait(PATIENCE_S) for workers in ("1", "2")]
     assert codes == [2, 2]
     first, second = (line for line in (tmp_path / "out.log").read_text().splitlines() if "LAB_KEY" in line)

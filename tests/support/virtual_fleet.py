@@ -116,6 +116,8 @@ class Fleet:
     length: int
     provides: Provides = steady
     limits: Limits = field(default_factory=Limits)
+    start: int | None = None
+    """Requests in flight from the beginning."""
     shared: tuple[SharedLimits, ...] = ()
     canary: bool = False
     sent: list[float] = field(default_factory=list)
@@ -198,7 +200,7 @@ def _job(fleet: Fleet, store: Store, budget: Budget, stop: Stop, pools: dict[str
         width=fleet.width,
         shared=shared,
         canary=fleet.canary,
-        start=fleet.limits.start,
+        start=fleet.start,
     )
     fleet.lane = lane
     asker = ModelAsker(

@@ -371,15 +371,10 @@ def lane_limits(resolved: Resolved, lane: str) -> Limits:
 
 
 def lane_shares(resolved: Resolved, endpoint: Endpoint) -> tuple[SharedLimits, ...]:
-    """The limits that a model shares with others, narrow ones first. The sweep's word on the whole provider stands
-    instead of the catalogue's; groups stay."""
-    provider, model = endpoint.provider, endpoint.model.name
-    shared = [limits for limits in provider.shared if limits.covers(model)]
-    own_limits = resolved.sweep.limits.get(provider.name)
-    if own_limits is not None:
-        shared = [limits for limits in shared if limits.models is not None]
-        shared.append(SharedLimits(name=provider.name, limits=own_limits))
-    return tuple(shared)
+    """The limits that a model shares with all others of its provider: the sweep's word on the provider."""
+    name = endpoint.provider.name
+    limits = resolved.sweep.limits.get(name)
+    return () if limits is None else (SharedLimits(name=name, limits=limits),)
 
 
 def price_fields(price: Price) -> dict[str, int]:
