@@ -27,7 +27,9 @@ def test_fields_of_an_environment() -> None:
 
 def test_keys_of_a_sweep() -> None:
     tables = (SweepFile, AgentFile, SuiteTable, MachinesTable, DecideTable, LimitsFile)
-    assert sum(len({*table.__struct_fields__} - GOING) for table in tables) <= 40
+    assert (
+        sum(len({*table.__struct_fields__} - GOING) for table in tables) <= 41
+    )  # with what a suite counts as the model's doing
 
 
 def test_keys_of_a_provider() -> None:

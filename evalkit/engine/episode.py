@@ -438,7 +438,7 @@ async def leave_refused(
     `step_record`.
     """
     ending, words = kind, "" if kind in OF_THE_AGENT else words
-    if kind not in OF_THE_AGENT and not is_models_doing(kind, answered=answered):
+    if kind not in OF_THE_AGENT and not is_models_doing(kind, active.episode.suite.counted_refusals, answered=answered):
         ending, context.refused = REFUSED, words
     context.log.append(_row_without_reply(active, kind, ending, words, context.worker, asks=asks))
     await context.log.durable()

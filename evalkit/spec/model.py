@@ -12,6 +12,7 @@ from evalkit.seats import AgentCode
 from evalkit.spec.decide import Decide
 from evalkit.wire.billed import BILLED_BY_CLOUD
 from evalkit.wire.dialect import Quirks
+from evalkit.wire.refusals import COUNTED
 
 StreamSetting = Literal["auto", "on", "off"]
 """Whether replies are streamed: `auto` where an attempt may be long."""
@@ -204,6 +205,8 @@ class SuiteUse:
     vary: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)
     instances: tuple[str, ...] = ()
     """Ids to play; empty: all."""
+    counted_refusals: tuple[str, ...] = COUNTED
+    """Kinds of refusals that end an episode as the model's doing."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

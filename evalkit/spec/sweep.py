@@ -24,6 +24,7 @@ from evalkit.spec.decide import DecideTable, checked_decide
 from evalkit.spec.model import AgentSpec, Machines, MachineTimes, SuiteUse, Sweep
 from evalkit.spec.reading import check_record, parse_span, plain_values, read_values
 from evalkit.spec.settings import with_settings
+from evalkit.wire.refusals import COUNTED, MODELS_PART
 
 MAX_WIDTH = 100_000
 MAX_WORKERS = 256
@@ -68,6 +69,7 @@ class SuiteTable(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     vary: dict[str, list[Any]] = {}
     instances: tuple[str, ...] = ()
+    counted_refusals: tuple[str, ...] = COUNTED
 
 
 class MachinesTable(msgspec.Struct, frozen=True, kw_only=True):
@@ -309,8 +311,16 @@ def _suite(file: SuiteTable, where: str) -> SuiteUse:
     for key, values in file.vary.items():
         if not values:
             raise UsageError(f"{where}.vary.{key}: the list of values is empty.")
+    for kind in file.counted_refusals:
+        if kind not in MODELS_PART:
+            raise UsageError(
+                f"{where}.counted_refusals: {kind!r} is no refusal that a model may cause.{nearest(kind, MODELS_PART)}"
+            )
     return SuiteUse(
-        name=file.name, vary={key: tuple(values) for key, values in file.vary.items()}, instances=file.instances
+        name=file.name,
+        vary={key: tuple(values) for key, values in file.vary.items()},
+        instances=file.instances,
+        counted_refusals=file.counted_refusals,
     )
 
 

@@ -19,7 +19,7 @@ from evalkit.store.recovery.merge import merge_runs
 from evalkit.text import wording
 from evalkit.view.overview import overview
 from evalkit.view.reading import read_run
-from evalkit.wire.refusals import is_models_doing
+from evalkit.wire.refusals import COUNTED, MODELS_PART, is_models_doing
 from tests.support.command_line import caller
 from tests.support.refusing import FOUR, Answer, error, play, sweep_text
 
@@ -111,11 +111,18 @@ def test_refused_episodes_do_not_keep_fresh_ones_from_being_played(tmp_path: Pat
     assert (more.ended, more.owed, more.refused) == (16 - FIRST - 1, FIRST + 1, FIRST + 1)
 
 
-@pytest.mark.parametrize(
-    ("step", "left"), [(0, "refused"), (1, "context_length")], ids=["at its first request", "later"]
-)
-def test_a_context_that_the_conversation_outgrew_is_the_models_doing(tmp_path: Path, step: int, left: str) -> None:
-    text = sweep_text(replicates=1, instances=FOUR[:1])
+TOO_LONG = {
+    "at its first request": ("", 0, "refused"),
+    "later": ("", 1, "context_length"),
+    "later, where the suite does not count it": ("counted_refusals = []", 1, "refused"),
+}
+
+
+@pytest.mark.parametrize(("more", "step", "left"), TOO_LONG.values(), ids=TOO_LONG)
+def test_a_context_that_the_conversation_outgrew_is_the_models_doing(
+    tmp_path: Path, more: str, step: int, left: str
+) -> None:
+    text = sweep_text(replicates=1, instances=FOUR[:1], more=more)
     play(tmp_path, lambda episode, at, before: LONG if at == step else None, text)
     (cell,) = read_cells(tmp_path / "run")[1]
     (episode,) = cell.episodes
@@ -123,9 +130,11 @@ def test_a_context_that_the_conversation_outgrew_is_the_models_doing(tmp_path: P
 
 
 def test_the_table_says_which_refusals_may_be_the_models_doing() -> None:
-    for kind in ("context_length", "content_filter", "bad_request", "not_supported", "quota"):
-        assert not is_models_doing(kind, answered=False)
-        assert is_models_doing(kind, answered=True) == (kind == "context_length")
+    assert COUNTED == ("context_length",)
+    for kind in (*MODELS_PART, "bad_request", "not_supported", "quota"):
+        assert not is_models_doing(kind, tuple(MODELS_PART), answered=False)
+        assert is_models_doing(kind, tuple(MODELS_PART), answered=True) == (kind in MODELS_PART)
+        assert not is_models_doing(kind, (), answered=True)
 
 
 def test_refusals_are_counted_by_episode_and_wording() -> None:
@@ -139,6 +148,14 @@ def test_refusals_are_counted_by_episode_and_wording() -> None:
     used.answered()
     assert not used.refused("e", "id 9")
     assert wording("Field 'a b' of req-12 (12.5 kB)") == wording("Field 'c' of req-7 (8 kB)")
+
+
+def test_another_choice_of_what_counts_conflicts_with_the_run(tmp_path: Path) -> None:
+    play(tmp_path, nothing, sweep_text(replicates=1))
+    with pytest.raises(Exception, match="counted_refusals"):
+        play(tmp_path, nothing, sweep_text(replicates=1, more='counted_refusals = ["content_filter"]'))
+    with pytest.raises(Exception, match=r"suites\[1\].*counted_refusals.*Did you mean 'content_filter'"):
+        play(tmp_path, nothing, sweep_text(replicates=1, more='counted_refusals = ["content_filters"]'))
 
 
 def test_the_index_knows_refused_episodes_and_counts_them_as_unfinished(tmp_path: Path) -> None:

@@ -154,7 +154,7 @@ def _suites(sweep: Sweep, offers: list[OfferedTools], frozen: Manifest | None) -
                 raise UsageError(f"{use.name}: all instances of a suite must be of one environment.")
             offers.append(offer_of(name, looked_at))
             if isinstance(expanded, ManifestSuite):
-                yield structs.replace(expanded, environment_version=env.version)
+                yield structs.replace(expanded, environment_version=env.version, counted_refusals=use.counted_refusals)
                 continue
             digest = (
                 expanded.digest
@@ -171,6 +171,7 @@ def _suites(sweep: Sweep, offers: list[OfferedTools], frozen: Manifest | None) -
                 instances=Sourced(expanded) if isinstance(expanded, Bulk) else tuple(map(_listed, expanded)),
                 source=expanded.source if isinstance(expanded, Bulk) else "",
                 read_from=_read_from(read_from[name], digest),
+                counted_refusals=use.counted_refusals,
             )
 
 
@@ -484,3 +485,6 @@ def _suite_conflicts(old: Manifest, new: Manifest) -> Iterator[str]:
             yield f"suite {name!r} has other instances ({len(was.instances)} then, {len(suite.instances)} now)"
         elif was.environment_version != suite.environment_version:
             yield f"suite {name!r} was begun with version {was.environment_version} of {suite.environment}"
+        elif set(was.counted_refusals) != set(suite.counted_refusals):
+            had, has = list(was.counted_refusals), list(suite.counted_refusals)
+            yield f"suite {name!r} was begun with counted_refusals = {had}, not {has}"

@@ -47,7 +47,8 @@ def kept(old: Manifest, new: Manifest) -> Manifest:
 
 
 def _as_it_was(was: ManifestSuite, now: ManifestSuite) -> bool:
-    return was.environment_version == now.environment_version and same_instances(was, now)
+    alike = was.environment_version == now.environment_version and was.counted_refusals == now.counted_refusals
+    return alike and same_instances(was, now)
 
 
 def same_instances(was: ManifestSuite, now: ManifestSuite) -> bool:
