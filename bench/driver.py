@@ -51,7 +51,7 @@ from evalkit.store.writing.writer import Store, open_store
 
 PRICE = Price(input=10**6, output=4 * 10**6, cached_read=10**6, cached_write=10**6)
 BUDGET = PicoUsd(10**16)
-PROVIDER = Provider(name="stub", dialect="openai_chat", url=BASE_URL, seed=False)
+PROVIDER = Provider(name="stub", dialect="openai_chat", url=BASE_URL)
 WIDE = Limits(requests_per_minute=6e7, input_tokens_per_minute=6e10, output_tokens_per_minute=6e10)
 """Limits that never bind: their arithmetic is paid for, as in a real sweep."""
 
@@ -65,7 +65,6 @@ def _cell() -> AgentSetup:
         model=MODEL,
         policy="",
         script="",
-        stand_in="",
         overrides={},
         sampling={},
         packs={},

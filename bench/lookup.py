@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from evalkit.dialogue import Message, Reply, Sampling, Tool
-from evalkit.envs.environment import Environment, Facts, Kit, Observation, Opening, Score
+from evalkit.envs.environment import Environment, Facts, Kit, Observation, Opening, Score, Texts
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,7 +66,7 @@ LOOKUP: Environment[Instance, State] = Environment(
     version=1,
     defaults=Sampling(max_tokens=1024),
     parameters={},
-    texts={},
+    texts=Texts(),
     load=lambda line: line["instance"],
     describe=lambda instance: {"instance": instance},
     start=_start,

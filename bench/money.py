@@ -285,7 +285,6 @@ def planned(name: str, agent: Agent, count: int) -> Iterator[PlannedEpisode]:
         model="m",
         policy="",
         script="",
-        stand_in="",
         overrides={},
         sampling={},
         packs={},
@@ -323,7 +322,6 @@ def template_of(name: str, agent: Agent) -> RequestTemplate:
         quirks=Quirks(),
         sampling=replace(LOOKUP.defaults, max_tokens=agent.max_tokens),
         price=price_of(agent),
-        seeded=False,
         key="",
     )
 

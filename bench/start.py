@@ -49,12 +49,10 @@ name = "many.jsonl"
 PROVIDER = """
 dialect = "openai_chat"
 url = "http://127.0.0.1:{port}/v1"
-any_model = true
 [usd_per_mtok]
 input = "1"
 output = "1"
-as_of = 2026-11-21
-source = "made up"
+source = "made up, 2026-11-21"
 """
 REPLY = json.dumps(
     {

@@ -155,7 +155,6 @@ async def _play(dialect: Dialect, wire: _Wire) -> None:
         quirks=Quirks(),
         sampling=LOOKUP.defaults,
         price=PRICE,
-        seeded=False,
         key="",
     )
     asker = _Watched(
@@ -179,7 +178,6 @@ def _episode(number: int) -> PlannedEpisode:
         model="m",
         policy="",
         script="",
-        stand_in="",
         overrides={},
         sampling={},
         packs={},

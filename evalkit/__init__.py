@@ -30,7 +30,7 @@ What there is:
     run, run_async      start, resume or extend a run
     plan                what a sweep will cost, without a request
     load                an existing run
-    play, play_async    one episode, in a temporary directory
+    play                one episode, in a temporary directory
     suite, env          instances and environments by name
     game                an episode by hand: no model, no loop, no log
     agent               an agent as code: a coroutine that asks models and acts
@@ -38,8 +38,8 @@ What there is:
 
     Run, Plan, Progress, Episode, Ask, Game, Turn, Instance, Environment, Score   what these return
     Message, Tool, ToolCall, Reply, Usage                                      what agents read and answer
-    AgentFn, Seat, Fork, Gateway                                               what agents as code are written with
-    EvalkitError, UsageError, RunError, CorruptLogError, StorageError          what they raise
+    Seat, Gateway                                                              what agents as code are written with
+    EvalkitError, UsageError, RunError, CorruptLogError                        what they raise
     AgentError, AskRefused                                                     what they raise in an agent's code
 
 docs/python.md is the guide. `evalkit.__all__` is the interface; for packages that extend evalkit, so are
@@ -57,7 +57,7 @@ if TYPE_CHECKING:
     from evalkit.api.episodes import Episode
     from evalkit.api.games import Game, game
     from evalkit.api.planning import plan
-    from evalkit.api.playing import play, play_async
+    from evalkit.api.playing import play
     from evalkit.api.progress import Progress
     from evalkit.api.running import run, run_async
     from evalkit.api.runs import Run, load
@@ -72,15 +72,13 @@ if TYPE_CHECKING:
         CorruptLogError,
         EvalkitError,
         RunError,
-        StorageError,
         UsageError,
     )
     from evalkit.results.asks import Ask
-    from evalkit.seats import AgentFn, Fork, Seat, agent
+    from evalkit.seats import Seat, agent
 
 __all__ = [
     "AgentError",
-    "AgentFn",
     "Ask",
     "AskRefused",
     "CorruptLogError",
@@ -88,7 +86,6 @@ __all__ = [
     "Episode",
     "EvalkitError",
     "Facts",
-    "Fork",
     "Game",
     "Gateway",
     "Instance",
@@ -100,7 +97,6 @@ __all__ = [
     "RunError",
     "Score",
     "Seat",
-    "StorageError",
     "Tool",
     "ToolCall",
     "Turn",
@@ -113,7 +109,6 @@ __all__ = [
     "load",
     "plan",
     "play",
-    "play_async",
     "run",
     "run_async",
     "suite",
@@ -124,7 +119,7 @@ _PLACES = {
     "evalkit.api.episodes": ("Episode",),
     "evalkit.api.games": ("Game", "game"),
     "evalkit.api.planning": ("plan",),
-    "evalkit.api.playing": ("play", "play_async"),
+    "evalkit.api.playing": ("play",),
     "evalkit.api.progress": ("Progress",),
     "evalkit.api.running": ("run", "run_async"),
     "evalkit.api.runs": ("Run", "load"),
@@ -133,11 +128,9 @@ _PLACES = {
     "evalkit.engine.planning.planned": ("Plan",),
     "evalkit.envs.environment": ("Environment", "Facts", "Score"),
     "evalkit.envs.replay": ("Turn",),
-    "evalkit.errors": (
-        *("AgentError", "AskRefused", "CorruptLogError", "EvalkitError", "RunError", "StorageError", "UsageError"),
-    ),
+    "evalkit.errors": (*("AgentError", "AskRefused", "CorruptLogError", "EvalkitError", "RunError", "UsageError"),),
     "evalkit.results.asks": ("Ask",),
-    "evalkit.seats": ("AgentFn", "Fork", "Seat", "agent"),
+    "evalkit.seats": ("Seat", "agent"),
 }
 """Module -> the names that it gives."""
 

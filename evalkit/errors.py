@@ -76,7 +76,7 @@ class StorageError(EvalkitError):
     >>> spec = {"name": "first", "agents": [{"policy": "knuth"}], "suites": [{"name": "scheduling/basic"}]}
     >>> try:
     ...     evalkit.run(spec, directory="notes/first")
-    ... except evalkit.StorageError as flaw:
+    ... except evalkit.EvalkitError as flaw:
     ...     print(str(flaw).split(".")[0])
     notes/first: Not a directory
     """

@@ -23,10 +23,8 @@ GROUPS: Mapping[str, str] = {
     "policies": "policy",
     "agents": "agent",
     "dialects": "dialect",
-    "exporters": "exporter",
     "prompts": "prompt pack",
     "suites": "folder of suites",
-    "goldens": "kind of golden file",
 }
 """Groups of entry points, without `PREFIX`, and what an entry of each is. Each is a promise: none is added lightly."""
 

@@ -5,16 +5,12 @@
     >>> check_environment(ENVIRONMENTS["scheduling"], instances=1, episodes=2)
 
 A package's own tests pass its own record: `check_environment(OFFERS)`. The package need not be installed.
-
-A package that has numbers of a reference to reproduce compares them in a `GoldenKind` (group `goldens` of entry
-points), with `judged`, `parting`, `differing`, `documented` and `EQUAL`; `make conform` then compares them too.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from evalkit.checking.episodes import EpisodeCheck, check_episode
-from evalkit.checking.goldens import EQUAL, GoldenKind, GoldenVerdict, differing, documented, judged, parting
 from evalkit.checking.instances import check_generator, check_line
 from evalkit.checking.record import check_record, packs_of
 from evalkit.dialogue import Request, Sampling
@@ -25,18 +21,7 @@ from evalkit.replies import encode_reply
 from evalkit.seeds import Stream
 from evalkit.spec.packs import standard_pack
 
-__all__ = [
-    "EQUAL",
-    "GoldenKind",
-    "GoldenVerdict",
-    "check_environment",
-    "differing",
-    "documented",
-    "judged",
-    "parting",
-    "play_policy",
-    "standard_kit",
-]
+__all__ = ["check_environment", "play_policy", "standard_kit"]
 
 
 def check_environment(

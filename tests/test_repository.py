@@ -191,7 +191,7 @@ def test_no_file_names_a_machine_or_a_registry() -> None:
 
 
 def test_the_sweeps_document_names_every_key_of_a_spec_and_no_other() -> None:
-    from evalkit.spec.catalogue import InFlightFile, LimitsFile
+    from evalkit.spec.catalogue import LimitsFile
     from evalkit.spec.sweep import AgentFile, SuiteTable, SweepFile
 
     text = (PROJECT / "docs" / "sweeps.md").read_text()
@@ -200,7 +200,6 @@ def test_the_sweeps_document_names_every_key_of_a_spec_and_no_other() -> None:
         ("The sweep", SweepFile),
         ("An agent", AgentFile),
         ("A suite", SuiteTable),
-        ("Requests in flight", InFlightFile),
     )
     for title, record in tables:
         rows = [row.split("|")[1] for row in sections[title].splitlines() if row.startswith("| `")]
@@ -232,7 +231,7 @@ def test_the_prompt_packs_document_lists_every_text_with_its_fields() -> None:
     for name, environment in ENVIRONMENTS.items():
         rows = table_rows("prompt-packs.md", f"Texts of {name}")
         listed = {key: frozenset(re.findall(r"\{(\w+)\}", fields)) for key, fields in rows}
-        assert listed == dict(environment.texts)
+        assert listed == dict(environment.texts.all)
 
 
 @pytest.fixture(scope="module")

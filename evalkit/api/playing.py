@@ -12,7 +12,7 @@ import orjson
 from evalkit.api.environments import Instance, checked_instance
 from evalkit.api.episodes import Episode, episode_of
 from evalkit.api.running import Call, call_of
-from evalkit.engine.loop import drained, finish
+from evalkit.engine.loop import finish
 from evalkit.engine.outcome import RunOutcome
 from evalkit.engine.universe import Choice
 from evalkit.engine.view import View
@@ -24,7 +24,7 @@ from evalkit.spec.sweep import sweep_from
 from evalkit.store.events import read_events
 from evalkit.store.reading.index import read_index
 
-TAKEN = frozenset({"name", "provider", "model", "policy", "prompts", "budget_usd", "stand_in", "tags"})
+TAKEN = frozenset({"name", "provider", "model", "policy", "prompts", "budget_usd", "tags"})
 """Keys of an agent's table that `params` does not set."""
 
 MOST_REPLICATES = 10**6
@@ -75,32 +75,6 @@ def play(
         return _episode(instance, outcome)
 
 
-async def play_async(
-    agent: str | AgentFn,
-    instance: Instance,
-    *,
-    models: Mapping[str, str] = {},
-    budget_usd: str | None = None,
-    params: Mapping[str, Any] = {},
-    replicate: int = 0,
-    prompts: str = "standard",
-) -> Episode:
-    """`play` as a coroutine: it runs on the caller's event loop, concurrently with other tasks.
-
-    Arguments, result and errors are those of `play`; if cancelled, it first waits for the reply in flight.
-
-    >>> import asyncio, evalkit
-    >>> instances = evalkit.suite("scheduling/basic", instances=["seed-0", "seed-3"])
-    >>> async def all_of_them():
-    ...     return await asyncio.gather(*(evalkit.play_async("knuth", one) for one in instances))
-    >>> [episode.score.value for episode in asyncio.run(all_of_them())]
-    [1.0, 1.0]
-    """
-    table = _agent(agent, models, params, prompts)
-    with _room(instance, table, budget_usd, replicate, agent) as call:
-        return _episode(instance, await drained(lambda stop: call.play(stop, _unseen)))
-
-
 def _agent(agent: str | AgentFn, models: Mapping[str, str], params: Mapping[str, Any], prompts: str) -> dict[str, Any]:
     """The agent as a sweep's table has it. Raises UsageError."""
     if not isinstance(agent, str) and not callable(agent):
@@ -123,7 +97,8 @@ def _agent(agent: str | AgentFn, models: Mapping[str, str], params: Mapping[str,
     if models and not named:
         raise UsageError(f"models: nothing uses them; `agent` is {agent!r}.{nearest(agent, models)}")
     if not named and is_policy(agent):
-        return {**params, "policy": agent, "prompts": prompts}
+        own = {"params": dict(params)} if agent == "scripted" else params
+        return {**own, "policy": agent, "prompts": prompts}
     provider, slash, model = chosen.partition("/") if isinstance(chosen, str) else ("", "", "")
     if not (provider and slash and model):
         what = f"models: {agent}" if named else "agent"
@@ -150,7 +125,6 @@ def _room(
         file.write_bytes(orjson.dumps({**instance.line, "environment": env.name, "id": instance.id}))
         spec = {
             "replicates": replicate + 1,
-            "unpriced": budget_usd is None,
             "agents": [table],
             "suites": [{"name": str(file)}],
             **({} if budget_usd is None else {"budget_usd": budget_usd}),

@@ -128,7 +128,7 @@ def _check_opening(check: EpisodeCheck, messages: Sequence[Message]) -> None:
     assert roles, f"{check.where}: the opening has no messages."
     assert roles[-1] == "user", f"{check.where}: the opening must end with a user message, got {roles}."
     assert "assistant" not in roles, f"{check.where}: the opening must not contain replies, got {roles}."
-    for key, fields in check.env.texts.items():
+    for key, fields in check.env.texts.all.items():
         for field in fields & _unfilled(messages):
             raise AssertionError(f"{check.where}: the opening still contains {{{field}}}, a field of the text {key!r}.")
 
@@ -197,7 +197,7 @@ def _check_values(check: EpisodeCheck, score: Score, where: str) -> None:
     assert number, f"{where}: expected a finite number, got {value!r}."
     assert low <= value <= high, f"{where}: {value} is outside score_range, {low} to {high}."
     assert score.solved in (True, False), f"{where}: solved: expected true or false, got {score.solved!r}."
-    solved = score.solved and check.env.scale == "litmus"
+    solved = score.solved and check.env.presentation.scale == "litmus"
     assert not solved, f"{where}: solved: a litmus test claims no optimum, so it is false."
     for name, metric in score.metrics.items():
         finite = isinstance(metric, int | float) and math.isfinite(metric)

@@ -6,13 +6,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from evalkit.checking.goldens import BROUGHT_KINDS
 from evalkit.checking.record import check_record
 from evalkit.envs.table import ENVIRONMENTS, OWN_ENVIRONMENTS
 from evalkit.errors import EvalkitError, UsageError, nearest
 from evalkit.plugins import AT, GROUPS, Plugin, PluginTable, installed, plain_name, strangers
 from evalkit.policy.table import BROUGHT, find_policy, is_own
-from evalkit.report.exports.exporter import EXPORTERS
 from evalkit.seats import code_of
 from evalkit.spec.brought import SUFFIX, suite_folders, suites_in
 from evalkit.spec.packs import packs, read_pack
@@ -72,7 +70,6 @@ def _name_problems(plugin: Plugin) -> Iterator[str]:
     taken: Mapping[str, PluginTable[Any]] = {
         "environments": ENVIRONMENTS,
         "dialects": DIALECTS,
-        "exporters": EXPORTERS,
         "prompts": packs(),
         "suites": suite_folders(),
     }
@@ -93,7 +90,7 @@ def _environment(plugin: Plugin) -> tuple[str, list[str]]:
     words = [f"version {env.version}"]
     if env.parameters:
         words.append(f"parameters: {', '.join(env.parameters)}")
-    if env.report:
+    if env.presentation.report:
         words.append("report")
     problems = []
     try:
@@ -123,10 +120,6 @@ def _policy(plugin: Plugin) -> tuple[str, list[str]]:
 
 def _dialect(plugin: Plugin) -> tuple[str, list[str]]:
     return f"requests go to {DIALECTS.read(plugin).path}", []
-
-
-def _exporter(plugin: Plugin) -> tuple[str, list[str]]:
-    return EXPORTERS.read(plugin).help, []
 
 
 def _pack(plugin: Plugin) -> tuple[str, list[str]]:
@@ -167,19 +160,12 @@ def _agent(plugin: Plugin) -> tuple[str, list[str]]:
     return f"version {code.version}; models: {', '.join(code.models)}; up to {code.parallel} requests in flight", []
 
 
-def _golden(plugin: Plugin) -> tuple[str, list[str]]:
-    patterns = BROUGHT_KINDS.read(plugin).patterns
-    return f"compares {', '.join(patterns)}", [] if patterns else ["It names no files: `patterns` is empty."]
-
-
 _LOOKS: Mapping[str, Callable[[Plugin], tuple[str, list[str]]]] = {
     "environments": _environment,
     "policies": _policy,
     "agents": _agent,
     "dialects": _dialect,
-    "exporters": _exporter,
     "prompts": _pack,
     "suites": _suites,
-    "goldens": _golden,
 }
 """By group: what an entry offers, and what is wrong with it."""

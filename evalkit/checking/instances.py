@@ -76,9 +76,9 @@ def _check_properties(env: Environment[Any, Any], instance: Any, line: Mapping[s
         if env.likeness is not None:
             hash(env.likeness(line))
         saved = env.compiled_saves_s(line)
-        numbers = [quantity.of(line) for quantity in env.described.quantities]
-        numbers += [tally.of([line]) for tally in env.described.tallies]
-        numbers += [size.of(instance) for size in env.described.sizes]
+        numbers = [quantity.of(line) for quantity in env.presentation.described.quantities]
+        numbers += [tally.of([line]) for tally in env.presentation.described.tallies]
+        numbers += [size.of(instance) for size in env.presentation.described.sizes]
     for value in (saved, *numbers):
         assert isinstance(value, int | float), f"{where}: the values that describe it must be numbers, got {value!r}."
 

@@ -25,16 +25,17 @@ def check_record(env: Environment[Any, Any]) -> None:
     low, high = env.score_range
     assert low < high, f"{where}: score_range: the lower end must be first, got {env.score_range}."
     assert not math.isnan(low + high), f"{where}: score_range: got {env.score_range}."
-    if env.scale == "litmus":
-        ends = low <= 0 and env.zero_means and env.one_means
+    shown = env.presentation
+    if shown.scale == "litmus":
+        ends = low <= 0 and shown.zero_means and shown.one_means
         assert ends, f"{where}: scale: a litmus test has both ends in score_range, `zero_means` and `one_means`."
     assert high >= 1, (
         f"{where}: score_range: must contain 1, the score of the optimum or of one end, got {env.score_range}."
     )
     for key, parameter in env.parameters.items():
         check_default(where, key, parameter)
-    unknown = env.later_texts.keys() - env.texts.keys()
-    assert not unknown, f"{where}: later_texts: {min(unknown)!r} is not one of its texts."
+    unknown = env.texts.later.keys() - env.texts.all.keys()
+    assert not unknown, f"{where}: texts.later: {min(unknown)!r} is not one of its texts."
     for dialect in DIALECTS.built_in.values():
         objections = dialect.objections(env.defaults, ())
         assert not objections, f"{where}: defaults: {dialect.name} cannot express them: {' '.join(objections)}"

@@ -233,7 +233,7 @@ def _notes(plan: Plan, *, wide: bool) -> Iterator[str]:
         together.setdefault(_listed(agents), []).append(stand_in)
     for agents_words, names in together.items():
         policies = f"polic{'ies' if len(names) > 1 else 'y'} {', '.join(names)}"
-        yield f"turns of {agents_words} are those of the {policies}; a model's may differ (`stand_in`, --from)"
+        yield f"turns of {agents_words} are those of the {policies}; a model's may differ (--from)"
     if not wide:
         for basis, cells in others.items():
             yield f"{basis}: {_listed(cells)}"

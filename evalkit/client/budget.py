@@ -21,7 +21,7 @@ from typing import Any, Protocol
 from msgspec import Struct
 
 from evalkit.client.budget_state import BudgetState, Ceiling
-from evalkit.errors import BudgetReached, EpisodeUnavailable, EvalkitError, LaneClosed, RequestTooLarge
+from evalkit.errors import BudgetReached, EpisodeUnavailable, EvalkitError, RequestTooLarge
 from evalkit.money import PicoUsd, show_usd
 from evalkit.store.files.record import LedgerRecord
 from evalkit.store.reading.accounts import closing_word
@@ -91,22 +91,21 @@ class _Reservation:
     """A request that did not fit at once."""
 
     amount: int
-    ceilings: Mapping[str, Ceiling]
-    scopes: Mapping[str, tuple[str, str]]
-    """By scope, the ceiling's key."""
+    ceilings: Mapping[tuple[str, str], Ceiling]
+    """Its agent's, by scope, if there is one."""
     number: int
     usual: int
     """What a request of ordinary size is bounded by, as far as its episode shows it."""
 
     @property
     def fits(self) -> bool:
-        """Whether its lane's and its agent's ceilings have room."""
+        """Whether its agent's ceiling has room."""
         return all(ceiling.fits(self.amount) for ceiling in self.ceilings.values())
 
     @property
-    def hopeless(self) -> str:
-        """The ceiling that will never have room for it: `lane` or `agent`; empty if none."""
-        return next((scope for scope, ceiling in self.ceilings.items() if ceiling.hopeless(self.amount)), "")
+    def hopeless(self) -> Ceiling | None:
+        """The ceiling that will never have room for it, if there is one."""
+        return next((ceiling for ceiling in self.ceilings.values() if ceiling.hopeless(self.amount)), None)
 
 
 _Waiter = Waiter[_Reservation, None]
@@ -207,7 +206,9 @@ class _SharedBudget:
         self.give_back(lane_queue, reservation.ceilings, reservation.amount, 0)
         self.serve()
 
-    def give_back(self, lane_queue: _LaneQueue, ceilings: Mapping[str, Ceiling], reserved: int, cost: int) -> None:
+    def give_back(
+        self, lane_queue: _LaneQueue, ceilings: Mapping[tuple[str, str], Ceiling], reserved: int, cost: int
+    ) -> None:
         """A reservation has come back at its true cost."""
         self.state.settle(reserved, cost)
         lane_queue.reserved -= reserved
@@ -221,7 +222,7 @@ class _SharedBudget:
         )
 
 
-def book(lane_queue: _LaneQueue, ceilings: Mapping[str, Ceiling], amount: int) -> None:
+def book(lane_queue: _LaneQueue, ceilings: Mapping[tuple[str, str], Ceiling], amount: int) -> None:
     """The amount taken from the budget is in flight."""
     lane_queue.reserved += amount
     lane_queue.largest = max(lane_queue.largest, amount)
@@ -245,23 +246,22 @@ class Budget:
     ) -> None:
         """`spent`: the steps and charges (crash charges included) of all earlier sessions, from the log.
 
-        `ceilings`: by (`lane` or `agent`, its name): what each of them may spend of the whole budget.
+        `ceilings`: by (`agent`, its name): what each of them may spend of the whole budget.
         """
         self._shared = _SharedBudget(BudgetState(budget=budget, before=spent), ledger, session)
         self._shared.ceilings = dict(ceilings or {})
         self._lane = self._agent = ""
         self._lane_queue = self._shared.lane_queue("")
-        self._ceilings: dict[str, Ceiling] = {}
-        self._scopes: dict[str, tuple[str, str]] = {}
+        self._ceilings: dict[tuple[str, str], Ceiling] = {}
 
     def of(self, lane: str, agent: str) -> "Budget":
         """The same budget, from the view of one agent in one lane."""
         mine = copy.copy(self)
         mine._lane, mine._agent = lane, agent
         mine._lane_queue = self._shared.lane_queue(lane)
-        keys = (("lane", lane), ("agent", agent))
-        mine._ceilings = {key[0]: self._shared.ceilings[key] for key in keys if key in self._shared.ceilings}
-        mine._scopes = {key[0]: key for key in keys if key in self._shared.ceilings}
+        scope = ("agent", agent)
+        own = self._shared.ceilings.get(scope)
+        mine._ceilings = {} if own is None else {scope: own}
         return mine
 
     def take(self, amount: int) -> bool:
@@ -280,8 +280,8 @@ class Budget:
         """Reserve; if necessary after a new lease, or after others are settled. `usual`: what an ordinary request of
         its episode is bounded by; 0: that is not known.
 
-        Raises BudgetReached when not even that can make room, EpisodeUnavailable or LaneClosed when the agent's or the
-        lane's own ceiling is reached, RequestTooLarge where only this request is too large for any of them,
+        Raises BudgetReached when not even that can make room, EpisodeUnavailable when the agent's own ceiling
+        is reached, RequestTooLarge where only this request is too large for any of them,
         StorageError when a lease cannot be written, and the error that was passed to `end`.
         """
         if self.take(amount):
@@ -289,14 +289,12 @@ class Budget:
         shared = self._shared
         shared.came += 1
         shared.waiting += 1
-        with self._lane_queue.queue.hold(
-            _Reservation(amount, self._ceilings, self._scopes, shared.came, usual)
-        ) as waiter:
+        with self._lane_queue.queue.hold(_Reservation(amount, self._ceilings, shared.came, usual)) as waiter:
             while not waiter.granted:
                 if shared.end is not None:
                     raise copy.copy(shared.end)  # one for each: a shared one would collect the tracebacks of all
-                if waiter.item.hopeless:
-                    raise self._ceiling_reached(waiter.item)
+                if (ceiling := waiter.item.hopeless) is not None:
+                    raise self._ceiling_reached(waiter.item, ceiling)
                 if shared.borrows is not None and not waiter.item.fits:
                     shared.borrows()
                 turn = shared.next()
@@ -352,7 +350,7 @@ class Budget:
             ceiling.lend(0)
 
     def lend(self, lent: Mapping[tuple[str, str], int], before: Mapping[tuple[str, str], int]) -> None:
-        """By scope (`run` with an empty name, `lane`, `agent`): what others have lent so far, and what all other
+        """By scope (`run` with an empty name, or an `agent`): what others have lent so far, and what all other
         sessions have spent, both in total."""
         shared = self._shared
         for scope, paid in before.items():
@@ -401,10 +399,10 @@ class Budget:
         }
 
     def lacks(self) -> dict[tuple[str, str], Lack]:
-        """By scope (`run` with an empty name, `lane`, `agent`): what requests lack that wait for money."""
+        """By scope (`run` with an empty name, or an `agent`): what requests lack that wait for money."""
         shared, sums = self._shared, dict[tuple[str, str], list[int]]()
         for waiter in shared.waiters():
-            for key in (RUN, *waiter.item.scopes.values()):
+            for key in (RUN, *waiter.item.ceilings):
                 sums.setdefault(key, [0, waiter.item.amount])[0] += waiter.item.amount
         lacks = {}
         for key, (wanted, first) in sums.items():
@@ -439,11 +437,9 @@ class Budget:
             self._shared.serve()
         return cost <= reserved
 
-    def note_unmetered(self, cost: int, guess: int | None) -> None:
-        """Count a reply without usage; `guess`: its cost by an estimate of its tokens."""
-        self._shared.unmetered += Unmetered(
-            replies=1, cost=cost, estimated=int(guess is not None), guess=0 if guess is None else guess
-        )
+    def note_unmetered(self, cost: int) -> None:
+        """Count a reply without usage."""
+        self._shared.unmetered += Unmetered(replies=1, cost=cost)
 
     def book_charge(
         self, amount: int, *, lane: str, agent: str, episode: str, step: int, attempt: int, reason: str
@@ -507,15 +503,12 @@ class Budget:
         usual = max(item.usual, self._lane_queue.usual)
         return item.usual > 0 and usual <= left and (item.amount > budget or item.amount > OUTSIZE * usual)
 
-    def _ceiling_reached(self, item: _Reservation) -> EvalkitError:
-        scope = item.hopeless
-        ceiling, name = item.ceilings[scope], self._lane if scope == "lane" else self._agent
+    def _ceiling_reached(self, item: _Reservation, ceiling: Ceiling) -> EvalkitError:
         left = max(0, ceiling.budget - ceiling.before - ceiling.spent)
-        whose = f"budget of {scope} {name} ({show_usd(ceiling.budget)})"
+        whose = f"budget of agent {self._agent} ({show_usd(ceiling.budget)})"
         if self._is_alone(item, budget=ceiling.budget, left=left):
             return RequestTooLarge(_too_large(item.amount, f"the {whose}", left, "it"))
-        words = _reached(f"The {whose}", left, item.amount, "it")
-        return LaneClosed(words) if scope == "lane" else EpisodeUnavailable(words)
+        return EpisodeUnavailable(_reached(f"The {whose}", left, item.amount, "it"))
 
 
 def _reached(budget: str, left: int, amount: int, setting: str) -> str:

@@ -163,7 +163,7 @@ def _body(provider: Provider, model: Model, reply: Reply | None = None) -> bytes
     """The first request's body, or that of the one after its reply."""
     dialect = DIALECTS[provider.dialect]
     head = dialect.head(model.name, _SAMPLING, model.quirks)
-    seed = 1 if provider.seed and "seed" not in model.quirks.refuses else None
+    seed = None if "seed" in model.quirks.refuses | dialect.lacks else 1
     parts: list[bytes] = []
     dialect.join(parts, _OPENING if reply is None else (*_OPENING, *_after(reply)), model.quirks)
     return dialect.body(head, dialect.encode_tools([TOOL]), parts, seed)

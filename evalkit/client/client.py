@@ -32,11 +32,11 @@ from evalkit.dialogue import Message, Reply, Tool, Usage
 from evalkit.errors import EpisodeRefused, EpisodeUnavailable, LaneClosed
 from evalkit.money import PicoUsd, show_usd
 from evalkit.seeds import derive
-from evalkit.store.files.record import ESTIMATED, OK, UNMETERED
+from evalkit.store.files.record import OK, UNMETERED
 from evalkit.wire.billed import counts_as_billed
 from evalkit.wire.http import HttpResponse, Verdict
 from evalkit.wire.refusals import CONTEXT_LENGTH
-from evalkit.wire.tokens import input_tokens, is_far_beyond, most_bytes, most_output_tokens, output_tokens
+from evalkit.wire.tokens import input_tokens, is_far_beyond, most_bytes, output_tokens
 from evalkit.wire.too_long import speaks_of_size
 from evalkit.wire.unparsed import BAD_CALL, DRAWS, malformed_reply
 from evalkit.wire.usage import within
@@ -285,7 +285,7 @@ class ModelAsker:
         # Tokens that the provider did not count are estimated from the reply's length, because its limits still apply.
         known_usage = usage if "output" not in usage.unknown else replace(usage, output=output_tokens(reply))
         limited = known_usage
-        if not self._template.cached_reads_count:
+        if not self._template.dialect.cached_reads_count:
             limited = replace(known_usage, input=max(1, known_usage.input - known_usage.cached_read))
         latency_s = self._lane.succeeded(ticket, known_usage, limited=limited)
         if self._several:
@@ -308,31 +308,21 @@ class ModelAsker:
 
     def _without_usage(self, asking: _Asking, reply: Reply, listed: PicoUsd) -> tuple[Reply, PicoUsd, str]:
         """For a reply with figures that the provider did not state, or that contradict each other, and that costs
-        `listed` by the others: (the reply, with estimates if the provider's file asks for them; what to charge; the
-        last entry of its `attempts`)."""
+        `listed` by the others: (the reply; what to charge; the last entry of its `attempts`)."""
         template, usage, bound = self._template, reply.usage, self._max_tokens
         most_input = len(asking.body) + template.dialect.overhead_tokens
         if usage.doubtful:
             usage = within(usage, most_input=most_input, most_output=bound)
             reply, listed = replace(reply, usage=usage), template.price.of(usage)
         counted = "input" not in usage.unknown and "output" not in usage.unknown
-        if not template.quirks.unseen_tokens and (template.dialect.verbatim_calls or not reply.calls):
-            shown = most_output_tokens(reply)
-            bound = bound if shown is None else min(bound, shown)
         cost = template.price.most(usage, input_tokens=most_input, output_tokens=bound)
         if counted and (cost == listed or not template.price.caching_may_cost):
             # What is missing has no price of its own.
             if usage.doubtful:
-                self._budget.note_unmetered(listed, None)
+                self._budget.note_unmetered(listed)
             return reply, listed, UNMETERED if usage.doubtful else OK
-        guess: PicoUsd | None = None
-        if template.estimates:
-            read = input_tokens(len(asking.body)) if "input" in usage.unknown else usage.input
-            written = min(output_tokens(reply), bound) if "output" in usage.unknown else usage.output
-            usage = replace(usage, input=read, output=written, unknown=())
-            reply, guess = replace(reply, usage=usage), template.price.of(usage)
-        self._budget.note_unmetered(cost, guess)
-        return reply, cost, UNMETERED if guess is None else ESTIMATED
+        self._budget.note_unmetered(cost)
+        return reply, cost, UNMETERED
 
     async def _refuse(self, asking: _Asking, ticket: Ticket, verdict: Verdict, attempt: int) -> Verdict:
         """Book what the failure cost; return the verdict if another attempt may follow, raise if none may."""

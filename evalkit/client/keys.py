@@ -1,18 +1,17 @@
 """Keys and endpoints from the user's environment: read only here, and only before a provider is asked.
 
 A key is looked for in the environment first, then in the system's keyring, if the optional package `keyring` is there,
-and then where the provider's file says: at a command that prints one, or at a cloud's own SDK. evalkit never asks for a
+and then, where the provider's file says so, at a cloud's own SDK. evalkit never asks for a
 key, and no message contains one.
 """
 
 import os
-import shutil
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Literal
 
 from evalkit.client.clouds import from_cloud, missing_library
-from evalkit.client.credentials import Credentials, from_command
+from evalkit.client.credentials import Credentials
 from evalkit.client.redact import Redactor
 from evalkit.errors import UsageError
 from evalkit.spec.catalogue import PLACE_HOLDER
@@ -32,7 +31,7 @@ def read_key(provider: Provider) -> str:
         return ""
     key, source = _look(provider.key_env)
     if source == "not set":
-        if provider.key_command or provider.credentials:
+        if provider.credentials:
             return ""
         raise UsageError(
             f"Provider {provider.name!r} needs a key: set the environment variable {provider.key_env}, or, with `pip "
@@ -56,10 +55,6 @@ def lacking(provider: Provider) -> str:
     if provider.key_env and key_place(provider) != "not set":
         return ""
     reasons = [f"{provider.key_env} is not set"] if provider.key_env else []
-    if provider.key_command:
-        if shutil.which(provider.key_command[0]):
-            return ""
-        reasons.append(f"there is no command {provider.key_command[0]}")
     if provider.credentials:
         install = missing_library(provider.credentials)
         if not install:
@@ -69,21 +64,14 @@ def lacking(provider: Provider) -> str:
 
 
 def check_key(provider: Provider) -> None:
-    """Raises UsageError if the provider cannot be asked for want of a key. Calls no command and no SDK."""
+    """Raises UsageError if the provider cannot be asked for want of a key. Calls no SDK."""
     if not read_key(provider) and (reason := lacking(provider)):
         raise UsageError(f"Provider {provider.name!r} needs a key: {reason}.")
 
 
-def credentials_of(
-    provider: Provider, *, url: str, headers: Callable[[str], Mapping[str, str]], redactor: Redactor
-) -> Credentials | None:
-    """What gives the provider's keys, where `read_key` gives none; None if none is needed.
-
-    `headers`: the dialect's, made from a key. Raises UsageError if the SDK of a cloud is not installed.
-    """
-    if provider.key_command:
-        command, lasts_s = provider.key_command, provider.key_lasts_s
-        return Credentials(from_command(command, lasts_s=lasts_s, headers=headers, redactor=redactor), redactor)
+def credentials_of(provider: Provider, *, url: str, redactor: Redactor) -> Credentials | None:
+    """What gives the provider's keys, where `read_key` gives none; None if none is needed. Raises UsageError if the SDK
+    of a cloud is not installed."""
     if provider.credentials:
         return Credentials(from_cloud(provider.credentials, url), redactor)
     return None

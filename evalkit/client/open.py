@@ -13,7 +13,7 @@ def open_transport(provider: Provider, *, url: str = "", redactor: Redactor | No
     learns this one's.
 
     Raises UsageError if the key or a variable of the URL is missing, or the key would be sent unencrypted. To be
-    used as `async with`, which raises UsageError if a command or an SDK that gives the key fails.
+    used as `async with`, which raises UsageError if an SDK that gives the key fails.
     """
     key, url, redactor = read_key(provider), url or servers_of(provider)[0].url, redactor or Redactor()
     headers = DIALECTS[provider.dialect].headers
@@ -22,9 +22,8 @@ def open_transport(provider: Provider, *, url: str = "", redactor: Redactor | No
         headers=headers(key),
         key=key,
         timeout_s=provider.timeout_s,
-        first_byte_s=provider.first_byte_s,
         silence_s=provider.silence_s,
-        credentials=None if key else credentials_of(provider, url=url, headers=headers, redactor=redactor),
+        credentials=None if key else credentials_of(provider, url=url, redactor=redactor),
         redactor=redactor,
     )
 

@@ -21,7 +21,7 @@ _REMEDIES: Mapping[str, str] = {
     "not_supported": "Check the url and the dialect of provider {provider!r}.",
     "connect": "Check the url of provider {provider!r}, and this machine's network and proxy.",
     "unreadable": "Check the url and the dialect of provider {provider!r}, and any proxy or gateway on the way.",
-    "bad_request": "Check `max_tokens_field` and `refuses` of {model!r} in the file of provider {provider!r}.",
+    "bad_request": "Check `refuses` of {model!r} in the file of provider {provider!r}.",
     "rate_limit": "It works, but it is busy or a limit is reached: try again later.",
     "overload": "Try again later.",
     "server_error": "Try again later.",
@@ -76,7 +76,7 @@ def line_to_set(verdict: Verdict) -> str:
     if verdict.kind not in _OF_THE_FILE:
         return ""
     if "max_completion_tokens" in message:
-        return 'max_tokens_field = "max_completion_tokens"'
+        return 'refuses = ["max_tokens"]'
     for said, line in _HISTORY.items():
         if said.search(message.lower()):
             return line

@@ -27,10 +27,6 @@ class RequestTemplate:
     quirks: Quirks
     sampling: Sampling
     price: Price
-    seeded: bool
-    """Whether requests carry a seed."""
-    cached_reads_count: bool = True
-    """Whether tokens read from the prompt cache count against the provider's limit of input tokens."""
     window: int | None = None
     """Tokens of the model's context, where they are known."""
     cache_key: bool = False
@@ -42,8 +38,6 @@ class RequestTemplate:
     (`wire/billed.py`)."""
     stream: StreamSetting = "off"
     """Whether its replies are streamed (`long_attempts.py`)."""
-    estimates: bool = False
-    """Whether tokens that the provider does not count are estimated from the text; the bound is charged anyway."""
     context_tokens: int | None = None
     """The model's window, if it is known."""
     _heads: dict[ToolChoice | None, bytes] = field(default_factory=dict, init=False, repr=False, compare=False)
@@ -68,7 +62,7 @@ class RequestTemplate:
     def body(self, question: Question) -> bytes:
         """The complete request body."""
         seed, own = None, self.sampling.seed
-        if self.seeded and own is not False and "seed" not in self.quirks.refuses:
+        if own is not False and "seed" not in self.quirks.refuses | self.dialect.lacks:
             seed = question.seed if own is None else own
         head = self.head(question.choice)
         if self.cache_key and self.dialect.cache_key:
@@ -108,8 +102,8 @@ def request_template(
 ) -> RequestTemplate:
     """The requests of one agent in one environment, from the catalogue's values.
 
-    `sampling`: an environment's defaults under the agent's overrides. `price`: the run's frozen one, FREE where it is
-    unknown. `stream`: the agent's setting, else the provider's.
+    `sampling`: an environment's defaults under the agent's overrides. `price`: the run's frozen one. `stream`: the
+    provider's setting.
     """
     return RequestTemplate(
         agent=agent,
@@ -119,13 +113,10 @@ def request_template(
         quirks=model.quirks,
         sampling=sampling,
         price=price,
-        seeded=provider.seed,
         window=model.context_tokens,
-        cached_reads_count=provider.cached_reads_count,
         cache_key=provider.cache_key,
         key=provider.key_words,
         billed=provider.billed,
         stream=stream,
-        estimates=provider.estimates_usage,
         context_tokens=model.context_tokens,
     )

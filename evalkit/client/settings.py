@@ -134,8 +134,7 @@ def _paid(cost: int, model: Model) -> PicoUsd | None:
 
 
 def _unsent(provider: Provider, model: Model) -> frozenset[str]:
-    seedless = frozenset() if provider.seed else frozenset({"seed"})
-    return model.quirks.refuses | DIALECTS[provider.dialect].lacks | seedless
+    return model.quirks.refuses | DIALECTS[provider.dialect].lacks
 
 
 def _requests(

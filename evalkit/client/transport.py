@@ -25,7 +25,7 @@ from evalkit.client.credentials import Credentials
 from evalkit.client.redact import Redactor
 from evalkit.client.rounds import Rounds
 from evalkit.client.streaming import feed, join_pieces
-from evalkit.client.timeouts import Timeout, Timeouts
+from evalkit.client.timeouts import Timeouts
 from evalkit.errors import UsageError
 from evalkit.wire.http import Failure, HttpResponse
 from evalkit.wire.lenient import ON_LOOP_BYTES
@@ -72,14 +72,12 @@ class HttpTransport:
         headers: Mapping[str, str],
         key: str,
         timeout_s: float,
-        first_byte_s: float = math.inf,
         silence_s: float = math.inf,
         credentials: Credentials | None = None,
         redactor: Redactor | None = None,
     ) -> None:
-        """`headers`: the dialect's, made from `key`. `first_byte_s`, `silence_s`: of streams alone; `timeout_s` bounds
-        every attempt. `credentials`: what authenticates the requests instead. `redactor`: what removes further secrets
-        too.
+        """`headers`: the dialect's, made from `key`. `silence_s`: of streams alone; `timeout_s` bounds every attempt.
+        `credentials`: what authenticates the requests instead. `redactor`: what removes further secrets too.
 
         Raises UsageError if a key would be sent unencrypted.
         """
@@ -99,7 +97,7 @@ class HttpTransport:
         self._timeout_s = timeout_s
         self._body_cap = BODY_CAP_BYTES
         self._idle_s = min(IDLE_S, timeout_s)
-        self._first_byte_s, self._silence_s = min(first_byte_s, timeout_s), min(silence_s, timeout_s)
+        self._silence_s = min(silence_s, timeout_s)
 
     def __repr__(self) -> str:
         return f"HttpTransport({str(self._url)!r})"
@@ -108,7 +106,7 @@ class HttpTransport:
         if self._credentials is not None:
             await self._credentials.headers(str(self._url), {}, b"")  # if there are none, it is said before anything
         self._total, self._idle = Timeouts(self._timeout_s), Timeouts(self._idle_s)
-        self._first, self._silence = Timeouts(self._first_byte_s), Timeouts(self._silence_s)
+        self._silence = Timeouts(self._silence_s)
         self._rounds = Rounds()
         self._session = aiohttp.ClientSession(
             connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=KEEP_ALIVE_S),
@@ -122,7 +120,7 @@ class HttpTransport:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        for timeouts in (self._total, self._idle, self._first, self._silence):
+        for timeouts in (self._total, self._idle, self._silence):
             timeouts.close()
         self._rounds.close()
         await self._session.close()
@@ -158,22 +156,17 @@ class HttpTransport:
 
     async def _timed(self, url: URL, body: bytes, headers: Mapping[str, str], form: StreamForm | None) -> HttpResponse:
         timeout = self._total.start()
-        first = None if form is None else self._first.start()
         try:
-            return await self._post(url, body, headers, form, first)
+            return await self._post(url, body, headers, form, timeout.due - self._timeout_s)
         except asyncio.CancelledError:
-            if first is not None and first.caused_cancellation():
-                return _failed("timeout", f"no byte of a stream within {self._first_byte_s:g} s")
             if timeout.caused_cancellation():
                 return _failed("timeout", f"no complete reply within {self._timeout_s:g} s")
             raise
         finally:
             self._total.clear(timeout)
-            if first is not None:
-                self._first.clear(first)
 
     async def _post(
-        self, url: URL, body: bytes, headers: Mapping[str, str], form: StreamForm | None, first: Timeout | None
+        self, url: URL, body: bytes, headers: Mapping[str, str], form: StreamForm | None, since: float
     ) -> HttpResponse:
         try:
             reply = await self._session.post(
@@ -189,9 +182,9 @@ class HttpTransport:
         except (aiohttp.ClientError, OSError, TimeoutError) as flaw:
             return _failed(_kind_of(flaw), self._words(flaw))
         try:
-            if form is None or first is None or reply.status != 200:
+            if form is None or reply.status != 200:
                 return await self._read(reply)
-            return await self._read_stream(reply, form, first)
+            return await self._read_stream(reply, form, since)
         finally:
             if not reply.closed:  # it is closed, and its connection back in the pool, once its body was read completely
                 reply.close()
@@ -212,19 +205,17 @@ class HttpTransport:
             detail = self._redactor.text(f"redirected to {reply.headers['location']}, which is not followed")
         return HttpResponse(status=reply.status, headers=reply.headers, body=body, failure=failure, detail=detail)
 
-    async def _read_stream(self, reply: aiohttp.ClientResponse, form: StreamForm, first: Timeout) -> HttpResponse:
+    async def _read_stream(self, reply: aiohttp.ClientResponse, form: StreamForm, since: float) -> HttpResponse:
         """The response whose body a stream is assembled to, or that came in one piece although a stream was asked
-        for."""
+        for. `since`: when it was asked for."""
         stream = ReplyStream(form, self._body_cap)
         failure: Failure = ""
         detail = ""
         try:
             join_pieces(reply.content)
             begun = await reply.content.readany()
-            self._first.clear(first)
             if not is_stream(reply.headers.get("Content-Type", ""), begun):
                 return await self._read(reply, begun)
-            since = first.due - self._first_byte_s
             piece = partial(self._piece, silence=self._silence)
             await feed(stream, reply, begun, piece, rounds=self._rounds, since=since, silence_s=self._silence_s)
         except (aiohttp.ClientError, OSError) as flaw:

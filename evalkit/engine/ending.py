@@ -107,10 +107,9 @@ def _ceiling_words(session: Session) -> Iterator[str]:
     """Which agents and lanes have used up their part of the budget."""
     if session.gate is not None:
         for scope, name, budget in session.gate.admission.ceilings.words():
-            setting = "`budget_usd`" if scope == "agent" else "`budgets`"
             yield (
                 f"The budget of {scope} {name} ({show_usd(budget)}) is reached: too little remains to finish "
-                f"another episode. To continue, raise it in the sweep ({setting}) and run it again."
+                f"another episode. To continue, raise it in the sweep (`budget_usd`) and run it again."
             )
 
 

@@ -35,7 +35,7 @@ from evalkit.errors import UsageError
 from evalkit.money import FREE, PicoUsd, Price
 from evalkit.policy.table import find_policy, player
 from evalkit.seeds import Stream
-from evalkit.spec.model import Limits, Provider, ServerSpec
+from evalkit.spec.model import Provider, ServerSpec
 from evalkit.store.manifest import Manifest, ManifestCode
 
 UNBOUNDED = 1 << 90
@@ -274,13 +274,10 @@ def _lane(
     last_window: int | None,
     part: WorkerPart | None,
 ) -> Lane:
-    """A model's lane; `pools` are the shared limits of all lanes, by name. It starts as wide as its limits say or as it
-    last was, whichever is more."""
+    """A model's lane; `pools` are the shared limits of all lanes, by name. It starts as wide as it last was."""
     name, shares = endpoint.lane, lane_shares(resolved, endpoint)
     limits = limits_over(resolved, name, servers)
-    starts = [one.start for one in (limits, *(share.limits for share in shares)) if one.start is not None]
-    start = max([*starts[:1], *([last_window] if last_window else [])], default=None)
-    width = resolved.sweep.width
+    start, width = last_window, resolved.sweep.width
     if part is not None:
         width, start = max(1, part.widths.get(name, 0)), max(1, (start or FIRST) // part.workers)
     shared = []
@@ -288,21 +285,11 @@ def _lane(
         if share.name not in pools:
             pools[share.name] = Pool(share.name, limits=share.limits)
         shared.append(pools[share.name])
-    named = [
-        replace(server, url=called, limits=_started(server.limits, part))
-        for server, called in zip(servers, short_names(servers), strict=True)
-    ]
+    named = [replace(server, url=called) for server, called in zip(servers, short_names(servers), strict=True)]
     lane = Lane(name, limits=limits, width=width, shared=shared, canary=True, start=start, servers=named)
     if resolved.sweep.deadline_s is not None:
         lane.deadline = asyncio.get_running_loop().time() + resolved.sweep.deadline_s
     return lane
-
-
-def _started(limits: Limits, part: WorkerPart | None) -> Limits:
-    """The limits of one of several servers, with a worker's part of what may be in flight from the beginning."""
-    if part is None or limits.start is None:
-        return limits
-    return replace(limits, start=max(1, limits.start // part.workers))
 
 
 def _nobody(request: Request, draws: Stream) -> Reply:

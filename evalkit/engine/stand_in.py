@@ -145,7 +145,7 @@ def stand_in_of(agent: ManifestAgent, environment: str) -> str:
 
     Raises UsageError if the environment names a policy that does not exist or cannot play it.
     """
-    for name in (agent.policy, agent.stand_in, agent.model if agent.provider == "simulated" else ""):
+    for name in (agent.policy, agent.model if agent.provider == "simulated" else ""):
         policy = find_policy(name, environment) if name else None
         if policy is not None and policy.outside is None:
             return name

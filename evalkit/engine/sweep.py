@@ -162,7 +162,7 @@ async def _machines(session: Session) -> AsyncIterator[Callable[[Spread], Awaita
     sweep, options = session.resolved.sweep, session.options
     if sweep.on == "ray":
         _tell(options, "connecting to the Ray cluster")
-        async with on_cluster(sweep.ray, sweep.workers):
+        async with on_cluster(sweep.workers):
             yield play_on_ray
     elif sweep.on == "join":
         yield partial(play_joined, listener=opened(options.listen, options.directory))
@@ -218,7 +218,7 @@ def _check_workers(resolved: Resolved, options: RunOptions) -> None:
     if not is_spread(resolved):
         return
     if resolved.sweep.on == "ray":
-        check_ray(resolved.sweep.ray)
+        check_ray()
     coded = [name for name, agent in resolved.manifest.agents.items() if agent.code is not None]
     if any(not options.choice.agents or name in options.choice.agents for name in coded) or options.outside is not None:
         raise UsageError(
@@ -317,14 +317,12 @@ def _close(session: Session, endpoints: Endpoints) -> None:
 
 
 def _ceilings(session: Session, crashes: Sequence[LedgerRecord]) -> dict[tuple[str, str], Ceiling]:
-    """What single agents and lanes may spend, and what they have spent; `crashes` have just been charged."""
+    """What single agents may spend, and what they have spent; `crashes` have just been charged."""
     sweep, holdings = session.resolved.sweep, session.holdings
     budgets = {("agent", agent.name): agent.budget for agent in sweep.agents if agent.budget is not None}
-    budgets |= {("lane", lane): budget for lane, budget in sweep.budgets.items()}
     if not budgets:
         return {}
-    lanes_of = {agent.name: agent.lanes for agent in session.manifest.agents.values()}
-    before = spent_below([*holdings.ledger, *crashes], holdings.cost_by_agent, lanes_of)
+    before = spent_below([*holdings.ledger, *crashes], holdings.cost_by_agent, session.manifest.agents)
     return {scope: Ceiling(budget=budget, before=before[scope]) for scope, budget in budgets.items()}
 
 

@@ -32,6 +32,26 @@ class Pack:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Texts:
+    """The texts of an environment: what a pack contains for it."""
+
+    all: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    """By dotted key, each with the fields that its text may use in braces."""
+    later: Mapping[str, str] = field(default_factory=dict)
+    """Those of `all` that a pack may lack, each with the text that is used instead. They were added after the first
+    version, so that a run whose pack was fixed without them continues byte for byte as it began. Optional texts are
+    empty here."""
+    open: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    """Beginnings of further keys that a pack may contain, one key for each of many things: `tools.of` allows
+    `tools.of.NAME`. With the fields that such a text may use."""
+    choices: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """Those of `all` that are settings and not read by the agent, each with its possible values."""
+    standard: str = ""
+    """Where the standard texts are, as `package:file`: a TOML file with one table, of the environment's name. Empty:
+    in evalkit's own `standard` pack."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Kit:
     """What differs between agents: the prompt pack, and whether there are notes. An instance is played with any kit."""
 
@@ -66,7 +86,7 @@ class Score:
     """One episode's result.
 
     value     the environment's score; 1 is the optimum, `Environment.score_range` has its bounds
-    solved    whether it counts as solved, by the environment's own rule; never where `Environment.scale` is `litmus`
+    solved    whether it counts as solved, by the environment's own rule; never where `Presentation.scale` is `litmus`
     metrics   a mapping from names to floats: secondary figures; an undefined one is left out
     path      a tuple of names: tools of the charged calls, if the environment compares paths
 
@@ -154,6 +174,39 @@ class Described:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Presentation:
+    """What reports, lists and pages say of an environment, and what lies beside it. Nothing here changes an episode,
+    its score or its cost.
+
+    What is in a higher layer is named, as `module:name`, and read when it is needed.
+    """
+
+    scale: Literal["optimum", "litmus"] = "optimum"
+    """`litmus`: scores lie between two ways of acting, neither of which is right. So no optimum is claimed, nothing is
+    ever solved, and a nightly change is an alarm in both directions."""
+    zero_means: str = ""
+    """What a score of 0 means, in words; empty if it has no special meaning."""
+    one_means: str = ""
+    """What a score of 1 means on the scale `litmus`, in words."""
+    one_chat: bool = False
+    """Whether an episode is one chat of many turns, without periods: figures of periods are then left out."""
+    stationary: bool = False
+    """Whether all periods are the same problem, so that one action can be the best in all of them and solve it."""
+    shares: Mapping[str, ActionShare] = field(default_factory=dict)
+    """Secondary metrics that reports show, by name, in addition to those that any environment may have."""
+    described: Described = Described()  # frozen
+    """What `evalkit describe` shows of its suites."""
+    report: str = ""
+    """Its own tables, figures and charts: a record of `evalkit/report/extras/record.py`."""
+    tasks: str = ""
+    """What models are asked about its suites and runs: a record of `evalkit/tasks/record.py`."""
+    prompt_import: str = ""
+    """How its texts are read from a copy of the reference: a record of `evalkit/spec/importing/record.py`."""
+    made_suites: Mapping[str, str] = field(default_factory=dict)
+    """Suites that are not shipped, by name, each with how a user makes it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Environment(Generic[InstanceT, StateT]):
     """One benchmark: a frozen record of pure functions, a state machine `(state, reply) -> (state, observation)`.
 
@@ -164,8 +217,8 @@ class Environment(Generic[InstanceT, StateT]):
 
     >>> import evalkit
     >>> scheduling = evalkit.env("scheduling")
-    >>> scheduling.name, scheduling.stationary, scheduling.parameters["k"].default
-    ('scheduling', True, 1)
+    >>> scheduling.name, scheduling.score_range, scheduling.parameters["k"].default
+    ('scheduling', (-inf, 1.0), 1)
     """
 
     name: str
@@ -173,8 +226,7 @@ class Environment(Generic[InstanceT, StateT]):
     """Increased when the same replies lead to other states, texts or facts."""
     defaults: Sampling
     parameters: Mapping[str, Parameter]
-    texts: Mapping[str, frozenset[str]]
-    """Keys of the texts that a pack must contain, each with the fields that its text may use in braces."""
+    texts: Texts
     load: Callable[[Mapping[str, Any]], InstanceT]
     """A suite's line as an instance. Raises UsageError naming the field that is wrong."""
     describe: Callable[[InstanceT], Mapping[str, Any]]
@@ -209,56 +261,21 @@ class Environment(Generic[InstanceT, StateT]):
     arguments of the types with which steps call it."""
     compiled_ahead: str = ""
     """What else `evalkit warmup` compiles, as `module:function`, which yields the name of each thing it compiled."""
-    later_texts: Mapping[str, str] = field(default_factory=dict)
-    """Those of `texts` that a pack may lack, each with the text that is used instead. They were added after the first
-    version, so that a run whose pack was fixed without them continues byte for byte as it began. Optional texts are
-    empty here."""
     most_requests: Callable[[InstanceT], int] | None = None
     """The most requests that an episode of an instance takes. None: not known, and plans leave out what it would cost
     if every episode played to its limit."""
     tool_choice: Callable[[StateT], ToolChoice | None] | None = None
     """Whether the next reply must have a call, or must not. None: as the agent's settings say."""
-    open_texts: Mapping[str, frozenset[str]] = field(default_factory=dict)
-    """Beginnings of further keys that a pack may contain, one key for each of many things: `tools.of` allows
-    `tools.of.NAME`. With the fields that such a text may use."""
-    text_choices: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    """Those of `texts` that are settings and not read by the agent, each with its possible values."""
-    prompts: str = ""
-    """Where its standard texts are, as `package:file`: a TOML file with one table, of the environment's name. Empty:
-    in evalkit's own `standard` pack."""
-    prompt_import: str = ""
-    """How its texts are read from a copy of the reference, as `module:name` of a record of
-    `evalkit/spec/importing/record.py`."""
-    made_suites: Mapping[str, str] = field(default_factory=dict)
-    """Suites that are not shipped, by name, each with how a user makes it."""
     score_range: tuple[float, float] = (-math.inf, 1.0)
     """The lowest and the highest possible score. With two finite bounds, intervals are narrower and also valid for a
     partial run."""
-    zero_means: str = ""
-    """What a score of 0 means, in words; empty if it has no special meaning."""
-    scale: Literal["optimum", "litmus"] = "optimum"
-    """`litmus`: scores lie between two ways of acting, neither of which is right. So no optimum is claimed, nothing is
-    ever solved, and a nightly change is an alarm in both directions."""
-    one_means: str = ""
-    """What a score of 1 means on the scale `litmus`, in words."""
     talk: bool = False
     """Whether a reply without a call can be a valid action."""
-    one_chat: bool = False
-    """Whether an episode is one chat of many turns, without periods: figures of periods are then left out."""
-    stationary: bool = False
-    """Whether all periods are the same problem, so that one action can be the best in all of them and solve it."""
-    shares: Mapping[str, ActionShare] = field(default_factory=dict)
-    """Secondary metrics that reports show, by name, in addition to those that any environment may have."""
-    described: Described = Described()  # frozen
-    """What `evalkit describe` shows of its suites."""
-    report: str = ""
-    """Its own tables, figures and charts, as `module:name` of a record of `evalkit/report/extras/record.py`. It is a
-    name because environments are in a layer below reports; it is read when it is needed."""
+    presentation: Presentation = Presentation()  # frozen
+    """What reports, lists and pages say of it."""
     policies: str = ""
     """The policies that play only this environment, as `module:name` of a table by name of records of
     `evalkit/policy/record.py`."""
-    tasks: str = ""
-    """What models are asked about its suites and runs, as `module:name` of a record of `evalkit/tasks/record.py`."""
     stand_in: str = "random"
     """The policy that plays in a model's place when the requests and the cost of a run are predicted."""
 

@@ -27,13 +27,13 @@ def score_range(name: str) -> tuple[float, float]:
 def zero_means(name: str) -> str:
     """What a score of 0 stands for; empty if nobody says."""
     env = known(name)
-    return env.zero_means if env else ""
+    return env.presentation.zero_means if env else ""
 
 
 def is_litmus(name: str) -> bool:
     """Whether an environment claims no optimum: its scores lie between two ways of acting."""
     env = known(name)
-    return env is not None and env.scale == "litmus"
+    return env is not None and env.presentation.scale == "litmus"
 
 
 OPTIMUM_UNIT = "100 = optimum"
@@ -62,7 +62,7 @@ def scale_words(names: Iterable[str]) -> str:
         said = [f"100 = optimal, 0 = {each}" if each else "100 = optimal"]
     for name in litmus:
         env = known(name)
-        ends = f"100 = {env.one_means}, 0 = {env.zero_means}" if env else ""
+        ends = f"100 = {env.presentation.one_means}, 0 = {env.presentation.zero_means}" if env else ""
         said.append(f"{name}: {ends}, neither is better")
     return "; ".join(said)
 
@@ -70,7 +70,7 @@ def scale_words(names: Iterable[str]) -> str:
 def one_chat(name: str) -> bool:
     """Whether an environment's episodes are one chat, without periods."""
     env = known(name)
-    return env is not None and env.one_chat
+    return env is not None and env.presentation.one_chat
 
 
 def one_chats(played: Iterable[str]) -> list[str]:
@@ -81,10 +81,10 @@ def one_chats(played: Iterable[str]) -> list[str]:
 def is_stationary(name: str) -> bool:
     """Whether an environment's periods are alike."""
     env = known(name)
-    return env is not None and env.stationary
+    return env is not None and env.presentation.stationary
 
 
 def shares_of(names: Iterable[str]) -> dict[str, ActionShare]:
     """The secondary metrics of their own that these environments have reports show."""
     envs = (known(name) for name in dict.fromkeys(names))
-    return {name: share for env in envs if env for name, share in env.shares.items()}
+    return {name: share for env in envs if env for name, share in env.presentation.shares.items()}

@@ -14,7 +14,7 @@ from rpds import HashTrieMap
 
 from evalkit.dialogue import Message, Tool, as_dataclass
 from evalkit.envs.arguments import Refusal
-from evalkit.envs.environment import Facts, Kit, Opening, fill
+from evalkit.envs.environment import Facts, Kit, Opening, Texts, fill
 from evalkit.errors import UsageError
 
 WorldT = TypeVar("WorldT")
@@ -51,6 +51,19 @@ class Getter(Generic[WorldT]):
     once: bool = False
     """Whether a chat may read it once only."""
 
+    @staticmethod
+    def history(name: str, key: str) -> "Getter[Any]":
+        """The tool that shows all earlier periods."""
+        return Getter(name=name, key=key, read=_history, once=True)
+
+    @staticmethod
+    def attempt() -> "Getter[Any]":
+        """The tool that shows the current period's index.
+
+        Differs: the reference shows the number of accepted actions; the two part only where a period had none.
+        """
+        return Getter(name=ATTEMPT, key="attempt_number", read=lambda state: state.period)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rules(Generic[WorldT]):
@@ -82,6 +95,38 @@ class Rules(Generic[WorldT]):
     def tools(self) -> tuple[str, ...]:
         """All tools by name, in the order they are offered."""
         return (*(getter.name for getter in self.getters), WRITE_NOTES, READ_NOTES, self.action)
+
+    def texts(self, own: Mapping[str, frozenset[str]], standard: str = "") -> Texts:
+        """All texts: those that the loop shows under these rules, and the environment's `own`, which replace equal
+        keys. `standard` is that of `Texts`. The texts that only one tool answers with may be left out: they are then
+        empty."""
+        later = {repeat_key(getter.name): "" for getter in self.getters if getter.once}
+        if self.bare_number:
+            later[f"results.{self.bare_number}"] = ""
+        return Texts(all={**_loop_texts(self), **own}, later=later, choices=TEXT_CHOICES, standard=standard)
+
+    def setting(self, kit: Kit, texts: Texts, *, periods: int, queries: int, restarts: bool) -> "Setting[WorldT]":
+        """What stays the same in an episode. Raises UsageError if the kit's pack lacks one of the texts."""
+        said = {**texts.later, **kit.pack.texts}
+        missing = sorted(texts.all.keys() - said.keys())
+        if missing:
+            raise UsageError(f"The prompt pack {kit.pack.name!r} lacks {', '.join(missing)}.")
+        if said["results.style"] not in STYLES:
+            raise UsageError(f"The prompt pack {kit.pack.name!r}: results.style must be one of {', '.join(STYLES)}.")
+        tools = _tools(self, said, kit.notes)
+        return Setting(
+            rules=self,
+            texts=said,
+            periods=periods,
+            queries=queries,
+            restarts=restarts,
+            tools=tools,
+            last_tools=tools[-1:],
+            opening=_opening(said, "opening", kit.notes),
+            last_opening=_opening(said, "opening_last" if self.last_opening else "opening", kit.notes),
+            getters={getter.name: getter for getter in self.getters},
+            offered=frozenset(tool.name for tool in tools),
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -128,19 +173,6 @@ class PeriodsState(msgspec.Struct, Generic[WorldT], frozen=True, kw_only=True):
     ended: str = ""
 
 
-def history_getter(name: str, key: str) -> Getter[Any]:
-    """The tool that shows all earlier periods."""
-    return Getter(name=name, key=key, read=_history, once=True)
-
-
-def attempt_getter() -> Getter[Any]:
-    """The tool that shows the current period's index.
-
-    Differs: the reference shows the number of accepted actions; the two part only where a period had none.
-    """
-    return Getter(name=ATTEMPT, key="attempt_number", read=lambda state: state.period)
-
-
 def _history(state: PeriodsState[Any]) -> str:
     return state.history or state.setting.texts["results.history_empty"]
 
@@ -182,14 +214,7 @@ def repeat_key(tool: str) -> str:
     return f"results.repeat_{tool}"
 
 
-def optional_texts(rules: Rules[Any]) -> dict[str, str]:
-    """The keys of the texts that a pack may leave out, with what they say then: nothing."""
-    own = {repeat_key(getter.name): "" for getter in rules.getters if getter.once}
-    return own | ({f"results.{rules.bare_number}": ""} if rules.bare_number else {})
-
-
-def loop_texts(rules: Rules[Any]) -> dict[str, frozenset[str]]:
-    """The keys of all texts that the loop shows under these rules, with the fields each may use in braces."""
+def _loop_texts(rules: Rules[Any]) -> dict[str, frozenset[str]]:
     texts = {key: frozenset(fields) for key, fields in _LOOP_TEXTS.items()}
     if not rules.last_opening:
         del texts["opening_last"]
@@ -200,32 +225,6 @@ def loop_texts(rules: Rules[Any]) -> dict[str, frozenset[str]]:
     if rules.bare_number:
         texts[f"results.{rules.bare_number}"] = texts["results.wrong_type"]
     return texts | {f"results.{outcome}": fields for outcome, fields in rules.refusals.items()}
-
-
-def make_setting(
-    rules: Rules[WorldT], kit: Kit, wanted: Mapping[str, frozenset[str]], *, periods: int, queries: int, restarts: bool
-) -> Setting[WorldT]:
-    """The setting of one episode. Raises UsageError if the kit's pack lacks one of the `wanted` texts."""
-    texts = {**optional_texts(rules), **kit.pack.texts}
-    missing = sorted(wanted.keys() - texts.keys())
-    if missing:
-        raise UsageError(f"The prompt pack {kit.pack.name!r} lacks {', '.join(missing)}.")
-    if texts["results.style"] not in STYLES:
-        raise UsageError(f"The prompt pack {kit.pack.name!r}: results.style must be one of {', '.join(STYLES)}.")
-    tools = _tools(rules, texts, kit.notes)
-    return Setting(
-        rules=rules,
-        texts=texts,
-        periods=periods,
-        queries=queries,
-        restarts=restarts,
-        tools=tools,
-        last_tools=tools[-1:],
-        opening=_opening(texts, "opening", kit.notes),
-        last_opening=_opening(texts, "opening_last" if rules.last_opening else "opening", kit.notes),
-        getters={getter.name: getter for getter in rules.getters},
-        offered=frozenset(tool.name for tool in tools),
-    )
 
 
 def _opening(texts: Mapping[str, str], key: str, notes: bool) -> Opening:

@@ -107,7 +107,6 @@ def money_table(source: RunData) -> Table:
         left_out += ", and of requests that have not led to a step yet"
         query = query.replace(_REPLIES, _REPLIES_OF_ASKS)
     replayed = source.rows(_REPLAYED)[0]["cost"]
-    unpriced = [agent.name for agent in manifest.agents.values() if agent.price is None]
     return Table(
         name="money",
         title="Money",
@@ -131,7 +130,6 @@ def money_table(source: RunData) -> Table:
             "at crashes",
             *(_unmetered_notes(unmetered, manifest)),
             *([f"cost includes {show_usd(replayed)} for {left_out}"] if replayed else []),
-            *([f"no price known, counted as free: {', '.join(unpriced)}"] if unpriced else []),
         ),
         query=query,
     )

@@ -29,7 +29,7 @@ def describe_tables(name: str, env: Environment[Any, Any], lines: Iterable[Line]
     return (
         _data(name, env, described, strata, pack),
         _sizes(env, instances, strata, pack),
-        *([_optima(env, described, strata, pack)] if env.described.quantities else []),
+        *([_optima(env, described, strata, pack)] if env.presentation.described.quantities else []),
         _parameters(env, described, pack),
         _tools(env, instances[0], described[0]["id"], pack),
     )
@@ -65,7 +65,7 @@ STRATUM = Column(key="stratum", title="Stratum")
 
 def _data(name: str, env: Environment[Any, Any], lines: Sequence[Line], strata: Sequence[str], pack: Pack) -> Table:
     """As CostBench's Table 2: how many instances there are of each kind."""
-    tallies = env.described.tallies
+    tallies = env.presentation.described.tallies
     rows = []
     for stratum, places in _groups(strata).items():
         row: dict[str, Any] = {
@@ -94,7 +94,7 @@ def _data(name: str, env: Environment[Any, Any], lines: Sequence[Line], strata: 
 
 def _sizes(env: Environment[Any, Any], instances: Sequence[Any], strata: Sequence[str], pack: Pack) -> Table:
     """As CostBench's Table 3: how many tools an instance has."""
-    sizes = env.described.sizes
+    sizes = env.presentation.described.sizes
     rows: dict[tuple[Any, ...], dict[str, Any]] = {}
     for instance, stratum in zip(instances, strata, strict=True):
         counts: dict[str, Any] = {"tools": env.offers(instance)}
@@ -118,7 +118,7 @@ def _sizes(env: Environment[Any, Any], instances: Sequence[Any], strata: Sequenc
 
 def _optima(env: Environment[Any, Any], lines: Sequence[Line], strata: Sequence[str], pack: Pack) -> Table:
     rows = []
-    for quantity in env.described.quantities:
+    for quantity in env.presentation.described.quantities:
         for stratum, places in _groups(strata).items():
             values = [quantity.of(lines[i]) for i in places]
             rows.append(

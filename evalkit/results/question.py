@@ -7,7 +7,7 @@ from typing import Any
 from evalkit.envs.table import ENVIRONMENTS
 from evalkit.errors import UsageError
 from evalkit.results.draws import turn_of
-from evalkit.spec.decide import POINTS, Decide
+from evalkit.spec.decide import ALPHA, POINTS, Decide
 from evalkit.stats.deciding import Inquiry, question
 from evalkit.stats.evidence import BETS_VERSION, Bounds
 from evalkit.store.instances import laid
@@ -30,7 +30,7 @@ def freeze_question(manifest: Manifest, decide: Decide) -> FrozenQuestion:
             "decide.about: the instances of this run come in the order of their list, which may carry their "
             'difficulty. Ask about "this suite", or start a run of its own with --name.'
         )
-    asked, frozen = _inquiry(decide, agents, _bounds(decide, suites)), _suites(decide, suites)
+    asked, frozen = _inquiry(decide, agents, _bounds(suites)), _suites(decide, suites)
     return FrozenQuestion(
         version=VERSION,
         about=decide.about,
@@ -60,18 +60,17 @@ def _suites(decide: Decide, suites: Sequence[ManifestSuite]) -> tuple[FrozenSuit
     return tuple(FrozenSuite(name=suite.name, digest=suite.digest, strata=strata[suite.name]) for suite in suites)
 
 
-def _bounds(decide: Decide, suites: Sequence[ManifestSuite]) -> Bounds:
-    """From where to where scores count. Raises UsageError where nothing bounds them."""
-    if decide.scores is not None:
-        return Bounds(least=decide.scores[0], most=decide.scores[1])
-    ranges = {suite.environment: ENVIRONMENTS[suite.environment].score_range for suite in suites}
-    for name, (least, most) in ranges.items():
-        if not (math.isfinite(least) and math.isfinite(most)):
-            raise UsageError(
-                f"decide.scores: scores of {name} have no two bounds, so nothing would hold at every look. Set a "
-                "range, as in `scores = [0, 1]`: scores beyond it count as its ends."
-            )
-    return Bounds(least=min(least for least, _ in ranges.values()), most=max(most for _, most in ranges.values()))
+def _bounds(suites: Sequence[ManifestSuite]) -> Bounds:
+    """From where to where scores count.
+
+    Chosen: where scores have no lower end, those below 0 count as 0, and those above 1, where they have no upper end,
+    as 1. Without two bounds that were fixed beforehand nothing would hold at every look.
+    """
+    ranges = [ENVIRONMENTS[suite.environment].score_range for suite in suites]
+    return Bounds(
+        least=min(least if math.isfinite(least) else 0.0 for least, _ in ranges),
+        most=max(most if math.isfinite(most) else 1.0 for _, most in ranges),
+    )
 
 
 def _inquiry(decide: Decide, agents: Sequence[str], scores: Bounds) -> Inquiry:
@@ -82,9 +81,9 @@ def _inquiry(decide: Decide, agents: Sequence[str], scores: Bounds) -> Inquiry:
             agents,
             pairs=decide.pairs,
             margin=decide.margin / POINTS,
-            alpha=decide.alpha,
+            alpha=ALPHA,
             scores=scores,
-            precision={} if half is None else dict.fromkeys(decide.precise or agents, half / POINTS),
+            precision={} if half is None else dict.fromkeys(agents, half / POINTS),
         )
     except ValueError as flaw:
         raise UsageError(f"decide: {flaw} (100 points are 1).") from flaw

@@ -8,32 +8,23 @@ A model's name may end in `*`: then the table holds for every name that begins s
 contains it. The longest that fits counts, and gives a model that has a table of its own whatever that leaves out.
 """
 
-import datetime
 import math
 import re
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any, Literal
+from typing import Any
 
 import msgspec
 
 from evalkit.errors import UsageError, nearest
 from evalkit.money import Price, pico_per_token
 from evalkit.shipped import folders
-from evalkit.spec.model import Cloud, Limits, Model, Provider, ServerSpec, SharedLimits, StreamSetting
+from evalkit.spec.model import Cloud, Limits, Model, Provider, ServerSpec, StreamSetting
 from evalkit.spec.price_library import published, published_names
-from evalkit.spec.reading import parse_span, read_toml
-from evalkit.wire.billed import BILLED, NEVER_SENT
-from evalkit.wire.dialect import REFUSABLE, AfterResults, Quirks, ThinkingBack
+from evalkit.spec.reading import read_toml
+from evalkit.wire.dialect import MAX_TOKENS, REFUSABLE, AfterResults, Quirks, ThinkingBack
 from evalkit.wire.extras import owned
 from evalkit.wire.table import DIALECTS
-
-
-class InFlightFile(msgspec.Struct, frozen=True, kw_only=True):
-    """Requests in flight at once: at the beginning, and at most."""
-
-    start: int | None = None
-    most: int | None = None
 
 
 class LimitsFile(msgspec.Struct, frozen=True, kw_only=True):
@@ -42,35 +33,23 @@ class LimitsFile(msgspec.Struct, frozen=True, kw_only=True):
     requests_per_minute: float | None = None
     input_tokens_per_minute: float | None = None
     output_tokens_per_minute: float | None = None
-    in_flight: int | InFlightFile | None = None
+    in_flight: int | None = None
 
     def checked(self, where: str) -> Limits:
-        """The limits; raises UsageError where one is not positive, or more may be in flight at first than at most."""
-        given = {name: getattr(self, name) for name in LimitsFile.__struct_fields__ if name != "in_flight"}
-        if isinstance(self.in_flight, InFlightFile):
-            key, most, start = "in_flight.most", self.in_flight.most, self.in_flight.start
-        else:
-            key, most, start = "in_flight", self.in_flight, None
-        for name, value in (*given.items(), (key, most), ("in_flight.start", start)):
+        """The limits; raises UsageError where one is not positive."""
+        given = {name: getattr(self, name) for name in LimitsFile.__struct_fields__}
+        for name, value in given.items():
             if value is not None and not 0 < value < math.inf:
                 raise UsageError(
                     f"{where}.{name}: must be positive and finite, not {value}. Leave it out for no limit."
                 )
-        if start is not None and most is not None and start > most:
-            raise UsageError(f"{where}.in_flight.start: must be at most in_flight.most ({most}), not {start}.")
-        return Limits(**given, in_flight=most, start=start)
+        return Limits(**given)
 
 
 class ServerFile(LimitsFile, frozen=True, kw_only=True):
     """One of several servers, with limits of its own."""
 
     url: str
-
-
-class GroupFile(LimitsFile, frozen=True, kw_only=True):
-    """Limits that some models of a provider share."""
-
-    models: tuple[str, ...]
 
 
 class LongPromptFile(msgspec.Struct, frozen=True, kw_only=True):
@@ -88,19 +67,11 @@ class PriceFile(msgspec.Struct, frozen=True, kw_only=True):
 
     input: str
     output: str
-    as_of: datetime.date
     source: str
+    """Where they were read, and on which day."""
     cached_read: str | None = None
     cached_write: str | None = None
     over: LongPromptFile | None = None
-
-
-class BilledFile(msgspec.Struct, frozen=True, kw_only=True):
-    """Which outcomes without a reply a provider bills, where that is not as for all."""
-
-    outcomes: dict[str, bool]
-    as_of: datetime.date
-    source: str
 
 
 class ModelFile(msgspec.Struct, frozen=True, kw_only=True):
@@ -110,11 +81,9 @@ class ModelFile(msgspec.Struct, frozen=True, kw_only=True):
     price_as: str | None = None
     context_tokens: int | None = None
     limits: LimitsFile | None = None
-    max_tokens_field: str | None = None
     refuses: tuple[str, ...] | None = None
     after_results: AfterResults | None = None
     thinking_back: ThinkingBack | None = None
-    unseen_tokens: bool | None = None
 
     def over(self, wider: "ModelFile | None") -> "ModelFile":
         """This table, with what it leaves out taken from one that holds for more names."""
@@ -128,27 +97,16 @@ class ProviderFile(msgspec.Struct, frozen=True, kw_only=True):
     dialect: str
     url: str | tuple[str | ServerFile, ...] = ""
     key_env: str = ""
-    key_command: tuple[str, ...] = ()
-    key_lasts: str = ""
     credentials: Cloud = ""
     timeout_s: float = 600.0
     stream: StreamSetting = "auto"
-    first_byte_s: float | None = None
     silence_s: float = 300.0
-    seed: bool = True
     cache_key: bool = False
-    cached_reads_count: bool = True
-    usage: Literal["reported", "estimate"] = "reported"
-    billed: BilledFile | None = None
-    any_model: bool = False
     most_tools: int | None = None
-    efforts: tuple[str, ...] = ()
     extra_allowed: tuple[str, ...] = ()
     limits: LimitsFile = LimitsFile()
-    shared_limits: LimitsFile = LimitsFile()
-    groups: dict[str, GroupFile] = {}
     models: dict[str, ModelFile] = {}
-    genai_prices: str = ""
+    price_as: str = ""
     usd_per_mtok: PriceFile | None = None
     simulate: dict[str, Any] | None = None
 
@@ -180,8 +138,8 @@ def find_model(provider: Provider, name: str) -> Model:
         model = replace(wider, name=name)
     if model.price is not None:
         return model
-    if provider.genai_prices:
-        known = published(provider.genai_prices, model.price_as or name)
+    if provider.price_as:
+        known = published(provider.price_as, model.price_as or name)
         if known is not None:
             context = model.context_tokens or known.context_tokens
             return replace(model, price=known.price, price_source=known.source, context_tokens=context)
@@ -190,7 +148,7 @@ def find_model(provider: Provider, name: str) -> Model:
             f"providers/{provider.name}.toml: models.{name}.price_as: the price of {model.price_as!r} is unknown."
             f"{nearest(model.price_as, _priced_names(provider))}"
         )
-    if not listed and not provider.any_model:
+    if not listed and provider.default_price is None:
         raise UsageError(
             f"Provider {provider.name!r} lists no model {name!r}.{nearest(name, model_names(provider))} "
             f"To use it, add [models.{name!r}] with its price to providers/{provider.name}.toml."
@@ -204,9 +162,7 @@ def model_names(provider: Provider) -> list[str]:
 
 
 def _priced_names(provider: Provider) -> list[str]:
-    if not provider.genai_prices:
-        return []
-    return published_names(provider.genai_prices)
+    return published_names(provider.price_as) if provider.price_as else []
 
 
 def _family(name: str, families: Mapping[str, object]) -> str | None:
@@ -230,7 +186,7 @@ def _provider(name: str, file: ProviderFile, where: str) -> Provider:
     servers = () if isinstance(file.url, str) else _servers(file.url, where)
     for server in servers or (ServerSpec(url=str(file.url)),):
         _check_place_holders(server.url, where)
-    for key in ("timeout_s", "first_byte_s", "silence_s"):
+    for key in ("timeout_s", "silence_s"):
         value = getattr(file, key)
         if value is not None and not 0 < value < math.inf:
             raise UsageError(f"{where}: {key}: must be positive and finite, not {value}.")
@@ -250,31 +206,20 @@ def _provider(name: str, file: ProviderFile, where: str) -> Provider:
         url="" if servers else str(file.url).rstrip("/"),
         servers=servers,
         key_env=file.key_env,
-        key_command=file.key_command,
-        key_lasts_s=_key_lasts_s(file, where),
         credentials=file.credentials,
         models={key: model for key, model in models.items() if key not in wide},
         families={key: models[key] for key in wide},
         limits=limits,
-        shared=_shared(name, file, where),
         timeout_s=file.timeout_s,
         stream=file.stream,
-        first_byte_s=math.inf if file.first_byte_s is None else file.first_byte_s,
         silence_s=file.silence_s,
-        any_model=file.any_model,
         simulate=file.simulate,
-        seed=file.seed,
         cache_key=file.cache_key,
-        cached_reads_count=file.cached_reads_count,
         most_tools=file.most_tools,
-        efforts=file.efforts,
         extra_allowed=_extra_allowed(file, where),
-        billed=_billed(file.billed, f"{where}: billed"),
-        billed_source=_source(file.billed),
-        estimates_usage=file.usage == "estimate",
         default_price=_price(file.usd_per_mtok, f"{where}: usd_per_mtok"),
         default_source=_source(file.usd_per_mtok),
-        genai_prices=file.genai_prices,
+        price_as=file.price_as,
     )
 
 
@@ -301,22 +246,6 @@ def _servers(given: tuple[str | ServerFile, ...], where: str) -> tuple[ServerSpe
     )
 
 
-def _key_lasts_s(file: ProviderFile, where: str) -> float:
-    """Seconds. Raises UsageError also for the keys beside it that say where a key comes from."""
-    if file.key_command and file.credentials:
-        raise UsageError(f"{where}: set either `key_command` or `credentials`: one of them gives the key.")
-    if file.key_command and not file.key_command[0].strip():
-        raise UsageError(f"{where}: key_command: the first string must be the name of a program.")
-    if not file.key_lasts:
-        return math.inf
-    if not file.key_command:
-        raise UsageError(f"{where}: key_lasts: only a key that `key_command` prints expires. Leave it out.")
-    try:
-        return parse_span(file.key_lasts)
-    except ValueError as flaw:
-        raise UsageError(f"{where}: key_lasts: {flaw}.") from flaw
-
-
 PLACE_HOLDER = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
 """In a provider's `url`: an environment variable, which is read when the provider is asked."""
 
@@ -324,22 +253,6 @@ PLACE_HOLDER = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
 def _check_place_holders(url: str, where: str) -> None:
     if "$" in PLACE_HOLDER.sub("", url):
         raise UsageError(f"{where}: url: write an environment variable as ${{NAME}}.")
-
-
-def _shared(name: str, file: ProviderFile, where: str) -> tuple[SharedLimits, ...]:
-    shared = []
-    for key, group in file.groups.items():
-        for model in group.models:
-            if model not in file.models and not file.any_model:
-                raise UsageError(
-                    f"{where}: groups.{key}.models: the file lists no model {model!r}.{nearest(model, file.models)}"
-                )
-        limits = group.checked(f"{where}: groups.{key}")
-        shared.append(SharedLimits(name=f"{name}: {key}", limits=limits, models=frozenset(group.models)))
-    together = file.shared_limits.checked(f"{where}: shared_limits")
-    if together != Limits():
-        shared.append(SharedLimits(name=name, limits=together))
-    return tuple(shared)
 
 
 def _model(name: str, file: ModelFile, provider_limits: Limits, where: str) -> Model:
@@ -355,41 +268,28 @@ def _model(name: str, file: ModelFile, provider_limits: Limits, where: str) -> M
         limits=provider_limits if file.limits is None else file.limits.checked(f"{where}.limits"),
         context_tokens=file.context_tokens,
         quirks=Quirks(
-            max_tokens_field=file.max_tokens_field or "max_tokens",
-            refuses=frozenset(refuses),
+            max_tokens_field="max_completion_tokens" if MAX_TOKENS in refuses else MAX_TOKENS,
+            refuses=frozenset(refuses) - {MAX_TOKENS},
             after_results=file.after_results or "user",
             thinking_back=file.thinking_back or "calls",
-            unseen_tokens=file.unseen_tokens is not False,
         ),
         price_source=_source(file.usd_per_mtok),
         price_as=file.price_as or "",
     )
 
 
-def _source(file: PriceFile | BilledFile | None) -> str:
-    return f"{file.source}, {file.as_of}" if file else ""
+def _source(file: PriceFile | None) -> str:
+    return file.source if file else ""
 
 
-def _billed(file: BilledFile | None, where: str) -> Mapping[str, bool]:
-    if file is None:
-        return {}
-    for outcome, billed in file.outcomes.items():
-        if outcome not in BILLED and not _STATUS.fullmatch(outcome):
-            raise UsageError(
-                f"{where}.outcomes: {outcome!r} is not an outcome. Write an HTTP status from 300 to 599, or one of "
-                f"{', '.join(BILLED)}.{nearest(outcome, BILLED)}"
-            )
-        if billed and outcome in NEVER_SENT:
-            raise UsageError(f"{where}.outcomes: {outcome!r} cannot be billed, since nothing is sent. Leave it out.")
-    return dict(file.outcomes)
-
-
-_STATUS = re.compile(r"[345]\d\d")
+_DAY = re.compile(r"\b20\d\d-[01]\d-[0-3]\d\b")
 
 
 def _price(file: PriceFile | None, where: str) -> Price | None:
     if file is None:
         return None
+    if not _DAY.search(file.source):
+        raise UsageError(f'{where}.source: name the day too, as in "https://acme.example/pricing, 2026-11-21".')
     try:
         rates = _rates(file)
         if file.over is not None:

@@ -11,7 +11,7 @@ from typing import Any
 
 from evalkit.errors import UsageError
 
-LISTS = frozenset({"name", "replies", "tags"})
+LISTS = frozenset({"name", "tags"})
 """Keys that do not cross: their values are lists anyway, or names."""
 NAMING = ("policy", "model")
 """Keys after which an agent without a name is called."""

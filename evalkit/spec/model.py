@@ -3,7 +3,6 @@
 Reading and checking the files is left to `catalogue.py`, `suites.py`, `packs.py` and `sweep.py`.
 """
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
@@ -11,6 +10,7 @@ from typing import Any, Literal
 from evalkit.money import PicoUsd, Price
 from evalkit.seats import AgentCode
 from evalkit.spec.decide import Decide
+from evalkit.wire.billed import BILLED_BY_CLOUD
 from evalkit.wire.dialect import Quirks
 from evalkit.wire.refusals import COUNTED
 
@@ -26,8 +26,6 @@ class Limits:
     input_tokens_per_minute: float | None = None
     output_tokens_per_minute: float | None = None
     in_flight: int | None = None
-    start: int | None = None
-    """Requests that may be in flight from the beginning; None: few, and more as replies come."""
 
     def within(self, other: "Limits") -> "Limits":
         """What both allow."""
@@ -47,17 +45,11 @@ class ServerSpec:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SharedLimits:
-    """What several models of a provider may ask for together, because the provider counts them together."""
+    """What all models of a provider may ask for together, as a sweep says."""
 
     name: str
-    """The provider, with the group's name where it is not all of its models: `openai`, `openai: small`."""
+    """The provider."""
     limits: Limits
-    models: frozenset[str] | None = None
-    """None: all of them."""
-
-    def covers(self, model: str) -> bool:
-        """Whether a model's requests count."""
-        return self.models is None or model in self.models
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,55 +84,38 @@ class Provider:
     """All servers, where the file names them in a list, their variables not filled in."""
     key_env: str = ""
     """The environment variable that holds the key; empty: none is named."""
-    key_command: tuple[str, ...] = ()
-    """A command that prints a key, called if no variable holds one."""
-    key_lasts_s: float = math.inf
-    """Seconds for which a printed key is valid, if the command does not say it itself."""
     credentials: Cloud = ""
     """The cloud whose own SDK finds the credentials, if no variable holds a key."""
     models: Mapping[str, Model] = field(default_factory=dict)
     families: Mapping[str, Model] = field(default_factory=dict)
     """What holds for all other models whose names begin so (`gpt-5*`)."""
-    genai_prices: str = ""
+    price_as: str = ""
     """The provider's id in the price library; empty: only the file's prices count."""
     limits: Limits = Limits()
     """Of each model by itself, where the file gives it none of its own."""
-    shared: tuple[SharedLimits, ...] = ()
-    """Of models together: groups first, all of the provider last."""
     timeout_s: float = 600.0
     """For one attempt, first byte sent to last byte received."""
     stream: StreamSetting = "auto"
-    """Of agents that do not say it themselves."""
-    first_byte_s: float = math.inf
-    """For the first byte of a stream; `timeout_s` holds too."""
+    """Whether replies are streamed."""
     silence_s: float = 300.0
     """Between two pieces of a stream; comments count as pieces."""
-    any_model: bool = False
-    """Whether models that the file does not list may be asked for (local servers)."""
     simulate: Mapping[str, Any] | None = None
     """Options of a simulated provider that a run starts for itself and ends with itself."""
-    seed: bool = True
-    """Whether requests carry a `seed`."""
     cache_key: bool = False
     """Whether requests name their episode, so that the provider looks for its prompt where it left it."""
-    cached_reads_count: bool = True
-    """Whether tokens read from the prompt cache count against its limits of input tokens."""
-    billed: Mapping[str, bool] = field(default_factory=dict)
-    """By outcome without a reply (`wire/billed.py`): whether the provider bills it, where that is not as for all."""
-    billed_source: str = ""
-    """Where that is said, with its date."""
-    estimates_usage: bool = False
-    """Whether tokens of replies without usage are estimated from their text."""
     default_price: Price | None = None
-    """For models that the file does not list."""
+    """For models that the file does not list; None: it must list all."""
     default_source: str = ""
     """Where that price comes from, with its date."""
     most_tools: int | None = None
     """Tools a request may offer; None: no such limit is known."""
     extra_allowed: tuple[str, ...] = ()
     """Fields that an agent's `extra` may set beyond those that are known not to change the bill."""
-    efforts: tuple[str, ...] = ()
-    """The values of `effort` that its API knows; empty: not known here."""
+
+    @property
+    def billed(self) -> Mapping[str, bool]:
+        """By outcome without a reply: whether the provider bills it, where that is not as for all."""
+        return BILLED_BY_CLOUD.get(self.credentials, {})
 
     @property
     def named_servers(self) -> tuple[ServerSpec, ...]:
@@ -151,8 +126,6 @@ class Provider:
     def key_words(self) -> str:
         """Where its key comes from, for messages."""
         sources = [f"{self.key_env} (environment variable, else keyring)"] if self.key_env else []
-        if self.key_command:
-            sources.append(f"what the command `{self.key_command[0]}` prints")
         if self.credentials:
             sources.append(f"the credentials that {self.credentials}'s own SDK finds")
         return " or ".join(sources) or "the provider's file: it names no `key_env`"
@@ -175,12 +148,8 @@ class AgentSpec:
     """Name or path of the prompt pack."""
     notes: bool = True
     tags: tuple[str, ...] = ()
-    stand_in: str = ""
-    """The policy `plan` plays in this agent's place; empty: chosen by the environment."""
     budget: PicoUsd | None = None
     """What it may spend of the run's money, charges included; None: no bound of its own."""
-    stream: StreamSetting | None = None
-    """Whether its replies are streamed; None: as its provider's file says."""
     agent: str = ""
     """Of an agent that is code, its name; then `provider` and `model` are those of its first role."""
     version: int = 0
@@ -257,15 +226,6 @@ Machines = Literal["here", "join", "ray"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RayUse:
-    """The Ray cluster that plays a run, and what its workers reserve there."""
-
-    address: str = "auto"
-    """What `ray.init` takes; `auto`: $RAY_ADDRESS, or the cluster of this node; `local`: one for this call alone."""
-    cpus_per_worker: float = 1.0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Sweep:
     """The spec of a run: agents x suites x replicates, with its bounds."""
 
@@ -280,15 +240,10 @@ class Sweep:
     workers: int = 1
     """Processes that play it; where they join by themselves, how many are expected."""
     on: Machines = "here"
-    ray: RayUse = RayUse()
     times: MachineTimes = MachineTimes()
     budget: PicoUsd | None = None
-    budgets: Mapping[str, PicoUsd] = field(default_factory=dict)
-    """By lane: what it may spend of the run's money."""
     deadline_s: float | None = None
     """Seconds from the start of each `run` command."""
-    unpriced: bool = False
-    """Whether models without a known price may run (they count as free)."""
     limits: Mapping[str, Limits] = field(default_factory=dict)
     """Overrides: `provider/model` of that lane alone, `provider` of all its models together."""
     decide: Decide | None = None
@@ -300,5 +255,5 @@ class Sweep:
 
     @property
     def bounded(self) -> bool:
-        """Whether anything bounds what the run may spend: its own budget, an agent's or a lane's."""
-        return self.budget is not None or bool(self.budgets) or any(agent.budget is not None for agent in self.agents)
+        """Whether anything bounds what the run may spend: its own budget, or an agent's."""
+        return self.budget is not None or any(agent.budget is not None for agent in self.agents)

@@ -73,7 +73,7 @@ def standard_pack(env: Environment[Any, Any], variant: str = "") -> Pack:
 
 
 def _check_whole(env: Environment[Any, Any], texts: Mapping[str, str], path: Path) -> None:
-    missing = sorted(env.texts.keys() - env.later_texts.keys() - texts.keys())
+    missing = sorted(env.texts.all.keys() - env.texts.later.keys() - texts.keys())
     if missing:
         raise UsageError(f"{path}: {env.name} lacks {', '.join(missing)}.")
 
@@ -117,15 +117,17 @@ def _find(name: str, environment: str) -> tuple[str, Path]:
 
 def _standard(env: Environment[Any, Any]) -> Path:
     """The file of an environment's standard texts. Raises UsageError if the environment names none that is there."""
-    if not env.prompts:
+    if not env.texts.standard:
         return _FOLDER / f"{STANDARD}.toml"
-    package, _, name = env.prompts.partition(":")
+    package, _, name = env.texts.standard.partition(":")
     try:
         file = files(package).joinpath(name)
     except ModuleNotFoundError as flaw:
-        raise UsageError(f"{env.name}: prompts: {env.prompts!r}: {flaw}.") from flaw
+        raise UsageError(f"{env.name}: texts.standard: {env.texts.standard!r}: {flaw}.") from flaw
     if not name or not isinstance(file, Path):
-        raise UsageError(f"{env.name}: prompts: expected 'package:file' of an unpacked package, got {env.prompts!r}.")
+        raise UsageError(
+            f"{env.name}: texts.standard: expected 'package:file' of an unpacked package, got {env.texts.standard!r}."
+        )
     return file
 
 
@@ -188,11 +190,11 @@ def _checked(path: Path, env: Environment[Any, Any], table: Mapping[str, Any], v
     for dotted, value in _leaves(table, ""):
         key = dotted.removeprefix(prefix)
         location = f"{path}: {env.name}.{dotted}"
-        if key not in env.texts and key.rpartition(".")[0] not in env.open_texts:
-            raise UsageError(f"{location}: unknown text.{nearest(key, env.texts)}")
+        if key not in env.texts.all and key.rpartition(".")[0] not in env.texts.open:
+            raise UsageError(f"{location}: unknown text.{nearest(key, env.texts.all)}")
         if not isinstance(value, str):
             raise UsageError(f"{location}: expected a string, got {value!r}.")
-        choices = env.text_choices.get(key)
+        choices = env.texts.choices.get(key)
         if choices and value not in choices:
             raise UsageError(f"{location}: there is no {value!r}.{nearest(value, choices)}")
         texts[key] = value

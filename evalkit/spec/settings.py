@@ -14,7 +14,7 @@ def with_settings(written: Mapping[str, Any], settings: Sequence[str]) -> Plain:
     """What a sweep's file says, with some values replaced; `settings`: `KEY=VALUE` each.
 
     A key is that of the file (`replicates`), or names a table first: `agents.NAME.KEY`, `suites.NAME.KEY`,
-    `limits.LANE.KEY`, `budgets.LANE`. A value is read as TOML, and as text where it is none. Raises UsageError.
+    `limits.LANE.KEY`. A value is read as TOML, and as text where it is none. Raises UsageError.
     """
     data: Plain = dict(written)
     for setting in settings:
@@ -44,7 +44,7 @@ def _replaced(data: Plain, key: str, value: Any, where: str) -> Plain:
             raise UsageError(f"{where}: {name!r} is a table; name a key of it, as in `{EXAMPLE}`.")
         changed = [_deep(table, inner, value, where) if _name(table) == name else table for table in tables]
         return {**data, head: changed}
-    if head in ("limits", "budgets") and rest:
+    if head == "limits" and rest:
         own = data.get(head)
         agents = [agent for agent in data.get("agents", ()) if isinstance(agent, Mapping)]
         lanes = [f"{agent.get('provider')}/{agent.get('model')}" for agent in agents if agent.get("provider")]

@@ -51,7 +51,7 @@ def find_suite(name: str) -> Path:
 def _made_by_hand(name: str) -> str:
     """What to do for a suite that sweeps name and that is not ours to ship; empty if nobody says."""
     env = known_environment(name.partition("/")[0])
-    how = env.made_suites.get(name) if env else None
+    how = env.presentation.made_suites.get(name) if env else None
     return f"The suite {name!r} does not exist yet. {how}" if how else ""
 
 

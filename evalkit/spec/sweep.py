@@ -21,14 +21,13 @@ from evalkit.spec.agent_code import find_agent
 from evalkit.spec.catalogue import LimitsFile
 from evalkit.spec.crossed import crossed
 from evalkit.spec.decide import DecideTable, checked_decide
-from evalkit.spec.model import AgentSpec, Machines, MachineTimes, RayUse, StreamSetting, SuiteUse, Sweep
+from evalkit.spec.model import AgentSpec, Machines, MachineTimes, SuiteUse, Sweep
 from evalkit.spec.reading import check_record, parse_span, plain_values, read_values
 from evalkit.spec.settings import with_settings
 from evalkit.wire.refusals import COUNTED, MODELS_PART
 
 MAX_WIDTH = 100_000
 MAX_WORKERS = 256
-MAX_CPUS = 1024
 MIN_SHARE_S, MAX_SILENT_S, MAX_ORPHAN_S = 2.0, 3600.0, 86_400.0
 MAX_SEED = 2**31 - 1
 """The highest that every provider takes."""
@@ -45,11 +44,9 @@ class AgentFile(msgspec.Struct, frozen=True, kw_only=True):
     agent: str = ""
     models: dict[str, str] = {}
     params: dict[str, Any] = {}
-    replies: list[str | dict[str, Any]] | None = None
     temperature: float | None = None
     max_tokens: int | None = None
     tool_choice: str | None = None
-    parallel_calls: bool | None = None
     top_p: float | None = None
     effort: str | None = None
     extra: dict[str, Any] | None = None
@@ -57,9 +54,13 @@ class AgentFile(msgspec.Struct, frozen=True, kw_only=True):
     prompts: str = "standard"
     notes: bool = True
     tags: tuple[str, ...] = ()
-    stand_in: str = ""
     budget_usd: str | int | float | None = None
-    stream: StreamSetting | None = None
+
+
+class ScriptParams(msgspec.Struct, frozen=True, kw_only=True):
+    """The `params` of the policy `scripted`."""
+
+    replies: list[str | dict[str, Any]]
 
 
 class SuiteTable(msgspec.Struct, frozen=True, kw_only=True):
@@ -76,8 +77,6 @@ class MachinesTable(msgspec.Struct, frozen=True, kw_only=True):
 
     workers: int | str = 1
     on: Machines = "here"
-    ray_address: str = RayUse().address
-    cpus_per_worker: float = RayUse().cpus_per_worker
     share_s: float = MachineTimes().share_s
     silent_s: float = MachineTimes().silent_s
     orphan_s: float = MachineTimes().orphan_s
@@ -94,22 +93,6 @@ class MachinesTable(msgspec.Struct, frozen=True, kw_only=True):
             raise UsageError(f"{where}.orphan_s: expected share_s to {MAX_ORPHAN_S:g} seconds, not {times.orphan_s:g}.")
         return times
 
-    def ray(self, where: str) -> RayUse:
-        """The Ray cluster. Raises UsageError where it cannot be used."""
-        if "://" in self.ray_address:
-            raise UsageError(
-                f"{where}.ray_address: {self.ray_address!r} would tie the run to the connection of a remote client, "
-                "and Ray limits what passes there. Run evalkit on a node of the cluster, for example by `ray job "
-                'submit -- evalkit run ... --on ray`, and give "auto" or HOST:PORT.'
-            )
-        if not self.ray_address:
-            raise UsageError(f'{where}.ray_address: expected "auto", "local" or HOST:PORT.')
-        if not 0 < self.cpus_per_worker <= MAX_CPUS:
-            raise UsageError(
-                f"{where}.cpus_per_worker: expected more than 0 and at most {MAX_CPUS}, not {self.cpus_per_worker:g}."
-            )
-        return RayUse(address=self.ray_address, cpus_per_worker=self.cpus_per_worker)
-
 
 class SweepFile(msgspec.Struct, frozen=True, kw_only=True):
     """The whole file."""
@@ -120,9 +103,7 @@ class SweepFile(msgspec.Struct, frozen=True, kw_only=True):
     replicates: int = 1
     width: int = 64
     budget_usd: str | int | float | None = None
-    budgets: dict[str, str | int | float] = {}
     deadline: str | None = None
-    unpriced: bool = False
     limits: dict[str, LimitsFile] = {}
     machines: MachinesTable = MachinesTable()
     decide: DecideTable | None = None
@@ -170,10 +151,6 @@ def _sweep(written: Mapping[str, Any], where: str, name: str, given: Mapping[str
         if lane not in lanes:
             kind = "lane" if "/" in lane else "provider"
             raise UsageError(f"{where}: limits: no agent uses the {kind} {lane!r}.{nearest(lane, lanes)}")
-    lanes = {part.lane for part in models}
-    for lane in file.budgets:
-        if lane not in lanes:
-            raise UsageError(f"{where}: budgets: no agent uses the lane {lane!r}.{nearest(lane, lanes)}")
     return Sweep(
         name=checked_name(file.name or name, f"{where}: name", "/:="),
         source=where,
@@ -182,13 +159,10 @@ def _sweep(written: Mapping[str, Any], where: str, name: str, given: Mapping[str
         replicates=file.replicates,
         width=file.width,
         budget=parse_budget(file.budget_usd, f"{where}: budget_usd"),
-        budgets={lane: _budget(usd, f"{where}: budgets.{lane}") for lane, usd in file.budgets.items()},
         workers=parse_workers(file.machines.workers, f"{where}: machines.workers"),
         on=file.machines.on,
-        ray=file.machines.ray(f"{where}: machines"),
         times=file.machines.times(f"{where}: machines"),
         deadline_s=parse_deadline(file.deadline, f"{where}: deadline"),
-        unpriced=file.unpriced,
         limits={lane: limits.checked(f"{where}: limits.{lane}") for lane, limits in file.limits.items()},
         decide=None
         if file.decide is None
@@ -214,12 +188,8 @@ def _read(written: Mapping[str, Any], where: str) -> tuple[SweepFile, list[tuple
 
 def parse_budget(text: str | int | float | None, where: str) -> PicoUsd | None:
     """A budget in USD; None: no bound. Raises UsageError."""
-    return None if text is None else _budget(text, where)
-
-
-def _budget(text: str | int | float, where: str) -> PicoUsd:
     try:
-        return parse_usd(str(text))
+        return None if text is None else parse_usd(str(text))
     except ValueError as flaw:
         raise UsageError(f"{where}: {flaw}.") from flaw
 
@@ -248,21 +218,24 @@ def parse_deadline(text: str | None, where: str) -> float | None:
 def _agent(file: AgentFile, where: str, given: Mapping[str, AgentFn]) -> AgentSpec:
     if file.agent:
         return _coded(file, where, given)
-    if file.models or file.params:
-        raise UsageError(f"{where}: `models` and `params` are settings of an `agent` that is code.")
+    if file.models:
+        raise UsageError(f"{where}.models: they are those of an `agent` that is code.")
     if bool(file.policy) == bool(file.provider and file.model):
         raise UsageError(f"{where}: set either `policy`, or both `provider` and `model`.")
     if file.policy and (file.provider or file.model):
         raise UsageError(f"{where}: an agent with a `policy` has no `provider` or `model`.")
-    for key, policy in (("policy", file.policy), ("stand_in", file.stand_in)):
-        if policy and not is_policy(policy):
-            raise UsageError(f"{where}.{key}: there is no policy {policy!r}.{nearest(policy, policy_names())}")
-    if (file.policy == "scripted") != (file.replies is not None):
-        raise UsageError(f"{where}: `replies` is for the policy 'scripted' only, and 'scripted' needs it.")
+    if file.policy and not is_policy(file.policy):
+        raise UsageError(f"{where}.policy: there is no policy {file.policy!r}.{nearest(file.policy, policy_names())}")
+    scripted = file.policy == "scripted"
+    if file.params.keys() != ({"replies"} if scripted else set()):
+        raise UsageError(
+            f"{where}.params: the policy 'scripted' has `replies`, and nothing else."
+            if scripted
+            else f"{where}.params: they are those of an `agent` that is code, or of the policy 'scripted'."
+        )
+    script = check_record(file.params, ScriptParams, where, "params") if scripted else None
     if file.policy and file.budget_usd is not None:
         raise UsageError(f"{where}.budget_usd: a policy in this process costs nothing.")
-    if file.policy and file.stream is not None:
-        raise UsageError(f"{where}.stream: a policy in this process sends no requests.")
     overrides = _overrides(file, where)
     if overrides and file.policy:
         raise UsageError(f"{where}.{min(overrides)}: a policy in this process has no sampling settings.")
@@ -271,20 +244,18 @@ def _agent(file: AgentFile, where: str, given: Mapping[str, AgentFn]) -> AgentSp
         provider=file.provider,
         model=file.model,
         policy=file.policy,
-        script="" if file.replies is None else orjson.dumps(file.replies, option=orjson.OPT_SORT_KEYS).decode(),
+        script="" if script is None else orjson.dumps(script.replies, option=orjson.OPT_SORT_KEYS).decode(),
         overrides=overrides,
         prompts=file.prompts,
         notes=file.notes,
         tags=tuple(_tag(tag, f"{where}.tags") for tag in file.tags),
-        stand_in=file.stand_in,
         budget=parse_budget(file.budget_usd, f"{where}.budget_usd"),
-        stream=file.stream,
     )
 
 
 def _coded(file: AgentFile, where: str, given: Mapping[str, AgentFn]) -> AgentSpec:
     """An agent that is code. Raises UsageError."""
-    for key in ("policy", "provider", "model", "replies", "stream"):
+    for key in ("policy", "provider", "model"):
         if getattr(file, key):
             raise UsageError(f"{where}.{key}: an agent that is code has `models`, one for each role.")
     code = find_agent(file.agent, given, f"{where}.agent")
@@ -314,7 +285,7 @@ def _tag(tag: str, where: str) -> str:
 
 def _overrides(file: AgentFile, where: str) -> dict[str, object]:
     overrides: dict[str, object] = {}
-    for key in ("temperature", "max_tokens", "tool_choice", "parallel_calls", "top_p", "effort", "seed"):
+    for key in ("temperature", "max_tokens", "tool_choice", "top_p", "effort", "seed"):
         value = getattr(file, key)
         if value is not None:
             overrides[key] = value

@@ -102,8 +102,6 @@ class ManifestAgent(msgspec.Struct, frozen=True, kw_only=True):
     policy: str
     script: str
     """For the policy `scripted`: its replies, as JSON text."""
-    stand_in: str
-    """The policy `plan` plays in its place; empty: the environment's choice."""
     overrides: Mapping[str, Any]
     sampling: Mapping[str, Mapping[str, Any]]
     """By environment: the sampling in force."""
@@ -238,8 +236,8 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
         texts = pack.texts
         if environment in ENVIRONMENTS:  # a record that is played without the table has its texts in the pack
             env = ENVIRONMENTS[environment]
-            texts = {**env.later_texts, **texts} if env.later_texts else texts
-            lacking = env.texts.keys() - texts.keys()
+            texts = {**env.texts.later, **texts} if env.texts.later else texts
+            lacking = env.texts.all.keys() - texts.keys()
             if lacking:
                 raise CorruptLogError(
                     f"{self.file} is damaged: the pack {pack.name!r} lacks the text {min(lacking)!r} of {environment}. "

@@ -61,7 +61,7 @@ def tasks_of(environment: str) -> Tasks:
     Raises UsageError if its record names something that is not there.
     """
     env = known(environment)
-    return named(environment, "tasks", env.tasks, Tasks) if env and env.tasks else NOTHING
+    return named(environment, "tasks", env.presentation.tasks, Tasks) if env and env.presentation.tasks else NOTHING
 
 
 def queries_of(environment: str, where: str) -> Queries:

@@ -215,6 +215,8 @@ def _thinking_objections(sampling: Sampling, tools: Sequence[Tool]) -> list[str]
 
 
 ANTHROPIC_MESSAGES = Dialect(
+    cached_reads_count=False,  # https://platform.claude.com/docs/en/api/rate-limits
+    efforts=("low", "medium", "high", "xhigh", "max"),
     name="anthropic_messages",
     path="/messages",
     # A request with tools is charged some hundreds of tokens for a system text of the provider's own.

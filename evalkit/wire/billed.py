@@ -1,4 +1,4 @@
-"""Which outcomes without a reply count as billed: one table, which a provider's file may override, with a source.
+"""Which outcomes without a reply count as billed: one table, and what clouds bill beyond it.
 
 An attempt that counts as billed is charged at its bound, since its usage is unknown; any other is free. Without a
 connection, nothing was sent. An answer that refuses the request before a model saw it costs nothing. A failure inside
@@ -67,8 +67,13 @@ MEANING: Mapping[str, str] = {
 }
 """What each outcome is, for the documentation."""
 
-NEVER_SENT = frozenset({"connect", "tls"})
-"""Outcomes that a file cannot declare billed."""
+BILLED_BY_CLOUD: Mapping[str, Mapping[str, bool]] = {
+    # A prompt that the filter refuses was evaluated, and is billed with what was written meanwhile; so may one be that
+    # is too long. Source: https://learn.microsoft.com/azure/foundry/openai/how-to/manage-costs,
+    # .../concepts/content-filter, 2026-11-27.
+    "azure": {"content_filter": True, "context_length": True},
+}
+"""By a provider's `credentials`: where it bills otherwise."""
 
 
 def counts_as_billed(outcome: str, overrides: Mapping[str, bool], *, kind: str = "") -> bool:

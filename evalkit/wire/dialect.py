@@ -20,11 +20,12 @@ from evalkit.wire.verdicts import unreadable
 
 __all__ = ["MALFORMED_ARGUMENTS", "REFUSABLE", "Dialect", "MalformedReplyError", "Quirks", "splice"]
 
+MAX_TOKENS = "max_tokens"
 REFUSABLE = frozenset(
-    {"temperature", "top_p", "seed", "parallel_calls", "tool_choice", "effort", "encrypted_reasoning"}
+    {MAX_TOKENS, "temperature", "top_p", "seed", "parallel_calls", "tool_choice", "effort", "encrypted_reasoning"}
     | {"stream", "stream_options", MALFORMED_ARGUMENTS, CALL_IDS}
 )
-"""What `Quirks.refuses` may contain."""
+"""What a provider's file may list as `refuses`. A model that refuses `max_tokens` is sent `max_completion_tokens`."""
 
 AfterResults = Literal["user", "joined", "bridged"]
 ThinkingBack = Literal["calls", "always", "filled", "never"]
@@ -45,8 +46,6 @@ class Quirks:
     thinking_back: ThinkingBack = "calls"
     """With which of the agent's messages `reasoning_content` goes back. `calls`: those that have calls and thoughts.
     `always`: all, also if it is empty; `filled`: all, and a blank where it is. `never`: none."""
-    unseen_tokens: bool = True
-    """Whether it may write tokens that its replies do not show, such as reasoning."""
 
 
 PLAIN = Quirks()
@@ -94,6 +93,10 @@ class Dialect:
     """Whether a call's arguments are exactly the text that the model wrote."""
     stream: StreamForm | None = None
     """How replies are streamed; None: they are not."""
+    cached_reads_count: bool = True
+    """Whether tokens read from the prompt cache count against limits of input tokens."""
+    efforts: tuple[str, ...] = ()
+    """The values of `effort` that the format knows; empty: `objections` looks at them, or any is sent."""
     cache_key: str = ""
     """The field of a body, besides those of `head`, that lets requests of one name use the same prompt cache; empty:
     the format has none."""

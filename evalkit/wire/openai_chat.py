@@ -255,6 +255,7 @@ def _objections(sampling: Sampling, tools: Sequence[Tool]) -> Sequence[str]:
 
 
 OPENAI_CHAT = Dialect(
+    efforts=("none", "minimal", "low", "medium", "high", "xhigh", "max"),
     name="openai_chat",
     path="/chat/completions",
     # Templates add a few tokens per message, and each message has over 20 bytes of JSON around its text. The constant

@@ -278,6 +278,7 @@ def _objections(sampling: Sampling, tools: Sequence[Tool]) -> Sequence[str]:
 
 
 OPENAI_RESPONSES = Dialect(
+    efforts=("none", "minimal", "low", "medium", "high", "xhigh", "max"),
     name="openai_responses",
     path="/responses",
     # As for Chat Completions; and an encrypted item has more bytes than its content had tokens.

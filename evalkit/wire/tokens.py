@@ -27,21 +27,6 @@ def output_tokens(reply: Reply) -> int:
     return max(1, -(-size // BYTES_PER_TOKEN))
 
 
-def most_output_tokens(reply: Reply) -> int | None:
-    """An upper bound of the output tokens of a reply that shows everything its model wrote; None if it may not: it
-    was cut or stopped, and what was under way may have been dropped.
-
-    Proof: every token that a model writes is at least one byte of what it wrote in UTF-8, or one of the marks that its
-    template puts around a message and around a call. The bytes are here; of marks there are fewer than a mark's
-    allowance below. Nothing follows of models that reason unseen, nor where arguments have been parsed and written
-    again, since blanks are then lost: whether a model and a dialect are such is for the caller to know.
-    """
-    if reply.finish not in ("stop", "tool_calls"):
-        return None
-    calls = sum(_bytes(call.name) + _bytes(call.arguments) + _CALL_MARKS for call in reply.calls)
-    return _bytes(reply.text) + _bytes(reply.reasoning) + calls + _MESSAGE_MARKS
-
-
 def is_far_beyond(reply: Reply, max_tokens: int) -> bool:
     """Whether a reply has more bytes than a model can write in that many tokens: it is none that was asked for."""
     size = _bytes(reply.text) + _bytes(reply.reasoning) + len(reply.opaque)
@@ -58,8 +43,6 @@ LONGEST_TOKEN = 128
 """Bytes of the longest token of the usual vocabularies, a run of blanks; the average is four."""
 _ADDED_BYTES = 1 << 16
 """Signatures, encrypted thoughts and ids of a short reply."""
-_MESSAGE_MARKS, _CALL_MARKS = 16, 64
-"""Tokens around a message, and around a call."""
 
 
 def cut(reply: Reply, max_tokens: int) -> Reply:

@@ -20,12 +20,10 @@ def policies(
 LAB = """
 dialect = "openai_chat"
 url = "{url}"
-any_model = true
 [usd_per_mtok]
 input = "1"
 output = "4"
-as_of = 2026-11-21
-source = "made up"
+source = "made up, 2026-11-21"
 """
 """A provider's file: a simulated one that somebody else has started."""
 

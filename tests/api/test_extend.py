@@ -1,4 +1,4 @@
-"""What `evalkit.extend` gives to packages that bring environments, policies, dialects and exporters."""
+"""What `evalkit.extend` gives to packages that bring environments, policies and dialects."""
 
 import doctest
 import importlib
@@ -33,7 +33,7 @@ def test_an_unknown_name_is_no_attribute() -> None:
 
 def test_an_environment_s_names_load_no_reports() -> None:
     script = (
-        "import sys; from evalkit.extend import Environment, Observation, Score, Stream, checked\n"
+        "import sys; from evalkit import Environment, Score; from evalkit.extend import Observation, Stream, checked\n"
         "print(*(name for name in sys.modules if name.startswith(('evalkit.report', 'evalkit.store', 'pyarrow'))))"
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, cwd=PROJECT)

@@ -79,7 +79,8 @@ def test_where_the_model_is_not_there_that_is_said(here: Path) -> None:
 def test_in_threads_and_loops_and_several_at_once() -> None:
     async def notebook() -> list[evalkit.Episode]:
         within = evalkit.play("knuth", instance())
-        return [within, *await asyncio.gather(*(evalkit.play_async("knuth", instance()) for _ in range(3)))]
+        threads = (asyncio.to_thread(evalkit.play, "knuth", instance()) for _ in range(3))
+        return [within, *await asyncio.gather(*threads)]
 
     with ThreadPoolExecutor(2) as pool:
         apart = list(pool.map(lambda _: evalkit.play("knuth", instance()), range(2)))
@@ -100,21 +101,3 @@ def test_another_pack_is_read(here: Path) -> None:
     episode = evalkit.play("knuth", instance(), prompts="mine.toml")
     assert episode.messages[0].text == "Match them."
     assert evalkit.game(instance(), prompts="mine.toml").messages[0].text == "Match them."
-
-
-def test_a_cancelled_episode_leaves_nothing(here: Path, rooms: Path) -> None:
-    (here / "providers").mkdir()
-    with simulated({"latency": "0.05s", "bill": str(here / "bill.jsonl")}) as url:
-        (here / "providers" / "lab.toml").write_text(LAB.format(url=url))
-
-        async def some() -> None:
-            task = asyncio.create_task(evalkit.play_async("lab/random", evalkit.suite("scheduling/hard")[0]))
-            while not (here / "bill.jsonl").exists() or not (here / "bill.jsonl").stat().st_size:
-                await asyncio.sleep(0.01)
-                assert not task.done()
-            task.cancel()
-            with pytest.raises(asyncio.CancelledError):
-                await task
-
-        asyncio.run(some())
-    assert list(rooms.iterdir()) == []

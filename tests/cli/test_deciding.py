@@ -17,7 +17,6 @@ budget_usd = "20"
 
 [decide]
 margin = 15
-scores = [0, 1]
 
 [[agents]]
 name = "knuth"

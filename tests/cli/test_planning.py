@@ -20,7 +20,6 @@ replicates = 3
 name = "gpt"
 provider = "lab"
 model = "random"
-stand_in = "knuth"
 [[suites]]
 name = "scheduling/basic"
 instances = ["seed-0", "seed-1", "seed-2", "seed-3"]

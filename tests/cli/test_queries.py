@@ -20,15 +20,15 @@ replicates = 2
 [[agents]]
 name = "writes"
 policy = "scripted"
-replies = [{{ text = "{PLAN}", calls = [{{ name = "nothing" }}] }}, "Done."]
+params = {{ replies = [{{ text = "{PLAN}", calls = [{{ name = "nothing" }}] }}, "Done."] }}
 [[agents]]
 name = "brief"
 policy = "scripted"
-replies = ["{PLAN}"]
+params = {{ replies = ["{PLAN}"] }}
 [[agents]]
 name = "silent"
 policy = "scripted"
-replies = [{{ calls = [{{ name = "nothing" }}] }}, ""]
+params = {{ replies = [{{ calls = [{{ name = "nothing" }}] }}, ""] }}
 [[suites]]
 name = "suite.jsonl"
 [[suites]]
@@ -69,7 +69,9 @@ def answer(call: Call, here: Path, name: str, replies: Sequence[object]) -> None
     """Play an errand sweep with a script in the model's place: one reply for all errands."""
     path = here / "runs" / f"{name}.toml"
     kept = [line for line in path.read_text().splitlines() if not line.startswith(("provider", "model", "temperature"))]
-    path.write_text("\n".join(kept).replace("[[agents]]", f'[[agents]]\npolicy = "scripted"\nreplies = {replies}'))
+    path.write_text(
+        "\n".join(kept).replace("[[agents]]", f'[[agents]]\npolicy = "scripted"\nparams = {{ replies = {replies} }}')
+    )
     ran = call("run", f"runs/{name}.toml", "--json")
     assert ran.code == 0, ran.err
 
@@ -137,7 +139,7 @@ def test_texts_that_were_cut_off_are_counted_and_marked(call: Call, here: Path, 
     call("queries", "ask", "suite.jsonl", "--for", "requirement", "--model", "simulated/any", "--name", "write")
     path = here / "runs" / "write.toml"
     text = path.read_text().replace('provider = "simulated"', 'policy = "scripted"')
-    text = text.replace('model = "any"', 'replies = [{ text = "Somewhere", finish = "length" }]')
+    text = text.replace('model = "any"', 'params = { replies = [{ text = "Somewhere", finish = "length" }] }')
     path.write_text(text.replace("temperature = 0.6", ""))
     assert call("run", "write").code == 0
     used = call("queries", "apply", "write", "suite.jsonl", "--out", "own.jsonl")
@@ -317,7 +319,7 @@ def test_answers_are_used_only_when_all_are_there(call: Call, here: Path, suite:
     call("queries", "ask", "suite.jsonl", "--for", "conflict", "--model", "simulated/any", "--name", "check")
     path = here / "runs" / "check.toml"
     text = path.read_text().replace('provider = "simulated"', 'policy = "scripted"')
-    path.write_text(text.replace('model = "any"', 'replies = ["**no conflict**"]'))
+    path.write_text(text.replace('model = "any"', 'params = { replies = ["**no conflict**"] }'))
     assert call("run", "check", "--limit", "1").code == 3
     said = call("queries", "apply", "check", "suite.jsonl", "--out", "x.jsonl")
     assert said.code == 2

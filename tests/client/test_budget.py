@@ -274,18 +274,13 @@ def test_whatever_is_left_of_it_nobody_starves_and_nothing_hangs(seed: int) -> N
 
 
 def below(money: int, **budgets: int) -> Budget:
-    """A run's budget with one of its agents' (`a`) or lanes' (`l`) below it."""
-    ceilings = {
-        ("agent" if name == "a" else "lane", name): Ceiling(budget=budget, before=0) for name, budget in budgets.items()
-    }
+    """A run's budget with some of its agents' below it."""
+    ceilings = {("agent", name): Ceiling(budget=budget, before=0) for name, budget in budgets.items()}
     return Budget(budget=PicoUsd(money), spent=PicoUsd(0), ledger=Disk(), session="host:1", ceilings=ceilings)
 
 
-@pytest.mark.parametrize(("scope", "error"), [("a", EpisodeUnavailable), ("l", LaneClosed)])
-def test_an_agent_or_a_lane_that_has_used_up_its_own_budget_hears_of_it_alone(
-    scope: str, error: type[Exception]
-) -> None:
-    money = below(10_000, **{scope: 100})
+def test_an_agent_that_has_used_up_its_own_budget_hears_of_it_alone() -> None:
+    money = below(10_000, a=100)
     mine, other = money.of("l", "a"), money.of("other", "b")
 
     async def main() -> None:
@@ -295,11 +290,11 @@ def test_an_agent_or_a_lane_that_has_used_up_its_own_budget_hears_of_it_alone(
         assert not waiting.done()  # the first may come back at no cost
         await asyncio.wait_for(other.reserve(5_000), 1)  # and holds up nobody else
         mine.settle(60, 30)
-        with pytest.raises(error, match=rf"The budget of {'agent a' if scope == 'a' else 'lane l'} \(.* is reached"):
+        with pytest.raises(EpisodeUnavailable, match=r"The budget of agent a \(.* is reached"):
             await waiting
         await mine.reserve(70)
         mine.book_charge(70, lane="l", agent="a", episode="e", step=0, attempt=0, reason="timeout")
-        with pytest.raises(error):
+        with pytest.raises(EpisodeUnavailable):
             await mine.reserve(1)
         await other.reserve(100)
         other.settle(100, 50)
@@ -350,8 +345,7 @@ def test_what_is_usual_is_the_median_of_the_lane_where_a_single_giant_changes_li
     run_virtual(main())
 
 
-@pytest.mark.parametrize("scope", ["lane", "agent"])
-def test_a_ceiling_leaves_a_request_out_of_the_ordinary_alone_too(scope: str) -> None:
+def test_a_ceiling_leaves_a_request_out_of_the_ordinary_alone_too() -> None:
     async def main() -> None:
         ceiling = Ceiling(budget=500, before=0)
         money = Budget(
@@ -359,11 +353,11 @@ def test_a_ceiling_leaves_a_request_out_of_the_ordinary_alone_too(scope: str) ->
             spent=PicoUsd(0),
             ledger=Disk(),
             session="s",
-            ceilings={(scope, "l" if scope == "lane" else "a"): ceiling},
+            ceilings={("agent", "a"): ceiling},
         ).of("l", "a")
-        with pytest.raises(RequestTooLarge, match=f"the budget of {scope}"):
+        with pytest.raises(RequestTooLarge, match="the budget of agent"):
             await money.reserve(600, usual=10)
-        with pytest.raises(LaneClosed if scope == "lane" else EpisodeUnavailable):
+        with pytest.raises(EpisodeUnavailable):
             await money.reserve(600, usual=550)
 
     run_virtual(main())

@@ -34,6 +34,7 @@ from evalkit.store.reading.unmetered import Unmetered
 from evalkit.wire.dialect import Quirks
 from evalkit.wire.http import Failure, HttpResponse
 from evalkit.wire.openai_chat import OPENAI_CHAT
+from evalkit.wire.table import DIALECTS
 from evalkit.wire.unparsed import DRAWS
 from tests.support.each_case import check_each
 from tests.support.virtual_clock import run_virtual
@@ -104,7 +105,6 @@ class Scene:
         sampling: Sampling = SAMPLING,
         cache_key: bool = False,
         billed: Mapping[str, bool] | None = None,
-        estimates: bool = False,
         window: int | None = None,
         cached_reads_count: bool = True,
     ) -> None:
@@ -117,17 +117,14 @@ class Scene:
             agent="a",
             provider="acme",
             model="m",
-            dialect=OPENAI_CHAT,
+            dialect=replace(OPENAI_CHAT, cached_reads_count=cached_reads_count),
             quirks=quirks or Quirks(),
             sampling=sampling,
             price=price,
-            seeded=True,
             cache_key=cache_key,
             key="ACME_KEY (environment variable, else keyring)",
             billed=billed or {},
-            estimates=estimates,
             window=window,
-            cached_reads_count=cached_reads_count,
         )
         self.asker = ModelAsker(self.template, lane=self.lane, budget=self.budget, transport=self.script)
         tools = self.asker.encode_tools((Tool(name="f", description="", parameters={"type": "object"}),))
@@ -481,32 +478,6 @@ def test_a_missing_figure_that_makes_nothing_dearer_is_no_missing_usage() -> Non
     played(play)
 
 
-def test_a_model_that_writes_nothing_unseen_is_charged_no_more_than_its_reply_proves() -> None:
-    roomy, shown = Sampling(max_tokens=5000), Quirks(unseen_tokens=False)
-    usage = {"prompt_tokens": 30, "prompt_tokens_details": NO_CACHE}
-
-    async def play() -> None:
-        for quirks, most in ((Quirks(), 5000), (shown, 2 + 16)):
-            scene = Scene(counted("42", **usage), sampling=roomy, quirks=quirks)
-            answer = await scene.asker.ask(scene.question)
-            assert (answer.cost, answer.attempts) == (300 + most * 100, "unmetered")
-
-    played(play)
-
-
-def test_a_provider_may_say_that_tokens_are_estimated_and_the_bound_is_charged_all_the_same() -> None:
-    async def play() -> None:
-        scene = Scene(counted("42" * 8), estimates=True)
-        answer = await scene.asker.ask(scene.question)
-        assert (answer.cost, answer.attempts) == (scene.bound, "estimated")
-        body = scene.script.sent[0][2]
-        assert (answer.reply.usage.input, answer.reply.usage.output) == (-(-len(body) // 4), 4)
-        guess = PRICE.of(answer.reply.usage)
-        assert scene.budget.stats().unmetered == Unmetered(replies=1, cost=scene.bound, estimated=1, guess=guess)
-
-    played(play)
-
-
 @pytest.mark.parametrize("status", [408, 500, 502, 504, 520, 524])
 def test_a_failure_that_may_have_been_billed_is_charged_before_it_is_tried_again(status: int) -> None:
     async def play() -> None:
@@ -582,7 +553,7 @@ def test_cached_reads_may_stand_outside_the_limit_of_input_tokens(counts: bool, 
         assert lasts[0] <= asyncio.get_running_loop().time() <= lasts[1]
 
     played(play)
-    assert not read_provider("anthropic").cached_reads_count
+    assert not DIALECTS["anthropic_messages"].cached_reads_count
 
 
 def test_a_proxy_that_wants_credentials_ends_the_lane_and_costs_nothing() -> None:

@@ -1,6 +1,5 @@
 """Where a key and a URL come from, what is said where they are missing, and that no message holds a key."""
 
-import asyncio
 import re
 import sys
 from collections.abc import Callable
@@ -179,47 +178,16 @@ def test_no_key_goes_over_plain_http_to_where_a_variable_points(monkeypatch: pyt
         open_transport(ROOMS)
 
 
-PRINTS = Provider(
-    name="acme",
-    dialect="openai_chat",
-    url="https://acme.example/v1",
-    key_env="ACME_KEY",
-    key_command=("printf", "%s", "token-of-the-moment"),
-)
 CLOUD = Provider(name="acme", dialect="openai_chat", url="https://acme.example/v1", credentials="aws")
 
 
-def carried(provider: Provider) -> tuple[str, str]:
-    """The key that requests carry always, and in the moment."""
-
-    async def main() -> tuple[str, str]:
-        async with open_transport(provider) as transport:
-            source = transport._credentials
-            own = {} if source is None else (await source.headers(provider.url, {}, b""))[0]
-            return transport._headers.get("Authorization", ""), own.get("Authorization", "")
-
-    return asyncio.run(main())
-
-
-def test_a_command_is_called_where_no_variable_holds_a_key(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert (read_key(PRINTS), lacking(PRINTS)) == ("", "")
-    assert carried(PRINTS) == ("", "Bearer token-of-the-moment")
-    monkeypatch.setenv("ACME_KEY", KEY)
-    assert (read_key(PRINTS), carried(PRINTS)) == (KEY, (f"Bearer {KEY}", ""))
-
-
-def test_no_key_of_a_command_goes_over_plain_http_to_another_machine() -> None:
-    with pytest.raises(UsageError, match=r"sent to acme\.example unencrypted"):
-        open_transport(replace(PRINTS, url="http://acme.example/v1"))
-
-
 def test_what_lacks_for_a_key_is_said_with_the_line_that_installs_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    gone = replace(PRINTS, key_command=("no-such-program",))
-    assert lacking(gone) == "ACME_KEY is not set, and there is no command no-such-program"
-    with pytest.raises(UsageError, match=r"'acme' needs a key: ACME_KEY is not set, and there is no command"):
-        check_key(gone)
     monkeypatch.setitem(clouds.LIBRARIES, "aws", ("json", "no_such_package.part"))
     line = "`pip install 'evalkit-econ[aws]'`"
+    named = replace(CLOUD, key_env="ACME_KEY")
+    assert lacking(named) == f"ACME_KEY is not set, and aws's SDK is not installed ({line})"
+    with pytest.raises(UsageError, match=r"'acme' needs a key: ACME_KEY is not set, and aws's SDK"):
+        check_key(named)
     assert lacking(CLOUD) == f"aws's SDK is not installed ({line})"
     with pytest.raises(UsageError, match=f'credentials = "aws" needs its SDK: {re.escape(line)}'):
         open_transport(CLOUD)

@@ -86,7 +86,6 @@ class Scene:
             quirks=Quirks(),
             sampling=sampling,
             price=Price(input=10, output=100, cached_read=1, cached_write=1),
-            seeded=True,
             key="ACME_KEY",
             stream=stream,
         )

@@ -40,7 +40,7 @@ def test_a_refusal_that_names_a_field_is_answered_with_its_line(message: str, na
 
 def test_another_name_of_the_limit_is_told() -> None:
     said = "Unsupported parameter: 'max_tokens' is not supported with this model. Use 'max_completion_tokens' instead."
-    assert line_to_set(refused(said)) == 'max_tokens_field = "max_completion_tokens"'
+    assert line_to_set(refused(said)) == 'refuses = ["max_tokens"]'
 
 
 def test_a_refusal_of_what_goes_back_is_answered_with_its_line() -> None:
@@ -67,7 +67,7 @@ def test_a_refusal_of_what_goes_back_is_answered_with_its_line() -> None:
 def test_what_names_no_field_is_answered_in_general(message: str) -> None:
     assert line_to_set(refused(message)) == ""
     assert with_remedy(refused(message), provider="acme", model="large", key="").endswith(
-        "Check `max_tokens_field` and `refuses` of 'large' in the file of provider 'acme'."
+        "Check `refuses` of 'large' in the file of provider 'acme'."
     )
 
 

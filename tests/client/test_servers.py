@@ -308,8 +308,8 @@ def test_with_more_players_than_room_most_requests_still_find_their_prompt() -> 
             lane.succeeded(ticket, USAGE)
 
     async def main() -> None:
-        servers = tuple(ServerSpec(url=f"s{n}:1", limits=Limits(in_flight=8, start=8)) for n in range(4))
-        lane = Lane("p/m", limits=Limits(), width=96, servers=servers)
+        servers = tuple(ServerSpec(url=f"s{n}:1", limits=Limits(in_flight=8)) for n in range(4))
+        lane = Lane("p/m", limits=Limits(), width=96, start=32, servers=servers)
         async with asyncio.TaskGroup() as group:
             for seed in range(96):
                 group.create_task(episode(lane, seed))

@@ -94,15 +94,12 @@ async def ask(
     url: str, dialect: Dialect = DIALECTS["openai_chat"], *, cap: int = 2**20, **limits: float
 ) -> HttpResponse:
     form = dialect.stream_form(Quirks())
-    timeout_s, first_byte_s, silence_s = (
-        limits.get(name, PATIENCE_S) for name in ("timeout_s", "first_byte_s", "silence_s")
-    )
+    timeout_s, silence_s = (limits.get(name, PATIENCE_S) for name in ("timeout_s", "silence_s"))
     transport = HttpTransport(
         url,
         headers={"Authorization": f"Bearer {KEY}"},
         key=KEY,
         timeout_s=timeout_s,
-        first_byte_s=first_byte_s,
         silence_s=silence_s,
     )
     transport._body_cap = cap
@@ -204,14 +201,6 @@ def test_a_refusal_is_judged_as_ever() -> None:
     assert (verdict.kind, verdict.message, verdict.outcome) == ("rate_limit", "Slow down", "429")
 
 
-def test_silence_before_the_first_byte_is_a_timeout_of_its_own() -> None:
-    async def say(write: Write) -> None:
-        await asyncio.sleep(PATIENCE_S)
-
-    response = streamed_from(say, first_byte_s=0.3)
-    assert (response.failure, "no byte of a stream" in response.detail) == ("timeout", True)
-
-
 def test_silence_in_the_middle_is_a_timeout() -> None:
     async def say(write: Write) -> None:
         await write(STREAM[:100])
@@ -224,7 +213,7 @@ def test_silence_in_the_middle_is_a_timeout() -> None:
 
 def test_comments_are_signs_of_life(monkeypatch: pytest.MonkeyPatch) -> None:
     pieces = [EVENTS[0], *[b": still thinking\n\n"] * 8, *EVENTS[1:]]
-    response, _ = heard(monkeypatch, *pieces, pause_s=0.9, silence_s=1.0, first_byte_s=1.0)
+    response, _ = heard(monkeypatch, *pieces, pause_s=0.9, silence_s=1.0)
     assert outcome(response)[1] is not None
 
 

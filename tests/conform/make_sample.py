@@ -16,9 +16,9 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
-from evalkit.checking.goldens import digest_of
 from tests.conform.compare.costbench_metrics import QUERIES
 from tests.conform.compare.files import cases, golden_files
+from tests.conform.compare.goldens import digest_of
 from tests.conform.compare.sample import QUERY_NUMBERS, SAMPLE, number_of
 
 MOST_BYTES = 300_000

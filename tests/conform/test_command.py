@@ -158,7 +158,7 @@ def rows() -> Rows:
             {"input": "[1]", "result": {"raises": "AssertionError", "msg": ""}},
             {"input": "{'a': " + "[" * 200 + "]" * 200 + "}", "result": {"ok": {"a": "deep"}}},
         ],
-        "litmus_tests.jsonl": [{"query_id": "one"}, {"query_id": "two"}],
+        "provider_conversions.jsonl": [{"query_id": "one"}, {"query_id": "two"}],
     }
 
 
@@ -188,11 +188,11 @@ def test_golden_files_made_by_definition_are_equal(tmp_path: Path) -> None:
         "scheduling_baselines": {"equal": 1},
         "score_replays": {"documented": 1},
         "parse_dict": {"equal": 3, "documented": 2},
-        "litmus": {"out of scope": 2},
+        "provider_conversions": {"out of scope": 2},
     }
     assert "own-denominator-and-exploration (1)" in text
     assert "action-bounded (1)" in text
-    assert "2: of the package examples/evalkit-litmus, which is not installed" in text
+    assert "2: the reference's conversions to provider formats" in text
 
 
 def swap(row: list[Any]) -> None:
@@ -314,7 +314,7 @@ def test_make_calls_the_command_with_its_arguments() -> None:
         ("paper_appendix_anchor.json", "paper_appendix_anchor"),
         ("costs_seed1000.jsonl", "costs"),
         ("blocking_ban_tool.jsonl", "blocking"),
-        ("litmus_collusion_reference.json", "litmus"),
+        ("litmus_collusion_reference.json", "litmus_collusion"),
         ("notes.jsonl", None),
     ],
 )

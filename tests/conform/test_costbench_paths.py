@@ -3,8 +3,8 @@ from pathlib import Path
 
 import pytest
 
-from evalkit.checking.goldens import EQUAL
 from tests.conform.compare.costbench_paths import greedy_table, paths, tie_stats
+from tests.conform.compare.goldens import EQUAL
 
 
 @pytest.fixture(scope="module")

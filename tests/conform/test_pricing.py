@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from evalkit.checking.goldens import GoldenVerdict, Row
 from tests.conform.compare import pricing
 from tests.conform.compare.documented import DOCUMENTED
+from tests.conform.compare.goldens import GoldenVerdict, Row
 
 Checker = Callable[[Row, Path | None], GoldenVerdict]
 

@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
-from evalkit.checking.goldens import GoldenVerdict
 from evalkit.envs.procurement.market import Deal, ProcurementMarket, is_feasible
 from tests.conform.compare import procurement
 from tests.conform.compare.documented import DOCUMENTED
+from tests.conform.compare.goldens import GoldenVerdict
 from tests.envs.procurement.test_market import SMALL
 
 

@@ -2,7 +2,7 @@ from typing import Any
 
 import pytest
 
-from evalkit.checking.goldens import EQUAL, judged, parting
+from tests.conform.compare.goldens import EQUAL, judged, parting
 
 
 @pytest.mark.parametrize(

@@ -13,6 +13,7 @@ import pytest
 import evalkit
 from evalkit.dialogue import Message, Reply, Sampling, Tool
 from evalkit.doors.gateway.server import FORMATS, Gateway
+from evalkit.seats import AgentFn
 from evalkit.serve.formats import BASE_PATH
 from evalkit.wire.dialect import Quirks
 from evalkit.wire.table import DIALECTS
@@ -47,12 +48,12 @@ def read(dialect: str, body: bytes) -> Reply:
     return DIALECTS[dialect].decode(body)
 
 
-def played(code: evalkit.AgentFn) -> evalkit.Episode:
+def played(code: AgentFn) -> evalkit.Episode:
     suite, instance = INSTANCE
     return evalkit.play(code, evalkit.suite(suite, instances=[instance])[0], models=MODELS)
 
 
-def through(dialect: str, **more: Any) -> evalkit.AgentFn:
+def through(dialect: str, **more: Any) -> AgentFn:
     """An agent that asks what the environment shows, over HTTP."""
 
     @evalkit.agent(version=1)

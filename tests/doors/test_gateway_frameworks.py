@@ -9,6 +9,7 @@ import pytest
 
 import evalkit
 from evalkit.dialogue import Message, ToolCall
+from evalkit.seats import AgentFn
 from tests.doors.howto import follow
 
 WHY = "needs the frameworks: make doors DOORS=gateway"
@@ -124,7 +125,7 @@ async def in_agents_sdk(seat: evalkit.Seat) -> None:
 
 
 @pytest.mark.parametrize("code", [in_langgraph, in_agents_sdk])
-def test_a_framework_s_agent_plays_an_episode(code: evalkit.AgentFn) -> None:
+def test_a_framework_s_agent_plays_an_episode(code: AgentFn) -> None:
     episode = evalkit.play(code, an_instance(), models=MODELS)
     assert episode.score is not None
     assert (episode.ending, episode.score.value) == ("stable", 1.0)

@@ -21,14 +21,12 @@ PROVIDER = """
 dialect = "{dialect}"
 url = "{url}"
 timeout_s = 600
-any_model = true
 [usd_per_mtok]
 input = "1"
 output = "4"
 cached_read = "0.1"
 cached_write = "1.25"
-as_of = 2026-11-21
-source = "made up"
+source = "made up, 2026-11-21"
 """
 BILLED = ("408", "500", "502", "504", "520", "524", "reset", "truncated", "timeout", "page", "empty", "half")
 """Failures that it bills, at their bound."""

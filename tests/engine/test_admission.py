@@ -450,7 +450,7 @@ class BlockWorld:
     rounds=st.fixed_dictionaries({"ab": st.integers(1, 12), "c": st.integers(1, 20)}),
     begun=st.integers(0, 8),
     budget=st.integers(100, 6000),
-    capped=st.sampled_from([(), (), (("agent", "a"),), (("agent", "b"),), (("agent", "a"), ("lane", "c"))]),
+    capped=st.sampled_from([(), (), (("agent", "a"),), (("agent", "b"),), (("agent", "a"), ("agent", "b"))]),
     charged=st.sampled_from([0, 0, 1]),
     blocks=st.lists(
         st.tuples(st.sampled_from(["ab", "c"]), st.integers(1, 25), st.integers(0, 99)), min_size=1, max_size=8

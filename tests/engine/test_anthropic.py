@@ -10,15 +10,12 @@ from tests.support.sweep_runs import go_served, served
 
 LAB = """
 dialect = "anthropic_messages"
-any_model = true
-seed = false
 [simulate]
 [usd_per_mtok]
 input = "1"
 cached_write = "2"
 output = "4"
-as_of = 2026-11-21
-source = "made up"
+source = "made up, 2026-11-21"
 """
 
 THEIRS = """

@@ -97,7 +97,6 @@ def test_any_effort_is_sent_where_its_values_are_not_known(tmp_path: Path) -> No
             "budget_tokens must be less than max_tokens, which is 8192",
         ),
         ("anthropic", "extra = { thinking = 5 }", "thinking must be an object"),
-        ("google", "parallel_calls = false", "google/gemini-2.5-flash refuses `parallel_calls`"),
         ("google", 'effort = "very high"', "effort must be a level"),
         ("google", "extra = { generationConfig = { candidateCount = 8 } }", r"generationConfig\.candidateCount"),
     ],

@@ -59,12 +59,10 @@ dialect = "openai_chat"
 url = "{url}"
 key_env = "ACME_KEY"
 timeout_s = 600
-any_model = true
 [usd_per_mtok]
 input = "1"
 output = "4"
-as_of = 2026-11-21
-source = "made up"
+source = "made up, 2026-11-21"
 """
 PAGE = b"<!doctype html><html><head><title>Please sign in</title></head><body>" + b"x" * 5000 + b"</body></html>"
 TEXT = (
@@ -197,7 +195,7 @@ def test_a_refusal_ends_its_lane_at_no_cost(tmp_path: Path, status: int, body: b
             error("temperature: only 1 is allowed", "unsupported_value"),
             "write `refuses = [\"temperature\"]` for 'm-1' into the file of provider 'acme'.",
         ),
-        (error("no", "bad"), "Check `max_tokens_field` and `refuses` of 'm-1' in the file of provider 'acme'."),
+        (error("no", "bad"), "Check `refuses` of 'm-1' in the file of provider 'acme'."),
     ],
 )
 def test_requests_taken_for_invalid_end_their_lane_and_the_run_says_why(

@@ -18,6 +18,7 @@ model = "knuth"
 [[suites]]
 name = "scheduling/basic"
 """
+FREE = '[usd_per_mtok]\ninput = "0"\noutput = "0"\nsource = "made up, 2026-11-21"\n'
 
 
 def test_a_manifest_survives_its_file(tmp_path: Path) -> None:
@@ -63,15 +64,13 @@ def test_what_cannot_be_found_is_named(tmp_path: Path, change: tuple[str, str], 
         resolved(tmp_path, TWO_POLICIES.replace(*change))
 
 
-def test_a_model_without_a_price_needs_leave_to_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_model_without_a_price_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "providers").mkdir()
-    provider = 'dialect = "openai_chat"\nurl = "http://127.0.0.1:1/v1"\nany_model = true\n'
+    provider = 'dialect = "openai_chat"\nurl = "http://127.0.0.1:1/v1"\n[models.knuth]\n'
     (tmp_path / "providers" / "simulated.toml").write_text(provider)
     monkeypatch.chdir(tmp_path)
     with pytest.raises(UsageError, match="no price is known for simulated/knuth"):
         resolved(tmp_path, SERVED)
-    marks = resolved(tmp_path, "unpriced = true\n" + SERVED).manifest.agents["m"].marks
-    assert marks == ("no price known",)
 
 
 def test_a_refused_default_is_marked_and_a_refused_wish_is_an_error(tmp_path: Path) -> None:
@@ -115,8 +114,8 @@ def test_a_suite_whose_file_is_what_it_was_is_not_looked_into(tmp_path: Path, mo
 def test_prices_stay_as_they_were_frozen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     old = resolved(tmp_path, SERVED).manifest
     (tmp_path / "providers").mkdir()
-    dearer = 'dialect = "openai_chat"\nurl = "http://127.0.0.1:1/v1"\nany_model = true\n[usd_per_mtok]\ninput = "9"\n'
-    dearer += 'output = "9"\nas_of = 2026-01-01\nsource = "x"\n'
+    dearer = 'dialect = "openai_chat"\nurl = "http://127.0.0.1:1/v1"\n[usd_per_mtok]\ninput = "9"\n'
+    dearer += 'output = "9"\nsource = "x, 2026-01-01"\n'
     (tmp_path / "providers" / "simulated.toml").write_text(dearer)
     monkeypatch.chdir(tmp_path)
     new = resolved(tmp_path, SERVED).manifest
@@ -153,13 +152,13 @@ def test_a_provider_that_takes_fewer_tools_is_an_error_before_anything_is_sent(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "providers").mkdir()
-    provider = 'dialect = "openai_chat"\nany_model = true\nmost_tools = {most}\n[simulate]\n'
+    provider = 'dialect = "openai_chat"\nmost_tools = {most}\n[simulate]\n' + FREE
     monkeypatch.chdir(tmp_path)
-    (tmp_path / "providers" / "simulated.toml").write_text(provider.format(most=6))
+    (tmp_path / "providers" / "simulated.toml").write_text(provider.replace("{most}", str(6)))
     with pytest.raises(UsageError, match=r"'scheduling/basic' offers up to 7 tools.* takes 6"):
-        resolved(tmp_path, "unpriced = true\n" + SERVED)
-    (tmp_path / "providers" / "simulated.toml").write_text(provider.format(most=7))
-    assert list(resolved(tmp_path, "unpriced = true\n" + SERVED).manifest.agents) == ["m"]
+        resolved(tmp_path, SERVED)
+    (tmp_path / "providers" / "simulated.toml").write_text(provider.replace("{most}", str(7)))
+    assert list(resolved(tmp_path, SERVED).manifest.agents) == ["m"]
 
 
 def test_what_two_names_stand_for_is_refused_and_not_logged_twice(tmp_path: Path) -> None:

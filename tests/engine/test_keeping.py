@@ -139,12 +139,11 @@ def test_a_text_that_is_younger_than_the_run_says_what_is_defined_for_it(
     manifest = resolved(tmp_path).manifest
     grown = replace(
         scheduling.SCHEDULING,
-        texts={**scheduling.TEXTS, "farewell": frozenset()},
-        later_texts={
-            **scheduling.SCHEDULING.later_texts,
-            "farewell": "",
-            "reply": "Never used, for the run has its own.",
-        },
+        texts=replace(
+            scheduling.TEXTS,
+            all={**scheduling.TEXTS.all, "farewell": frozenset()},
+            later={**scheduling.TEXTS.later, "farewell": "", "reply": "Never used, for the run has its own."},
+        ),
     )
     before = manifest.kit_of(manifest.agents["knuth"], "scheduling")
     monkeypatch.setattr(scheduling, "SCHEDULING", grown)

@@ -305,7 +305,7 @@ def test_a_sweep_that_asks_looks_into_every_line_first(
     spoil, says = SPOILT[what]
     spoil(lines)
     begin(lines)
-    asking = '[decide]\nmargin = 50\nscores = [0, 1]\n[[agents]]\npolicy = "random"\n'
+    asking = '[decide]\nmargin = 50\n[[agents]]\npolicy = "random"\n'
     Path("large.toml").write_text(Path("large.toml").read_text() + asking)
     assert go() == 2
     assert says in capsys.readouterr().err

@@ -79,12 +79,10 @@ def plan_of(sweep: Resolved, *, in_bucket: bool = False) -> Plan:
 SEVERAL = """
 dialect = "openai_chat"
 url = [{{ url = "${{GPU}}/v1", {limit} }}, {{ url = "http://b:1/v1", {limit} }}]
-any_model = true
 [usd_per_mtok]
 input = "1"
 output = "4"
-as_of = 2026-01-01
-source = "made up"
+source = "made up, 2026-01-01"
 """
 
 

@@ -10,14 +10,11 @@ from tests.support.sweep_runs import go_served, served
 
 LAB = """
 dialect = "openai_responses"
-any_model = true
-seed = false
 [simulate]
 [usd_per_mtok]
 input = "1"
 output = "4"
-as_of = 2026-11-21
-source = "made up"
+source = "made up, 2026-11-21"
 """
 
 THEIRS = """

@@ -40,12 +40,10 @@ PROVIDER = """
 dialect = "openai_chat"
 url = "{url}"
 key_env = "{key_env}"
-any_model = true
 [usd_per_mtok]
 input = "1"
 output = "4"
-as_of = 2026-11-21
-source = "made up"
+source = "made up, 2026-11-21"
 """
 SWEEP = """
 replicates = 1

@@ -1,5 +1,6 @@
 """A sweep that asks something: it ends when that is known, whatever happens in between."""
 
+import math
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
@@ -10,11 +11,13 @@ import pytest
 
 from evalkit.engine import question
 from evalkit.engine.outcome import RunOutcome
-from evalkit.errors import RunError, StorageError, UsageError
+from evalkit.envs.table import ENVIRONMENTS
+from evalkit.errors import RunError, StorageError
 from evalkit.results.answers import RunQuestion, read_question
 from evalkit.results.derived import read_afresh
+from evalkit.results.question import freeze_question
 from evalkit.results.verify import verify
-from evalkit.store.manifests import is_run, read_manifest
+from evalkit.store.manifests import read_manifest
 from evalkit.store.question_files import ANSWERS, QUESTION, read_given
 from tests.support.question_runs import INSTANCES, asking, many
 from tests.support.spread_runs import events
@@ -126,9 +129,8 @@ def test_the_question_is_on_disk_before_the_first_request(tmp_path: Path, suite:
     ("decide", "names"),
     [
         ("margin = 16", "`margin` has changed (0.15 before, 0.16 now)"),
-        ("margin = 15\nalpha = 0.01", "`alpha` has changed"),
         ('margin = 15\npairs = "best"', "`asked` has changed (all before, best now)"),
-        ("margin = 15\n[decide.precision]\npoints = 5", "`precision` has changed"),
+        ("margin = 15\nprecision = 5", "`precision` has changed"),
     ],
 )
 def test_another_question_after_scores_are_known_is_refused(
@@ -174,11 +176,11 @@ def test_an_agent_that_joins_changes_the_question(tmp_path: Path, suite: Path) -
         go(asking(tmp_path, suite), run)
 
 
-def test_scores_without_a_lower_bound_are_refused(tmp_path: Path, suite: Path) -> None:
-    run = tmp_path / "run"
-    with pytest.raises(UsageError, match="scores of scheduling have no two bounds"):
-        go(asking(tmp_path, suite, scores=""), run)
-    assert not is_run(run)
+def test_scores_without_a_lower_bound_count_from_0(tmp_path: Path, suite: Path) -> None:
+    assert ENVIRONMENTS["scheduling"].score_range[0] == -math.inf
+    sweep = asking(tmp_path, suite)
+    assert sweep.sweep.decide is not None
+    assert freeze_question(sweep.manifest, sweep.sweep.decide).scores == (0.0, 1.0)
 
 
 @pytest.mark.exhaustive
@@ -214,7 +216,7 @@ def test_agents_that_nothing_is_asked_of_play_everything(tmp_path: Path, suite: 
 @pytest.mark.exhaustive
 def test_a_precision_ends_an_agent_alone(tmp_path: Path, suite: Path) -> None:
     run = tmp_path / "run"
-    decide = 'margin = 15\npairs = []\n[decide.precision]\npoints = 25\nagents = ["random"]'
+    decide = "margin = 15\npairs = []\nprecision = 25"
     outcome = go(asking(tmp_path, suite, decide, agents=("random",)), run)
     assert outcome.reason == "decided"
     (answer,) = asked_of(run).answers
@@ -238,7 +240,7 @@ def test_replicates_of_a_suite_are_counted_in_whole_rounds(tmp_path: Path, suite
     few = tmp_path / "few.jsonl"
     few.write_bytes(b"".join(suite.read_bytes().splitlines(keepends=True)[:5]))
     run = tmp_path / "run"
-    decide = 'about = "this suite"\nmargin = 15'
+    decide = "margin = 15"
     first = go(asking(tmp_path, few, decide, agents=("knuth", "random"), before="replicates = 2"), run)
     assert first.reason == "complete"
     # More replicates extend the run, and its question goes on.

@@ -8,7 +8,6 @@ import pytest
 from evalkit.api.planning import plan
 from evalkit.engine.planning.answerable import SUPPOSED
 from evalkit.engine.planning.planned import QuestionPlan
-from evalkit.errors import UsageError
 from evalkit.stats.reach import graded, reach
 from tests.support.command_line import Call, caller
 from tests.support.question_runs import many
@@ -26,7 +25,7 @@ def call(capsys: pytest.CaptureFixture[str]) -> Call:
 def written(folder: Path, instances: int, decide: str = "margin = 5", *, before: str = "", more: str = "") -> Path:
     suite = many(folder / "many.jsonl", instances)
     path = folder / "ask.toml"
-    path.write_text(f'{before}\n[decide]\nscores = [0, 1]\n{decide}\n{SERVED}[[suites]]\nname = "{suite}"\n{more}')
+    path.write_text(f'{before}\n[decide]\n{decide}\n{SERVED}[[suites]]\nname = "{suite}"\n{more}')
     return path
 
 
@@ -93,14 +92,6 @@ def test_the_question_is_in_the_json_and_absent_without_one(
     values = plan(path).to_json()["question"]
     assert values["spread_is"] == "supposed"
     assert values["answers"][0]["draws_half"] > values["draws"]
-    path.write_text(path.read_text().replace("[decide]\nscores = [0, 1]\nmargin = 5\n", ""))
+    path.write_text(path.read_text().replace("[decide]\nmargin = 5\n", ""))
     assert "question" not in plan(path).to_json()
     assert "can be decided" not in call("plan", str(path)).out
-
-
-def test_what_no_run_can_answer_no_plan_takes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    path = written(tmp_path, 12)
-    path.write_text(path.read_text().replace("scores = [0, 1]\n", ""))
-    with pytest.raises(UsageError, match="scores of scheduling have no two bounds"):
-        plan(path)

@@ -211,23 +211,16 @@ def _break_once() -> Callable[..., object]:
     return broken
 
 
-def test_what_a_repair_charged_counts_below_the_ceilings_of_agents_and_lanes(tmp_path: Path) -> None:
+def test_what_a_repair_charged_counts_below_the_ceilings_of_agents(tmp_path: Path) -> None:
     run = played(tmp_path, BUDGET) / "run"
     before = read_books(run).spent
     zero(max((run / "steps").glob("*.parquet"), key=lambda path: path.stat().st_size))
     repair(run, lambda plan: None)
     after = read_books(run)
-    lanes_of = {agent.name: (agent.lane,) for agent in after.manifest.agents.values()}
-    found = spent_below(after.ledger, read_index(run).cost_by_agent, lanes_of)
-    for scope in ("agent", "lane"):
-        assert sum(amount for (kind, _), amount in found.items() if kind == scope) >= before
+    found = spent_below(after.ledger, read_index(run).cost_by_agent, after.manifest.agents)
+    assert sum(found.values()) >= before
 
 
-def test_a_charge_that_names_its_agent_alone_counts_for_the_agents_lane() -> None:
+def test_a_charge_that_names_its_agent_counts_for_it_alone() -> None:
     given = LedgerRecord(kind="charge", session="s", amount=PicoUsd(7), agent="a", episode="e", reason=GIVEN_UP)
-    assert spent_below([given], {}, {"a": ("p/m",), "b": ("q/m",)}) == {
-        ("agent", "a"): 7,
-        ("lane", "p/m"): 7,
-        ("agent", "b"): 0,
-        ("lane", "q/m"): 0,
-    }
+    assert spent_below([given], {}, ("a", "b")) == {("agent", "a"): 7, ("agent", "b"): 0}

@@ -30,14 +30,12 @@ from tests.support.sweep_runs import served, with_budget
 PROVIDER = """
 dialect = "openai_chat"
 url = [{servers}]
-any_model = true
 timeout_s = 600
 
 [usd_per_mtok]
 input = "1"
 output = "4"
-as_of = 2026-01-01
-source = "simulated money"
+source = "simulated money, 2026-01-01"
 """
 PORTS = 3
 HELD_FROM = 100

@@ -6,9 +6,6 @@ from typing import Any
 import pytest
 
 from evalkit.engine.outcome import RunOutcome
-from evalkit.errors import UsageError
-from evalkit.spec.identity import agent_identity
-from evalkit.spec.sweep import sweep_from
 from evalkit.store.reading.reader import read_ledger, scan
 from tests.provider.double import Double
 from tests.support.small_sweeps import resolved
@@ -16,17 +13,14 @@ from tests.support.sweep_runs import go_served, served
 
 LAB = """
 dialect = "{dialect}"
-any_model = true
 stream = "{stream}"
 timeout_s = 60
-first_byte_s = 5
 silence_s = 5
 [simulate]
 [usd_per_mtok]
 input = "1"
 output = "4"
-as_of = 2026-11-21
-source = "made up"
+source = "made up, 2026-11-21"
 """
 DIALECTS = ["anthropic_messages", "gemini", "openai_chat", "openai_responses"]
 TIMES = {"latency_s", "queue_s", "started_at", "worker", "attempts"}
@@ -97,27 +91,3 @@ def test_auto_streams_an_agent_that_reasons_and_no_other(tmp_path: Path, monkeyp
     _, simulator = go_served(resolved(tmp_path, reasoning), tmp_path / "run", every)
     # Only a streamed reply can have this fault.
     assert 0 < simulator.totals.by_outcome["stream_crlf"] < simulator.totals.requests
-
-
-def test_the_setting_is_no_part_of_what_an_agent_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-
-    def identity(**more: object) -> str:
-        agent = {"provider": "simulated", "model": "knuth", **more}
-        sweep = sweep_from({"agents": [agent], "suites": [{"name": "scheduling/basic"}]}, "here", "one")
-        return agent_identity(sweep.agents[0])
-
-    assert identity() == identity(stream="on") == identity(stream="off")
-
-
-def test_an_agent_cannot_ask_for_streams_that_its_model_has_not(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "providers").mkdir()
-    price = '{ input = "1", output = "4", as_of = 2026-11-21, source = "made up" }'
-    refuses = f'[models."knuth"]\nrefuses = ["stream"]\nusd_per_mtok = {price}\n'
-    (tmp_path / "providers" / "simulated.toml").write_text(LAB.format(dialect="openai_chat", stream="on") + refuses)
-    assert resolved(tmp_path, SWEEP).endpoints["knuth"].stream == "on"
-    with pytest.raises(UsageError, match="simulated/knuth does not stream"):
-        resolved(tmp_path, SWEEP.replace('model = "knuth"', 'model = "knuth"\nstream = "on"'))

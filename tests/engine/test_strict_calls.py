@@ -17,7 +17,6 @@ from tests.provider.serving import serving
 from tests.support.small_sweeps import resolved
 
 SWEEP = """
-unpriced = true
 [[agents]]
 name = "noisy"
 provider = "{provider}"
@@ -27,6 +26,9 @@ name = "scheduling/basic"
 instances = ["seed-0", "seed-3"]
 vary = {{ periods = [6] }}
 """
+
+
+FREE = 'usd_per_mtok = { input = "0", output = "0", source = "made up, 2026-11-21" }\n'
 
 
 @pytest.fixture(autouse=True)
@@ -45,7 +47,7 @@ def played(folder: Path, provider: str, file: str) -> tuple[RunOutcome, Double]:
     async def both() -> tuple[RunOutcome, Double]:
         async with serving(options_from({"strict_calls": True})) as (url, simulator):
             (folder / "providers").mkdir()
-            (folder / "providers" / f"{provider}.toml").write_text(file.format(url=url))
+            (folder / "providers" / f"{provider}.toml").write_text(file.replace("{url}", url))
             sweep = resolved(folder, SWEEP.format(provider=provider))
             return await run_sweep(sweep, RunOptions(directory=folder / "run"), lambda view: None), simulator
 
@@ -62,7 +64,7 @@ def test_servers_of_ones_own_are_sent_no_arguments_that_they_fail_at(provider: s
 
 
 def test_sent_as_the_model_wrote_them_they_end_the_lane(tmp_path: Path) -> None:
-    file = 'dialect = "openai_chat"\nurl = "{url}"\nany_model = true\n'
+    file = 'dialect = "openai_chat"\nurl = "{url}"\n' + FREE
     outcome, simulator = played(tmp_path, "other", file)
     assert simulator.totals.by_outcome["server_error"] > 0
     assert outcome.exit_code != 0

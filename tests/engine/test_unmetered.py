@@ -9,7 +9,6 @@ from rich.console import Console
 
 from evalkit.cli.display import plain, render
 from evalkit.cli.main import main
-from evalkit.engine.freezing.freeze import Resolved
 from evalkit.engine.outcome import RunOutcome
 from evalkit.engine.status import read_status
 from evalkit.engine.view import View
@@ -22,26 +21,16 @@ from tests.support.small_sweeps import resolved
 from tests.support.sweep_runs import go_served, served
 
 
-def estimating(sweep: Resolved) -> Resolved:
-    """The same, where the provider's file says `usage = "estimate"`."""
-    made = {
-        name: replace(one, provider=replace(one.provider, estimates_usage=True))
-        for name, one in sweep.endpoints.items()
-    }
-    return replace(sweep, endpoints=made)
-
-
-def played(folder: Path, *, estimate: bool = False) -> tuple[Path, RunOutcome]:
+def played(folder: Path) -> tuple[Path, RunOutcome]:
     """A run of two calls with 15 % of its replies without usage."""
     sweep = resolved(folder, served(periods=2))
-    sweep = estimating(sweep) if estimate else sweep
     go_served(sweep, folder / "run", {"fault_unmetered": 0.15}, limit=3)
     return folder / "run", go_served(sweep, folder / "run", {"fault_unmetered": 0.15})[0]
 
 
-@pytest.fixture(scope="module", params=[False, True], ids=["worst case", "estimated"])
-def run(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, RunOutcome, bool]:
-    return *played(tmp_path_factory.mktemp("unmetered"), estimate=request.param), request.param
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, RunOutcome]:
+    return played(tmp_path_factory.mktemp("unmetered"))
 
 
 def expected(directory: Path) -> Unmetered:
@@ -58,24 +47,22 @@ def expected(directory: Path) -> Unmetered:
     )
 
 
-def test_the_last_message_and_the_status_tell_of_all_calls_together(run: tuple[Path, RunOutcome, bool]) -> None:
-    directory, outcome, estimate = run
+def test_the_last_message_and_the_status_tell_of_all_calls_together(run: tuple[Path, RunOutcome]) -> None:
+    directory, outcome = run
     want = expected(directory)
     assert want.replies > 5
-    assert (want.estimated == want.replies) == estimate
     assert outcome.unmetered == want == read_status(directory).unmetered
     words = [line for line in outcome.messages if "came without usage" in line]
     assert words == [want.advice()]
     assert words[0].startswith(f"{want.replies} replies came without usage: $")
-    assert ("estimated from the text" in words[0]) == estimate
     assert outcome.to_json()["unmetered_replies"] == want.replies
 
 
 @pytest.mark.parametrize("command", ["status", "budget"])
 def test_commands_tell_it_in_words_and_as_json(
-    run: tuple[Path, RunOutcome, bool], command: str, capsys: pytest.CaptureFixture[str]
+    run: tuple[Path, RunOutcome], command: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    directory, outcome, _ = run
+    directory, outcome = run
     assert main([command, str(directory)]) == 0
     assert outcome.unmetered.advice() in " ".join(capsys.readouterr().out.split())
     assert main([command, str(directory), "--json"]) == 0
@@ -84,8 +71,8 @@ def test_commands_tell_it_in_words_and_as_json(
     assert outcome.unmetered.to_json().items() <= money.items()
 
 
-def test_the_report_counts_them_by_agent_and_says_what_is_estimated(run: tuple[Path, RunOutcome, bool]) -> None:
-    directory, outcome, estimate = run
+def test_the_report_counts_them_by_agent_and_says_what_is_estimated(run: tuple[Path, RunOutcome]) -> None:
+    directory, outcome = run
     table = report(directory).table("money")
     everybody = table.rows[-1]
     assert (everybody["unmetered"], everybody["unmetered_pico_usd"]) == (
@@ -94,16 +81,13 @@ def test_the_report_counts_them_by_agent_and_says_what_is_estimated(run: tuple[P
     )
     assert everybody["requests"] == read_index(directory).rows  # who answered without usage answered
     assert any(note.startswith(outcome.unmetered.words()) for note in table.notes)
-    assert any("are estimated from the text" in note for note in table.notes) == estimate
     speed = report(directory).table("speed")
     assert sum(row["failed"] for row in speed.rows) == 0
 
 
 @pytest.mark.exhaustive
-def test_the_tables_own_queries_find_the_same(
-    run: tuple[Path, RunOutcome, bool], capsys: pytest.CaptureFixture[str]
-) -> None:
-    directory, _, _ = run
+def test_the_tables_own_queries_find_the_same(run: tuple[Path, RunOutcome], capsys: pytest.CaptureFixture[str]) -> None:
+    directory, _ = run
     for name in ("money", "speed"):
         table = report(directory).table(name)
         assert main(["sql", str(directory), table.query, "--json"]) == 0
@@ -114,14 +98,13 @@ def test_the_tables_own_queries_find_the_same(
                     assert float(value) == pytest.approx(float(row[key])), key
 
 
-def test_show_says_it_of_the_steps(run: tuple[Path, RunOutcome, bool], capsys: pytest.CaptureFixture[str]) -> None:
-    directory, _, estimate = run
+def test_show_says_it_of_the_steps(run: tuple[Path, RunOutcome], capsys: pytest.CaptureFixture[str]) -> None:
+    directory, _ = run
     rows = scan(directory, ("episode", "attempts")).to_pylist()
     episode = next(row["episode"] for row in rows if row["attempts"] != "ok")
     assert main(["show", str(directory), episode]) == 0
     said = capsys.readouterr().out
-    assert ("(estimated from the text)" in said) == estimate
-    assert ("(not all stated; cost at worst case)" in said) == (not estimate)
+    assert "(not all stated; cost at worst case)" in said
 
 
 def test_the_live_display_has_a_line_for_them() -> None:

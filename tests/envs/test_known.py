@@ -6,6 +6,7 @@ from dataclasses import replace
 import pytest
 
 from evalkit.envs import known, table
+from evalkit.envs.environment import Presentation
 from tests.support.guessing_game import GUESSING
 
 
@@ -19,7 +20,11 @@ def test_what_nobody_knows_is_assumed_to_be_as_little_as_can_be() -> None:
 
 
 def test_a_record_answers_for_itself(monkeypatch: pytest.MonkeyPatch) -> None:
-    mine = replace(GUESSING, score_range=(-2.0, 1.0), zero_means="far off", one_chat=True, stationary=True)
+    mine = replace(
+        GUESSING,
+        score_range=(-2.0, 1.0),
+        presentation=Presentation(zero_means="far off", one_chat=True, stationary=True),
+    )
     monkeypatch.setattr(table.ENVIRONMENTS, "built_in", {"guessing": mine, "other": GUESSING})
     assert known.score_range("guessing") == (-2.0, 1.0)
     assert known.zero_means("guessing") == "far off"

@@ -17,11 +17,6 @@ from evalkit.envs.rules import (
     Getter,
     PeriodsState,
     Rules,
-    attempt_getter,
-    history_getter,
-    loop_texts,
-    make_setting,
-    optional_texts,
 )
 from evalkit.errors import UsageError
 from tests.support.period_episodes import replying
@@ -38,8 +33,8 @@ def tell(state: PeriodsState[str], mapping: Mapping[Any, Any]) -> Accepted[str] 
 
 RULES: Rules[str] = Rules(
     getters=(
-        history_getter("get_history", "history"),
-        attempt_getter(),
+        Getter.history("get_history", "history"),
+        Getter.attempt(),
         Getter(name="look", key="", read=lambda state: state.world),
         Getter(name="count", key="count", read=lambda state: [len(state.world)]),
     ),
@@ -49,11 +44,11 @@ RULES: Rules[str] = Rules(
     refusals={"wordless": frozenset({"given"})},
     restarting=frozenset({"wordless"}),
 )
-TEXTS = loop_texts(RULES)
+TEXTS = RULES.texts({})
 WORDS = {
     key: f"[{key} {' '.join(f'{{{name}}}' for name in sorted(fields))}]"
-    for key, fields in TEXTS.items()
-    if key not in optional_texts(RULES)
+    for key, fields in TEXTS.all.items()
+    if key not in TEXTS.later
 }
 WORDS["results.style"] = "plain"
 PACK = Pack(name="words", digest="d", texts=WORDS)
@@ -66,7 +61,7 @@ class Talk:
         self, *, periods: int = 4, queries: int = 3, restarts: bool = False, style: str = "plain", notes: bool = True
     ):
         kit = Kit(pack=replace(PACK, texts={**WORDS, "results.style": style}), notes=notes)
-        setting = make_setting(RULES, kit, TEXTS, periods=periods, queries=queries, restarts=restarts)
+        setting = RULES.setting(kit, TEXTS, periods=periods, queries=queries, restarts=restarts)
         self.state: PeriodsState[str] = PeriodsState(setting=setting, world="")
         self.facts: list[Facts] = []
 
@@ -156,12 +151,12 @@ def test_an_opening_may_tell_of_the_state_and_need_not_part_in_the_last_period()
     rules = replace(
         RULES, told={"word": lambda state: state.world, "age": lambda state: state.period}, last_opening=False
     )
-    texts = loop_texts(rules)
-    assert "opening_last" not in texts
-    assert texts["opening"] == {"notes", "word", "age"}
-    words = {key: text for key, text in WORDS.items() if key in texts}
+    texts = rules.texts({})
+    assert "opening_last" not in texts.all
+    assert texts.all["opening"] == {"notes", "word", "age"}
+    words = {key: text for key, text in WORDS.items() if key in texts.all}
     pack = replace(PACK, texts={**words, "opening": "{age}{word}{other}", "system": "{word}"})
-    setting = make_setting(rules, Kit(pack=pack), texts, periods=2, queries=3, restarts=False)
+    setting = rules.setting(Kit(pack=pack), texts, periods=2, queries=3, restarts=False)
     state: PeriodsState[str] = PeriodsState(setting=setting, world="a")
     assert [message.text for message in opening(state).messages] == ["{word}", "0a{other}"]
     state, _ = step(state, replying(told("b")))
@@ -430,10 +425,10 @@ def test_what_the_reference_answers_does_not_restart() -> None:
 def test_a_pack_that_lacks_a_text_is_refused() -> None:
     partial = replace(PACK, texts={key: text for key, text in WORDS.items() if key != "results.missing"})
     with pytest.raises(UsageError, match=r"'words' lacks results\.missing"):
-        make_setting(RULES, Kit(pack=partial), TEXTS, periods=1, queries=1, restarts=False)
+        RULES.setting(Kit(pack=partial), TEXTS, periods=1, queries=1, restarts=False)
     odd = replace(PACK, texts={**WORDS, "results.style": "loud"})
     with pytest.raises(UsageError, match=r"results\.style"):
-        make_setting(RULES, Kit(pack=odd), TEXTS, periods=1, queries=1, restarts=False)
+        RULES.setting(Kit(pack=odd), TEXTS, periods=1, queries=1, restarts=False)
 
 
 def test_every_text_may_use_the_fields_it_declares() -> None:

@@ -29,14 +29,12 @@ vary = { periods = [1] }
 """
 LAB = """
 dialect = "openai_chat"
-any_model = true
 [simulate]
 latency = "0ms"
 [usd_per_mtok]
 input = "1"
 output = "4"
-as_of = 2026-11-21
-source = "made up"
+source = "made up, 2026-11-21"
 """
 
 

@@ -21,6 +21,7 @@ from evalkit.envs.environment import (
     Observation,
     Opening,
     Parameter,
+    Presentation,
     Score,
 )
 from evalkit.envs.table import OWN_ENVIRONMENTS
@@ -54,7 +55,7 @@ def good(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Env]:
 
     yield replace(
         GUESSING,
-        prompts="guessing_texts:texts.toml",
+        texts=replace(GUESSING.texts, standard="guessing_texts:texts.toml"),
         load=load,
         step=step,
         describe=lambda one: {"id": "i0", "environment": "guessing", **GUESSING.describe(one)},
@@ -151,10 +152,23 @@ def another_message(role: Any, text: str) -> Callable[[Env], Env]:
     return lambda env: replace(env, opening=lambda state: Opening(messages=(*env.opening(state).messages, *said)))
 
 
+def worded(env: Env, **changes: Any) -> Env:
+    return replace(env, texts=replace(env.texts, **changes))
+
+
+def shown(env: Env, **changes: Any) -> Env:
+    return replace(env, presentation=Presentation(**changes))
+
+
 def litmus(env: Env) -> Env:
     """The game on a scale without an optimum, though it is still solved."""
     score = scoring(lambda score, _: replace(score, solved=True))(env).score
-    return replace(env, score=score, scale="litmus", score_range=(0.0, 1.0), zero_means="patience", one_means="haste")
+    return replace(
+        env,
+        score=score,
+        score_range=(0.0, 1.0),
+        presentation=Presentation(scale="litmus", zero_means="patience", one_means="haste"),
+    )
 
 
 def talking(state: Any, reply: Reply) -> tuple[Any, Observation]:
@@ -200,7 +214,9 @@ BROKEN: Mapping[str, tuple[Callable[[Env], Env], str]] = {
         "must not contain replies",
     ),
     "a field that is not filled in": (
-        lambda env: another_message("user", "Up to {most}.")(replace(env, texts={"system": frozenset({"most"})})),
+        lambda env: another_message("user", "Up to {most}.")(
+            replace(env, texts=replace(env.texts, all={"system": frozenset({"most"})}))
+        ),
         "still contains {most}",
     ),
     "a tool that no dialect can say": (
@@ -221,7 +237,7 @@ BROKEN: Mapping[str, tuple[Callable[[Env], Env], str]] = {
     "a score out of its range": (scoring(lambda score, _: replace(score, value=1.5)), "1.5 is outside score_range"),
     "a litmus test that is solved": (litmus, "solved: a litmus test claims no optimum"),
     "a litmus test that names one end": (
-        lambda env: replace(litmus(env), one_means=""),
+        lambda env: replace(litmus(env), presentation=Presentation(scale="litmus", zero_means="patience")),
         "scale: a litmus test has both",
     ),
     "a text that acts": (
@@ -260,18 +276,24 @@ BROKEN: Mapping[str, tuple[Callable[[Env], Env], str]] = {
         lambda env: replace(env, parameters={"n": Parameter(kind=int, help="", default=3, choices=(1, 2))}),
         "parameters: n: the default 3",
     ),
-    "texts that are not there": (lambda env: replace(env, prompts="guessing_texts:none.toml"), "no such file"),
+    "texts that are not there": (
+        lambda env: worded(env, standard="guessing_texts:none.toml"),
+        "no such file",
+    ),
     "texts that are not complete": (
-        lambda env: replace(env, texts={**env.texts, "user": frozenset()}),
+        lambda env: worded(env, all={**env.texts.all, "user": frozenset()}),
         "guessing lacks user",
     ),
-    "a report that is not there": (lambda env: replace(env, report="nowhere.report:EXTRAS"), "cannot be read"),
+    "a report that is not there": (
+        lambda env: shown(env, report="nowhere.report:EXTRAS"),
+        "cannot be read",
+    ),
     "a share that is a column of ours": (
-        lambda env: replace(env, shares={"episodes": ActionShare(title="E", about="all")}),
+        lambda env: shown(env, shares={"episodes": ActionShare(title="E", about="all")}),
         "shares: 'episodes' is a column of evalkit's own",
     ),
     "a size that is a column of ours": (
-        lambda env: replace(env, described=Described(sizes=(InstanceSize(key="tools", title="T", of=lambda _: 1),))),
+        lambda env: shown(env, described=Described(sizes=(InstanceSize(key="tools", title="T", of=lambda _: 1),))),
         "sizes: 'tools' is a column of evalkit's own",
     ),
 }

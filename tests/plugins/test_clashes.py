@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from evalkit.envs import table
-from evalkit.envs.environment import ActionShare, Environment
+from evalkit.envs.environment import ActionShare, Environment, Presentation
 from evalkit.envs.named import named
 from evalkit.errors import UsageError
 from evalkit.report.extras.clashes import refuse_clashes, refuse_tables
@@ -48,15 +48,19 @@ def played(monkeypatch: pytest.MonkeyPatch, **changes: Any) -> None:
     monkeypatch.setattr(table.ENVIRONMENTS, "built_in", found)
 
 
+def shown(monkeypatch: pytest.MonkeyPatch, **changes: Any) -> None:
+    played(monkeypatch, presentation=Presentation(**changes))
+
+
 @pytest.mark.parametrize("name", ["CORE", "OURS", "REQUESTED"])
 def test_a_table_of_our_own_name_is_refused(run: Path, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    played(monkeypatch, report=f"clashing_extras:{name}")
+    shown(monkeypatch, report=f"clashing_extras:{name}")
     with pytest.raises(UsageError, match=r"There is a table '\w+' already, and .*guessing.* another name"):
         report(run)
 
 
 def test_a_table_of_its_own_name_is_fine(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    played(monkeypatch, report="clashing_extras:FINE")
+    shown(monkeypatch, report="clashing_extras:FINE")
     assert report(run).table("guessing_seen").title == "T"
 
 
@@ -74,25 +78,28 @@ def test_a_metric_of_our_own_name_is_refused(run: Path, monkeypatch: pytest.Monk
 @pytest.mark.exhaustive(but=1)
 @pytest.mark.parametrize("name", ["score", "episodes", "turns_per_period", "exploration_rate", "cost", "tokens_in"])
 def test_a_share_that_is_a_column_of_ours_is_refused(run: Path, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    played(monkeypatch, shares={name: ActionShare(title="S", about="x")})
+    shown(monkeypatch, shares={name: ActionShare(title="S", about="x")})
     with pytest.raises(UsageError, match=f"'guessing': shares: '{name}' is a column of evalkit's own"):
         report(run)
 
 
 def test_a_measure_of_our_own_name_is_refused(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    played(monkeypatch, report="clashing_extras:MEASURES")
+    shown(monkeypatch, report="clashing_extras:MEASURES")
     with pytest.raises(UsageError, match="measures: 'score' is evalkit's own"):
         report(run)
 
 
 def test_shares_of_one_name_mean_one_thing(monkeypatch: pytest.MonkeyPatch) -> None:
     one, other = (
-        replace(GUESSING, name=name, shares={"waste": ActionShare(title="W", about=name)}) for name in ("one", "other")
+        replace(GUESSING, name=name, presentation=Presentation(shares={"waste": ActionShare(title="W", about=name)}))
+        for name in ("one", "other")
     )
     monkeypatch.setattr(table.ENVIRONMENTS, "built_in", {"one": one, "other": other})
     with pytest.raises(UsageError, match="'one' and 'other' both have a share 'waste'"):
         refuse_clashes(["one", "other"])
-    monkeypatch.setattr(table.ENVIRONMENTS, "built_in", {"one": one, "other": replace(other, shares=one.shares)})
+    monkeypatch.setattr(
+        table.ENVIRONMENTS, "built_in", {"one": one, "other": replace(other, presentation=one.presentation)}
+    )
     refuse_clashes(["one", "other"])
 
 

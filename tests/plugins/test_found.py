@@ -9,7 +9,6 @@ import pytest
 from evalkit import plugins
 from evalkit.envs.table import ENVIRONMENTS, OWN_ENVIRONMENTS
 from evalkit.errors import RunError, UsageError
-from evalkit.report.exports.exporter import EXPORTERS
 from evalkit.spec.brought import suite_folders
 from evalkit.spec.packs import packs, read_pack
 from evalkit.spec.suites import find_suite
@@ -105,7 +104,6 @@ def test_our_own_names_read_no_entry_points(monkeypatch: pytest.MonkeyPatch) -> 
     for table, names in (
         (ENVIRONMENTS, OWN_ENVIRONMENTS),
         (DIALECTS, ("openai_chat", "gemini")),
-        (EXPORTERS, ("csv", "jsonl", "inspect", "dataset")),
         (packs(), ("standard", "explicit")),
         (suite_folders(), ("scheduling",)),
     ):

@@ -23,12 +23,10 @@ instances = ["i0", "i1", "i2", "i3"]
 LOUD = """
 dialect = "shout"
 url = "{url}"
-any_model = true
 [usd_per_mtok]
 input = "1"
 output = "4"
-as_of = 2026-11-21
-source = "made up"
+source = "made up, 2026-11-21"
 """
 HABITS = """
 [[agents]]
@@ -77,7 +75,6 @@ def test_the_command_lists_all_and_finds_nothing_wrong(there: Installed) -> None
         ("policies", "patient@auctions"): "0.1.0",
         ("policies", "random@auctions"): "0.1.0",
         ("dialects", "shout"): "0.2.0",
-        ("exporters", "lines"): "1.0.0",
         ("prompts", "auctions-brief"): "0.1.0",
         ("suites", "auctions"): "0.1.0",
     }
@@ -176,13 +173,3 @@ def test_a_policy_of_a_package_is_served_as_a_model_where_it_is_named(there: Ins
     spec = MODEL.replace('"loud"', '"mine"').replace('"random"', '"patient"')
     (there.here / "served.toml").write_text(spec)
     assert "4 of 4 episodes ended" in there.evalkit("run", "served.toml")
-
-
-def test_an_exporter_of_a_package_writes_a_run(project: Installed) -> None:
-    project.evalkit("run", "runs/baselines.toml")
-    project.evalkit("export", "runs/baselines", "--format", "lines", "--out", "lines.txt", "--only", "agent=patient")
-    lines = (project.here / "lines.txt").read_text().splitlines()
-    assert len(lines) == 20
-    assert lines[0].startswith("patient i0 0.")
-    said = project.evalkit("export", "runs/baselines", "--format", "line", "--out", "x", code=2)
-    assert "There is no exporter 'line'. Did you mean 'lines'" in said.replace("there is", "There is")

@@ -29,7 +29,9 @@ def games(site: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     folder = site / "their_games"
     folder.mkdir()
     text = ENVIRONMENT.format(name="haggling", version=1)
-    (folder / "__init__.py").write_text(text.replace("name=", "prompts='their_games:texts.toml', name="))
+    (folder / "__init__.py").write_text(
+        text.replace("name=", "texts=replace(GUESSING.texts, standard='their_games:texts.toml'), name=")
+    )
     (folder / "texts.toml").write_text('[haggling]\nsystem = "Guess."\n')
     installed(site, "1.0")
     return site

@@ -13,6 +13,7 @@ from evalkit.store.events import read_events
 from evalkit.store.files.journal import has_ended, newest_claims
 from evalkit.store.files.layout import journals
 from evalkit.store.reading.reader import read_ledger
+from tests.ray.nodes import cluster_of
 from tests.soak.sweeping import finish, prepare, read_bill, start
 from tests.support.command_line import LAB
 from tests.support.joined_runs import JoinedRun, is_actor, of_a_worker, torn
@@ -100,25 +101,30 @@ def test_a_second_signal_ends_a_driver_at_once(tmp_path: Path) -> None:
     assert "Traceback" not in (tmp_path / "out.log").read_text()
 
 
-def test_a_cluster_for_one_call_plays_a_run_and_ends_with_it(tmp_path: Path) -> None:
+def test_a_cluster_for_one_call_plays_a_run_and_ends_with_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RAY_ADDRESS", "local")
     with simulated({"bill": str(tmp_path / "bill.jsonl")}) as url:
         prepare(tmp_path, url, periods=4)
         sweep = tmp_path / "sweep.toml"
-        sweep.write_text(f'{sweep.read_text()}\n[machines]\non = "ray"\nray_address = "local"\nworkers = 2\n')
+        sweep.write_text(f'{sweep.read_text()}\n[machines]\non = "ray"\nworkers = 2\n')
         assert finish(tmp_path, "--budget", "100") == 0, (tmp_path / "out.log").read_text()
     actors = [int(journal.writer.rsplit("-", 2)[1]) for journal in journals(tmp_path / "run")]
     assert len(actors) == 3
     assert not any(is_actor(pid) for pid in actors)
 
 
-def test_workers_for_which_the_cluster_has_no_room_are_told_of_and_others_play(tmp_path: Path) -> None:
-    with simulated({"bill": str(tmp_path / "bill.jsonl"), "latency": "700ms"}) as url:
+def test_workers_for_which_the_cluster_has_no_room_are_told_of_and_others_play(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with cluster_of(2) as small, simulated({"bill": str(tmp_path / "bill.jsonl"), "latency": "700ms"}) as url:
+        for name, value in small.known.items():
+            monkeypatch.setenv(name, value)
         prepare(tmp_path, url, periods=20)  # longer than the 45 s after which it is said
         sweep = tmp_path / "sweep.toml"
-        sweep.write_text(f'{sweep.read_text()}\n[machines]\non = "ray"\nworkers = 3\ncpus_per_worker = 7\n')
+        sweep.write_text(f'{sweep.read_text()}\n[machines]\non = "ray"\nworkers = 3\n')
         assert finish(tmp_path, "--budget", "100") == 0, (tmp_path / "out.log").read_text()
     said = (tmp_path / "out.log").read_text()
-    assert "1 of 3 workers have no place after 45 s: each needs 7 CPU, and the Ray cluster has 16" in said
+    assert "1 of 3 workers have no place after 45 s: each needs 1 CPU, and the Ray cluster has 2" in said
     (told,) = read_events(tmp_path / "run", "workers_wait")
     assert told["waiting"] == 1
     assert len(journals(tmp_path / "run")) == 3, "the coordinator's, and those of the two that had a place"

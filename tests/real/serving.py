@@ -139,10 +139,10 @@ def counted(url: str) -> dict[str, int]:
     return {name: int(float(n)) for name, n in totals}
 
 
-def shipped(provider: str, url: str) -> str:
+def shipped(provider: str, url: str, stream: str = "off") -> str:
     """The provider's file that evalkit comes with, at another address."""
     text = (PROVIDERS / f"{provider}.toml").read_text()
-    return text.replace(tomllib.loads(text)["url"], url)
+    return f'stream = "{stream}"\n' + text.replace(tomllib.loads(text)["url"], url)
 
 
 def lab(folder: Path, provider: str, file: str, sweep: str) -> None:

@@ -15,8 +15,8 @@ PROVIDER = """
 dialect = "openai_chat"
 url = "{url}"
 key_env = "LITELLM_MASTER_KEY"
-any_model = true
-usd_per_mtok = {{ input = "1", output = "4", as_of = 2026-11-21, source = "made up" }}
+stream = "{stream}"
+usd_per_mtok = {{ input = "1", output = "4", source = "made up, 2026-11-21" }}
 """
 SWEEP = """
 width = 4
@@ -24,12 +24,10 @@ width = 4
 name = "knuth"
 provider = "litellm"
 model = "knuth"
-stream = "{stream}"
 [[agents]]
 name = "replanner"
 provider = "litellm"
 model = "replanner"
-stream = "{stream}"
 [[suites]]
 name = "scheduling/basic"
 instances = ["seed-0", "seed-3"]
@@ -53,7 +51,7 @@ def test_runs_through_the_proxy_have_the_replies_and_the_usage_of_those_beside_i
         with litellm(tmp_path, models) as proxy:
             for name, at, stream in (("beside", url, "off"), ("whole", proxy, "off"), ("streamed", proxy, "on")):
                 folder = tmp_path / name
-                lab(folder, "litellm", PROVIDER.format(url=at), SWEEP.format(stream=stream))
+                lab(folder, "litellm", PROVIDER.format(url=at, stream=stream), SWEEP.format())
                 said = evalkit(folder, "run", "sweep.toml", "--dir", "run")
                 assert said.code == 0, said
                 assert evalkit(folder, "verify", "run").code == 0
@@ -73,7 +71,6 @@ name = "noise"
 provider = "litellm"
 model = "random"
 max_tokens = 40
-stream = "{stream}"
 [[suites]]
 name = "scheduling/basic"
 instances = ["seed-0"]
@@ -93,7 +90,7 @@ def test_a_model_of_ones_own_plays_through_the_proxy(
     with llama_cpp(tmp_path / "log") as url:
         model = {"model": "openai/random", "api_base": url, "api_key": "none"}
         with litellm(tmp_path, {"random": model}) as proxy:
-            lab(tmp_path, "litellm", PROVIDER.format(url=proxy) + STRICT, LOCAL.format(stream=stream))
+            lab(tmp_path, "litellm", PROVIDER.format(url=proxy, stream=stream) + STRICT, LOCAL.format())
             said = evalkit(tmp_path, "run", "sweep.toml", "--dir", "run")
         counts = counted(url)
     assert said.code == 0, said

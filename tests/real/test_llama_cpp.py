@@ -23,14 +23,7 @@ provider = "llamacpp"
 model = "random"
 max_tokens = 64
 tool_choice = "required"
-parallel_calls = {parallel}
-stream = "{stream}"
 """
-
-
-def sweep(suites: str, *, stream: str = "off", parallel: str = "false") -> str:
-    """One model on suites."""
-    return SWEEP.format(stream=stream, parallel=parallel) + suites
 
 
 def test_all_environments_are_played_streamed_and_in_one_piece_with_the_servers_own_counts(tmp_path: Path) -> None:
@@ -43,8 +36,8 @@ def test_all_environments_are_played_streamed_and_in_one_piece_with_the_servers_
             lab(
                 folder,
                 "llamacpp",
-                shipped("llamacpp", url),
-                sweep(ALL, stream=stream).replace("width = 4", "width = 1"),
+                shipped("llamacpp", url, stream),
+                (SWEEP + ALL).replace("width = 4", "width = 1"),
             )
             said = evalkit(folder, "run", "sweep.toml", "--dir", "run")
             assert said.code == 0, said
@@ -61,7 +54,7 @@ def test_all_environments_are_played_streamed_and_in_one_piece_with_the_servers_
 
 def test_a_run_outlives_kills_of_itself_and_of_the_server(tmp_path: Path) -> None:
     port = free_port()
-    lab(tmp_path, "llamacpp", shipped("llamacpp", f"http://127.0.0.1:{port}/v1"), sweep(ALL, parallel="true"))
+    lab(tmp_path, "llamacpp", shipped("llamacpp", f"http://127.0.0.1:{port}/v1"), SWEEP + ALL)
     run = ("run", "sweep.toml", "--dir", "run")
     with llama_cpp(tmp_path / "first.log", port=port) as url:
         playing = start(tmp_path, *run)
@@ -84,7 +77,7 @@ def test_a_run_outlives_kills_of_itself_and_of_the_server(tmp_path: Path) -> Non
 def test_a_prompt_that_does_not_fit_ends_its_episode_and_nothing_else(tmp_path: Path) -> None:
     with llama_cpp(tmp_path / "log", "--ctx-size", "8192") as url:
         suites = COSTBENCH + MARKETS.format(name="pricing")
-        lab(tmp_path, "llamacpp", shipped("llamacpp", url), sweep(suites))
+        lab(tmp_path, "llamacpp", shipped("llamacpp", url), SWEEP + suites)
         said = evalkit(tmp_path, "run", "sweep.toml", "--dir", "run")
     assert said.code == 0, said
     assert {row["ending"] for row in steps(tmp_path / "run")} == {"", "complete", "context_length"}

@@ -24,13 +24,12 @@ provider = "vllm"
 model = "random"
 max_tokens = 96
 tool_choice = "{choice}"
-stream = "{stream}"
 """
 
 
-def sweep(stream: str, *choices: str) -> str:
+def sweep(*choices: str) -> str:
     """Agents with these tool choices on all environments."""
-    return "width = 4\n" + "".join(AGENT.format(stream=stream, choice=choice) for choice in choices) + ALL
+    return "width = 4\n" + "".join(AGENT.format(choice=choice) for choice in choices) + ALL
 
 
 def test_all_environments_are_played_streamed_and_in_one_piece_with_the_servers_own_counts(tmp_path: Path) -> None:
@@ -38,7 +37,7 @@ def test_all_environments_are_played_streamed_and_in_one_piece_with_the_servers_
     with vllm(tmp_path) as url:
         for stream in ("off", "on"):
             folder = tmp_path / stream
-            lab(folder, "vllm", shipped("vllm", url), sweep(stream, "required", "auto"))
+            lab(folder, "vllm", shipped("vllm", url, stream), sweep("required", "auto"))
             said = evalkit(folder, "run", "sweep.toml", "--dir", "run")
             assert said.code == 0, said
             rows, counts = steps(folder / "run"), counted(url)
@@ -53,7 +52,7 @@ def test_all_environments_are_played_streamed_and_in_one_piece_with_the_servers_
 
 def test_a_run_outlives_kills_of_itself_and_of_the_server(tmp_path: Path) -> None:
     port = free_port()
-    lab(tmp_path, "vllm", shipped("vllm", f"http://127.0.0.1:{port}/v1"), sweep("on", "required"))
+    lab(tmp_path, "vllm", shipped("vllm", f"http://127.0.0.1:{port}/v1", "on"), sweep("required"))
     run = ("run", "sweep.toml", "--dir", "run")
     with vllm(tmp_path, port=port) as url:
         playing = start(tmp_path, *run)

@@ -25,7 +25,7 @@ def test_a_suites_numbers_are_those_of_its_lines(name: str, count: int) -> None:
     rows = found["suite"].rows
     assert rows[-1]["instances"] == count
     assert sum(row["instances"] for row in rows if row["stratum"] != "(all)") == count
-    for quantity in ENVIRONMENTS[name].described.quantities:
+    for quantity in ENVIRONMENTS[name].presentation.described.quantities:
         values = [quantity.of(line) for line in read_lines(find_suite(f"{name}/basic"))]
         row = [row for row in found["suite_optima"].rows if row["quantity"].startswith(quantity.title)][-1]
         assert (row["least"], row["most"], row["instances"]) == (min(values), max(values), count)

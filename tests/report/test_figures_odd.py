@@ -9,7 +9,7 @@ from evalkit.report.figures.build import run_figures
 from evalkit.report.report import report
 
 SPEC = """\
-agents = [{ name = "mute", policy = "scripted", replies = ["nothing"] }]
+agents = [{ name = "mute", policy = "scripted", params = { replies = ["nothing"] } }]
 suites = [{ name = "pricing/basic", instances = ["seed-0", "seed-1"], vary = { periods = [3] } }]
 """
 

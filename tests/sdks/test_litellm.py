@@ -38,12 +38,10 @@ PROVIDER = """
 dialect = "openai_chat"
 url = "{url}"
 key_env = "LITELLM_MASTER_KEY"
-any_model = true
 [usd_per_mtok]
 input = "1"
 output = "4"
-as_of = 2026-11-21
-source = "made up"
+source = "made up, 2026-11-21"
 """
 SWEEP = """
 [[agents]]
@@ -53,6 +51,7 @@ model = "always"
 [[agents]]
 name = "here"
 policy = "scripted"
+[agents.params]
 replies = [{{ calls = [{{ name = "submit_assignment", arguments = {{ assignment = "{assignment}" }} }}] }}]
 [[suites]]
 name = "scheduling/basic"

@@ -11,16 +11,13 @@ from tests.support.sweep_runs import go_served
 
 PROVIDER = """
 dialect = "{dialect}"
-any_model = true
-seed = {seed}
 [simulate]
 [usd_per_mtok]
 input = "3"
 output = "15"
 cached_read = "0.3"
 cached_write = "3.75"
-as_of = 2026-11-21
-source = "made up"
+source = "made up, 2026-11-21"
 """
 
 SWEEP = """
@@ -41,8 +38,7 @@ def test_a_run_spends_what_is_billed_where_prompts_are_cached(
     dialect: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "providers").mkdir()
-    seed = "true" if dialect in ("openai_chat", "gemini", "gemini_vertex") else "false"
-    (tmp_path / "providers" / "simulated.toml").write_text(PROVIDER.format(dialect=dialect, seed=seed))
+    (tmp_path / "providers" / "simulated.toml").write_text(PROVIDER.format(dialect=dialect))
     monkeypatch.chdir(tmp_path)
     simulate = {"cache": "1h", "price": "3:15:0.3:3.75", "fault_429": 0.2, "retry_after": "1ms"}
     outcome, simulator = go_served(resolved(tmp_path, SWEEP), tmp_path / "run", simulate)

@@ -16,15 +16,13 @@ from tests.support.question_runs import many
 _PROVIDER = """
 dialect = "{dialect}"
 url = {url}
-any_model = true
 timeout_s = 60
 stream = "off"
 {limits}
 [usd_per_mtok]
 input = "1"
 output = "4"
-as_of = 2026-01-01
-source = "simulated"
+source = "simulated, 2026-01-01"
 """
 
 _PER_MINUTE, _IN_FLIGHT = "requests_per_minute", "in_flight"
@@ -58,7 +56,6 @@ vary = {{ periods = [{periods}] }}
 _ASKED = """
 [decide]
 margin = {margin}
-scores = [0, 1]
 """
 
 LIMITS: dict[str, dict[str, int]] = {

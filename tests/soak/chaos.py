@@ -54,7 +54,6 @@ STREAMS = ("on", "off", "on", "auto")
 PROVIDER = """
 dialect = "{dialect}"
 url = "{url}"
-any_model = true
 timeout_s = 2
 stream = "{stream}"
 [limits]
@@ -66,8 +65,7 @@ input = "1"
 output = "4"
 cached_read = "0.1"
 cached_write = "1.25"
-as_of = 2026-11-21
-source = "made up"
+source = "made up, 2026-11-21"
 """
 AGENT = """
 [[agents]]

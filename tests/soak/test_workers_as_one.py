@@ -96,15 +96,13 @@ def test_a_pause_that_one_worker_is_told_is_kept_by_all(tmp_path: Path) -> None:
     assert [after for after in quiet if after >= 2.8]
 
 
-@pytest.mark.parametrize("scope", ["agent", "lane", "run"])
+@pytest.mark.parametrize("scope", ["agent", "run"])
 def test_budgets_stop_who_has_spent_them_and_nobody_else(tmp_path: Path, scope: str) -> None:
     text = served(replicates=4, width=8, periods=4)
     free = play(resolved(tmp_path, text), tmp_path / "free", workers=1).simulator.totals.bill
     part = free // 5
     if scope == "agent":
         text = text.replace('model = "knuth"', f'model = "knuth"\nbudget_usd = "{part / 1e12:.12f}"')
-    elif scope == "lane":
-        text = served(replicates=4, width=8, periods=4, more=f'budgets = {{ "{LANES[0]}" = "{part / 1e12:.12f}" }}')
     sweep = with_budget(resolved(tmp_path, text), part if scope == "run" else free * 2)
     one, more = (play(sweep, tmp_path / f"by-{count}", workers=count) for count in (1, 2))
     assert (more.ended.reason, more.ended.exit_code) == (one.ended.reason, one.ended.exit_code) == ("budget", 3)
@@ -259,7 +257,7 @@ def test_a_missing_key_is_told_before_any_process_starts(tmp_path: Path) -> None
     (tmp_path / "providers").mkdir()
     prepare(tmp_path, "https://lab.example/v1")
     provider = tmp_path / "providers" / "lab.toml"
-    provider.write_text(provider.read_text().replace("any_model", 'key_env = "LAB_KEY"\nany_model', 1))
+    provider.write_text(provider.read_text().replace("dialect", 'key_env = "LAB_KEY"\ndialect', 1))
     codes = [start(tmp_path, "--workers", workers).wait(PATIENCE_S) for workers in ("1", "2")]
     assert codes == [2, 2]
     first, second = (line for line in (tmp_path / "out.log").read_text().splitlines() if "LAB_KEY" in line)

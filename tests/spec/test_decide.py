@@ -14,58 +14,49 @@ SUITE = '[[suites]]\nname = "procurement/basic"\n'
 def test_a_table_alone_asks_which_of_all_pairs_differ(tmp_path: Path) -> None:
     asked = read_sweep(_written(tmp_path, "")).decide
     assert asked is not None
-    assert (asked.about, asked.pairs, asked.margin, asked.alpha) == ("instances like these", "all", 2.0, 0.05)
-    assert (asked.scores, asked.precision, asked.precise) == (None, None, ())
+    assert (asked.about, asked.pairs, asked.margin) == ("instances like these", "all", 2.0)
+    assert asked.precision is None
 
 
 def test_every_setting_is_read(tmp_path: Path) -> None:
     asked = read_sweep(
         _written(
             tmp_path,
-            'about = "this suite"\npairs = [["knuth", "random"]]\nmargin = 1\nalpha = 0.01\nscores = [-1, 1]\n'
-            '[decide.precision]\npoints = 3\nagents = ["oracle"]',
+            'pairs = [["knuth", "random"]]\nmargin = 1\nprecision = 3',
             before="replicates = 5",
         )
     ).decide
     assert asked is not None
     assert asked.pairs == (("knuth", "random"),)
-    assert (asked.about, asked.margin, asked.alpha, asked.scores) == ("this suite", 1.0, 0.01, (-1.0, 1.0))
-    assert (asked.precision, asked.precise) == (3.0, ("oracle",))
+    assert (asked.about, asked.margin, asked.precision) == ("this suite", 1.0, 3.0)
 
 
 def test_one_agent_alone_may_be_asked_for_its_own_mean(tmp_path: Path) -> None:
     one = '[[agents]]\npolicy = "knuth"\n'
-    asked = read_sweep(_written(tmp_path, "[decide.precision]\npoints = 3", agents=one)).decide
+    asked = read_sweep(_written(tmp_path, "precision = 3", agents=one)).decide
     assert asked is not None
     assert asked.pairs == ()
 
 
 @pytest.mark.parametrize(
-    ("decide", "before", "says"),
+    ("decide", "says"),
     [
-        ('about = "these"', "", "decide.about"),
-        ("margin = 0", "", "decide.margin"),
-        ("margin = -1", "", "decide.margin"),
-        ("alpha = 1", "", "decide.alpha"),
-        ("alpha = 0", "", "decide.alpha"),
-        ("marginn = 1", "", "Did you mean 'margin'?"),
-        ('pairs = "every"', "", 'decide.pairs: pairs is "all", "best", "baseline:NAME" with one of knuth, random'),
-        ('pairs = "baseline:nobody"', "", "decide.pairs"),
-        ('pairs = [["knuth", "knuth"]]', "", "decide.pairs: a pair is two of"),
-        ('pairs = [["knuth", "random"], ["random", "knuth"]]', "", "each once"),
-        ("pairs = []", "", "decide.pairs"),
-        ("scores = [1, 0]", "", "decide.scores"),
-        ("scores = [0, inf]", "", "decide.scores"),
-        ("scores = [0]", "", "decide.scores"),
-        ('[decide.precision]\npoints = 3\nagents = ["knut"]', "", "Did you mean 'knuth'?"),
-        ("[decide.precision]\npoints = 0", "", "decide.precision.points"),
-        ("", "replicates = 3", "replicates of an instance say nothing about other instances"),
-        ('about = "this suite"', "", "decide.about: one replicate says what it scored on this suite"),
+        ("margin = 0", "decide.margin"),
+        ("margin = -1", "decide.margin"),
+        ("alpha = 0.01", "unknown key"),
+        ("marginn = 1", "Did you mean 'margin'?"),
+        ('pairs = "every"', 'decide.pairs: pairs is "all", "best", "baseline:NAME" with one of knuth, random'),
+        ('pairs = "baseline:nobody"', "decide.pairs"),
+        ('pairs = [["knuth", "knuth"]]', "decide.pairs: a pair is two of"),
+        ('pairs = [["knuth", "random"], ["random", "knuth"]]', "each once"),
+        ("pairs = []", "decide.pairs"),
+        ("scores = [0, 1]", "unknown key"),
+        ("precision = 0", "decide.precision"),
     ],
 )
-def test_what_cannot_be_asked_names_its_key(tmp_path: Path, decide: str, before: str, says: str) -> None:
+def test_what_cannot_be_asked_names_its_key(tmp_path: Path, decide: str, says: str) -> None:
     with pytest.raises(UsageError) as refused:
-        read_sweep(_written(tmp_path, decide, before=before))
+        read_sweep(_written(tmp_path, decide))
     assert says in str(refused.value)
     assert "mine.toml" in str(refused.value)
 

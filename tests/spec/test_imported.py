@@ -191,7 +191,7 @@ def absent(repository: Path, environment: str) -> str:
 
 def test_procurement_s_prompts_and_tools_are_imported(repository: Path) -> None:
     texts, thinking = (imported(repository, "procurement", variant).texts for variant in ("", "reasoning"))
-    assert texts.keys() == PROCUREMENT.texts.keys()
+    assert texts.keys() == PROCUREMENT.texts.all.keys()
     assert (texts["system"], texts["opening"], texts["reply"]) == ("Buy with thought.", "Start.", "On.")
     assert (thinking["system"], thinking["opening"]) == ("Buy.", "Start.")
     assert texts["tools.submit_purchase_plan.purchase_plan"] == "As text."
@@ -237,7 +237,7 @@ def test_procurement_s_menu_reads_as_the_reference_s(repository: Path) -> None:
 
 def test_pricing_s_prompts_and_results_are_imported(repository: Path) -> None:
     texts, thinking = (imported(repository, "pricing", variant).texts for variant in ("", "reasoning"))
-    assert texts.keys() == PRICING.texts.keys()
+    assert texts.keys() == PRICING.texts.all.keys()
     assert (texts["system"], thinking["system"]) == ("Sell with thought.", "Sell.")
     assert (texts["opening"], texts["hint"]) == ("Start.{hint}", "\n\nNever above {price_short}.")
     assert (texts["tools.write_notes.notes"], thinking["tools.write_notes.notes"]) == ("Thoughts.", "Plans.")
@@ -313,7 +313,7 @@ def test_a_bare_number_as_price_is_answered_under_the_reference_s_restarts(repos
 
 def test_a_pack_without_the_optional_texts_reads_as_before(repository: Path) -> None:
     pack = imported(repository, "procurement")
-    older = {key: text for key, text in pack.texts.items() if key not in PROCUREMENT.later_texts}
+    older = {key: text for key, text in pack.texts.items() if key not in PROCUREMENT.texts.later}
     assert older.keys() < pack.texts.keys()
     [line] = PROCUREMENT.generate({}, 1, 5)
     kit = Kit(pack=Pack(name="older", digest="d", texts=older))

@@ -203,7 +203,7 @@ def test_the_command_writes_a_pack_that_says_what_is_ours(copy: Path, tmp_path: 
     assert "Not understood" not in text
     pack = read_pack(str(out), "costbench")
     assert pack.name == "out"
-    assert COSTBENCH.texts.keys() <= pack.texts.keys()
+    assert COSTBENCH.texts.all.keys() <= pack.texts.keys()
     assert read_pack(str(out), "scheduling").name == "standard"
 
 

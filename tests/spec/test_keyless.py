@@ -76,7 +76,7 @@ def test_no_shipped_file_is_taken_for_one_with_a_key() -> None:
 
 @pytest.mark.parametrize(
     "line",
-    ['key_env = "ACME_KEY"', '[simulate]\nkey = "open sesame"', 'credentials = "aws"', 'key_command = ["token"]'],
+    ['key_env = "ACME_KEY"', '[simulate]\nkey = "open sesame"', 'credentials = "aws"'],
 )
 def test_what_only_names_a_key_is_read(tmp_path: Path, line: str) -> None:
     path = tmp_path / "acme.toml"

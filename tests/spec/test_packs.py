@@ -23,7 +23,7 @@ def written(folder: Path, text: str) -> str:
 def test_the_standard_pack_holds_every_text_in_both_variants() -> None:
     assert "standard" in pack_names()
     plain, reasoning = read_pack("standard", "scheduling"), read_pack("standard", "scheduling", "reasoning")
-    assert plain.texts.keys() == reasoning.texts.keys() == TEXTS.keys() - SCHEDULING.later_texts.keys()
+    assert plain.texts.keys() == reasoning.texts.keys() == TEXTS.all.keys() - TEXTS.later.keys()
     assert plain.name == reasoning.name == "standard"
     assert plain.digest != reasoning.digest
     assert all(text for key, text in plain.texts.items())
@@ -33,8 +33,9 @@ def test_the_standard_texts_use_their_fields_and_no_others() -> None:
     # Fields that a text may leave out without losing information.
     spare = {"tool", "action", "type", "attempt"}
     for key, text in read_pack("standard", "scheduling").texts.items():
-        used = {name for name in {name for fields in TEXTS.values() for name in fields} if "{" + name + "}" in text}
-        assert TEXTS[key] - spare <= used <= TEXTS[key], key
+        names = {name for fields in TEXTS.all.values() for name in fields}
+        used = {name for name in names if "{" + name + "}" in text}
+        assert TEXTS.all[key] - spare <= used <= TEXTS.all[key], key
 
 
 def test_reasoning_models_are_not_asked_to_write_their_thinking_down() -> None:
@@ -314,5 +315,5 @@ def test_a_folder_that_is_no_copy_of_the_reference_is_refused(tmp_path: Path) ->
 
 def test_an_imported_pack_loses_no_key_when_played(repository: Path, tmp_path: Path) -> None:
     pack = imported(repository, tmp_path)
-    assert pack.texts.keys() == TEXTS.keys()
+    assert pack.texts.keys() == TEXTS.all.keys()
     assert Play(SMALL, Kit(pack=replace(pack), notes=False)).tools()[-1] == ACTION

@@ -188,16 +188,16 @@ def test_a_reply_costs_what_the_library_itself_says(
 FILE = """
 dialect = "openai_chat"
 url = "https://example.invalid/v1"
-genai_prices = "acme"
+price_as = "acme"
 [models.small]
-usd_per_mtok = { input = "3", output = "4", as_of = 2026-01-01, source = "a page" }
+usd_per_mtok = { input = "3", output = "4", source = "a page, 2026-01-01" }
 [models.big]
 refuses = ["temperature"]
 [models.mine]
 price_as = "big"
 context_tokens = 5
 [models."bi*"]
-max_tokens_field = "max_completion_tokens"
+refuses = ["max_tokens"]
 [models."big*"]
 refuses = ["top_p"]
 """

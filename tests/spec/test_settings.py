@@ -42,7 +42,7 @@ def test_values_of_every_part_of_a_sweep_are_replaced(file: Path) -> None:
     settings = (
         *("agents.gpt.effort=high", "agents.gpt-4.1.temperature=0.5", "agents.gpt-4.1.extra.user.name=me"),
         *("suites.scheduling/basic.vary.periods=[3, 4]", "replicates=5", "name=other", 'budget_usd="7.50"'),
-        *("limits.openai/gpt-5.1.in_flight=9", "limits.openai.requests_per_minute=60", "budgets.openai/gpt-4.1=3"),
+        *("limits.openai/gpt-5.1.in_flight=9", "limits.openai.requests_per_minute=60"),
     )
     sweep = read_sweep(file, settings)
     assert agents(sweep) == {
@@ -54,7 +54,6 @@ def test_values_of_every_part_of_a_sweep_are_replaced(file: Path) -> None:
     assert sweep.suites[0].vary == {"periods": (3, 4)}
     assert sweep.limits["openai/gpt-5.1"].in_flight == 9
     assert sweep.limits["openai"].requests_per_minute == 60
-    assert sweep.budgets == {"openai/gpt-4.1": 3_000_000_000_000}
     assert sweep.settings == settings
     assert sweep.written["agents"][0]["effort"] == "high"
     assert read_sweep(file).settings == ()

@@ -3,7 +3,7 @@ from pathlib import Path
 import pytest
 
 from evalkit.errors import UsageError
-from evalkit.spec.model import MachineTimes, RayUse, Sweep
+from evalkit.spec.model import MachineTimes, Sweep
 from evalkit.spec.sweep import find_sweep, read_sweep
 
 GOOD = """
@@ -69,8 +69,16 @@ def test_an_agent_may_fix_its_seed_or_have_none_sent(tmp_path: Path, text: str, 
         (("temperature = 0.5", "seed = 2147483648"), "seed: must be false"),
         (("temperature = 0.5", "seed = 'x'"), r"agents\[1\]\.seed"),
         (('policy = "random"', 'policy = "random"\nseed = 1'), "has no sampling settings"),
-        (('policy = "random"', 'policy = "random"\nstream = "on"'), r"agents\[\d\]\.stream: a policy in this process"),
-        (("temperature = 0.5", 'stream = "yes"'), r"agents\[1\]\.stream"),
+        *(
+            ((before, f"{before}\n{key}"), f"unknown key .*{key.partition(' ')[0]}")
+            for before, key in (
+                *(
+                    ("temperature = 0.5", key)
+                    for key in ('stand_in = "knuth"', 'stream = "on"', "parallel_calls = true")
+                ),
+                *(("replicates = 2", key) for key in ("unpriced = true", 'budgets = { "simulated/knuth" = "1" }')),
+            )
+        ),
         (('policy = "random"', 'policy = "randon"'), "there is no policy 'randon'. Did you mean 'random'"),
         (('policy = "random"', 'policy = "random"\nmodel = "x"'), "has no `provider` or `model`"),
         (('policy = "random"', 'policy = "random"\ntemperature = 1.0'), "has no sampling settings"),
@@ -129,12 +137,6 @@ def test_the_times_of_many_machines_have_defaults_and_are_settings(tmp_path: Pat
     assert own.times == MachineTimes(share_s=30.0, silent_s=45.5, orphan_s=300.0)
 
 
-def test_a_ray_cluster_and_what_its_workers_reserve_are_settings(tmp_path: Path) -> None:
-    assert machines(tmp_path).ray == RayUse(address="auto", cpus_per_worker=1.0)
-    own = machines(tmp_path, 'on = "ray"', 'ray_address = "head:6379"', "cpus_per_worker = 0.5")
-    assert (own.on, own.ray) == ("ray", RayUse(address="head:6379", cpus_per_worker=0.5))
-
-
 @pytest.mark.parametrize(
     ("line", "said"),
     [
@@ -144,10 +146,6 @@ def test_a_ray_cluster_and_what_its_workers_reserve_are_settings(tmp_path: Path)
         ("orphan_s = 10", "machines.orphan_s: expected share_s to"),
         ("silent_s = nan", "share_s < silent_s"),
         ('on = "dask"', "machines.on"),
-        ('ray_address = "ray://head:10001"', "machines.ray_address: 'ray://head:10001' would tie the run"),
-        ('ray_address = ""', "machines.ray_address: expected"),
-        ("cpus_per_worker = 0", "machines.cpus_per_worker: expected more than 0"),
-        ("cpus_per_worker = nan", "machines.cpus_per_worker: expected more than 0"),
     ],
 )
 def test_machines_that_cannot_be_used_are_refused(tmp_path: Path, line: str, said: str) -> None:

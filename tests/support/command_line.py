@@ -45,13 +45,11 @@ vary = {{ periods = [{periods}] }}
 LAB = """
 dialect = "openai_chat"
 url = "{url}"
-any_model = true
 {more}
 [usd_per_mtok]
 input = "1"
 output = "4"
-as_of = 2026-11-21
-source = "made up"
+source = "made up, 2026-11-21"
 """
 
 

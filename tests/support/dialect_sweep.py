@@ -95,7 +95,6 @@ SWEEPS = {"dialects": AGENTS + ORACLE + SUITES, "policies": POLICIES + SUITES}
 """The two sweeps by name."""
 
 PROVIDER = """dialect = "{dialect}"
-any_model = true
 timeout_s = {timeout}
 [simulate]
 latency = "{latency}"
@@ -105,8 +104,7 @@ input = "1"
 output = "4"
 cached_read = "0.1"
 cached_write = "1.25"
-as_of = 2026-11-21
-source = "made up"
+source = "made up, 2026-11-21"
 """
 
 PRICE = "1:4:0.1:1.25"

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from evalkit.dialogue import Message, Reply, Sampling, Tool, ToolCall
-from evalkit.envs.environment import Environment, Facts, Kit, Observation, Opening, Pack, Score
+from evalkit.envs.environment import Environment, Facts, Kit, Observation, Opening, Pack, Score, Texts
 
 PERIODS = 3
 HINT = Tool(name="hint", description="Too low or too high?", parameters={"type": "object", "properties": {}})
@@ -127,7 +127,7 @@ GUESSING: Environment[Secret, State] = Environment(
     version=1,
     defaults=Sampling(),
     parameters={},
-    texts={"system": frozenset()},
+    texts=Texts(all={"system": frozenset()}),
     load=lambda line: Secret(value=line["value"], family=line["family"]),
     describe=lambda secret: {"value": secret.value, "family": secret.family},
     start=start,

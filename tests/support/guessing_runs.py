@@ -57,7 +57,6 @@ def an_agent(name: str, pack: str = "d0", **fields: Any) -> ManifestAgent:
         "model": "m1",
         "policy": "",
         "script": "",
-        "stand_in": "",
         "overrides": {},
         "sampling": {"guessing": {}},
         "packs": {"guessing": pack},

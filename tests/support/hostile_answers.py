@@ -49,7 +49,7 @@ def replies(play: Game, said: st.SearchStrategy[str], *, often: bool = True) -> 
 
 def outcomes(game: type[Game]) -> set[str]:
     """All outcomes that a call can have."""
-    texts = game.environment.texts
+    texts = game.environment.texts.all
     return {key.removeprefix("results.") for key in texts} | {"ok", "after_action", "after_restart"}
 
 

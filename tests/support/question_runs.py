@@ -29,10 +29,9 @@ def asking(
     agents: tuple[str, ...] = POLICIES,
     served: bool = False,
     before: str = "",
-    scores: str = "scores = [0, 1]",
 ) -> Resolved:
     """A sweep of policies, in this process or served, with this table; None: it asks nothing."""
-    asked = "" if decide is None else f"[decide]\n{scores}\n{decide}\n"
+    asked = "" if decide is None else f"[decide]\n{decide}\n"
     agent = 'name = "{0}"\nprovider = "simulated"\nmodel = "{0}"\n' if served else 'policy = "{0}"\n'
     tables = "".join("[[agents]]\n" + agent.format(name) for name in agents)
     return resolved(folder, f'width = 4\n{before}\n{asked}{tables}[[suites]]\nname = "{suite}"\n')

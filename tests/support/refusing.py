@@ -18,12 +18,10 @@ from evalkit.spec.sweep import read_sweep
 PROVIDER = """
 dialect = "openai_chat"
 url = "{url}"
-any_model = true
 [usd_per_mtok]
 input = "1"
 output = "4"
-as_of = 2026-11-21
-source = "made up"
+source = "made up, 2026-11-21"
 """
 SWEEP = """
 replicates = {replicates}

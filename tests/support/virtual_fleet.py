@@ -21,7 +21,7 @@ from evalkit.engine.episode import ActiveEpisode, LaneContext, Stop
 from evalkit.engine.resume import Holdings
 from evalkit.engine.scheduler import LaneJob, play_lanes
 from evalkit.engine.universe import AgentSetup, PlannedEpisode
-from evalkit.envs.environment import Environment, Kit, Observation, Opening, Pack, Score
+from evalkit.envs.environment import Environment, Kit, Observation, Opening, Pack, Score, Texts
 from evalkit.money import PicoUsd, Price
 from evalkit.serve.openai_chat import SERVED_OPENAI_CHAT
 from evalkit.spec.identity import episode_id
@@ -71,7 +71,7 @@ LADDER: Environment[int, Climb] = Environment(
     version=1,
     defaults=SAMPLING,
     parameters={},
-    texts={},
+    texts=Texts(),
     load=lambda line: line["length"],
     describe=lambda length: {"length": length},
     start=lambda length, kit: Climb(length=length),
@@ -116,6 +116,8 @@ class Fleet:
     length: int
     provides: Provides = steady
     limits: Limits = field(default_factory=Limits)
+    start: int | None = None
+    """Requests in flight from the beginning."""
     shared: tuple[SharedLimits, ...] = ()
     canary: bool = False
     sent: list[float] = field(default_factory=list)
@@ -198,7 +200,7 @@ def _job(fleet: Fleet, store: Store, budget: Budget, stop: Stop, pools: dict[str
         width=fleet.width,
         shared=shared,
         canary=fleet.canary,
-        start=fleet.limits.start,
+        start=fleet.start,
     )
     fleet.lane = lane
     asker = ModelAsker(

@@ -28,6 +28,7 @@ policy = "noisy"
 [[agents]]
 name = "hostile"
 policy = "scripted"
+[agents.params]
 replies = ["{HOSTILE}", {{ text = "{HOSTILE}", calls = [{{ name = "<i>x</i>", arguments = "{{not <b>json" }}] }}]
 [[suites]]
 name = "scheduling/basic"

@@ -272,14 +272,12 @@ NOWHERE = 'url = "http://127.0.0.1:9/v1"\n'
 """The port of a service that no machine runs."""
 PROVIDER = """
 dialect = "openai_chat"
-any_model = true
 [simulate]
 latency = "lognormal:60ms:0.3"
 [usd_per_mtok]
 input = "1"
 output = "4"
-as_of = 2026-11-21
-source = "made up"
+source = "made up, 2026-11-21"
 """
 
 

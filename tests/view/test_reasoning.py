@@ -26,14 +26,12 @@ FORMATS = ("openai_chat", "openai_responses", "anthropic_messages", "gemini")
 TOKENS = 60
 
 PROVIDER = """dialect = "{dialect}"
-any_model = true
 [simulate]
 latency = "1ms"
 [usd_per_mtok]
 input = "1"
 output = "4"
-as_of = 2026-11-21
-source = "made up"
+source = "made up, 2026-11-21"
 """
 
 AGENT = """

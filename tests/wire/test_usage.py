@@ -6,13 +6,10 @@ from typing import Any
 
 import orjson
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from evalkit.dialogue import Reply, ToolCall, Usage
 from evalkit.money import Price
 from evalkit.wire.lenient import loads_lenient
-from evalkit.wire.tokens import most_output_tokens, output_tokens
 from tests.provider.dialects import SERVED_DIALECTS
 from tests.support.each_case import check_each
 from tests.support.formats import FORMATS
@@ -246,22 +243,6 @@ def test_gemini_leaves_out_what_is_zero_and_its_total_proves_it() -> None:
     assert usage(promptTokenCount=9, candidatesTokenCount=5, totalTokenCount=13).unknown == ("output",)
     assert usage(promptTokenCount=9, candidatesTokenCount=5).unknown == ("output",)
     assert usage(candidatesTokenCount=5, thoughtsTokenCount=0, totalTokenCount=14).unknown == ("input",)
-
-
-@given(st.text(max_size=60), st.lists(st.tuples(st.text(max_size=9), st.text(max_size=60)), max_size=4))
-def test_a_reply_that_shows_everything_bounds_its_tokens(text: str, calls: Sequence[tuple[str, str]]) -> None:
-    made = tuple(ToolCall(id="c", name=name, arguments=arguments) for name, arguments in calls)
-    reply = Reply(text=text, calls=made)
-    bound = most_output_tokens(reply)
-    assert bound is not None
-    # A tokenizer without any merges: a token a byte, and marks around the message and each call.
-    byte_by_byte = len(text.encode()) + 2 + sum(len((name + arguments).encode()) + 8 for name, arguments in calls)
-    assert max(byte_by_byte, output_tokens(reply)) <= bound
-
-
-@pytest.mark.parametrize("finish", ["length", "content_filter", "refusal", "incomplete", "MALFORMED_FUNCTION_CALL"])
-def test_a_reply_that_was_cut_proves_nothing(finish: str) -> None:
-    assert most_output_tokens(Reply(text="x", finish=finish)) is None
 
 
 def test_long_prompts_are_bounded_at_their_own_rates() -> None:

@@ -1,7 +1,6 @@
 """`evalkit providers`: show the catalogue, and which keys are set. Never prints a key."""
 
 import argparse
-from shutil import which
 from typing import TYPE_CHECKING
 
 from evalkit.client.clouds import missing_library
@@ -50,7 +49,7 @@ def providers(args: argparse.Namespace) -> int:
 
 def _count(provider: Provider) -> str:
     listed = f"{len(provider.models)}" if provider.models else ""
-    more = "any" if provider.any_model else "more" if provider.genai_prices else ""
+    more = "any" if provider.default_price else "more" if provider.price_as else ""
     return ", ".join(filter(None, (listed, more))) or "0"
 
 
@@ -62,9 +61,6 @@ def _keys(provider: Provider) -> list[str]:
             sources.append(f"{provider.key_env} ({key_place(provider)})")
         except UsageError:
             sources.append(f"{provider.key_env} (keyring locked)")
-    if provider.key_command:
-        found = "found" if which(provider.key_command[0]) else "not found"
-        sources.append(f"command {provider.key_command[0]} ({found})")
     if provider.credentials:
         installed = "not installed" if missing_library(provider.credentials) else "installed"
         sources.append(f"SDK of {provider.credentials} ({installed})")
@@ -84,14 +80,14 @@ def _print_models(provider: Provider, models: list[Model], console: "Console", *
         table.add_row(Text(model.name), context, *_prices(model.price))
         if model.price and model.price.over:
             table.add_row(f"  prompts over {model.price.over:,}", "", *_long_prices(model.price))
-    if provider.any_model and not only:
+    if provider.default_price and not only:
         table.add_row("any other" if provider.models else "any", "?", *_prices(provider.default_price))
     urls = ", ".join(filter(None, (server.url for server in provider.named_servers)))
     console.print(Text(f"{provider.name}: {provider.dialect}, {urls or 'started by evalkit'}"))
     console.print(f"key: {', else '.join(_keys(provider))}\n")
     console.print(table)
     console.print("\nPrices in USD per million tokens; context in tokens.", style="dim")
-    if provider.genai_prices and not only:
+    if provider.price_as and not only:
         console.print("Other models can be named too if genai-prices has their price.", style="dim")
     for source in dict.fromkeys(model.price_source for model in models if model.price_source):
         console.print(Text(f"Prices from {source}"), style="dim", soft_wrap=True)

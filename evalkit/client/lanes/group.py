@@ -38,7 +38,7 @@ class LaneServers:
                     spec.url,
                     limits=spec.limits,
                     width=width,
-                    start=spec.limits.start or each,
+                    start=each,
                     now=now,
                     replaceable=True,
                 )

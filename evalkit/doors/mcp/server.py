@@ -101,7 +101,7 @@ class EpisodeServer:
         """Whether other tools are listed than before. Within a period all are listed that it began with: those that are
         not offered any more are refused, as they are to a model that calls them."""
         game = self.sitting.game
-        if turn.ending or not (turn.new_chat or env(game.instance.environment).one_chat):
+        if turn.ending or not (turn.new_chat or env(game.instance.environment).presentation.one_chat):
             return False
         before, self._listed = self._listed, game.tools
         return before != self._listed

@@ -221,7 +221,11 @@ def ended_page(seat: OutsideEpisode, directory: Path, prefix: str, *told: Notice
 def _facts(game: Game) -> list[Fact]:
     environment, score = game.instance.environment, 100 * game.score().value
     env = known(environment)
-    ends = f"100 = {env.one_means}, 0 = {env.zero_means}" if env is not None and is_litmus(environment) else ""
+    ends = (
+        f"100 = {env.presentation.one_means}, 0 = {env.presentation.zero_means}"
+        if env is not None and is_litmus(environment)
+        else ""
+    )
     facts = [
         Fact(
             title="Score so far",

@@ -214,8 +214,8 @@ class Admission:
             self._squares -= flight.rest**2
             backlog, cell_key, owed = flight.backlog, flight.cell_key, how in LEFT_OWED
             if self.ceilings.scopes:
-                self.ceilings.need(backlog.name, cell_key[0], -flight.need)
-                self.ceilings.end(backlog.name, cell_key[0])
+                self.ceilings.need(cell_key[0], -flight.need)
+                self.ceilings.end(cell_key[0])
             backlog.flights -= 1
             if not owed:
                 backlog.seconds += now - flight.since
@@ -279,15 +279,10 @@ class Admission:
             if self._clock() + requests * (1 + SURE * SPREAD) * backlog.step_s > self._deadline:
                 return "deadline"
         stats = self._now = self._now or self._stats()
-        scope = ("lane", backlog.name)
-        capped = self.ceilings.bound(scope)
-        if capped and not self.ceilings.fits(scope, self._alone(backlog, episode)):
-            backlog.open = not self.ceilings.over(scope)
-            return "budget"
         if stats.budget is None:
             return ""
         room: float = self._request(backlog, episode)
-        if begun is None and most > 1 and not capped and self._clear(backlog, cell_key, room, before=most - 1):
+        if begun is None and most > 1 and self._clear(backlog, cell_key, room, before=most - 1):
             return ""
         own = self._whole(cell_key, begun), *self._prediction(cell_key)[1:]
         if not self._flights and not stats.charged:
@@ -371,7 +366,7 @@ class Admission:
         )
         learning.admitted += 1
         if self.ceilings.scopes:
-            self.ceilings.start(backlog.name, cell_key[0])
+            self.ceilings.start(cell_key[0])
         self._round.append(episode.id)
         own = self._whole(cell_key, begun)
         self._take(flight, own)
@@ -411,7 +406,7 @@ class Admission:
         self._doubts += doubt - flight.doubt
         self._squares += rest**2 - flight.rest**2
         if self.ceilings.scopes:
-            self.ceilings.need(flight.backlog.name, flight.cell_key[0], need - flight.need)
+            self.ceilings.need(flight.cell_key[0], need - flight.need)
         flight.rest, flight.need, flight.doubt = rest, need, doubt
 
     def _look(self) -> None:

@@ -1,4 +1,4 @@
-"""How much of the run's money single agents and lanes may spend, for admission.
+"""How much of the run's money single agents may spend, for admission.
 
 `client/budget.py` enforces the hard ceilings: no request can exceed them. Here they are compared with the predicted
 cost of the started episodes, so that an agent's money ends between episodes and not within them.
@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from evalkit.client.budget_state import Ceiling
 
 Scope = tuple[str, str]
-"""(`agent` or `lane`, its name)."""
+"""(`agent`, its name)."""
 
 
 class Ceilings:
@@ -25,20 +25,17 @@ class Ceilings:
         self.used_up: set[Scope] = set()
         """Those under which no episode will start any more."""
 
-    def start(self, lane: str, agent: str) -> None:
+    def start(self, agent: str) -> None:
         """An episode has started; its need follows."""
-        for scope in self._of(lane, agent):
-            self._flights[scope] += 1
+        self._flights["agent", agent] += 1
 
-    def end(self, lane: str, agent: str) -> None:
+    def end(self, agent: str) -> None:
         """An episode has ended or was left; its need has been taken back."""
-        for scope in self._of(lane, agent):
-            self._flights[scope] -= 1
+        self._flights["agent", agent] -= 1
 
-    def need(self, lane: str, agent: str, change: int) -> None:
+    def need(self, agent: str, change: int) -> None:
         """The predicted need of a started episode has changed by so many pico-dollars."""
-        for scope in self._of(lane, agent):
-            self._need[scope] += change
+        self._need["agent", agent] += change
 
     def bound(self, scope: Scope) -> bool:
         """Whether there is a ceiling."""
@@ -56,9 +53,6 @@ class Ceilings:
         return scope in self.used_up
 
     def words(self) -> Iterator[tuple[str, str, int]]:
-        """(`agent` or `lane`, name, budget in pico-dollars) of those that are used up."""
+        """(`agent`, name, budget in pico-dollars) of those that are used up."""
         for scope in sorted(self.used_up):
             yield *scope, self._ceilings[scope].budget
-
-    def _of(self, lane: str, agent: str) -> Iterator[Scope]:
-        yield from (scope for scope in (("lane", lane), ("agent", agent)) if scope in self.scopes)

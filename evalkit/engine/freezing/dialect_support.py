@@ -75,11 +75,9 @@ def marks_of(spec: AgentSpec, provider: Provider, model: Model, sampling: Sampli
     asked = {name for name, value in spec.overrides.items() if (name, value) != ("seed", False)}
     for name in sorted(unsent & asked):
         raise UsageError(f"{spec.lane} refuses `{name}`. Leave it out of the agent's table.")
-    if "effort" in asked and provider.efforts and sampling.effort not in provider.efforts:
-        raise UsageError(
-            f"{spec.lane}: effort must be one of {', '.join(provider.efforts)}, not {sampling.effort!r}. If its API "
-            f"knows that too, add it to `efforts` in providers/{provider.name}.toml."
-        )
+    efforts = DIALECTS[provider.dialect].efforts
+    if "effort" in asked and efforts and sampling.effort not in efforts:
+        raise UsageError(f"{spec.lane}: effort must be one of {', '.join(efforts)}, not {sampling.effort!r}.")
     _check_extra(spec, provider, model, sampling)
     if model.context_tokens is not None and sampling.max_tokens >= model.context_tokens:
         raise UsageError(
@@ -123,5 +121,4 @@ def _check_extra(spec: AgentSpec, provider: Provider, model: Model, sampling: Sa
 
 def _unsent(provider: Provider, model: Model) -> frozenset[str]:
     """Fields of a sampling that no request to the model carries."""
-    seedless = frozenset() if provider.seed else frozenset({"seed"})
-    return model.quirks.refuses | DIALECTS[provider.dialect].lacks | seedless
+    return model.quirks.refuses | DIALECTS[provider.dialect].lacks

@@ -44,7 +44,6 @@ from evalkit.store.manifest import (
     ManifestRole,
     ManifestSuite,
 )
-from evalkit.wire.table import DIALECTS
 
 MOST_SHARED = 3
 """Names that stand for the same: how many of them an error tells."""
@@ -102,7 +101,7 @@ def resolve(sweep: Sweep, frozen: Manifest | None = None, *, lasting: bool = Tru
     packs: dict[str, ManifestPack] = {}
     for spec in sweep.agents:
         with _placed(sweep.source, f"agent {spec.name!r}"):
-            roles = {role: _endpoint(part, sweep) for role, part in spec.roles.items()}
+            roles = {role: _endpoint(part) for role, part in spec.roles.items()}
             own = {endpoint_name(spec.name, role, roles): endpoint for role, endpoint in roles.items() if endpoint}
             endpoints |= own
             if lasting:
@@ -229,20 +228,18 @@ def _listed(instance: SuiteInstance) -> ManifestInstance:
     )
 
 
-def _endpoint(spec: AgentSpec, sweep: Sweep) -> Endpoint | None:
+def _endpoint(spec: AgentSpec) -> Endpoint | None:
     if spec.policy:
         return None
     provider = read_provider(spec.provider)
     model = find_model(provider, spec.model)
-    if model.price is None and not sweep.unpriced:
+    if model.price is None:
         raise UsageError(
             f"no price is known for {spec.lane}, so no budget could be kept. Add its price to "
-            f"providers/{provider.name}.toml (`usd_per_mtok`, or `price_as` for a name of your own), or set "
-            "`unpriced = true` to count it as free."
+            f"providers/{provider.name}.toml (`usd_per_mtok`, or `price_as` for a name of your own); of a server of "
+            "your own it is 0."
         )
-    if spec.stream == "on" and DIALECTS[provider.dialect].stream_form(model.quirks) is None:
-        raise UsageError(f"{sweep.source}: agent {spec.name!r}: {spec.lane} does not stream. Leave `stream` out.")
-    return Endpoint(provider=provider, model=model, lane=spec.lane, stream=spec.stream or provider.stream)
+    return Endpoint(provider=provider, model=model, lane=spec.lane, stream=provider.stream)
 
 
 def _check_bound(spec: AgentSpec, roles: Mapping[str, Endpoint | None], sweep: Sweep) -> None:
@@ -298,14 +295,13 @@ def _agent(
         model=spec.model,
         policy=spec.policy,
         script=spec.script,
-        stand_in=spec.stand_in,
         overrides=dict(spec.overrides),
         sampling=sampling,
         packs=chosen,
         pack=pack_name,
         notes=spec.notes,
         tags=spec.tags,
-        marks=tuple(marks) + (("no price known",) if price is None else ()),
+        marks=tuple(marks),
         price=None if price is None else price_fields(price),
         price_source="" if endpoint is None else endpoint.model.price_source,
         code=_code(spec, roles),
@@ -376,15 +372,10 @@ def lane_limits(resolved: Resolved, lane: str) -> Limits:
 
 
 def lane_shares(resolved: Resolved, endpoint: Endpoint) -> tuple[SharedLimits, ...]:
-    """The limits that a model shares with others, narrow ones first. The sweep's word on the whole provider stands
-    instead of the catalogue's; groups stay."""
-    provider, model = endpoint.provider, endpoint.model.name
-    shared = [limits for limits in provider.shared if limits.covers(model)]
-    own_limits = resolved.sweep.limits.get(provider.name)
-    if own_limits is not None:
-        shared = [limits for limits in shared if limits.models is not None]
-        shared.append(SharedLimits(name=provider.name, limits=own_limits))
-    return tuple(shared)
+    """The limits that a model shares with all others of its provider: the sweep's word on the provider."""
+    name = endpoint.provider.name
+    limits = resolved.sweep.limits.get(name)
+    return () if limits is None else (SharedLimits(name=name, limits=limits),)
 
 
 def price_fields(price: Price) -> dict[str, int]:

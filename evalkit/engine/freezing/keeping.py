@@ -95,7 +95,7 @@ class _ShippedTexts:
         for environment, which, pack in _packs_of(run):
             if not pack.file:
                 self._packs.setdefault((pack.name, environment, which), pack)
-            texts = {**ENVIRONMENTS[environment].later_texts, **pack.texts}
+            texts = {**ENVIRONMENTS[environment].texts.later, **pack.texts}
             standard = self._standard.setdefault((environment, which), {})
             for key in texts.keys() - set(pack.own):
                 standard.setdefault(key, texts[key])
@@ -136,7 +136,7 @@ def reworded(run: Manifest) -> list[str]:
         if environment not in ENVIRONMENTS or name not in packs():
             continue
         today = read_pack(name, environment, which).texts
-        texts = {**ENVIRONMENTS[environment].later_texts, **pack.texts}
+        texts = {**ENVIRONMENTS[environment].texts.later, **pack.texts}
         if any(texts.get(key) != today[key] for key in today.keys() - aside):
             by_pack.setdefault(name, set()).add(environment)
     others = "; ".join(f"{name}: {', '.join(sorted(environments))}" for name, environments in sorted(by_pack.items()))

@@ -167,9 +167,8 @@ class WorkerSetup(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     """Whether the run is to find out something, so that scores are told."""
     width: int
     budget: int | None
-    """The run's, and those of agents and lanes, in pico-dollars."""
+    """The run's, and those of agents, in pico-dollars."""
     agent_budgets: dict[str, int]
-    lane_budgets: dict[str, int]
     limits: Mapping[str, Limits]
     """Those of the sweep."""
     after: str

@@ -36,7 +36,6 @@ def setup_of(
         width=sweep.width,
         budget=sweep.budget,
         agent_budgets={agent.name: agent.budget for agent in sweep.agents if agent.budget is not None},
-        lane_budgets=dict(sweep.budgets),
         limits=sweep.limits,
         after=after,
         urls=urls,
@@ -64,7 +63,6 @@ def resolved_from(setup: WorkerSetup, run: Manifest) -> Resolved:
         replicates=setup.replicates,
         width=setup.width,
         budget=None if setup.budget is None else PicoUsd(setup.budget),
-        budgets={lane: PicoUsd(amount) for lane, amount in setup.lane_budgets.items()},
         deadline_s=setup.deadline_s,
         limits=setup.limits,
     )

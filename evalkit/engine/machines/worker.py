@@ -291,7 +291,6 @@ class Worker:
 
     def _budget(self, store: Store, sweep: Sweep) -> Budget:
         budgets = {("agent", agent.name): agent.budget for agent in sweep.agents if agent.budget is not None}
-        budgets |= {("lane", lane): budget for lane, budget in sweep.budgets.items()}
         ceilings = {scope: Ceiling(budget=budget, before=0) for scope, budget in budgets.items()}
         return Budget(budget=sweep.budget, spent=PicoUsd(0), ledger=store, session=self.writer, ceilings=ceilings)
 

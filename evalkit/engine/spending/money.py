@@ -6,7 +6,7 @@ been spent on requests without a recorded reply.
 
 import time
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -124,30 +124,21 @@ def _read_until(enough: int | None, known: list[WorstCase], others: Iterator[Wor
 
 
 def spent_below(
-    ledger: Iterable[LedgerRecord], cost_by_agent: Mapping[str, int], lanes_of: Mapping[str, Sequence[str]]
+    ledger: Iterable[LedgerRecord], cost_by_agent: Mapping[str, int], agents: Collection[str]
 ) -> Counter[tuple[str, str]]:
-    """What each agent and each lane has spent, by (`agent` or `lane`, name): an upper bound, as the run's is.
-
-    Charges of unknown origin count for every agent and lane, and what an agent of several lanes spent for each of
-    them. `lanes_of`: by agent.
-    """
+    """What each agent has spent, by (`agent`, name): an upper bound, as the run's is. Charges of unknown origin count
+    for every agent."""
     spent, anybodys = Counter[tuple[str, str]](), 0
     for agent, cost in cost_by_agent.items():
         spent["agent", agent] += cost
-        for lane in lanes_of[agent]:
-            spent["lane", lane] += cost
     for row in ledger:
         if row.kind not in ("charge", "crash", "release"):
             continue
         amount = -row.amount if row.kind == "release" else row.amount
         if row.agent:
             spent["agent", row.agent] += amount
-            for lane in (row.lane,) if row.lane else lanes_of.get(row.agent, ()):
-                spent["lane", lane] += amount
         else:
             anybodys += amount
-    for agent in lanes_of:
+    for agent in agents:
         spent["agent", agent] += anybodys
-    for lane in {lane for own in lanes_of.values() for lane in own}:
-        spent["lane", lane] += anybodys
     return spent

@@ -20,7 +20,7 @@ from evalkit.envs.costbench.instances.parameters import NAME
 from evalkit.envs.costbench.instances.suite import load
 from evalkit.envs.costbench.planning.solve import COMPILED_LENGTH
 from evalkit.envs.costbench.prompt import TEXT_CHOICES
-from evalkit.envs.environment import Described, Environment, GroupCount, InstanceSize, Quantity
+from evalkit.envs.environment import Described, Environment, GroupCount, InstanceSize, Presentation, Quantity, Texts
 
 Line = Mapping[str, Any]
 
@@ -87,9 +87,7 @@ COSTBENCH: Environment[PlanningProblem, step.State] = Environment(
     version=1,
     defaults=Sampling(temperature=0.0, max_tokens=16384, tool_choice="auto", parallel_calls=False),
     parameters=PARAMETERS,
-    texts=step.TEXTS,
-    later_texts=step.LATER_TEXTS,
-    open_texts=step.OPEN_TEXTS,
+    texts=Texts(all=step.TEXTS, later=step.LATER_TEXTS, open=step.OPEN_TEXTS, choices=TEXT_CHOICES),
     load=suite.load,
     describe=suite.describe,
     start=step.start,
@@ -108,18 +106,19 @@ COSTBENCH: Environment[PlanningProblem, step.State] = Environment(
     compiled_saves_s=compiled_saves_s,
     talk=True,
     score_range=(0.0, 1.0),
-    zero_means="no call in common with an optimal plan",
-    one_chat=True,
-    described=DESCRIBED,
-    text_choices=TEXT_CHOICES,
     kernels="evalkit.envs.costbench.planning.kernels",
-    report="evalkit.report.environments.costbench:EXTRAS",
-    made_suites={
-        "costbench/reference": "It is made from a copy of the reference's query file: evalkit queries import "
-        "path/to/test/queries.json --out instances/costbench/reference.jsonl"
-    },
-    prompt_import="evalkit.spec.importing.costbench.record:IMPORT",
-    tasks="evalkit.tasks.costbench.record:TASKS",
+    presentation=Presentation(
+        zero_means="no call in common with an optimal plan",
+        one_chat=True,
+        described=DESCRIBED,
+        report="evalkit.report.environments.costbench:EXTRAS",
+        tasks="evalkit.tasks.costbench.record:TASKS",
+        prompt_import="evalkit.spec.importing.costbench.record:IMPORT",
+        made_suites={
+            "costbench/reference": "It is made from a copy of the reference's query file: evalkit queries import "
+            "path/to/test/queries.json --out instances/costbench/reference.jsonl"
+        },
+    ),
     policies="evalkit.policy.costbench.policies:POLICIES",
     stand_in="replanner",
 )

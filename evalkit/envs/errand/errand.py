@@ -14,7 +14,7 @@ from typing import Any, Final, Literal, get_args
 import msgspec
 
 from evalkit.dialogue import Message, Reply, Sampling, Tool
-from evalkit.envs.environment import Environment, Facts, Kit, Observation, Opening, Score, fill
+from evalkit.envs.environment import Environment, Facts, Kit, Observation, Opening, Score, Texts, fill
 from evalkit.envs.errand.parse import count_in, verdict_in, written
 from evalkit.envs.parameters import read_line
 from evalkit.errors import UsageError, nearest
@@ -153,8 +153,7 @@ ERRAND: Environment[ErrandTask, ErrandState] = Environment(
     version=1,
     defaults=Sampling(temperature=0.0, max_tokens=1024, tool_choice="auto"),
     parameters={},
-    texts=TEXTS,
-    later_texts=LATER_TEXTS,
+    texts=Texts(all=TEXTS, later=LATER_TEXTS),
     load=load,
     describe=describe,
     start=start,

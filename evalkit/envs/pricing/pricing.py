@@ -5,7 +5,7 @@ Source: EconAgentBench, section on pricing and appendices E and F.3; the loop is
 
 from evalkit.dialogue import Sampling
 from evalkit.envs import periods, rules
-from evalkit.envs.environment import Described, Environment, Kit, Quantity
+from evalkit.envs.environment import Described, Environment, Kit, Presentation, Quantity
 from evalkit.envs.pricing import instance, prices, score
 from evalkit.envs.pricing.instance import PricingInstance
 from evalkit.envs.pricing.prices import PricingWorld
@@ -15,9 +15,9 @@ HISTORY = "get_previous_pricing_data"
 
 RULES: rules.Rules[PricingWorld] = rules.Rules(
     getters=(
-        rules.history_getter(HISTORY, "previous_pricing_data"),
+        rules.Getter.history(HISTORY, "previous_pricing_data"),
         rules.Getter(name="get_product_ids", key="product_ids", read=lambda state: list(state.world.market.products)),
-        rules.attempt_getter(),
+        rules.Getter.attempt(),
     ),
     action=ACTION,
     argument="prices_dict_str",
@@ -28,14 +28,13 @@ RULES: rules.Rules[PricingWorld] = rules.Rules(
     last_opening=False,
 )
 
-TEXTS = {**rules.loop_texts(RULES), **prices.TEXTS}
+TEXTS = RULES.texts(prices.TEXTS)
 
 
 def start(target: PricingInstance, kit: Kit) -> rules.PeriodsState[PricingWorld]:
     """An episode before its first request. Raises UsageError for a line that is not what it says, or a partial pack."""
     market = instance.market_of(target)
-    setting = rules.make_setting(
-        RULES,
+    setting = RULES.setting(
         kit,
         TEXTS,
         periods=target.periods,
@@ -72,12 +71,12 @@ PRICING: Environment[PricingInstance, rules.PeriodsState[PricingWorld]] = Enviro
     offers=lambda _: len(RULES.tools),
     most_requests=periods.most_requests,
     likeness=instance.likeness,
-    later_texts=rules.optional_texts(RULES),
-    zero_means="no profit",
-    described=DESCRIBED,
-    text_choices=rules.TEXT_CHOICES,
-    report="evalkit.report.environments.pricing:EXTRAS",
-    prompt_import="evalkit.spec.importing.pricing:IMPORT",
+    presentation=Presentation(
+        zero_means="no profit",
+        described=DESCRIBED,
+        report="evalkit.report.environments.pricing:EXTRAS",
+        prompt_import="evalkit.spec.importing.pricing:IMPORT",
+    ),
     policies="evalkit.policy.pricing.policies:POLICIES",
     stand_in="learner",
 )

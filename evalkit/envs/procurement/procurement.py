@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from evalkit.dialogue import Sampling
 from evalkit.envs import periods, rules
-from evalkit.envs.environment import ActionShare, Described, Environment, Kit, Quantity, fill
+from evalkit.envs.environment import ActionShare, Described, Environment, Kit, Presentation, Quantity, fill
 from evalkit.envs.procurement import instance, menu, plan, score
 from evalkit.envs.procurement.instance import ProcurementInstance
 from evalkit.envs.procurement.menu import menu_text
@@ -20,10 +20,10 @@ BUDGET = "get_budget"
 
 RULES: rules.Rules[ProcurementWorld] = rules.Rules(
     getters=(
-        rules.history_getter(HISTORY, "previous_purchase_data"),
+        rules.Getter.history(HISTORY, "previous_purchase_data"),
         rules.Getter(name=MENU, key="", read=lambda state: state.world.menu, once=True),
         rules.Getter(name=BUDGET, key="budget", read=lambda state: state.world.market.budget / 100),
-        rules.attempt_getter(),
+        rules.Getter.attempt(),
     ),
     action=ACTION,
     argument="purchase_plan",
@@ -33,14 +33,13 @@ RULES: rules.Rules[ProcurementWorld] = rules.Rules(
     last_opening=False,
 )
 
-TEXTS = {**rules.loop_texts(RULES), **menu.TEXTS, **plan.TEXTS, "system": frozenset({"notes", "periods"})}
+TEXTS = RULES.texts({**menu.TEXTS, **plan.TEXTS, "system": frozenset({"notes", "periods"})})
 
 
 def start(target: ProcurementInstance, kit: Kit) -> rules.PeriodsState[ProcurementWorld]:
     """An episode before its first request. Raises UsageError for a line that is not what it says, or a partial pack."""
     market = instance.market_of(target).market
-    setting = rules.make_setting(
-        RULES,
+    setting = RULES.setting(
         _telling(kit, target.periods),
         TEXTS,
         periods=target.periods,
@@ -88,20 +87,20 @@ PROCUREMENT: Environment[ProcurementInstance, rules.PeriodsState[ProcurementWorl
     offers=lambda _: len(RULES.tools),
     most_requests=periods.most_requests,
     likeness=instance.likeness,
-    later_texts=rules.optional_texts(RULES),
     score_range=(0.0, 1.0),
-    zero_means="nobody supported",
-    stationary=True,
-    shares={
-        "budget_utilisation": ActionShare(
-            title="Budget use", about="% of plans that were feasible and cost 95 to 100 % of the budget"
-        )
-    },
-    described=DESCRIBED,
-    text_choices=rules.TEXT_CHOICES,
     compiled_ahead="evalkit.envs.procurement.warmup:search",
-    report="evalkit.report.environments.procurement:EXTRAS",
-    prompt_import="evalkit.spec.importing.procurement:IMPORT",
+    presentation=Presentation(
+        zero_means="nobody supported",
+        stationary=True,
+        shares={
+            "budget_utilisation": ActionShare(
+                title="Budget use", about="% of plans that were feasible and cost 95 to 100 % of the budget"
+            )
+        },
+        described=DESCRIBED,
+        report="evalkit.report.environments.procurement:EXTRAS",
+        prompt_import="evalkit.spec.importing.procurement:IMPORT",
+    ),
     policies="evalkit.policy.procurement.policies:POLICIES",
     stand_in="climber",
 )

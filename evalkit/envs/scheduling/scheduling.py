@@ -8,7 +8,7 @@ from typing import Any
 
 from evalkit.dialogue import Sampling
 from evalkit.envs import periods, rules
-from evalkit.envs.environment import Described, Environment, Kit, Quantity
+from evalkit.envs.environment import Described, Environment, Kit, Presentation, Quantity
 from evalkit.envs.scheduling import assignment, instance, score
 from evalkit.envs.scheduling.assignment import SchedulingWorld
 from evalkit.envs.scheduling.instance import SchedulingInstance
@@ -19,8 +19,8 @@ HISTORY = "get_previous_attempts_data"
 
 RULES: rules.Rules[SchedulingWorld] = rules.Rules(
     getters=(
-        rules.history_getter(HISTORY, "previous_attempts_data"),
-        rules.attempt_getter(),
+        rules.Getter.history(HISTORY, "previous_attempts_data"),
+        rules.Getter.attempt(),
         rules.Getter(name="get_worker_ids", key="worker_ids", read=lambda state: list(state.world.market.workers)),
         rules.Getter(name="get_task_ids", key="task_ids", read=lambda state: list(state.world.market.tasks)),
     ),
@@ -30,14 +30,13 @@ RULES: rules.Rules[SchedulingWorld] = rules.Rules(
     refusals=assignment.REFUSALS,
 )
 
-TEXTS = {**rules.loop_texts(RULES), **assignment.TEXTS}
+TEXTS = RULES.texts(assignment.TEXTS)
 
 
 def start(target: SchedulingInstance, kit: Kit) -> rules.PeriodsState[SchedulingWorld]:
     """An episode before its first request. Raises UsageError for a line that is not what it says, or a partial pack."""
     market, random_state = instance.market_of(target)
-    setting = rules.make_setting(
-        RULES,
+    setting = RULES.setting(
         kit,
         TEXTS,
         periods=target.periods,
@@ -86,14 +85,14 @@ SCHEDULING: Environment[SchedulingInstance, rules.PeriodsState[SchedulingWorld]]
     most_requests=periods.most_requests,
     likeness=instance.likeness,
     compiled_saves_s=compiled_saves_s,
-    later_texts=rules.optional_texts(RULES),
-    zero_means="random assignment",
-    stationary=True,
-    described=DESCRIBED,
-    text_choices=rules.TEXT_CHOICES,
     kernels="evalkit.envs.scheduling.kernels",
-    report="evalkit.report.environments.scheduling:EXTRAS",
-    prompt_import="evalkit.spec.importing.scheduling:IMPORT",
+    presentation=Presentation(
+        zero_means="random assignment",
+        stationary=True,
+        described=DESCRIBED,
+        report="evalkit.report.environments.scheduling:EXTRAS",
+        prompt_import="evalkit.spec.importing.scheduling:IMPORT",
+    ),
     policies="evalkit.policy.scheduling.policies:POLICIES",
     stand_in="knuth",
 )

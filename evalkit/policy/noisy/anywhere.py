@@ -8,7 +8,7 @@ import json
 
 from evalkit.dialogue import Reply
 from evalkit.policy.any_tool import any_tool
-from evalkit.policy.conversation import calling
+from evalkit.policy.conversation import PolicyFn, calling
 from evalkit.policy.noisy.mistakes import (
     NON_ASCII,
     Mistakes,
@@ -83,4 +83,10 @@ ANYWHERE: Mistakes = (
     (0.01, huge),
 )
 
-hostile = noisy(any_tool, ANYWHERE)
+
+def mistaken(play: PolicyFn) -> PolicyFn:
+    """A policy that plays like another one, and makes each kind of mistake that models make in any environment."""
+    return noisy(play, ANYWHERE)
+
+
+hostile = mistaken(any_tool)

@@ -50,7 +50,7 @@ def _optima(chosen: Chosen, environments: Environments) -> bytes:
         names |= {episode.instance for episode in cell.episodes if episode.finished}
     for suite, names in ended.values():
         env = environments[suite.environment]
-        for target in suite.instances if names and env.described.quantities else ():
+        for target in suite.instances if names and env.presentation.described.quantities else ():
             if target.id in names:
                 place = [suite.name, target.id, target.stratum, target.digest]
                 writer.writerows([*place, *row] for row in _quantities(env, target))
@@ -64,6 +64,6 @@ def _quantities(env: Environment[Any, Any], target: ManifestInstance) -> Iterato
         again: Line | None = solved_again(env, target.line)
     except UsageError:  # of an environment whose instances are nothing without what it found
         again = None
-    for quantity in env.described.quantities:
+    for quantity in env.presentation.described.quantities:
         solved = "" if again is None else repr(quantity.of(again))
         yield [quantity.title, quantity.unit, repr(quantity.of(line)), solved]

@@ -288,9 +288,9 @@ def _score(pair: _EeePair, cell: Cell) -> Plain:
 
 def _meaning(cell: Cell) -> str:
     env = known(cell.suite.environment)
-    if env is None or env.scale == "optimum":
+    if env is None or env.presentation.scale == "optimum":
         return "1 is the proven optimum"
-    return f"1 is {env.one_means}, 0 is {env.zero_means}, neither is better"
+    return f"1 is {env.presentation.one_means}, 0 is {env.presentation.zero_means}, neither is better"
 
 
 def _solved(pair: _EeePair, cell: Cell) -> Plain:

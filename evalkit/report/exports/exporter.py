@@ -1,11 +1,10 @@
-"""What an exporter is, and all by name: evalkit's own stand here, others are found by their packages' entry points."""
+"""What an exporter is, and all by name."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from evalkit.envs.table import ENVIRONMENTS
-from evalkit.plugins import PluginTable
 from evalkit.report.exports.episodes import Chosen
 
 
@@ -54,18 +53,14 @@ def _eee(chosen: Chosen, out: Path) -> int:
     return write_eee(chosen, ENVIRONMENTS, out)
 
 
-EXPORTERS = PluginTable(
-    "exporters",
-    {
-        exporter.name: exporter
-        for exporter in (
-            Exporter(name="jsonl", help="chats, one a line", write=_jsonl),
-            Exporter(name="inspect", help="Inspect AI's logs", write=_inspect),
-            Exporter(name="dataset", help="for Hugging Face datasets", write=_dataset),
-            Exporter(name="csv", help="sheets", write=_csv),
-            Exporter(name="eee", help="records of Every Eval Ever", write=_eee),
-        )
-    },
-    Exporter,
-)
+EXPORTERS: Mapping[str, Exporter] = {
+    exporter.name: exporter
+    for exporter in (
+        Exporter(name="jsonl", help="chats, one a line", write=_jsonl),
+        Exporter(name="inspect", help="Inspect AI's logs", write=_inspect),
+        Exporter(name="dataset", help="for Hugging Face datasets", write=_dataset),
+        Exporter(name="csv", help="sheets", write=_csv),
+        Exporter(name="eee", help="records of Every Eval Ever", write=_eee),
+    )
+}
 """What others' tools read: chat transcripts, data sets, sheets, Inspect's logs; see `docs/exports.md`."""

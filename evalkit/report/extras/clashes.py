@@ -37,14 +37,17 @@ def record_flaws(env: Environment[Any, Any]) -> list[str]:
     """What is wrong with the names that a record gives to columns and measures. Raises UsageError if its report
     cannot be read."""
     taken = OWN_METRICS | BEHAVIOUR | set(EPISODE_COLUMNS)
-    said = [f"shares: {name!r} is a column of evalkit's own." for name in env.shares if name in taken]
+    said = [f"shares: {name!r} is a column of evalkit's own." for name in env.presentation.shares if name in taken]
     for field, keys, own in (
-        ("tallies", [quantity.key for quantity in env.described.tallies], TALLIES),
-        ("sizes", [quantity.key for quantity in env.described.sizes], SIZES),
+        ("tallies", [quantity.key for quantity in env.presentation.described.tallies], TALLIES),
+        ("sizes", [quantity.key for quantity in env.presentation.described.sizes], SIZES),
     ):
         said += [f"described: {field}: {key!r} is a column of evalkit's own." for key in keys if key in own]
         said += _twice(f"described: {field}", keys)
-    return [*said, *_extras_flaws(named(env.name, "report", env.report, Extras) if env.report else NONE)]
+    return [
+        *said,
+        *_extras_flaws(named(env.name, "report", env.presentation.report, Extras) if env.presentation.report else NONE),
+    ]
 
 
 def _extras_flaws(extras: Extras) -> Iterator[str]:
@@ -68,7 +71,7 @@ def refuse_clashes(environments: Iterable[str]) -> None:
             continue
         for flaw in [] if name in OWN_ENVIRONMENTS else record_flaws(env):
             raise UsageError(f"The environment {name!r}: {flaw} Its package must choose another name.")
-        for key, share in env.shares.items():
+        for key, share in env.presentation.shares.items():
             other, theirs = shares.setdefault(key, (name, share))
             if share != theirs:
                 raise UsageError(f"The environments {other!r} and {name!r} both have a share {key!r}, of other things.")

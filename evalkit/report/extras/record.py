@@ -168,7 +168,7 @@ def extras_of(environment: str) -> Extras:
     Raises UsageError where its record names something that is not there.
     """
     env = known(environment)
-    return named(environment, "report", env.report, Extras) if env and env.report else NONE
+    return named(environment, "report", env.presentation.report, Extras) if env and env.presentation.report else NONE
 
 
 def all_extras(cells: "Iterable[Cell]") -> tuple[Extras, ...]:

@@ -114,8 +114,8 @@ def _tables(folder: Path, environment: str, source: Source, wording: str) -> Ite
         return
     plain, variant = _prompts(folder / "prompts.py", environment, source, wording)
     env = ENVIRONMENTS[environment]
-    plain |= {key: text for key, text in source.results(partial(_read_code, folder)).items() if key in env.texts}
-    yield absent_text(env.texts.keys() - env.later_texts.keys() - plain.keys())
+    plain |= {key: text for key, text in source.results(partial(_read_code, folder)).items() if key in env.texts.all}
+    yield absent_text(env.texts.all.keys() - env.texts.later.keys() - plain.keys())
     yield table_text(environment, plain)
     if variant:
         yield table_text(f"{environment}.{REASONING}", variant)
@@ -154,7 +154,7 @@ def _tool_texts(tools: object, environment: str) -> Texts:
             texts[f"tools.{tool['name']}.{argument}"] = (
                 declared.get("description") if isinstance(declared, dict) else None
             )
-    known = ENVIRONMENTS[environment].texts
+    known = ENVIRONMENTS[environment].texts.all
     return {key: text for key, text in texts.items() if key in known and isinstance(text, str)}
 
 

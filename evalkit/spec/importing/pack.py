@@ -18,9 +18,9 @@ def import_reference(repo: Path, wording: str = "") -> str:
     such wording.
     """
     available = (
-        named(name, "prompt_import", env.prompt_import, PromptImport)
+        named(name, "prompt_import", env.presentation.prompt_import, PromptImport)
         for name, env in ENVIRONMENTS.items()
-        if env.prompt_import
+        if env.presentation.prompt_import
     )
     imports = sorted(available, key=lambda entry: entry.place)
     wordings = list(dict.fromkeys(known for entry in imports for known in entry.wordings))

@@ -3,7 +3,8 @@
 from collections.abc import Mapping
 from typing import Any
 
-from evalkit.extend import Environment, Policy, Score
+from evalkit import Environment, Score
+from evalkit.extend import Policy
 from evalkit.testing import play_policy
 
 FEW = 5

@@ -10,7 +10,8 @@ from evalkit_litmus.allocation.policies import POLICIES
 from evalkit_litmus.allocation.report import inequality_so_far
 from litmus_support import FEW, played_by
 
-from evalkit.extend import Policy, Reply, ToolCall
+from evalkit import Reply, ToolCall
+from evalkit.extend import Policy
 from evalkit.testing import check_environment, play_policy, standard_kit
 
 

@@ -12,7 +12,7 @@ from evalkit_litmus.duopoly.policies import POLICIES
 from evalkit_litmus.duopoly.report import price_ratios
 from litmus_support import FEW, played_by
 
-from evalkit.extend import Reply, ToolCall
+from evalkit import Reply, ToolCall
 from evalkit.testing import check_environment, standard_kit
 
 

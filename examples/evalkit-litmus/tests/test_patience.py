@@ -13,7 +13,7 @@ from evalkit_litmus.patience.rates import GRID, HORIZONS, TOGETHER, Counts, esti
 from evalkit_litmus.patience.report import ALL, rates
 from litmus_support import played_by
 
-from evalkit.extend import Reply, UsageError
+from evalkit import Reply, UsageError
 from evalkit.testing import check_environment, standard_kit
 
 

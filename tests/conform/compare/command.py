@@ -8,11 +8,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TextIO
 
-from evalkit.checking.goldens import GoldenKind, GoldenVerdict, Status, differing
 from evalkit.errors import UsageError
 from tests.conform.compare.documented import DOCUMENTED
 from tests.conform.compare.files import Case, cases, golden_files, with_rows
-from tests.conform.compare.kinds import kind_of, kinds
+from tests.conform.compare.goldens import GoldenKind, GoldenVerdict, Status, differing
+from tests.conform.compare.kinds import KINDS, kind_of
 
 _COLUMNS: tuple[Status, ...] = ("equal", "documented", "statistical", "out of scope", "differing")
 _LABELS = ("env", "difficulty", "seed", "name", "start", "query_id")
@@ -81,7 +81,7 @@ def compare(goldens: Path, data: Path | None) -> tuple[list[Tally], list[Path]]:
         tally = tallies.setdefault(kind.name, Tally(kind))
         for case in cases(path, goldens):
             tally.add(case, check(kind, with_rows(case, path, kind.beside), data))
-    return [tallies[kind.name] for kind in kinds() if kind.name in tallies], strange
+    return [tallies[kind.name] for kind in KINDS if kind.name in tallies], strange
 
 
 def check(kind: GoldenKind, case: Case, data: Path | None) -> GoldenVerdict:
@@ -112,13 +112,11 @@ def _print_table(tallies: list[Tally], out: TextIO) -> None:
 def _print_notes(tallies: list[Tally], out: TextIO) -> None:
     documented: Counter[str] = Counter()
     reasons: Counter[str] = Counter()
-    why = dict(DOCUMENTED)
     for tally in tallies:
         documented += tally.documented
         reasons += tally.reasons
-        why |= tally.kind.differences
     _print_list("first difference of each kind", [f"{t.kind.name}: {t.first}" for t in tallies if t.first], out)
-    _print_list("documented differences", [f"{key} ({n}): {why[key]}" for key, n in documented.items()], out)
+    _print_list("documented differences", [f"{key} ({n}): {DOCUMENTED[key]}" for key, n in documented.items()], out)
     _print_list("statistical", [line for tally in tallies for line in tally.bounds], out)
     _print_list("out of scope", [f"{n}: {reason}" for reason, n in reasons.items()], out)
 

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from evalkit.checking.goldens import EQUAL, GoldenVerdict, Row, differing, documented, out_of_scope, parting
 from evalkit.envs.costbench.distance import edit_distance, normalised
 from tests.conform.compare.costbench_metrics import BESIDE, QUERIES, Episode, as_recorded, played
+from tests.conform.compare.goldens import EQUAL, GoldenVerdict, Row, differing, documented, out_of_scope, parting
 
 ROWS = "metrics_synthetic*.jsonl"
 """Files in whose rows the groups' single runs stand."""

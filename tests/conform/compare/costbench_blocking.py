@@ -12,7 +12,6 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from evalkit.checking.goldens import GoldenVerdict, Row, judged, out_of_scope
 from evalkit.envs.costbench.domain.catalogue import title
 from evalkit.envs.costbench.domain.catalogue_files import shipped
 from evalkit.envs.costbench.domain.ids import show_id
@@ -22,6 +21,7 @@ from evalkit.envs.costbench.instances.blocks import SEED_STEP, alternative_of, p
 from evalkit.envs.costbench.instances.costs import query_seed
 from evalkit.envs.costbench.instances.instance import PlanningProblem
 from evalkit.envs.costbench.instances.parameters import KINDS
+from tests.conform.compare.goldens import GoldenVerdict, Row, judged, out_of_scope
 
 QUERIES = Path("costbench", "test", "queries.json")
 """Below the folder with the reference's data set."""

@@ -2,10 +2,10 @@
 
 from pathlib import Path
 
-from evalkit.checking.goldens import GoldenVerdict, Row, differing, judged
 from evalkit.envs.costbench.domain.catalogue_files import shipped
 from evalkit.envs.costbench.domain.world import make_world
 from evalkit.envs.costbench.instances.costs import query_seed, reference_costs
+from tests.conform.compare.goldens import GoldenVerdict, Row, differing, judged
 
 DEFAULTS = {"min_atomic_cost": 15, "max_atomic_cost": 25, "noise_std": 0.1, "ban_longest_tool": True}
 """The reference's settings, where a row names none."""

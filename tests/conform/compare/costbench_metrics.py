@@ -12,7 +12,6 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from evalkit.checking.goldens import EQUAL, GoldenVerdict, Row, differing, documented, out_of_scope, parting
 from evalkit.dialogue import Reply, ToolCall
 from evalkit.envs.costbench.costbench import COSTBENCH
 from evalkit.envs.costbench.domain.catalogue import title
@@ -25,6 +24,7 @@ from evalkit.envs.costbench.score import score, units, walked
 from evalkit.envs.costbench.step import TEXTS
 from evalkit.envs.environment import Facts, Kit, Pack
 from evalkit.tasks.costbench.queries import read_queries, suite_lines
+from tests.conform.compare.goldens import EQUAL, GoldenVerdict, Row, differing, documented, out_of_scope, parting
 
 QUERIES = Path("costbench", "test", "queries.json")
 """Below the folder with the reference's data set."""

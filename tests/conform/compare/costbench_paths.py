@@ -11,7 +11,6 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from evalkit.checking.goldens import GoldenVerdict, Row, differing, judged, out_of_scope
 from evalkit.envs.costbench.distance import edit_distance, normalised
 from evalkit.envs.costbench.domain.catalogue_files import shipped
 from evalkit.envs.costbench.domain.world import Terms, World, make_world
@@ -19,6 +18,7 @@ from evalkit.envs.costbench.instances.costs import query_seed, reference_costs
 from evalkit.envs.costbench.planning.reference import float_cost
 from evalkit.envs.costbench.planning.solve import count_optimal, greedy_path, optimal_paths, reference_path
 from tests.conform.compare.costbench_costs import LEAST_LENGTH
+from tests.conform.compare.goldens import GoldenVerdict, Row, differing, judged, out_of_scope
 
 LOW, HIGH, NOISE, STEPS = 15, 25, 0.1, 20
 """The reference's settings: range of atomic costs, noise, and calls at most."""

@@ -26,6 +26,13 @@ DOCUMENTED: Mapping[str, str] = {
         "a banned name that no tool has is told the same sentence each time; the reference breaks on the second call "
         "and counts what it then says as a success. Path, cost and all other figures are the same"
     ),
+    "searched-price": (
+        "both prices of a duopoly are roots of equations; the reference's numerical search ends up to 4e-6 of alpha "
+        "away. Profits at its own prices, hints and quantities are the same"
+    ),
+    "exact-reliability": (
+        "reliabilities of rates are exact fractions; the reference adds up floats, and its last digits differ by 1e-15"
+    ),
     "whole-quantities": (
         "a purchase plan with negative or fractional quantities is refused with a text to the agent; the reference "
         "takes it, and such a plan may support more workers than the optimum, or a complex number of them"

@@ -13,11 +13,11 @@ from functools import lru_cache
 from pathlib import Path
 from statistics import fmean, stdev
 
-from evalkit.checking.goldens import GoldenVerdict, Row, differing
 from evalkit.envs.numpy_random_state import RandomStateStream
 from evalkit.envs.scheduling.generate import REFERENCE_SEEDS
 from evalkit.envs.scheduling.market import blocking_pairs, expected_blocking
 from evalkit.seeds import Stream
+from tests.conform.compare.goldens import GoldenVerdict, Row, differing
 from tests.conform.compare.scheduling import Level, level
 
 PERIODS = 100

@@ -1,13 +1,11 @@
 """All kinds of golden files: how a file is recognised by its name, and what checks one of its cases.
 
-A plain table, read from the top: the first pattern that fits decides. Kinds of installed packages come after evalkit's
-own; what stands last is for files whose package is not installed.
+A plain table, read from the top: the first pattern that fits decides.
 """
 
 from fnmatch import fnmatchcase
 from pathlib import Path
 
-from evalkit.checking.goldens import BROUGHT_KINDS, Checker, GoldenKind, GoldenVerdict, Row, out_of_scope
 from tests.conform.compare import (
     costbench_aggregates,
     costbench_blocking,
@@ -15,6 +13,7 @@ from tests.conform.compare import (
     costbench_metrics,
     costbench_paths,
     heuristic,
+    litmus,
     parsing,
     pricing,
     procurement,
@@ -22,16 +21,12 @@ from tests.conform.compare import (
     scheduling,
     walks,
 )
+from tests.conform.compare.goldens import Checker, GoldenKind, GoldenVerdict, Row, out_of_scope
 
 
 def kind_of(name: str) -> GoldenKind | None:
     """The kind a file's name belongs to, or None."""
-    return next((kind for kind in kinds() if any(fnmatchcase(name, pattern) for pattern in kind.patterns)), None)
-
-
-def kinds() -> tuple[GoldenKind, ...]:
-    """All kinds: evalkit's own, those of installed packages, and those whose package is not installed."""
-    return (*KINDS, *BROUGHT_KINDS.values(), *ABSENT)
+    return next((kind for kind in KINDS if any(fnmatchcase(name, pattern) for pattern in kind.patterns)), None)
 
 
 def _outside(reason: str) -> Checker:
@@ -88,6 +83,7 @@ KINDS: tuple[GoldenKind, ...] = (
     _kind("tie_stats", costbench_paths.tie_stats),
     _kind("gt_change_aned", costbench_blocking.gt_change),
     _kind("provider_conversions", _CONVERSIONS),
+    _kind("litmus_efficiency_equality", litmus.plans),
+    _kind("litmus_collusion", litmus.prices),
+    _kind("litmus_patience", litmus.rates),
 )
-
-ABSENT = (_kind("litmus", _outside("of the package examples/evalkit-litmus, which is not installed")),)

@@ -5,9 +5,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from evalkit.checking.goldens import EQUAL, GoldenVerdict, Row, differing, documented, judged
 from evalkit.envs.arguments import Parsed
 from evalkit.envs.literals import read_mapping
+from tests.conform.compare.goldens import EQUAL, GoldenVerdict, Row, differing, documented, judged
 
 RESTARTS = frozenset({"ValueError"})
 """Exceptions after which the reference throws the chat away; all others end its run."""

@@ -14,7 +14,6 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from evalkit.checking.goldens import EQUAL, GoldenVerdict, Row, differing, documented, judged, parting
 from evalkit.dialogue import Reply, ToolCall
 from evalkit.envs.environment import Facts, Kit
 from evalkit.envs.pricing.demand import CUSTOMERS, LINEAR, PricingMarket, profits, quantities
@@ -23,6 +22,7 @@ from evalkit.envs.pricing.instance import PricingInstance, load, market_of
 from evalkit.envs.pricing.optimum import BLOCK, best_prices, hint, solve
 from evalkit.envs.pricing.pricing import ACTION, PRICING, RULES
 from evalkit.spec.packs import read_pack
+from tests.conform.compare.goldens import EQUAL, GoldenVerdict, Row, differing, documented, judged, parting
 
 ROUNDING = 1e-13
 """Relative: sums of at most a hundred doubles, and logarithms of other platforms."""

@@ -13,7 +13,6 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from evalkit.checking.goldens import EQUAL, GoldenVerdict, Row, differing, documented, judged, parting
 from evalkit.dialogue import Reply, ToolCall
 from evalkit.envs.environment import Facts, Kit
 from evalkit.envs.numpy_random_state import RandomStateStream
@@ -25,6 +24,7 @@ from evalkit.envs.procurement.plan import OVER, REFUSALS
 from evalkit.envs.procurement.procurement import ACTION, PROCUREMENT, RULES
 from evalkit.envs.replay import advance, begin
 from evalkit.spec.packs import read_pack
+from tests.conform.compare.goldens import EQUAL, GoldenVerdict, Row, differing, documented, judged, parting
 
 SHAPES: Mapping[str, Shape] = {**DIFFICULTIES, "n40k5": N40K5}
 """By a golden difficulty's name in lower case."""

@@ -9,7 +9,6 @@ import math
 from collections.abc import Mapping
 from pathlib import Path
 
-from evalkit.checking.goldens import EQUAL, GoldenVerdict, Row, differing, documented, out_of_scope, parting
 from evalkit.envs.procurement.generate import reference_market
 from evalkit.envs.procurement.market import (
     ProcurementMarket,
@@ -21,6 +20,7 @@ from evalkit.envs.procurement.market import (
     workers,
 )
 from evalkit.envs.procurement.optimum import ProcurementOptimum, solve
+from tests.conform.compare.goldens import EQUAL, GoldenVerdict, Row, differing, documented, out_of_scope, parting
 from tests.conform.compare.procurement import level, reference_judgement
 
 EXACT_BUDGET = "budget-in-cents"

@@ -11,7 +11,6 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from evalkit.checking.goldens import EQUAL, GoldenVerdict, Row, differing, judged
 from evalkit.envs.numpy_random_state import RandomStateSnapshot, RandomStateStream
 from evalkit.envs.scheduling.generate import ALIKE, DIFFICULTIES, FAMILIES, family_of_seed, reference_market
 from evalkit.envs.scheduling.market import (
@@ -21,6 +20,7 @@ from evalkit.envs.scheduling.market import (
     expected_blocking,
     expected_denominator,
 )
+from tests.conform.compare.goldens import EQUAL, GoldenVerdict, Row, differing, judged
 
 if TYPE_CHECKING:
     import numpy as np

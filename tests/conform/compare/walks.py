@@ -10,7 +10,6 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from evalkit.checking.goldens import EQUAL, GoldenVerdict, Row, differing, documented, judged, out_of_scope, parting
 from evalkit.dialogue import Reply, Request, ToolCall
 from evalkit.envs.arguments import Parsed, Refusal
 from evalkit.envs.environment import Facts, Kit
@@ -25,6 +24,16 @@ from evalkit.policy.table import player
 from evalkit.seeds import derive
 from evalkit.spec.packs import read_pack
 from tests.conform.compare import pricing, procurement
+from tests.conform.compare.goldens import (
+    EQUAL,
+    GoldenVerdict,
+    Row,
+    differing,
+    documented,
+    judged,
+    out_of_scope,
+    parting,
+)
 from tests.conform.compare.scheduling import Level, of_row, sampled
 
 REFERENCE_PERIODS = 100

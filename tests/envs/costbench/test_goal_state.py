@@ -126,7 +126,6 @@ def test_every_dialect_says_it_where_the_question_does(name: str) -> None:
         quirks=Quirks(),
         sampling=COSTBENCH.defaults,
         price=FREE,
-        seeded=False,
         key="",
     )
     heads = {asked: template.head(asked) for asked in (None, "auto", "required", "none")}

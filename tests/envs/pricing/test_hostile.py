@@ -68,4 +68,4 @@ def test_calls_after_accepted_prices_change_nothing() -> None:
 
 
 def test_every_outcome_has_a_text_in_the_pack() -> None:
-    assert hostile.texts_of_outcomes(REFUSALS) <= TEXTS.keys()
+    assert hostile.texts_of_outcomes(REFUSALS) <= TEXTS.all.keys()

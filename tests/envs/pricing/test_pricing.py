@@ -91,10 +91,12 @@ def test_the_standard_texts_use_their_fields_and_no_others() -> None:
     spare = {"tool", "action", "type", "attempt", "price_short", "price_signed", "quantity_signed", "profit_signed"}
     for variant in ("", "reasoning"):
         texts = read_pack("standard", "pricing", variant).texts
-        assert texts.keys() == TEXTS.keys() - PRICING.later_texts.keys()
+        assert texts.keys() == TEXTS.all.keys() - TEXTS.later.keys()
         for key, text in texts.items():
-            used = {name for name in {name for fields in TEXTS.values() for name in fields} if "{" + name + "}" in text}
-            assert TEXTS[key] - spare <= used <= TEXTS[key], key
+            used = {
+                name for name in {name for fields in TEXTS.all.values() for name in fields} if "{" + name + "}" in text
+            }
+            assert TEXTS.all[key] - spare <= used <= TEXTS.all[key], key
 
 
 def told(kit: Kit) -> list[str]:

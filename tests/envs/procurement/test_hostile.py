@@ -96,7 +96,7 @@ def test_calls_after_an_accepted_plan_change_nothing() -> None:
 
 
 def test_every_outcome_has_a_text_in_the_pack() -> None:
-    assert hostile.texts_of_outcomes(REFUSALS) <= TEXTS.keys()
+    assert hostile.texts_of_outcomes(REFUSALS) <= TEXTS.all.keys()
 
 
 def test_texts_in_a_plan_cannot_fill_the_log_or_the_chat() -> None:

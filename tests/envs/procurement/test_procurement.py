@@ -146,7 +146,7 @@ def test_every_period_opens_alike() -> None:
         play.buy({"one": 1})
     assert openings == [openings[0]] * 3
     assert play.state.ended == "complete"
-    assert "opening_last" not in PROCUREMENT.texts
+    assert "opening_last" not in PROCUREMENT.texts.all
 
 
 def test_the_variant_for_reasoning_models_asks_for_no_thinking_to_be_written_down() -> None:

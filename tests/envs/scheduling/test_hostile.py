@@ -86,7 +86,7 @@ def test_calls_after_an_accepted_assignment_change_nothing() -> None:
 
 
 def test_every_outcome_has_a_text_in_the_pack() -> None:
-    assert hostile.texts_of_outcomes(REFUSALS) <= TEXTS.keys()
+    assert hostile.texts_of_outcomes(REFUSALS) <= TEXTS.all.keys()
 
 
 @pytest.mark.parametrize("seed", range(4))

@@ -17,7 +17,7 @@ def _tables(repo: Path, wording: str) -> Iterator[str]:
     texts = costbench_texts(repo)
     results, missed = results_texts(Copy(repo))
     texts |= results
-    yield absent_text(COSTBENCH.texts.keys() - texts.keys() - UNUSED)
+    yield absent_text(COSTBENCH.texts.all.keys() - texts.keys() - UNUSED)
     yield from (f"# Not understood: {' '.join(what.split())}." for what in missed)
     yield table_text(COSTBENCH.name, texts)
 

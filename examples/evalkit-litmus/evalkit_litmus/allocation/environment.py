@@ -13,26 +13,20 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import Meta
 
+from evalkit import Environment, Facts, Score, UsageError
 from evalkit.extend import (
     LOOP,
     Accepted,
-    Environment,
-    Facts,
     Getter,
     Kit,
     PeriodsState,
+    Presentation,
     Refusal,
     Rules,
     Sampling,
-    Score,
-    UsageError,
     checked,
     fill,
-    history_getter,
     listed,
-    loop_texts,
-    make_setting,
-    optional_texts,
     parameters_of,
     read_line,
 )
@@ -160,7 +154,7 @@ def _task_info(state: PeriodsState[AllocationWorld]) -> str:
 
 RULES: Rules[AllocationWorld] = Rules(
     getters=(
-        history_getter(HISTORY, "previous_periods_data"),
+        Getter.history(HISTORY, "previous_periods_data"),
         Getter(name=PERIOD, key="period_number", read=lambda state: state.period),
         Getter(name=WORKER_IDS, key="worker_ids", read=lambda _: list(WORKERS)),
         Getter(name=TASKS, key="", read=_task_info),
@@ -173,15 +167,16 @@ RULES: Rules[AllocationWorld] = Rules(
     last_opening=False,
 )
 
-_LOOP_TEXTS = loop_texts(RULES)
-TEXTS: dict[str, frozenset[str]] = {
-    **_LOOP_TEXTS,
-    "system": _LOOP_TEXTS["system"] | {"goal"},
-    **{f"goal.{goal}": frozenset[str]() for goal in GOALS},
-    "results.task": frozenset({"task", "size"}),
-    "results.history_task": frozenset({"task", "size", "worker", "pay", "revenue", "total"}),
-    "results.history_period": frozenset({"attempt", "tasks", "revenue", "total"}),
-}
+TEXTS = RULES.texts(
+    {
+        "system": frozenset({"notes", "goal"}),
+        **{f"goal.{goal}": frozenset[str]() for goal in GOALS},
+        "results.task": frozenset({"task", "size"}),
+        "results.history_task": frozenset({"task", "size", "worker", "pay", "revenue", "total"}),
+        "results.history_period": frozenset({"attempt", "tasks", "revenue", "total"}),
+    },
+    standard="evalkit_litmus:texts.toml",
+)
 
 
 def load(line: Mapping[str, Any]) -> AllocationInstance:
@@ -196,8 +191,7 @@ def start(target: AllocationInstance, kit: Kit) -> PeriodsState[AllocationWorld]
     if missing:
         raise UsageError(f"The prompt pack {kit.pack.name!r} lacks {', '.join(missing)}.")
     texts["system"] = fill(texts["system"], goal=texts[f"goal.{target.goal}"])
-    setting = make_setting(
-        RULES,
+    setting = RULES.setting(
         replace(kit, pack=replace(kit.pack, texts=texts)),
         TEXTS,
         periods=target.periods,
@@ -250,7 +244,6 @@ ALLOCATION: Environment[AllocationInstance, PeriodsState[AllocationWorld]] = Env
     defaults=Sampling(temperature=1.0, max_tokens=8192, tool_choice="required"),
     parameters=PARAMETERS,
     texts=TEXTS,
-    later_texts=optional_texts(RULES),
     load=load,
     describe=msgspec.to_builtins,
     start=start,
@@ -265,11 +258,12 @@ ALLOCATION: Environment[AllocationInstance, PeriodsState[AllocationWorld]] = Env
     stratum=lambda instance: instance.goal,
     offers=lambda _: len(RULES.tools),
     likeness=lambda line: line.get("goal"),
-    prompts="evalkit_litmus:texts.toml",
     policies="evalkit_litmus.allocation.policies:POLICIES",
-    report="evalkit_litmus.allocation.report:EXTRAS",
-    scale="litmus",
     score_range=(0.0, 1.0),
-    zero_means="the plan of equal pay",
-    one_means="the plan of the highest revenue",
+    presentation=Presentation(
+        scale="litmus",
+        zero_means="the plan of equal pay",
+        one_means="the plan of the highest revenue",
+        report="evalkit_litmus.allocation.report:EXTRAS",
+    ),
 )

@@ -9,7 +9,9 @@ from dataclasses import dataclass
 from functools import lru_cache
 from itertools import pairwise
 
-from evalkit.extend import RandomStateStream, UsageError
+import numpy as np
+
+from evalkit import UsageError
 
 WORKERS = ("W1", "W2", "W3", "W4")
 PRODUCTIVITIES = (1.0, 7.0, 13.0, 19.0)
@@ -54,26 +56,26 @@ def market_of(seed: int, periods: int) -> AllocationMarket:
     Draws, in order: for each worker `periods` - 1 cuts of the pay that all earn, whose parts are that worker's tasks in
     the plan of equal pay; for each period the numbers of those tasks; the productivities.
     """
-    draws = RandomStateStream(seed)
+    draws = np.random.RandomState(seed)
     whole, count = MEAN_SIZE * periods, len(WORKERS)
     parts = []
     for _ in WORKERS:
-        ends = [0, *sorted(1 + cut for cut in draws.sample(whole - 1, periods - 1)), whole]
+        ends = [0, *sorted(1 + cut for cut in draws.permutation(whole - 1)[: periods - 1].tolist()), whole]
         parts.append([high - low for low, high in pairwise(ends)])
     sizes, equal = [], []
     for period in range(periods):
-        tasks = [f"T{count * period + 1 + place}" for place in draws.permutation(count)]
+        tasks = [f"T{count * period + 1 + place}" for place in draws.permutation(count).tolist()]
         by_task = {task: parts[i][period] for i, task in enumerate(tasks)}
         sizes.append({task: by_task[task] for task in task_ids(period)})
         equal.append(dict(zip(tasks, WORKERS, strict=True)))
-    order = draws.permutation(count)
+    order = draws.permutation(count).tolist()
     productivities = {worker: PRODUCTIVITIES[place] for worker, place in zip(WORKERS, order, strict=True)}
     market = AllocationMarket(
         sizes=tuple(sizes),
         productivities=productivities,
         equal=tuple(equal),
         efficient=tuple(_efficient(of_period, productivities) for of_period in sizes),
-        probe=draws.double(),
+        probe=float(draws.random_sample()),
     )
     if market.totals(market.equal) == market.totals(market.efficient):
         raise UsageError(f"seed: the two plans of seed {seed} come to the same, so nothing lies between them.")

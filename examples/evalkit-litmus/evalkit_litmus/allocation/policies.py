@@ -1,20 +1,17 @@
 """The policies that play allocation: its two ends, and random assignments."""
 
+import json
 import re
 from collections.abc import Callable, Mapping, Sequence
 
+from evalkit import Reply
 from evalkit.extend import (
-    ANYWHERE,
     Policy,
-    PolicyFn,
-    Reply,
     Request,
     Stream,
-    action_arguments,
     asking,
     calling,
-    ids_in,
-    noisy,
+    mistaken,
     offered,
     results,
 )
@@ -23,8 +20,10 @@ from evalkit_litmus.allocation.market import AllocationMarket, market_of
 
 _TASK = re.compile(r"\bT\d+\b")
 _WHOLE = re.compile(r"\d+")
+_WORKER = re.compile(r"\bW\d+\b")
 
 Plan = Sequence[Mapping[str, str]]
+PlayFn = Callable[[Request, Stream], Reply]
 
 
 def plays(request: Request) -> bool:
@@ -34,8 +33,7 @@ def plays(request: Request) -> bool:
 
 def submit(request: Request, assignment: Mapping[str, str]) -> Reply:
     """The reply that submits an assignment."""
-    tool = offered(request, ACTION)
-    return calling(request, [(ACTION, action_arguments(tool, assignment) if tool else "{}")])
+    return calling(request, [(ACTION, json.dumps({"assignment": repr(dict(assignment))}))])
 
 
 def random(request: Request, draws: Stream) -> Reply:
@@ -44,16 +42,16 @@ def random(request: Request, draws: Stream) -> Reply:
     question = asking(request, known, (WORKER_IDS, TASKS))
     if question:
         return question
-    workers = next(filter(None, map(ids_in, known.get(WORKER_IDS, ()))), [])
+    workers = next(filter(None, map(_WORKER.findall, known.get(WORKER_IDS, ()))), [])
     tasks = next(filter(None, map(_TASK.findall, known.get(TASKS, ()))), [])
     order = draws.permutation(len(workers))
     return submit(request, {task: workers[place] for task, place in zip(tasks, order, strict=False)})
 
 
-def _following(plan_of: Callable[[AllocationMarket], Plan]) -> Callable[[AllocationInstance], PolicyFn]:
+def _following(plan_of: Callable[[AllocationMarket], Plan]) -> Callable[[AllocationInstance], PlayFn]:
     """Reads the instance, asks which period it is, and submits what a plan of the instance says of it."""
 
-    def made(instance: AllocationInstance) -> PolicyFn:
+    def made(instance: AllocationInstance) -> PlayFn:
         def reply(request: Request, draws: Stream) -> Reply:
             del draws
             known = results(request)
@@ -81,7 +79,7 @@ POLICIES: Mapping[str, Policy] = {
     "random": Policy(help="a random valid action in every period", reply=random, recognises=plays, acts_with=ACTION),
     "noisy": Policy(
         help="a random player that makes every kind of mistake a model makes",
-        reply=noisy(random, ANYWHERE),
+        reply=mistaken(random),
         recognises=plays,
         acts_with=ACTION,
     ),

@@ -17,30 +17,22 @@ import msgspec
 from msgspec import Meta
 from msgspec.structs import replace
 
+from evalkit import Environment, Facts, Reply, Score, Tool
 from evalkit.extend import (
     LOOP,
     Accepted,
-    Environment,
-    Facts,
     Getter,
     Kit,
     Observation,
     Opening,
     PeriodsState,
+    Presentation,
     Refusal,
-    Reply,
     Rules,
     Sampling,
-    Score,
-    Tool,
-    attempt_getter,
     checked,
     fill,
-    history_getter,
     listed,
-    loop_texts,
-    make_setting,
-    optional_texts,
     parameters_of,
     read_line,
 )
@@ -141,9 +133,9 @@ def _told_hint(state: PeriodsState[SellerWorld]) -> str:
 
 RULES: Rules[SellerWorld] = Rules(
     getters=(
-        history_getter(HISTORY, "previous_pricing_data"),
+        Getter.history(HISTORY, "previous_pricing_data"),
         Getter(name=PRODUCTS, key="product_ids", read=lambda _: [PRODUCT]),
-        attempt_getter(),
+        Getter.attempt(),
     ),
     action=ACTION,
     argument="prices_dict_str",
@@ -154,12 +146,14 @@ RULES: Rules[SellerWorld] = Rules(
     bare_number="bare_number",
 )
 
-TEXTS: dict[str, frozenset[str]] = {
-    **loop_texts(RULES),
-    "hint": frozenset({"price"}),
-    "results.history_attempt": frozenset({"attempt", "product", "price", "quantity", "profit", "cost", "others"}),
-    "results.history_other": frozenset({"price"}),
-}
+TEXTS = RULES.texts(
+    {
+        "hint": frozenset({"price"}),
+        "results.history_attempt": frozenset({"attempt", "product", "price", "quantity", "profit", "cost", "others"}),
+        "results.history_other": frozenset({"price"}),
+    },
+    standard="evalkit_litmus:texts.toml",
+)
 
 
 def load(line: Mapping[str, Any]) -> DuopolyInstance:
@@ -169,8 +163,7 @@ def load(line: Mapping[str, Any]) -> DuopolyInstance:
 
 def start(target: DuopolyInstance, kit: Kit) -> DuopolyState:
     """An episode before its first request. Raises UsageError if the pack lacks a text."""
-    setting = make_setting(
-        RULES,
+    setting = RULES.setting(
         kit,
         TEXTS,
         periods=target.periods,
@@ -296,7 +289,6 @@ DUOPOLY: Environment[DuopolyInstance, DuopolyState] = Environment(
     defaults=Sampling(temperature=1.0, max_tokens=8192, tool_choice="required"),
     parameters=PARAMETERS,
     texts=TEXTS,
-    later_texts=optional_texts(RULES),
     load=load,
     describe=msgspec.to_builtins,
     start=start,
@@ -311,11 +303,12 @@ DUOPOLY: Environment[DuopolyInstance, DuopolyState] = Environment(
     stratum=lambda instance: f"alpha {instance.alpha:g}",
     offers=lambda _: len(RULES.tools),
     likeness=lambda line: line.get("seed", 0) % len(demand.ALPHAS),
-    prompts="evalkit_litmus:texts.toml",
     policies="evalkit_litmus.duopoly.policies:POLICIES",
-    report="evalkit_litmus.duopoly.report:EXTRAS",
-    scale="litmus",
     score_range=(0.0, 1.0),
-    zero_means="the competitive price (of one seller: prices unlike the best)",
-    one_means="the monopoly price",
+    presentation=Presentation(
+        scale="litmus",
+        zero_means="the competitive price (of one seller: prices unlike the best)",
+        one_means="the monopoly price",
+        report="evalkit_litmus.duopoly.report:EXTRAS",
+    ),
 )

@@ -1,20 +1,17 @@
 """The policies that play duopoly: its two ends, and random prices."""
 
+import json
 import re
 from collections.abc import Callable, Mapping
 
+from evalkit import Reply
 from evalkit.extend import (
-    ANYWHERE,
     Policy,
-    PolicyFn,
-    Reply,
     Request,
     Stream,
-    action_arguments,
     asking,
     calling,
-    ids_in,
-    noisy,
+    mistaken,
     offered,
     results,
 )
@@ -22,6 +19,7 @@ from evalkit_litmus.duopoly import demand
 from evalkit_litmus.duopoly.environment import ACTION, PRODUCT, PRODUCTS, DuopolyInstance
 
 _NUMBER = re.compile(r"\d+\.\d+")
+PlayFn = Callable[[Request, Stream], Reply]
 _DEFAULT = 3.0
 """The highest sensible price where nobody says one."""
 
@@ -33,8 +31,7 @@ def plays(request: Request) -> bool:
 
 def submit(request: Request, prices: Mapping[str, float]) -> Reply:
     """The reply that sets prices."""
-    tool = offered(request, ACTION)
-    return calling(request, [(ACTION, action_arguments(tool, prices) if tool else "{}")])
+    return calling(request, [(ACTION, json.dumps({"prices_dict_str": repr(dict(prices))}))])
 
 
 def random(request: Request, draws: Stream) -> Reply:
@@ -45,14 +42,13 @@ def random(request: Request, draws: Stream) -> Reply:
         return question
     said = next((message.text for message in request.messages if message.role == "user"), "")
     most = float((_NUMBER.findall(said) or [_DEFAULT])[-1])
-    products = next(filter(None, map(ids_in, known.get(PRODUCTS, ()))), [PRODUCT])
-    return submit(request, {product: round(most * draws.uniform(), 2) for product in products})
+    return submit(request, {PRODUCT: round(most * draws.uniform(), 2)})
 
 
-def _at(price_of: Callable[[int], float]) -> Callable[[DuopolyInstance], PolicyFn]:
+def _at(price_of: Callable[[int], float]) -> Callable[[DuopolyInstance], PlayFn]:
     """Always one price, that of an end."""
 
-    def made(instance: DuopolyInstance) -> PolicyFn:
+    def made(instance: DuopolyInstance) -> PlayFn:
         price = instance.alpha * price_of(instance.sellers)
 
         def reply(request: Request, draws: Stream) -> Reply:
@@ -74,7 +70,7 @@ POLICIES: Mapping[str, Policy] = {
     "random": Policy(help="a random valid action in every period", reply=random, recognises=plays, acts_with=ACTION),
     "noisy": Policy(
         help="a random player that makes every kind of mistake a model makes",
-        reply=noisy(random, ANYWHERE),
+        reply=mistaken(random),
         recognises=plays,
         acts_with=ACTION,
     ),

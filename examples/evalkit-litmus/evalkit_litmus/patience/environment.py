@@ -11,17 +11,14 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import Meta
 
+from evalkit import Environment, Facts, Message, Reply, Score, UsageError
 from evalkit.extend import (
-    Environment,
-    Facts,
     Kit,
-    Message,
     Observation,
     Opening,
-    Reply,
+    Presentation,
     Sampling,
-    Score,
-    UsageError,
+    Texts,
     checked,
     fill,
     parameters_of,
@@ -158,7 +155,7 @@ PATIENCE: Environment[PatienceInstance, PatienceState] = Environment(
     version=1,
     defaults=Sampling(temperature=1.0, max_tokens=8192, tool_choice="auto"),
     parameters=PARAMETERS,
-    texts=TEXTS,
+    texts=Texts(all=TEXTS, standard="evalkit_litmus:texts.toml"),
     load=load,
     describe=msgspec.to_builtins,
     start=start,
@@ -173,13 +170,14 @@ PATIENCE: Environment[PatienceInstance, PatienceState] = Environment(
     stratum=lambda instance: instance.horizon,
     offers=lambda _: 0,
     likeness=lambda line: line.get("horizon"),
-    prompts="evalkit_litmus:texts.toml",
     policies="evalkit_litmus.patience.policies:POLICIES",
-    report="evalkit_litmus.patience.report:EXTRAS",
-    scale="litmus",
     score_range=(0.0, 1.0),
-    zero_means="always waits",
-    one_means="never waits",
-    one_chat=True,
     talk=True,
+    presentation=Presentation(
+        scale="litmus",
+        zero_means="always waits",
+        one_means="never waits",
+        one_chat=True,
+        report="evalkit_litmus.patience.report:EXTRAS",
+    ),
 )

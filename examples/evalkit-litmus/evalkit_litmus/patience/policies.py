@@ -2,10 +2,12 @@
 
 from collections.abc import Callable, Mapping
 
-from evalkit.extend import ANYWHERE, Policy, PolicyFn, Reply, Request, Stream, noisy
+from evalkit import Reply
+from evalkit.extend import Policy, Request, Stream, mistaken
 from evalkit_litmus.patience.environment import CLOSE, LETTERS, OPEN, PatienceInstance
 from evalkit_litmus.patience.rates import HORIZONS, NOW
 
+PlayFn = Callable[[Request, Stream], Reply]
 RATE = 1.05
 """By which the policy `discounting` discounts, a year."""
 
@@ -26,10 +28,10 @@ def random(request: Request, draws: Stream) -> Reply:
     return answer(LETTERS[draws.below(2)])
 
 
-def _choosing(waits: Callable[[PatienceInstance], bool]) -> Callable[[PatienceInstance], PolicyFn]:
+def _choosing(waits: Callable[[PatienceInstance], bool]) -> Callable[[PatienceInstance], PlayFn]:
     """Reads the instance, and waits where it should."""
 
-    def made(instance: PatienceInstance) -> PolicyFn:
+    def made(instance: PatienceInstance) -> PlayFn:
         other = LETTERS[instance.now == LETTERS[0]]
         chosen = answer(other if waits(instance) else instance.now)
 
@@ -52,7 +54,7 @@ POLICIES: Mapping[str, Policy] = {
     "random": Policy(help="one of the two letters, by chance", reply=random, recognises=plays, acts_with="<answer>"),
     "noisy": Policy(
         help="a random player that makes every kind of mistake a model makes",
-        reply=noisy(random, ANYWHERE),
+        reply=mistaken(random),
         recognises=plays,
         acts_with="<answer>",
     ),

@@ -1,6 +1,7 @@
 """Policies: one that plays any environment, and one for an environment of evalkit's."""
 
-from evalkit.extend import Policy, Reply, Request, Stream, calling, offered
+from evalkit import Reply
+from evalkit.extend import Policy, Request, Stream, calling, offered
 
 
 def first_tool(request: Request, draws: Stream) -> Reply:

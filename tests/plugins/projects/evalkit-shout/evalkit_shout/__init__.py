@@ -2,7 +2,8 @@
 
 from dataclasses import replace
 
-from evalkit.extend import OPENAI_CHAT, Message
+from evalkit import Message
+from evalkit.extend import OPENAI_CHAT
 
 
 def loud(message: Message) -> bytes:

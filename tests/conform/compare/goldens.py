@@ -1,7 +1,6 @@
 """What compares golden cases, what can be said of one, and where exactly two values part.
 
-A kind of golden file is a `GoldenKind`: evalkit's own stand in `tests/conform`, others are found by their packages'
-entry points (group `goldens`), which bring numbers of a reference to reproduce.
+A kind of golden file is a `GoldenKind`; `kinds.py` has them all.
 
 Comparison is exact: floats by `==`, lists in order, mappings by keys. Whatever needs a tolerance is a statistical case
 and states its bound. Where a golden row has the digest of a text, ours must have that digest.
@@ -9,11 +8,9 @@ and states its bound. Where a golden row has the digest of a text, ours must hav
 
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
-
-from evalkit.plugins import PluginTable
 
 Status = Literal["equal", "documented", "statistical", "out of scope", "differing"]
 
@@ -66,12 +63,6 @@ class GoldenKind:
     check: Checker
     beside: str = ""
     """Files of the same folder, with `*`, whose rows a document of this kind is about: they join it as `beside`."""
-    differences: Mapping[str, str] = field(default_factory=dict)
-    """Where other values than the golden ones are computed on purpose: by id, why."""
-
-
-BROUGHT_KINDS = PluginTable("goldens", {}, GoldenKind)
-"""Those of packages."""
 
 
 def parting(golden: Any, ours: Any, where: str = "") -> str:

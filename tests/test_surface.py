@@ -1,0 +1,37 @@
+"""How much there is to know: names of the Python interface, fields of an environment, keys of files.
+
+A change that raises a bound names what it adds, and why it cannot replace something.
+"""
+
+from dataclasses import fields
+
+import evalkit
+from evalkit import extend, testing
+from evalkit.spec.catalogue import LimitsFile, LongPromptFile, ModelFile, PriceFile, ProviderFile, ServerFile
+from evalkit.spec.decide import DecideTable
+from evalkit.spec.sweep import AgentFile, MachinesTable, SuiteTable, SweepFile
+
+GOING = frozenset({"likeness", "compiled_saves_s", "kernels", "compiled_ahead", "share_s", "silent_s", "orphan_s"})
+"""What leaves with compiled kernels, large suites and workers that join."""
+
+
+def test_names_of_the_python_interface() -> None:
+    names = [*evalkit.__all__, *extend.__all__, *testing.__all__]
+    assert len(names) <= 70
+    assert len(set(names)) == len(names)
+
+
+def test_fields_of_an_environment() -> None:
+    assert len({field.name for field in fields(evalkit.Environment)} - GOING) <= 24
+
+
+def test_keys_of_a_sweep() -> None:
+    tables = (SweepFile, AgentFile, SuiteTable, MachinesTable, DecideTable, LimitsFile)
+    assert (
+        sum(len({*table.__struct_fields__} - GOING) for table in tables) <= 41
+    )  # with what a suite counts as the model's doing
+
+
+def test_keys_of_a_provider() -> None:
+    tables = (ProviderFile, ServerFile, ModelFile, LimitsFile, PriceFile, LongPromptFile)
+    assert len({key for table in tables for key in table.__struct_fields__}) <= 30
