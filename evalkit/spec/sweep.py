@@ -21,7 +21,7 @@ from evalkit.spec.agent_code import find_agent
 from evalkit.spec.catalogue import LimitsFile
 from evalkit.spec.crossed import crossed
 from evalkit.spec.decide import DecideTable, checked_decide
-from evalkit.spec.model import AgentSpec, Machines, MachineTimes, RayUse, StreamSetting, SuiteUse, Sweep
+from evalkit.spec.model import AgentSpec, Machines, StreamSetting, SuiteUse, Sweep
 from evalkit.spec.reading import check_record, parse_span, plain_values, read_values
 from evalkit.spec.settings import with_settings
 from evalkit.wire.refusals import COUNTED, MODELS_PART
@@ -29,7 +29,6 @@ from evalkit.wire.refusals import COUNTED, MODELS_PART
 MAX_WIDTH = 100_000
 MAX_WORKERS = 256
 MAX_CPUS = 1024
-MIN_SHARE_S, MAX_SILENT_S, MAX_ORPHAN_S = 2.0, 3600.0, 86_400.0
 MAX_SEED = 2**31 - 1
 """The highest that every provider takes."""
 _NAME = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-+@:/=")
@@ -76,39 +75,15 @@ class MachinesTable(msgspec.Struct, frozen=True, kw_only=True):
 
     workers: int | str = 1
     on: Machines = "here"
-    ray_address: str = RayUse().address
-    cpus_per_worker: float = RayUse().cpus_per_worker
-    share_s: float = MachineTimes().share_s
-    silent_s: float = MachineTimes().silent_s
-    orphan_s: float = MachineTimes().orphan_s
+    cpus_per_worker: float = 1.0
 
-    def times(self, where: str) -> MachineTimes:
-        """The three times. Raises UsageError where one does not leave room for another."""
-        times = MachineTimes(share_s=self.share_s, silent_s=self.silent_s, orphan_s=self.orphan_s)
-        if not MIN_SHARE_S <= times.share_s < times.silent_s <= MAX_SILENT_S:
-            raise UsageError(
-                f"{where}: expected {MIN_SHARE_S:g} <= share_s < silent_s <= {MAX_SILENT_S:g}: what a silent worker "
-                f"may still send must have ended before others go on; not {times.share_s:g} and {times.silent_s:g}."
-            )
-        if not times.share_s <= times.orphan_s <= MAX_ORPHAN_S:
-            raise UsageError(f"{where}.orphan_s: expected share_s to {MAX_ORPHAN_S:g} seconds, not {times.orphan_s:g}.")
-        return times
-
-    def ray(self, where: str) -> RayUse:
-        """The Ray cluster. Raises UsageError where it cannot be used."""
-        if "://" in self.ray_address:
-            raise UsageError(
-                f"{where}.ray_address: {self.ray_address!r} would tie the run to the connection of a remote client, "
-                "and Ray limits what passes there. Run evalkit on a node of the cluster, for example by `ray job "
-                'submit -- evalkit run ... --on ray`, and give "auto" or HOST:PORT.'
-            )
-        if not self.ray_address:
-            raise UsageError(f'{where}.ray_address: expected "auto", "local" or HOST:PORT.')
+    def cpus(self, where: str) -> float:
+        """What each worker reserves on a Ray cluster. Raises UsageError where no machine has it."""
         if not 0 < self.cpus_per_worker <= MAX_CPUS:
             raise UsageError(
                 f"{where}.cpus_per_worker: expected more than 0 and at most {MAX_CPUS}, not {self.cpus_per_worker:g}."
             )
-        return RayUse(address=self.ray_address, cpus_per_worker=self.cpus_per_worker)
+        return self.cpus_per_worker
 
 
 class SweepFile(msgspec.Struct, frozen=True, kw_only=True):
@@ -185,8 +160,7 @@ def _sweep(written: Mapping[str, Any], where: str, name: str, given: Mapping[str
         budgets={lane: _budget(usd, f"{where}: budgets.{lane}") for lane, usd in file.budgets.items()},
         workers=parse_workers(file.machines.workers, f"{where}: machines.workers"),
         on=file.machines.on,
-        ray=file.machines.ray(f"{where}: machines"),
-        times=file.machines.times(f"{where}: machines"),
+        cpus_per_worker=file.machines.cpus(f"{where}: machines"),
         deadline_s=parse_deadline(file.deadline, f"{where}: deadline"),
         unpriced=file.unpriced,
         limits={lane: limits.checked(f"{where}: limits.{lane}") for lane, limits in file.limits.items()},

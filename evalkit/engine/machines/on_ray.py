@@ -19,19 +19,18 @@ from typing import Any
 
 from evalkit.engine.gc_threshold import seldom_collected
 from evalkit.engine.loop import SIGNALS
-from evalkit.engine.machines.launch import WorkerSlot, too_often
 from evalkit.engine.machines.messages import Bye, Hello, Welcome, WorkerRefused, decode_question, encode
 from evalkit.engine.machines.process import FAILED, REFUSED
 from evalkit.engine.machines.ray_actor import RayWorker, Said
 from evalkit.engine.machines.ray_head import RayHead, reach
 from evalkit.engine.machines.silence import DistantWorkers
-from evalkit.engine.machines.spread import NOTHING_MORE, Spread
+from evalkit.engine.machines.spread import NOTHING_MORE, Spread, WorkerSlot, too_often
 from evalkit.errors import CorruptLogError, StorageError, UsageError
-from evalkit.spec.model import RayUse
 from evalkit.store.bucket import is_bucket
 from evalkit.store.files.layout import journals
 
 ADDRESS = "RAY_ADDRESS"
+"""Where the cluster is, as Ray's own commands read it; unset: this node's. `local`: one for this call alone."""
 OBJECT_STORE_BYTES = 80_000_000
 """Of a cluster for one call; messages are smaller than what Ray puts there."""
 LOOK_S = 0.5
@@ -42,11 +41,11 @@ AGAIN_S = 1.0
 """An actor that cannot be reached is called again after so long."""
 
 
-def check_ray(use: RayUse) -> str:
+def check_ray() -> str:
     """The address of the cluster. Raises UsageError where Ray is not installed, or the address is none."""
     if find_spec("ray") is None:
         raise UsageError("--on ray: Ray is not installed: pip install 'evalkit-econ[ray]', on all nodes.")
-    address = use.address if use.address != "auto" else os.environ.get(ADDRESS, "").strip() or "auto"
+    address = os.environ.get(ADDRESS, "").strip() or "auto"
     if "://" in address:
         raise UsageError(
             f"{ADDRESS}: {address} would tie the run to the connection of a remote client. Run evalkit on a node of "
@@ -56,9 +55,9 @@ def check_ray(use: RayUse) -> str:
 
 
 @asynccontextmanager
-async def on_cluster(use: RayUse, workers: int) -> AsyncIterator[None]:
+async def on_cluster(workers: int, cpus_per_worker: float) -> AsyncIterator[None]:
     """While the context lasts, this process is connected to the cluster. Raises UsageError if there is none."""
-    address = check_ray(use)
+    address = check_ray()
     for name, value in (("RAY_USAGE_STATS_ENABLED", "0"), ("RAY_enable_metrics_collection", "0")):
         os.environ.setdefault(name, value)  # read when Ray is imported
     import ray
@@ -68,7 +67,7 @@ async def on_cluster(use: RayUse, workers: int) -> AsyncIterator[None]:
         return
     own: dict[str, Any] = {}
     if address == "local":
-        own = {"num_cpus": math.ceil(workers * use.cpus_per_worker), "include_dashboard": False}
+        own = {"num_cpus": math.ceil(workers * cpus_per_worker), "include_dashboard": False}
         own["object_store_memory"] = OBJECT_STORE_BYTES
     try:
         await reach(address)
@@ -77,8 +76,7 @@ async def on_cluster(use: RayUse, workers: int) -> AsyncIterator[None]:
     except (OSError, RuntimeError, ValueError) as flaw:
         raise UsageError(
             f"No Ray cluster answers at {address!r}: {str(flaw).splitlines()[0] if str(flaw) else flaw!r}. Start one "
-            "(`ray start --head`), name it by `ray_address` in the sweep's [machines] or by RAY_ADDRESS, or give "
-            '"local" for one of this machine alone.'
+            "(`ray start --head`), or name it by RAY_ADDRESS; `RAY_ADDRESS=local` is one of this machine alone."
         ) from flaw
     _take_signals_back()
     try:
@@ -110,10 +108,9 @@ class _RayActors:
         self._spread, self._session, self._coordinator = spread, spread.session, spread.coordinator
         directory = spread.session.options.directory
         self._directory = directory if is_bucket(directory) else directory.resolve()
-        self._orphan_s = sweep.times.orphan_s
         self._ray = ray
         self._actor = ray.remote(RayWorker).options(
-            num_cpus=sweep.ray.cpus_per_worker,
+            num_cpus=sweep.cpus_per_worker,
             scheduling_strategy="SPREAD",
             max_restarts=0,
             max_task_retries=0,
@@ -185,7 +182,7 @@ class _RayActors:
     async def _one(self, slot: WorkerSlot) -> tuple[int, str]:
         """One actor of a slot, to its end, and until it is settled: its exit code, and why it could not go on."""
         slot.writer, number, answer = "", 0, b""
-        actor = self._actor.remote(str(self._directory), self._orphan_s)
+        actor = self._actor.remote(str(self._directory), self._spread.times.orphan_s)
         try:
             while isinstance(said := await self._turn(slot, actor, number, answer), bytes):
                 question = decode_question(said)
@@ -250,7 +247,7 @@ class _RayActors:
             return
         self._told = True
         waiting = sum(not slot.writer for slot in self._slots)
-        needed = self._session.resolved.sweep.ray.cpus_per_worker
+        needed = self._session.resolved.sweep.cpus_per_worker
         has = (await asyncio.to_thread(self._ray.cluster_resources)).get("CPU", 0.0)
         words = (
             f"{waiting} of {len(self._slots)} workers have no place after {PLACE_S:.0f} s: each needs {needed:g} CPU, "
