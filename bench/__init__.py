@@ -1,1 +1,2 @@
-"""What evalkit promises in figures, measured: `make bench`, `make large`, and scripts to run alone."""
+"""What evalkit promises in figures, measured: `make bench`, `make large`, and scripts to run alone. `calibrations/` has
+those by which constants are set."""

@@ -33,7 +33,7 @@ from bench.measuring import span
 from evalkit.dialogue import Reply, ToolCall, Usage
 from evalkit.engine.freezing.freeze import resolve
 from evalkit.engine.loop import run_loop
-from evalkit.engine.machines import launch, process
+from evalkit.engine.machines import children, process
 from evalkit.engine.session import RunOptions
 from evalkit.engine.sweep import run_sweep
 from evalkit.engine.view import View
@@ -150,7 +150,7 @@ def _run(workers: int, episodes: int) -> Round:
         yield "http://127.0.0.1:9"
 
     command = (sys.executable, "-m", "bench.workers", "work")
-    with tempfile.TemporaryDirectory() as folder, _in_memory(), mock.patch.object(launch, "COMMAND", command):
+    with tempfile.TemporaryDirectory() as folder, _in_memory(), mock.patch.object(children, "COMMAND", command):
         options = RunOptions(directory=Path(folder) / "run", launch=nowhere)
         sweep = _sweep(Path(folder), episodes)
         outcome = run_loop(run_sweep(resolve(replace(sweep, workers=workers)), options, look))
@@ -187,7 +187,7 @@ def _in_memory() -> Iterator[None]:
 if __name__ == "__main__":
     if sys.argv[1:2] == ["work"]:
         with _in_memory():
-            sys.exit(run_loop(process.main(int(sys.argv[2]))))
+            sys.exit(run_loop(process.main(int(sys.argv[2]), sys.argv[3])))
     if sys.argv[1:2] == ["run"]:
         done = _run(int(sys.argv[2]), int(sys.argv[3]))
         print(json.dumps({"per_s": done.per_s, "cpu_ms": done.cpu_ms}))

@@ -298,7 +298,9 @@ def test_the_page_about_econagentbench_names_its_tables_and_suites() -> None:
     assert [name for name in levels if name not in text] == []
 
 
-BENCHMARKS = sorted(path.stem for path in (PROJECT / "bench").glob("*.py"))
+BENCHMARKS = sorted(
+    ".".join(path.relative_to(PROJECT / "bench").with_suffix("").parts) for path in (PROJECT / "bench").rglob("*.py")
+)
 LOAD_EACH = """
 import json, sys, traceback
 from importlib import import_module

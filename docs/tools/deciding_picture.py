@@ -4,7 +4,7 @@ scores. `pictures.py` writes it as docs/images/deciding.svg; nothing is simulate
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from bench.deciding import cells
+from bench.calibrations.deciding import cells
 from evalkit.report import vega
 from evalkit.report.figure import Figure
 from evalkit.report.figures.marks import names_axis

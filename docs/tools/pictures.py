@@ -22,7 +22,7 @@ from urllib.parse import urlencode
 from playwright.sync_api import Browser, sync_playwright
 from rich.console import Console
 
-from bench.deciding import PAGE as DECIDING_PAGE
+from bench.calibrations.deciding import PAGE as DECIDING_PAGE
 from docs.tools.deciding_picture import NAME as DECIDING
 from docs.tools.deciding_picture import figure as deciding_figure
 from evalkit.api.running import call_of

@@ -37,19 +37,10 @@ COMMANDS: Mapping[str, Command] = {
             "evalkit run runs/nightly.toml --only agent=gpt,suite=scheduling/hard",
             "evalkit run runs/nightly.toml --retry unresponsive --budget 5",
             "evalkit run runs/mine.toml --name high --set agents.gpt.effort=high",
-            "evalkit run runs/mine.toml --dir s3://bucket/mine --on join",
+            "evalkit run runs/mine.toml --dir s3://bucket/mine --on ray",
         ),
         options.run,
         "reading the sweep and its suites",
-    ),
-    "join": Command(
-        "play",
-        "work for a run that another process coordinates",
-        (
-            "evalkit join s3://bucket/mine --workers 4",
-            "evalkit join /shared/runs/mine --workers cores --authority ca.pem",
-        ),
-        options.join,
     ),
     "plan": Command(
         "play",

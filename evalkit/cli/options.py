@@ -46,40 +46,10 @@ def run(sub: argparse.ArgumentParser) -> None:
     sub.add_argument(
         "--workers", metavar="N", help="play in N processes; `cores`: one per core (default: the spec's, or one)"
     )
-    sub.add_argument(
-        "--on",
-        choices=("here", "join", "ray"),
-        help="`join`: play nothing here, but in processes of `evalkit join`; `ray`: in actors of a Ray cluster",
-    )
-    sub.add_argument(
-        "--listen", metavar="HOST:PORT", default="", help="of --on join (default: this machine, any free port)"
-    )
-    sub.add_argument("--certificate", metavar="FILE", help="of --on join: PEM, to listen for other machines")
-    sub.add_argument("--certificate-key", metavar="FILE", help="its key, where that is in another file")
-    _token_file(sub)
+    sub.add_argument("--on", choices=("here", "ray"), help="`ray`: play nothing here, but in actors of a Ray cluster")
     sub.add_argument("--play-all", action="store_true", help="play on where [decide] has all its answers")
     sub.add_argument("--repair", action="store_true", help="drop the damaged part of the log, and continue")
     sub.add_argument("--json", action="store_true", help="JSON lines instead of the live display")
-
-
-def join(sub: argparse.ArgumentParser) -> None:
-    """Options of `join`."""
-    sub.add_argument("place", metavar="PLACE", help="the run: its directory on a shared disk, or its bucket")
-    sub.add_argument("--workers", metavar="N", default="1", help="processes; `cores`: one per core (default: 1)")
-    sub.add_argument(
-        "--coordinator", metavar="HOST:PORT", default="", help="where it listens (default: what the run's place says)"
-    )
-    sub.add_argument("--authority", metavar="FILE", help="PEM: certificates that its certificate is trusted by")
-    _token_file(sub)
-    sub.add_argument("--wait", metavar="SPAN", default="10m", help="how long a coordinator is awaited (default: 10m)")
-
-
-def _token_file(sub: argparse.ArgumentParser) -> None:
-    sub.add_argument(
-        "--token-file",
-        metavar="FILE",
-        help="the token that coordinator and workers know (default: $EVALKIT_JOIN_TOKEN, or a file of this user's)",
-    )
 
 
 def mcp(sub: argparse.ArgumentParser) -> None:

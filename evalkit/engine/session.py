@@ -10,7 +10,6 @@ from evalkit.engine.endpoints import Endpoints, Launch
 from evalkit.engine.episode import Stop
 from evalkit.engine.forecast import Forecast
 from evalkit.engine.freezing.freeze import Resolved
-from evalkit.engine.listen import Listen
 from evalkit.engine.question import LiveQuestion
 from evalkit.engine.resume import Holdings
 from evalkit.engine.scheduler import LaneJob
@@ -44,8 +43,6 @@ class RunOptions:
     """Receives, in words, what is being done before the first request."""
     outside: OutsideAsker | None = None
     """Gives the replies of agents that are played from outside; None: they cannot be played in this call."""
-    listen: Listen = field(default_factory=Listen)
-    """Where workers of other machines are listened for."""
     stop: Stop | None = None
     """Set by the caller to end the run. None: signals end it, if this is the main thread."""
 

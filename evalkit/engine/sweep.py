@@ -29,7 +29,6 @@ from evalkit.engine.idle import nothing_to_do
 from evalkit.engine.jobs import make_jobs
 from evalkit.engine.loop import interruptible
 from evalkit.engine.machines.children import play_here
-from evalkit.engine.machines.joined import opened, play_joined
 from evalkit.engine.machines.on_ray import check_ray, on_cluster, play_on_ray
 from evalkit.engine.machines.spread import Spread
 from evalkit.engine.outcome import RunOutcome
@@ -159,13 +158,11 @@ async def _play(session: Session, show: Callable[[View], None]) -> None:
 @asynccontextmanager
 async def _machines(session: Session) -> AsyncIterator[Callable[[Spread], Awaitable[None]]]:
     """What plays a session in other processes, once they can come. Raises UsageError where they cannot."""
-    sweep, options = session.resolved.sweep, session.options
+    sweep = session.resolved.sweep
     if sweep.on == "ray":
-        _tell(options, "connecting to the Ray cluster")
+        _tell(session.options, "connecting to the Ray cluster")
         async with on_cluster(sweep.workers):
             yield play_on_ray
-    elif sweep.on == "join":
-        yield partial(play_joined, listener=opened(options.listen, options.directory))
     else:
         yield play_here
 

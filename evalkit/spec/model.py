@@ -209,20 +209,8 @@ class SuiteUse:
     """Kinds of refusals that end an episode as the model's doing."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MachineTimes:
-    """How long processes of a run rely on each other, in seconds."""
-
-    share_s: float = 15.0
-    """A worker's part of the limits holds for so long after it asked: without an answer it sends nothing then."""
-    silent_s: float = 20.0
-    """A worker that says nothing for so long is taken for lost: others go on with its episodes."""
-    orphan_s: float = 60.0
-    """A worker whose coordinator does not answer for so long commits what it has and ends."""
-
-
-Machines = Literal["here", "join", "ray"]
-"""Whether a run's processes are started on this machine, join from any, or are actors on a Ray cluster."""
+Machines = Literal["here", "ray"]
+"""Whether a run's processes are started on this machine, or are actors on a Ray cluster."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -238,9 +226,8 @@ class Sweep:
     width: int = 64
     """Episodes in flight in each lane."""
     workers: int = 1
-    """Processes that play it; where they join by themselves, how many are expected."""
+    """Processes that play it."""
     on: Machines = "here"
-    times: MachineTimes = MachineTimes()
     budget: PicoUsd | None = None
     deadline_s: float | None = None
     """Seconds from the start of each `run` command."""

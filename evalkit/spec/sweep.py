@@ -21,14 +21,13 @@ from evalkit.spec.agent_code import find_agent
 from evalkit.spec.catalogue import LimitsFile
 from evalkit.spec.crossed import crossed
 from evalkit.spec.decide import DecideTable, checked_decide
-from evalkit.spec.model import AgentSpec, Machines, MachineTimes, SuiteUse, Sweep
+from evalkit.spec.model import AgentSpec, Machines, SuiteUse, Sweep
 from evalkit.spec.reading import check_record, parse_span, plain_values, read_values
 from evalkit.spec.settings import with_settings
 from evalkit.wire.refusals import COUNTED, MODELS_PART
 
 MAX_WIDTH = 100_000
 MAX_WORKERS = 256
-MIN_SHARE_S, MAX_SILENT_S, MAX_ORPHAN_S = 2.0, 3600.0, 86_400.0
 MAX_SEED = 2**31 - 1
 """The highest that every provider takes."""
 _NAME = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-+@:/=")
@@ -77,21 +76,6 @@ class MachinesTable(msgspec.Struct, frozen=True, kw_only=True):
 
     workers: int | str = 1
     on: Machines = "here"
-    share_s: float = MachineTimes().share_s
-    silent_s: float = MachineTimes().silent_s
-    orphan_s: float = MachineTimes().orphan_s
-
-    def times(self, where: str) -> MachineTimes:
-        """The three times. Raises UsageError where one does not leave room for another."""
-        times = MachineTimes(share_s=self.share_s, silent_s=self.silent_s, orphan_s=self.orphan_s)
-        if not MIN_SHARE_S <= times.share_s < times.silent_s <= MAX_SILENT_S:
-            raise UsageError(
-                f"{where}: expected {MIN_SHARE_S:g} <= share_s < silent_s <= {MAX_SILENT_S:g}: what a silent worker "
-                f"may still send must have ended before others go on; not {times.share_s:g} and {times.silent_s:g}."
-            )
-        if not times.share_s <= times.orphan_s <= MAX_ORPHAN_S:
-            raise UsageError(f"{where}.orphan_s: expected share_s to {MAX_ORPHAN_S:g} seconds, not {times.orphan_s:g}.")
-        return times
 
 
 class SweepFile(msgspec.Struct, frozen=True, kw_only=True):
@@ -161,7 +145,6 @@ def _sweep(written: Mapping[str, Any], where: str, name: str, given: Mapping[str
         budget=parse_budget(file.budget_usd, f"{where}: budget_usd"),
         workers=parse_workers(file.machines.workers, f"{where}: machines.workers"),
         on=file.machines.on,
-        times=file.machines.times(f"{where}: machines"),
         deadline_s=parse_deadline(file.deadline, f"{where}: deadline"),
         limits={lane: limits.checked(f"{where}: limits.{lane}") for lane, limits in file.limits.items()},
         decide=None

@@ -27,13 +27,13 @@ the fall may have begun, is proved to do: an alarm at evidence 1 / alpha is then
 That is not sharp. Sums also come to much that never raises an alarm, and where the tolerance is much for the noise,
 only beginnings near v can be mistaken, the other means being far below 0. N is therefore the least number that keeps
 false alarms within alpha in the worst history, a fall of just the tolerance, simulated with known noise
-(`python -m bench.beginnings`), and half more, since noise has to be learnt: after 30 nights 24 without a tolerance, 5
-where it is the noise of a night. Up to 59 are proved for the 30 nights to come.
+(`python -m bench.calibrations.beginnings`), and half more, since noise has to be learnt: after 30 nights 24 without a
+tolerance, 5 where it is the noise of a night. Up to 59 are proved for the 30 nights to come.
 
 The spread of the shared effect is not known, so e(j) / N is averaged over it, with its weights after "lower by the
 tolerance from j on". Where there is little or no effect the prior still allows for one, so evidence comes to too
 little; the smaller an effect is for the scatter of a night, the less is N, by at most `_SMALLER`. `python -m
-bench.alarms` measures what comes out of this.
+bench.calibrations.alarms` measures what comes out of this.
 
 Source: Shin, Ramdas and Rinaldo 2024, "E-detectors: a nonparametric framework for sequential change detection"
 (definition of an e-detector; sums of e-processes that start one after the other; average run length at least c).
@@ -63,8 +63,9 @@ BETS = np.array([0.7, 1.2, 2.0, 3.5])
 """Falls beyond the tolerance that bets are placed on, in units of a night's noise, and each one's part."""
 PARTS = np.array([0.4, 0.3, 0.2, 0.1])
 TOLERANCES = np.array([0.0, 0.25, 0.5, 0.75, 1.0, 1.5, 2.0, 3.0])
-"""In units of a night's noise, and the number of beginnings with each after `_NIGHTS` nights: what `bench.beginnings`
-finds where the noise is known, and half more (without a tolerance two thirds), since it is learnt."""
+"""In units of a night's noise, and the number of beginnings with each after `_NIGHTS` nights: what
+`bench.calibrations.beginnings` finds where the noise is known, and half more (without a tolerance two thirds), since it
+is learnt."""
 _BEGINNINGS = np.array([24.0, 13.0, 9.2, 7.5, 5.2, 4.1, 3.3, 2.6])
 _NIGHTS, _POWER = 30, 0.7
 """The number of beginnings grows with this power of the nights."""

@@ -35,14 +35,6 @@ AT_ONCE = 8
 """Creations of one object by which a store's conditions are tried."""
 
 
-class Meeting(msgspec.Struct, frozen=True, kw_only=True):
-    """Where a coordinator listens for workers."""
-
-    address: str
-    """`HOST:PORT`."""
-    tls: bool = False
-
-
 class Leader(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A process that writes a run in a bucket."""
 
@@ -51,7 +43,6 @@ class Leader(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The machine since it was started, and what it takes for its processes: another has another one."""
     pid: int
     started_at: float
-    meeting: Meeting | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,12 +84,6 @@ class Lead:
     def is_current(self) -> bool:
         """Whether no other process can lead yet: for as long after a sign as starters watch."""
         return not self._deposed and boot_time() < self._sent + WATCH_S
-
-    def meet_at(self, meeting: Meeting) -> None:
-        """Say with each sign from now on where workers are listened for."""
-        self.me = msgspec.structs.replace(self.me, meeting=meeting)
-        with suppress(StorageError):
-            self._beat()
 
     def close(self) -> None:
         """Lead no longer."""

@@ -4,8 +4,8 @@ import random
 
 import pytest
 
-from bench import window as bench
-from bench.window import SERVERS, VALUES, Meeting, Server, constant, met
+from bench.calibrations import window as bench
+from bench.calibrations.window import SERVERS, VALUES, Meeting, Server, constant, met
 from evalkit.client.lanes import window
 from evalkit.client.lanes.window import Window
 from evalkit.errors import UsageError

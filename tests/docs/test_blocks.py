@@ -179,7 +179,6 @@ def test_few_blocks_are_skipped_and_each_for_a_reason() -> None:
         "evalkit mcp",
         "evalkit play",
         "--workers cores",
-        "--on join",
     )
     servers_and_trainers = ("vllm", "vf-eval", "traces.jsonl", "from trl")
     for block in skipped:

@@ -7,8 +7,8 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from bench import deciding
-from bench.deciding_shapes import SHAPES, Shape, graded, yes_no_alike
+from bench.calibrations import deciding
+from bench.calibrations.deciding_shapes import SHAPES, Shape, graded, yes_no_alike
 from docs.tools import deciding_picture
 from evalkit.report.figures.draw import svg
 from tests.vegalite import schema_flaw

@@ -5,8 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from evalkit.engine.machines.link import Gone
-from evalkit.engine.machines.messages import Attend, Bye, Directive, Reply, decode_question, encode
+from evalkit.engine.machines.messages import Attend, Bye, Directive, Gone, Reply, decode_question, encode
 from evalkit.engine.machines.process import REFUSED
 from evalkit.engine.machines.ray_actor import CalledTransport, RayWorker
 

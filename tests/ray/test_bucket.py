@@ -14,8 +14,8 @@ from evalkit.store.files.layout import journals
 from tests.ray.nodes import cluster_of
 from tests.ray.test_ray import LATENCY, kill_a_worker, kill_the_driver
 from tests.soak.sweeping import finish, prepare
-from tests.support.joined_runs import Harm, torn
 from tests.support.object_stores import StoreProxy, make_bucket, proxy, reached_at
+from tests.support.ray_runs import Harm, torn
 
 pytestmark = [pytest.mark.ray, pytest.mark.usefixtures("ray_is_here")]
 
@@ -34,7 +34,7 @@ def store() -> Iterator[StoreProxy]:
 def test_a_run_in_a_bucket_goes_on_after_its_actors_or_driver_were_killed(
     tmp_path: Path, store: StoreProxy, harm: Harm, kills: int
 ) -> None:
-    folder, _ = torn(tmp_path, kills, harm, latency=LATENCY, periods=10, place=f"{make_bucket()}/run", on="ray")
+    folder = torn(tmp_path, kills, harm, latency=LATENCY, periods=10, place=f"{make_bucket()}/run")
     lost = {event["writer"] for event in read_events(folder / "run", "worker_lost")}
     assert all(newest_claims(folder / "run")[writer]["kind"] == "seal" for writer in lost)
     assert all(has_ended(folder / "run", journal.writer) for journal in journals(folder / "run"))

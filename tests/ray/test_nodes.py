@@ -23,8 +23,8 @@ from evalkit.store.reading.reader import read_ledger
 from tests.ray.nodes import Cluster, cluster_of
 from tests.soak.sweeping import Seen, finish, prepare, read_bill, start
 from tests.soak.test_kill import settle, stored
-from tests.support.joined_runs import JoinedRun, is_actor, of_a_worker, torn
 from tests.support.patience import PATIENCE_S
+from tests.support.ray_runs import RayRun, is_actor, of_a_worker, torn
 
 pytestmark = [pytest.mark.ray, pytest.mark.usefixtures("ray_is_here")]
 
@@ -65,7 +65,7 @@ class KilledNode:
     windows: list[list[int]] = field(default_factory=list)
     """Of the bill: from where workers were sealed to the next kill."""
 
-    def __call__(self, play: JoinedRun, draw: random.Random) -> None:
+    def __call__(self, play: RayRun, draw: random.Random) -> None:
         bill = play.folder.with_suffix(".jsonl")
         before = began(play.run)
         chosen = of_a_worker(play, draw, 0)
@@ -127,7 +127,7 @@ def nodes_die(
     with cluster_of(0, 2, 2) as cluster:
         joins(cluster, monkeypatch)
         harm = KilledNode(cluster=cluster, stands_still=still)
-        folder, _ = torn(tmp_path, kills, harm, replicates=replicates, periods=20, latency=latency, on="ray")
+        folder = torn(tmp_path, kills, harm, replicates=replicates, periods=20, latency=latency)
         print(
             "sealed after", [f"{s:.1f}" for s in harm.sealed_s], "another after", [f"{s:.1f}" for s in harm.went_on_s]
         )
@@ -158,7 +158,7 @@ def test_a_run_whose_only_node_dies_says_so_and_goes_on_when_another_comes(
     with cluster_of(0, 2) as cluster:
         joins(cluster, monkeypatch)
 
-        def lose_all(play: JoinedRun, draw: random.Random) -> None:
+        def lose_all(play: RayRun, draw: random.Random) -> None:
             os.kill(cluster.node_of(of_a_worker(play, draw, 0)).pid_of("raylet"), signal.SIGKILL)
             for _ in look():
                 if waits := list(read_events(play.run, "workers_wait")):
@@ -168,7 +168,7 @@ def test_a_run_whose_only_node_dies_says_so_and_goes_on_when_another_comes(
             assert play.coordinator.poll() is None
             cluster.add(2)
 
-        torn(tmp_path, 1, lose_all, replicates=2, latency=LATENCY, on="ray")
+        torn(tmp_path, 1, lose_all, replicates=2, latency=LATENCY)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -193,7 +193,7 @@ class KilledHead:
         self.cluster = self.clusters.enter_context(cluster_of(0, 2))
         joins(self.cluster, self.monkeypatch)
 
-    def __call__(self, play: JoinedRun, draw: random.Random) -> None:
+    def __call__(self, play: RayRun, draw: random.Random) -> None:
         bill = play.folder.with_suffix(".jsonl")
         os.kill(self.cluster.head.pid_of("gcs_server"), signal.SIGKILL)
         at = time.monotonic()
@@ -224,7 +224,7 @@ def heads_die(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kills: int, repli
     """Play a run on a cluster, and on others, since their heads die."""
     with ExitStack() as clusters:
         harm = KilledHead(clusters=clusters, monkeypatch=monkeypatch, here=here)
-        torn(tmp_path, kills, harm, replicates=replicates, periods=20, latency=LATENCY, on="ray")
+        torn(tmp_path, kills, harm, replicates=replicates, periods=20, latency=LATENCY)
     print("the process ended after", [f"{seconds:.1f} s" for seconds in harm.ended_s])
     assert all(begin for known, begin in harm.durable if known)
     assert harm.asked_again(tmp_path / "hurt.jsonl") == []

@@ -16,36 +16,36 @@ from evalkit.store.reading.reader import read_ledger
 from tests.ray.nodes import cluster_of
 from tests.soak.sweeping import finish, prepare, read_bill, start
 from tests.support.command_line import LAB
-from tests.support.joined_runs import JoinedRun, is_actor, of_a_worker, torn
 from tests.support.patience import PATIENCE_S
+from tests.support.ray_runs import RayRun, is_actor, of_a_worker, torn
 
 pytestmark = [pytest.mark.ray, pytest.mark.usefixtures("on_ray")]
 
 LATENCY = "lognormal:60ms:0.4"
 
 
-def nothing(play: JoinedRun, draw: random.Random) -> None:
+def nothing(play: RayRun, draw: random.Random) -> None:
     """Let it be."""
 
 
-def kill_a_worker(play: JoinedRun, draw: random.Random) -> None:
+def kill_a_worker(play: RayRun, draw: random.Random) -> None:
     """Kill -9."""
     of_a_worker(play, draw, signal.SIGKILL)
 
 
-def kill_the_driver(play: JoinedRun, draw: random.Random) -> None:
+def kill_the_driver(play: RayRun, draw: random.Random) -> None:
     """Kill -9."""
     play.coordinator.kill()
 
 
 def test_actors_play_a_run_as_one_process_does(tmp_path: Path) -> None:
-    folder, _ = torn(tmp_path, 0, nothing, latency="20ms", periods=4, on="ray")
+    folder = torn(tmp_path, 0, nothing, latency="20ms", periods=4)
     assert len(journals(folder / "run")) == 3, "the coordinator's, and each worker's"
     assert all(has_ended(folder / "run", journal.writer) for journal in journals(folder / "run"))
 
 
 def test_an_actor_that_is_killed_is_sealed_and_another_goes_on(tmp_path: Path) -> None:
-    folder, _ = torn(tmp_path, 1, kill_a_worker, latency=LATENCY, periods=10, on="ray")
+    folder = torn(tmp_path, 1, kill_a_worker, latency=LATENCY, periods=10)
     (lost,) = read_events(folder / "run", "worker_lost")
     assert newest_claims(folder / "run")[lost["writer"]]["kind"] == "seal"
     assert list(read_events(folder / "run", "worker_ended")), "Ray has said that it was dead"
@@ -54,7 +54,7 @@ def test_an_actor_that_is_killed_is_sealed_and_another_goes_on(tmp_path: Path) -
 def test_an_actor_that_stands_still_is_sealed_and_writes_nothing_when_it_goes_on(tmp_path: Path) -> None:
     stopped = list[int]()
 
-    def stop_for_long(play: JoinedRun, draw: random.Random) -> None:
+    def stop_for_long(play: RayRun, draw: random.Random) -> None:
         stopped.append(of_a_worker(play, draw, signal.SIGSTOP))
         until = time.monotonic() + PATIENCE_S
         while not list(read_events(play.run, "worker_lost")):
@@ -63,7 +63,7 @@ def test_an_actor_that_stands_still_is_sealed_and_writes_nothing_when_it_goes_on
         if is_actor(stopped[0]):
             os.kill(stopped[0], signal.SIGCONT)
 
-    folder, _ = torn(tmp_path, 1, stop_for_long, latency=LATENCY, periods=10, on="ray")
+    folder = torn(tmp_path, 1, stop_for_long, latency=LATENCY, periods=10)
     (lost,) = read_events(folder / "run", "worker_lost")
     assert f"-{stopped[0]}-" in lost["writer"]
     assert newest_claims(folder / "run")[lost["writer"]]["kind"] == "seal"
@@ -71,17 +71,17 @@ def test_an_actor_that_stands_still_is_sealed_and_writes_nothing_when_it_goes_on
 
 
 def test_a_driver_that_is_killed_leaves_a_run_that_goes_on(tmp_path: Path) -> None:
-    folder, _ = torn(tmp_path, 1, kill_the_driver, latency=LATENCY, periods=10, on="ray")
+    folder = torn(tmp_path, 1, kill_the_driver, latency=LATENCY, periods=10)
     assert all(has_ended(folder / "run", journal.writer) for journal in journals(folder / "run"))
 
 
 def test_a_driver_that_is_told_to_stop_lets_its_workers_close(tmp_path: Path) -> None:
-    def stop(play: JoinedRun, draw: random.Random) -> None:
+    def stop(play: RayRun, draw: random.Random) -> None:
         play.coordinator.send_signal(signal.SIGTERM)
         assert play.coordinator.wait(PATIENCE_S) == 130
         assert all(has_ended(play.run, journal.writer) for journal in journals(play.run))
 
-    folder, _ = torn(tmp_path, 1, stop, latency=LATENCY, periods=10, on="ray")
+    folder = torn(tmp_path, 1, stop, latency=LATENCY, periods=10)
     assert not list(read_events(folder / "run", "worker_lost"))
     assert not [row for row in read_ledger(folder / "run") if row.kind in ("crash", "charge")]
 

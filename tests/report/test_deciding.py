@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
-from bench import deciding as bench
+from bench.calibrations import deciding as bench
 from evalkit.stats.deciding import Contest, question
 from evalkit.stats.evidence import Bounds
 

@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from bench.deciding import ended
+from bench.calibrations.deciding import ended
 from evalkit.stats.evidence import DIFFERENCES, SCORES, Bounds, Evidence, answer
 from evalkit.stats.sequential import BETS, betting_now, capital
 

@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from bench.deciding import ended
+from bench.calibrations.deciding import ended
 from evalkit.stats.reach import Supposed, answered, graded, least_draws, reach, yes_no
 
 

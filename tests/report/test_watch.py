@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from bench.beginnings import number, summed
+from bench.calibrations.beginnings import number, summed
 from evalkit.stats import lasting_fall
 from evalkit.stats.alarm import HORIZON, Night, regression
 from evalkit.stats.lasting_fall import Levels, beginnings, gathered, levels, needed, visible_fall
@@ -63,7 +63,7 @@ def test_false_alarms_of_the_evidence_stay_within_alpha(effect: float, fall: flo
 
 @pytest.mark.exhaustive
 def test_a_lasting_fall_is_found_within_a_week_as_often_as_by_one_who_knows_the_noise() -> None:
-    """One who also knows the fall's size and that it is recent finds 82 % (`python -m bench.alarms`)."""
+    """One who also knows the fall's size and that it is recent finds 82 % (`python -m bench.calibrations.alarms`)."""
     draws = np.random.Generator(np.random.Philox(2))
     assert ever(series(draws, 30, 7, 0.05, 0.0), 30, 0.02) >= 0.85 * 0.82
 

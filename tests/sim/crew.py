@@ -1,57 +1,37 @@
 """Workers of a run, each a process of its own beside the coordinator that the world lives through.
 
 Each has a loop; all loops share the time, the disk and the provider. Whoever drives them (the coordinator's loop, as a
-rule) has those go on first whose time is least. So a worker lives on where its coordinator dies, and meets its
-successor; one that stands still is passed over until its time has come; and one that dies leaves all others alone.
+rule) has those go on first whose time is least. So a worker lives on where its coordinator dies, and one that stands
+still is passed over until its time has come; and one that dies leaves all others alone.
 
-What is simulated are workers that join: `joined.py`, `silence.py` and `spread.py` on one side, `process.py` and
-`worker.py` on the other, over streams of `wires.py`. Left out are processes that a coordinator starts itself
-(`children.py`: whether one has ended is asked of the system), TLS, and buckets, whose lead beats in a thread: real
-processes test these.
+What is simulated are workers on Ray: `on_ray.py`, `silence.py` and `spread.py` on one side, `ray_actor.py` and
+`worker.py` on the other, over calls of `cluster.py`. Left out are the processes of `--workers` alone (`children.py`:
+whether one has ended is asked of the system), and buckets, whose lead beats in a thread: real processes test these.
 """
 
-import asyncio
 import math
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING
 from unittest import mock
 
 from evalkit.engine import sweep
-from evalkit.engine.machines import process, silence, tcp, worker
-from evalkit.engine.machines.messages import LEAVE, JoinSettings
-from evalkit.errors import EvalkitError
+from evalkit.engine.machines import on_ray, ray_head, silence, worker
+from evalkit.engine.machines.spread import MachineTimes, Spread
+from evalkit.seeds import Stream
 from evalkit.store.writing.writer import Store, open_beside
+from tests.sim.cluster import ENDS_WITHIN_S, REACHED, Actor, connected, reached
 from tests.sim.crew_plan import CrewPlan, WorkerPlan
-from tests.sim.loop import Died, SimLoop
+from tests.sim.loop import Died, Hung, SimLoop
 from tests.sim.process import Process
-from tests.sim.wires import TOKEN
 
 if TYPE_CHECKING:
     from tests.sim.world import World
 
-AWAITED_S = 600.0
-"""How long a worker awaits its coordinator."""
-TICK_S, EVERY_S, ANSWER_S = 0.25, 1.0, 5.0
-"""Slower beats than evalkit's, and a shorter patience, so that a seed costs less, and repeats its questions more
-often. Nothing rests on these."""
-
-
-class _Parent:
-    """The process that has started a worker: it says at most that it is enough."""
-
-    def __init__(self) -> None:
-        self._enough = asyncio.Event()
-
-    def says_leave(self) -> None:
-        self._enough.set()
-
-    async def receive(self) -> bytes:
-        await self._enough.wait()
-        self._enough.clear()
-        return LEAVE
+TICK_S, EVERY_S, LOOK_S = 0.25, 1.0, 1.0
+"""Slower beats than evalkit's, so that a seed costs less. Nothing rests on these."""
 
 
 @dataclass(slots=True, eq=False)
@@ -60,16 +40,21 @@ class _Worker:
 
     process: Process
     plan: WorkerPlan
-    slot: int
-    """-1: its coordinator is gone, and so is whoever would start another in its place."""
-    incarnation: int
-    parent: _Parent
-    task: "asyncio.Task[str]"
+    actor: Actor
     stopped: dict[int, float]
+    killed_at: float = math.inf
+
+    @property
+    def over(self) -> bool:
+        """Whether it has nothing more to do, and nobody will ask why."""
+        life = self.actor.worker._life
+        return (life is None or life.done()) and (self.actor.is_to_end or self.actor.driver.dead)
 
     def next_at(self) -> float:
         loop = self.process.loop
-        return loop.next_at() if loop.expects else math.inf
+        if self.over:
+            return loop.time()
+        return min(self.killed_at, loop.next_at() if loop.expects else math.inf)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -77,8 +62,8 @@ class _Starting:
     """A process that is about to begin."""
 
     at: float
-    slot: int
-    incarnation: int
+    plan: WorkerPlan
+    actor: Actor
 
 
 class Crew:
@@ -87,6 +72,7 @@ class Crew:
     def __init__(self, world: "World") -> None:
         self._world = world
         self._plan: CrewPlan | None = None
+        self._begun = 0
         self._workers: list[_Worker] = []
         self._starting: list[_Starting] = []
 
@@ -95,22 +81,35 @@ class Crew:
         """Whether there are any, or will be."""
         return bool(self._workers or self._starting)
 
-    def begin(self, plan: CrewPlan | None, now: float) -> None:
-        """A coordinator begins: its workers follow. Those of the one before are on their own."""
-        self._plan = plan
-        for one in self._workers:
-            one.slot = -1
-        self._starting = []
-        if plan is not None:
-            self._world.wires.plan = plan.wires
-            self._starting = [
-                _Starting(at=now + slot[0].begins_s, slot=number, incarnation=0)
-                for number, slot in enumerate(plan.slots)
-            ]
+    def begin(self, plan: CrewPlan) -> None:
+        """A coordinator begins, and will make actors."""
+        self._plan, self._begun = plan, 0
+        self._world.cluster.plan = plan.calls
 
     def ended(self) -> None:
-        """The coordinator has ended: nobody starts workers any more."""
-        self.begin(None, 0.0)
+        """The coordinators have ended: their workers are on their own, or are ended by Ray."""
+        self._starting = []
+        for one in self._workers:
+            draws = Stream(self._world.scenario.seed, "coordinator's end", one.process.number)
+            if draws.uniform() < REACHED:
+                one.killed_at = min(one.killed_at, self._world.now + ENDS_WITHIN_S * draws.uniform())
+
+    # What the cluster does.
+
+    def starts(self, actor: Actor, now: float) -> None:
+        """An actor was made: its process will begin."""
+        assert self._plan is not None
+        plan = self._plan.processes[min(self._begun, len(self._plan.processes) - 1)]
+        self._begun += 1
+        self._starting.append(_Starting(at=now + plan.begins_s, plan=plan, actor=actor))
+
+    def kills(self, actor: Actor, at: float) -> None:
+        """An actor's process is to end."""
+        self._starting = [start for start in self._starting if start.actor is not actor]
+        for one in self._workers:
+            reached = Stream(self._world.scenario.seed, "kill", one.process.number).uniform() < REACHED
+            if one.actor is actor and reached:
+                one.killed_at = min(one.killed_at, at)
 
     # Time passes.
 
@@ -130,78 +129,68 @@ class Crew:
                 self._start(start)
                 return
         one = min(self._workers, key=_Worker.next_at)
+        if one.over:
+            self._ends(one)
+            return
+        if one.killed_at <= at:
+            one.process.loop.skip(max(0.0, at - one.process.loop.time()))
+            self._dies(one, "is ended by Ray")
+            return
         if self._stands_still(one):
             return
         with self._acting(one.process):
             try:
                 one.process.loop.step()
             except Died:
-                self._dies(one)
+                self._dies(one, "is dead")
                 return
-        if one.task.done():
-            self._ends(one)
+        life = one.actor.worker._life
+        flaw = life.exception() if life is not None and life.done() and not life.cancelled() else None
+        if flaw is not None:
+            self._world.flaws.append(first_of(flaw))
+            self._dies(one, "is broken")
 
     def finish(self) -> None:
         """Nobody coordinates any more: all live on to their ends."""
         self.ended()
         while self._workers:
+            if self.next_at() == math.inf:
+                raise Hung(f"a worker waits for nothing: {self._workers[0].process.loop.waiting()}")
             self.step()
 
     def die(self) -> None:
         """All die at once."""
-        self.ended()
+        self._starting = []
         for one in list(self._workers):
-            with self._acting(one.process):
-                self._dies(one)
+            self._dies(one, "dies with all others")
 
     # One of them.
 
     def _start(self, start: _Starting) -> None:
-        assert self._plan is not None
-        plans, world = self._plan.slots[start.slot], self._world
-        plan = plans[min(start.incarnation, len(plans) - 1)]
+        world, plan = self._world, start.plan
         loop = SimLoop(start.at, lambda: self._turn(one))
         loop.set_exception_handler(world.failed)
         own = Process(world.network.join(), loop)
+        own.of = start.actor.driver.number
         if plan.cut_off is not None:
             own.cut_off = start.at + plan.cut_off[0], start.at + plan.cut_off[1]
-        parent = _Parent()
-        one = _Worker(
-            process=own,
-            plan=plan,
-            slot=start.slot,
-            incarnation=start.incarnation,
-            parent=parent,
-            task=loop.create_task(self._work(parent)),
-            stopped=dict(plan.stopped),
-        )
+        one = _Worker(process=own, plan=plan, actor=start.actor, stopped=dict(plan.stopped))
         self._workers.append(one)
         world.processes[own.number] = own
         with self._acting(own):
             world.say(f"worker {own.number} begins")
-
-    async def _work(self, parent: _Parent) -> str:
-        """A worker's life; in words, how it ended."""
-        try:
-            await process._joined(self._world.run, JoinSettings(wait_s=AWAITED_S), cast(Any, parent))
-        except EvalkitError as flaw:
-            return f"{type(flaw).__name__}: {flaw}"
-        return "has ended in good order"
+            start.actor.begins(own)
 
     def _turn(self, one: _Worker) -> None:
         """Once each time round a worker's loop."""
-        world, own, plan = self._world, one.process, one.plan
+        world, own = self._world, one.process
         own.turn += 1
         if world.flaws:
             raise Died
-        if own.turn == plan.die_turn:
+        if own.turn == one.plan.die_turn:
             world.counts["worker_dies"] += 1
             world.say(f"worker {own.number} dies at turn {own.turn} of its loop")
             raise Died
-        if own.turn == plan.leave_turn:
-            world.counts["told_to_leave"] += 1
-            world.say(f"worker {own.number} is told to leave")
-            one.parent.says_leave()
 
     def _stands_still(self, one: _Worker) -> bool:
         """Whether a worker's system stops it now, before its loop turns: all others go on meanwhile."""
@@ -215,42 +204,26 @@ class Crew:
         own.loop.skip(seconds)
         return True
 
-    def _dies(self, one: _Worker) -> None:
+    def _dies(self, one: _Worker, how: str) -> None:
         world = self._world
-        world.say(f"worker {one.process.number} is dead")
-        self._remove(one)
-        world.disk.dead = world.network.dead = True
-        one.process.loop.unwind()
-        world.disk.dead = world.network.dead = False
+        with self._acting(one.process):
+            world.say(f"worker {one.process.number} {how}")
+            world.disk.dead = world.network.dead = True
+            one.process.loop.unwind()
+            world.disk.dead = world.network.dead = False
         self._closes(one)
 
     def _ends(self, one: _Worker) -> None:
-        flaw = None if one.task.cancelled() else one.task.exception()
+        life = one.actor.worker._life
         with self._acting(one.process):
-            if flaw is not None:
-                self._world.flaws.append(first_of(flaw))
-            else:
-                self._world.say(f"worker {one.process.number}: {one.task.result()}")
-            self._remove(one)
+            self._world.say(f"worker {one.process.number} ends: {None if life is None else life.result()}")
             one.process.loop.unwind()
         self._closes(one)
 
-    def _remove(self, one: _Worker) -> None:
-        self._workers.remove(one)
-        if one.slot >= 0 and self._plan is not None:
-            plans = self._plan.slots[one.slot]
-            following = plans[min(one.incarnation + 1, len(plans) - 1)]
-            self._starting.append(
-                _Starting(
-                    at=one.process.loop.time() + following.begins_s, slot=one.slot, incarnation=one.incarnation + 1
-                )
-            )
-
     def _closes(self, one: _Worker) -> None:
+        self._workers.remove(one)
+        one.actor.died(one.process)
         one.process.dead = True
-        self._world.wires.died(one.process)
-        if one.task.done() and not one.task.cancelled():
-            one.task.exception()  # else the loop complains that nobody has asked
         one.process.loop.close()
 
     @contextmanager
@@ -265,18 +238,18 @@ class Crew:
 
     @contextmanager
     def in_force(self) -> Iterator[None]:
-        """Stand in for what workers and coordinators use of the system."""
-        wires = self._world.wires
+        """Stand in for what workers and coordinators use of the system, and of Ray."""
         with (
-            mock.patch.object(sweep, "opened", wires.opened),
-            mock.patch.object(asyncio, "start_server", wires.listen),
-            mock.patch.object(asyncio, "open_connection", wires.connect),
-            mock.patch.object(process, "workers_token", return_value=TOKEN),
+            self._world.cluster.imported(),
+            mock.patch.object(sweep, "check_ray"),
+            mock.patch.object(sweep, "on_cluster", connected),
+            mock.patch.object(ray_head, "reach", reached),
+            mock.patch.object(on_ray, "LOOK_S", LOOK_S),
             mock.patch.object(worker, "boottime", self._boottime),
             mock.patch.object(worker, "open_beside", self._open_beside),
             mock.patch.object(worker, "EVERY_S", EVERY_S),
             mock.patch.object(silence, "TICK_S", TICK_S),
-            mock.patch.object(tcp, "ANSWER_S", ANSWER_S),
+            mock.patch.object(Spread, "times", MachineTimes() if self._plan is None else self._plan.times),
         ):
             yield
 
@@ -290,7 +263,6 @@ class Crew:
         """Stands in for `open_beside`: what is durable when the log has been read, the worker knows."""
         world, own = self._world, self._world.process
         assert own is not None
-        own.of = own.heeds
         with open_beside(run, writer=writer, inline=True) as store:
             own.learns(world.durable, world.asked)
             yield store

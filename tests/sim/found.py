@@ -91,8 +91,6 @@ FOUND_BY: Mapping[str, int] = {
     "leases that a worker has not heard of count as spent": 20,
     "a lane's seats go to those that came first": 73,
     "a writer whose journal was ended compacts it": 11,
-    "a coordinator does not say again where it is found": 235,
-    "a late answer counts as that of the next question": 6,
     "a worker alone with a lane leaves no room for others": 0,
     "a lost worker's episodes are given to nobody": 5,
     "a worker hears of a lease before it lasts": 1,

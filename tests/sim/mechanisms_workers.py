@@ -63,20 +63,6 @@ MUTANTS = (
         needs=WORKERS,
     ),
     Mutant(
-        name="a coordinator does not say again where it is found",
-        file="engine/machines/silence.py",
-        old="                self._tell()\n",
-        new="                pass\n",
-        needs=WORKERS,
-    ),
-    Mutant(
-        name="a late answer counts as that of the next question",
-        file="engine/machines/tcp.py",
-        old="                    except TimeoutError:\n                        self.close()\n",
-        new="                    except TimeoutError:\n                        pass\n",
-        needs=("workers", "late_messages"),
-    ),
-    Mutant(
         name="a worker alone with a lane leaves no room for others",
         file="engine/machines/coordinator.py",
         old="        return max(0, min(-(-lane.width // seats), lane.width - others))\n",

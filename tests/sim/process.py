@@ -36,9 +36,7 @@ class Process:
     sealed: dict[str, int] = field(default_factory=dict)
     """By journal of its own that another process has ended: the number of that."""
     of: int | None = None
-    """Of a worker: the number of the coordinator that has let it in."""
-    heeds: int | None = None
-    """The number of the coordinator that it has reached last."""
+    """Of a worker: the number of the coordinator that has made its actor."""
     cut_off: tuple[float, float] | None = None
     """From when to when nothing comes through to it."""
     dead: bool = False

@@ -85,7 +85,7 @@ def live_through(scenario: Scenario, *, detailed: bool = False) -> Lived:
             finally:
                 world.end_all()
                 requests = world.requests
-                counts = world.counts + world.network.counts + world.disk.counts + world.wires.counts
+                counts = world.counts + world.network.counts + world.disk.counts + world.cluster.counts
     except (Broken, Hung) as flaw:
         broken = f"{type(flaw).__name__}: {flaw}"
     except Exception as flaw:  # noqa: BLE001 - whatever leaves the engine is a finding

@@ -29,6 +29,7 @@ from evalkit.store import lock
 from evalkit.store.lock import holder
 from evalkit.store.writing.writer import open_store
 from tests.sim.checks import Broken, Checks, built_on
+from tests.sim.cluster import Cluster
 from tests.sim.crew import Crew, first_of
 from tests.sim.disk import Plan, SimDisk
 from tests.sim.lasting import answered, lasted
@@ -41,7 +42,6 @@ from tests.sim.remembered import Remembered
 from tests.sim.scenario import Life, Scenario
 from tests.sim.sweeps import extended, resolved, spec
 from tests.sim.taking_over import TakingOver, closed_books, granted, has_closed, of_files
-from tests.sim.wires import Wires
 
 Activate = Callable[[PlannedEpisode], ActiveEpisode]
 Result = TypeVar("Result")
@@ -115,7 +115,7 @@ class World:
         self.disk.lasted = partial(lasted, self)
         self.network.sending = self._sending
         self.checks, self.taking = Checks(self), TakingOver(self)
-        self.wires, self.crew = Wires(self), Crew(self)
+        self.cluster, self.crew = Cluster(self), Crew(self)
         self.disk.looked = self._touched
         self.disk.taken, self.disk.making, self.disk.built_on = self._taken, self._making, built_on
 
@@ -211,7 +211,7 @@ class World:
         return self.processes.get(int(number[0]) - 1000) if number and number[0].isdigit() else None
 
     def leader(self, process: Process) -> Process:
-        """Of a worker the coordinator that has let it in, else the process itself."""
+        """Of a worker the coordinator that has made its actor, else the process itself."""
         return process if process.of is None else self.processes[process.of]
 
     def team(self, process: Process) -> list[Process]:
@@ -280,7 +280,8 @@ class World:
         loop = SimLoop(self.now, self._turn)
         loop.beside(self.catch_up)
         self.main = self.process = self.processes[self.network.process] = Process(self.network.process, loop)
-        self.crew.begin(life.crew, self.now)
+        if life.crew is not None:
+            self.crew.begin(life.crew)
         self.progress = self.network.progress = self.now
         self.say(
             f"life {number} begins"
@@ -312,7 +313,6 @@ class World:
         """The processes that coordinate, or play alone, are gone."""
         for one in (main, *(() if self.second is None else (self.second.process,))):
             one.dead = True
-            self.wires.died(one)
         self.crew.ended()
         self.process = self.main = self.life = None
 
@@ -403,7 +403,7 @@ class World:
         crew, given = None if self.life is None else self.life.crew, self.resolved
         if crew is None:
             return given
-        return replace(given, sweep=replace(given.sweep, workers=len(crew.slots), on="join", times=crew.times))
+        return replace(given, sweep=replace(given.sweep, workers=crew.workers, on="ray"))
 
     async def _beside(self, turn: int, options: RunOptions) -> RunOutcome | str:
         """A second process on the same run: it must be refused while the first writes."""

@@ -17,9 +17,9 @@ from evalkit.store.copying import copy_run
 from evalkit.store.files.layout import journals
 from tests.soak.sweeping import prepare, read_bill, start
 from tests.soak.test_kill import evalkit_json, settle, steps
-from tests.support.joined_runs import billed, parent_of
 from tests.support.object_stores import make_bucket, proxy, reached_at
 from tests.support.patience import PATIENCE_S
+from tests.support.ray_runs import billed, parent_of
 
 pytestmark = pytest.mark.soak
 WORKERS = ("--workers", "2")

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from evalkit.engine.episode import Stop
-from evalkit.engine.machines import launch
+from evalkit.engine.machines import children
 from evalkit.results.verify import verify
 from evalkit.serve.launch import simulated
 from tests.provider.double import Double
@@ -209,8 +209,8 @@ def test_an_interruption_says_what_one_process_says(tmp_path: Path) -> None:
 FULL = """
 import errno, sys
 from evalkit.serve.launch import simulated
+from evalkit.engine.machines import process
 from evalkit.store import disk
-from evalkit.engine.machines import worker
 real, calls = disk.sync_file, []
 def sync_file(file):
     calls.append(1)
@@ -219,7 +219,7 @@ def sync_file(file):
     return real(file)
 disk.sync_file = sync_file
 from evalkit.engine.loop import run_loop
-sys.exit(run_loop(worker.main(int(sys.argv[1]))))
+sys.exit(run_loop(process.main(int(sys.argv[1]), sys.argv[2])))
 """
 
 
@@ -228,7 +228,7 @@ def test_a_worker_whose_disk_is_full_ends_the_run_as_one_process_would(
 ) -> None:
     sweep = with_budget(resolved(tmp_path, served(replicates=8)), ENOUGH)
     with monkeypatch.context() as patch:
-        patch.setattr(launch, "COMMAND", (sys.executable, "-c", FULL))
+        patch.setattr(children, "COMMAND", (sys.executable, "-c", FULL))
         run = play(sweep, tmp_path / "run", simulate={"latency": "50ms"})
     assert (run.ended.reason, run.ended.exit_code) == ("storage", 3)
     assert "No space left on device" in run.ended.messages[0]

@@ -3,7 +3,7 @@ from pathlib import Path
 import pytest
 
 from evalkit.errors import UsageError
-from evalkit.spec.model import MachineTimes, Sweep
+from evalkit.spec.model import Sweep
 from evalkit.spec.sweep import find_sweep, read_sweep
 
 GOOD = """
@@ -128,23 +128,16 @@ def machines(tmp_path: Path, *lines: str) -> Sweep:
     return read(tmp_path, GOOD + "\n".join(["[machines]", *lines]))
 
 
-def test_the_times_of_many_machines_have_defaults_and_are_settings(tmp_path: Path) -> None:
+def test_where_a_run_is_played_is_a_setting(tmp_path: Path) -> None:
     usual = machines(tmp_path)
     assert (usual.on, usual.workers) == ("here", 1)
-    assert usual.times == MachineTimes(share_s=15.0, silent_s=20.0, orphan_s=60.0)
-    own = machines(tmp_path, 'on = "join"', "workers = 8", "share_s = 30", "silent_s = 45.5", "orphan_s = 300")
-    assert (own.on, own.workers) == ("join", 8)
-    assert own.times == MachineTimes(share_s=30.0, silent_s=45.5, orphan_s=300.0)
+    own = machines(tmp_path, 'on = "ray"', "workers = 8")
+    assert (own.on, own.workers) == ("ray", 8)
 
 
 @pytest.mark.parametrize(
     ("line", "said"),
     [
-        ("share_s = 20", "share_s < silent_s"),
-        ("share_s = 0.5", "expected 2 <= share_s"),
-        ("silent_s = 86400", "silent_s <= 3600"),
-        ("orphan_s = 10", "machines.orphan_s: expected share_s to"),
-        ("silent_s = nan", "share_s < silent_s"),
         ('on = "dask"', "machines.on"),
     ],
 )

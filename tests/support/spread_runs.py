@@ -12,7 +12,7 @@ import orjson
 
 from evalkit.engine.freezing.freeze import Resolved
 from evalkit.engine.machines import children
-from evalkit.engine.machines.launch import Child
+from evalkit.engine.machines.children import Child
 from evalkit.engine.outcome import RunOutcome
 from evalkit.engine.session import RunOptions
 from evalkit.engine.sweep import run_sweep

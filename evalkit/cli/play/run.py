@@ -11,9 +11,7 @@ from evalkit.api.running import call_of
 from evalkit.cli.choosing import only_of, program, sweep_of
 from evalkit.cli.display import display
 from evalkit.cli.pipes import unread
-from evalkit.engine.listen import Listen
 from evalkit.engine.loop import finish
-from evalkit.engine.machines.joined import listening_address
 from evalkit.engine.outcome import RunOutcome
 from evalkit.money import show_usd
 
@@ -30,16 +28,12 @@ def run(args: argparse.Namespace) -> int:
             retry=[word for words in args.retry for word in words.split(",") if word],
             mark="--",
         )
-        listen = _listen(args)
-        if call.resolved.sweep.on == "join":
-            listening_address(listen)
         more = replace(
             call.options,
             repair=args.repair,
             play_all=args.play_all,
             announce=announce,
             phase=show.phase,
-            listen=listen,
         )
         call = replace(call, options=more)
         outcome = finish(lambda stop: call.play(stop, show))
@@ -47,16 +41,6 @@ def run(args: argparse.Namespace) -> int:
     with unread():
         _tell(outcome, args, made_up=bool(providers) and all(provider.simulate is not None for provider in providers))
     return outcome.exit_code
-
-
-LISTENING = ("listen", "certificate", "certificate_key", "token_file")
-
-
-def _listen(args: argparse.Namespace) -> Listen:
-    """Where workers are listened for."""
-    certificate, key, token_file = (Path(name) if name else None for name in map(vars(args).get, LISTENING[1:]))
-    listen = Listen(certificate=certificate, key=key, token_file=token_file)
-    return replace(listen, address=args.listen) if args.listen else listen
 
 
 def announce(lines: Sequence[str]) -> None:
@@ -164,7 +148,7 @@ WHY = {
 def _again(args: argparse.Namespace, more: str) -> str:
     """The command that resumes this run; `more`: what it needs in addition."""
     words = ["run", args.sweep]
-    for option in ("name", "dir", "budget", "deadline", "width", "workers", "on", *LISTENING):
+    for option in ("name", "dir", "budget", "deadline", "width", "workers", "on"):
         if getattr(args, option) and not more.startswith(f" --{option}"):
             words += [f"--{option.replace('_', '-')}", str(getattr(args, option))]
     for option in ("set", "only"):

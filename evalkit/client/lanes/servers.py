@@ -20,9 +20,9 @@ from typing import NamedTuple
 STAYS = 0.25
 """Of what it may have in flight. On a server that answers many at once, a request with a quarter more beside it takes
 at most that much longer; a prompt of some thousand tokens that is read anew takes longer than a short answer, and holds
-up all others meanwhile. `python -m bench.servers`: with 0, half full servers give 27 % fewer replies, full ones 42 %.
-With 0.1 the former give 10 % fewer, and with twice as many episodes as the servers take a third fewer. With 0.5 nothing
-changes there; but after an outage, the servers that stayed would keep their episodes for longer."""
+up all others meanwhile. `python -m bench.calibrations.servers`: with 0, half full servers give 27 % fewer replies, full
+ones 42 %. With 0.1 the former give 10 % fewer, and with twice as many episodes as the servers take a third fewer. With
+0.5 nothing changes there; but after an outage, the servers that stayed would keep their episodes for longer."""
 LOOK_AHEAD = 64
 """Waiting requests that are looked at, the first included; so the work for a request stays the same however many wait.
 Those that belong to the slowest server gather at the front. With 1, full servers give 28 % fewer replies, and half as

@@ -6,9 +6,9 @@ and from then on tries a little more now and then. A 429, an overload or a timeo
 requests sent before the last cut do not cut it again. So a server that never refuses, and only slows down, is
 recognised before its requests time out.
 
-`python -m bench.window` sets each constant: in virtual time it meets servers that are full, slow, refusing, stalling,
-out of order for a while, or waiting for our own process, with a smaller and a larger value. What stands below each
-constant is what it showed; a server is used to the given part of the replies that it could give.
+`python -m bench.calibrations.window` sets each constant: in virtual time it meets servers that are full, slow,
+refusing, stalling, out of order for a while, or waiting for our own process, with a smaller and a larger value. What
+stands below each constant is what it showed; a server is used to the given part of the replies that it could give.
 """
 
 from statistics import median

@@ -1,26 +1,88 @@
 """Plays a session in processes of this machine: each slot has one after another, which are started, heard and reaped
-here."""
+here.
+
+Each is a child, spawned and never forked, with one end of a pair of sockets. It inherits what locks the run, so nobody
+else writes the run before the last of them has ended.
+"""
 
 import asyncio
+import os
+import socket
+import subprocess
+import sys
+from collections.abc import Sequence
+from contextlib import suppress
 from itertools import count
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-import msgspec
-
 from evalkit.engine.gc_threshold import seldom_collected
-from evalkit.engine.machines.launch import Child, WorkerSlot, too_often
-from evalkit.engine.machines.link import Gone, WorkerLink, linked
-from evalkit.engine.machines.messages import Bye, Errand, Hello, Welcome, decode_question, encode
-from evalkit.engine.machines.spread import NOTHING_MORE, Spread
+from evalkit.engine.machines.messages import Bye, Gone, Hello, Welcome, decode_question, encode
+from evalkit.engine.machines.process import WorkerLink, linked
+from evalkit.engine.machines.spread import NOTHING_MORE, Spread, WorkerSlot, too_often
 from evalkit.errors import CorruptLogError, StorageError
 
+COMMAND = (sys.executable, "-m", "evalkit.engine.machines.process")
 LOOK_S = 0.5
 """How often is looked what has become of the workers while none of them asks; workers ask more often."""
 REAP_S = 0.02
 """How often is looked whether a process that is to end has ended."""
 END_S = 30.0
 """What workers get to commit and close when the run ends at once."""
+_WORDS = 2000
+"""Bytes of what a process printed last that an error tells."""
+
+
+class Child:
+    """One worker's process."""
+
+    def __init__(self, run: Path, inherited: Sequence[int], complaints: Path) -> None:
+        """`inherited`: descriptors that it is to keep open; `complaints`: where its standard error goes."""
+        self.end, theirs = socket.socketpair()
+        self._complaints, self._cpu_s = complaints, -1.0
+        with theirs, complaints.open("wb") as errors:
+            self._process = subprocess.Popen(  # noqa: S603 - evalkit itself
+                [*COMMAND, str(theirs.fileno()), str(run)],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=errors,
+                pass_fds=(theirs.fileno(), *inherited),
+                start_new_session=True,
+            )
+
+    @property
+    def pid(self) -> int:
+        """Its process."""
+        return self._process.pid
+
+    def ended(self) -> bool:
+        """Whether it has ended."""
+        return self._process.poll() is not None
+
+    def kill(self) -> None:
+        """End it at once, also if it is stopped."""
+        with suppress(OSError):
+            self._process.kill()
+
+    def words(self) -> str:
+        """What it has complained of."""
+        with suppress(OSError):
+            return self._complaints.read_bytes()[-_WORDS:].decode(errors="replace").strip()
+        return ""
+
+    def is_stuck(self) -> bool:
+        """Whether it has done nothing since the last call: it is stopped, or waits for what never comes."""
+        before, self._cpu_s = self._cpu_s, _cpu_s(self.pid)
+        return before == self._cpu_s
+
+
+def _cpu_s(pid: int) -> float:
+    """CPU seconds of a process; 0 where the system does not say it."""
+    try:
+        facts = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+        return (int(facts[11]) + int(facts[12])) / os.sysconf("SC_CLK_TCK")
+    except (OSError, ValueError, IndexError):
+        return 0.0
 
 
 async def play_here(spread: Spread) -> None:
@@ -33,7 +95,7 @@ class _Children:
     def __init__(self, spread: Spread, folder: Path) -> None:
         self._spread, self._folder = spread, folder
         self._session, self._coordinator, self._loop = spread.session, spread.coordinator, spread.loop
-        self._silent_s = spread.session.resolved.sweep.times.silent_s
+        self._silent_s = spread.times.silent_s
         self._starting: set[int] = set()
         """Slots whose process has not said hello."""
         self._last_words = ""
@@ -85,12 +147,12 @@ class _Children:
         """One process of a slot, to its end; whether it has said goodbye."""
         slot.writer, said_goodbye = "", False
         self._starting.add(slot.number)
-        child = Child(self._session.store.descriptors, self._folder / f"{slot.number}.txt")
+        run, complaints = self._session.options.directory, self._folder / f"{slot.number}.txt"
+        child = Child(run, self._session.store.descriptors, complaints)
         watch = self._loop.create_task(self._watch(slot, child))
         link: WorkerLink | None = None
         try:
             link = await linked(child.end)
-            await link.send(msgspec.msgpack.encode(Errand(place=str(self._session.options.directory))))
             while not said_goodbye:
                 question = decode_question(await link.receive())
                 self._look()  # so that the answer says what has changed

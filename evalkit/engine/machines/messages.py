@@ -1,9 +1,9 @@
 """What a coordinator and its workers say to each other, and how it is put into bytes.
 
 A worker asks and the coordinator answers: `attend` and `hello` once, `renew` again and again, `bye` at the end. Every
-question may be repeated, with the same answer, where a connection broke off. Amounts of money
-that only grow are sent as totals, so a repeated or a late message changes nothing. Times are spans, never clocks: no
-two processes compare theirs.
+question may be repeated, with the same answer, where a call of Ray's broke off. Amounts of money that only grow are
+sent as totals, so a repeated or a late message changes nothing. Times are spans, never clocks: no two processes compare
+theirs.
 """
 
 from collections.abc import Mapping
@@ -14,6 +14,7 @@ import msgspec
 from evalkit.client.lanes.stats import ServerStats
 from evalkit.engine.freezing.freeze import Endpoint
 from evalkit.engine.universe import Choice
+from evalkit.errors import EvalkitError
 from evalkit.spec.model import Limits
 from evalkit.store.reading.unmetered import Unmetered
 
@@ -177,8 +178,6 @@ class WorkerSetup(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     """Of simulated providers that the coordinator's process has started."""
     deadline_s: float | None
     """Seconds from now at which the run ends."""
-    orphan_s: float
-    """A worker whose coordinator has not answered for so long ends."""
 
 
 class Welcome(msgspec.Struct, frozen=True, kw_only=True, tag=True):
@@ -227,40 +226,19 @@ class Directive(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     stop_message: str = ""
 
 
-class JoinSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """How a process finds the coordinator of a run that it joins."""
-
-    token_file: str = ""
-    """Where the token is, if it is not in the environment; empty: where this user's runs leave it."""
-    coordinator: str = ""
-    """`HOST:PORT`; empty: where the run's place says."""
-    authority: str = ""
-    """A file with certificates to trust."""
-    wait_s: float = 0.0
-    """How long a coordinator that is not there yet is awaited."""
-
-
-class Errand(msgspec.Struct, frozen=True, kw_only=True):
-    """What a worker's process is told by the one that has started it, before all else."""
-
-    place: str
-    """Of the run."""
-    join: JoinSettings | None = None
-    """None: whoever has started it is the coordinator."""
-
-
-LEAVE = b"leave"
-"""What it is told later: stop what you play, close your journal, and end."""
-
 Question = Attend | Hello | Renew | Bye
 Reply = WorkerSetup | Welcome | WorkerRefused | Directive
+
+
+class Gone(EvalkitError):
+    """The other process has ended, or answers no more."""
 
 
 class WorkerTransport(Protocol):
     """How a worker reaches its coordinator."""
 
     async def ask(self, question: Question) -> Reply:
-        """The coordinator's answer. Raises Gone (`link.py`) if it gives none any more."""
+        """The coordinator's answer. Raises Gone if it gives none any more."""
 
 
 _encoder = msgspec.msgpack.Encoder()

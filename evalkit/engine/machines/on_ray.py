@@ -18,18 +18,18 @@ from typing import Any
 
 from evalkit.engine.gc_threshold import seldom_collected
 from evalkit.engine.loop import SIGNALS
-from evalkit.engine.machines.launch import WorkerSlot, too_often
 from evalkit.engine.machines.messages import Bye, Hello, Welcome, WorkerRefused, decode_question, encode
 from evalkit.engine.machines.process import FAILED, REFUSED
 from evalkit.engine.machines.ray_actor import RayWorker, Said
 from evalkit.engine.machines.ray_head import RayHead, reach
 from evalkit.engine.machines.silence import DistantWorkers
-from evalkit.engine.machines.spread import NOTHING_MORE, Spread
+from evalkit.engine.machines.spread import NOTHING_MORE, Spread, WorkerSlot, too_often
 from evalkit.errors import CorruptLogError, StorageError, UsageError
 from evalkit.store.bucket import is_bucket
 from evalkit.store.files.layout import journals
 
 ADDRESS = "RAY_ADDRESS"
+"""Where the cluster is, as Ray's own commands read it; unset: this node's. `local`: one for this call alone."""
 CPUS = 1
 """That an actor reserves."""
 OBJECT_STORE_BYTES = 80_000_000
@@ -77,8 +77,7 @@ async def on_cluster(workers: int) -> AsyncIterator[None]:
     except (OSError, RuntimeError, ValueError) as flaw:
         raise UsageError(
             f"No Ray cluster answers at {address!r}: {str(flaw).splitlines()[0] if str(flaw) else flaw!r}. Start one "
-            "(`ray start --head`), name it by RAY_ADDRESS, or set that to "
-            "`local` for one of this machine alone."
+            "(`ray start --head`), or name it by RAY_ADDRESS; `RAY_ADDRESS=local` is one of this machine alone."
         ) from flaw
     _take_signals_back()
     try:
@@ -106,11 +105,9 @@ class _RayActors:
     def __init__(self, spread: Spread) -> None:
         import ray
 
-        sweep = spread.session.resolved.sweep
         self._spread, self._session, self._coordinator = spread, spread.session, spread.coordinator
         directory = spread.session.options.directory
         self._directory = directory if is_bucket(directory) else directory.resolve()
-        self._orphan_s = sweep.times.orphan_s
         self._ray = ray
         self._actor = ray.remote(RayWorker).options(
             num_cpus=CPUS,
@@ -185,7 +182,7 @@ class _RayActors:
     async def _one(self, slot: WorkerSlot) -> tuple[int, str]:
         """One actor of a slot, to its end, and until it is settled: its exit code, and why it could not go on."""
         slot.writer, number, answer = "", 0, b""
-        actor = self._actor.remote(str(self._directory), self._orphan_s)
+        actor = self._actor.remote(str(self._directory), self._spread.times.orphan_s)
         try:
             while isinstance(said := await self._turn(slot, actor, number, answer), bytes):
                 question = decode_question(said)

@@ -8,8 +8,7 @@ in by Ray.
 import asyncio
 import socket
 
-from evalkit.engine.machines.link import Gone
-from evalkit.engine.machines.messages import Question, Reply, decode_reply, encode
+from evalkit.engine.machines.messages import Gone, Question, Reply, decode_reply, encode
 from evalkit.engine.machines.process import FAILED, attended, ended
 from evalkit.engine.machines.worker import Worker
 from evalkit.errors import UsageError
@@ -24,7 +23,7 @@ class CalledTransport:
     """A transport whose coordinator comes for the questions. Calls may be repeated where their answer was lost."""
 
     def __init__(self, orphan_s: float) -> None:
-        self.orphan_s = orphan_s
+        self._orphan_s = orphan_s
         """A coordinator that has not answered for so long is gone."""
         self._number = 0
         """Of the newest question."""
@@ -40,10 +39,10 @@ class CalledTransport:
             self._questions[number], self._answers[number] = encode(question), answer
             self._asked.notify_all()
         try:
-            async with asyncio.timeout(self.orphan_s):
+            async with asyncio.timeout(self._orphan_s):
                 return decode_reply(await answer)
         except TimeoutError:
-            raise Gone(f"no answer for {self.orphan_s:.0f} s") from None
+            raise Gone(f"no answer for {self._orphan_s:.0f} s") from None
 
     async def turn(self, number: int, answer: bytes) -> bytes:
         """Hear the answer to one question, and give the next."""
@@ -86,6 +85,4 @@ class RayWorker:
             )
         again = True
         while again:
-            setup = await attended(self._transport)
-            self._transport.orphan_s = setup.orphan_s
-            again = await Worker(directory, setup, self._transport).work()
+            again = await Worker(directory, await attended(self._transport), self._transport).work()

@@ -20,9 +20,7 @@ from evalkit.spec.model import AgentSpec, Sweep
 from evalkit.store.manifest import Manifest
 
 
-def setup_of(
-    session: Session, *, after: str, urls: dict[str, str], deadline_s: float | None, orphan_s: float
-) -> WorkerSetup:
+def setup_of(session: Session, *, after: str, urls: dict[str, str], deadline_s: float | None) -> WorkerSetup:
     """What a worker of a session is given."""
     resolved, sweep = session.resolved, session.resolved.sweep
     return WorkerSetup(
@@ -40,7 +38,6 @@ def setup_of(
         after=after,
         urls=urls,
         deadline_s=deadline_s,
-        orphan_s=orphan_s,
     )
 
 

@@ -28,15 +28,11 @@ class DistantWorkers:
         spread: Spread,
         *,
         is_connected: Callable[[str], bool],
-        is_given_up: Callable[[str], bool] | None = None,
-        tell: Callable[[], None] = lambda: None,
+        is_given_up: Callable[[str], bool],
     ) -> None:
-        """The first two by writer. `is_given_up`: whether somebody says that it has ended, which may be wrong. `tell`
-        says again where workers find this coordinator."""
+        """Both by writer. `is_given_up`: whether somebody says that it has ended, which may be wrong."""
         self._spread, self._is_connected, self._is_given_up = spread, is_connected, is_given_up
         self._session, self._coordinator = spread.session, spread.coordinator
-        self._times = spread.session.resolved.sweep.times
-        self._tell = tell
         self._looked_at = self._asked_at = spread.loop.time()
 
     async def watch(self, group: asyncio.TaskGroup, is_over: Callable[[], bool]) -> None:
@@ -57,14 +53,12 @@ class DistantWorkers:
 
     def _look_who_leads(self) -> None:
         """Without workers nothing is written, and a coordinator would not learn that its run was taken over: on a disk
-        whose locks do not hold it would wait for workers for good; and so would the one that has taken it over, if the
-        other has said meanwhile where workers find it."""
+        whose locks do not hold it would wait for workers for good."""
         store, now = self._session.store, self._spread.loop.time()
         if store.lead is None and not self._coordinator.members and now >= self._asked_at + ASK_S:
             self._asked_at = now
             try:
                 refuse_sealed(self._session.options.directory, store.writer)
-                self._tell()
             except (StorageError, CorruptLogError) as flaw:
                 self._stop(flaw)
 
@@ -83,10 +77,10 @@ class DistantWorkers:
         """How long a worker may be silent. One that has not asked for episodes reads the log, if it is connected; and
         it holds nothing, so no end of a run waits for it. Where one is given up, its share of the limits must have
         lapsed all the same: it may still be sending."""
-        if self._is_given_up is not None and self._is_given_up(member.writer):
-            return self._times.share_s
+        if self._is_given_up(member.writer):
+            return self._spread.times.share_s
         reads = member.report is None and self._is_connected(member.writer) and not self.ends()
-        return BEGIN_S if reads else self._times.silent_s
+        return BEGIN_S if reads else self._spread.times.silent_s
 
     async def _bury(self, writer: str) -> None:
         self._spread.replaced += 1

@@ -1,15 +1,16 @@
 """Plays a session in several processes: the coordinator's side, with its clock, its loop and its journal.
 
 What it lends is in its journal before a worker hears of it. Where the processes are is left to others: `children.py`
-has them on this machine, `joined.py` listens for those of any machine, `on_ray.py` has them on a Ray cluster. They call
-`answer` for each question, and `bury` for a worker that ended without goodbye: its journal is sealed and compacted,
-then its end is charged, and then its episodes go on elsewhere.
+has them on this machine, `on_ray.py` on a Ray cluster. They call `answer` for each question, and `bury` for a worker
+that ended without goodbye: its journal is sealed and compacted, then its end is charged, and then its episodes go on
+elsewhere.
 """
 
 import asyncio
 import time
-from collections import defaultdict
-from collections.abc import Iterator
+from collections import defaultdict, deque
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 from evalkit import __version__
 from evalkit.client.leading import renewed
@@ -24,6 +25,7 @@ from evalkit.engine.machines.messages import (
     Attend,
     Directive,
     Hello,
+    Left,
     Question,
     Renew,
     Reply,
@@ -32,7 +34,6 @@ from evalkit.engine.machines.messages import (
     WorkerSetup,
 )
 from evalkit.engine.machines.mirror import Mirror
-from evalkit.engine.machines.settling import settle
 from evalkit.engine.machines.setup import code_digests, setup_of
 from evalkit.engine.machines.shares import Capacity, Shares
 from evalkit.engine.resume import Holdings
@@ -40,18 +41,70 @@ from evalkit.engine.session import Session
 from evalkit.engine.spending.money import WorstCase, open_row, settle_crashes, unheard_leases
 from evalkit.engine.universe import PlannedEpisode
 from evalkit.money import PicoUsd, show_usd
+from evalkit.store.files.journal import newest_claim
 from evalkit.store.files.layout import began
 from evalkit.store.files.record import LedgerRecord
 from evalkit.store.files.schema import FORMAT
 from evalkit.store.manifests import manifest_digest
 from evalkit.store.reading.accounts import Account
+from evalkit.store.reading.index import read_index
+from evalkit.store.reading.reader import replay_rows
+from evalkit.store.reading.totals import Totals, read
+from evalkit.store.writing.adopt import Adopted
+from evalkit.store.writing.opening import end_journal
 
 TICK_S = 0.1
 """How often who hears workers that are elsewhere looks what has become of them."""
+RESTARTS, RESTARTS_OVER_S = 3, 600.0
+"""A slot gets so many new processes in so many seconds; then the run goes on with fewer."""
+_LAST_WORDS = 500
+"""Characters of what the last of many said."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MachineTimes:
+    """How long processes of a run rely on each other, in seconds. The first is less than the second: a lost worker has
+    stopped sending before others go on."""
+
+    share_s: float = 15.0
+    """A worker's part of the limits holds for so long after it asked: without an answer it sends nothing then."""
+    silent_s: float = 20.0
+    """A worker that says nothing for so long is taken for lost: others go on with its episodes."""
+    orphan_s: float = 60.0
+    """A worker whose coordinator does not answer for so long commits what it has and ends."""
+
+
+@dataclass(slots=True)
+class WorkerSlot:
+    """The place of one worker, which may be taken by several processes in turn."""
+
+    number: int
+    begun: deque[float] = field(default_factory=deque)
+    """When its last processes were started."""
+    writer: str = ""
+    """Of its present process, once it has said hello."""
+
+    def may_begin(self, now: float) -> bool:
+        """Whether a further process may be started here."""
+        while self.begun and self.begun[0] <= now - RESTARTS_OVER_S:
+            self.begun.popleft()
+        return len(self.begun) <= RESTARTS
+
+
+def too_often(workers: int, last: str) -> str:
+    """That each slot was replaced too often, for whoever has started the run. `last`: why one could not go on."""
+    said = " ".join(last.split())
+    return (
+        f"Too many workers ended on their own: each of the {workers} was replaced {RESTARTS} times within "
+        f"{RESTARTS_OVER_S / 60:.0f} minutes. The events `worker_lost` and `worker_ended` of the run say more."
+        + (f" The last one ended so: {said[-_LAST_WORDS:]}" if said else "")
+    )
 
 
 class Spread:
     """A session whose episodes others play."""
+
+    times = MachineTimes()
 
     def __init__(self, session: Session, endpoints: Endpoints, *, elastic: bool) -> None:
         """`elastic`: whether workers come and go as they like."""
@@ -82,7 +135,7 @@ class Spread:
             elastic=elastic,
             shares=Shares(
                 {one.name: Capacity(most=one.most, whole=one.unit == "in_flight") for one in limits},
-                valid_s=session.resolved.sweep.times.share_s,
+                valid_s=self.times.share_s,
             ),
             leases=Leases(self._pots()),
             limits={one.name: (one.unit, one.lanes) for one in limits},
@@ -92,7 +145,7 @@ class Spread:
         self.replaced = 0
         self._accounts: dict[str, Account] = {}
         self._turns: dict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
-        """By writer: its questions are answered one after another, also those of two connections."""
+        """By writer: its questions are answered one after another, also one that is repeated."""
         self._gone: set[str] = set()
         """Writers that have said goodbye."""
         self._busy = 0
@@ -132,17 +185,10 @@ class Spread:
 
     def setup(self) -> WorkerSetup:
         """What a worker that begins now is given."""
-        sweep = self.session.resolved.sweep
-        deadline_s = sweep.deadline_s
+        deadline_s = self.session.resolved.sweep.deadline_s
         if deadline_s is not None:
             deadline_s = max(0.0, deadline_s - (self.loop.time() - self._started_at))
-        return setup_of(
-            self.session,
-            after=self._latest,
-            urls=self.endpoints.urls,
-            deadline_s=deadline_s,
-            orphan_s=sweep.times.orphan_s,
-        )
+        return setup_of(self.session, after=self._latest, urls=self.endpoints.urls, deadline_s=deadline_s)
 
     # Questions.
 
@@ -301,3 +347,49 @@ def _lease(writer: str, amount: int) -> LedgerRecord:
 
 
 NOTHING_MORE = WorkerRefused(why="The run is ending: there is nothing more to play.")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settled:
+    """A journal that has ended."""
+
+    writer: str
+    adopted: Adopted
+    totals: Totals
+    ended: Sequence[Left]
+    """Of the worker's episodes, those that ended in its log."""
+    holdings: Holdings
+    """What the log holds of its other episodes."""
+
+    def book(self, account: Account) -> None:
+        """Add to a worker's account, which has its leases, what its own journal says."""
+        own = self.totals.books().get(self.writer)
+        account.settled = self.totals.workers.get(self.writer, 0)
+        if own is not None:
+            account.charged += own.charged
+            account.closed, account.returned, account.said = own.closed, own.returned, own.said
+
+
+def settle(session: Session, writer: str, held: Sequence[PlannedEpisode]) -> Settled:
+    """End the journal of a worker, and look what it did with the episodes that it had. Raises CorruptLogError,
+    StorageError."""
+    run = session.options.directory
+    adopted = end_journal(run, writer, by=session.store.writer)
+    claim = newest_claim(run, writer)
+    index = read_index(run)
+    known: Mapping[str, object] = index.episodes
+    begun = session.store.found.episodes
+    ended = []
+    for episode in held:
+        now, before = index.episodes.get(episode.id), begun.get(episode.id)
+        if now is not None and now.ended and (before is None or now.requests > before.requests):
+            ended.append(Left(episode.id, now.ending, now.cost, now.steps))
+    done = {left.episode for left in ended}
+    rest = {episode.id for episode in held if episode.id in known and episode.id not in done}
+    return Settled(
+        writer=writer,
+        adopted=adopted,
+        totals=Totals() if claim is None else read(claim.get("totals") or "{}", writer),
+        ended=ended,
+        holdings=replace(session.holdings, episodes=index.episodes, rows=replay_rows(run, rest)),
+    )

@@ -18,11 +18,11 @@ from evalkit.engine.freezing.brought import require
 from evalkit.engine.freezing.freeze import Resolved
 from evalkit.engine.machines import limits
 from evalkit.engine.machines.assigned import AssignedEpisodes
-from evalkit.engine.machines.link import Gone
 from evalkit.engine.machines.messages import (
     Bye,
     Directive,
     FlightReport,
+    Gone,
     Hello,
     LaneReport,
     Left,

@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from evalkit.engine.machines import launch
+from evalkit.engine.machines import children
+from evalkit.engine.machines.spread import RESTARTS
 from evalkit.engine.status import read_status
 from evalkit.results.verify import verify
 from tests.soak.test_kill import steps
@@ -50,16 +51,15 @@ def test_a_worker_that_cannot_start_is_tried_three_times_again_and_the_run_goes_
 ) -> None:
     """Only the first process that takes the place may work."""
     taken = tmp_path / "taken"
-    only_one = (
-        f"import os, sys; os.mkdir({str(taken)!r}); os.execv(sys.executable, {launch.COMMAND!r} + tuple(sys.argv[1:]))"
-    )
-    monkeypatch.setattr(launch, "COMMAND", (sys.executable, "-S", "-c", only_one))
+    command = children.COMMAND
+    only_one = f"import os, sys; os.mkdir({str(taken)!r}); os.execv(sys.executable, {command!r} + tuple(sys.argv[1:]))"
+    monkeypatch.setattr(children, "COMMAND", (sys.executable, "-S", "-c", only_one))
     sweep = resolved(tmp_path, served(periods=2))
     run = play(sweep, tmp_path / "run")
     assert run.ended.reason == "complete"
-    assert len(run.children) == 1 + 1 + launch.RESTARTS
+    assert len(run.children) == 1 + 1 + RESTARTS
     lost = events(tmp_path / "run", "worker_lost")
-    assert len(lost) == 1 + launch.RESTARTS
+    assert len(lost) == 1 + RESTARTS
     assert all("FileExistsError" in one["detail"] for one in lost)
     (fewer,) = events(tmp_path / "run", "fewer_workers")
     assert fewer["worker"] == lost[0]["worker"]
@@ -67,7 +67,7 @@ def test_a_worker_that_cannot_start_is_tried_three_times_again_and_the_run_goes_
 
 
 def test_a_run_whose_workers_cannot_start_ends_and_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(launch, "COMMAND", (sys.executable, "-S", "-c", "raise SystemExit('no such library')"))
+    monkeypatch.setattr(children, "COMMAND", (sys.executable, "-S", "-c", "raise SystemExit('no such library')"))
     run = play(resolved(tmp_path, served(periods=2)), tmp_path / "run")
     assert (run.ended.reason, run.ended.exit_code, run.ended.ended) == ("workers", 3, 0)
     assert "each of the 2 was replaced 3 times within 10 minutes." in run.ended.messages[0]

@@ -1,4 +1,4 @@
-"""The recipes for clusters as they are shipped: their syntax, the fields that they set, and the commands in them."""
+"""The recipes for Ray's clusters as they are shipped: their syntax, the fields they set, and the commands in them."""
 
 import os
 import shlex
@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from evalkit.cli.main import parse
-from evalkit.engine.machines.tcp import client_context, server_context
+from evalkit.engine.machines import on_ray
+from tests.support.command_line import POLICIES, Call
 
 RECIPES = Path(__file__).resolve().parents[2] / "docs" / "recipes"
 
@@ -58,23 +59,6 @@ FIELDS: dict[str, Any] = {
             },
         },
     },
-    "Service": {
-        "apiVersion": "v1",
-        "kind": str,
-        "metadata": NAMED,
-        "spec": {"selector": {"app": str}, "ports": [{"port": int}]},
-    },
-    "Job": {
-        "apiVersion": "batch/v1",
-        "kind": str,
-        "metadata": NAMED,
-        "spec": {
-            "parallelism": int,
-            "completions": int,
-            "backoffLimit": int,
-            "template": {"metadata": {"labels": {"app": str}}, "spec": POD},
-        },
-    },
 }
 """By kind, the fields of Kubernetes's and KubeRay's API that the recipes use, and the types of their values there."""
 
@@ -94,63 +78,6 @@ def fits(value: Any, fields: Any, where: str) -> None:
         assert isinstance(value, fields), where
     else:
         assert value == fields, where
-
-
-def test_the_kubernetes_recipe_sets_fields_that_there_are_and_starts_commands_that_there_are() -> None:
-    yaml = pytest.importorskip("yaml", reason="PyYAML comes with moto, in the extra `dev`")
-    service, *jobs = yaml.safe_load_all((RECIPES / "join-kubernetes.yaml").read_text())
-    for one in (service, *jobs):
-        fits(one, FIELDS[one["kind"]], one["kind"])
-    pods = {job["metadata"]["name"]: job["spec"]["template"] for job in jobs}
-    coordinator, workers = (pods[f"evalkit-{name}"]["spec"] for name in ("coordinator", "workers"))
-    assert service["spec"]["selector"] == pods["evalkit-coordinator"]["metadata"]["labels"]
-    for pod in (coordinator, workers):
-        (container,) = pod["containers"]
-        assert {mount["name"] for mount in container["volumeMounts"]} == {volume["name"] for volume in pod["volumes"]}
-    run, join = (parse(pod["containers"][0]["args"]) for pod in (coordinator, workers))
-    assert (run.module, run.on, run.dir) == ("run", "join", join.place)
-    port = run.listen.rpartition(":")[2]
-    assert join.coordinator == f"{service['metadata']['name']}:{port}"
-    assert [service["spec"]["ports"][0]["port"], coordinator["containers"][0]["ports"][0]["containerPort"]] == [
-        int(port)
-    ] * 2
-    most = next(job["spec"]["parallelism"] for job in jobs if "parallelism" in job["spec"]) * int(join.workers)
-    assert int(run.workers) == most
-
-
-def test_the_slurm_recipe_starts_a_coordinator_and_workers_that_trust_it(tmp_path: Path) -> None:
-    """Each task as Slurm starts it, with an `evalkit` that only notes its arguments."""
-    script = RECIPES / "join-slurm.sh"
-    assert subprocess.run(["bash", "-n", script], check=False).returncode == 0
-    (tmp_path / "bin").mkdir()
-    noted = tmp_path / "bin" / "evalkit"
-    noted.write_text('#!/bin/bash\nprintf "%s\\n" "$@" > "$HOME/$SLURM_ARRAY_TASK_ID.txt"\n')
-    noted.chmod(0o755)
-    calls = []
-    for task in ("0", "3"):
-        env = {
-            "PATH": f"{tmp_path / 'bin'}{os.pathsep}{os.environ['PATH']}",
-            "HOME": str(tmp_path),
-            "SLURM_ARRAY_JOB_ID": "17",
-            "SLURM_ARRAY_TASK_ID": task,
-            "SLURM_CPUS_PER_TASK": "4",
-        }
-        done = subprocess.run(
-            ["bash", script, "runs/mine.toml", "/shared/runs/mine"],
-            env=env,
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        assert done.returncode == 0, done.stderr
-        calls.append(parse((tmp_path / f"{task}.txt").read_text().split()))
-    run, join = calls
-    assert (run.module, run.on, run.dir, run.sweep) == ("run", "join", "/shared/runs/mine", "runs/mine.toml")
-    assert (join.module, join.place, join.workers) == ("join", "/shared/runs/mine", "4")
-    assert join.authority == run.certificate
-    server_context(Path(run.certificate), Path(run.certificate_key))
-    client_context(Path(join.authority))
-    assert Path(run.certificate).parent.stat().st_mode & 0o077 == 0
 
 
 def test_the_recipe_for_kuberay_sets_fields_that_there_are_and_has_room_for_its_workers() -> None:
@@ -200,3 +127,52 @@ def test_the_recipe_for_ray_submits_the_sweep_alone(tmp_path: Path) -> None:
         "ray",
         "64",
     )
+
+
+def test_the_recipe_for_slurm_starts_one_process_of_ray_a_node(tmp_path: Path) -> None:
+    """With an `srun` that only notes its arguments."""
+    script = RECIPES / "ray-slurm.sh"
+    (tmp_path / "bin").mkdir()
+    for name, does in (
+        ("srun", 'printf "%s\\n" "$@" > "$HOME/words.txt"'),
+        ("scontrol", "printf 'node-3\\nnode-4\\n'"),
+    ):
+        (tmp_path / "bin" / name).write_text(f"#!/bin/bash\n{does}\n")
+        (tmp_path / "bin" / name).chmod(0o755)
+    env = {
+        "PATH": f"{tmp_path / 'bin'}{os.pathsep}{os.environ['PATH']}",
+        "HOME": str(tmp_path),
+        "SLURM_JOB_NODELIST": "node-[3-4]",
+        "SLURM_NNODES": "2",
+        "SLURM_CPUS_PER_TASK": "8",
+    }
+    done = subprocess.run(
+        ["bash", script, "runs/mine.toml", "/shared/runs/mine"], env=env, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    said = (tmp_path / "words.txt").read_text().split()
+    ray, words = said[: said.index("--")], said[said.index("--") + 2 :]
+    assert ray[:4] == ["--nodes=2", "--ntasks=2", "ray", "symmetric-run"]
+    assert ray[4:] == ["--address", "node-3:6379", "--min-nodes", "2", "--num-cpus", "8"]
+    run = parse(words)
+    assert (run.module, run.sweep, run.dir, run.on, run.workers) == (
+        "run",
+        "runs/mine.toml",
+        "/shared/runs/mine",
+        "ray",
+        "16",
+    )
+
+
+def test_ray_that_is_not_installed_or_a_remote_client_is_refused(
+    call: Call, here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (here / "mine.toml").write_text(POLICIES)
+    monkeypatch.setattr(on_ray, "find_spec", lambda name: None)
+    answer = call("run", "mine.toml", "--on", "ray")
+    assert answer.code == 2
+    assert "Ray is not installed: pip install 'evalkit-econ[ray]'" in answer.message
+    monkeypatch.setattr(on_ray, "find_spec", lambda name: name)
+    monkeypatch.setenv(on_ray.ADDRESS, "ray://head:10001")
+    assert "RAY_ADDRESS: ray://head:10001 would tie the run" in call("run", "mine.toml", "--on", "ray").message
+    assert not (here / "runs" / "mine").exists()

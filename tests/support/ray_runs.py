@@ -1,5 +1,4 @@
-"""Runs whose workers are elsewhere: a simulated provider, a coordinator, and `evalkit join` or the actors of a Ray
-cluster, each in processes of its own."""
+"""Runs that actors of a Ray cluster play: a simulated provider and a coordinator, each in a process of its own."""
 
 import os
 import random
@@ -18,19 +17,14 @@ from tests.soak.sweeping import finish, prepare, read_bill, start
 from tests.soak.test_kill import evalkit_json, settle, steps
 from tests.support.patience import PATIENCE_S
 
-TIMES = "[machines]\nshare_s = 2\nsilent_s = 4\norphan_s = 6\n"
-"""So short that a test need not wait long."""
-
 
 @dataclass(slots=True, kw_only=True)
-class JoinedRun:
+class RayRun:
     """A run while it is played."""
 
     folder: Path
     place: str
     coordinator: "subprocess.Popen[str]"
-    join: "subprocess.Popen[str] | None"
-    """None: Ray has the workers."""
 
     @property
     def run(self) -> Path:
@@ -40,12 +34,10 @@ class JoinedRun:
     def workers(self) -> list[int]:
         """Its workers' processes that are alive."""
         pids = dict.fromkeys(int(journal.writer.rsplit("-", 2)[1]) for journal in journals(self.run))
-        if self.join is None:
-            return [pid for pid in pids if is_actor(pid)]
-        return [pid for pid in pids if parent_of(pid) == self.join.pid]
+        return [pid for pid in pids if is_actor(pid)]
 
 
-Harm = Callable[[JoinedRun, random.Random], None]
+Harm = Callable[[RayRun, random.Random], None]
 
 
 def parent_of(pid: int) -> int:
@@ -63,13 +55,6 @@ def is_actor(pid: int) -> bool:
         return parent_of(pid) != 0 and b"RayWorker" in Path(f"/proc/{pid}/cmdline").read_bytes()
     except OSError:
         return False
-
-
-def start_join(folder: Path, place: str, *more: str) -> "subprocess.Popen[str]":
-    """`evalkit join`, in the background."""
-    command = [sys.executable, "-m", "evalkit", "join", place, "--wait", "60s", *more]
-    with (folder / "join.log").open("a") as out:
-        return subprocess.Popen(command, cwd=folder, stdout=out, stderr=out, text=True)
 
 
 def quiet(tmp_path: Path, replicates: int, periods: int) -> tuple[Path, int]:
@@ -95,37 +80,24 @@ def torn(
     periods: int = 10,
     latency: str,
     place: str = "run",
-    on: str = "join",
-) -> tuple[Path, str]:
-    """Play a run by two workers elsewhere, harmed again and again, and compare it with a quiet one. Returns its folder,
-    and all that `join` has said."""
-    joins = on == "join"
+) -> Path:
+    """Play a run by two actors, harmed again and again, and compare it with a quiet one. Returns its folder."""
     whole, true_bill = quiet(tmp_path, replicates, periods)
     folder, bill = tmp_path / "hurt", tmp_path / "hurt.jsonl"
     draw, done, charged = random.Random(kills), 0, 0
     with simulated({"bill": str(bill), "latency": latency}) as url:
         prepare(folder, url, replicates=replicates, periods=periods)
-        (folder / "sweep.toml").write_text((folder / "sweep.toml").read_text() + "\n" + TIMES)
         while True:
             budget = true_bill * 13 // 10 + charged
-            words = ("--dir", place, "--on", on, "--budget", f"{budget / 1e12:.12f}", *(() if joins else TWO))
-            play = JoinedRun(
-                folder=folder,
-                place=place,
-                coordinator=start(folder, *words),
-                join=start_join(folder, place, *TWO) if joins else None,
-            )
+            words = ("--dir", place, "--on", "ray", "--workers", "2", "--budget", f"{budget / 1e12:.12f}")
+            play = RayRun(folder=folder, place=place, coordinator=start(folder, *words))
             since = len(read_bill(bill))
             while play.coordinator.poll() is None:
                 time.sleep(draw.uniform(0.1, 0.6))
-                if play.join is not None and play.join.poll() is not None and play.coordinator.poll() is None:
-                    play.join = start_join(folder, place, *TWO)  # its workers were replaced too often
                 if done < kills and len(read_bill(bill)) > since:
                     harm(play, draw)
                     since, done = len(read_bill(bill)), done + 1
                 assert billed(bill) <= budget, "the bill passed the budget"
-            if play.join is not None:
-                play.join.wait(PATIENCE_S)
             settle(bill)
             assert billed(bill) <= budget, "the bill passed the budget"
             if play.coordinator.returncode == 0:
@@ -143,13 +115,10 @@ def torn(
     assert steps(folder / "run") == steps(whole)
     verified = subprocess.run([sys.executable, "-m", "evalkit", "verify", "run"], cwd=folder, check=False)
     assert verified.returncode == 0
-    return folder, (folder / "join.log").read_text() if joins else ""
+    return folder
 
 
-TWO = ("--workers", "2")
-
-
-def of_a_worker(play: JoinedRun, draw: random.Random, signal_: int) -> int:
+def of_a_worker(play: RayRun, draw: random.Random, signal_: int) -> int:
     """Send a signal to one of the workers, once there is one; its process."""
     until = time.monotonic() + PATIENCE_S
     while not (alive := play.workers()):

@@ -1,9 +1,9 @@
 """Each constant of the client's adaptive window, and what becomes of it with another value. In virtual time.
 
-    python -m bench.window                   # every constant
-    python -m bench.window CUT HEADROOM      # these
-    python -m bench.window --servers         # only what the window does as it stands
-    python -m bench.window --only patience   # with the servers whose name holds this
+    python -m bench.calibrations.window                   # every constant
+    python -m bench.calibrations.window CUT HEADROOM      # these
+    python -m bench.calibrations.window --servers         # only what the window does as it stands
+    python -m bench.calibrations.window --only patience   # with the servers whose name holds this
 
 A lane's window meets simulated servers, with as many players as it can use. One constant at a time takes smaller and
 larger values. For each value the servers are listed whose figures differ clearly from those of the standing value:
@@ -439,7 +439,7 @@ def _shown(figures: Figures) -> str:
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(prog="python -m bench.window")
+    parser = argparse.ArgumentParser(prog="python -m bench.calibrations.window")
     parser.add_argument("names", nargs="*", metavar="CONSTANT", help=f"of {', '.join(VALUES)} (default: all)")
     parser.add_argument("--servers", action="store_true", help="only what the window does as it stands")
     parser.add_argument("--only", default="", metavar="TEXT", help="servers whose name holds this")

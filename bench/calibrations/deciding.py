@@ -1,9 +1,9 @@
 """What a comparison that stops when it is answered costs, and how often it is wrong: simulated, by evalkit's evidence.
 
-    python -m bench.deciding                    # all tables, as Markdown (some minutes)
-    python -m bench.deciding ranking            # these: pairs, eight, forecast, ranking
-    python -m bench.deciding --write            # into docs/deciding.md, below its marks
-    python -m bench.deciding --studies 40       # fewer studies, rougher figures
+    python -m bench.calibrations.deciding                    # all tables, as Markdown (some minutes)
+    python -m bench.calibrations.deciding ranking            # these: pairs, eight, forecast, ranking
+    python -m bench.calibrations.deciding --write            # into docs/deciding.md, below its marks
+    python -m bench.calibrations.deciding --studies 40       # fewer studies, rougher figures
 
 Every study looks after each draw (each turn, where a turn has several) up to `LOOKS` draws. `deciding_shapes.py` says
 what is drawn. A fixed design is a paired test at 95 % by Student's interval, looked at once.
@@ -21,7 +21,7 @@ from pathlib import Path
 
 import numpy as np
 
-from bench.deciding_shapes import SHAPES, Draw, Shape, Values, graded, yes_no_alike
+from bench.calibrations.deciding_shapes import SHAPES, Draw, Shape, Values, graded, yes_no_alike
 from evalkit.spec.catalogue import find_model, read_provider
 from evalkit.stats.evidence import Answer
 from evalkit.stats.reach import graded as graded_pairs
@@ -29,7 +29,7 @@ from evalkit.stats.reach import reach
 from evalkit.stats.reach import yes_no as yes_no_pairs
 from evalkit.stats.sequential import capital
 
-PAGE = Path(__file__).resolve().parent.parent / "docs" / "deciding.md"
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "deciding.md"
 MARGIN, ALPHA, LOOKS = 0.02, 0.05, 1000
 APART = 0.05
 """The difference whose price is shown."""

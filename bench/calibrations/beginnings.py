@@ -1,6 +1,6 @@
 """The number of beginnings that the nights' evidence is divided by, simulated where the noise is known.
 
-    python -m bench.beginnings
+    python -m bench.calibrations.beginnings
 
 A line is a tolerance in units of a night's noise, the number in use, and the one found: the least with which at most
 `ALPHA` of series have a false alarm within 30 nights. It is the greatest over nights of baseline and over the nights on

@@ -1,8 +1,8 @@
 """The nights' alarm in simulation: what it finds, beside a detector that knows the noise, and its false alarms.
 
-    python -m bench.alarms                   # every row, some minutes
-    python -m bench.alarms --series 100      # fewer series a row
-    python -m bench.alarms --only 50         # the rows whose name holds this
+    python -m bench.calibrations.alarms                   # every row, some minutes
+    python -m bench.calibrations.alarms --series 100      # fewer series a row
+    python -m bench.calibrations.alarms --only 50         # the rows whose name holds this
 
 A row is one cell: instances; the spread within an instance from night to night, or scores of yes and no (rare: with few
 failures); the standard deviation of the effect that all instances of a night share; nights of baseline; the tolerance.

@@ -1,4 +1,4 @@
-"""Shapes of scores for `bench.deciding`: each draws the scores of several agents whose true means are known.
+"""Shapes of scores for `deciding.py`: each draws the scores of several agents whose true means are known.
 
 Shape of a result: (studies, agents, draws), in the order in which a run would admit them. `lead` is how much each agent
 is above the shape's own mean, shape (agents,), so that a difference of two agents has exactly the mean that it should.

@@ -1,6 +1,6 @@
 """Which of several servers a request goes to, with other values of the rule's constants. In virtual time.
 
-    python -m bench.servers
+    python -m bench.calibrations.servers
 
 Four servers, each with a cache of prompts, answer a lane whose episodes are chats that grow. A server reads what its
 cache lacks of a prompt, one prompt after the other, and writes answers side by side, the slower the more there are. One
@@ -81,7 +81,7 @@ class Seen:
 
 
 async def _episode(lane: Lane, fleet: Sequence[CachingServer], number: int, seen: Seen) -> None:
-    loop, draws = asyncio.get_running_loop(), Stream(number, "bench.servers")
+    loop, draws = asyncio.get_running_loop(), Stream(number, "bench.calibrations.servers")
     cached, tokens = NOWHERE, FIRST_TOKENS
     for _ in range(1 + draws.below(TURNS), TURNS + 1):
         since, wish = loop.time(), Wish(cached)
