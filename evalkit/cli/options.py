@@ -212,9 +212,6 @@ def report(sub: argparse.ArgumentParser) -> None:
     part = sub.add_argument_group("other tables, instead of the standard ones")
     part.add_argument("--beside", choices=("paper",), help="published rows next to this run's, and the differences")
     part.add_argument("--by", metavar="TAG", help="means of agents that share a tag: family, or open,proprietary")
-    part.add_argument(
-        "--ranks", action="store_true", help="how well the ranks of agents by behaviour and by score agree"
-    )
     part.add_argument("--quotes", action="store_true", help="one trajectory quoted per kind of error")
 
 

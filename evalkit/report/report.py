@@ -19,7 +19,6 @@ from evalkit.report.drift import COLUMNS as DRIFT_COLUMNS
 from evalkit.report.drift import DRIFT, drift_tables
 from evalkit.report.extras.clashes import refuse_clashes, refuse_tables
 from evalkit.report.extras.record import all_extras
-from evalkit.report.kept_intervals import KeptIntervals
 from evalkit.report.run_data import RunData
 from evalkit.report.scores import behaviour_table, refusals_table, scores_table
 from evalkit.report.sizes import sizes_table
@@ -105,7 +104,7 @@ class Report:
         `econ_feasible`, `econ_prompts`, `econ_prompts_tests`; `answers` where the run asks a question; `drift` where a
         provider changed what it served; `caching` where one can cache prompts.
         On request, beside them: `sizes`; instead of them: `beside_NAME` for each published table and
-        `beside_settings`, `TABLE_by_TAGS` for each table that has figures of agents, `figure_behaviour`, `quotes`.
+        `beside_settings`, `TABLE_by_TAGS` for each table that has figures of agents, `quotes`.
         """
         manifest = self.manifest
         return {
@@ -168,10 +167,7 @@ def report(
         logged["asks"] = scan_asks(run, (*ASK_COLUMNS, *DRIFT_ASK_COLUMNS))
     voids = read_voids(run)
     run_cells = cells(manifest, results, voids)
-    kept = KeptIntervals(run)
-    kept.tell(run_cells)
     made = build_report(RunData(manifest, run_cells, logged, judged or {}), half_width)
-    kept.keep(run_cells)
     asked = read_question(run, manifest, results)
     return made if asked is None else _answered(made, answers_table(asked, read_given(run), voids.values(), run_cells))
 

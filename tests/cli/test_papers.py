@@ -32,10 +32,10 @@ def run(call: Call, here: Path) -> str:
 @pytest.mark.exhaustive
 def test_tables_that_are_asked_for_stand_instead_of_the_reports_own(call: Call, run: str) -> None:
     tables = json.loads(
-        call("report", run, "--beside", "paper", "--by", "family", "--ranks", "--quotes", "--json").out
+        call("report", run, "--beside", "paper", "--by", "family", "--quotes", "--json").out
     )["tables"]
     assert list(tables)[:2] == ["beside_econ_2", "beside_settings"]
-    assert {"scores_by_family", "econ_scores_by_family", "figure_behaviour", "quotes"} <= tables.keys()
+    assert {"scores_by_family", "econ_scores_by_family", "quotes"} <= tables.keys()
     assert not {"scores", "money"} & tables.keys()
     first = tables["beside_econ_2"]["rows"][:2]
     assert [row["agent"] for row in first] == ["knuth", "Heuristic of D.3"]

@@ -91,7 +91,6 @@ def test_a_figure_appears_where_the_run_has_its_data(made: dict[str, Figure], th
         "figure_runs_procurement",
         "figure_runs_scheduling",
         "figure_runs_pricing",
-        "figure_behaviour_costbench",
         "figure_latency",
         "figure_periods_procurement",
         "figure_periods_scheduling",
@@ -375,14 +374,6 @@ def test_intervals_stand_where_means_do(made: dict[str, Figure]) -> None:
         assert drawn
         assert all(row["low"] <= row["value"] <= row["high"] for row in drawn)
         assert any(row["low"] < row["value"] < row["high"] for row in drawn)
-
-
-def test_behaviour_is_of_agents_that_see_no_more_than_they_are_told(made: dict[str, Figure]) -> None:
-    figure = made["figure_behaviour_costbench"]
-    assert {row["agent"] for row in marks(figure)} == {"random", "greedy", "replanner", "planner"}
-    heads = [panel["title"]["text"] for panel in figure.spec["vconcat"]]
-    assert set(heads) == {"n = 4: too few for a correlation (from 10)"}
-    assert not any("rank correlation" in note for note in figure.notes)
 
 
 def test_a_figure_is_of_a_table_with_its_query(the_report: Report) -> None:

@@ -81,12 +81,6 @@ def _chosen(args: argparse.Namespace, directory: Path, run: Report) -> Report:
         from evalkit.report.tags import grouped_tables
 
         tables += grouped_tables(run.manifest, run.tables, args.by)
-    if args.ranks:
-        from evalkit.report.figures.behaviour import ranks_table
-
-        tables.append(
-            ranks_table(tuple(run.manifest.agents), run.tables, [cell for cell in run.cells if not cell.exact])
-        )
     if args.quotes:
         from evalkit.report.quotes import quotes_table, run_quotes
 

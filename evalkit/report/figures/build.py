@@ -4,7 +4,6 @@ from pathlib import Path
 
 from evalkit.report.extras.record import all_extras
 from evalkit.report.figure import Figure
-from evalkit.report.figures.behaviour import behaviour_figures
 from evalkit.report.figures.curves import curve_figures
 from evalkit.report.figures.money import latency_figures, money_figures
 from evalkit.report.figures.progress import progress_figures
@@ -31,7 +30,6 @@ def figures(report: Report) -> tuple[Figure, ...]:
         drawn += build(agents, source)
     return (
         *drawn,
-        *behaviour_figures(agents, tables, [cell for cell in report.cells if not cell.exact]),
         *money_figures(agents, tables["scores"], source),
         *latency_figures(agents, tables["speed"]),
     )
