@@ -210,7 +210,7 @@ def report(sub: argparse.ArgumentParser) -> None:
         "--half-width", metavar="X", type=float, help="estimate how many instances a ±X interval needs (0.05: 5 points)"
     )
     part = sub.add_argument_group("other tables, instead of the standard ones")
-    part.add_argument("--beside", choices=("paper",), help="published rows next to this run's, and the differences")
+    part.add_argument("--beside", choices=("paper",), help="the papers' tables, each below this run's own")
     part.add_argument("--by", metavar="TAG", help="means of agents that share a tag: family, or open,proprietary")
     part.add_argument("--quotes", action="store_true", help="one trajectory quoted per kind of error")
 

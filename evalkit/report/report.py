@@ -103,8 +103,8 @@ class Report:
         `econ_action_quality`, `econ_exploration` (in these, columns of the environments that the run has),
         `econ_feasible`, `econ_prompts`, `econ_prompts_tests`; `answers` where the run asks a question; `drift` where a
         provider changed what it served; `caching` where one can cache prompts.
-        On request, beside them: `sizes`; instead of them: `beside_NAME` for each published table and
-        `beside_settings`, `TABLE_by_TAGS` for each table that has figures of agents, `quotes`.
+        On request, beside them: `sizes`; instead of them: `beside_NAME` for each published table,
+        `TABLE_by_TAGS` for each table that has figures of agents, `quotes`.
         """
         manifest = self.manifest
         return {

@@ -71,11 +71,11 @@ def _chosen(args: argparse.Namespace, directory: Path, run: Report) -> Report:
     """The report with the requested tables instead of the standard ones; unchanged if none were requested."""
     tables: list[Table] = []
     if args.beside:
-        from evalkit.report.beside import beside_tables
+        from evalkit.report.published.papers import beside_tables
 
-        beside = beside_tables(run.manifest, run.cells, run.tables)
+        beside = beside_tables(run.tables)
         if not beside:
-            raise UsageError("--beside paper: no published table has rows to compare with this run's.")
+            raise UsageError("--beside paper: no published table is like one of this run's.")
         tables += beside
     if args.by:
         from evalkit.report.tags import grouped_tables
