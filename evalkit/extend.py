@@ -50,9 +50,9 @@ if TYPE_CHECKING:
     from evalkit.report.exports.episodes import Chosen, stream
     from evalkit.report.exports.exporter import Exporter
     from evalkit.report.extras.record import Curve, Extras
-    from evalkit.report.figure import Figure
     from evalkit.report.run_data import RunData
     from evalkit.report.tables import Column, Table
+    from evalkit.report.vega import Figure
     from evalkit.results.cells import Cell
     from evalkit.seeds import Stream
     from evalkit.store.folder import new_folder
@@ -164,7 +164,7 @@ _PLACES = {
     "evalkit.report.exports.episodes": ("Chosen", "stream"),
     "evalkit.report.exports.exporter": ("Exporter",),
     "evalkit.report.extras.record": ("Curve", "Extras"),
-    "evalkit.report.figure": ("Figure",),
+    "evalkit.report.vega": ("Figure",),
     "evalkit.report.run_data": ("RunData",),
     "evalkit.report.tables": ("Column", "Table"),
     "evalkit.results.cells": ("Cell",),

@@ -9,7 +9,7 @@ from evalkit.money import show_usd
 from evalkit.report import queries
 from evalkit.report.run_data import RunData
 from evalkit.report.scores import AGENT, packs_of, where
-from evalkit.report.tables import Column, Table
+from evalkit.report.tables import Column, Table, columns_of
 from evalkit.results.cells import Cell
 from evalkit.store.files.record import REFUSED
 from evalkit.store.manifest import Manifest
@@ -34,13 +34,9 @@ def completeness_table(source: RunData) -> Table:
         columns=(
             *where(cells),
             AGENT,
-            Column(key="planned", title="Planned", kind="count", unit="episodes"),
-            Column(key="ended", title="Ended", kind="count", unit="episodes"),
-            Column(key="owed", title="Remaining", kind="count", unit="episodes"),
-            Column(key="begun", title="Begun", kind="count", unit="episodes"),
+            *columns_of("count", "episodes", planned="Planned", ended="Ended", owed="Remaining", begun="Begun"),
             *([Column(key="refused", title="Refused", kind="count", unit="episodes")] if refused else []),
-            Column(key="prefix", title="Used", kind="count", unit="episodes"),
-            Column(key="outside", title="Left out", kind="count", unit="episodes"),
+            *columns_of("count", "episodes", prefix="Used", outside="Left out"),
             Column(key="endings", title="Endings", kind="counts", unit="episodes"),
             *([Column(key="void", title="Void", kind="counts", unit="episodes")] if struck else []),
         ),
@@ -114,13 +110,17 @@ def money_table(source: RunData) -> Table:
         columns=(
             AGENT,
             Column(key="requests", title="Requests", kind="count", unit="answered requests"),
-            Column(key="tokens_in", title="Tokens in", kind="tokens", unit="tokens"),
-            Column(key="tokens_cached_read", title="Cached", kind="tokens", unit="tokens"),
-            Column(key="tokens_out", title="Tokens out", kind="tokens", unit="tokens"),
-            Column(key="cost_pico_usd", title="Cost", kind="usd", unit="1e-12 USD"),
-            Column(key="cost_per_episode_pico_usd", title="Per episode", kind="usd", unit="1e-12 USD"),
-            Column(key="charged_pico_usd", title="Charged", kind="usd", unit="1e-12 USD"),
-            Column(key="unconfirmed_pico_usd", title="Unconfirmed", kind="usd", unit="1e-12 USD"),
+            *columns_of(
+                "tokens", "tokens", tokens_in="Tokens in", tokens_cached_read="Cached", tokens_out="Tokens out"
+            ),
+            *columns_of(
+                "usd",
+                "1e-12 USD",
+                cost_pico_usd="Cost",
+                cost_per_episode_pico_usd="Per episode",
+                charged_pico_usd="Charged",
+                unconfirmed_pico_usd="Unconfirmed",
+            ),
             *(_UNMETERED_COLUMNS if unmetered else ()),
         ),
         rows=tuple(source.rows(query)),
@@ -234,10 +234,14 @@ def speed_table(source: RunData) -> Table:
         columns=(
             AGENT,
             Column(key="requests", title="Requests", kind="count", unit="answered requests"),
-            Column(key="latency_median_s", title="Latency", kind="seconds", unit="s"),
-            Column(key="latency_p99_s", title="p99", kind="seconds", unit="s"),
-            Column(key="queue_median_s", title="Queue", kind="seconds", unit="s"),
-            Column(key="queue_p99_s", title="p99", kind="seconds", unit="s"),
+            *columns_of(
+                "seconds",
+                "s",
+                latency_median_s="Latency",
+                latency_p99_s="p99",
+                queue_median_s="Queue",
+                queue_p99_s="p99",
+            ),
             Column(key="failed", title="Failed", kind="count", unit="attempts"),
             Column(key="failures", title="By kind", kind="counts", unit="attempts"),
         ),
@@ -316,8 +320,7 @@ def caching_tables(source: RunData) -> tuple[Table, ...]:
         title="Prompt caching",
         columns=(
             AGENT,
-            Column(key="tokens_in", title="Tokens in", kind="tokens", unit="tokens"),
-            Column(key="tokens_cached_read", title="Read", kind="tokens", unit="tokens"),
+            *columns_of("tokens", "tokens", tokens_in="Tokens in", tokens_cached_read="Read"),
             Column(key="read_share", title="Share", kind="percent", unit="% of tokens in"),
             Column(key="tokens_cached_write", title="Written", kind="tokens", unit="tokens"),
             Column(key="saved_pico_usd", title="Saved", kind="usd", unit="1e-12 USD"),

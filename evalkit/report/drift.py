@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from evalkit.envs.known import score_unit
 from evalkit.report.run_data import RunData
 from evalkit.report.scores import litmus_of
-from evalkit.report.tables import Column, Table
+from evalkit.report.tables import Column, Table, columns_of
 
 COLUMNS = ("episode", "agent", "served_model", "fingerprint", "started_at")
 """What of the log it reads."""
@@ -71,12 +71,8 @@ def drift_tables(source: RunData) -> tuple[Table, ...]:
         columns=(
             Column(key="agent", title="Agent", group=True),
             *([Column(key="role", title="Role")] if source.coded else []),
-            Column(key="served_model", title="Served model"),
-            Column(key="fingerprint", title="Fingerprint"),
-            Column(key="first", title="First (UTC)"),
-            Column(key="last", title="Last (UTC)"),
-            Column(key="replies", title="Replies", kind="count"),
-            Column(key="episodes", title="Episodes", kind="count"),
+            *columns_of(served_model="Served model", fingerprint="Fingerprint", first="First (UTC)", last="Last (UTC)"),
+            *columns_of("count", replies="Replies", episodes="Episodes"),
             Column(key="alone", title="alone", kind="count", unit="scored episodes that no other version answered in"),
             Column(key="score", title="Score of these", kind="score", unit=unit),
             Column(key="shared", title="Shared", kind="count", unit="instances that every version scored"),

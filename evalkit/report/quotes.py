@@ -20,7 +20,7 @@ from evalkit.report import queries
 from evalkit.report.extras.record import ErrorKind, Find, QuotedPlace, extras_of
 from evalkit.report.run_data import RunData
 from evalkit.report.scores import ACCEPTED, packs_of
-from evalkit.report.tables import Column, Table
+from evalkit.report.tables import Column, Table, columns_of
 from evalkit.results.cells import Cell
 from evalkit.results.episodes import Environments, EpisodeResult
 from evalkit.results.moves import Move, moves
@@ -215,9 +215,7 @@ def quotes_table(quotes: Sequence[Quote], cells: Sequence[Cell], run: str) -> Ta
             Column(key="unit", title="Of"),
             Column(key="episodes", title="Episodes", kind="count"),
             Column(key="share", title="Share", kind="percent", unit="% of episodes"),
-            Column(key="said", title="The agent"),
-            Column(key="answer", title="The environment"),
-            Column(key="command", title="The rest"),
+            *columns_of(said="The agent", answer="The environment", command="The rest"),
         ),
         rows=tuple(_row(quote, run) for quote in quotes),
         packs=packs_of(cells),

@@ -1,10 +1,12 @@
-"""The tables about what agents achieved and how they went about it: scores, behaviour, and what was refused.
+"""The table of scores, and what tables of cells share: columns, intervals, what was refused.
 
-All three are based on the same episodes: the longest prefix of ended ones of each cell (`cells.py`).
+All are based on the same episodes: the longest prefix of ended ones of each cell (`cells.py`). Episodes that the
+provider refused are in no mean and no interval, so tables say how many they are, what the mean would be with them, and
+the provider's words.
 """
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -19,16 +21,17 @@ from evalkit.envs.known import (
     shares_of,
 )
 from evalkit.report import queries
-from evalkit.report.refused import refused_columns, refused_figures, refused_notes
 from evalkit.report.run_data import RunData
-from evalkit.report.tables import PROMPTS, Column, Table, method_of
+from evalkit.report.tables import PROMPTS, Column, Table, columns_of, method_of
 from evalkit.results.cells import Cell
+from evalkit.results.endings import most_said
 from evalkit.results.episodes import EpisodeResult
 from evalkit.results.voided import void_notes
 from evalkit.stats.bootstrap import LEAST_INSTANCES, Interval
 from evalkit.stats.intervals import Method, estimate, unmet_share
 from evalkit.stats.sequential import filled, sequence
 from evalkit.store.manifest import Manifest
+from evalkit.text import bounded
 
 ACCEPTED = "ok"
 """The outcome of a tool call that did what it should; every other outcome is a refusal of some kind."""
@@ -79,6 +82,40 @@ def where(cells: Sequence[Cell]) -> tuple[Column, ...]:
     """The columns that say which suite: its name, and one for each parameter that the sweep varied."""
     axes = dict.fromkeys(axis for cell in cells for axis in cell.suite.axes)
     return (*WHERE, *(Column(key=f"axis:{axis}", title=axis, group=True) for axis in axes))
+
+
+Rows = Sequence[Mapping[str, Any]]
+
+
+def cell_table(
+    source: RunData,
+    cells: Sequence[Cell],
+    *,
+    name: str,
+    title: str,
+    query: str,
+    columns: Iterable[Column],
+    notes: Callable[[Rows], Iterable[str]],
+    more: Callable[[Cell, Mapping[str, Any]], Mapping[str, Any]] = lambda *_: {},
+    rows_of: Sequence[Cell] = (),
+) -> Table:
+    """A table with a row for each of some cells: which cell it is, and what a query and `more` say of it.
+
+    columns   those after suite and agent
+    notes     what a reader must know, of the rows
+    more      what SQL cannot say, of a cell and its row
+    rows_of   the cells by row, where they have several rows
+    """
+    rows = tuple({**row, **more(cell, row)} for cell, row in source.by_cell(query, rows_of or cells))
+    return Table(
+        name=name,
+        title=title,
+        columns=(*where(cells), AGENT, *columns),
+        rows=rows,
+        packs=packs_of(cells),
+        notes=tuple(notes(rows)),
+        query=query,
+    )
 
 
 def scores_table(source: RunData) -> Table:
@@ -133,8 +170,7 @@ def scores_table(source: RunData) -> Table:
             AGENT,
             *scored(litmus_of(cells)),
             *[Column(key="solved", title="Solved", kind="percent", unit="% of episodes")] * optimal,
-            Column(key="instances", title="Instances", kind="count"),
-            Column(key="episodes", title="Episodes", kind="count"),
+            *columns_of("count", instances="Instances", episodes="Episodes"),
             *beside_mean,
             Column(key=PROMPTS, title="Prompts"),
         ),
@@ -415,3 +451,48 @@ select name as agent, coalesce(any_value(silent.n), 0) as replies_without_call,
         filter (where outcome <> 'ok')), map {}) as outcomes
 from agents left join silent on silent.agent = name left join counted on counted.agent = name
 group by name, place order by place"""
+
+
+REFUSED = "refused: "
+"""What a note of such a cell begins with."""
+
+NOTES = 4
+"""Cells that are named; the others are counted."""
+_WORDS = 300
+
+
+def refused_columns(cells: Iterable[Cell]) -> tuple[Column, ...]:
+    """Columns beside a mean; none if nothing was refused."""
+    if not any(cell.refused for cell in cells):
+        return ()
+    return (
+        Column(key="refused", title="Refused", kind="count", unit="episodes, not scored"),
+        Column(key="if_refused", title="If refused 0, 100", kind="interval", unit="the score"),
+    )
+
+
+def refused_figures(cell: Cell) -> dict[str, Any]:
+    """Their values: how many, and the mean in points if all of them scored 0 and if all scored 100."""
+    ends = cell.if_refused
+    return {
+        "refused": len(cell.refused) or None,
+        "if_refused": None if ends is None else (100 * ends[0], 100 * ends[1]),
+    }
+
+
+def refused_notes(cells: Iterable[Cell]) -> list[str]:
+    """One line for each cell with such episodes."""
+    having = [cell for cell in cells if cell.refused]
+    notes = [f"{REFUSED}{cell.agent} on {cell.suite.name}: {_told(cell)}" for cell in having]
+    more = len(notes) - NOTES
+    return notes if more <= 0 else [*notes[:NOTES], f"{REFUSED}{more:,} more rows; see the table of completeness"]
+
+
+def _told(cell: Cell) -> str:
+    refused, (low, high) = cell.refused, cell.if_refused or (0.0, 0.0)
+    many = "1 episode" if len(refused) == 1 else f"{len(refused):,} episodes"
+    words = bounded(most_said(episode.said for episode in refused), _WORDS)
+    return (
+        f"{many} without a score, in no mean; if all had scored 0 or 100, the mean would be "
+        f"{100 * low:.1f} or {100 * high:.1f}; the provider said: {words}"
+    )

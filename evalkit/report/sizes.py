@@ -18,7 +18,7 @@ from typing import Any
 from evalkit.report import queries
 from evalkit.report.run_data import RunData
 from evalkit.report.scores import AGENT, packs_of, scores_by_instance, strata_of, where
-from evalkit.report.tables import Column, Table
+from evalkit.report.tables import Column, Table, columns_of
 from evalkit.stats.bootstrap import LEAST_INSTANCES, LEVEL, instance_means
 from evalkit.stats.intervals import known_freedom
 
@@ -162,8 +162,7 @@ def sizes_table(source: RunData, wanted: float) -> Table:
             AGENT,
             Column(key="instances", title="Instances", kind="count"),
             Column(key="half_width", title="Now ±", kind="score", unit="points of score"),
-            Column(key="between", title="Between", kind="score", unit="standard deviation, points"),
-            Column(key="within", title="Within", kind="score", unit="standard deviation, points"),
+            *columns_of("score", "standard deviation, points", between="Between", within="Within"),
             Column(key="more_instances", title="More instances", kind="count"),
             Column(key="more_low", title="from", kind="count", unit="instances, 10th percentile"),
             Column(key="more_high", title="to", kind="count", unit="instances, 90th percentile"),

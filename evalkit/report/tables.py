@@ -59,6 +59,17 @@ class Column:
         return self.kind not in {"text", "counts"}
 
 
+def columns_of(kind: Kind = "text", unit: str = "", **titles: str) -> tuple[Column, ...]:
+    """Columns of one kind and unit; `titles`: by key."""
+    return tuple(Column(key=key, title=title, kind=kind, unit=unit) for key, title in titles.items())
+
+
+def estimated(column: Column, key: str = "", title: str = "95 %") -> tuple[Column, Column, Column]:
+    """A column, its interval's (`key`; empty: its own with `_interval`), and that of the interval's method."""
+    interval = Column(key=key or f"{column.key}_interval", title=title, kind="interval", unit=column.unit)
+    return column, interval, method_of(interval)
+
+
 def method_of(interval: Column) -> Column:
     """The column after an interval's that says by which method each of them is: `ned_kind` of `ned_interval`."""
     stem = interval.key.removesuffix("interval") if interval.key.endswith("interval") else f"{interval.key}_"

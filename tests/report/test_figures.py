@@ -16,14 +16,11 @@ from evalkit.cli.main import main
 from evalkit.envs.table import ENVIRONMENTS
 from evalkit.report.environments import pricing, procurement, scheduling
 from evalkit.report.extras.record import Curve
-from evalkit.report.figure import MOST_MARKS, Figure
 from evalkit.report.figures import curves
-from evalkit.report.figures.build import figures, run_figures
-from evalkit.report.figures.draw import bundle, page, png, script_json, svg
-from evalkit.report.figures.scores import score_figures
-from evalkit.report.figures.theme import DARK, LIGHT, config
+from evalkit.report.figures.build import figures, run_figures, score_figures
+from evalkit.report.figures.draw import DARK, LIGHT, bundle, config, page, png, script_json, svg
 from evalkit.report.report import Report, report
-from evalkit.report.vega import spec_of
+from evalkit.report.vega import MOST_MARKS, Figure, spec_of
 from evalkit.report.views import open_views
 from evalkit.store.files.schema import steps_table
 from evalkit.store.manifest import Manifest

@@ -7,16 +7,14 @@ from typing import Any
 
 import pytest
 
-from evalkit.report.figure import Figure
+from evalkit.report.environments.markets import ladder_figures
+from evalkit.report.figures.build import decades, score_figures
+from evalkit.report.figures.curves import varied_figures
 from evalkit.report.figures.draw import svg
-from evalkit.report.figures.econ import ladder_figures
 from evalkit.report.figures.marks import told_apart
-from evalkit.report.figures.money import decades
-from evalkit.report.figures.scores import score_figures
-from evalkit.report.figures.varied import varied_figures
 from evalkit.report.markets.econ_queries import LEVELS
 from evalkit.report.tables import Column, Table
-from evalkit.report.vega import reach
+from evalkit.report.vega import Figure, reach
 from tests.report.test_figures import layers_of, marks
 from tests.vegalite import schema_flaw
 

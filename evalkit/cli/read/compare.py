@@ -79,7 +79,7 @@ def _pairs(first: Side, second: Side) -> list[tuple[str, str]]:
 
 def _side(text: str) -> tuple[Side, str]:
     """Read RUN or RUN:AGENT as (the run, the agent or nothing)."""
-    from evalkit.report.refused import refused_notes
+    from evalkit.report.scores import refused_notes
     from evalkit.results.derived import read_run
     from evalkit.results.voided import void_notes
     from evalkit.store.question_files import read_frozen

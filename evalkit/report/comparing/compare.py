@@ -10,15 +10,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from evalkit.report.comparing.looks import BY, Figures, at_every_look
-from evalkit.report.comparing.measures import measures, measures_query
-from evalkit.report.comparing.settings import settings_table
+from evalkit.report.comparing.sides import measures, measures_query, settings_table
 from evalkit.report.comparing.verdicts import (
+    BY,
     PRIMARY,
     SURE,
+    Figures,
     Overall,
     Tested,
     Verdict,
+    at_every_look,
     binding_notes,
     corrected,
     least_corrected,
@@ -29,7 +30,7 @@ from evalkit.report.extras.record import Measure
 from evalkit.report.run_data import RunData
 from evalkit.report.scores import kind_notes, packs_of, where
 from evalkit.report.sizes import size
-from evalkit.report.tables import Column, Table, method_of
+from evalkit.report.tables import Column, Table, columns_of, method_of
 from evalkit.results.cells import Cell
 from evalkit.stats.pairs import Change, Pairs, change, pair
 from evalkit.store.manifest import Manifest
@@ -265,15 +266,12 @@ def _main_table(
         columns=(
             *_columns(cell_pairs),
             Column(key="better", title="Better"),
-            Column(key="first", title="A", kind="score", unit="%"),
-            Column(key="second", title="B", kind="score", unit="%"),
+            *columns_of("score", "%", first="A", second="B"),
             Column(key="difference", title="B - A", kind="score", unit="points"),
             interval,
             method_of(interval),
-            Column(key="p", title="p", kind="p"),
-            Column(key="p_holm", title="p Holm", kind="p"),
-            Column(key="pairs", title="Pairs", kind="count", unit="instances"),
-            Column(key="unpaired", title="Unpaired", kind="count", unit="instances"),
+            *columns_of("p", p="p", p_holm="p Holm"),
+            *columns_of("count", "instances", pairs="Pairs", unpaired="Unpaired"),
             Column(key="verdict", title="Verdict"),
         ),
         rows=tuple(rows),
@@ -312,15 +310,16 @@ def _details_table(
         title="How sure",
         columns=(
             *_columns(cell_pairs),
-            Column(key="method", title="Interval by"),
-            Column(key="test", title="p by"),
-            Column(key="least_p", title="Least p", kind="p"),
-            Column(key="mcnemar_p", title="p McNemar", kind="p"),
-            Column(key="only_first", title="A alone", kind="count", unit="instances with yes"),
-            Column(key="only_second", title="B alone", kind="count", unit="instances with yes"),
-            Column(key="missing_first", title="Not in B", kind="count", unit="instances"),
-            Column(key="missing_second", title="Not in A", kind="count", unit="instances"),
-            Column(key="more_pairs", title=f"More for ± {100 * wanted:g}", kind="count", unit="instances"),
+            *columns_of(method="Interval by", test="p by"),
+            *columns_of("p", least_p="Least p", mcnemar_p="p McNemar"),
+            *columns_of("count", "instances with yes", only_first="A alone", only_second="B alone"),
+            *columns_of(
+                "count",
+                "instances",
+                missing_first="Not in B",
+                missing_second="Not in A",
+                more_pairs=f"More for ± {100 * wanted:g}",
+            ),
             Column(key="more_low", title="from", kind="count", unit="instances, 10th percentile"),
             Column(key="more_high", title="to", kind="count", unit="instances, 90th percentile"),
         ),

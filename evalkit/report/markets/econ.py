@@ -13,7 +13,7 @@ from typing import Any
 
 from evalkit.envs.known import is_stationary
 from evalkit.report import queries
-from evalkit.report.markets.difficulty import difficulty_tables
+from evalkit.report.markets.contrasts import difficulty_tables, variant_tables
 from evalkit.report.markets.econ_queries import (
     DIFFICULTY,
     ENVIRONMENTS,
@@ -27,11 +27,10 @@ from evalkit.report.markets.econ_queries import (
     runs,
     without_axes,
 )
-from evalkit.report.markets.variants import variant_tables
 from evalkit.report.published.papers import as_printed
 from evalkit.report.run_data import RunData
 from evalkit.report.scores import AGENT, interval_figures, kind_notes, packs_of
-from evalkit.report.tables import PROMPTS, Column, Table, method_of
+from evalkit.report.tables import PROMPTS, Column, Table, columns_of, method_of
 from evalkit.results.cells import Cell
 from evalkit.stats.bootstrap import LEAST_INSTANCES
 
@@ -286,10 +285,8 @@ def _feasible_tables(source: RunData, cells: Sequence[Cell]) -> tuple[Table, ...
         title="Procurement without runs that found no feasible plan",
         columns=(
             *_row_columns(own_cells),
-            Column(key="score", title="Score", kind="score", unit="100 = optimum"),
-            Column(key="reference_score", title="without them", kind="score", unit="100 = optimum"),
-            Column(key="dropped", title="Left out", kind="count", unit="episodes"),
-            Column(key="runs", title="of", kind="count", unit="episodes"),
+            *columns_of("score", "100 = optimum", score="Score", reference_score="without them"),
+            *columns_of("count", "episodes", dropped="Left out", runs="of"),
         ),
         rows=tuple(_placed(source.rows(query), own_cells)),
         packs=packs_of(own_cells),

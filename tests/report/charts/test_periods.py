@@ -10,11 +10,10 @@ import pytest
 
 from evalkit.envs.pricing.instance import optimum_of as best_of_prices
 from evalkit.envs.procurement.instance import optimum_of
-from evalkit.report.charts.pricing import priced, pricing_figures, pricing_lines
-from evalkit.report.charts.procurement import best_of, planned, procurement_lines
-from evalkit.report.charts.scheduling import matrix as matrix_module
-from evalkit.report.charts.scheduling.assignments import assigned
-from evalkit.report.charts.scheduling.scheduling import scheduling_figures, scheduling_lines
+from evalkit.report.environments import scheduling as matrix_module
+from evalkit.report.environments.pricing import priced, pricing_figures, pricing_lines
+from evalkit.report.environments.procurement import best_of, planned, procurement_lines
+from evalkit.report.environments.scheduling import assigned, scheduling_figures, scheduling_lines
 from evalkit.results.moves import Move
 from tests.support.chart_episodes import Played, line_of, played
 

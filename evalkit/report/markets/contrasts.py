@@ -1,9 +1,11 @@
-"""The tables about wording: one agent played with several prompt packs, side by side, and tests between them.
+"""Tests between cells of the paper's environments: basic instances against hard ones, and one agent's prompt packs.
 
-An agent's variants are the agents that differ from it in nothing but their prompt pack. Packs whose texts are the same
-in an environment (a pack that replaces nothing there) make no variants in it.
+Suites belong together that share all of their name but its end: `mine/basic` and `mine/hard`. An agent's variants are
+the agents that differ from it in nothing but their prompt pack. Packs whose texts are the same in an environment (a
+pack that replaces nothing there) make no variants in it.
 
-Source: Table 5 and appendix B.2 of the paper, which have it for procurement; specification, section D.4.
+Source: section 4.1, Table 5 and appendix B.2 of the paper, which has prompts for procurement; specification of the
+reference, section D.4.
 """
 
 from collections.abc import Sequence
@@ -13,14 +15,17 @@ from typing import Any
 
 import orjson
 
-from evalkit.report.markets.difficulty import INDEPENDENT
 from evalkit.report.markets.econ_queries import (
     DIFFICULTY,
     ENVIRONMENT,
+    ENVIRONMENTS,
+    LEVELS,
     MEASURES,
     axes_columns,
     axes_of,
+    difficulty_query,
     labels,
+    level_of,
     owed_notes,
     tests_query,
     variants_query,
@@ -28,11 +33,81 @@ from evalkit.report.markets.econ_queries import (
 )
 from evalkit.report.published.papers import as_printed
 from evalkit.report.run_data import RunData
-from evalkit.report.scores import interval_figures, kind_notes, packs_of
-from evalkit.report.tables import PROMPTS, Column, Table, method_of
+from evalkit.report.scores import AGENT, interval_figures, kind_notes, packs_of
+from evalkit.report.tables import PROMPTS, Column, Table, columns_of, method_of
 from evalkit.results.cells import Cell
 from evalkit.stats.contrasts import flips, paired, signs, welch
 from evalkit.store.manifest import Manifest, ManifestAgent
+
+INDEPENDENT = (
+    "tests are over n instances, with replicates averaged first, because runs on one instance are not independent; "
+    "p-values are not corrected for the number of tests"
+)
+
+_ENDS = frozenset({LEVELS[0], LEVELS[-1]})
+
+
+def difficulty_tables(source: RunData, cells: Sequence[Cell]) -> tuple[Table, ...]:
+    """Basic against hard, by environment and agent; none if no agent has played both."""
+    families: dict[tuple[Any, ...], dict[str, Cell]] = {}
+    for cell in cells:
+        axes = tuple(sorted((axis, repr(value)) for axis, value in cell.suite.axes.items()))
+        key = (list(ENVIRONMENTS).index(cell.suite.environment), _family(cell), axes, cell.agent)
+        families.setdefault(key, {})[level_of(cell)] = cell
+    order = sorted(families, key=lambda key: key[0])
+    pairs = [(families[key][LEVELS[0]], families[key][LEVELS[-1]]) for key in order if families[key].keys() >= _ENDS]
+    if not pairs:
+        return ()
+    paired_cells = [cell for pair in pairs for cell in pair]
+    own = any(_family(cell) != cell.suite.environment for cell in paired_cells)
+    query = difficulty_query(pairs, own)
+    rows = [
+        {**_tested(row.pop("basic_means"), row.pop("hard_means")), **without_axes(row), **axes_of(easy)}
+        for row, (easy, _) in zip(source.rows(query), pairs, strict=True)
+    ]
+    table = Table(
+        name="econ_difficulty",
+        title="Basic against hard",
+        columns=(
+            ENVIRONMENT,
+            *([Column(key="suites", title="Suites", group=True)] if own else []),
+            *axes_columns(paired_cells),
+            AGENT,
+            Column(key="basic", title="Basic", kind="score", unit="100 = optimum"),
+            Column(key="basic_instances", title="n", kind="count", unit="instances"),
+            Column(key="hard", title="Hard", kind="score", unit="100 = optimum"),
+            Column(key="hard_instances", title="n", kind="count", unit="instances"),
+            *columns_of("number", t="t", df="df"),
+            Column(key="p", title="p", kind="p"),
+            Column(key="undefined", title="No test"),
+        ),
+        rows=tuple(rows),
+        packs=packs_of(paired_cells),
+        notes=(
+            "as in section 4.1 of the paper: one-sided Welch tests of whether the mean is greater on basic instances",
+            INDEPENDENT,
+            *owed_notes(paired_cells),
+        ),
+        query=query,
+    )
+    return (table,)
+
+
+def _family(cell: Cell) -> str:
+    """The folder that suites of several difficulties share."""
+    return cell.suite.base.rpartition("/")[0]
+
+
+def _tested(easy: list[float] | None, hard: list[float] | None) -> dict[str, Any]:
+    """The test of means by instance; None: there are none."""
+    outcome = welch(easy or [], hard or [], greater=True)
+    return {
+        "t": outcome.statistic,
+        "df": outcome.free,
+        "p": outcome.p,
+        "undefined": outcome.why or None,
+    }
+
 
 STANDARD = "standard"
 
@@ -50,7 +125,7 @@ def variant_tables(source: RunData, cells: Sequence[Cell]) -> tuple[Table, ...]:
         return ()
     mine = [cell for group in groups.values() for cell in group]
     named = labels(mine)
-    return (as_printed(_side_by_side(source, groups, mine, named), "econ_5"), _tests(source, groups, mine, named))
+    return (as_printed(_side_by_side(source, groups, mine, named), "econ_5"), _tests_table(source, groups, mine, named))
 
 
 _Key = tuple[str, str]
@@ -106,8 +181,7 @@ def _side_by_side(
             interval_column := Column(key="interval", title="95 %", kind="interval", unit="100 = optimum"),
             method_of(interval_column),
             Column(key="exploration_rate", title="Exploration", kind="percent", unit="% of actions"),
-            Column(key="solved", title="Solved", kind="count", unit="episodes"),
-            Column(key="runs", title="of", kind="count", unit="episodes"),
+            *columns_of("count", "episodes", solved="Solved", runs="of"),
         ),
         rows=tuple(rows),
         packs=packs_of(cells),
@@ -122,8 +196,10 @@ def _side_by_side(
     )
 
 
-def _tests(source: RunData, groups: dict[_Key, list[Cell]], cells: Sequence[Cell], named: dict[str, str]) -> Table:
-    pairs = _pairs(source.manifest, groups)
+def _tests_table(
+    source: RunData, groups: dict[_Key, list[Cell]], cells: Sequence[Cell], named: dict[str, str]
+) -> Table:
+    pairs = _pack_pairs(source.manifest, groups)
     query = tests_query(pairs, named)
     tested = [cell for _, cell, _ in pairs for _ in MEASURES]
     rows = [
@@ -143,11 +219,8 @@ def _tests(source: RunData, groups: dict[_Key, list[Cell]], cells: Sequence[Cell
             Column(key="to", title="to"),
             Column(key="change", title="Change", kind="percent", unit="points"),
             Column(key="welch_p", title="p: Welch", kind="p"),
-            Column(key="from_instances", title="n", kind="count", unit="instances"),
-            Column(key="to_instances", title="n", kind="count", unit="instances"),
-            Column(key="paired_p", title="paired", kind="p"),
-            Column(key="signs_p", title="signs", kind="p"),
-            Column(key="permutation_p", title="flips", kind="p"),
+            *columns_of("count", "instances", from_instances="n", to_instances="n"),
+            *columns_of("p", paired_p="paired", signs_p="signs", permutation_p="flips"),
             Column(key="pairs", title="Pairs", kind="count", unit="instances"),
             Column(key="undefined", title="No test"),
         ),
@@ -163,7 +236,7 @@ def _tests(source: RunData, groups: dict[_Key, list[Cell]], cells: Sequence[Cell
     )
 
 
-def _pairs(manifest: Manifest, groups: dict[_Key, list[Cell]]) -> list[tuple[str, Cell, Cell]]:
+def _pack_pairs(manifest: Manifest, groups: dict[_Key, list[Cell]]) -> list[tuple[str, Cell, Cell]]:
     """(agent, one cell, another) of cells that read different texts."""
     return [
         (agent, first, second)
