@@ -13,12 +13,17 @@ from evalkit.report.accounts import (
     money_table,
     speed_table,
 )
-from evalkit.report.drift import ASK_COLUMNS as DRIFT_ASK_COLUMNS
-from evalkit.report.drift import COLUMNS as DRIFT_COLUMNS
-from evalkit.report.drift import DRIFT, drift_tables
+from evalkit.report.behaviour import (
+    DRIFT,
+    SERVED_ASK_COLUMNS,
+    SERVED_COLUMNS,
+    behaviour_table,
+    drift_tables,
+    refusals_table,
+)
 from evalkit.report.extras.record import all_extras, refuse_clashes, refuse_tables
 from evalkit.report.run_data import RunData
-from evalkit.report.scores import behaviour_table, packs_of, refusals_table, scores_table
+from evalkit.report.scores import packs_of, scores_table
 from evalkit.report.sizes import sizes_table
 from evalkit.report.tables import Column, Table, columns_of
 from evalkit.results.answers import QuestionAnswer, RunQuestion, doubts, read_question
@@ -218,11 +223,11 @@ def report(
     from evalkit.store.files.schema import ledger_table
     from evalkit.store.reading.reader import read_ledger, scan_all, scan_asks
 
-    manifest, steps, results = read_run(run, DRIFT_COLUMNS)
+    manifest, steps, results = read_run(run, SERVED_COLUMNS)
     # Read after the steps: of a run that is being written, what was paid for may be more than they say, and not less.
     logged = {"steps": steps, "log": scan_all(run, LOG_COLUMNS), "ledger": ledger_table(read_ledger(run))}
     if any(agent.code is not None for agent in manifest.agents.values()):
-        logged["asks"] = scan_asks(run, (*ASK_COLUMNS, *DRIFT_ASK_COLUMNS))
+        logged["asks"] = scan_asks(run, tuple(dict.fromkeys((*ASK_COLUMNS, *SERVED_ASK_COLUMNS))))
     voids = read_voids(run)
     run_cells = cells(manifest, results, voids)
     made = build_report(RunData(manifest, run_cells, logged, judged or {}), half_width)
@@ -237,8 +242,8 @@ def _answered(made: Report, answers: Table) -> Report:
 
 
 def build_report(source: RunData, half_width: float | None = None) -> Report:
-    """The report of a source with `steps` (`episodes.NUMBERS` and `drift.COLUMNS`), `log` (`accounts.LOG_COLUMNS`) and
-    `ledger`."""
+    """The report of a source with `steps` (`episodes.NUMBERS`, `behaviour.SERVED_COLUMNS`), `ledger` and `log`
+    (`accounts.LOG_COLUMNS`)."""
     drift = drift_tables(source)
     flags = tuple(note for table in drift for note in table.notes if note.startswith(DRIFT))
     scores = scores_table(source)

@@ -13,12 +13,9 @@ from typing import Any
 from evalkit.envs.known import (
     OPTIMUM_UNIT,
     is_litmus,
-    one_chat,
-    one_chats,
     scale_words,
     score_range,
     score_unit,
-    shares_of,
 )
 from evalkit.report import queries
 from evalkit.report.run_data import RunData
@@ -125,59 +122,41 @@ def scores_table(source: RunData) -> Table:
     optimal, share = len(litmus) < len(cells) or not cells, "100 * sum(solved_episodes) / sum(episodes)"
     if litmus:
         share = f"case when not bool_or({queries.suites(litmus)}) then {share} end"
-    query = queries.by_cell(
-        cells,
-        (
-            queries.mean("score", "score", scale=100),
-            *(
-                (
-                    queries.inside("solved_episodes", "count(*) filter (where solved)"),
-                    queries.derived("solved", share),
-                )
-                if optimal
-                else ()
-            ),
-            queries.derived("instances", "count(instance)"),
-            queries.count("episodes"),
-        ),
-        also=[PROMPTS],
-        keep="",
-        methods={
-            "interval, kind": f"{queries.CHOSEN}; of partial cells {ANYTIME}",
-            **({"refused, if_refused": "evalkit.results.cells.Cell"} if any(cell.refused for cell in cells) else {}),
-        },
+    shares = (
+        queries.inside("solved_episodes", "count(*) filter (where solved)"),
+        queries.derived("solved", share),
     )
     beside_mean = refused_columns(cells)
-    rows = [
-        {**row, **interval_figures(cell), **(refused_figures(cell) if beside_mean else {})}
-        for cell, row in source.by_cell(query, cells)
-    ]
-    notes = [
-        f"score: {scale_words(cell.suite.environment for cell in cells)}; mean over instances",
-        *kind_notes(rows, cells),
-        *["solved: % of the episodes that reached the optimum"] * optimal,
-    ]
-    notes += _partial_notes(cells)
-    notes += void_notes(cells)
-    notes += refused_notes(cells)
-    notes += [f"{agent.name}: {'; '.join(agent.marks)}" for agent in source.manifest.agents.values() if agent.marks]
-    notes += _version_notes(source.manifest)
-    return Table(
+    methods = {"interval, kind": f"{queries.CHOSEN}; of partial cells {ANYTIME}"}
+    if beside_mean:
+        methods["refused, if_refused"] = "evalkit.results.cells.Cell"
+    counts = (queries.derived("instances", "count(instance)"), queries.count("episodes"))
+    figures = (queries.mean("score", "score", scale=100), *(shares if optimal else ()), *counts)
+    agents = source.manifest.agents.values()
+    return cell_table(
+        source,
+        cells,
         name="scores",
         title="Scores",
+        query=queries.by_cell(cells, figures, also=[PROMPTS], keep="", methods=methods),
+        more=lambda cell, _: {**interval_figures(cell), **(refused_figures(cell) if beside_mean else {})},
         columns=(
-            *where(cells),
-            AGENT,
             *scored(litmus_of(cells)),
             *[Column(key="solved", title="Solved", kind="percent", unit="% of episodes")] * optimal,
             *columns_of("count", instances="Instances", episodes="Episodes"),
             *beside_mean,
             Column(key=PROMPTS, title="Prompts"),
         ),
-        rows=tuple(rows),
-        packs=packs_of(cells),
-        notes=tuple(notes),
-        query=query,
+        notes=lambda rows: (
+            f"score: {scale_words(cell.suite.environment for cell in cells)}; mean over instances",
+            *kind_notes(rows, cells),
+            *["solved: % of the episodes that reached the optimum"] * optimal,
+            *_partial_notes(cells),
+            *void_notes(cells),
+            *refused_notes(cells),
+            *(f"{agent.name}: {'; '.join(agent.marks)}" for agent in agents if agent.marks),
+            *_version_notes(source.manifest),
+        ),
     )
 
 
@@ -355,102 +334,6 @@ def _interval_note(cell: Cell) -> str:
     unknown = sum(episode is None for _, episode in cell.begun)
     unknown_words = f", whatever the {unknown:,} that have begun will score" if unknown else ""
     return f"; interval: {kind}, valid whenever a run is stopped{unknown_words}; the mean favours short episodes"
-
-
-def behaviour_table(source: RunData) -> Table:
-    """Suite by agent: how the agent went about it."""
-    cells = source.cells
-    metric_names = {name for cell in cells for episode in cell.prefix for name in episode.metrics}
-    shares = shares_of(cell.suite.environment for cell in cells)
-    titles = {**METRICS, **{name: share.title for name, share in shares.items()}}
-    metrics = [name for name in titles if name in metric_names]
-    divided = [
-        Column(key="no_action", title="No action", kind="percent", unit="% of periods"),
-        Column(key="unresponsive", title="Unresponsive", kind="count", unit="episodes"),
-    ]
-    if cells and all(one_chat(cell.suite.environment) for cell in cells):
-        divided = []
-    query = _behaviour_query(cells, metrics)
-    return Table(
-        name="behaviour",
-        title="Behaviour",
-        columns=(
-            *where(cells),
-            AGENT,
-            *(Column(key=name, title=titles[name], kind="percent", unit="% of actions") for name in metrics),
-            *divided[:1],
-            Column(key="turns_per_period", title="Turns", kind="number", unit="turns per period"),
-            *divided[1:],
-            Column(key="episodes", title="Episodes", kind="count"),
-        ),
-        rows=tuple(row for _, row in source.by_cell(query, cells)),
-        packs=packs_of(cells),
-        notes=(
-            "best so far: % of accepted actions better than all before; exploration: % that were new"
-            + "".join(f"; {share.title.lower()}: {share.about}" for name, share in shares.items() if name in metrics),
-            "no action: % of periods without an accepted action; unresponsive: episodes that ended because of them; "
-            "turns: per period",
-        )
-        if divided
-        else ("turns: per episode",),
-        query=query,
-    )
-
-
-def _behaviour_query(cells: Sequence[Cell], metrics: Iterable[str]) -> str:
-    chats = one_chats(cell.suite.environment for cell in cells)
-    acting = f"environment not in ({', '.join(map(queries.text, chats))})" if chats else "true"
-    return queries.by_cell(
-        cells,
-        (
-            *(queries.mean(name, queries.metric(name), scale=100) for name in metrics),
-            queries.inside("silent", f"sum(no_action) filter (where {acting})"),
-            queries.inside("acted", f"sum(periods) filter (where {acting})"),
-            queries.derived("no_action", "100 * sum(silent) / sum(acted)"),
-            queries.inside("all_steps", "sum(steps)"),
-            queries.inside("all_periods", "sum(periods)"),
-            queries.derived("turns_per_period", "sum(all_steps) / sum(all_periods)"),
-            queries.count("unresponsive", "ending = 'unresponsive'"),
-            queries.count("episodes"),
-        ),
-        keep="",
-    )
-
-
-def refusals_table(source: RunData) -> Table:
-    """By agent: the outcomes of its tool calls, and replies without one."""
-    return Table(
-        name="refusals",
-        title="Refused calls",
-        columns=(
-            AGENT,
-            Column(key="replies_without_call", title="No call", kind="count", unit="replies"),
-            Column(key="calls", title="Calls", kind="count"),
-            Column(key="refused", title="Refused", kind="percent", unit="% of calls"),
-            Column(key="outcomes", title="By kind", kind="counts", unit="calls"),
-        ),
-        rows=tuple(source.rows(_REFUSALS)),
-        packs=packs_of(source.cells),
-        notes=(
-            "over the episodes that scores are based on; no call: replies without a tool call; refused: calls with "
-            "another outcome than `ok`",
-        ),
-        query=_REFUSALS,
-    )
-
-
-_REFUSALS = """with counted as (
-    select agent, outcome, sum(calls)::bigint as n
-    from (select agent, unnest(outcomes, recursive := true) from episodes where used) group by all
-),
-silent as (select agent, sum(without_call) as n from episodes where used group by agent)
-select name as agent, coalesce(any_value(silent.n), 0) as replies_without_call,
-    coalesce(sum(counted.n), 0) as calls,
-    100 * coalesce(sum(counted.n) filter (where outcome <> 'ok'), 0) / nullif(calls, 0) as refused,
-    coalesce(map_from_entries(list((outcome, counted.n) order by counted.n desc, outcome)
-        filter (where outcome <> 'ok')), map {}) as outcomes
-from agents left join silent on silent.agent = name left join counted on counted.agent = name
-group by name, place order by place"""
 
 
 REFUSED = "refused: "

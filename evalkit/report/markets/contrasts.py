@@ -8,33 +8,31 @@ Source: section 4.1, Table 5 and appendix B.2 of the paper, which has prompts fo
 reference, section D.4.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import combinations
 from typing import Any
 
 import orjson
 
+from evalkit.report import queries
 from evalkit.report.markets.econ_queries import (
     DIFFICULTY,
     ENVIRONMENT,
     ENVIRONMENTS,
     LEVELS,
-    MEASURES,
     axes_columns,
     axes_of,
-    difficulty_query,
+    difficulty,
     labels,
     level_of,
     owed_notes,
-    tests_query,
-    variants_query,
     without_axes,
 )
 from evalkit.report.published.papers import as_printed
 from evalkit.report.run_data import RunData
 from evalkit.report.scores import AGENT, interval_figures, kind_notes, packs_of
-from evalkit.report.tables import PROMPTS, Column, Table, columns_of, method_of
+from evalkit.report.tables import PROMPTS, Column, Table, columns_of, estimated
 from evalkit.results.cells import Cell
 from evalkit.stats.contrasts import flips, paired, signs, welch
 from evalkit.store.manifest import Manifest, ManifestAgent
@@ -60,7 +58,7 @@ def difficulty_tables(source: RunData, cells: Sequence[Cell]) -> tuple[Table, ..
         return ()
     paired_cells = [cell for pair in pairs for cell in pair]
     own = any(_family(cell) != cell.suite.environment for cell in paired_cells)
-    query = difficulty_query(pairs, own)
+    query = _difficulty_query(pairs, own)
     rows = [
         {**_tested(row.pop("basic_means"), row.pop("hard_means")), **without_axes(row), **axes_of(easy)}
         for row, (easy, _) in zip(source.rows(query), pairs, strict=True)
@@ -110,6 +108,9 @@ def _tested(easy: list[float] | None, hard: list[float] | None) -> dict[str, Any
 
 
 STANDARD = "standard"
+
+MEASURES = ("score", "exploration")
+"""What is tested between packs."""
 
 MEANS = ("from_means", "to_means", "differences")
 """Columns of the query that the tests are made of."""
@@ -162,7 +163,7 @@ def _texts(manifest: Manifest, cell: Cell) -> str:
 def _side_by_side(
     source: RunData, groups: dict[_Key, list[Cell]], cells: Sequence[Cell], named: dict[str, str]
 ) -> Table:
-    query = variants_query(groups, named)
+    query = _variants_query(groups, named)
     rows = [
         {**without_axes(row), **axes_of(cell), **interval_figures(cell)}
         for row, cell in zip(source.rows(query), cells, strict=True)
@@ -177,9 +178,7 @@ def _side_by_side(
             *axes_columns(cells),
             Column(key=PROMPTS, title="Prompts"),
             Column(key="played_by", title="Played by"),
-            Column(key="score", title="Score", kind="score", unit="100 = optimum"),
-            interval_column := Column(key="interval", title="95 %", kind="interval", unit="100 = optimum"),
-            method_of(interval_column),
+            *estimated(Column(key="score", title="Score", kind="score", unit="100 = optimum"), "interval"),
             Column(key="exploration_rate", title="Exploration", kind="percent", unit="% of actions"),
             *columns_of("count", "episodes", solved="Solved", runs="of"),
         ),
@@ -200,7 +199,7 @@ def _tests_table(
     source: RunData, groups: dict[_Key, list[Cell]], cells: Sequence[Cell], named: dict[str, str]
 ) -> Table:
     pairs = _pack_pairs(source.manifest, groups)
-    query = tests_query(pairs, named)
+    query = _tests_query(pairs, named)
     tested = [cell for _, cell, _ in pairs for _ in MEASURES]
     rows = [
         {**_contrast(*(row.pop(name) or [] for name in MEANS)), **without_axes(row), **axes_of(cell)}
@@ -258,3 +257,103 @@ def _contrast(first: list[float], second: list[float], differences: list[float])
         **{f"{name}_p": outcome.p for name, outcome in outcomes.items()},
         "undefined": ", ".join(dict.fromkeys(outcome.why for outcome in outcomes.values() if outcome.why)) or None,
     }
+
+
+def _difficulty_query(pairs: Sequence[tuple[Cell, Cell]], own: bool) -> str:
+    """Of the tests of basic against hard: the means and how many instances they are over."""
+    sides = [
+        (nth, level, cell.suite.name, cell.agent)
+        for nth, pair in enumerate(pairs)
+        for level, cell in zip(("basic", "hard"), pair, strict=True)
+    ]
+    family = "regexp_replace(base, '/[^/]*$', '') as suites"
+    figures = [queries.inside("score", "favg(score order by replicate)")]
+    for level in ("basic", "hard"):
+        side = f"filter (where level = {queries.text(level)}"
+        figures.append(queries.derived(level, f"100 * favg(score order by instance) {side})"))
+        figures.append(queries.derived(f"{level}_instances", f"count(score) {side})"))
+    for level in ("basic", "hard"):
+        kept = f"filter (where level = {queries.text(level)} and score is not null)"
+        figures.append(queries.derived(f"{level}_means", f"list(score order by instance) {kept}"))
+    axes = queries.axes([cell for pair in pairs for cell in pair])
+    notes = {
+        "t, df, p": "scipy.stats.ttest_ind over these instance means, variances unequal, one-sided",
+        "undefined": "why there is no test",
+    }
+    return queries.comments(notes) + queries.two_levels(
+        ("environment", *([family] if own else []), *axes, "agent"),
+        figures,
+        order="min(nth)",
+        among=_AMONG.format(values=_values(sides), names="s(nth, level, suite, agent)"),
+    )
+
+
+_AMONG = "(select * from cells join (values {values}) {names} using (suite, agent))"
+
+
+def _values(rows: Iterable[Sequence[Any]]) -> str:
+    """Rows of whole numbers and texts as SQL says them."""
+    return ", ".join(
+        f"({', '.join(str(value) if isinstance(value, int) else queries.text(value) for value in row)})" for row in rows
+    )
+
+
+def _variants_query(groups: Mapping[_Key, Sequence[Cell]], named: Mapping[str, str]) -> str:
+    """Of one agent's prompt packs side by side."""
+    whose = [(cell, agent) for (agent, _), group in groups.items() for cell in group]
+    places = [(nth, agent, cell.suite.name, cell.agent) for nth, (cell, agent) in enumerate(whose)]
+    axes = queries.axes([cell for cell, _ in whose])
+    figures = (
+        queries.mean("score", "score", scale=100),
+        queries.mean("exploration_rate", queries.metric("exploration_rate"), scale=100),
+        queries.total("solved", "solved::int"),
+        queries.count("runs"),
+    )
+    return queries.comments({"interval, kind": queries.CHOSEN}) + queries.two_levels(
+        ("subject as agent", "environment", difficulty(named), *axes, "prompts", "agent as played_by"),
+        figures,
+        order="min(nth)",
+        among=_AMONG.format(values=_values(places), names="v(nth, subject, suite, agent)"),
+    )
+
+
+def _tests_query(pairs: Sequence[tuple[str, Cell, Cell]], named: Mapping[str, str]) -> str:
+    """Of the tests between packs, of (agent, one cell, another): the change of means, over how many instances."""
+    cells = [cell for _, *pair in pairs for cell in pair]
+    return _TESTS.format(
+        among=queries.among(cells),
+        pairs=_values((nth, who, one.suite.name, one.agent, two.agent) for nth, (who, one, two) in enumerate(pairs)),
+        difficulty=difficulty(named),
+        axes=", ".join((*queries.axes(cells), "measure")),
+        measures=_values((name, nth) for nth, name in enumerate(MEASURES)),
+    )
+
+
+_TESTS = """\
+-- welch_p, paired_p, signs_p, permutation_p, undefined: evalkit.stats.contrasts over these instance means
+with means as (
+    select suite, agent, instance, replace(metric, '_rate', '') as measure,
+        favg(value order by replicate) as value
+    from scores where used and metric in ('score', 'exploration_rate')
+        and {among} group by all
+), pairs(nth, subject, suite, one, two) as (
+    values {pairs}
+), sides as (
+    select nth, measure, instance, any_value(value) filter (where agent = one) as was,
+        any_value(value) filter (where agent = two) as now
+    from pairs p join means m on m.suite = p.suite and m.agent in (one, two) group by all
+)
+select subject as agent, environment, {difficulty},
+    {axes},
+    a.prompts as "from", b.prompts as "to",
+    100 * (favg(now order by instance) - favg(was order by instance)) as change,
+    count(was) as from_instances, count(now) as to_instances,
+    count(*) filter (where was is not null and now is not null) as pairs,
+    list(was order by instance) filter (where was is not null) as from_means,
+    list(now order by instance) filter (where now is not null) as to_means,
+    list(now - was order by instance) filter (where was is not null and now is not null) as differences
+from pairs p join cells a on a.suite = p.suite and a.agent = p.one
+    join (select suite, agent, prompts from cells) b on b.suite = p.suite and b.agent = p.two
+    cross join (values {measures}) m(measure, rank)
+    left join sides using (nth, measure)
+group by all order by min(nth), min(rank)"""
