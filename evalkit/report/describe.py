@@ -68,11 +68,7 @@ def _data(name: str, env: Environment[Any, Any], lines: Sequence[Line], strata: 
     tallies = env.described.tallies
     rows = []
     for stratum, places in _groups(strata).items():
-        row: dict[str, Any] = {
-            "stratum": stratum,
-            "instances": len(places),
-            "share": 100 * len(places) / len(lines),
-        }
+        row: dict[str, Any] = {"stratum": stratum, "instances": len(places), "share": 100 * len(places) / len(lines)}
         rows.append(row | {tally.key: tally.of([lines[i] for i in places]) for tally in tallies})
     return Table(
         name="suite",

@@ -10,13 +10,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from evalkit.envs.known import (
-    OPTIMUM_UNIT,
-    is_litmus,
-    scale_words,
-    score_range,
-    score_unit,
-)
+from evalkit.envs.known import OPTIMUM_UNIT, is_litmus, scale_words, score_range, score_unit
 from evalkit.report import queries
 from evalkit.report.run_data import RunData
 from evalkit.report.tables import PROMPTS, Column, Table, columns_of, method_of
@@ -33,10 +27,7 @@ from evalkit.text import bounded
 ACCEPTED = "ok"
 """The outcome of a tool call that did what it should; every other outcome is a refusal of some kind."""
 
-METRICS: Mapping[str, str] = {
-    "best_so_far_rate": "Best so far",
-    "exploration_rate": "Exploration",
-}
+METRICS: Mapping[str, str] = {"best_so_far_rate": "Best so far", "exploration_rate": "Exploration"}
 """Secondary metrics that any environment may give, shares both; with their titles."""
 
 UNMET = (0.0, 1.0)
@@ -122,10 +113,7 @@ def scores_table(source: RunData) -> Table:
     optimal, share = len(litmus) < len(cells) or not cells, "100 * sum(solved_episodes) / sum(episodes)"
     if litmus:
         share = f"case when not bool_or({queries.suites(litmus)}) then {share} end"
-    shares = (
-        queries.inside("solved_episodes", "count(*) filter (where solved)"),
-        queries.derived("solved", share),
-    )
+    shares = (queries.inside("solved_episodes", "count(*) filter (where solved)"), queries.derived("solved", share))
     beside_mean = refused_columns(cells)
     methods = {"interval, kind": f"{queries.CHOSEN}; of partial cells {ANYTIME}"}
     if beside_mean:

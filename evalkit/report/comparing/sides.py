@@ -28,7 +28,7 @@ def measures(first: Cell, second: Cell) -> list[Measure]:
             width=most - least,
             better="" if is_litmus(environment) else HIGHER,
             unmet=1.0,
-        ),
+        )
     ]
     if not is_litmus(environment):
         always.append(Measure(key="solved", title="Solved", sql="solved::double", better=HIGHER))
@@ -80,10 +80,7 @@ def settings_table(first: Manifest, second: Manifest, cell_pairs: Sequence[tuple
     return Table(
         name="compare_settings",
         title="Settings that differ",
-        columns=(
-            Column(key="of", title="Of", group=True),
-            *columns_of(setting="Setting", first="A", second="B"),
-        ),
+        columns=(Column(key="of", title="Of", group=True), *columns_of(setting="Setting", first="A", second="B")),
         rows=tuple(rows.values()),
         packs=packs_of(cell for pair in cell_pairs for cell in pair),
         notes=(f"A and B also differ in: {', '.join(names)}",) if names else (),

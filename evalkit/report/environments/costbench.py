@@ -335,19 +335,9 @@ ERRORS = (
         find=_last,
     ),
     ErrorKind(
-        name="given up without an answer",
-        environment=NAME,
-        unit="episodes",
-        sql="ending = 'no_call'",
-        find=_last,
+        name="given up without an answer", environment=NAME, unit="episodes", sql="ending = 'no_call'", find=_last
     ),
-    ErrorKind(
-        name="out of turns",
-        environment=NAME,
-        unit="episodes",
-        sql="ending = 'step_limit'",
-        find=_last,
-    ),
+    ErrorKind(name="out of turns", environment=NAME, unit="episodes", sql="ending = 'step_limit'", find=_last),
 )
 
 

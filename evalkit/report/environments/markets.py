@@ -38,12 +38,7 @@ def errors(environment: str) -> tuple[ErrorKind, ...]:
     kinds: tuple[tuple[str, str, str, Callable[[Move], bool]], ...] = (
         ("reply without a call", "replies", "without_call", _silent),
         ("period without an action", "periods", "no_action", _idle),
-        (
-            "unresponsive",
-            "episodes",
-            "ending = 'unresponsive'",
-            lambda move: bool(move.ending),
-        ),
+        ("unresponsive", "episodes", "ending = 'unresponsive'", lambda move: bool(move.ending)),
     )
     return tuple(
         ErrorKind(name=name, environment=environment, unit=unit, sql=sql, find=_first(holds))

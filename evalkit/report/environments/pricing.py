@@ -232,10 +232,7 @@ def _regret(target: PricingInstance, episode: str, periods: Sequence[PricedPerio
         name="regret",
         title="Regret",
         spec=spec,
-        columns=[
-            drawing.PERIOD,
-            *columns_of("number", lost="Lost in it", regret="Lost so far"),
-        ],
+        columns=[drawing.PERIOD, *columns_of("number", lost="Lost in it", regret="Lost so far")],
         rows=rows,
         query=drawing.steps_query(
             episode,

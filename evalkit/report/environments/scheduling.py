@@ -169,11 +169,7 @@ def matrix_figure(target: SchedulingInstance, episode: str, assignments: Sequenc
         name="matrix",
         title="Assignments and the pairs that block them",
         spec=_spec(market, rows, first),
-        columns=[
-            PERIOD,
-            *columns_of(worker="Worker", task="Task"),
-            Column(key="is", title="Is"),
-        ],
+        columns=[PERIOD, *columns_of(worker="Worker", task="Task"), Column(key="is", title="Is")],
         rows=[row for row in rows if row["period"] == first],
         query=steps_query(
             episode,

@@ -11,16 +11,7 @@ from evalkit.envs.known import is_litmus
 from evalkit.report import queries, vega
 from evalkit.report.extras.record import all_extras
 from evalkit.report.figures.curves import curve_figures, varied_figures
-from evalkit.report.figures.marks import (
-    bounds,
-    by_agent,
-    dotted,
-    estimates,
-    hollow,
-    in_order,
-    names_axis,
-    suite_of,
-)
+from evalkit.report.figures.marks import bounds, by_agent, dotted, estimates, hollow, in_order, names_axis, suite_of
 from evalkit.report.report import Report
 from evalkit.report.run_data import RunData
 from evalkit.report.scores import AGENT, INTERVAL, packs_of
@@ -43,11 +34,7 @@ def figures(report: Report) -> tuple[Figure, ...]:
         drawn += draw(agents, tables[name]) if name in tables else ()
     for build in dict.fromkeys(extras.cell_figures for extras in extras_here if extras.cell_figures):
         drawn += build(agents, source)
-    return (
-        *drawn,
-        *money_figures(agents, tables["scores"], source),
-        *latency_figures(agents, tables["speed"]),
-    )
+    return (*drawn, *money_figures(agents, tables["scores"], source), *latency_figures(agents, tables["speed"]))
 
 
 def run_figures(run: Path, report: Report) -> tuple[Figure, ...]:
@@ -152,12 +139,7 @@ def score_figures(agents: Sequence[str], table: Table) -> tuple[Figure, ...]:
     spec = vega.spec_of(_scores_chart(agents, vega.clean(kept), f"Score ({score.unit})"), "Scores", words)
     return (
         Figure(
-            name="figure_scores",
-            title="Scores",
-            spec=spec,
-            table=table,
-            query=table.query,
-            notes=(*note, *table.notes),
+            name="figure_scores", title="Scores", spec=spec, table=table, query=table.query, notes=(*note, *table.notes)
         ),
     )
 

@@ -99,12 +99,7 @@ def _family(cell: Cell) -> str:
 def _tested(easy: list[float] | None, hard: list[float] | None) -> dict[str, Any]:
     """The test of means by instance; None: there are none."""
     outcome = welch(easy or [], hard or [], greater=True)
-    return {
-        "t": outcome.statistic,
-        "df": outcome.free,
-        "p": outcome.p,
-        "undefined": outcome.why or None,
-    }
+    return {"t": outcome.statistic, "df": outcome.free, "p": outcome.p, "undefined": outcome.why or None}
 
 
 STANDARD = "standard"

@@ -225,11 +225,7 @@ from cells c left join episodes e using (suite, agent) group by c.suite, c.agent
 
 
 def _cell(
-    manifest: Manifest,
-    cell: Cell,
-    row: Mapping[str, Any],
-    took: Mapping[str, Any],
-    served: tuple[str, ...],
+    manifest: Manifest, cell: Cell, row: Mapping[str, Any], took: Mapping[str, Any], served: tuple[str, ...]
 ) -> CellNight:
     """`row`: the cell's of the table `scores`; `took`: of `TOOK`."""
     digests = {name: target.digest for name, target in cell.targets.items()}
@@ -302,12 +298,7 @@ def _note(before: Sequence[Dated], cell: CellNight, night: str, alpha: float, to
         comparable += fallen[1 - max(*WINDOWS, took) :]
     nights: list[Night] = [cell_night.values for _, cell_night in comparable]
     alarm = watched(
-        nights,
-        cell.values,
-        alpha,
-        tolerance=tolerance,
-        both_ways=cell.litmus is True,
-        standing=standing is not None,
+        nights, cell.values, alpha, tolerance=tolerance, both_ways=cell.litmus is True, standing=standing is not None
     )
     since = fell = ""
     if alarm.raised:

@@ -42,10 +42,7 @@ _VISIBLE = (
     f"visible fall: the fall that could be seen, in points: the least that {WITHIN} nights show with a chance of "
     f"{SURE:.0%}, if they are like the nights before"
 )
-_WHERE = (
-    Column(key="suite", title="Suite", group=True),
-    Column(key="agent", title="Agent"),
-)
+_WHERE = (Column(key="suite", title="Suite", group=True), Column(key="agent", title="Agent"))
 
 
 def trend_table(history: Sequence[NightRecord]) -> Table:
