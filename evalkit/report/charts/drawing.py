@@ -43,6 +43,22 @@ def figure(
     return Figure(name=name, title=title, spec=drawing, table=table, query=query, notes=tuple(notes))
 
 
+def period_figure(
+    episode: str, facts: Sequence[str], methods: Sequence[str], columns: Sequence[Column], **rest: Any
+) -> Figure:
+    """A figure with numbers by period, of what was logged of accepted actions.
+
+    facts, methods   as of `steps_query`
+    columns          after the period's; `rest`: as of `figure`
+    """
+    return figure(columns=[PERIOD, *columns], query=steps_query(episode, facts, *methods), **rest)
+
+
+def over_periods(last: int, field: str, title: str, **more: Any) -> Spec:
+    """Where a mark of the agent's stands: its period, up to the last one, and a value of it; `more`: of that axis."""
+    return {"x": numbered("period", last), "y": number(field, title, **more), "color": OWN}
+
+
 def steps_query(episode: str, selected: Iterable[str], *methods: str) -> str:
     """SQL that gives what was logged of accepted actions, by step; `methods`: how the rest follows, a comment each."""
     lines = [

@@ -8,8 +8,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
-from evalkit.report.extras.record import ErrorKind, Find
+from evalkit.report.extras.record import Charts, Curve, ErrorKind, Extras, Find, PeriodStanding
+from evalkit.report.figures.curves import standing_of
 from evalkit.report.figures.marks import SCORE, Panels, bounds, by_agent, dotted, in_order, names_axis
+from evalkit.report.markets.econ import econ_tables
 from evalkit.report.markets.econ_queries import ENVIRONMENTS, LEVELS
 from evalkit.report.run_data import RunData
 from evalkit.report.scores import AGENT, packs_of
@@ -193,4 +195,38 @@ def _runs_chart(agents: Sequence[str], rows: Sequence[dict[str, Any]], environme
     return {"hconcat": sides, "spacing": 16}
 
 
-TABLE_FIGURES = (("econ_scores", ladder_figures),)
+def market_extras(
+    name: str,
+    place: int,
+    standing: PeriodStanding,
+    charts: Charts,
+    curve: tuple[str, str, tuple[float, float]],
+    curves: tuple[Curve, ...] = (),
+    kinds: tuple[ErrorKind, ...] = (),
+) -> Extras:
+    """What reports have of one of these environments.
+
+    curve           of what stands at the end of each period: its title, the axis', and the axis' ends at most
+    curves, kinds   further curves, and kinds of error before those that all have
+    """
+    title, axis, most = curve
+    over_periods = Curve(
+        name=f"figure_periods_{name}",
+        environment=name,
+        title=title,
+        axis=axis,
+        about=f"periods.standing of {name}",
+        ends=(0, 100),
+        most=most,
+        series=standing_of(name),
+    )
+    return Extras(
+        place=place,
+        tables=econ_tables,
+        table_figures=(("econ_scores", ladder_figures),),
+        cell_figures=runs_figures,
+        standing=standing,
+        curves=(over_periods, *curves),
+        errors=(*kinds, *errors(name)),
+        charts=charts,
+    )

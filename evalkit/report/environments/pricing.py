@@ -12,11 +12,8 @@ import numpy as np
 from evalkit.envs.pricing.instance import PricingInstance, market_of, optimum_of
 from evalkit.envs.pricing.optimum import best_prices, solve
 from evalkit.report.charts import drawing
-from evalkit.report.environments import markets
-from evalkit.report.environments.markets import runs_figures
-from evalkit.report.extras.record import Charts, Curve, Extras, PeriodStanding
-from evalkit.report.figures.curves import standing_of
-from evalkit.report.markets.econ import econ_tables
+from evalkit.report.environments.markets import market_extras
+from evalkit.report.extras.record import Charts, Curve, PeriodStanding
 from evalkit.report.periods import Action, alone, by_period
 from evalkit.report.tables import Column, columns_of
 from evalkit.report.vega import Figure, mark, number, panels, scaled, span, tips
@@ -147,17 +144,15 @@ def _prices(target: PricingInstance, episode: str, periods: Sequence[PricedPerio
         *((f"drawn: every {every}. period",) if every > 1 else ()),
         *drawing.edge_note(drawing.beyond(charged, ends), "prices"),
     ]
-    return drawing.figure(
+    return drawing.period_figure(
+        episode,
+        ["facts->'$.action.prices' as prices"],
+        [_OPTIMUM],
+        [Column(key="product", title="Product"), *columns_of("fine", price="Price", best="Best")],
         name="prices",
         title="Prices beside the best ones",
         spec=spec,
-        columns=[
-            drawing.PERIOD,
-            Column(key="product", title="Product"),
-            *columns_of("fine", price="Price", best="Best"),
-        ],
         rows=rows,
-        query=drawing.steps_query(episode, ["facts->'$.action.prices' as prices"], _OPTIMUM),
         notes=notes,
     )
 
@@ -188,25 +183,19 @@ def _profits(target: PricingInstance, episode: str, periods: Sequence[PricedPeri
     ]
     if len(counted) == target.counted:
         notes.append(f"score: {100 * fsum(counted) / (target.counted * best):.2f} = counted profits / the best ones")
-    return drawing.figure(
+    rows = [
+        {"period": period.period, "profit": period.profit, "best": best, "counted": "yes" if period.counted else "no"}
+        for period in periods
+    ]
+    return drawing.period_figure(
+        episode,
+        [_PROFIT],
+        [_OPTIMUM],
+        [*columns_of("number", profit="Profit", best="Best"), Column(key="counted", title="Counted")],
         name="profits",
         title="Profit against the best profit",
         spec=spec,
-        columns=[
-            drawing.PERIOD,
-            *columns_of("number", profit="Profit", best="Best"),
-            Column(key="counted", title="Counted"),
-        ],
-        rows=[
-            {
-                "period": period.period,
-                "profit": period.profit,
-                "best": best,
-                "counted": "yes" if period.counted else "no",
-            }
-            for period in periods
-        ],
-        query=drawing.steps_query(episode, [_PROFIT], _OPTIMUM),
+        rows=rows,
         notes=notes,
     )
 
@@ -215,12 +204,8 @@ def _regret(target: PricingInstance, episode: str, periods: Sequence[PricedPerio
     best = optimum_of(target).profit
     rows = [{"period": period.period, "lost": period.lost, "regret": period.regret} for period in periods]
     everything = best * len(periods)
-    where = {
-        "x": drawing.numbered("period", periods[-1].period),
-        "y": number("regret", "Profit lost so far"),
-        "color": drawing.OWN,
-        "tooltip": tips(period="Period|d", lost="Lost in it|,.2f", regret="Lost so far|,.2f"),
-    }
+    where = drawing.over_periods(periods[-1].period, "regret", "Profit lost so far")
+    where["tooltip"] = tips(period="Period|d", lost="Lost in it|,.2f", regret="Lost so far|,.2f")
     spec = drawing.plot(mark("area", where, line={"strokeWidth": 1.5}, opacity=0.25), rows=rows)
     notes = [
         "The best profit less what was earned, added up: where it is flat, nothing is lost any more.",
@@ -228,18 +213,16 @@ def _regret(target: PricingInstance, episode: str, periods: Sequence[PricedPerio
         f" in {len(periods):,} periods",
         "profits are shown, and counted, with two decimals: the best prices may seem to lose or win that little",
     ]
-    return drawing.figure(
+    running = "regret: the running sum of the best profit - profit over all periods; one without prices earns 0"
+    return drawing.period_figure(
+        episode,
+        [_PROFIT],
+        [_OPTIMUM, running],
+        columns_of("number", lost="Lost in it", regret="Lost so far"),
         name="regret",
         title="Regret",
         spec=spec,
-        columns=[drawing.PERIOD, *columns_of("number", lost="Lost in it", regret="Lost so far")],
         rows=rows,
-        query=drawing.steps_query(
-            episode,
-            [_PROFIT],
-            _OPTIMUM,
-            "regret: the running sum of the best profit - profit over all periods; one without prices earns 0",
-        ),
         notes=notes,
     )
 
@@ -266,23 +249,13 @@ def price_ratios(instance: Any, actions: Sequence[Action], periods: int) -> "Val
     return values
 
 
-EXTRAS = Extras(
-    place=22,
-    tables=econ_tables,
-    table_figures=markets.TABLE_FIGURES,
-    cell_figures=runs_figures,
-    standing=PeriodStanding(values=profit_shares, hold=alone),
+EXTRAS = market_extras(
+    NAME,
+    22,
+    PeriodStanding(values=profit_shares, hold=alone),
+    Charts(figures=pricing_figures, lines=pricing_lines),
+    ("Pricing: profit over periods", "Profit of the period (% of optimum)", (-200, 120)),
     curves=(
-        Curve(
-            name="figure_periods_pricing",
-            environment=NAME,
-            title="Pricing: profit over periods",
-            axis="Profit of the period (% of optimum)",
-            about="periods.standing of pricing",
-            ends=(0, 100),
-            most=(-200, 120),
-            series=standing_of(NAME),
-        ),
         Curve(
             name="figure_prices",
             environment=NAME,
@@ -295,6 +268,4 @@ EXTRAS = Extras(
             line=1.0,
         ),
     ),
-    errors=markets.errors(NAME),
-    charts=Charts(figures=pricing_figures, lines=pricing_lines),
 )

@@ -12,11 +12,8 @@ from evalkit.envs.procurement.instance import ProcurementInstance, market_of, op
 from evalkit.envs.procurement.market import Deal, ProcurementMarket, workers_of
 from evalkit.envs.procurement.score import value_of
 from evalkit.report.charts import drawing
-from evalkit.report.environments import markets
-from evalkit.report.environments.markets import runs_figures
-from evalkit.report.extras.record import Charts, Curve, ErrorKind, Extras, PeriodStanding, QuotedPlace
-from evalkit.report.figures.curves import standing_of
-from evalkit.report.markets.econ import econ_tables
+from evalkit.report.environments.markets import market_extras
+from evalkit.report.extras.record import Charts, ErrorKind, PeriodStanding, QuotedPlace
 from evalkit.report.periods import Action, best_so_far, by_period
 from evalkit.report.scores import ACCEPTED
 from evalkit.report.tables import Column, columns_of
@@ -133,14 +130,14 @@ def _values(target: ProcurementInstance, episode: str, plans: Sequence[Planned],
         }
         for plan in plans
     ]
-    x = drawing.numbered("period", last)
     scale = scaled([0, max(100.0, *(100 * plan.value for plan in plans))])
-    best, value = (number(name, "% of the optimum's workers", scale=scale) for name in ("best", "value"))
-    shown = tips(
+    line, dots = (
+        drawing.over_periods(last, name, "% of the optimum's workers", scale=scale) for name in ("best", "value")
+    )
+    dots["shape"] = _bought(plans)
+    dots["tooltip"] = tips(
         period="Period|d", workers="Workers|,.2f", value="Of the optimum, %|.2f", can="Can be bought", why="Why not"
     )
-    dots = {"x": x, "y": value, "color": drawing.OWN, "shape": _bought(plans), "tooltip": shown}
-    line = {"x": x, "y": best, "color": drawing.OWN}
     spec = drawing.plot(
         *drawing.rule(100.0, f"optimum: {optimum.workers:,.2f} workers"),
         mark("line", line, interpolate="step-after", strokeWidth=1.6, opacity=0.7),
@@ -154,23 +151,19 @@ def _values(target: ProcurementInstance, episode: str, plans: Sequence[Planned],
         f"score: {100 * plans[-1].best:.2f}, of the best plan; {sum(plan.feasible for plan in plans):,} of "
         f"{len(plans):,} plans can be bought",
     ]
-    return drawing.figure(
-        name="values",
-        title="What each plan is worth",
-        spec=spec,
-        columns=[
-            drawing.PERIOD,
+    return drawing.period_figure(
+        episode,
+        _FACTS,
+        ["workers: the geometric mean of totals; value: (product / the optimum's) ^ (1 / categories)", _OPTIMUM],
+        [
             Column(key="workers", title="Workers", kind="number"),
             *columns_of("score", "%", value="Of the optimum", best="Best so far"),
             *columns_of(can="Can be bought", why="Why not", repeat="Repeated"),
         ],
+        name="values",
+        title="What each plan is worth",
+        spec=spec,
         rows=rows,
-        query=drawing.steps_query(
-            episode,
-            _FACTS,
-            "workers: the geometric mean of totals; value: (product / the optimum's) ^ (1 / categories)",
-            _OPTIMUM,
-        ),
         notes=notes,
     )
 
@@ -195,13 +188,9 @@ def _spending(target: ProcurementInstance, episode: str, plans: Sequence[Planned
     ]
     costs = [plan.cost / 100 for plan in plans]
     ends = span(costs, 0.0, budget, far=1.0, top=True)
-    dots = {
-        "x": drawing.numbered("period", last),
-        "y": number("spent", "Cost of the plan", scale=scaled(ends, clamp=True)),
-        "color": drawing.OWN,
-        "shape": _bought(plans),
-        "tooltip": tips(period="Period|d", spent="Cost|,.2f", share="Of the budget, %|.1f", can="Can be bought"),
-    }
+    dots = drawing.over_periods(last, "spent", "Cost of the plan", scale=scaled(ends, clamp=True))
+    dots["shape"] = _bought(plans)
+    dots["tooltip"] = tips(period="Period|d", spent="Cost|,.2f", share="Of the budget, %|.1f", can="Can be bought")
     spec = drawing.plot(
         *drawing.rule(budget, f"budget {budget:,.2f}"), mark("point", dots, filled=True, size=22, opacity=1), rows=rows
     )
@@ -210,18 +199,19 @@ def _spending(target: ProcurementInstance, episode: str, plans: Sequence[Planned
         f"the optimal plan costs {optimum:,.2f} ({100 * optimum / budget:.1f} % of the budget)",
         *drawing.edge_note(drawing.beyond(costs, ends), "costs"),
     ]
-    return drawing.figure(
-        name="spending",
-        title="Spending against the budget",
-        spec=spec,
-        columns=[
-            drawing.PERIOD,
+    return drawing.period_figure(
+        episode,
+        _FACTS[:2],
+        ["budget: instance.market_of, in cents as the costs"],
+        [
             Column(key="spent", title="Cost", kind="number"),
             Column(key="share", title="Of the budget", kind="percent", unit="%"),
             Column(key="can", title="Can be bought"),
         ],
+        name="spending",
+        title="Spending against the budget",
+        spec=spec,
         rows=rows,
-        query=drawing.steps_query(episode, _FACTS[:2], "budget: instance.market_of, in cents as the costs"),
         notes=notes,
     )
 
@@ -312,25 +302,13 @@ def _bought_nothing(_: Any, played: Sequence[Move]) -> QuotedPlace | None:
     return None
 
 
-EXTRAS = Extras(
-    place=20,
-    tables=econ_tables,
-    table_figures=markets.TABLE_FIGURES,
-    cell_figures=runs_figures,
-    standing=PeriodStanding(values=plan_values, hold=best_so_far),
-    curves=(
-        Curve(
-            name="figure_periods_procurement",
-            environment=NAME,
-            title="Procurement: best plan over periods",
-            axis="Value of the best plan so far (% of optimum)",
-            about="periods.standing of procurement",
-            ends=(0, 100),
-            most=(0, 105),
-            series=standing_of(NAME),
-        ),
-    ),
-    errors=(
+EXTRAS = market_extras(
+    NAME,
+    20,
+    PeriodStanding(values=plan_values, hold=best_so_far),
+    Charts(figures=procurement_figures, lines=procurement_lines),
+    ("Procurement: best plan over periods", "Value of the best plan so far (% of optimum)", (0, 105)),
+    kinds=(
         ErrorKind(
             name="plan that cannot be bought",
             environment=NAME,
@@ -338,7 +316,5 @@ EXTRAS = Extras(
             sql="metrics['plans'] - coalesce(metrics['feasible_plans'], 0)",
             find=_bought_nothing,
         ),
-        *markets.errors(NAME),
     ),
-    charts=Charts(figures=procurement_figures, lines=procurement_lines),
 )

@@ -1,5 +1,5 @@
 """What reports have of scheduling: assignments over periods, and an episode drawn: how stable its assignments are, each
-as a matrix, and what they brought to light of preferences.
+as a matrix.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -17,15 +17,12 @@ from evalkit.envs.scheduling.market import SchedulingMarket, blocking_pairs, sta
 from evalkit.envs.scheduling.scheduling import ACTION, RULES
 from evalkit.envs.scheduling.score import value_of
 from evalkit.report.charts import drawing
-from evalkit.report.charts.drawing import PERIOD, WIDTH, figure, steps_query
-from evalkit.report.environments import markets
-from evalkit.report.environments.markets import runs_figures
-from evalkit.report.extras.record import Charts, Curve, Extras, PeriodStanding
-from evalkit.report.figures.curves import standing_of
-from evalkit.report.markets.econ import econ_tables
+from evalkit.report.charts.drawing import WIDTH
+from evalkit.report.environments.markets import market_extras
+from evalkit.report.extras.record import Charts, PeriodStanding
 from evalkit.report.periods import Action, by_period, last_so_far
 from evalkit.report.tables import Column, columns_of
-from evalkit.report.vega import MOST_MARKS, Figure, Spec, data, mark, number, scaled, span, tips, word
+from evalkit.report.vega import MOST_MARKS, Figure, Spec, data, mark, scaled, span, tips, word
 from evalkit.results.moves import Move
 
 if TYPE_CHECKING:
@@ -51,8 +48,6 @@ class Assigned:
     """Whether fewer pairs block it than all before."""
     repeat: bool
     """Whether the same was submitted before."""
-    known: int
-    """Comparisons of two tasks by a worker, or of two workers by a task, that were told so far or follow from those."""
 
 
 def assigned(target: SchedulingInstance, moves: Sequence[Move]) -> tuple[Assigned, ...]:
@@ -61,7 +56,6 @@ def assigned(target: SchedulingInstance, moves: Sequence[Move]) -> tuple[Assigne
     expected = expected_of(target)
     workers = {name: i for i, name in enumerate(market.workers)}
     tasks = {name: i for i, name in enumerate(market.tasks)}
-    learned = _Learned(market.n)
     assignments: list[Assigned] = []
     best: int | None = None
     for move in moves:
@@ -69,7 +63,6 @@ def assigned(target: SchedulingInstance, moves: Sequence[Move]) -> tuple[Assigne
         if action is None or matching is None:
             continue
         told = tuple((workers[w], tasks[t]) for w, t in action["shown"])
-        learned.add(matching, told)
         assignments.append(
             Assigned(
                 period=move.period,
@@ -79,7 +72,6 @@ def assigned(target: SchedulingInstance, moves: Sequence[Move]) -> tuple[Assigne
                 score=value_of(action["blocking"], expected),
                 record=best is None or action["blocking"] < best,
                 repeat=action["repeat"],
-                known=learned.count,
             )
         )
         best = action["blocking"] if best is None else min(best, action["blocking"])
@@ -99,42 +91,6 @@ def _submitted(market: SchedulingMarket, move: Move) -> tuple[int, ...] | None:
         matching = read_assignment(market, mapping.value)
         return None if isinstance(matching, Refusal) else matching
     return None
-
-
-class _Learned:
-    """Comparisons known of everybody: told ones and what follows from them, since preferences are transitive.
-
-    That (w, t) blocks says that w would rather have t than its own task, and t rather w than its own worker.
-    """
-
-    def __init__(self, n: int) -> None:
-        self._below = [[0] * n for _ in range(2 * n)]
-        self._above = [[0] * n for _ in range(2 * n)]
-        self._n, self.count = n, 0
-
-    def add(self, matching: Sequence[int], told: Iterable[tuple[int, int]]) -> None:
-        """What the pairs told of an assignment say."""
-        for worker, task in told:
-            self._prefer(worker, task, matching[worker])
-            self._prefer(self._n + task, worker, matching.index(task))
-
-    def _prefer(self, who: int, better: int, worse: int) -> None:
-        below, above = self._below[who], self._above[who]
-        if below[better] >> worse & 1:
-            return
-        lower, higher = below[worse] | 1 << worse, above[better] | 1 << better
-        for index in _bits(higher):
-            self.count += (lower & ~below[index]).bit_count()
-            below[index] |= lower
-        for index in _bits(lower):
-            above[index] |= higher
-
-
-def _bits(mask: int) -> Iterable[int]:
-    while mask:
-        low = mask & -mask
-        yield low.bit_length() - 1
-        mask ^= low
 
 
 MOST_NAMED = 20
@@ -165,13 +121,13 @@ def matrix_figure(target: SchedulingInstance, episode: str, assignments: Sequenc
         "tasks stand in the order of the stable assignment that is best for workers: on the diagonal, it is that one",
         *((f"{left:,} of {len(assignments):,} assignments can not be chosen here, to bound the page",) if left else ()),
     ]
-    return figure(
+    return drawing.figure(
         name="matrix",
         title="Assignments and the pairs that block them",
         spec=_spec(market, rows, first),
-        columns=[PERIOD, *columns_of(worker="Worker", task="Task"), Column(key="is", title="Is")],
+        columns=[drawing.PERIOD, *columns_of(worker="Worker", task="Task"), Column(key="is", title="Is")],
         rows=[row for row in rows if row["period"] == first],
-        query=steps_query(
+        query=drawing.steps_query(
             episode,
             ["reply->'$.calls' as calls", "facts->'$.action.shown' as told"],
             "blocking pairs of an assignment: evalkit.envs.scheduling.market.blocking_pairs",
@@ -233,15 +189,12 @@ MOST_DRAWN = 120
 
 
 def scheduling_figures(target: SchedulingInstance, episode: str, moves: Sequence[Move]) -> tuple[Figure, ...]:
-    """Stability over periods, the assignments as matrices, and the comparisons that came to light."""
+    """Stability over periods, and the assignments as matrices."""
     assignments = assigned(target, moves)
     if not assignments:
         return ()
-    last = moves[-1].period
-    quality = _quality(target, episode, assignments, last)
-    if target.n > MOST_DRAWN:
-        return (quality, _known(target, episode, assignments, last))
-    return (quality, matrix_figure(target, episode, assignments), _known(target, episode, assignments, last))
+    quality = _quality(target, episode, assignments, moves[-1].period)
+    return (quality,) if target.n > MOST_DRAWN else (quality, matrix_figure(target, episode, assignments))
 
 
 def scheduling_lines(target: SchedulingInstance, moves: Sequence[Move]) -> dict[int, str]:
@@ -258,9 +211,6 @@ def scheduling_lines(target: SchedulingInstance, moves: Sequence[Move]) -> dict[
     return lines
 
 
-_EXPECTED = "score: 1 - blocking / E, E of a random assignment: evalkit.envs.scheduling.instance.expected_of"
-
-
 def _quality(target: SchedulingInstance, episode: str, assignments: Sequence[Assigned], last: int) -> Figure:
     numerator, denominator = expected_of(target)
     rows = [
@@ -274,11 +224,7 @@ def _quality(target: SchedulingInstance, episode: str, assignments: Sequence[Ass
         for assignment in assignments
     ]
     ends = span([100 * assignment.score for assignment in assignments], 0.0, 100.0, far=1.0, top=True)
-    at = {
-        "x": drawing.numbered("period", last),
-        "y": number("score", "Score (0 = random, 100 = stable)", scale=scaled(ends, clamp=True)),
-        "color": drawing.OWN,
-    }
+    at = drawing.over_periods(last, "score", "Score (0 = random, 100 = stable)", scale=scaled(ends, clamp=True))
     shown = tips(
         period="Period|d", blocking="Blocking pairs|d", score="Score|.2f", record="Fewest so far", repeat="Repeated"
     )
@@ -298,63 +244,19 @@ def _quality(target: SchedulingInstance, episode: str, assignments: Sequence[Ass
         f"with {assignments[-1].blocking:,} blocking pairs",
         *drawing.edge_note(drawing.beyond([100 * assignment.score for assignment in assignments], ends), "scores"),
     ]
-    return drawing.figure(
-        name="quality",
-        title="Stability of each assignment",
-        spec=spec,
-        columns=[
-            drawing.PERIOD,
+    return drawing.period_figure(
+        episode,
+        ["(facts->>'$.action.blocking')::int as blocking", "(facts->>'$.action.repeat')::boolean as repeat"],
+        ["score: 1 - blocking / E, E of a random assignment: evalkit.envs.scheduling.instance.expected_of"],
+        [
             Column(key="blocking", title="Blocking pairs", kind="count"),
             Column(key="score", title="Score", kind="score"),
             *columns_of(record="Fewest so far", repeat="Repeated"),
         ],
-        rows=rows,
-        query=drawing.steps_query(
-            episode,
-            ["(facts->>'$.action.blocking')::int as blocking", "(facts->>'$.action.repeat')::boolean as repeat"],
-            _EXPECTED,
-        ),
-        notes=notes,
-    )
-
-
-def _known(target: SchedulingInstance, episode: str, assignments: Sequence[Assigned], last: int) -> Figure:
-    possible = target.n * target.n * (target.n - 1) or 1
-    rows = [
-        {
-            "period": assignment.period,
-            "told": len(assignment.told),
-            "known": assignment.known,
-            "share": 100 * assignment.known / possible,
-        }
-        for assignment in assignments
-    ]
-    where = {
-        "x": drawing.numbered("period", last),
-        "y": number("share", "% of all comparisons", scale={"zero": True}),
-        "color": drawing.OWN,
-        "tooltip": tips(period="Period|d", told="Pairs told|d", known="Comparisons known|,d", share="Of all, %|.2f"),
-    }
-    spec = drawing.plot(mark("line", where, point={"size": 14}, strokeWidth=1.3), rows=rows)
-    notes = [
-        "What the agent was told of preferences: each blocking pair says what a worker, and what a task, would rather.",
-        f"with what follows from it by transitivity, at the end {assignments[-1].known:,} of {possible:,} comparisons",
-    ]
-    return drawing.figure(
-        name="preferences",
-        title="Preferences discovered",
+        name="quality",
+        title="Stability of each assignment",
         spec=spec,
-        columns=[
-            drawing.PERIOD,
-            *columns_of("count", told="Pairs told", known="Comparisons known"),
-            Column(key="share", title="Of all, %", kind="fine"),
-        ],
         rows=rows,
-        query=drawing.steps_query(
-            episode,
-            ["reply->'$.calls' as calls", "facts->'$.action.shown' as told"],
-            "known: the transitive closure of w: t > its own task, t: w > its own worker, over all pairs told so far",
-        ),
         notes=notes,
     )
 
@@ -368,24 +270,10 @@ def assignment_values(instance: Any, actions: Sequence[Action], periods: int) ->
     return by_period(actions, periods, lambda action: value_of(action["blocking"], expected))
 
 
-EXTRAS = Extras(
-    place=21,
-    tables=econ_tables,
-    table_figures=markets.TABLE_FIGURES,
-    cell_figures=runs_figures,
-    standing=PeriodStanding(values=assignment_values, hold=last_so_far),
-    curves=(
-        Curve(
-            name="figure_periods_scheduling",
-            environment=NAME,
-            title="Scheduling: quality of matching over periods",
-            axis="Score of the last assignment (100 = stable)",
-            about="periods.standing of scheduling",
-            ends=(0, 100),
-            most=(-100, 105),
-            series=standing_of(NAME),
-        ),
-    ),
-    errors=markets.errors(NAME),
-    charts=Charts(figures=scheduling_figures, lines=scheduling_lines),
+EXTRAS = market_extras(
+    NAME,
+    21,
+    PeriodStanding(values=assignment_values, hold=last_so_far),
+    Charts(figures=scheduling_figures, lines=scheduling_lines),
+    ("Scheduling: quality of matching over periods", "Score of the last assignment (100 = stable)", (-100, 105)),
 )

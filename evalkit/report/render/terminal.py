@@ -123,9 +123,7 @@ def _parts(table: Table, columns: Sequence[Column], width: int) -> list[dict[Col
     shares = {column: min(_widest(table, column), max(1, most)) for column in names}
     room = width - 1 - sum(share + GAP for share in shares.values())
     needed = {column: min(_needs(table, column), max(1, room - GAP)) for column in rest}
-    parts = [
-        {column: int(least) for column, least in part.items()} for part in even_groups(rest, needed, room - GAP, GAP)
-    ]
+    parts = groups(rest, needed, room - GAP, GAP)
     left = [room - sum(least + GAP for least in part.values()) for part in parts]
     # What no part needs goes to names, then in each part to its texts.
     wider = _widened(table, shares, min(left))
@@ -277,45 +275,18 @@ def bundles(columns: Sequence[Column]) -> list[tuple[Column, ...]]:
     return bundled
 
 
-def groups(
-    columns: Sequence[Column], needed: Mapping[Column, float], room: float, gap: float
-) -> list[dict[Column, float]]:
+def groups(columns: Sequence[Column], needed: Mapping[Column, int], room: int, gap: int) -> list[dict[Column, int]]:
     """The columns with what they need in groups no wider than `room`, each as full as it can be, no bundle parted.
 
     gap     between two columns
     """
-    grouped: list[dict[Column, float]] = [{}]
-    for bundle, wanted in _wanted(columns, needed, room, gap):
+    grouped: list[dict[Column, int]] = [{}]
+    for bundle in bundles(columns):
+        wanted = sum(needed[column] + gap for column in bundle) - gap
         if grouped[-1] and sum(grouped[-1].values()) + gap * len(grouped[-1]) + wanted > room:
             grouped.append({})
         grouped[-1] |= {column: needed[column] for column in bundle}
     return grouped
-
-
-def _wanted(
-    columns: Sequence[Column], needed: Mapping[Column, float], room: float, gap: float
-) -> Iterator[tuple[tuple[Column, ...], float]]:
-    """The bundles with what they need together; one that is wider than all the room comes column by column."""
-    for bundle in bundles(columns):
-        wanted = sum(needed[column] for column in bundle) + gap * (len(bundle) - 1)
-        if wanted <= room:
-            yield bundle, wanted
-        else:
-            yield from (((column,), needed[column]) for column in bundle)
-
-
-def even_groups(
-    columns: Sequence[Column], needed: Mapping[Column, float], room: float, gap: float
-) -> list[dict[Column, float]]:
-    """As few groups as `groups` makes, but as even as can be: no column is left alone without need."""
-    few = groups(columns, needed, room, gap)
-    least = max((wanted for _, wanted in _wanted(columns, needed, room, gap)), default=0)
-    for part in range(1, 20):
-        if room * part / 20 >= least:
-            even = groups(columns, needed, room * part / 20, gap)
-            if len(even) == len(few):
-                return even
-    return few
 
 
 def _leads(column: Column) -> bool:
