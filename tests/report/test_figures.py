@@ -88,17 +88,14 @@ def test_a_figure_appears_where_the_run_has_its_data(made: dict[str, Figure], th
         "figure_runs_procurement",
         "figure_runs_scheduling",
         "figure_runs_pricing",
-        "figure_latency",
         "figure_periods_procurement",
         "figure_periods_scheduling",
         "figure_periods_pricing",
         "figure_prices",
     }
     assert [one.name for one in figures(the_report)] == [
-        "figure_progress",
         "figure_scores",
         "figure_cost",
-        "figure_latency",
     ]
 
 
@@ -201,7 +198,7 @@ def hostile_report(name: str) -> Report:
 )
 def test_names_are_data_and_never_code(name: str) -> None:
     found = figures(hostile_report(name))
-    assert len(found) == 3
+    assert len(found) == 2
     for figure in found:
         shown = {row["agent"] for row in marks(figure)}
         assert len(shown) == 2

@@ -1,5 +1,5 @@
-"""All figures of a run, each only where the run has what it shows; and those of every environment: how far a run is,
-scores, and what a score costs in money for an episode and in time for a reply.
+"""All figures of a run, each only where the run has what it shows; and those of every environment: scores, and what
+they cost.
 """
 
 import math
@@ -16,89 +16,26 @@ from evalkit.report.report import Report
 from evalkit.report.run_data import RunData
 from evalkit.report.scores import AGENT, INTERVAL, packs_of
 from evalkit.report.tables import Column, Table, method_of, shown
-from evalkit.report.vega import WIDTH, Figure, Rows, Spec, clean, mark, number, panels, spec_of, tips, word
+from evalkit.report.vega import Figure
 
 
 def figures(report: Report) -> tuple[Figure, ...]:
     """The figures that stand on a report alone, in reading order."""
     agents = tuple(report.manifest.agents)
     tables = {table.name: table for table in report.tables}
-    drawn = [
-        *progress_figures(agents, tables["completeness"]),
-        *score_figures(agents, tables["scores"]),
-        *varied_figures(agents, tables),
-    ]
+    drawn = [*score_figures(agents, tables["scores"]), *varied_figures(agents, tables)]
     source = RunData(report.manifest, report.cells)
     extras_here = all_extras(report.cells)
     for name, draw in dict.fromkeys(pair for extras in extras_here for pair in extras.table_figures):
         drawn += draw(agents, tables[name]) if name in tables else ()
     for build in dict.fromkeys(extras.cell_figures for extras in extras_here if extras.cell_figures):
         drawn += build(agents, source)
-    return (*drawn, *money_figures(agents, tables["scores"], source), *latency_figures(agents, tables["speed"]))
+    return (*drawn, *money_figures(agents, tables["scores"], source))
 
 
 def run_figures(run: Path, report: Report) -> tuple[Figure, ...]:
     """All figures of a run directory: those of its report, and the curves over periods, which read its facts."""
     return (*figures(report), *curve_figures(run, tuple(report.manifest.agents), report.cells))
-
-
-STATES = {"used": "ended, used", "outside": "ended, left out", "begun": "begun", "waiting": "not begun"}
-
-
-def progress_figures(agents: Sequence[str], completeness: Table) -> tuple[Figure, ...]:
-    """The report's table `completeness` drawn; nothing of a complete run."""
-    if not any(row["owed"] for row in completeness.rows):
-        return ()
-    cells = [
-        {
-            "suite": suite_of(row),
-            "agent": row["agent"],
-            "planned": row["planned"],
-            "used": row["prefix"],
-            "outside": row["outside"],
-            "begun": row["begun"],
-            "waiting": row["owed"] - row["begun"],
-        }
-        for row in completeness.rows
-    ]
-    kept, notes = at_most(cells, MOST_ROWS, "suite")
-    marks = []
-    for row in clean(kept):
-        start = 0
-        for key, words in STATES.items():
-            if row[key]:
-                ends = {"start": 100 * start / row["planned"], "end": 100 * (start + row[key]) / row["planned"]}
-                plain = {name: row[name] for name in ("suite", "agent", "planned")}
-                marks.append({**plain, "state": words, "episodes": row[key], **ends})
-            start += row[key]
-    return (
-        Figure(
-            name="figure_progress",
-            title="Progress",
-            spec=spec_of(_progress_chart(agents, marks), "Progress", ["Share of the planned episodes"]),
-            table=completeness,
-            query=completeness.query,
-            notes=(*notes, *completeness.notes),
-        ),
-    )
-
-
-def _progress_chart(agents: Sequence[str], rows: Rows) -> Spec:
-    suites, shown = list(dict.fromkeys(row["suite"] for row in rows)), in_order(agents, rows)
-    states = list(STATES.values())
-    # From done to not begun: one hue, fainter and fainter; readable in grey as well.
-    colours = {"domain": states, "range": ["#0072B2", "#56B4E9", "#B5D8EE", "#9A9A9A33"]}
-    where = {
-        "x": number(
-            "start", "% of planned episodes", scale={"domain": [0, 100]}, axis={"values": [0, 25, 50, 75, 100]}
-        ),
-        "x2": {"field": "end"},
-        "y": word("agent", sort=shown, axis=names_axis()),
-        "color": word("state", scale=colours, sort=states, legend={"title": None}),
-        "tooltip": tips(suite="Suite", agent="Agent", state="State", episodes="Episodes|,", planned="Planned|,"),
-    }
-    bars = {**mark("bar", where, height=10), "width": WIDTH, "height": {"step": 17}}
-    return panels(rows, bars, "suite", suites, apart="y")
 
 
 MOST_ROWS = 120
@@ -259,7 +196,12 @@ def _mark_frontier(rows: Sequence[dict[str, Any]]) -> None:
 def _cost_chart(agents: Sequence[str], rows: vega.Rows) -> vega.Spec:
     shown, suites = in_order(agents, rows), list(dict.fromkeys(row["suite"] for row in rows))
     base = {
-        "x": _logarithmic("usd", "Cost of an episode (USD)", "$.2~r", decades(rows, ("usd",))),
+        "x": vega.number(
+            "usd",
+            "Cost of an episode (USD)",
+            scale={"type": "log", "padding": 12, "nice": False},
+            axis={"format": "$.2~r", "values": decades(rows, ("usd",))},
+        ),
         "tooltip": vega.tips(
             suite="Suite",
             agent="Agent",
@@ -287,11 +229,6 @@ def _cost_chart(agents: Sequence[str], rows: vega.Rows) -> vega.Spec:
     return vega.panels(rows, {"layer": layers, "width": vega.WIDTH, "height": 120}, "suite", suites)
 
 
-def _logarithmic(field: str, title: str, form: str, ticks: Sequence[float]) -> vega.Spec:
-    scale = {"type": "log", "padding": 12, "nice": False}
-    return vega.number(field, title, scale=scale, axis={"format": form, "values": list(ticks)})
-
-
 def decades(rows: vega.Rows, names: Sequence[str]) -> list[float]:
     """Ticks of a logarithmic axis: powers of ten, with 2 and 5 times them where the values span less than two.
 
@@ -303,42 +240,3 @@ def decades(rows: vega.Rows, names: Sequence[str]) -> list[float]:
     powers = range(math.floor(math.log10(least)), math.ceil(math.log10(most)) + 1)
     ticks = [float(f"{step}e{power}") for power in powers for step in steps]
     return ticks if sum(least <= tick <= most for tick in ticks) > 1 else sorted({least, most})
-
-
-def latency_figures(agents: Sequence[str], speed: Table) -> tuple[Figure, ...]:
-    """The report's table `speed` drawn: the median time of a reply and the 99th percentile, by agent."""
-    rows = [
-        {
-            "agent": row["agent"],
-            "value": row["latency_median_s"],
-            "high": row["latency_p99_s"],
-            "requests": row["requests"],
-        }
-        for row in speed.rows
-        if row["latency_median_s"]
-    ]
-    if not rows:
-        return ()
-    title = "Time of a reply"
-    spec = vega.spec_of(_latency_chart(agents, vega.clean(rows)), title, ["Dot: median; line: to the 99th percentile"])
-    return (Figure(name="figure_latency", title=title, spec=spec, table=speed, query=speed.query, notes=speed.notes),)
-
-
-def _latency_chart(agents: Sequence[str], rows: vega.Rows) -> vega.Spec:
-    shown = in_order(agents, rows)
-    look = dotted(by_agent(agents, shown, legend=False))
-    base = {
-        "x": _logarithmic("value", "Seconds, logarithmic", ".2~r", decades(rows, ("value", "high"))),
-        "y": vega.word("agent", sort=shown, axis=names_axis()),
-        "tooltip": vega.tips(agent="Agent", value="Median, s|.4~r", high="99 %, s|.4~r", requests="Requests|,"),
-    }
-    rule = {**base, "x2": {"field": "high"}, "color": look["color"]}
-    return {
-        "data": vega.data(rows),
-        "layer": [
-            vega.mark("rule", rule, strokeWidth=2, opacity=0.5),
-            vega.mark("point", {**base, **look}, filled=True, size=60, opacity=1),
-        ],
-        "width": vega.WIDTH,
-        "height": {"step": 18},
-    }
