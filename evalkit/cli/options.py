@@ -196,7 +196,8 @@ def report(sub: argparse.ArgumentParser) -> None:
     form.add_argument("--markdown", action="store_true", help="Markdown tables")
     form.add_argument("--csv", metavar="DIR", help="one CSV file per table, in this directory")
     form.add_argument("--latex", action="store_true", help="LaTeX tables, for booktabs")
-    form.add_argument("--figures", metavar="DIR", help="each figure as SVG, PNG, CSV and HTML, in this directory")
+    figures = "each figure as SVG, PNG and CSV, and a page of all, in this directory"
+    form.add_argument("--figures", metavar="DIR", help=figures)
     form.add_argument(
         "--html", metavar="FILE", help="tables, figures and some trajectories in one page that opens offline"
     )

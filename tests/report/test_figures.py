@@ -243,13 +243,13 @@ def test_pictures_are_made_for_print_and_change_with_the_theme(made: dict[str, F
 def test_report_writes_files_of_each_figure(run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     folder = tmp_path / "new" / "figures"
     assert main(["report", str(run), "--figures", str(folder)]) == 0
-    assert "14 figures" in capsys.readouterr().out
+    assert "12 figures" in capsys.readouterr().out
     names = sorted(path.name for path in folder.iterdir())
-    assert len(names) == 4 * 14 + 1
-    text = (folder / "figure_scores.html").read_text()
+    assert len(names) == 3 * 12 + 1
+    text = (folder / "index.html").read_text()
     assert not re.search(r"<(script|link|img)[^>]*(src|href)=.?https?:", text)
     assert (folder / "figure_scores.csv").read_text().startswith("suite,axis:")
-    assert (folder / "index.html").read_text().count("<img") == 14
+    assert text.count("<figure ") == 12
     (tmp_path / "file").write_text("")
     assert main(["report", str(run), "--figures", str(tmp_path / "file" / "in")]) == 2
     assert "cannot be written" in capsys.readouterr().err

@@ -14,6 +14,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
+from evalkit.report.extras.record import Measure
 from evalkit.results.cells import Cell
 from evalkit.stats.bootstrap import LEAST_INSTANCES, Interval
 from evalkit.stats.contrasts import FEW, NO_DIFFERENCE, HypothesisTest
@@ -117,17 +118,30 @@ clearest result could be sure; `undecided`: a side is partial, and more may come
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tested:
-    """One row of a comparison, as far as a verdict asks."""
+    """One row of a comparison: a cell of each side, with a measure both have values of."""
 
-    suite: str
-    agents: str
-    measure: str
-    """Its key."""
-    directed: bool
-    """Whether one direction of it is better."""
-    partial: bool
+    first: Cell
+    second: Cell
+    measure: Measure
+    asked: bool
+    """Whether a side may have ended because a question was answered, so that no test of one look is valid."""
     pairs: Pairs
     change: Change
+
+    @property
+    def suite(self) -> str:
+        """Its name."""
+        return self.first.suite.name
+
+    @property
+    def agents(self) -> str:
+        """Of both sides; once, where they are the same."""
+        return " → ".join(dict.fromkeys((self.first.agent, self.second.agent)))
+
+    @property
+    def partial(self) -> bool:
+        """Whether a side still owes episodes, or need not have played them."""
+        return self.asked or not (self.first.complete and self.second.complete)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -177,7 +191,7 @@ def corrected(rows: Sequence[Tested]) -> list[float | None]:
     """Holm's p-values: the scores' among themselves, the other measures' among themselves."""
     adjusted: list[float | None] = [None] * len(rows)
     for primary in (True, False):
-        indices = [index for index, row in enumerate(rows) if (row.measure == PRIMARY) == primary]
+        indices = [index for index, row in enumerate(rows) if (row.measure.key == PRIMARY) == primary]
         for index, value in zip(indices, holm([rows[index].change.test.p for index in indices]), strict=True):
             adjusted[index] = value
     return adjusted
@@ -197,14 +211,14 @@ def least_corrected(rows: Sequence[Tested], row: Tested) -> float | None:
 
 def _family(rows: Sequence[Tested], row: Tested) -> list[Tested]:
     """The rows whose tests are corrected together with this one's."""
-    return [tested for tested in rows if (tested.measure == PRIMARY) == (row.measure == PRIMARY)]
+    return [tested for tested in rows if (tested.measure.key == PRIMARY) == (row.measure.key == PRIMARY)]
 
 
 def verdict(row: Tested, p: float | None, least: float | None) -> Verdict:
     """What the test of a score says. `p`: corrected; `least`: the smallest that it could have been."""
     if p is not None and p <= SURE:
         risen = row.change.difference.mean > 0
-        if not row.directed:
+        if not row.measure.better:
             return "B higher" if risen else "A higher"
         return "B better" if risen else "A better"
     if row.partial:
@@ -219,7 +233,7 @@ def binding_notes(rows: Sequence[Tested]) -> list[str]:
     notes: dict[str, None] = {}
     for row in rows:
         least, alone = least_corrected(rows, row), row.change.least_p
-        if row.measure != PRIMARY or least is None or alone is None or least <= SURE:
+        if row.measure.key != PRIMARY or least is None or alone is None or least <= SURE:
             continue
         tests = sum(tested.change.test.p is not None for tested in _family(rows, row))
         corrected_too = f", nor below {least:.3g} after correction for {tests:,} tests" * (least > alone)
@@ -242,7 +256,7 @@ def overall(rows: Sequence[Tested], verdicts: Sequence[Verdict | None]) -> list[
         counts: dict[str, int] = {}
         for _, verdict in judged:
             counts[verdict] = counts.get(verdict, 0) + 1
-        scored = [row for row, _ in judged if row.directed]
+        scored = [row for row, _ in judged if row.measure.better]
         difference, p = (None, None) if len(scored) < 2 or any(row.partial for row in scored) else _pooled(scored)
         summaries.append(Overall(agents=agents, suites=len(judged), counts=counts, difference=difference, p=p))
     return [summary for summary in summaries if summary.suites]

@@ -211,10 +211,13 @@ def _costs(path: Path, query: str) -> Figure:
     best = list(accumulate(path.optimal_costs, initial=0))
     drawn: list[dict[str, Any]] = [{"call": 0, "who": PLAYED, "spent": 0.0, "total": _units(path.start)}]
     drawn += [{**row, "tool": label(str(row["tool"])), "who": PLAYED} for row in rows]
+    lost = [call.lost for call in path.calls if call.lost is not None]
+    whole = len(lost) == len(path.calls)
+    words = f"{sum(lost) / 100:,.2f}" if whole else "not defined, the goal was out of reach"
     notes = [
         "What was spent, call by call, and the cheapest total that was still possible after each call, in cost units.",
         "the upper line rises where the agent loses (dot) or where the world changes (dashed line)",
-        f"optimal path: {best[-1] / 100:,.2f}; lost by the agent's choices: {_lost_words(path)}",
+        f"optimal path: {best[-1] / 100:,.2f}; lost by the agent's choices: {words}",
     ]
     if any(call.left is None for call in path.calls):
         notes.append("the upper line ends where the goal is out of reach")
@@ -240,12 +243,6 @@ def _costs(path: Path, query: str) -> Figure:
         query=query,
         notes=notes,
     )
-
-
-def _lost_words(path: Path) -> str:
-    if any(call.lost is None for call in path.calls):
-        return "not defined, the goal was out of reach"
-    return f"{sum(call.lost or 0 for call in path.calls) / 100:,.2f}"
 
 
 def _units(cents: int | None) -> float | None:

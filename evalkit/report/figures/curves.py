@@ -65,7 +65,9 @@ def curve_figures(run: Path, agents: Sequence[str], cells: Sequence[Cell]) -> tu
     if not curve_cells:
         return ()
     per_cell = max(1, MOST_EPISODES // len(curve_cells))
-    actions = _actions(run, (episode.id for cell in curve_cells for episode in cell.prefix[:per_cell]))
+    played = (episode.id for cell in curve_cells for episode in cell.prefix[:per_cell])
+    listed = ", ".join(f"'{name}'" for name in played)  # digests, made by us
+    actions = dict(logged_actions(open_views(run).sql(ACTIONS.format(among=f" and episode in ({listed})"))))
     figures = []
     for curve in (curve for extras in all_extras(curve_cells) for curve in extras.curves):
         group = [cell for cell in curve_cells if cell.suite.environment == curve.environment]
@@ -76,19 +78,10 @@ def curve_figures(run: Path, agents: Sequence[str], cells: Sequence[Cell]) -> tu
     return tuple(figures)
 
 
-def _function(curve: Curve) -> str:
-    return f"evalkit.report.{curve.about}" if curve.environment in OWN_ENVIRONMENTS else curve.about
-
-
-def _actions(run: Path, episodes: Iterable[str]) -> dict[str, list[Action]]:
-    """By episode: its actions in order."""
-    listed = ", ".join(f"'{name}'" for name in episodes)  # digests, made by us
-    return dict(logged_actions(open_views(run).sql(ACTIONS.format(among=f" and episode in ({listed})"))))
-
-
 def _figure(
     agents: Sequence[str], curve: Curve, cells: Sequence[Cell], rows: Sequence[dict[str, Any]], per_cell: int
 ) -> Figure:
+    function = f"evalkit.report.{curve.about}" if curve.environment in OWN_ENVIRONMENTS else curve.about
     table = Table(
         name=curve.name,
         title=curve.title,
@@ -104,7 +97,7 @@ def _figure(
         ),
         rows=tuple(rows),
         packs=packs_of(cells),
-        query=_QUERY.format(environment=curve.environment, function=_function(curve), each=per_cell),
+        query=_QUERY.format(environment=curve.environment, function=function, each=per_cell),
     )
     drawn, notes = _thinned(rows)
     cut = [cell for cell in cells if len(cell.prefix) > per_cell]
@@ -239,24 +232,14 @@ MOST_PANELS = 4
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DrawnMeasure:
-    """A column to draw: its key and its interval's, its title with the unit and without."""
-
-    key: str
-    interval: str
-    """Empty if there is none."""
-    title: str
-    short: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class VariedTable:
     """A table that holds measures by suite and agent."""
 
     prefix: str
     """Of the figures' names."""
     table: Table
-    measures: tuple[DrawnMeasure, ...]
+    measures: tuple[tuple[str, str, str, str], ...]
+    """Columns to draw: key, its interval's key, title with the unit and without."""
     runs: Mapping[tuple[Any, ...], int]
     """By `place_of` a row: the episodes after it."""
 
@@ -283,12 +266,7 @@ def _varied_sources(tables: Mapping[str, Table]) -> Iterable[VariedTable]:
             titles = {column.key: column for column in tables[name].columns}
             planned |= {place_of(row) for row in tables[name].rows}
             measures = tuple(
-                DrawnMeasure(
-                    key=key,
-                    interval=f"{key}_interval",
-                    title=f"{titles[key].bare} ({words}, {titles[key].unit})",
-                    short=titles[key].bare,
-                )
+                (key, f"{key}_interval", f"{titles[key].bare} ({words}, {titles[key].unit})", titles[key].bare)
                 for key, words in (("exact", "higher is better"), ("ned", "edit distance, lower is better"))
             )
             runs = {place_of(row): row["path_runs"] for row in tables["planning_counts"].rows}
@@ -299,7 +277,7 @@ def _varied_sources(tables: Mapping[str, Table]) -> Iterable[VariedTable]:
     yield VariedTable(
         prefix="score_",
         table=replace(scores, rows=rest),
-        measures=(DrawnMeasure(key="score", interval="interval", title=f"Score ({unit})", short="Score"),),
+        measures=(("score", "interval", f"Score ({unit})", "Score"),),
         runs={place_of(row): row["episodes"] for row in rest},
     )
 
@@ -314,16 +292,16 @@ def _varied_figure(agents: Sequence[str], source: VariedTable, axis: str) -> Fig
             "x": value,
             "agent": row["agent"],
             "panel": panel,
-            "measure": measure.title,
-            "cell": f"{panel} · {measure.short}" if len(source.measures) > 1 else panel,
-            "value": row[measure.key],
-            **bounds(row.get(measure.interval)),
+            "measure": measure,
+            "cell": f"{panel} · {short}" if len(source.measures) > 1 else panel,
+            "value": row[key],
+            **bounds(row.get(interval)),
             "runs": source.runs.get(place_of(row)),
         }
         for panel, members in kept.items()
-        for measure in source.measures
+        for key, interval, measure, short in source.measures
         for value, row in members
-        if row[measure.key] is not None
+        if row[key] is not None
     ]
     if not rows:
         return None

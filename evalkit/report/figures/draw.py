@@ -163,7 +163,6 @@ figure svg { max-width: 100%; height: auto; }
 figcaption, details { color: var(--quiet); font-size: .87rem; max-width: 46rem; }
 figcaption p { margin: .2rem 0; }
 pre { white-space: pre-wrap; overflow-wrap: anywhere; border-left: 2px solid var(--line); padding-left: .8rem; }
-nav a, p a { color: inherit; margin-right: 1rem; }
 """
 
 _SHOW = """
@@ -181,7 +180,8 @@ show();
 def page(title: str, figures: Sequence[Figure]) -> str:
     """One HTML page with these figures, interactive, and the library inline: it opens offline."""
     parts = [
-        f'<figure id="{figure.name}"><div class="drawn"></div><figcaption>{_notes(figure)}</figcaption>'
+        f'<figure id="{figure.name}"><div class="drawn"></div>'
+        f"<figcaption>{''.join(f'<p>{html.escape(visible(note))}</p>' for note in figure.notes)}</figcaption>"
         f"<details><summary>query</summary><pre>{html.escape(figure.query)}</pre></details></figure>"
         for figure in figures
     ]
@@ -191,59 +191,24 @@ def page(title: str, figures: Sequence[Figure]) -> str:
         "CONFIGS": [config(), config(dark=True)],
     }
     constants = "".join(f"const {name} = {script_json(value)};\n" for name, value in values.items())
-    return _document(
-        title,
-        f"<h1>{html.escape(visible(title))}</h1>\n" + "\n".join(parts),
-        f"<script type=module>{bundle()}</script>\n<script type=module>{constants}{_SHOW}</script>",
-    )
-
-
-def _notes(figure: Figure) -> str:
-    return "".join(f"<p>{html.escape(visible(note))}</p>" for note in figure.notes)
-
-
-def _document(title: str, body: str, scripts: str = "") -> str:
+    shown, body = html.escape(visible(title)), "\n".join(parts)
     return (
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
-        f"<title>{html.escape(visible(title))}</title><style>{_STYLE}</style></head>\n"
-        f"<body>{body}\n{scripts}</body></html>\n"
+        f"<title>{shown}</title><style>{_STYLE}</style></head>\n<body><h1>{shown}</h1>\n{body}\n"
+        f"<script type=module>{bundle()}</script>\n<script type=module>{constants}{_SHOW}</script></body></html>\n"
     )
 
 
-def write_figures(folder: Path, run: str, figures: Iterable[Figure]) -> list[Path]:
-    """Write each figure as NAME.svg, NAME.png, NAME.csv (its numbers) and NAME.html, and an index.html of all.
+def write_figures(folder: Path, run: str, figures: Iterable[Figure]) -> None:
+    """Write each figure as NAME.svg, NAME.png and NAME.csv (its numbers), and all in one page, index.html.
 
-    `run`: what the index is titled. Returns the paths written. Raises OSError.
+    `run`: what the page is titled. Raises OSError.
     """
     folder.mkdir(parents=True, exist_ok=True)
     drawn = list(figures)
-    written = []
     for figure in drawn:
-        contents = {
-            "svg": svg(figure).encode(),
-            "png": png(figure),
-            "csv": as_csv(figure.table).encode(),
-            "html": page(figure.title, [figure]).encode(),
-        }
-        for ending, content in contents.items():
-            written.append(folder / f"{figure.name}.{ending}")
-            written[-1].write_bytes(content)
-    written.append(folder / "index.html")
-    written[-1].write_text(_index(run, drawn), encoding="utf-8", newline="")
-    return written
-
-
-def _index(run: str, figures: Sequence[Figure]) -> str:
-    parts = [
-        f'<figure><a href="{figure.name}.html"><img src="{figure.name}.svg" alt="{html.escape(visible(figure.title))}"'
-        f' style="max-width:100%"></a><figcaption>{_notes(figure)}'
-        f"<p>{' '.join(_link(figure.name, kind) for kind in ('html', 'svg', 'png', 'csv'))}</p></figcaption></figure>"
-        for figure in figures
-    ]
-    title = f"Figures of {run}"
-    return _document(title, f"<h1>{html.escape(visible(title))}</h1>\n" + "\n".join(parts))
-
-
-def _link(name: str, kind: str) -> str:
-    return f'<a href="{name}.{kind}">{kind.upper()}</a>'
+        (folder / f"{figure.name}.svg").write_bytes(svg(figure).encode())
+        (folder / f"{figure.name}.png").write_bytes(png(figure))
+        (folder / f"{figure.name}.csv").write_bytes(as_csv(figure.table).encode())
+    (folder / "index.html").write_bytes(page(f"Figures of {run}", drawn).encode())
