@@ -68,13 +68,15 @@ def error_kinds(cells: Sequence[Cell]) -> tuple[ErrorKind, ...]:
 
 def quotes_query(cells: Sequence[Cell]) -> str:
     """Of each kind of error how often and in how many episodes it occurs, and which of these is quoted."""
-    parts = "".join(map(_occurrences, error_kinds(cells)))
+    parts = "".join(
+        _OCCURRENCES.format(
+            named=", ".join(map(queries.text, (kind.name, kind.unit, ""))),
+            count=kind.sql,
+            environment=queries.text(kind.environment),
+        )
+        for kind in error_kinds(cells)
+    )
     return _QUERY.format(no_fault=", ".join(map(queries.text, sorted(NO_FAULT))), parts=parts)
-
-
-def _occurrences(kind: ErrorKind) -> str:
-    named = ", ".join(map(queries.text, (kind.name, kind.unit, "")))
-    return _OCCURRENCES.format(named=named, count=kind.sql, environment=queries.text(kind.environment))
 
 
 _OCCURRENCES = """\

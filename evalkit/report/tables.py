@@ -178,14 +178,10 @@ def without_empty(table: Table) -> Table:
     empty = {
         one.key
         for column in table.outer
-        if table.rows and not any(_has(column, row) for row in table.rows)
+        if table.rows and all(shown(column, row.get(column.key)) in ("", MISSING) for row in table.rows)
         for one in (column, *column.inside, *([method_of(column)] if column.kind == "interval" else []))
     }
     return replace(table, columns=tuple(column for column in table.columns if column.key not in empty))
-
-
-def _has(column: Column, row: Mapping[str, Any]) -> bool:
-    return shown(column, row.get(column.key)) not in ("", MISSING)
 
 
 def _hundred(value: float, digits: int | None) -> str:
@@ -254,15 +250,14 @@ def _parts(column: Column, value: Any, names: Mapping[str, list[str]]) -> list[A
         return ["", ""] if value is None else list(value)
     if column.kind == "counts":
         return [(value or {}).get(name, 0) for name in names[column.key]]
-    return ["" if value is None else _no_formula(visible(value)) if isinstance(value, str) else value]
+    if not isinstance(value, str):
+        return ["" if value is None else value]
+    text = visible(value)
+    return [f"'{text}" if text[:1] in _FORMULA else text]
 
 
 _FORMULA = frozenset("=+-@\n＝＋－＠")
 """What formulas begin with, in full width too; tabs and carriage returns are escapes by then."""
-
-
-def _no_formula(text: str) -> str:
-    return f"'{text}" if text[:1] in _FORMULA else text
 
 
 def _plain(value: Any) -> Any:

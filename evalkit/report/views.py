@@ -193,14 +193,16 @@ def _flat(column: "pa.ChunkedArray") -> "pa.ChunkedArray | pa.Array":
     kind = column.type
     if pa.types.is_nested(kind):
         values = column.to_pylist(maps_as_pydicts="lossy")
-        return pa.array([None if value is None else _json(value) for value in values], pa.string())
+        return pa.array(
+            [
+                None if value is None else orjson.dumps(value, plain, orjson.OPT_NON_STR_KEYS).decode()
+                for value in values
+            ],
+            pa.string(),
+        )
     if pa.types.is_binary(kind) or pa.types.is_large_binary(kind) or pa.types.is_interval(kind):
         return pa.array([None if value is None else plain(value) for value in column.to_pylist()], pa.string())
     return column
-
-
-def _json(value: object) -> str:
-    return orjson.dumps(value, default=plain, option=orjson.OPT_NON_STR_KEYS).decode()
 
 
 def numbers(answer: "pa.Table") -> dict[str, bool]:

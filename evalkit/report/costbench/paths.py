@@ -32,7 +32,6 @@ from evalkit.report.scores import by_instance, cell_table, kind_notes
 from evalkit.report.tables import Column, Table, columns_of, estimated, method_of
 from evalkit.report.vega import Figure, Rows, spec_of
 from evalkit.results.cells import Cell
-from evalkit.results.episodes import EpisodeResult
 from evalkit.stats.bootstrap import mean_of_instances
 
 BLOCK_FIELDS = frozenset({"block", "blocks", "schedule", "failures", "alternatives", "alternatives_seed"})
@@ -108,17 +107,15 @@ def _partner(cell: Cell, cells: Sequence[Cell]) -> Cell | None:
 
 def _keys(cell: Cell) -> dict[str, str]:
     """By instance id: what its line says without the blocks."""
-    return {instance.id: _key(instance.line) for instance in cell.suite.instances}
-
-
-def _key(line: Mapping[str, Any]) -> str:
-    kept = {name: value for name, value in line.items() if name not in BLOCK_FIELDS | ABOUT_THE_LINE}
-    return orjson.dumps(kept, option=orjson.OPT_SORT_KEYS).decode()
+    left_out = BLOCK_FIELDS | ABOUT_THE_LINE
+    lines = {one.id: {key: one.line[key] for key in one.line if key not in left_out} for one in cell.suite.instances}
+    return {name: orjson.dumps(line, option=orjson.OPT_SORT_KEYS).decode() for name, line in lines.items()}
 
 
 def _paths(cell: Cell, calm: Cell, reached: Set[str]) -> dict[str, Any]:
     """`reached`: the episodes that met all blocks and reached the goal."""
-    keys, runs = _keys(cell), _runs(calm)
+    keys, calm_keys = _keys(cell), _keys(calm)
+    runs = {(calm_keys[episode.instance], episode.replicate): episode for episode in calm.prefix}
     after = []
     for episode in cell.prefix:
         calm_episode = runs.get((keys[episode.instance], episode.replicate))
@@ -137,12 +134,6 @@ def _paths(cell: Cell, calm: Cell, reached: Set[str]) -> dict[str, Any]:
         "same": 100 * mean_of_instances(same) if same else None,
         "pairs": len(after),
     }
-
-
-def _runs(cell: Cell) -> dict[tuple[str, int], EpisodeResult]:
-    """By the key of the instance without its block fields, and replicate."""
-    keys = _keys(cell)
-    return {(keys[episode.instance], episode.replicate): episode for episode in cell.prefix}
 
 
 SENSES = {errand.COVERAGE: "judged", errand.ENUMERATION: "listed"}

@@ -120,7 +120,13 @@ def populations(cells: Sequence[Cell]) -> dict[str, str]:
         f"{condition} and metrics['eligible_any_agent'] = 1",
         f"{condition} qualify {counted_by} = {agents}",
     )
-    return {name: _population(name, kept) for name, kept in zip(POPULATIONS, conditions, strict=True)}
+    return {
+        name: _POPULATION.format(name=queries.text(name), kept=kept)
+        for name, kept in zip(POPULATIONS, conditions, strict=True)
+    }
+
+
+_POPULATION = "select *, {name} as population from episodes e where {kept}"
 
 
 def blocks_query(cells: Sequence[Cell]) -> str:
@@ -135,10 +141,6 @@ def blocks_query(cells: Sequence[Cell]) -> str:
         among=" ".join(("(select cells.*, p.* from cells,", f"(values {named}) p(population, nth))")),
         apart=("population",),
     )
-
-
-def _population(name: str, condition: str) -> str:
-    return " ".join((f"select *, {queries.text(name)} as population", f"from episodes e where {condition}"))
 
 
 ENVIRONMENT = "costbench"
@@ -158,12 +160,9 @@ Figures = Mapping[str, float]
 
 def is_reference(cell: Cell) -> bool:
     """Whether all instances of the cell's suite come from the reference's query files, with costs drawn as it does."""
-    return all(_as_published(instance.line) for instance in cell.suite.instances)
-
-
-def _as_published(line: Mapping[str, Any]) -> bool:
-    known = (line.get("source") or {}).get("sha256") in REFERENCE_FILES
-    return known and line.get("generator") == "reference" and not line.get("costs")
+    lines = [instance.line for instance in cell.suite.instances]
+    known = all((line.get("source") or {}).get("sha256") in REFERENCE_FILES for line in lines)
+    return known and all(line.get("generator") == "reference" and not line.get("costs") for line in lines)
 
 
 def is_blocked(cell: Cell) -> bool:

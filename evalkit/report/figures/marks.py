@@ -77,17 +77,14 @@ def suite_of(row: Mapping[str, Any]) -> str:
 def told_apart(rows: Rows) -> list[str]:
     """By row: what of its suite and varied parameters is not the same in all rows; the suite where all is."""
     suites = {row["suite"] for row in rows}
-    parts = [[_words(axis, row[key]) for key, axis in axes_in(row).items()] for row in rows]
+    axes = [[(axis, row[key]) for key, axis in axes_in(row).items()] for row in rows]
+    parts = [[value if isinstance(value, str) else f"{axis}={value}" for axis, value in found] for found in axes]
     everywhere = set.intersection(*map(set, parts)) if parts else set()
     labels = []
     for row, row_parts in zip(rows, parts, strict=True):
         differ = [part for part in row_parts if part not in everywhere]
         labels.append(" ".join([*([row["suite"]] if len(suites) > 1 or not differ else []), *differ]))
     return labels
-
-
-def _words(axis: str, value: Any) -> str:
-    return value if isinstance(value, str) else f"{axis}={value}"
 
 
 def axes_in(row: Mapping[str, Any]) -> dict[str, str]:

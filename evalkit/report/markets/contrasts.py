@@ -35,7 +35,7 @@ from evalkit.report.scores import AGENT, interval_figures, kind_notes, packs_of
 from evalkit.report.tables import PROMPTS, Column, Table, columns_of, estimated
 from evalkit.results.cells import Cell
 from evalkit.stats.contrasts import flips, paired, signs, welch
-from evalkit.store.manifest import Manifest, ManifestAgent
+from evalkit.store.manifest import Manifest
 
 INDEPENDENT = (
     "tests are over n instances, with replicates averaged first, because runs on one instance are not independent; "
@@ -59,10 +59,11 @@ def difficulty_tables(source: RunData, cells: Sequence[Cell]) -> tuple[Table, ..
     paired_cells = [cell for pair in pairs for cell in pair]
     own = any(_family(cell) != cell.suite.environment for cell in paired_cells)
     query = _difficulty_query(pairs, own)
-    rows = [
-        {**_tested(row.pop("basic_means"), row.pop("hard_means")), **without_axes(row), **axes_of(easy)}
-        for row, (easy, _) in zip(source.rows(query), pairs, strict=True)
-    ]
+    rows = []
+    for row, (easy, _) in zip(source.rows(query), pairs, strict=True):
+        test = welch(row.pop("basic_means") or [], row.pop("hard_means") or [], greater=True)
+        tested = {"t": test.statistic, "df": test.free, "p": test.p, "undefined": test.why or None}
+        rows.append({**tested, **without_axes(row), **axes_of(easy)})
     table = Table(
         name="econ_difficulty",
         title="Basic against hard",
@@ -96,12 +97,6 @@ def _family(cell: Cell) -> str:
     return cell.suite.base.rpartition("/")[0]
 
 
-def _tested(easy: list[float] | None, hard: list[float] | None) -> dict[str, Any]:
-    """The test of means by instance; None: there are none."""
-    outcome = welch(easy or [], hard or [], greater=True)
-    return {"t": outcome.statistic, "df": outcome.free, "p": outcome.p, "undefined": outcome.why or None}
-
-
 STANDARD = "standard"
 
 MEASURES = ("score", "exploration")
@@ -132,7 +127,10 @@ def _groups(manifest: Manifest, cells: Sequence[Cell]) -> dict[_Key, list[Cell]]
     """By agent and suite: the cells of its variants, the standard pack's first."""
     subjects: dict[bytes, list[str]] = {}
     for agent in manifest.agents.values():
-        subjects.setdefault(_identity(agent), []).append(agent.name)
+        # What an agent is but for its name and its prompts.
+        parts = [agent.lane, agent.provider, agent.model, agent.policy, agent.script, agent.overrides, agent.notes]
+        identity = orjson.dumps([*parts, agent.sampling, sorted(agent.tags)], option=orjson.OPT_SORT_KEYS)
+        subjects.setdefault(identity, []).append(agent.name)
     groups: dict[_Key, list[Cell]] = {}
     for names in subjects.values():
         # A stable sort: the others keep the spec's order.
@@ -142,12 +140,6 @@ def _groups(manifest: Manifest, cells: Sequence[Cell]) -> dict[_Key, list[Cell]]
             if len({_texts(manifest, cell) for cell in group}) > 1:
                 groups[names[0], suite] = group
     return groups
-
-
-def _identity(agent: ManifestAgent) -> bytes:
-    """What an agent is but for its name and its prompts."""
-    parts = [agent.lane, agent.provider, agent.model, agent.policy, agent.script, agent.overrides, agent.notes]
-    return orjson.dumps([*parts, agent.sampling, sorted(agent.tags)], option=orjson.OPT_SORT_KEYS)
 
 
 def _texts(manifest: Manifest, cell: Cell) -> str:

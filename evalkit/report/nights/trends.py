@@ -78,7 +78,7 @@ def _trend_row(history: Sequence[NightRecord], cell: CellNight) -> dict[str, Any
     return {
         "suite": cell.suite,
         "agent": cell.agent,
-        "trend": bars([_score(record, cell) for record in history[-MOST_NIGHTS:]]),
+        "trend": bars([_scores(record).get((*cell.cell, cell.key)) for record in history[-MOST_NIGHTS:]]),
         "score": cell.score,
         "interval": (cell.low, cell.high) if cell.low is not None else None,
         "kind": cell.kind or None,
@@ -95,15 +95,8 @@ def _trend_row(history: Sequence[NightRecord], cell: CellNight) -> dict[str, Any
     }
 
 
-def _score(record: NightRecord, cell: CellNight) -> float | None:
-    return next(
-        (
-            night_cell.score
-            for night_cell in record.cells
-            if night_cell.cell == cell.cell and night_cell.key == cell.key
-        ),
-        None,
-    )
+def _scores(record: NightRecord) -> dict[tuple[str, str, str], float | None]:
+    return {(*cell.cell, cell.key): cell.score for cell in record.cells}
 
 
 def bars(values: Sequence[float | None]) -> str:
@@ -286,7 +279,9 @@ def _trend_chart(rows: Rows) -> Spec:
     suites = list(dict.fromkeys(row["suite"] for row in rows))
     look = by_agent(agents, agents)
     ends, colour = reach(rows, ("value", "low", "high"), 0, 100), {"color": look["color"]}
-    days = {"interval": "day", "step": _every(rows)}
+    nights = [date.fromisoformat(row["night"]) for row in rows]
+    # From one date on the axis to the next, so that they have room.
+    days = {"interval": "day", "step": max(1, ((max(nights) - min(nights)).days + 13) // 14)}
     base = {
         "x": {
             "field": "night",
@@ -319,12 +314,6 @@ def _trend_chart(rows: Rows) -> Spec:
     ]
     drawing = {"layer": layers, "width": 2 * WIDTH, "height": TREND_HEIGHT}
     return panels(rows, drawing, "suite", suites, spacing=14)
-
-
-def _every(rows: Rows) -> int:
-    """Days from one date on the axis to the next, so that they have room."""
-    nights = [date.fromisoformat(row["night"]) for row in rows]
-    return max(1, ((max(nights) - min(nights)).days + 13) // 14)
 
 
 def _points_table(rows: Rows, last: NightRecord) -> Table:

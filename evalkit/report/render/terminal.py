@@ -78,7 +78,11 @@ def print_bare(table: Table, to: Console) -> None:
     if 1 + sum(_widest(table, column) + GAP for column in columns) <= to.width:
         to.print(_grid(table, dict.fromkeys(columns, 0), rows))
     elif 1 + sum(_needs(table, column) + GAP for column in columns) <= to.width:
-        to.print(_grid(table, _widened_all(table, columns, to.width), rows))
+        # Texts get what they need and what is left; others are as wide as they are.
+        needed = {column: _needs(table, column) for column in columns}
+        wider = _widened(table, needed, to.width - sum(least + GAP for least in needed.values()))
+        part = {column: share if column.kind == "text" else 0 for column, share in wider.items()}
+        to.print(_grid(table, part, rows))
     else:
         _print_narrow(table, to)
 
@@ -104,13 +108,6 @@ def _print_narrow(table: Table, to: Console) -> None:
 
 LEAST_NAME, LEAST_TEXT, GAP = 12, 24, 2
 """Columns that a name and another text get at least if they have so many, and that stand between two."""
-
-
-def _widened_all(table: Table, columns: Sequence[Column], width: int) -> dict[Column, int]:
-    """All columns; texts with what they need and what is left, others as wide as they are."""
-    needed = {column: _needs(table, column) for column in columns}
-    wider = _widened(table, needed, width - sum(least + GAP for least in needed.values()))
-    return {column: share if column.kind == "text" else 0 for column, share in wider.items()}
 
 
 def _parts(table: Table, columns: Sequence[Column], width: int) -> list[dict[Column, int]]:
@@ -254,7 +251,9 @@ def headed(table: Table) -> tuple[tuple[Column, ...], tuple[Section, ...]]:
     A table that nothing leads, or whose every row would have a heading of its own, keeps all in one section.
     """
     columns = table.outer
-    lead = columns[: next((i for i, column in enumerate(columns) if not _leads(column)), 0)]
+    lead = columns[
+        : next((i for i, column in enumerate(columns) if not (column.group or column.key.startswith("axis:"))), 0)
+    ]
     names = [tuple(row.get(column.key) for column in lead) for row in table.rows]
     sections = [tuple(group) for _, group in groupby(range(len(names)), key=lambda index: repr(names[index]))]
     if not lead or not names or len(lead) == len(columns) or len(sections) == len(names) > 1:
@@ -287,10 +286,6 @@ def groups(columns: Sequence[Column], needed: Mapping[Column, int], room: int, g
             grouped.append({})
         grouped[-1] |= {column: needed[column] for column in bundle}
     return grouped
-
-
-def _leads(column: Column) -> bool:
-    return column.group or column.key.startswith("axis:")
 
 
 _SPEAKING = frozenset({"suite", "suites", "agent", "environment", "difficulty"})
