@@ -1,8 +1,8 @@
 """`evalkit compare`: two agents, or two runs, on the instances they share: what differs, by how much, and how surely.
 
 Each difference is between values of the same instances (`pairs.py`); both sides stand on their cells' longest ended
-prefixes, and where one is partial interval and test hold at every look (`looks.py`). Every p-value is corrected for the
-tests that are made together (Holm), and the scores' say what the comparison comes to (`verdicts.py`).
+prefixes, and where one is partial interval and test hold at every look. Every p-value is corrected for the tests that
+are made together (Holm), and the scores' say what the comparison comes to (`verdicts.py`).
 """
 
 from collections import defaultdict
@@ -42,7 +42,7 @@ ADDED = """
 -- asked of each run; A, B: means over instances that both sides have, by digest, of the means over replicates; of the
 -- episodes that are not used only those count that looks at a partial side take
 -- B - A: the mean, over these instances, of the differences; interval, p and more: `change` of
--- evalkit/stats/pairs.py (`at_every_look` of looks.py where a side is partial), `size` of sizes.py, `corrected` and
+-- evalkit/stats/pairs.py (`at_every_look` of verdicts.py where a side is partial), `size` of sizes.py, `corrected` and
 -- `verdict` of verdicts.py"""
 
 
