@@ -33,9 +33,9 @@ if TYPE_CHECKING:
     from evalkit.policy.noisy.anywhere import mistaken
     from evalkit.policy.record import Policy
     from evalkit.report.extras.record import Curve, Extras
-    from evalkit.report.figure import Figure
     from evalkit.report.run_data import RunData
     from evalkit.report.tables import Column, Table
+    from evalkit.report.vega import Figure
     from evalkit.seeds import Stream
     from evalkit.wire.dialect import Dialect
     from evalkit.wire.openai_chat import OPENAI_CHAT
@@ -87,7 +87,7 @@ _PLACES = {
     "evalkit.policy.noisy.anywhere": ("mistaken",),
     "evalkit.policy.record": ("Policy",),
     "evalkit.report.extras.record": ("Curve", "Extras"),
-    "evalkit.report.figure": ("Figure",),
+    "evalkit.report.vega": ("Figure",),
     "evalkit.report.run_data": ("RunData",),
     "evalkit.report.tables": ("Column", "Table"),
     "evalkit.seeds": ("Stream",),

@@ -6,9 +6,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from bench.calibrations.deciding import cells
 from evalkit.report import vega
-from evalkit.report.figure import Figure
 from evalkit.report.figures.marks import names_axis
 from evalkit.report.tables import Column, Table
+from evalkit.report.vega import Figure
 
 DESIGNS = {
     "stopping": "stop when answered",

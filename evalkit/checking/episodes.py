@@ -15,7 +15,7 @@ from evalkit.policy.any_tool import any_tool
 from evalkit.policy.conversation import PolicyFn
 from evalkit.policy.noisy.anywhere import hostile
 from evalkit.replies import encode_reply
-from evalkit.report.extras.clashes import metric_flaws
+from evalkit.report.extras.record import metric_flaws
 from evalkit.seeds import Stream, derive
 from evalkit.wire.dialect import Dialect
 from evalkit.wire.table import DIALECTS

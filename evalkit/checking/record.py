@@ -6,7 +6,7 @@ from typing import Any
 
 from evalkit.checking.trying import trying
 from evalkit.envs.environment import Environment, Pack, Parameter
-from evalkit.report.extras.clashes import record_flaws
+from evalkit.report.extras.record import record_flaws
 from evalkit.spec.packs import VARIANTS, standard_pack
 from evalkit.wire.table import DIALECTS
 

@@ -166,7 +166,8 @@ def report(sub: argparse.ArgumentParser) -> None:
     form.add_argument("--markdown", action="store_true", help="Markdown tables")
     form.add_argument("--csv", metavar="DIR", help="one CSV file per table, in this directory")
     form.add_argument("--latex", action="store_true", help="LaTeX tables, for booktabs")
-    form.add_argument("--figures", metavar="DIR", help="each figure as SVG, PNG, CSV and HTML, in this directory")
+    figures = "each figure as SVG, PNG and CSV, and a page of all, in this directory"
+    form.add_argument("--figures", metavar="DIR", help=figures)
     form.add_argument(
         "--html", metavar="FILE", help="tables, figures and some trajectories in one page that opens offline"
     )
@@ -180,11 +181,8 @@ def report(sub: argparse.ArgumentParser) -> None:
         "--half-width", metavar="X", type=float, help="estimate how many instances a ±X interval needs (0.05: 5 points)"
     )
     part = sub.add_argument_group("other tables, instead of the standard ones")
-    part.add_argument("--beside", choices=("paper",), help="published rows next to this run's, and the differences")
+    part.add_argument("--beside", choices=("paper",), help="the papers' tables, each below this run's own")
     part.add_argument("--by", metavar="TAG", help="means of agents that share a tag: family, or open,proprietary")
-    part.add_argument(
-        "--ranks", action="store_true", help="how well the ranks of agents by behaviour and by score agree"
-    )
     part.add_argument("--quotes", action="store_true", help="one trajectory quoted per kind of error")
 
 

@@ -74,8 +74,8 @@ def one_chat(name: str) -> bool:
 
 
 def one_chats(played: Iterable[str]) -> list[str]:
-    """The environments whose episodes are one chat, by name: of evalkit's own, and of those that were played."""
-    return sorted({name for name in (*table.OWN_ENVIRONMENTS, *played) if one_chat(name)})
+    """Those of the played environments whose episodes are one chat, by name."""
+    return sorted({name for name in played if one_chat(name)})
 
 
 def is_stationary(name: str) -> bool:

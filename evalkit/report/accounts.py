@@ -3,14 +3,13 @@
 They count everything the log and the ledger hold, also of episodes that no score is based on: it was paid for.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 
 from evalkit.money import show_usd
 from evalkit.report import queries
 from evalkit.report.run_data import RunData
-from evalkit.report.scores import AGENT, packs_of, where
-from evalkit.report.tables import Column, Table
-from evalkit.results.cells import Cell
+from evalkit.report.scores import AGENT, cell_table, packs_of
+from evalkit.report.tables import Column, Table, columns_of
 from evalkit.store.files.record import REFUSED
 from evalkit.store.manifest import Manifest
 from evalkit.store.reading.unmetered import UnmeteredRows, together
@@ -27,26 +26,29 @@ def completeness_table(source: RunData) -> Table:
     cells = source.cells
     struck = any(cell.voided for cell in cells)
     refused = any(cell.refused for cell in cells)
-    query = _completeness_query(cells, struck, refused)
-    return Table(
+    voids = ",\n" + _TALLIES.format(name="voids", word="void_reason", keep="void")
+    query = _COMPLETENESS.format(
+        counted=f"\n        , count(*) filter (where ending = '{REFUSED}') as refused" if refused else "",
+        endings=_TALLIES.format(name="endings", word="ending", keep="finished"),
+        voids=voids if struck else "",
+        places=", ".join(queries.place(cells)),
+        refused=" coalesce(refused, 0) as refused," if refused else "",
+        void=", coalesce(voids.n, map {}) as void" if struck else "",
+        joined=" left join voids using (suite, agent)" if struck else "",
+    )
+    return cell_table(
+        source,
+        cells,
         name="completeness",
         title="Completeness",
+        query=query,
         columns=(
-            *where(cells),
-            AGENT,
-            Column(key="planned", title="Planned", kind="count", unit="episodes"),
-            Column(key="ended", title="Ended", kind="count", unit="episodes"),
-            Column(key="owed", title="Remaining", kind="count", unit="episodes"),
-            Column(key="begun", title="Begun", kind="count", unit="episodes"),
-            *([Column(key="refused", title="Refused", kind="count", unit="episodes")] if refused else []),
-            Column(key="prefix", title="Used", kind="count", unit="episodes"),
-            Column(key="outside", title="Left out", kind="count", unit="episodes"),
-            Column(key="endings", title="Endings", kind="counts", unit="episodes"),
-            *([Column(key="void", title="Void", kind="counts", unit="episodes")] if struck else []),
+            *columns_of("count", "episodes", planned="Planned", ended="Ended", owed="Remaining", begun="Begun"),
+            *columns_of("count", "episodes", **{"refused": "Refused"} if refused else {}),
+            *columns_of("count", "episodes", prefix="Used", outside="Left out"),
+            *columns_of("counts", "episodes", endings="Endings", **{"void": "Void"} if struck else {}),
         ),
-        rows=tuple(row for _, row in source.by_cell(query, cells)),
-        packs=packs_of(cells),
-        notes=(
+        notes=lambda _: (
             "ended: by the agent or its environment, and scored; remaining: not played yet, or stopped by an error",
             "begun: remaining, with steps in the log; used: the first episodes, up to the first that has not ended; "
             "scores use these",
@@ -54,42 +56,29 @@ def completeness_table(source: RunData) -> Table:
             *(["of the begun, refused: the provider refused a request, and no score is made of that"] * refused),
             *(["void: excluded, with a reason; in no other column and no score, but paid for"] if struck else []),
         ),
-        query=query,
     )
 
 
-def _completeness_query(cells: Sequence[Cell], struck: bool, refused: bool) -> str:
-    voids = [_tallies("voids", "void_reason", "void")] if struck else []
-    more = " left join voids using (suite, agent)" if struck else ""
-    lines = (
-        "with counted as (",
-        "    select suite, agent, count(*) filter (where void) as void, count(*) filter (where finished) as ended,",
-        "        count(*) filter (where not finished and not void) as begun, count(*) filter (where used) as prefix",
-        *([f"        , count(*) filter (where ending = '{REFUSED}') as refused"] if refused else []),
-        "    from episodes group by suite, agent",
-        "),",
-        ",\n".join((_tallies("endings", "ending", "finished"), *voids)),
-        f"select {', '.join(queries.place(cells))}, planned - coalesce(counted.void, 0) as planned,",
-        "    coalesce(ended, 0) as ended, planned - coalesce(counted.void, 0) - coalesce(ended, 0) as owed,",
-        f"    coalesce(begun, 0) as begun,{' coalesce(refused, 0) as refused,' if refused else ''}",
-        "    coalesce(prefix, 0) as prefix, coalesce(ended - prefix, 0) as outside,",
-        f"    coalesce(endings.n, map {{}}) as endings{', coalesce(voids.n, map {}) as void' if struck else ''}",
-        f"from cells left join counted using (suite, agent) left join endings using (suite, agent){more}",
-        "order by place",
-    )
-    return "\n".join(lines)
+_COMPLETENESS = """with counted as (
+    select suite, agent, count(*) filter (where void) as void, count(*) filter (where finished) as ended,
+        count(*) filter (where not finished and not void) as begun, count(*) filter (where used) as prefix{counted}
+    from episodes group by suite, agent
+),
+{endings}{voids}
+select {places}, planned - coalesce(counted.void, 0) as planned,
+    coalesce(ended, 0) as ended, planned - coalesce(counted.void, 0) - coalesce(ended, 0) as owed,
+    coalesce(begun, 0) as begun,{refused}
+    coalesce(prefix, 0) as prefix, coalesce(ended - prefix, 0) as outside,
+    coalesce(endings.n, map {{}}) as endings{void}
+from cells left join counted using (suite, agent) left join endings using (suite, agent){joined}
+order by place"""
 
-
-def _tallies(name: str, word: str, keep: str) -> str:
-    """A subquery: by suite and agent, a map from words to how many episodes, the most frequent first."""
-    lines = (
-        f"{name} as (",
-        "    select suite, agent, map_from_entries(list((word, n) order by n desc, word)) as n",
-        f"    from (select suite, agent, {word} as word, count(*) as n",
-        f"        from episodes where {keep} group by all) group by suite, agent",
-        ")",
-    )
-    return "\n".join(lines)
+_TALLIES = """{name} as (
+    select suite, agent, map_from_entries(list((word, n) order by n desc, word)) as n
+    from (select suite, agent, {word} as word, count(*) as n
+        from episodes where {keep} group by all) group by suite, agent
+)"""
+"""A subquery: by suite and agent, a map from words to how many episodes, the most frequent first."""
 
 
 def money_table(source: RunData) -> Table:
@@ -113,13 +102,17 @@ def money_table(source: RunData) -> Table:
         columns=(
             AGENT,
             Column(key="requests", title="Requests", kind="count", unit="answered requests"),
-            Column(key="tokens_in", title="Tokens in", kind="tokens", unit="tokens"),
-            Column(key="tokens_cached_read", title="Cached", kind="tokens", unit="tokens"),
-            Column(key="tokens_out", title="Tokens out", kind="tokens", unit="tokens"),
-            Column(key="cost_pico_usd", title="Cost", kind="usd", unit="1e-12 USD"),
-            Column(key="cost_per_episode_pico_usd", title="Per episode", kind="usd", unit="1e-12 USD"),
-            Column(key="charged_pico_usd", title="Charged", kind="usd", unit="1e-12 USD"),
-            Column(key="unconfirmed_pico_usd", title="Unconfirmed", kind="usd", unit="1e-12 USD"),
+            *columns_of(
+                "tokens", "tokens", tokens_in="Tokens in", tokens_cached_read="Cached", tokens_out="Tokens out"
+            ),
+            *columns_of(
+                "usd",
+                "1e-12 USD",
+                cost_pico_usd="Cost",
+                cost_per_episode_pico_usd="Per episode",
+                charged_pico_usd="Charged",
+                unconfirmed_pico_usd="Unconfirmed",
+            ),
             *(_UNMETERED_COLUMNS if unmetered else ()),
         ),
         rows=tuple(source.rows(query)),
@@ -232,10 +225,14 @@ def speed_table(source: RunData) -> Table:
         columns=(
             AGENT,
             Column(key="requests", title="Requests", kind="count", unit="answered requests"),
-            Column(key="latency_median_s", title="Latency", kind="seconds", unit="s"),
-            Column(key="latency_p99_s", title="p99", kind="seconds", unit="s"),
-            Column(key="queue_median_s", title="Queue", kind="seconds", unit="s"),
-            Column(key="queue_p99_s", title="p99", kind="seconds", unit="s"),
+            *columns_of(
+                "seconds",
+                "s",
+                latency_median_s="Latency",
+                latency_p99_s="p99",
+                queue_median_s="Queue",
+                queue_p99_s="p99",
+            ),
             Column(key="failed", title="Failed", kind="count", unit="attempts"),
             Column(key="failures", title="By kind", kind="counts", unit="attempts"),
         ),
@@ -314,8 +311,7 @@ def caching_tables(source: RunData) -> tuple[Table, ...]:
         title="Prompt caching",
         columns=(
             AGENT,
-            Column(key="tokens_in", title="Tokens in", kind="tokens", unit="tokens"),
-            Column(key="tokens_cached_read", title="Read", kind="tokens", unit="tokens"),
+            *columns_of("tokens", "tokens", tokens_in="Tokens in", tokens_cached_read="Read"),
             Column(key="read_share", title="Share", kind="percent", unit="% of tokens in"),
             Column(key="tokens_cached_write", title="Written", kind="tokens", unit="tokens"),
             Column(key="saved_pico_usd", title="Saved", kind="usd", unit="1e-12 USD"),

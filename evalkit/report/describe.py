@@ -8,7 +8,7 @@ from statistics import median
 from typing import Any
 
 from evalkit.envs.environment import Environment, Kit, Pack
-from evalkit.report.tables import Column, Table
+from evalkit.report.tables import Column, Table, columns_of
 
 Line = Mapping[str, Any]
 """An instance as a suite's line."""
@@ -68,11 +68,7 @@ def _data(name: str, env: Environment[Any, Any], lines: Sequence[Line], strata: 
     tallies = env.presentation.described.tallies
     rows = []
     for stratum, places in _groups(strata).items():
-        row: dict[str, Any] = {
-            "stratum": stratum,
-            "instances": len(places),
-            "share": 100 * len(places) / len(lines),
-        }
+        row: dict[str, Any] = {"stratum": stratum, "instances": len(places), "share": 100 * len(places) / len(lines)}
         rows.append(row | {tally.key: tally.of([lines[i] for i in places]) for tally in tallies})
     return Table(
         name="suite",
@@ -107,8 +103,7 @@ def _sizes(env: Environment[Any, Any], instances: Sequence[Any], strata: Sequenc
         columns=(
             STRATUM,
             *(Column(key=size.key, title=size.title, kind="count", unit=size.unit) for size in sizes),
-            Column(key="tools", title="Tools", kind="count"),
-            Column(key="instances", title="Instances", kind="count"),
+            *columns_of("count", tools="Tools", instances="Instances"),
         ),
         rows=tuple(rows.values()),
         packs=(pack.name,),
@@ -137,9 +132,7 @@ def _optima(env: Environment[Any, Any], lines: Sequence[Line], strata: Sequence[
         columns=(
             Column(key="quantity", title="Quantity", group=True),
             STRATUM,
-            Column(key="least", title="Least", kind="number"),
-            Column(key="median", title="Median", kind="number"),
-            Column(key="most", title="Most", kind="number"),
+            *columns_of("number", least="Least", median="Median", most="Most"),
             Column(key="instances", title="Instances", kind="count"),
         ),
         rows=tuple(rows),
@@ -152,12 +145,7 @@ def _parameters(env: Environment[Any, Any], lines: Sequence[Line], pack: Pack) -
     return Table(
         name="suite_parameters",
         title="Parameters",
-        columns=(
-            Column(key="parameter", title="Parameter"),
-            Column(key="values", title="In this suite"),
-            Column(key="default", title="Default"),
-            Column(key="help", title="Meaning"),
-        ),
+        columns=(*columns_of(parameter="Parameter", values="In this suite", default="Default", help="Meaning"),),
         rows=tuple(
             {
                 "parameter": name,
@@ -199,11 +187,7 @@ def _tools(env: Environment[Any, Any], instance: Any, name: str, pack: Pack) -> 
     return Table(
         name="suite_tools",
         title=f"Tools of {name}",
-        columns=(
-            Column(key="tool", title="Tool"),
-            Column(key="arguments", title="Arguments"),
-            Column(key="description", title="What it says of itself"),
-        ),
+        columns=(*columns_of(tool="Tool", arguments="Arguments", description="What it says of itself"),),
         rows=tuple(rows),
         packs=(pack.name,),
         notes=("of the suite's first instance, in its first request",),

@@ -8,7 +8,7 @@ Source: Table 7 and D.2 of the CostBench paper, which have it for four kinds.
 """
 
 import shlex
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -20,12 +20,15 @@ from evalkit.report import queries
 from evalkit.report.extras.record import ErrorKind, Find, QuotedPlace, extras_of
 from evalkit.report.run_data import RunData
 from evalkit.report.scores import ACCEPTED, packs_of
-from evalkit.report.tables import Column, Table
+from evalkit.report.tables import Column, Table, columns_of
 from evalkit.results.cells import Cell
 from evalkit.results.episodes import Environments, EpisodeResult
 from evalkit.results.moves import Move, moves
 from evalkit.store.manifest import Manifest, load_target
 from evalkit.text import bounded
+
+COUNTED = ("environment", "kind", "count", "unit", "episodes", "share")
+"""What the query says of a quote's kind."""
 
 BOUND = 120
 """Characters of a text that a table quotes."""
@@ -59,27 +62,27 @@ class Quote:
 
 def error_kinds(cells: Sequence[Cell]) -> tuple[ErrorKind, ...]:
     """The kinds that no outcome tells which episodes of these cells may show, in a fixed order."""
-    return tuple(kind for name in _environments(cells) for kind in extras_of(name).errors)
-
-
-def _environments(cells: Sequence[Cell]) -> Iterable[str]:
-    return dict.fromkeys(cell.suite.environment for cell in cells)
+    environments = dict.fromkeys(cell.suite.environment for cell in cells)
+    return tuple(kind for name in environments for kind in extras_of(name).errors)
 
 
 def quotes_query(cells: Sequence[Cell]) -> str:
     """Of each kind of error how often and in how many episodes it occurs, and which of these is quoted."""
-    parts = "".join(map(_occurrences, error_kinds(cells)))
+    parts = "".join(
+        _OCCURRENCES.format(
+            named=", ".join(map(queries.text, (kind.name, kind.unit, ""))),
+            count=kind.sql,
+            environment=queries.text(kind.environment),
+        )
+        for kind in error_kinds(cells)
+    )
     return _QUERY.format(no_fault=", ".join(map(queries.text, sorted(NO_FAULT))), parts=parts)
 
 
-def _occurrences(kind: ErrorKind) -> str:
-    named = ", ".join(map(queries.text, (kind.name, kind.unit, "")))
-    lines = (
-        f"    union all select environment, {named}, episode, steps, ({kind.sql})::bigint",
-        f"    from episodes where used and environment = {queries.text(kind.environment)}\n",
-    )
-    return "\n".join(lines)
-
+_OCCURRENCES = """\
+    union all select environment, {named}, episode, steps, ({count})::bigint
+    from episodes where used and environment = {environment}
+"""
 
 _QUERY = """\
 with shown(environment, kind, unit, outcome, episode, steps, n) as (
@@ -123,7 +126,7 @@ def quotes(
         said, answer = _quoted(move, position[1])
         result.append(
             Quote(
-                **{name: row[name] for name in ("environment", "kind", "count", "unit", "episodes", "share")},
+                **{name: row[name] for name in COUNTED},
                 example=example,
                 step=move.row["step"],
                 period=move.period,
@@ -194,11 +197,8 @@ def _facts(facts: Mapping[str, Any]) -> str:
 
 def _refused(outcome: str) -> Find:
     def find(_: Any, played: Sequence[Move]) -> QuotedPlace | None:
-        for i, move in enumerate(played):
-            for j, call in enumerate(move.facts.get("calls", ())):
-                if call["outcome"] == outcome:
-                    return i, j
-        return None
+        calls = ((i, j, call) for i, move in enumerate(played) for j, call in enumerate(move.facts.get("calls", ())))
+        return next(((i, j) for i, j, call in calls if call["outcome"] == outcome), None)
 
     return find
 
@@ -215,9 +215,7 @@ def quotes_table(quotes: Sequence[Quote], cells: Sequence[Cell], run: str) -> Ta
             Column(key="unit", title="Of"),
             Column(key="episodes", title="Episodes", kind="count"),
             Column(key="share", title="Share", kind="percent", unit="% of episodes"),
-            Column(key="said", title="The agent"),
-            Column(key="answer", title="The environment"),
-            Column(key="command", title="The rest"),
+            *columns_of(said="The agent", answer="The environment", command="The rest"),
         ),
         rows=tuple(_row(quote, run) for quote in quotes),
         packs=packs_of(cells),
@@ -233,12 +231,7 @@ def quotes_table(quotes: Sequence[Quote], cells: Sequence[Cell], run: str) -> Ta
 def _row(quote: Quote, run: str) -> dict[str, Any]:
     period = f" --period {quote.period}" if quote.example.periods > 1 else ""
     return {
-        "environment": quote.environment,
-        "kind": quote.kind,
-        "count": quote.count,
-        "unit": quote.unit,
-        "episodes": quote.episodes,
-        "share": quote.share,
+        **{name: getattr(quote, name) for name in COUNTED},
         "said": _line(quote.said),
         "answer": _line(quote.answer),
         "command": f"evalkit show {shlex.quote(run)} {quote.example.id}{period}",

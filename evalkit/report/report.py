@@ -1,6 +1,6 @@
 """`evalkit report`: everything a reader asks of a run, as tables; computed from the log again each time."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -13,24 +13,86 @@ from evalkit.report.accounts import (
     money_table,
     speed_table,
 )
-from evalkit.report.answers import LEANS, answers_table
-from evalkit.report.drift import ASK_COLUMNS as DRIFT_ASK_COLUMNS
-from evalkit.report.drift import COLUMNS as DRIFT_COLUMNS
-from evalkit.report.drift import DRIFT, drift_tables
-from evalkit.report.extras.clashes import refuse_clashes, refuse_tables
-from evalkit.report.extras.record import all_extras
-from evalkit.report.kept_intervals import KeptIntervals
+from evalkit.report.behaviour import (
+    DRIFT,
+    SERVED_ASK_COLUMNS,
+    SERVED_COLUMNS,
+    behaviour_table,
+    drift_tables,
+    refusals_table,
+)
+from evalkit.report.extras.record import all_extras, refuse_clashes, refuse_tables
 from evalkit.report.run_data import RunData
-from evalkit.report.scores import behaviour_table, refusals_table, scores_table
+from evalkit.report.scores import packs_of, scores_table
 from evalkit.report.sizes import sizes_table
-from evalkit.report.tables import Table
-from evalkit.results.answers import read_question
+from evalkit.report.tables import Column, Table, columns_of
+from evalkit.results.answers import QuestionAnswer, RunQuestion, doubts, read_question
 from evalkit.results.cells import Cell, cells
 from evalkit.results.derived import read_run
 from evalkit.results.endings import most_said
+from evalkit.spec.decide import POINTS
 from evalkit.store.manifest import Manifest
-from evalkit.store.question_files import read_given
-from evalkit.store.void import read_voids
+from evalkit.store.question_files import GivenAnswers, read_given
+from evalkit.store.void import Void, read_voids
+
+ANSWERS = "answers"
+"""The name of the table."""
+LEANS = (
+    "the run ended agents as soon as their questions were answered: a mean at such a stop leans outward, and only the "
+    "table of answers has intervals that take this into account"
+)
+"""What the table of scores must say of a run that asks a question."""
+
+
+def answers_table(
+    asked: RunQuestion, given: Iterable[GivenAnswers], voids: Iterable[Void], cells: Sequence[Cell]
+) -> Table:
+    """A row for each pair, and for each agent whose own mean is wanted."""
+    frozen = asked.frozen
+    about = "instances like these" if frozen.about != "this suite" else "another replicate of this suite"
+    return Table(
+        name=ANSWERS,
+        title="Answers",
+        columns=(
+            *columns_of(first="A", second="B", answer="Answer"),
+            Column(key="estimate", title="B - A", kind="score", unit="points"),
+            Column(key="interval", title="Interval", kind="interval", unit="points", equal=POINTS * frozen.margin),
+            Column(key="draws", title="Draws", kind="count"),
+            Column(key="answered_with", title="Answered with", kind="count", unit="draws"),
+        ),
+        rows=tuple(
+            {
+                "first": answer.subject[0],
+                "second": answer.subject[1] if len(answer.subject) == 2 else None,
+                "answer": short(answer),
+                "estimate": POINTS * answer.mean if answer.draws else None,
+                "interval": (POINTS * answer.low, POINTS * answer.high) if answer.draws else None,
+                "draws": answer.draws,
+                "answered_with": answer.at or None,
+            }
+            for answer in asked.answers
+        ),
+        packs=packs_of(cells),
+        notes=(
+            f"about {about}; of {asked.draws:,} draws at most; all intervals together hold at all looks, but for a "
+            f"share {frozen.alpha:g} of runs; equal: closer than {POINTS * frozen.margin:g} points; scores count from "
+            f"{POINTS * frozen.scores[0]:g} to {POINTS * frozen.scores[1]:g}",
+            "estimate: at a stop it leans outward, since a stop comes when luck adds to a difference; of an agent "
+            "alone, its own mean; a p-value for one look would not be valid, so there is none",
+            *doubts(asked, given, voids),
+        ),
+    )
+
+
+def short(answer: QuestionAnswer) -> str:
+    """An answer in a few words."""
+    if len(answer.subject) == 1:
+        return "known" if answer.at else "open"
+    first, second = answer.subject
+    if answer.answer == "undecided":
+        return "open" if answer.is_open else "not needed"
+    return {"above": f"{second} better", "below": f"{first} better"}.get(answer.answer, answer.answer)
+
 
 SCHEMA = "evalkit.report"
 VERSION = 1
@@ -104,8 +166,8 @@ class Report:
         `econ_action_quality`, `econ_exploration` (in these, columns of the environments that the run has),
         `econ_feasible`, `econ_prompts`, `econ_prompts_tests`; `answers` where the run asks a question; `drift` where a
         provider changed what it served; `caching` where one can cache prompts.
-        On request, beside them: `sizes`; instead of them: `beside_NAME` for each published table and
-        `beside_settings`, `TABLE_by_TAGS` for each table that has figures of agents, `figure_behaviour`, `quotes`.
+        On request, beside them: `sizes`; instead of them: `beside_NAME` for each published table,
+        `TABLE_by_TAGS` for each table that has figures of agents, `quotes`.
         """
         manifest = self.manifest
         return {
@@ -161,17 +223,14 @@ def report(
     from evalkit.store.files.schema import ledger_table
     from evalkit.store.reading.reader import read_ledger, scan_all, scan_asks
 
-    manifest, steps, results = read_run(run, DRIFT_COLUMNS)
+    manifest, steps, results = read_run(run, SERVED_COLUMNS)
     # Read after the steps: of a run that is being written, what was paid for may be more than they say, and not less.
     logged = {"steps": steps, "log": scan_all(run, LOG_COLUMNS), "ledger": ledger_table(read_ledger(run))}
     if any(agent.code is not None for agent in manifest.agents.values()):
-        logged["asks"] = scan_asks(run, (*ASK_COLUMNS, *DRIFT_ASK_COLUMNS))
+        logged["asks"] = scan_asks(run, tuple(dict.fromkeys((*ASK_COLUMNS, *SERVED_ASK_COLUMNS))))
     voids = read_voids(run)
     run_cells = cells(manifest, results, voids)
-    kept = KeptIntervals(run)
-    kept.tell(run_cells)
     made = build_report(RunData(manifest, run_cells, logged, judged or {}), half_width)
-    kept.keep(run_cells)
     asked = read_question(run, manifest, results)
     return made if asked is None else _answered(made, answers_table(asked, read_given(run), voids.values(), run_cells))
 
@@ -183,8 +242,8 @@ def _answered(made: Report, answers: Table) -> Report:
 
 
 def build_report(source: RunData, half_width: float | None = None) -> Report:
-    """The report of a source with `steps` (`episodes.NUMBERS` and `drift.COLUMNS`), `log` (`accounts.LOG_COLUMNS`) and
-    `ledger`."""
+    """The report of a source with `steps` (`episodes.NUMBERS`, `behaviour.SERVED_COLUMNS`), `ledger` and `log`
+    (`accounts.LOG_COLUMNS`)."""
     drift = drift_tables(source)
     flags = tuple(note for table in drift for note in table.notes if note.startswith(DRIFT))
     scores = scores_table(source)

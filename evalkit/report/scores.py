@@ -1,42 +1,33 @@
-"""The tables about what agents achieved and how they went about it: scores, behaviour, and what was refused.
+"""The table of scores, and what tables of cells share: columns, intervals, what was refused.
 
-All three are based on the same episodes: the longest prefix of ended ones of each cell (`cells.py`).
+All are based on the same episodes: the longest prefix of ended ones of each cell (`cells.py`). Episodes that the
+provider refused are in no mean and no interval, so tables say how many they are, what the mean would be with them, and
+the provider's words.
 """
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from evalkit.envs.known import (
-    OPTIMUM_UNIT,
-    is_litmus,
-    one_chat,
-    one_chats,
-    scale_words,
-    score_range,
-    score_unit,
-    shares_of,
-)
+from evalkit.envs.known import OPTIMUM_UNIT, is_litmus, scale_words, score_range, score_unit
 from evalkit.report import queries
-from evalkit.report.refused import refused_columns, refused_figures, refused_notes
 from evalkit.report.run_data import RunData
-from evalkit.report.tables import PROMPTS, Column, Table, method_of
+from evalkit.report.tables import PROMPTS, Column, Table, columns_of, method_of
 from evalkit.results.cells import Cell
+from evalkit.results.endings import most_said
 from evalkit.results.episodes import EpisodeResult
 from evalkit.results.voided import void_notes
 from evalkit.stats.bootstrap import LEAST_INSTANCES, Interval
 from evalkit.stats.intervals import Method, estimate, unmet_share
 from evalkit.stats.sequential import filled, sequence
 from evalkit.store.manifest import Manifest
+from evalkit.text import bounded
 
 ACCEPTED = "ok"
 """The outcome of a tool call that did what it should; every other outcome is a refusal of some kind."""
 
-METRICS: Mapping[str, str] = {
-    "best_so_far_rate": "Best so far",
-    "exploration_rate": "Exploration",
-}
+METRICS: Mapping[str, str] = {"best_so_far_rate": "Best so far", "exploration_rate": "Exploration"}
 """Secondary metrics that any environment may give, shares both; with their titles."""
 
 UNMET = (0.0, 1.0)
@@ -81,6 +72,40 @@ def where(cells: Sequence[Cell]) -> tuple[Column, ...]:
     return (*WHERE, *(Column(key=f"axis:{axis}", title=axis, group=True) for axis in axes))
 
 
+Rows = Sequence[Mapping[str, Any]]
+
+
+def cell_table(
+    source: RunData,
+    cells: Sequence[Cell],
+    *,
+    name: str,
+    title: str,
+    query: str,
+    columns: Iterable[Column],
+    notes: Callable[[Rows], Iterable[str]],
+    more: Callable[[Cell, Mapping[str, Any]], Mapping[str, Any]] = lambda *_: {},
+    rows_of: Sequence[Cell] = (),
+) -> Table:
+    """A table with a row for each of some cells: which cell it is, and what a query and `more` say of it.
+
+    columns   those after suite and agent
+    notes     what a reader must know, of the rows
+    more      what SQL cannot say, of a cell and its row
+    rows_of   the cells by row, where they have several rows
+    """
+    rows = tuple({**row, **more(cell, row)} for cell, row in source.by_cell(query, rows_of or cells))
+    return Table(
+        name=name,
+        title=title,
+        columns=(*where(cells), AGENT, *columns),
+        rows=rows,
+        packs=packs_of(cells),
+        notes=tuple(notes(rows)),
+        query=query,
+    )
+
+
 def scores_table(source: RunData) -> Table:
     """Suite by agent: the mean score with its interval, and what it stands on."""
     cells = source.cells
@@ -88,60 +113,38 @@ def scores_table(source: RunData) -> Table:
     optimal, share = len(litmus) < len(cells) or not cells, "100 * sum(solved_episodes) / sum(episodes)"
     if litmus:
         share = f"case when not bool_or({queries.suites(litmus)}) then {share} end"
-    query = queries.by_cell(
-        cells,
-        (
-            queries.mean("score", "score", scale=100),
-            *(
-                (
-                    queries.inside("solved_episodes", "count(*) filter (where solved)"),
-                    queries.derived("solved", share),
-                )
-                if optimal
-                else ()
-            ),
-            queries.derived("instances", "count(instance)"),
-            queries.count("episodes"),
-        ),
-        also=[PROMPTS],
-        keep="",
-        methods={
-            "interval, kind": f"{queries.CHOSEN}; of partial cells {ANYTIME}",
-            **({"refused, if_refused": "evalkit.results.cells.Cell"} if any(cell.refused for cell in cells) else {}),
-        },
-    )
+    shares = (queries.inside("solved_episodes", "count(*) filter (where solved)"), queries.derived("solved", share))
     beside_mean = refused_columns(cells)
-    rows = [
-        {**row, **interval_figures(cell), **(refused_figures(cell) if beside_mean else {})}
-        for cell, row in source.by_cell(query, cells)
-    ]
-    notes = [
-        f"score: {scale_words(cell.suite.environment for cell in cells)}; mean over instances",
-        *kind_notes(rows, cells),
-        *["solved: % of the episodes that reached the optimum"] * optimal,
-    ]
-    notes += _partial_notes(cells)
-    notes += void_notes(cells)
-    notes += refused_notes(cells)
-    notes += [f"{agent.name}: {'; '.join(agent.marks)}" for agent in source.manifest.agents.values() if agent.marks]
-    notes += _version_notes(source.manifest)
-    return Table(
+    methods = {"interval, kind": f"{queries.CHOSEN}; of partial cells {ANYTIME}"}
+    if beside_mean:
+        methods["refused, if_refused"] = "evalkit.results.cells.Cell"
+    counts = (queries.derived("instances", "count(instance)"), queries.count("episodes"))
+    figures = (queries.mean("score", "score", scale=100), *(shares if optimal else ()), *counts)
+    agents = source.manifest.agents.values()
+    return cell_table(
+        source,
+        cells,
         name="scores",
         title="Scores",
+        query=queries.by_cell(cells, figures, also=[PROMPTS], keep="", methods=methods),
+        more=lambda cell, _: {**interval_figures(cell), **(refused_figures(cell) if beside_mean else {})},
         columns=(
-            *where(cells),
-            AGENT,
             *scored(litmus_of(cells)),
             *[Column(key="solved", title="Solved", kind="percent", unit="% of episodes")] * optimal,
-            Column(key="instances", title="Instances", kind="count"),
-            Column(key="episodes", title="Episodes", kind="count"),
+            *columns_of("count", instances="Instances", episodes="Episodes"),
             *beside_mean,
             Column(key=PROMPTS, title="Prompts"),
         ),
-        rows=tuple(rows),
-        packs=packs_of(cells),
-        notes=tuple(notes),
-        query=query,
+        notes=lambda rows: (
+            f"score: {scale_words(cell.suite.environment for cell in cells)}; mean over instances",
+            *kind_notes(rows, cells),
+            *["solved: % of the episodes that reached the optimum"] * optimal,
+            *_partial_notes(cells),
+            *void_notes(cells),
+            *refused_notes(cells),
+            *(f"{agent.name}: {'; '.join(agent.marks)}" for agent in agents if agent.marks),
+            *_version_notes(source.manifest),
+        ),
     )
 
 
@@ -321,97 +324,46 @@ def _interval_note(cell: Cell) -> str:
     return f"; interval: {kind}, valid whenever a run is stopped{unknown_words}; the mean favours short episodes"
 
 
-def behaviour_table(source: RunData) -> Table:
-    """Suite by agent: how the agent went about it."""
-    cells = source.cells
-    metric_names = {name for cell in cells for episode in cell.prefix for name in episode.metrics}
-    shares = shares_of(cell.suite.environment for cell in cells)
-    titles = {**METRICS, **{name: share.title for name, share in shares.items()}}
-    metrics = [name for name in titles if name in metric_names]
-    divided = [
-        Column(key="no_action", title="No action", kind="percent", unit="% of periods"),
-        Column(key="unresponsive", title="Unresponsive", kind="count", unit="episodes"),
-    ]
-    if cells and all(one_chat(cell.suite.environment) for cell in cells):
-        divided = []
-    query = _behaviour_query(cells, metrics)
-    return Table(
-        name="behaviour",
-        title="Behaviour",
-        columns=(
-            *where(cells),
-            AGENT,
-            *(Column(key=name, title=titles[name], kind="percent", unit="% of actions") for name in metrics),
-            *divided[:1],
-            Column(key="turns_per_period", title="Turns", kind="number", unit="turns per period"),
-            *divided[1:],
-            Column(key="episodes", title="Episodes", kind="count"),
-        ),
-        rows=tuple(row for _, row in source.by_cell(query, cells)),
-        packs=packs_of(cells),
-        notes=(
-            "best so far: % of accepted actions better than all before; exploration: % that were new"
-            + "".join(f"; {share.title.lower()}: {share.about}" for name, share in shares.items() if name in metrics),
-            "no action: % of periods without an accepted action; unresponsive: episodes that ended because of them; "
-            "turns: per period",
-        )
-        if divided
-        else ("turns: per episode",),
-        query=query,
+REFUSED = "refused: "
+"""What a note of such a cell begins with."""
+
+NOTES = 4
+"""Cells that are named; the others are counted."""
+_WORDS = 300
+
+
+def refused_columns(cells: Iterable[Cell]) -> tuple[Column, ...]:
+    """Columns beside a mean; none if nothing was refused."""
+    if not any(cell.refused for cell in cells):
+        return ()
+    return (
+        Column(key="refused", title="Refused", kind="count", unit="episodes, not scored"),
+        Column(key="if_refused", title="If refused 0, 100", kind="interval", unit="the score"),
     )
 
 
-def _behaviour_query(cells: Sequence[Cell], metrics: Iterable[str]) -> str:
-    chats = one_chats(cell.suite.environment for cell in cells)
-    acting = f"environment not in ({', '.join(map(queries.text, chats))})" if chats else "true"
-    return queries.by_cell(
-        cells,
-        (
-            *(queries.mean(name, queries.metric(name), scale=100) for name in metrics),
-            queries.inside("silent", f"sum(no_action) filter (where {acting})"),
-            queries.inside("acted", f"sum(periods) filter (where {acting})"),
-            queries.derived("no_action", "100 * sum(silent) / sum(acted)"),
-            queries.inside("all_steps", "sum(steps)"),
-            queries.inside("all_periods", "sum(periods)"),
-            queries.derived("turns_per_period", "sum(all_steps) / sum(all_periods)"),
-            queries.count("unresponsive", "ending = 'unresponsive'"),
-            queries.count("episodes"),
-        ),
-        keep="",
+def refused_figures(cell: Cell) -> dict[str, Any]:
+    """Their values: how many, and the mean in points if all of them scored 0 and if all scored 100."""
+    ends = cell.if_refused
+    return {
+        "refused": len(cell.refused) or None,
+        "if_refused": None if ends is None else (100 * ends[0], 100 * ends[1]),
+    }
+
+
+def refused_notes(cells: Iterable[Cell]) -> list[str]:
+    """One line for each cell with such episodes."""
+    having = [cell for cell in cells if cell.refused]
+    notes = [f"{REFUSED}{cell.agent} on {cell.suite.name}: {_told(cell)}" for cell in having]
+    more = len(notes) - NOTES
+    return notes if more <= 0 else [*notes[:NOTES], f"{REFUSED}{more:,} more rows; see the table of completeness"]
+
+
+def _told(cell: Cell) -> str:
+    refused, (low, high) = cell.refused, cell.if_refused or (0.0, 0.0)
+    many = "1 episode" if len(refused) == 1 else f"{len(refused):,} episodes"
+    words = bounded(most_said(episode.said for episode in refused), _WORDS)
+    return (
+        f"{many} without a score, in no mean; if all had scored 0 or 100, the mean would be "
+        f"{100 * low:.1f} or {100 * high:.1f}; the provider said: {words}"
     )
-
-
-def refusals_table(source: RunData) -> Table:
-    """By agent: the outcomes of its tool calls, and replies without one."""
-    return Table(
-        name="refusals",
-        title="Refused calls",
-        columns=(
-            AGENT,
-            Column(key="replies_without_call", title="No call", kind="count", unit="replies"),
-            Column(key="calls", title="Calls", kind="count"),
-            Column(key="refused", title="Refused", kind="percent", unit="% of calls"),
-            Column(key="outcomes", title="By kind", kind="counts", unit="calls"),
-        ),
-        rows=tuple(source.rows(_REFUSALS)),
-        packs=packs_of(source.cells),
-        notes=(
-            "over the episodes that scores are based on; no call: replies without a tool call; refused: calls with "
-            "another outcome than `ok`",
-        ),
-        query=_REFUSALS,
-    )
-
-
-_REFUSALS = """with counted as (
-    select agent, outcome, sum(calls)::bigint as n
-    from (select agent, unnest(outcomes, recursive := true) from episodes where used) group by all
-),
-silent as (select agent, sum(without_call) as n from episodes where used group by agent)
-select name as agent, coalesce(any_value(silent.n), 0) as replies_without_call,
-    coalesce(sum(counted.n), 0) as calls,
-    100 * coalesce(sum(counted.n) filter (where outcome <> 'ok'), 0) / nullif(calls, 0) as refused,
-    coalesce(map_from_entries(list((outcome, counted.n) order by counted.n desc, outcome)
-        filter (where outcome <> 'ok')), map {}) as outcomes
-from agents left join silent on silent.agent = name left join counted on counted.agent = name
-group by name, place order by place"""

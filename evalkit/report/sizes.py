@@ -17,8 +17,8 @@ from typing import Any
 
 from evalkit.report import queries
 from evalkit.report.run_data import RunData
-from evalkit.report.scores import AGENT, packs_of, scores_by_instance, strata_of, where
-from evalkit.report.tables import Column, Table
+from evalkit.report.scores import cell_table, scores_by_instance, strata_of
+from evalkit.report.tables import Column, Table, columns_of
 from evalkit.stats.bootstrap import LEAST_INSTANCES, LEVEL, instance_means
 from evalkit.stats.intervals import known_freedom
 
@@ -140,45 +140,36 @@ def _more_replicates(between: float, within: float, n: int, r: float, lost: int,
 def sizes_table(source: RunData, wanted: float) -> Table:
     """Suite by agent: how many more instances or replicates the mean score takes for +- `wanted` (0.05: 5 points)."""
     cells = source.cells
-    query = queries.by_cell(
+    methods = {
+        "half_width, between, within, more_instances, more_low, more_high, more_replicates": (
+            "evalkit.report.sizes.size over select agent, suite, instance, stratum, score from episodes where used"
+        )
+    }
+    figures = (queries.inside("episodes", "count(*)"), queries.derived("instances", "count(instance)"))
+    spread = "standard deviation, points"
+    return cell_table(
+        source,
         cells,
-        (queries.inside("episodes", "count(*)"), queries.derived("instances", "count(instance)")),
-        keep="",
-        methods={
-            "half_width, between, within, more_instances, more_low, more_high, more_replicates": (
-                "evalkit.report.sizes.size over select agent, suite, instance, stratum, score from episodes where used"
-            )
-        },
-    )
-    rows = [
-        {**row, **_figures(size(scores_by_instance(cell), wanted, strata_of(cell)))}
-        for cell, row in source.by_cell(query, cells)
-    ]
-    return Table(
         name="sizes",
         title=f"What an interval of ± {100 * wanted:g} would take",
+        query=queries.by_cell(cells, figures, keep="", methods=methods),
+        more=lambda cell, _: _figures(size(scores_by_instance(cell), wanted, strata_of(cell))),
         columns=(
-            *where(cells),
-            AGENT,
             Column(key="instances", title="Instances", kind="count"),
             Column(key="half_width", title="Now ±", kind="score", unit="points of score"),
-            Column(key="between", title="Between", kind="score", unit="standard deviation, points"),
-            Column(key="within", title="Within", kind="score", unit="standard deviation, points"),
+            *columns_of("score", spread, between="Between", within="Within"),
             Column(key="more_instances", title="More instances", kind="count"),
             Column(key="more_low", title="from", kind="count", unit="instances, 10th percentile"),
             Column(key="more_high", title="to", kind="count", unit="instances, 90th percentile"),
             Column(key="more_replicates", title="or replicates", kind="count", unit="further ones per instance"),
         ),
-        rows=tuple(rows),
-        packs=packs_of(cells),
-        notes=(
+        notes=lambda _: (
             f"half width {100 * wanted:g} points of Student's 95 % interval of the mean, at the spread seen so far",
             "more instances: enough in about half of the cases, because the spread is itself an estimate; from, to: "
             "the 10th and 90th percentile; the upper end is enough in about nine of ten cases",
             "between: the spread between instances; within: between the replicates of one; if the first alone is too "
             "wide, no number of replicates is enough",
         ),
-        query=query,
     )
 
 

@@ -59,6 +59,17 @@ class Column:
         return self.kind not in {"text", "counts"}
 
 
+def columns_of(kind: Kind = "text", unit: str = "", **titles: str) -> tuple[Column, ...]:
+    """Columns of one kind and unit; `titles`: by key."""
+    return tuple(Column(key=key, title=title, kind=kind, unit=unit) for key, title in titles.items())
+
+
+def estimated(column: Column, key: str = "", title: str = "95 %") -> tuple[Column, Column, Column]:
+    """A column, its interval's (`key`; empty: its own with `_interval`), and that of the interval's method."""
+    interval = Column(key=key or f"{column.key}_interval", title=title, kind="interval", unit=column.unit)
+    return column, interval, method_of(interval)
+
+
 def method_of(interval: Column) -> Column:
     """The column after an interval's that says by which method each of them is: `ned_kind` of `ned_interval`."""
     stem = interval.key.removesuffix("interval") if interval.key.endswith("interval") else f"{interval.key}_"
@@ -167,14 +178,10 @@ def without_empty(table: Table) -> Table:
     empty = {
         one.key
         for column in table.outer
-        if table.rows and not any(_has(column, row) for row in table.rows)
+        if table.rows and all(shown(column, row.get(column.key)) in ("", MISSING) for row in table.rows)
         for one in (column, *column.inside, *([method_of(column)] if column.kind == "interval" else []))
     }
     return replace(table, columns=tuple(column for column in table.columns if column.key not in empty))
-
-
-def _has(column: Column, row: Mapping[str, Any]) -> bool:
-    return shown(column, row.get(column.key)) not in ("", MISSING)
 
 
 def _hundred(value: float, digits: int | None) -> str:
@@ -243,15 +250,14 @@ def _parts(column: Column, value: Any, names: Mapping[str, list[str]]) -> list[A
         return ["", ""] if value is None else list(value)
     if column.kind == "counts":
         return [(value or {}).get(name, 0) for name in names[column.key]]
-    return ["" if value is None else _no_formula(visible(value)) if isinstance(value, str) else value]
+    if not isinstance(value, str):
+        return ["" if value is None else value]
+    text = visible(value)
+    return [f"'{text}" if text[:1] in _FORMULA else text]
 
 
 _FORMULA = frozenset("=+-@\n＝＋－＠")
 """What formulas begin with, in full width too; tabs and carriage returns are escapes by then."""
-
-
-def _no_formula(text: str) -> str:
-    return f"'{text}" if text[:1] in _FORMULA else text
 
 
 def _plain(value: Any) -> Any:

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from evalkit.errors import UsageError, nearest
-from evalkit.report.tables import Column, Kind, Table, method_of
+from evalkit.report.tables import Column, Kind, Table, estimated, method_of
 from evalkit.stats.bootstrap import LEAST_INSTANCES
 from evalkit.stats.intervals import estimate
 from evalkit.store.manifest import Manifest
@@ -53,9 +53,8 @@ def groups_of(manifest: Manifest, by: str) -> dict[str, str]:
 
 
 def _group(tags: Sequence[str], names: Sequence[str]) -> str:
-    values = [
-        value or name for wanted in names for name, _, value in (tag.partition(":") for tag in tags) if name == wanted
-    ]
+    parts = [tag.partition(":") for tag in tags]
+    values = [value or name for wanted in names for name, _, value in parts if name == wanted]
     return ", ".join(dict.fromkeys(values)) or UNTAGGED
 
 
@@ -122,7 +121,7 @@ def _columns(table: Table, by: str) -> tuple[tuple[Column, ...], list[str]]:
     Those that have one in the table, or are to have one all the same; where none has, all shares.
     """
     keys = [column.key for column in table.columns]
-    behind = {key: _measured(key, keys) for key in keys if _kind(table, key) == "interval"}
+    behind = {column.key: _measured(column.key, keys) for column in table.columns if column.kind == "interval"}
     spread = [column.key for column in table.columns if column.over_agents or column.key in behind.values()]
     if not behind:
         spread = [column.key for column in table.columns if column.kind in ("score", "percent")]
@@ -135,18 +134,13 @@ def _columns(table: Table, by: str) -> tuple[tuple[Column, ...], list[str]]:
             continue
         columns.append(column)
         if column.key in spread:
-            over = Column(key=f"{column.key}_over_agents", title="95 %", kind="interval", unit=column.unit)
-            columns += [over, method_of(over)]
+            columns += estimated(column, f"{column.key}_over_agents")[1:]
     return tuple(columns), spread
 
 
 def _methods(table: Table) -> set[str]:
     """Keys of the columns that name an interval's method."""
     return {method_of(column).key for column in table.columns if column.kind == "interval"}
-
-
-def _kind(table: Table, key: str) -> Kind:
-    return next(column.kind for column in table.columns if column.key == key)
 
 
 def _measured(interval: str, keys: Sequence[str]) -> str:
@@ -181,9 +175,5 @@ def _row(
 def _interval(place: Sequence[Any], values: Mapping[str, float]) -> tuple[tuple[float, float] | None, str | None]:
     if len(values) < LEAST_INSTANCES:
         return None, None
-    estimated = estimate({name: [value] for name, value in values.items()}, place=[str(part) for part in place])
-    return (
-        (None, None)
-        if estimated.interval is None
-        else ((estimated.interval.low, estimated.interval.high), estimated.method)
-    )
+    mean = estimate({name: [value] for name, value in values.items()}, place=[str(part) for part in place])
+    return (None, None) if mean.interval is None else ((mean.interval.low, mean.interval.high), mean.method)

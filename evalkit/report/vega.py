@@ -1,13 +1,15 @@
-"""Plain Vega-Lite, in which every figure and chart is written: channels, marks, panels, scales, tooltips.
+"""Figures, and plain Vega-Lite, in which every one is written: channels, marks, panels, scales, tooltips.
 
 A spec is a plain value: it is compared, bounded and stored as any other, and importing this costs nothing. The theme
-(`figures/theme.py`) is laid over it when it is drawn.
+(`figures/draw.py`) is laid over it when it is drawn.
 """
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
+from evalkit.report.tables import Table
 from evalkit.text import visible
 
 SCHEMA = "https://vega.github.io/schema/vega-lite/v6.json"
@@ -136,3 +138,26 @@ def span(numbers: Iterable[float], *always: float, far: float = math.inf, top: b
 def reach(rows: Rows, names: Sequence[str], least: float, most: float) -> list[float]:
     """The ends of an axis from `least` to `most`, and beyond where these fields of the rows are."""
     return span((row[name] for row in rows for name in names if row.get(name) is not None), least, most)
+
+
+MOST_MARKS = 5_000
+"""Marks that one figure may hold; beyond, a builder shows fewer episodes and says so in `notes`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Figure:
+    """One figure, as values: the same run gives the same bytes."""
+
+    name: str
+    """Its file's name and its place in a page: lower-case letters, digits, `_` and `-`."""
+    title: str
+    spec: Mapping[str, Any]
+    """Vega-Lite with its data inline. It has no `config` of its own: `theme.config` is laid over it when it is drawn,
+    light or dark. Names that others chose stand in its data and titles alone, never in an expression or the name of a
+    field."""
+    table: Table
+    """The numbers that are drawn, unrounded."""
+    query: str
+    """SQL over the views of `evalkit sql` that gives the numbers, as `Table.query`."""
+    notes: tuple[str, ...] = ()
+    """What a reader must know to read it, a sentence each."""

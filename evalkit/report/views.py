@@ -95,13 +95,16 @@ class Views:
     def sql(self, query: str) -> "pa.Table":
         """What a query gives. Raises UsageError with DuckDB's words for a query that it refuses, CorruptLogError."""
         import duckdb
+        import pyarrow as pa
 
         for _ in range(ATTEMPTS):
             with duckdb.connect() as connection, TemporaryDirectory(prefix="evalkit-") as room:
                 log = self._open(connection, query)
                 _shut(connection, room)
                 try:
-                    return _answer(connection.sql(query))
+                    found = connection.sql(query)
+                    # None of a statement that gives no rows, as a comment.
+                    return pa.table({}) if found is None else found.to_arrow_table()
                 except duckdb.Error as flaw:
                     if isinstance(log.flaw, FileNotFoundError):
                         continue  # compaction has moved the file: look again
@@ -115,7 +118,8 @@ class Views:
         periods, instances = (_names_view(connection, query, name) for name in ("periods", "instances"))
         manifest = read_manifest(self._run)
         log = _make_steps(connection, self._run, manifest)
-        if self._episodes is None and (periods or _needs_results(query)):
+        derived = _DERIVED.search(query) and not query.lstrip().lower().startswith("describe")  # columns are known
+        if self._episodes is None and (periods or derived):
             self._cells = self._results()
             self._episodes = episode_table(self._cells, manifest)
         if self._periods is None and periods:
@@ -189,14 +193,16 @@ def _flat(column: "pa.ChunkedArray") -> "pa.ChunkedArray | pa.Array":
     kind = column.type
     if pa.types.is_nested(kind):
         values = column.to_pylist(maps_as_pydicts="lossy")
-        return pa.array([None if value is None else _json(value) for value in values], pa.string())
+        return pa.array(
+            [
+                None if value is None else orjson.dumps(value, plain, orjson.OPT_NON_STR_KEYS).decode()
+                for value in values
+            ],
+            pa.string(),
+        )
     if pa.types.is_binary(kind) or pa.types.is_large_binary(kind) or pa.types.is_interval(kind):
         return pa.array([None if value is None else plain(value) for value in column.to_pylist()], pa.string())
     return column
-
-
-def _json(value: object) -> str:
-    return orjson.dumps(value, default=plain, option=orjson.OPT_NON_STR_KEYS).decode()
 
 
 def numbers(answer: "pa.Table") -> dict[str, bool]:
@@ -208,18 +214,6 @@ def numbers(answer: "pa.Table") -> dict[str, bool]:
         field.name: kinds.is_integer(field.type) or kinds.is_floating(field.type) or kinds.is_decimal(field.type)
         for field in answer.schema
     }
-
-
-def _needs_results(query: str) -> bool:
-    """Whether a query may read what must be made first; its columns are known without."""
-    return bool(_DERIVED.search(query)) and not query.lstrip().lower().startswith("describe")
-
-
-def _answer(relation: "duckdb.DuckDBPyRelation | None") -> "pa.Table":
-    """The rows; none of a statement that gives none, as a comment."""
-    import pyarrow as pa
-
-    return pa.table({}) if relation is None else relation.to_arrow_table()
 
 
 def _shut(connection: "duckdb.DuckDBPyConnection", room: str) -> None:

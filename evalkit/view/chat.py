@@ -7,7 +7,7 @@ from typing import Any
 
 from evalkit.errors import QUIT
 from evalkit.money import show_usd
-from evalkit.report.charts.build import period_lines
+from evalkit.report.charts.drawing import period_lines
 from evalkit.results.moves import Move
 from evalkit.results.show import ReplayedEpisode
 from evalkit.results.trajectory import TrajectoryPart, pending_parts, trajectory_parts, usage_words

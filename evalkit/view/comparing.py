@@ -10,8 +10,7 @@ from evalkit.envs.known import score_unit
 from evalkit.errors import EvalkitError, UsageError, nearest
 from evalkit.report.comparing.compare import Side, compare, narrowed, same_agents
 from evalkit.report.figures.marks import suite_of
-from evalkit.report.refused import REFUSED
-from evalkit.report.scores import litmus_of
+from evalkit.report.scores import REFUSED, litmus_of
 from evalkit.report.tables import Column, Table
 from evalkit.store.manifests import read_manifest
 from evalkit.view.grid import Grid, grid

@@ -12,10 +12,9 @@ from pathlib import Path
 
 from evalkit.errors import QUIT, RunError
 from evalkit.money import show_usd
-from evalkit.report.charts.build import episode_figures
-from evalkit.report.charts.drawing import quoted
+from evalkit.report.charts.drawing import episode_figures, quoted
 from evalkit.report.extras.record import extras_of
-from evalkit.report.figure import Figure
+from evalkit.report.vega import Figure
 from evalkit.results.episodes import EpisodeResult
 from evalkit.results.moves import Move
 from evalkit.results.show import ReplayedEpisode, open_episode

@@ -6,8 +6,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 from urllib.parse import quote
 
-from evalkit.report.figure import Figure
 from evalkit.report.tables import MISSING, Column, Table, as_csv, shown, without_empty, without_shared_packs, written
+from evalkit.report.vega import Figure
 
 RANGE_WIDTH = 120.0
 """Of a drawn interval, in pixels; its ends keep clear of the border."""

@@ -10,8 +10,7 @@ from evalkit.envs.known import is_litmus
 from evalkit.envs.table import ENVIRONMENTS
 from evalkit.errors import RunError, nearest
 from evalkit.money import show_usd
-from evalkit.report.charts.drawing import quoted
-from evalkit.report.charts.lines import line_specs, lines_of
+from evalkit.report.charts.drawing import line_specs, lines_of, quoted
 from evalkit.report.extras.record import EpisodeLine, LinePlots
 from evalkit.report.scores import in_unit
 from evalkit.report.tables import Column, Table

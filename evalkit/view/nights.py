@@ -9,9 +9,8 @@ from evalkit.money import show_usd
 from evalkit.nightly.history_files import nights, read_history
 from evalkit.nightly.hook import unmeasured
 from evalkit.nightly.journal import accepted, read_journal
-from evalkit.report.figures.trend import trend_figure
 from evalkit.report.nights.history import NightRecord, taken
-from evalkit.report.nights.trends import NO_MEASUREMENT, alarms_table, changes, nights_table, trend_table
+from evalkit.report.nights.trends import NO_MEASUREMENT, alarms_table, changes, nights_table, trend_figure, trend_table
 from evalkit.view.grid import Href, grid, plot, sql_command
 from evalkit.view.overview import Fact, Overview, overview_frame
 from evalkit.view.render import render

@@ -11,8 +11,8 @@ from urllib.parse import quote, urlencode
 from evalkit.engine.status import read_status
 from evalkit.errors import EvalkitError
 from evalkit.money import show_usd
-from evalkit.report.answers import ANSWERS
-from evalkit.report.refused import REFUSED
+from evalkit.report.report import ANSWERS
+from evalkit.report.scores import REFUSED
 from evalkit.view.grid import NUMBERS, Grid, Plot, grid, plot, sql_command
 from evalkit.view.leaderboard import Leaderboard, leaderboard
 from evalkit.view.places import figure_address

@@ -8,10 +8,10 @@ from typing import Any
 from evalkit.engine.status import Status, read_status
 from evalkit.envs.known import is_litmus
 from evalkit.errors import EvalkitError
-from evalkit.report.figure import Figure
 from evalkit.report.figures.build import run_figures
 from evalkit.report.quotes import Quote, run_quotes
 from evalkit.report.report import Report, report
+from evalkit.report.vega import Figure
 from evalkit.store.events import read_events
 from evalkit.store.lock import holder
 from evalkit.store.manifests import FOLDER as MANIFESTS

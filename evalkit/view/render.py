@@ -10,8 +10,7 @@ from importlib.metadata import version
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
-from evalkit.report.figures.draw import VEGALITE, bundle, script_json
-from evalkit.report.figures.theme import config
+from evalkit.report.figures.draw import VEGALITE, bundle, config, script_json
 from evalkit.text import visible
 
 if TYPE_CHECKING:

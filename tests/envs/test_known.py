@@ -30,3 +30,6 @@ def test_a_record_answers_for_itself(monkeypatch: pytest.MonkeyPatch) -> None:
     assert known.zero_means("guessing") == "far off"
     assert known.is_stationary("guessing")
     assert known.one_chats(["absent", "guessing"]) == ["guessing"]
+    # Of those that were played alone: others are not even imported.
+    monkeypatch.setattr(table, "OWN_ENVIRONMENTS", {"guessing": mine})
+    assert known.one_chats(["other"]) == []

@@ -11,7 +11,7 @@ from evalkit.envs import table
 from evalkit.envs.environment import ActionShare, Environment, Presentation
 from evalkit.envs.named import named
 from evalkit.errors import UsageError
-from evalkit.report.extras.clashes import refuse_clashes, refuse_tables
+from evalkit.report.extras.record import refuse_clashes, refuse_tables
 from evalkit.report.report import report
 from evalkit.store.manifests import write_manifest
 from tests.support.guessing_game import GUESSING

@@ -8,8 +8,7 @@ import pytest
 from evalkit.cli.question_words import counted, open_lines, question_lines
 from evalkit.engine import question
 from evalkit.engine.status import read_status
-from evalkit.report.answers import LEANS
-from evalkit.report.report import report
+from evalkit.report.report import LEANS, report
 from evalkit.results.answers import RunQuestion, read_question
 from evalkit.results.derived import read_afresh, read_run
 from evalkit.store.manifests import read_manifest

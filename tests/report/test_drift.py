@@ -3,7 +3,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from evalkit.report.drift import drift_notes, drift_tables, versions
+from evalkit.report.behaviour import drift_notes, drift_tables, versions
 from evalkit.store.files.schema import steps_table
 from tests.support.guessing_game import guess
 from tests.support.guessing_runs import a_manifest, a_suite, an_agent, report_of, rows, search, source_of
@@ -37,7 +37,7 @@ def _fields(row: Any) -> dict[str, Any]:
 
 def test_who_answered_is_told_by_agent_with_times(steps: pa.Table) -> None:
     found = versions(source_of(MANIFEST, steps))
-    assert [(one.agent, one.served_model, one.first) for one in found] == [
+    assert [(one["agent"], one["served_model"], one["first"]) for one in found] == [
         ("a", "m-1", "1970-01-11 00:00:00"),
         ("a", "m-2", "1970-01-12 00:00:00"),
         ("b", "m-1", "1970-01-11 00:00:00"),
@@ -79,4 +79,4 @@ def test_one_version_is_no_drift(steps: pa.Table) -> None:
 
 def test_a_fingerprint_alone_tells_versions_apart(steps: pa.Table) -> None:
     marked = [row for i in range(2) for row in log("a", i, 0, **OLD, fingerprint=f"fp{i}")]
-    assert [one.fingerprint for one in versions(source_of(MANIFEST, steps_table(marked)))] == ["fp0", "fp1"]
+    assert [one["fingerprint"] for one in versions(source_of(MANIFEST, steps_table(marked)))] == ["fp0", "fp1"]

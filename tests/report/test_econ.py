@@ -7,8 +7,9 @@ import msgspec
 import pytest
 from scipy import stats
 
+from evalkit.report.behaviour import behaviour_table
 from evalkit.report.markets.econ import econ_tables
-from evalkit.report.scores import behaviour_table, scores_table
+from evalkit.report.scores import scores_table
 from evalkit.report.tables import Table, as_csv, markdown, shown
 from evalkit.results.cells import Cell
 from evalkit.results.episodes import EpisodeResult

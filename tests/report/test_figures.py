@@ -16,14 +16,11 @@ from evalkit.cli.main import main
 from evalkit.envs.table import ENVIRONMENTS
 from evalkit.report.environments import pricing, procurement, scheduling
 from evalkit.report.extras.record import Curve
-from evalkit.report.figure import MOST_MARKS, Figure
 from evalkit.report.figures import curves
-from evalkit.report.figures.build import figures, run_figures
-from evalkit.report.figures.draw import bundle, page, png, script_json, svg
-from evalkit.report.figures.scores import score_figures
-from evalkit.report.figures.theme import DARK, LIGHT, config
+from evalkit.report.figures.build import figures, run_figures, score_figures
+from evalkit.report.figures.draw import DARK, LIGHT, bundle, config, page, png, script_json, svg
 from evalkit.report.report import Report, report
-from evalkit.report.vega import spec_of
+from evalkit.report.vega import MOST_MARKS, Figure, spec_of
 from evalkit.report.views import open_views
 from evalkit.store.files.schema import steps_table
 from evalkit.store.manifest import Manifest
@@ -91,18 +88,14 @@ def test_a_figure_appears_where_the_run_has_its_data(made: dict[str, Figure], th
         "figure_runs_procurement",
         "figure_runs_scheduling",
         "figure_runs_pricing",
-        "figure_behaviour_costbench",
-        "figure_latency",
         "figure_periods_procurement",
         "figure_periods_scheduling",
         "figure_periods_pricing",
         "figure_prices",
     }
     assert [one.name for one in figures(the_report)] == [
-        "figure_progress",
         "figure_scores",
         "figure_cost",
-        "figure_latency",
     ]
 
 
@@ -205,7 +198,7 @@ def hostile_report(name: str) -> Report:
 )
 def test_names_are_data_and_never_code(name: str) -> None:
     found = figures(hostile_report(name))
-    assert len(found) == 3
+    assert len(found) == 2
     for figure in found:
         shown = {row["agent"] for row in marks(figure)}
         assert len(shown) == 2
@@ -250,13 +243,13 @@ def test_pictures_are_made_for_print_and_change_with_the_theme(made: dict[str, F
 def test_report_writes_files_of_each_figure(run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     folder = tmp_path / "new" / "figures"
     assert main(["report", str(run), "--figures", str(folder)]) == 0
-    assert "14 figures" in capsys.readouterr().out
+    assert "12 figures" in capsys.readouterr().out
     names = sorted(path.name for path in folder.iterdir())
-    assert len(names) == 4 * 14 + 1
-    text = (folder / "figure_scores.html").read_text()
+    assert len(names) == 3 * 12 + 1
+    text = (folder / "index.html").read_text()
     assert not re.search(r"<(script|link|img)[^>]*(src|href)=.?https?:", text)
     assert (folder / "figure_scores.csv").read_text().startswith("suite,axis:")
-    assert (folder / "index.html").read_text().count("<img") == 14
+    assert text.count("<figure ") == 12
     (tmp_path / "file").write_text("")
     assert main(["report", str(run), "--figures", str(tmp_path / "file" / "in")]) == 2
     assert "cannot be written" in capsys.readouterr().err
@@ -375,14 +368,6 @@ def test_intervals_stand_where_means_do(made: dict[str, Figure]) -> None:
         assert drawn
         assert all(row["low"] <= row["value"] <= row["high"] for row in drawn)
         assert any(row["low"] < row["value"] < row["high"] for row in drawn)
-
-
-def test_behaviour_is_of_agents_that_see_no_more_than_they_are_told(made: dict[str, Figure]) -> None:
-    figure = made["figure_behaviour_costbench"]
-    assert {row["agent"] for row in marks(figure)} == {"random", "greedy", "replanner", "planner"}
-    heads = [panel["title"]["text"] for panel in figure.spec["vconcat"]]
-    assert set(heads) == {"n = 4: too few for a correlation (from 10)"}
-    assert not any("rank correlation" in note for note in figure.notes)
 
 
 def test_a_figure_is_of_a_table_with_its_query(the_report: Report) -> None:

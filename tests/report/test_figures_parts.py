@@ -5,21 +5,16 @@ import re
 from itertools import pairwise
 from typing import Any
 
-import numpy as np
 import pytest
-from scipy import stats
 
-from evalkit.report.figure import Figure
-from evalkit.report.figures.behaviour import said, spearman
+from evalkit.report.environments.markets import ladder_figures
+from evalkit.report.figures.build import decades, score_figures
+from evalkit.report.figures.curves import varied_figures
 from evalkit.report.figures.draw import svg
-from evalkit.report.figures.econ import ladder_figures
 from evalkit.report.figures.marks import told_apart
-from evalkit.report.figures.money import decades
-from evalkit.report.figures.scores import score_figures
-from evalkit.report.figures.varied import varied_figures
 from evalkit.report.markets.econ_queries import LEVELS
 from evalkit.report.tables import Column, Table
-from evalkit.report.vega import reach
+from evalkit.report.vega import Figure, reach
 from tests.report.test_figures import layers_of, marks
 from tests.vegalite import schema_flaw
 
@@ -146,24 +141,6 @@ def test_no_interval_does_not_look_like_a_narrow_one() -> None:
     assert all(layer["mark"]["size"] > dot + 2 for layer in ticks)
     (whole,) = score_figures(["b", "c"], score_table({"agent": "b"}, {"agent": "c"}))
     assert "Hollow dot: no interval" not in whole.spec["title"]["subtitle"]
-
-
-def test_ranks_are_correlated_as_by_definition() -> None:
-    first, second = [float(i) for i in range(10)], [2.0, 1.0, 4.0, 3.0, 6.0, 6.0, 9.0, 8.0, 12.0, 10.0]
-    found = spearman(first, second)
-    assert found is not None
-    assert found.rho == pytest.approx(np.corrcoef(stats.rankdata(first), stats.rankdata(second))[0, 1])
-    half = 1.959964 * math.sqrt((1 + found.rho**2 / 2) / 7)
-    assert (found.low, found.high) == pytest.approx(
-        (math.tanh(math.atanh(found.rho) - half), math.tanh(math.atanh(found.rho) + half)), abs=1e-6
-    )
-    whole = spearman(first, first)
-    assert whole is not None
-    assert (whole.rho, whole.low) == (pytest.approx(1.0), None)
-    assert spearman(first[:9], second[:9]) is None
-    assert spearman(first, [1.0] * 10) is None
-    assert said(None, 9) == "n = 9: too few for a correlation (from 10)"
-    assert said(found, 10).endswith("n = 10")
 
 
 def test_rows_are_told_apart_by_what_differs() -> None:

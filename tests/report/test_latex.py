@@ -1,12 +1,16 @@
 """LaTeX is read back by a strict reader of the little that we write: all else in it fails."""
 
 import re
+import shutil
+import subprocess
+from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evalkit.report.render.latex import escaped, latex
+from evalkit.report.render.latex import MOST_ROWS, PREAMBLE, escaped, latex
+from evalkit.report.report import Report
 from evalkit.report.tables import Column, Table
 from evalkit.text import visible
 
@@ -50,51 +54,38 @@ def read(text: str) -> str:
     return "".join(found)
 
 
-FLOAT = (
-    r"\begin{table}[htbp]",
-    re.compile(r"\\centering\\(small|footnotesize)\\setlength\{\\tabcolsep\}\{\dpt\}"),
-    re.compile(r"\\caption\{(.*)\}"),
-    re.compile(r"\\label\{tab:[A-Za-z0-9-]+\}"),
-)
-BOX = re.compile(r"\\parbox\[t\]\{[\d.]+pt\}\{\\raggedright (.*)\\strut\}")
-OVER = re.compile(r"\\multicolumn\{\d+\}\{@\{\}l@\{\}\}\{\\textit\{(.*)\}\} \\\\")
+BEGIN = r"\begin{table}[htbp]" + "\n" + r"\centering\small"
+END = r"\ifdim\wd0>\linewidth\resizebox{\linewidth}{!}{\usebox0}\else\usebox0\fi"
+BOX = re.compile(r"\\parbox\[t\]\{40ex\}\{\\raggedright (.*)\\strut\}")
 
 
 def read_table(text: str) -> tuple[str, list[str], list[list[str]], list[str]]:
-    """(caption, head, rows with headings, notes) of one float with one tabular, each of them read."""
+    """(caption, head, rows, notes) of one float, each of them read."""
     assert text.isascii()
     lines = [line for line in text.split("\n") if line and not line.startswith("% ")]
-    found = [re.fullmatch(wanted, line) for wanted, line in zip(FLOAT[1:], lines[1:], strict=False)]
-    assert lines[0] == FLOAT[0]
-    assert all(found)
-    caption = read(found[1][1])  # type: ignore[index]
-    layout = re.fullmatch(r"\\begin\{tabular\}\{@\{\}([lr]+)@\{\}\}", lines[4])
+    assert "\n".join(lines[:2]) == BEGIN
+    caption, label = re.fullmatch(r"\\caption\{(.*)\}", lines[2]), re.fullmatch(r"\\label\{tab:[\w-]+\}", lines[3])
+    layout = re.fullmatch(r"\\sbox0\{\\begin\{tabular\}\{@\{\}([lr]+)@\{\}\}", lines[4])
+    assert caption is not None
+    assert label is not None
     assert layout is not None
-    end = lines.index(r"\end{tabular}")
-    assert (lines[5], lines[7], lines[end - 1]) == (r"\toprule", r"\midrule", r"\bottomrule")
+    end = lines.index(r"\end{tabular}}%")
+    assert (lines[5], lines[7], lines[end - 1], lines[end + 1]) == (r"\toprule", r"\midrule", r"\bottomrule", END)
     rows = [cells(line) for line in (lines[6], *lines[8 : end - 1]) if line != r"\addlinespace"]
-    assert {len(row) for row in rows} <= {len(layout[1]), 1}
+    assert {len(row) for row in rows} == {len(layout[1])}
     notes = []
-    if lines[end + 1] != r"\end{table}":
+    if lines[end + 2] != r"\end{table}":
         begin = r"\begin{minipage}{\linewidth}\footnotesize\raggedright"
-        assert lines[end + 1 : end + 3] == [r"\par\smallskip", begin]
+        assert lines[end + 2 : end + 4] == [r"\par\smallskip", begin]
         assert lines[-2:] == [r"\end{minipage}", r"\end{table}"]
-        notes = [read(line.removesuffix(r"\par")) for line in lines[end + 3 : -2]]
-    return caption, rows[0], rows[1:], notes
+        notes = [read(line.removesuffix(r"\par")) for line in lines[end + 4 : -2]]
+    return read(caption[1]), rows[0], rows[1:], notes
 
 
 def cells(line: str) -> list[str]:
     assert line.endswith(r" \\")
-    heading = OVER.fullmatch(line)
-    if heading is not None:
-        return [read(boxed(heading[1]))]
-    return [read(boxed(part)) for part in re.split(r"(?<!\\) ?& ?", line.removesuffix(r" \\"))]
-
-
-def boxed(part: str) -> str:
-    """What stands in a box that wraps, or the part itself."""
-    found = BOX.fullmatch(part)
-    return part if found is None else found[1]
+    parts = re.split(r"(?<!\\) ?& ?", line.removesuffix(r" \\"))
+    return [read(part if (box := BOX.fullmatch(part)) is None else box[1]) for part in parts]
 
 
 @given(st.text())
@@ -143,3 +134,53 @@ def test_a_repeated_group_is_left_blank_and_set_apart() -> None:
     _, head, found, notes = read_table(text)
     assert (head, found, notes) == (["G"], [["x"], [""], ["y"]], ["prompts: standard"])
     assert text.count(r"\addlinespace") == 1
+
+
+def long_table(rows: int, columns: int) -> Table:
+    shown = [Column(key=f"c{i}", title=f"Number {i} of them", kind="count") for i in range(columns)]
+    agent, said = Column(key="agent", title="Agent", group=True), Column(key="said", title="Said")
+    made = [
+        {
+            "agent": f"a_{i // 2}",
+            "said": "some/long-name " * 4,
+            **{one.key: 10**place for place, one in enumerate(shown)},
+        }
+        for i in range(rows)
+    ]
+    return Table(
+        name="long", title="Long", columns=(agent, *shown, said), rows=tuple(made), packs=("p",), notes=("n-o_t/e",)
+    )
+
+
+def test_a_long_table_goes_on_on_the_next_page() -> None:
+    text = latex(long_table(MOST_ROWS + 1, 1))
+    assert text.count(r"\begin{longtable}{@{}lrl@{}}") == text.count(r"\label{tab:long}") == 1
+    assert text.count("Agent & Number 0 of them & Said") == 2
+    assert [read(line.split(" & ")[0]) for line in text.split("\n") if r"& 1 &" in line][:3] == ["a_0", "", "a_1"]
+    assert r"\begin{longtable}" not in latex(long_table(MOST_ROWS, 1))
+
+
+def test_a_long_table_that_is_wide_goes_on_in_further_floats_that_say_so() -> None:
+    text = latex(long_table(2 * MOST_ROWS + 1, 9))
+    floats = [part + r"\end{table}" for part in text.split(r"\end{table}")[:-1]]
+    captions, _, rows, notes = zip(*map(read_table, floats), strict=True)
+    assert captions == ("Long (1 of 3)", "Long (2 of 3)", "Long (3 of 3)")
+    assert [len(part) for part in rows] == [MOST_ROWS, MOST_ROWS, 1]
+    assert [part[0][0] for part in rows] == ["a_0", "a_20", "a_40"]
+    assert notes == ([], [], ["prompts: p", "n-o_t/e"])
+    assert re.findall(r"\\label\{tab:(.*?)\}", text) == ["long", "long-2", "long-3"]
+
+
+def test_latex_sets_every_table_within_the_page(tmp_path: Path, the_report: Report) -> None:
+    pdflatex = shutil.which("pdflatex")
+    if pdflatex is None:
+        pytest.skip("no pdflatex here: what is written is tested, what LaTeX makes of it is not")
+    tables = (*the_report.tables, long_table(3, 9), long_table(100, 1), long_table(100, 9))
+    body = "\n".join(map(latex, tables))
+    document = f"\\documentclass{{article}}\n{PREAMBLE}\n\\begin{{document}}\n{body}\n\\end{{document}}\n"
+    (tmp_path / "t.tex").write_text(document, encoding="ascii")
+    call = [pdflatex, "-interaction=nonstopmode", "-no-shell-escape", "t.tex"]
+    done = subprocess.run(call, cwd=tmp_path, capture_output=True, check=False)
+    log = (tmp_path / "t.log").read_text(encoding="utf-8", errors="replace")
+    assert done.returncode == 0, log[-2000:]
+    assert re.findall(r"Overfull .*|.*too large.*|^!.*", log) == []

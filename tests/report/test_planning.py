@@ -8,9 +8,10 @@ import pytest
 from msgspec import structs
 
 from evalkit.envs.costbench.score import score
+from evalkit.report.behaviour import behaviour_table
 from evalkit.report.costbench.planning import ALL_AGENTS, planning_tables
 from evalkit.report.costbench.planning_queries import REFERENCE_FILES, is_reference
-from evalkit.report.scores import behaviour_table, scores_table
+from evalkit.report.scores import scores_table
 from evalkit.report.tables import Table, as_csv, markdown, shown
 from evalkit.results.cells import Cell
 from evalkit.results.episodes import EpisodeResult

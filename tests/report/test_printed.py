@@ -90,7 +90,7 @@ def test_the_best_two_of_hard_are_bold_in_the_papers_tables() -> None:
 def test_econ_5_prints_exploration_as_a_share() -> None:
     table = paper_rows("econ_5")
     assert [column.title for column in table.outer][1:] == ["Benchmark Score", "Exploration Rate"]
-    assert read(table, "Gemini 1.5 Pro", "exploration_rate", difficulty="basic", prompts=["known_horizon"]) == "0.23"
+    assert read(table, "Gemini 1.5 Pro", "exploration_rate", difficulty="basic", prompts="known_horizon") == "0.23"
 
 
 def test_every_way_to_read_a_table_says_the_same() -> None:

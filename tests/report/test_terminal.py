@@ -8,8 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 
-from evalkit.report.render.narrow import broken
-from evalkit.report.render.terminal import print_report, print_table
+from evalkit.report.render.terminal import broken, print_report, print_table
 from evalkit.report.report import Report
 from evalkit.report.tables import Column, Table, method_of
 

@@ -7,7 +7,7 @@ from urllib.parse import unquote
 
 import pytest
 
-from evalkit.report.charts.build import episode_figures
+from evalkit.report.charts.drawing import episode_figures
 from evalkit.report.views import open_views
 from evalkit.results.show import open_episode
 from evalkit.view import episode as module

@@ -9,10 +9,9 @@ import orjson
 from evalkit.api.specs import run_directory
 from evalkit.cli.files import write_csv
 from evalkit.errors import UsageError, nearest
+from evalkit.report.behaviour import SERVED_COLUMNS, drift_notes, versions
 from evalkit.report.comparing.compare import Side, narrowed, same_agents
 from evalkit.report.comparing.compare import compare as build
-from evalkit.report.drift import COLUMNS as DRIFT
-from evalkit.report.drift import drift_notes, versions
 from evalkit.report.run_data import RunData
 from evalkit.report.tables import markdown
 from evalkit.results.cells import cells
@@ -79,7 +78,7 @@ def _pairs(first: Side, second: Side) -> list[tuple[str, str]]:
 
 def _side(text: str) -> tuple[Side, str]:
     """Read RUN or RUN:AGENT as (the run, the agent or nothing)."""
-    from evalkit.report.refused import refused_notes
+    from evalkit.report.scores import refused_notes
     from evalkit.results.derived import read_run
     from evalkit.results.voided import void_notes
     from evalkit.store.question_files import read_frozen
@@ -89,7 +88,7 @@ def _side(text: str) -> tuple[Side, str]:
     name, _, agent = (text, "", "") if Path(text).is_dir() else rest.partition(":")
     name = name if name == text else f"{top}{slashes}{name}"
     directory = run_directory(name)
-    manifest, steps, results = read_run(directory, DRIFT)
+    manifest, steps, results = read_run(directory, SERVED_COLUMNS)
     run_cells = tuple(cells(manifest, results, read_voids(directory)))
     served = versions(RunData(manifest, (), {"steps": steps}))
     side = Side(

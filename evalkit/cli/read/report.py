@@ -71,22 +71,16 @@ def _chosen(args: argparse.Namespace, directory: Path, run: Report) -> Report:
     """The report with the requested tables instead of the standard ones; unchanged if none were requested."""
     tables: list[Table] = []
     if args.beside:
-        from evalkit.report.beside import beside_tables
+        from evalkit.report.published.papers import beside_tables
 
-        beside = beside_tables(run.manifest, run.cells, run.tables)
+        beside = beside_tables(run.tables)
         if not beside:
-            raise UsageError("--beside paper: no published table has rows to compare with this run's.")
+            raise UsageError("--beside paper: no published table is like one of this run's.")
         tables += beside
     if args.by:
         from evalkit.report.tags import grouped_tables
 
         tables += grouped_tables(run.manifest, run.tables, args.by)
-    if args.ranks:
-        from evalkit.report.figures.behaviour import ranks_table
-
-        tables.append(
-            ranks_table(tuple(run.manifest.agents), run.tables, [cell for cell in run.cells if not cell.exact])
-        )
     if args.quotes:
         from evalkit.report.quotes import quotes_table, run_quotes
 

@@ -20,7 +20,7 @@ from evalkit.doors.sitting import Sitting, outcome_of
 from evalkit.envs.known import is_litmus, known, one_chat, scale_words
 from evalkit.envs.table import ENVIRONMENTS
 from evalkit.errors import QUIT
-from evalkit.report.charts.build import period_lines
+from evalkit.report.charts.drawing import period_lines
 from evalkit.report.tables import Column, Table
 from evalkit.results.show import ReplayedEpisode, open_episode
 from evalkit.view.chat import PartView, PeriodView, period_address

@@ -1,8 +1,8 @@
 """`evalkit compare`: two agents, or two runs, on the instances they share: what differs, by how much, and how surely.
 
 Each difference is between values of the same instances (`pairs.py`); both sides stand on their cells' longest ended
-prefixes, and where one is partial interval and test hold at every look (`looks.py`). Every p-value is corrected for the
-tests that are made together (Holm), and the scores' say what the comparison comes to (`verdicts.py`).
+prefixes, and where one is partial interval and test hold at every look. Every p-value is corrected for the tests that
+are made together (Holm), and the scores' say what the comparison comes to (`verdicts.py`).
 """
 
 from collections import defaultdict
@@ -10,15 +10,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from evalkit.report.comparing.looks import BY, Figures, at_every_look
-from evalkit.report.comparing.measures import measures, measures_query
-from evalkit.report.comparing.settings import settings_table
+from evalkit.report.comparing.sides import measures, measures_query, settings_table
 from evalkit.report.comparing.verdicts import (
+    BY,
     PRIMARY,
     SURE,
+    Figures,
     Overall,
     Tested,
     Verdict,
+    at_every_look,
     binding_notes,
     corrected,
     least_corrected,
@@ -26,12 +27,12 @@ from evalkit.report.comparing.verdicts import (
     verdict,
 )
 from evalkit.report.extras.record import Measure
-from evalkit.report.run_data import RunData
+from evalkit.report.run_data import RunData, place
 from evalkit.report.scores import kind_notes, packs_of, where
 from evalkit.report.sizes import size
-from evalkit.report.tables import Column, Table, method_of
+from evalkit.report.tables import Column, Table, columns_of, method_of
 from evalkit.results.cells import Cell
-from evalkit.stats.pairs import Change, Pairs, change, pair
+from evalkit.stats.pairs import Pairs, change, pair
 from evalkit.store.manifest import Manifest
 
 SCHEMA = "evalkit.compare"
@@ -41,7 +42,7 @@ ADDED = """
 -- asked of each run; A, B: means over instances that both sides have, by digest, of the means over replicates; of the
 -- episodes that are not used only those count that looks at a partial side take
 -- B - A: the mean, over these instances, of the differences; interval, p and more: `change` of
--- evalkit/stats/pairs.py (`at_every_look` of looks.py where a side is partial), `size` of sizes.py, `corrected` and
+-- evalkit/stats/pairs.py (`at_every_look` of verdicts.py where a side is partial), `size` of sizes.py, `corrected` and
 -- `verdict` of verdicts.py"""
 
 
@@ -92,24 +93,6 @@ class Comparison:
         }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Match:
-    """One cell of each side, with a measure both have values of."""
-
-    first: Cell
-    second: Cell
-    measure: Measure
-    figures: tuple[Figures, Figures]
-    pairs: Pairs
-    asked: bool
-    """Whether a side may have ended because a question was answered, so that no test of one look is valid."""
-
-    @property
-    def partial(self) -> bool:
-        """Whether a side still owes episodes, or need not have played them."""
-        return self.asked or not (self.first.complete and self.second.complete)
-
-
 def compare(first: Side, second: Side, agents: Sequence[tuple[str, str]], *, wanted: float = 0.05) -> Comparison:
     """Each pair of agents (of the first side, of the second) on every suite that both play.
 
@@ -125,23 +108,26 @@ def compare(first: Side, second: Side, agents: Sequence[tuple[str, str]], *, wan
     query = measures_query((cell.suite.environment, measure) for cell, _, measure in compared)
     known = [_figures_of(side, query) for side in (first, second)] if compared else []
     asked = first.asked or second.asked
-    matches = [
-        _match(cell, other, measure, [side[measure.key] for side in known], asked=asked)
-        for cell, other, measure in compared
+    figures = [tuple(side[measure.key] for side in known) for _, _, measure in compared]
+    paired = [
+        (cell, other, measure, (ours, theirs), pairs)
+        for (cell, other, measure), (ours, theirs) in zip(compared, figures, strict=True)
+        if (pairs := pair(_values(cell, ours), _values(other, theirs))).names
     ]
-    paired = [match for match in matches if match.pairs.names]
-    changes = [_change(match, len(paired)) for match in paired]
-    rows = [_tested(match, change) for match, change in zip(paired, changes, strict=True)]
+    rows = [_tested(*found, asked, len(paired)) for found in paired]
     settings = settings_table(first.manifest, second.manifest, cell_pairs)
     ps = corrected(rows)
-    verdicts = [_verdict(rows, row, p) for row, p in zip(rows, ps, strict=True)]
+    verdicts = [
+        verdict(row, p, least_corrected(rows, row)) if row.measure.key == PRIMARY else None
+        for row, p in zip(rows, ps, strict=True)
+    ]
     together = overall(rows, verdicts)
     notes = (
         *(summary.words for summary in together if summary.suites > 1),
         *binding_notes(rows),
         *settings.notes,
         *dict.fromkeys((*first.notes, *second.notes)),
-        *_replicate_notes(paired),
+        *_replicate_notes(rows),
         *_partial_notes(cell_pairs),
         *([ASKED] if asked else []),
     )
@@ -151,10 +137,10 @@ def compare(first: Side, second: Side, agents: Sequence[tuple[str, str]], *, wan
         agents=tuple(agents),
         tables=(
             replace(
-                _main_table((first, second), cell_pairs, paired, [*zip(changes, ps, verdicts, strict=True)], notes),
+                _main_table((first, second), cell_pairs, rows, [*zip(ps, verdicts, strict=True)], notes),
                 query=query + ADDED,
             ),
-            replace(_details_table(cell_pairs, paired, changes, wanted), query=query + ADDED),
+            replace(_details_table(cell_pairs, rows, wanted), query=query + ADDED),
             *([settings] if settings.rows else []),
         ),
         overall=tuple(together),
@@ -171,18 +157,6 @@ def _figures_of(side: Side, query: str) -> dict[str, dict[str, float]]:
     return figures
 
 
-def _match(first: Cell, second: Cell, measure: Measure, figures: Sequence[Figures], *, asked: bool) -> _Match:
-    of_first, of_second = figures
-    return _Match(
-        first=first,
-        second=second,
-        measure=measure,
-        figures=(of_first, of_second),
-        pairs=pair(_values(first, of_first), _values(second, of_second)),
-        asked=asked,
-    )
-
-
 def _values(cell: Cell, figures: Figures) -> dict[str, list[float]]:
     """By instance, named by its content: instances that changed between two runs do not pair. One that the provider has
     refused a replicate of is left out."""
@@ -196,45 +170,36 @@ def _values(cell: Cell, figures: Figures) -> dict[str, list[float]]:
     return values
 
 
-def _change(match: _Match, tests: int) -> Change:
-    strata = {target.digest: target.stratum for target in match.first.targets.values()}
-    result = change(
-        match.pairs,
-        place=(match.first.suite.name, match.first.agent, match.second.agent, match.measure.key),
-        strata={name: strata[name] for name in match.pairs.names},
-        width=match.measure.width,
-        unmet=match.measure.unmet,
+def _tested(
+    first: Cell,
+    second: Cell,
+    measure: Measure,
+    figures: tuple[Figures, Figures],
+    pairs: Pairs,
+    asked: bool,
+    tests: int,
+) -> Tested:
+    found = change(
+        pairs,
+        place=(first.suite.name, first.agent, second.agent, measure.key),
+        strata=_strata(first, pairs),
+        width=measure.width,
+        unmet=measure.unmet,
         tests=tests,
     )
-    if not match.partial:
-        return result
-    return at_every_look(result, (match.first, match.second), match.figures, match.measure.width)
+    row = Tested(first=first, second=second, measure=measure, asked=asked, pairs=pairs, change=found)
+    if not row.partial:
+        return row
+    return replace(row, change=at_every_look(found, (first, second), figures, measure.width))
 
 
-def _tested(match: _Match, change: Change) -> Tested:
-    return Tested(
-        suite=match.first.suite.name,
-        agents=_agents(match),
-        measure=match.measure.key,
-        directed=bool(match.measure.better),
-        partial=match.partial,
-        pairs=match.pairs,
-        change=change,
-    )
+def _strata(cell: Cell, pairs: Pairs) -> dict[str, str]:
+    strata = {target.digest: target.stratum for target in cell.targets.values()}
+    return {name: strata[name] for name in pairs.names}
 
 
-def _verdict(rows: Sequence[Tested], row: Tested, p: float | None) -> Verdict | None:
-    return verdict(row, p, least_corrected(rows, row)) if row.measure == PRIMARY else None
-
-
-def _agents(match: _Match) -> str:
-    return " → ".join(dict.fromkeys((match.first.agent, match.second.agent)))
-
-
-def _place(match: _Match) -> dict[str, Any]:
-    suite = match.first.suite
-    axes = {f"axis:{axis}": value for axis, value in suite.axes.items()}
-    return {"suite": suite.base if axes else suite.name, **axes, "agents": _agents(match)}
+def _place(row: Tested) -> dict[str, Any]:
+    return {**place(row.first), "agents": row.agents, "measure": row.measure.title}
 
 
 def _columns(cell_pairs: Sequence[tuple[Cell, Cell]]) -> tuple[Column, ...]:
@@ -248,16 +213,16 @@ def _columns(cell_pairs: Sequence[tuple[Cell, Cell]]) -> tuple[Column, ...]:
 def _main_table(
     sides: tuple[Side, Side],
     cell_pairs: Sequence[tuple[Cell, Cell]],
-    matches: Sequence[_Match],
-    judged: Sequence[tuple[Change, float | None, Verdict | None]],
+    tested: Sequence[Tested],
+    judged: Sequence[tuple[float | None, Verdict | None]],
     notes: Sequence[str],
 ) -> Table:
-    tests = sum(p is not None for _, p, _ in judged)
-    significant = sum(p is not None and p <= SURE for _, p, _ in judged)
+    tests = sum(p is not None for p, _ in judged)
+    significant = sum(p is not None and p <= SURE for p, _ in judged)
     interval = Column(key="interval", title="95 % interval", kind="interval", unit="points")
     rows = [
-        {**_place(match), "measure": match.measure.title, **_figures(match, change), "p_holm": p, "verdict": verdict}
-        for match, (change, p, verdict) in zip(matches, judged, strict=True)
+        {**_place(row), **_figures(row), "p_holm": p, "verdict": verdict}
+        for row, (p, verdict) in zip(tested, judged, strict=True)
     ]
     return Table(
         name="compare",
@@ -265,15 +230,12 @@ def _main_table(
         columns=(
             *_columns(cell_pairs),
             Column(key="better", title="Better"),
-            Column(key="first", title="A", kind="score", unit="%"),
-            Column(key="second", title="B", kind="score", unit="%"),
+            *columns_of("score", "%", first="A", second="B"),
             Column(key="difference", title="B - A", kind="score", unit="points"),
             interval,
             method_of(interval),
-            Column(key="p", title="p", kind="p"),
-            Column(key="p_holm", title="p Holm", kind="p"),
-            Column(key="pairs", title="Pairs", kind="count", unit="instances"),
-            Column(key="unpaired", title="Unpaired", kind="count", unit="instances"),
+            *columns_of("p", p="p", p_holm="p Holm"),
+            *columns_of("count", "instances", pairs="Pairs", unpaired="Unpaired"),
             Column(key="verdict", title="Verdict"),
         ),
         rows=tuple(rows),
@@ -289,45 +251,41 @@ def _main_table(
     )
 
 
-def _figures(match: _Match, change: Change) -> dict[str, Any]:
-    interval = change.difference.interval
+def _figures(row: Tested) -> dict[str, Any]:
+    change, interval = row.change, row.change.difference.interval
     return {
         "first": 100 * change.first,
         "second": 100 * change.second,
-        "better": match.measure.better or None,
+        "better": row.measure.better or None,
         "difference": 100 * change.difference.mean,
         "interval": (100 * interval.low, 100 * interval.high) if interval else None,
         "kind": change.difference.method if interval else None,
         "p": change.test.p,
-        "pairs": len(match.pairs.names),
-        "unpaired": match.pairs.only_first + match.pairs.only_second,
+        "pairs": len(row.pairs.names),
+        "unpaired": row.pairs.only_first + row.pairs.only_second,
     }
 
 
-def _details_table(
-    cell_pairs: Sequence[tuple[Cell, Cell]], matches: Sequence[_Match], changes: Sequence[Change], wanted: float
-) -> Table:
+def _details_table(cell_pairs: Sequence[tuple[Cell, Cell]], tested: Sequence[Tested], wanted: float) -> Table:
     return Table(
         name="compare_details",
         title="How sure",
         columns=(
             *_columns(cell_pairs),
-            Column(key="method", title="Interval by"),
-            Column(key="test", title="p by"),
-            Column(key="least_p", title="Least p", kind="p"),
-            Column(key="mcnemar_p", title="p McNemar", kind="p"),
-            Column(key="only_first", title="A alone", kind="count", unit="instances with yes"),
-            Column(key="only_second", title="B alone", kind="count", unit="instances with yes"),
-            Column(key="missing_first", title="Not in B", kind="count", unit="instances"),
-            Column(key="missing_second", title="Not in A", kind="count", unit="instances"),
-            Column(key="more_pairs", title=f"More for ± {100 * wanted:g}", kind="count", unit="instances"),
+            *columns_of(method="Interval by", test="p by"),
+            *columns_of("p", least_p="Least p", mcnemar_p="p McNemar"),
+            *columns_of("count", "instances with yes", only_first="A alone", only_second="B alone"),
+            *columns_of(
+                "count",
+                "instances",
+                missing_first="Not in B",
+                missing_second="Not in A",
+                more_pairs=f"More for ± {100 * wanted:g}",
+            ),
             Column(key="more_low", title="from", kind="count", unit="instances, 10th percentile"),
             Column(key="more_high", title="to", kind="count", unit="instances, 90th percentile"),
         ),
-        rows=tuple(
-            {**_place(match), "measure": match.measure.title, **_details(match, change, wanted)}
-            for match, change in zip(matches, changes, strict=True)
-        ),
+        rows=tuple({**_place(row), **_details(row, wanted)} for row in tested),
         packs=packs_of(cell for pair in cell_pairs for cell in pair),
         notes=(
             "least p: the smallest possible p for this number of pairs that differ, not corrected",
@@ -339,28 +297,28 @@ def _details_table(
     )
 
 
-def _details(match: _Match, change: Change, wanted: float) -> dict[str, Any]:
-    strata = {target.digest: target.stratum for target in match.first.targets.values()}
-    strata_of_pairs = {name: strata[name] for name in match.pairs.names}
-    more = size({name: [value] for name, value in match.pairs.differences.items()}, wanted, strata_of_pairs)
+def _details(row: Tested, wanted: float) -> dict[str, Any]:
+    change = row.change
+    differences = {name: [value] for name, value in row.pairs.differences.items()}
+    more = size(differences, wanted, _strata(row.first, row.pairs))
     return {
         "method": change.difference.why
         or change.difference.method + (", strata" if change.difference.stratified else ""),
         "test": change.test_by,
         "least_p": change.least_p,
-        "mcnemar_p": None if match.asked else change.mcnemar.p,
+        "mcnemar_p": None if row.asked else change.mcnemar.p,
         "only_first": change.only_first_solved,
         "only_second": change.only_second_solved,
-        "missing_first": match.pairs.only_first,
-        "missing_second": match.pairs.only_second,
+        "missing_first": row.pairs.only_first,
+        "missing_second": row.pairs.only_second,
         "more_pairs": None if more is None else more.more_instances,
         "more_low": None if more is None else more.more_range[0],
         "more_high": None if more is None else more.more_range[1],
     }
 
 
-def _replicate_notes(matches: Sequence[_Match]) -> list[str]:
-    uneven = dict.fromkeys(match.first.suite.name for match in matches if not match.pairs.even and not match.partial)
+def _replicate_notes(rows: Sequence[Tested]) -> list[str]:
+    uneven = dict.fromkeys(row.suite for row in rows if not row.pairs.even and not row.partial)
     return [
         f"{name}: one side has more replicates: p deals them to the sides anew; the interval is as wide as with as "
         "many on both sides"

@@ -1,15 +1,103 @@
-"""What a comparison says, in words: suite by suite, and of all suites together.
+"""What a comparison says: at every look where a side is partial, and in words, suite by suite and of all suites
+together.
+
+An ordinary p-value is of one look, fixed beforehand: who looks at 20 pairs, at 40, and stops when it is small calls two
+like agents different far more often than 1 time in 20 (`docs/statistics.md` has the figures). So where a side is
+partial, interval and p-value are those of a sequence (`sequential.py`) over the pairs that both sides have begun.
 
 The score is the primary measure: it alone decides. Its tests are one family for Holm's correction, those of the other
 measures another, so that what an agent did on its way does not cost the score its power.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
-from evalkit.stats.intervals import Estimate, estimate
+from evalkit.report.extras.record import Measure
+from evalkit.results.cells import Cell
+from evalkit.stats.bootstrap import LEAST_INSTANCES, Interval
+from evalkit.stats.contrasts import FEW, NO_DIFFERENCE, HypothesisTest
+from evalkit.stats.intervals import NONE, Estimate, estimate
 from evalkit.stats.pairs import Change, Pairs, holm, sign_flips
+from evalkit.stats.sequential import filled, sequence, sequential_p
+
+BY = "betting"
+
+Figures = Mapping[str, float]
+"""By episode id: a measure of it, of those that have one."""
+
+_Place = tuple[int, str, float | None]
+"""(place in the admission order, stratum, the value; None if the episode has not ended)."""
+
+
+def at_every_look(change: Change, cells: tuple[Cell, Cell], figures: tuple[Figures, Figures], width: float) -> Change:
+    """The difference with interval and p-value that hold at every look, over first replicates that both have begun.
+
+    What has not ended may be the worst or the best. The p-value is of the question whether a difference is as likely to
+    have the other sign; greater ones than `width` or 1 count as 1. Where `width` is not finite there is no interval.
+    """
+    pairs = _joint(*map(_begun, cells, figures))
+    most = width if math.isfinite(width) else 1.0
+    low, high = ([_difference(*pair, most, unknown) for pair in pairs] for unknown in (-1.0, 1.0))
+    # From -most..most to 0..1.
+    ends = [filled([(gap / most + 1) / 2 for gap in side], 0.0) for side in (low, high)]
+    if len(pairs) < LEAST_INSTANCES:
+        return replace(
+            change,
+            difference=replace(change.difference, interval=None, method=NONE, why="too few have begun on both sides"),
+            test=HypothesisTest(why=FEW),
+            test_by=FEW,
+            least_p=None,
+        )
+    bounds = sequence(ends[0], ends[1], [stratum for (_, stratum, _), _ in pairs]) if math.isfinite(width) else None
+    difference = change.difference
+    if bounds is not None:
+        # It is of first replicates: the mean over all of them may lie elsewhere.
+        interval = Interval(
+            low=min(most * (2 * bounds[0] - 1), difference.mean), high=max(most * (2 * bounds[1] - 1), difference.mean)
+        )
+        difference = replace(difference, interval=interval, method=bounds[2], stratified=False, why="")
+    elif math.isfinite(width):
+        difference = replace(difference, interval=None, method=NONE, why="before a whole round of strata")
+    else:
+        difference = replace(difference, interval=None, method=NONE, why="no bounds: nothing holds at every look")
+    if not any(left[2] != right[2] for left, right in pairs if None not in (left[2], right[2])):
+        return replace(
+            change, difference=difference, test=HypothesisTest(why=NO_DIFFERENCE), test_by=NO_DIFFERENCE, least_p=None
+        )
+    test = HypothesisTest(p=sequential_p(ends[0], ends[1], 0.5))
+    return replace(change, difference=difference, test=test, test_by=BY, least_p=None)
+
+
+def _joint(first: Mapping[str, _Place], second: Mapping[str, _Place]) -> list[tuple[_Place, _Place]]:
+    """The pairs of instances that both sides have begun, in the order in which both have come to them."""
+    names = [name for name in first if name in second]
+    names.sort(key=lambda name: (max(first[name][0], second[name][0]), first[name][0]))
+    return [(first[name], second[name]) for name in names]
+
+
+def _begun(cell: Cell, figures: Figures) -> dict[str, _Place]:
+    """By instance (digest): what has begun; without those that have ended and have no such value."""
+    begun: dict[str, _Place] = {}
+    refused = cell.refused_instances
+    for index, (target, episode) in enumerate(cell.begun):
+        measured = None if episode is None else figures.get(episode.id)
+        if target.id not in refused and (episode is None or measured is not None):
+            begun[target.digest] = index, target.stratum, measured
+    return begun
+
+
+def _difference(first: _Place, second: _Place, most: float, unknown: float) -> float:
+    """The difference, within what can be; `unknown`: -1 for the least that it may be, 1 for the most."""
+    if first[2] is None and second[2] is None:
+        return unknown * most
+    # A side that is known says something, where values go from 0 to `most`; others are cut there.
+    worst, best = (0.0, most) if unknown < 0 else (most, 0.0)
+    first_value = best if first[2] is None else first[2]
+    second_value = worst if second[2] is None else second[2]
+    return max(-most, min(most, second_value - first_value))
+
 
 PRIMARY = "score"
 SURE = 0.05
@@ -30,17 +118,30 @@ clearest result could be sure; `undecided`: a side is partial, and more may come
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tested:
-    """One row of a comparison, as far as a verdict asks."""
+    """One row of a comparison: a cell of each side, with a measure both have values of."""
 
-    suite: str
-    agents: str
-    measure: str
-    """Its key."""
-    directed: bool
-    """Whether one direction of it is better."""
-    partial: bool
+    first: Cell
+    second: Cell
+    measure: Measure
+    asked: bool
+    """Whether a side may have ended because a question was answered, so that no test of one look is valid."""
     pairs: Pairs
     change: Change
+
+    @property
+    def suite(self) -> str:
+        """Its name."""
+        return self.first.suite.name
+
+    @property
+    def agents(self) -> str:
+        """Of both sides; once, where they are the same."""
+        return " → ".join(dict.fromkeys((self.first.agent, self.second.agent)))
+
+    @property
+    def partial(self) -> bool:
+        """Whether a side still owes episodes, or need not have played them."""
+        return self.asked or not (self.first.complete and self.second.complete)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,7 +191,7 @@ def corrected(rows: Sequence[Tested]) -> list[float | None]:
     """Holm's p-values: the scores' among themselves, the other measures' among themselves."""
     adjusted: list[float | None] = [None] * len(rows)
     for primary in (True, False):
-        indices = [index for index, row in enumerate(rows) if (row.measure == PRIMARY) == primary]
+        indices = [index for index, row in enumerate(rows) if (row.measure.key == PRIMARY) == primary]
         for index, value in zip(indices, holm([rows[index].change.test.p for index in indices]), strict=True):
             adjusted[index] = value
     return adjusted
@@ -110,14 +211,14 @@ def least_corrected(rows: Sequence[Tested], row: Tested) -> float | None:
 
 def _family(rows: Sequence[Tested], row: Tested) -> list[Tested]:
     """The rows whose tests are corrected together with this one's."""
-    return [tested for tested in rows if (tested.measure == PRIMARY) == (row.measure == PRIMARY)]
+    return [tested for tested in rows if (tested.measure.key == PRIMARY) == (row.measure.key == PRIMARY)]
 
 
 def verdict(row: Tested, p: float | None, least: float | None) -> Verdict:
     """What the test of a score says. `p`: corrected; `least`: the smallest that it could have been."""
     if p is not None and p <= SURE:
         risen = row.change.difference.mean > 0
-        if not row.directed:
+        if not row.measure.better:
             return "B higher" if risen else "A higher"
         return "B better" if risen else "A better"
     if row.partial:
@@ -132,7 +233,7 @@ def binding_notes(rows: Sequence[Tested]) -> list[str]:
     notes: dict[str, None] = {}
     for row in rows:
         least, alone = least_corrected(rows, row), row.change.least_p
-        if row.measure != PRIMARY or least is None or alone is None or least <= SURE:
+        if row.measure.key != PRIMARY or least is None or alone is None or least <= SURE:
             continue
         tests = sum(tested.change.test.p is not None for tested in _family(rows, row))
         corrected_too = f", nor below {least:.3g} after correction for {tests:,} tests" * (least > alone)
@@ -155,7 +256,7 @@ def overall(rows: Sequence[Tested], verdicts: Sequence[Verdict | None]) -> list[
         counts: dict[str, int] = {}
         for _, verdict in judged:
             counts[verdict] = counts.get(verdict, 0) + 1
-        scored = [row for row, _ in judged if row.directed]
+        scored = [row for row, _ in judged if row.measure.better]
         difference, p = (None, None) if len(scored) < 2 or any(row.partial for row in scored) else _pooled(scored)
         summaries.append(Overall(agents=agents, suites=len(judged), counts=counts, difference=difference, p=p))
     return [summary for summary in summaries if summary.suites]

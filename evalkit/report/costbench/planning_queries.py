@@ -62,21 +62,49 @@ def answers(keep: str) -> queries.QueryColumn:
 def calls_query(cells: Sequence[Cell], counts: Sequence[str], errors: Sequence[str], everybody: str) -> str:
     """Of the table of errors: sums of the metrics `counts`, and of those that are `errors` together; of each cell, and
     of a suite's cells together where there are several."""
-    sums = ", ".join(f"sum(metrics[{queries.text(name)}]::bigint) as {queries.quoted(name)}" for name in counts)
-    totals = ", ".join(f"coalesce(sum({queries.quoted(name)}), 0) as {queries.quoted(name)}" for name in counts)
-    lines = (
-        f"select {', '.join(queries.place(cells)[:-1])},",
-        f"    if(grouping(agent) = 1, {queries.text(everybody)}, agent) as agent,",
-        f"    {totals},",
-        f"    {' + '.join(f'coalesce(sum({queries.quoted(name)}), 0)' for name in errors)} as errors",
-        f"from cells left join (select suite, agent, {sums}",
-        "    from episodes where used group by all) using (suite, agent)",
-        f"where {queries.suites(cells)}",
-        "group by grouping sets ((cells.suite, base, axes, agent), (cells.suite, base, axes))",
-        "qualify grouping(agent) = 0 or count(*) over (partition by cells.suite) > 2",
-        "order by min(min(place)) over (partition by cells.suite), grouping(agent), min(place)",
+    return _CALLS.format(
+        places=", ".join(queries.place(cells)[:-1]),
+        everybody=queries.text(everybody),
+        totals=", ".join(f"coalesce(sum({name}), 0) as {name}" for name in counts),
+        errors=" + ".join(f"coalesce(sum({name}), 0)" for name in errors),
+        sums=", ".join(f"sum(metrics[{queries.text(name)}]::bigint) as {name}" for name in counts),
+        condition=queries.suites(cells),
     )
-    return "\n".join(lines)
+
+
+_CALLS = """select {places},
+    if(grouping(agent) = 1, {everybody}, agent) as agent,
+    {totals},
+    {errors} as errors
+from cells left join (select suite, agent, {sums}
+    from episodes where used group by all) using (suite, agent)
+where {condition}
+group by grouping sets ((cells.suite, base, axes, agent), (cells.suite, base, axes))
+qualify grouping(agent) = 0 or count(*) over (partition by cells.suite) > 2
+order by min(min(place)) over (partition by cells.suite), grouping(agent), min(place)"""
+
+MOST_NAMED = 40
+"""Instances of a row of the table of ties."""
+
+_TIED = f"used and {COUNTED} and metrics['exact_any'] = 1 and metrics['exact'] = 0"
+"""Runs on an optimal path that is not the reference's: what its exact match counts as a failure."""
+
+TIED_CELLS = " ".join(("select suite, agent from episodes where", _TIED, "group by all"))
+
+
+def ties_query(cells: Sequence[Cell]) -> str:
+    """Of the table of ties, of cells that have some."""
+    places, condition = ", ".join(queries.place(cells)), queries.suites(cells)
+    return _TIES.format(places=places, most=MOST_NAMED, tied=_TIED, condition=condition)
+
+
+_TIES = """select {places}, runs, len(names) as instances,
+    array_to_string(names[:{most}], ', ')
+        || if(len(names) > {most}, ' and ' || (len(names) - {most}) || ' more', '') as which
+from cells join (
+    select suite, agent, count(*) as runs, list(distinct instance order by instance) as names
+    from episodes where {tied} group by all
+) using (suite, agent) where {condition} order by place"""
 
 
 POPULATIONS = ("own", "any agent", "shared")
@@ -92,7 +120,13 @@ def populations(cells: Sequence[Cell]) -> dict[str, str]:
         f"{condition} and metrics['eligible_any_agent'] = 1",
         f"{condition} qualify {counted_by} = {agents}",
     )
-    return {name: _population(name, kept) for name, kept in zip(POPULATIONS, conditions, strict=True)}
+    return {
+        name: _POPULATION.format(name=queries.text(name), kept=kept)
+        for name, kept in zip(POPULATIONS, conditions, strict=True)
+    }
+
+
+_POPULATION = "select *, {name} as population from episodes e where {kept}"
 
 
 def blocks_query(cells: Sequence[Cell]) -> str:
@@ -107,10 +141,6 @@ def blocks_query(cells: Sequence[Cell]) -> str:
         among=" ".join(("(select cells.*, p.* from cells,", f"(values {named}) p(population, nth))")),
         apart=("population",),
     )
-
-
-def _population(name: str, condition: str) -> str:
-    return " ".join((f"select *, {queries.text(name)} as population", f"from episodes e where {condition}"))
 
 
 ENVIRONMENT = "costbench"
@@ -130,12 +160,9 @@ Figures = Mapping[str, float]
 
 def is_reference(cell: Cell) -> bool:
     """Whether all instances of the cell's suite come from the reference's query files, with costs drawn as it does."""
-    return all(_as_published(instance.line) for instance in cell.suite.instances)
-
-
-def _as_published(line: Mapping[str, Any]) -> bool:
-    known = (line.get("source") or {}).get("sha256") in REFERENCE_FILES
-    return known and line.get("generator") == "reference" and not line.get("costs")
+    lines = [instance.line for instance in cell.suite.instances]
+    known = all((line.get("source") or {}).get("sha256") in REFERENCE_FILES for line in lines)
+    return known and all(line.get("generator") == "reference" and not line.get("costs") for line in lines)
 
 
 def is_blocked(cell: Cell) -> bool:

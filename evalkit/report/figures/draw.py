@@ -1,4 +1,10 @@
-"""Figures as files: SVG, PNG, the numbers as CSV, and a page that opens offline. Nothing is fetched."""
+"""Figures as files: SVG, PNG, the numbers as CSV, and a page that opens offline. Nothing is fetched.
+
+How they look is one Vega configuration, light and dark, laid over a spec when it is drawn. Colours follow Okabe and Ito
+("Color Universal Design", 2008), which readers with any colour vision tell apart; yellow and black, which vanish on
+white or on black, give way to brown and grey, and all are lighter on black. An agent has the colour and shape of its
+place in the manifest, so they are the same in every figure of a run.
+"""
 
 import html
 import json
@@ -7,10 +13,81 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from evalkit.report.figure import Figure
-from evalkit.report.figures.theme import config
 from evalkit.report.tables import as_csv
+from evalkit.report.vega import Figure
 from evalkit.text import visible
+
+LIGHT = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#8C6D1F", "#6E6E6E")
+DARK = ("#4DA3DB", "#F08A4B", "#2FC49B", "#E3A3C8", "#F2B84B", "#8CCBF2", "#C9AD62", "#BDBDBD")
+"""Category colours, in order; after the last they begin again, with the next shape."""
+
+SHAPES = ("circle", "diamond", "square", "triangle-up", "cross")
+
+DASHES = ((1, 0), (5, 3), (2, 2), (8, 3, 2, 3), (12, 4))
+"""Of lines, as `SHAPES` of dots."""
+
+FONT = 'system-ui, -apple-system, "Segoe UI", "Liberation Sans", Arial, sans-serif'
+
+LONGEST_NAME = 150
+"""Pixels for a name beside an axis or in a legend; longer ones are cut with an ellipsis, and whole in the tooltip."""
+
+
+def config(*, dark: bool = False) -> dict[str, Any]:
+    """The Vega-Lite configuration."""
+    ink, quiet, grid, ground = (
+        ("#E6E6E6", "#A8A8A8", "#34373C", "#16181C") if dark else ("#222222", "#5F5F5F", "#E6E6E6", "#FFFFFF")
+    )
+    return {
+        "background": ground,
+        "font": FONT,
+        "padding": 8,
+        "title": {
+            "anchor": "start",
+            "frame": "group",
+            "color": ink,
+            "fontSize": 14,
+            "fontWeight": 600,
+            "subtitleColor": quiet,
+            "subtitleFontSize": 11.5,
+            "offset": 10,
+        },
+        "axis": {
+            "labelColor": ink,
+            "labelFontSize": 11.5,
+            "labelLimit": LONGEST_NAME,
+            "titleColor": quiet,
+            "titleFontSize": 11.5,
+            "titleFontWeight": "normal",
+            "titlePadding": 6,
+            "domainColor": quiet,
+            "tickColor": quiet,
+            "gridColor": grid,
+            "tickSize": 4,
+            "labelFlush": False,
+        },
+        "axisBand": {"grid": False},
+        "legend": {
+            "orient": "top",
+            "direction": "horizontal",
+            "labelColor": ink,
+            "labelFontSize": 11.5,
+            "labelLimit": LONGEST_NAME,
+            "titleColor": quiet,
+            "titleFontSize": 11.5,
+            "titleFontWeight": "normal",
+            "symbolSize": 70,
+            "columnPadding": 14,
+            "rowPadding": 3,
+        },
+        "header": {"labelColor": ink, "labelFontSize": 12, "labelFontWeight": 600, "labelLimit": 320, "title": None},
+        "view": {"stroke": None},
+        "range": {"category": list(DARK if dark else LIGHT)},
+        "mark": {"color": ink},
+        "rule": {"color": ink},
+        "text": {"color": ink, "font": FONT, "fontSize": 11.5},
+        "style": {"quiet": {"color": quiet, "fill": quiet, "stroke": quiet}, "quiet-text": {"fill": quiet}},
+    }
+
 
 VEGALITE = "6.4"
 """The version of Vega-Lite that draws; the specs are of its major version."""
@@ -86,7 +163,6 @@ figure svg { max-width: 100%; height: auto; }
 figcaption, details { color: var(--quiet); font-size: .87rem; max-width: 46rem; }
 figcaption p { margin: .2rem 0; }
 pre { white-space: pre-wrap; overflow-wrap: anywhere; border-left: 2px solid var(--line); padding-left: .8rem; }
-nav a, p a { color: inherit; margin-right: 1rem; }
 """
 
 _SHOW = """
@@ -104,7 +180,8 @@ show();
 def page(title: str, figures: Sequence[Figure]) -> str:
     """One HTML page with these figures, interactive, and the library inline: it opens offline."""
     parts = [
-        f'<figure id="{figure.name}"><div class="drawn"></div><figcaption>{_notes(figure)}</figcaption>'
+        f'<figure id="{figure.name}"><div class="drawn"></div>'
+        f"<figcaption>{''.join(f'<p>{html.escape(visible(note))}</p>' for note in figure.notes)}</figcaption>"
         f"<details><summary>query</summary><pre>{html.escape(figure.query)}</pre></details></figure>"
         for figure in figures
     ]
@@ -114,59 +191,24 @@ def page(title: str, figures: Sequence[Figure]) -> str:
         "CONFIGS": [config(), config(dark=True)],
     }
     constants = "".join(f"const {name} = {script_json(value)};\n" for name, value in values.items())
-    return _document(
-        title,
-        f"<h1>{html.escape(visible(title))}</h1>\n" + "\n".join(parts),
-        f"<script type=module>{bundle()}</script>\n<script type=module>{constants}{_SHOW}</script>",
-    )
-
-
-def _notes(figure: Figure) -> str:
-    return "".join(f"<p>{html.escape(visible(note))}</p>" for note in figure.notes)
-
-
-def _document(title: str, body: str, scripts: str = "") -> str:
+    shown, body = html.escape(visible(title)), "\n".join(parts)
     return (
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
-        f"<title>{html.escape(visible(title))}</title><style>{_STYLE}</style></head>\n"
-        f"<body>{body}\n{scripts}</body></html>\n"
+        f"<title>{shown}</title><style>{_STYLE}</style></head>\n<body><h1>{shown}</h1>\n{body}\n"
+        f"<script type=module>{bundle()}</script>\n<script type=module>{constants}{_SHOW}</script></body></html>\n"
     )
 
 
-def write_figures(folder: Path, run: str, figures: Iterable[Figure]) -> list[Path]:
-    """Write each figure as NAME.svg, NAME.png, NAME.csv (its numbers) and NAME.html, and an index.html of all.
+def write_figures(folder: Path, run: str, figures: Iterable[Figure]) -> None:
+    """Write each figure as NAME.svg, NAME.png and NAME.csv (its numbers), and all in one page, index.html.
 
-    `run`: what the index is titled. Returns the paths written. Raises OSError.
+    `run`: what the page is titled. Raises OSError.
     """
     folder.mkdir(parents=True, exist_ok=True)
     drawn = list(figures)
-    written = []
     for figure in drawn:
-        contents = {
-            "svg": svg(figure).encode(),
-            "png": png(figure),
-            "csv": as_csv(figure.table).encode(),
-            "html": page(figure.title, [figure]).encode(),
-        }
-        for ending, content in contents.items():
-            written.append(folder / f"{figure.name}.{ending}")
-            written[-1].write_bytes(content)
-    written.append(folder / "index.html")
-    written[-1].write_text(_index(run, drawn), encoding="utf-8", newline="")
-    return written
-
-
-def _index(run: str, figures: Sequence[Figure]) -> str:
-    parts = [
-        f'<figure><a href="{figure.name}.html"><img src="{figure.name}.svg" alt="{html.escape(visible(figure.title))}"'
-        f' style="max-width:100%"></a><figcaption>{_notes(figure)}'
-        f"<p>{' '.join(_link(figure.name, kind) for kind in ('html', 'svg', 'png', 'csv'))}</p></figcaption></figure>"
-        for figure in figures
-    ]
-    title = f"Figures of {run}"
-    return _document(title, f"<h1>{html.escape(visible(title))}</h1>\n" + "\n".join(parts))
-
-
-def _link(name: str, kind: str) -> str:
-    return f'<a href="{name}.{kind}">{kind.upper()}</a>'
+        (folder / f"{figure.name}.svg").write_bytes(svg(figure).encode())
+        (folder / f"{figure.name}.png").write_bytes(png(figure))
+        (folder / f"{figure.name}.csv").write_bytes(as_csv(figure.table).encode())
+    (folder / "index.html").write_bytes(page(f"Figures of {run}", drawn).encode())

@@ -1,19 +1,18 @@
 """The tables of EconAgentBench (procurement, scheduling, pricing): scores by difficulty, action quality, exploration.
 
 They hold over any run: suites named `.../basic`, `.../medium`, `.../hard` are the paper's difficulties, others keep
-their name, and what a sweep varied has a column. `difficulty.py` tests basic against hard,
-`variants.py` compares prompts.
+their name, and what a sweep varied has a column. `contrasts.py` tests basic against hard, and compares prompts.
 
 Source: Tables 2, 3 and 4 of the paper; specification of the reference, section D.4.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from evalkit.envs.known import is_stationary
 from evalkit.report import queries
-from evalkit.report.markets.difficulty import difficulty_tables
+from evalkit.report.markets.contrasts import difficulty_tables, variant_tables
 from evalkit.report.markets.econ_queries import (
     DIFFICULTY,
     ENVIRONMENTS,
@@ -27,13 +26,14 @@ from evalkit.report.markets.econ_queries import (
     runs,
     without_axes,
 )
-from evalkit.report.markets.variants import variant_tables
 from evalkit.report.published.papers import as_printed
 from evalkit.report.run_data import RunData
 from evalkit.report.scores import AGENT, interval_figures, kind_notes, packs_of
-from evalkit.report.tables import PROMPTS, Column, Table, method_of
+from evalkit.report.tables import PROMPTS, Column, Table, columns_of, estimated
 from evalkit.results.cells import Cell
 from evalkit.stats.bootstrap import LEAST_INSTANCES
+
+OPTIMUM = "100 = optimum"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,25 +49,54 @@ class MetricColumn:
     about: str = ""
     """What a reader must know of it."""
 
+    @property
+    def figures(self) -> tuple[queries.QueryColumn, ...]:
+        """Its mean, and over how many episodes."""
+        counted = runs(f"{self.key}_runs", self.environment, f"{self.sql} is not null")
+        return mean_of(self.key, self.environment, self.sql), counted
+
+    @property
+    def columns(self) -> tuple[Column, ...]:
+        """Of these."""
+        over = Column(key=f"{self.key}_runs", title="over", kind="count", unit="episodes")
+        return Column(key=self.key, title=self.title, kind="percent", unit=self.unit), over
+
 
 def econ_tables(source: RunData) -> tuple[Table, ...]:
     """All tables about the paper's environments in a run; none if there are none."""
-    market_cells = [cell for cell in source.cells if cell.suite.environment in ENVIRONMENTS]
-    if not market_cells:
+    cells = [cell for cell in source.cells if cell.suite.environment in ENVIRONMENTS]
+    if not cells:
         return ()
-    played = {cell.agent for cell in market_cells if not cell.exact}
+    played = {cell.agent for cell in cells if not cell.exact}
 
     def rivals(row: Mapping[str, Any]) -> object:
         # The optimum itself competes with nobody.
         return [row[key] for key in row if key.startswith("axis:")] if row["agent"] in played else None
 
+    quality = _figures_table(
+        source,
+        cells,
+        QUALITY,
+        name="econ_action_quality",
+        title="Action quality",
+        lead="as Table 3 of the paper (there for hard instances); over: episodes in which the figure is defined",
+    )
+    exploration = _figures_table(
+        source,
+        cells,
+        EXPLORATION,
+        name="econ_exploration",
+        title="Exploration",
+        lead="as Table 4 of the paper (there for hard instances): % of accepted actions that were new; over: episodes "
+        "with an action",
+    )
     return (
-        as_printed(_scores_table(source, market_cells), "econ_2", rivals),
-        *difficulty_tables(source, market_cells),
-        as_printed(_quality_table(source, market_cells), "econ_3", rivals),
-        _exploration_table(source, market_cells),
-        *_feasible_tables(source, market_cells),
-        *variant_tables(source, market_cells),
+        as_printed(_scores_table(source, cells), "econ_2", rivals),
+        *difficulty_tables(source, cells),
+        as_printed(quality, "econ_3", rivals),
+        exploration,
+        *_feasible_tables(source, [cell for cell in cells if cell.suite.environment == "procurement"]),
+        *variant_tables(source, cells),
     )
 
 
@@ -86,10 +115,31 @@ def _by_row(cells: Sequence[Cell]) -> list[tuple[dict[str, Any], dict[str, Cell]
     return [rows[key] for key in sorted(rows, key=lambda key: key[:2])]
 
 
-def _placed(rows: Sequence[dict[str, Any]], cells: Sequence[Cell]) -> Iterator[dict[str, Any]]:
-    """Rows of `beside`, with what the sweep varied as it was given: SQL gives it as text."""
-    for row, (keys, _) in zip(rows, _by_row(cells), strict=True):
-        yield {**without_axes(row), **keys}
+def _table(
+    source: RunData,
+    cells: Sequence[Cell],
+    figures: Iterable[queries.QueryColumn],
+    columns: Iterable[Column],
+    notes: Iterable[str],
+    *,
+    name: str,
+    title: str,
+    extra: str = "",
+    before: str = "",
+) -> Table:
+    """A row for each agent, difficulty and values of axes. `extra`: one more column; `before`: the query's comments."""
+    query = before + beside(cells, labels(cells), figures, extra)
+    rows = zip(source.rows(query), _by_row(cells), strict=True)
+    return Table(
+        name=name,
+        title=title,
+        columns=(replace(AGENT, group=True), DIFFICULTY, *axes_columns(cells), *columns),
+        # What the sweep varied is as it was given: SQL gives it as text.
+        rows=tuple({**without_axes(row), **keys} for row, (keys, _) in rows),
+        packs=packs_of(cells),
+        notes=(*notes, *owed_notes(cells)),
+        query=query,
+    )
 
 
 def _present(cells: Sequence[Cell]) -> list[str]:
@@ -97,64 +147,49 @@ def _present(cells: Sequence[Cell]) -> list[str]:
     return [name for name in ENVIRONMENTS if name in played]
 
 
-def _row_columns(cells: Sequence[Cell]) -> tuple[Column, ...]:
-    return (replace(AGENT, group=True), DIFFICULTY, *axes_columns(cells))
-
-
 def _scores_table(source: RunData, cells: Sequence[Cell]) -> Table:
     """Table 2 of the paper."""
     environments = _present(cells)
-    intervals = ", ".join(f"{name}_{of}" for name in environments for of in ("interval", "kind"))
-    query = queries.comments({intervals: queries.CHOSEN}) + beside(
-        cells, labels(cells), _score_queries(environments), extra=f"arg_min(prompts, place) as {PROMPTS}"
-    )
-    rows = []
-    for row, (_, played) in zip(_placed(source.rows(query), cells), _by_row(cells), strict=True):
-        spread: dict[str, Any] = {}
-        for name in environments:
-            empty = {f"{name}_interval": None, f"{name}_kind": None}
-            spread |= interval_figures(played[name], f"{name}_") if name in played else empty
-        rows.append({**row, **spread})
-    columns = []
+    figures: list[queries.QueryColumn] = []
+    columns: list[Column] = []
+    none: dict[str, None] = {}
     for name in environments:
-        columns += [
-            Column(key=name, title=ENVIRONMENTS[name], kind="score", unit="100 = optimum"),
-            interval := Column(key=f"{name}_interval", title="95 %", kind="interval", unit="100 = optimum"),
-            method_of(interval),
-        ]
-        if is_stationary(name):
-            columns.append(Column(key=f"{name}_solved", title="Solved", kind="count", unit="episodes"))
-        title = "of" if is_stationary(name) else "Runs"
-        columns.append(Column(key=f"{name}_runs", title=title, kind="count", unit="episodes"))
-    return Table(
+        solved = is_stationary(name)
+        figures += [mean_of(name, name, "score"), runs(f"{name}_runs", name)]
+        figures += [runs(f"{name}_solved", name, "solved")] if solved else []
+        columns += estimated(Column(key=name, title=ENVIRONMENTS[name], kind="score", unit=OPTIMUM))
+        columns += columns_of("count", "episodes", **{f"{name}_solved": "Solved"} if solved else {})
+        columns += columns_of("count", "episodes", **{f"{name}_runs": "of" if solved else "Runs"})
+        none |= {f"{name}_interval": None, f"{name}_kind": None}
+    intervals = ", ".join(none)
+    table = _table(
+        source,
+        cells,
+        figures,
+        (*columns, Column(key=PROMPTS, title="Prompts")),
+        (),
         name="econ_scores",
         title="Scores by environment and difficulty",
-        columns=(*_row_columns(cells), *columns, Column(key=PROMPTS, title="Prompts")),
-        rows=tuple(rows),
-        packs=packs_of(cells),
-        notes=(
-            "as Table 2 of the paper: 100 times the mean score, over instances; the mean over runs is the same if all "
-            "instances have equally many",
-            f"in parentheses: episodes that reached the optimum; 95 %: interval of the mean, from {LEAST_INSTANCES} "
-            "instances on",
-            *kind_notes(rows, cells, [f"{name}_interval" for name in environments]),
-            *owed_notes(cells),
-        ),
-        query=query,
+        extra=f"arg_min(prompts, place) as {PROMPTS}",
+        before=queries.comments({intervals: queries.CHOSEN}),
     )
-
-
-def _score_queries(environments: Iterable[str]) -> Iterator[queries.QueryColumn]:
-    for name in environments:
-        yield mean_of(name, name, "score")
-        yield runs(f"{name}_runs", name)
-        if is_stationary(name):
-            yield runs(f"{name}_solved", name, "solved")
+    rows: list[dict[str, Any]] = []
+    for row, (_, played) in zip(table.rows, _by_row(cells), strict=True):
+        rows.append({**row, **none})
+        for name, cell in played.items():
+            rows[-1] |= interval_figures(cell, f"{name}_")
+    notes = (
+        "as Table 2 of the paper: 100 times the mean score, over instances; the mean over runs is the same if all "
+        "instances have equally many",
+        f"in parentheses: episodes that reached the optimum; 95 %: interval of the mean, from {LEAST_INSTANCES} "
+        "instances on",
+        *kind_notes(rows, cells, [f"{name}_interval" for name in environments]),
+    )
+    return replace(table, rows=tuple(rows), notes=(*notes, *table.notes))
 
 
 _DISTINCT = "round(metrics['exploration_rate'] * metrics['assignments'])"
-_AS_CODED = f"{_DISTINCT} / ({_DISTINCT} + 1)"
-"""Exploration as the reference's code has it for scheduling: it counts one action that is none."""
+_EXPLORED = queries.metric("exploration_rate")
 
 QUALITY = (
     MetricColumn(
@@ -185,12 +220,7 @@ QUALITY = (
 """Table 3 of the paper."""
 
 EXPLORATION = (
-    MetricColumn(
-        key="procurement",
-        title="Procurement",
-        environment="procurement",
-        sql=queries.metric("exploration_rate"),
-    ),
+    MetricColumn(key="procurement", title="Procurement", environment="procurement", sql=_EXPLORED),
     MetricColumn(
         key="procurement_text",
         title="as text",
@@ -199,24 +229,20 @@ EXPLORATION = (
         about="as text: as the reference's code counts, to which plans that buy the same in another order, or spell a "
         "zero out, are different",
     ),
-    MetricColumn(
-        key="scheduling",
-        title="Scheduling",
-        environment="scheduling",
-        sql=queries.metric("exploration_rate"),
-    ),
+    MetricColumn(key="scheduling", title="Scheduling", environment="scheduling", sql=_EXPLORED),
     MetricColumn(
         key="scheduling_code",
         title="as coded",
         environment="scheduling",
-        sql=_AS_CODED,
+        # The reference's code counts one action that is none.
+        sql=f"{_DISTINCT} / ({_DISTINCT} + 1)",
         about="as coded: u / (u + 1) of u different assignments, as the reference's code has it",
     ),
     MetricColumn(
         key="pricing",
         title="Pricing",
         environment="pricing",
-        sql=queries.metric("exploration_rate"),
+        sql=_EXPLORED,
         about="pricing: prices as they were shown; not in the paper",
     ),
 )
@@ -228,76 +254,34 @@ def _figures_table(
 ) -> Table:
     environments = _present(cells)
     shown = [figure for figure in figures if figure.environment in environments]
-    query = beside(cells, labels(cells), [column for figure in shown for column in _figure_queries(figure)])
-    columns = []
-    for figure in shown:
-        columns.append(Column(key=figure.key, title=figure.title, kind="percent", unit=figure.unit))
-        columns.append(Column(key=f"{figure.key}_runs", title="over", kind="count", unit="episodes"))
-    return Table(
+    return _table(
+        source,
+        cells,
+        [column for figure in shown for column in figure.figures],
+        [column for figure in shown for column in figure.columns],
+        (lead, *(figure.about for figure in shown if figure.about)),
         name=name,
         title=title,
-        columns=(*_row_columns(cells), *columns),
-        rows=tuple(_placed(source.rows(query), cells)),
-        packs=packs_of(cells),
-        notes=(lead, *(figure.about for figure in shown if figure.about), *owed_notes(cells)),
-        query=query,
     )
-
-
-def _figure_queries(figure: MetricColumn) -> tuple[queries.QueryColumn, ...]:
-    return (
-        mean_of(figure.key, figure.environment, figure.sql),
-        runs(f"{figure.key}_runs", figure.environment, f"{figure.sql} is not null"),
-    )
-
-
-def _quality_table(source: RunData, cells: Sequence[Cell]) -> Table:
-    """Table 3 of the paper."""
-    lead = "as Table 3 of the paper (there for hard instances); over: episodes in which the figure is defined"
-    return _figures_table(source, cells, QUALITY, name="econ_action_quality", title="Action quality", lead=lead)
-
-
-def _exploration_table(source: RunData, cells: Sequence[Cell]) -> Table:
-    """Table 4 of the paper."""
-    lead = (
-        "as Table 4 of the paper (there for hard instances): % of accepted actions that were new; over: episodes "
-        "with an action"
-    )
-    return _figures_table(source, cells, EXPLORATION, name="econ_exploration", title="Exploration", lead=lead)
 
 
 def _feasible_tables(source: RunData, cells: Sequence[Cell]) -> tuple[Table, ...]:
     """Procurement's mean by the reference's code, and by ours."""
-    own_cells = [cell for cell in cells if cell.suite.environment == "procurement"]
-    if not own_cells:
+    if not cells:
         return ()
-    query = beside(
-        own_cells,
-        labels(own_cells),
-        (
-            mean_of("score", "procurement", "score"),
-            mean_of("reference_score", "procurement", queries.metric("reference_score")),
-            runs("dropped", "procurement", "metrics['reference_score'] is null"),
-            runs("runs", "procurement"),
-        ),
+    figures = (
+        mean_of("score", "procurement", "score"),
+        mean_of("reference_score", "procurement", queries.metric("reference_score")),
+        runs("dropped", "procurement", "metrics['reference_score'] is null"),
+        runs("runs", "procurement"),
     )
-    table = Table(
-        name="econ_feasible",
-        title="Procurement without runs that found no feasible plan",
-        columns=(
-            *_row_columns(own_cells),
-            Column(key="score", title="Score", kind="score", unit="100 = optimum"),
-            Column(key="reference_score", title="without them", kind="score", unit="100 = optimum"),
-            Column(key="dropped", title="Left out", kind="count", unit="episodes"),
-            Column(key="runs", title="of", kind="count", unit="episodes"),
-        ),
-        rows=tuple(_placed(source.rows(query), own_cells)),
-        packs=packs_of(own_cells),
-        notes=(
-            "score: a run without a feasible plan scores 0; without them: the reference's code leaves such runs out "
-            "of the mean",
-            *owed_notes(own_cells),
-        ),
-        query=query,
+    columns = (
+        *columns_of("score", OPTIMUM, score="Score", reference_score="without them"),
+        *columns_of("count", "episodes", dropped="Left out", runs="of"),
     )
-    return (table,)
+    note = (
+        "score: a run without a feasible plan scores 0; without them: the reference's code leaves such runs out "
+        "of the mean"
+    )
+    title = "Procurement without runs that found no feasible plan"
+    return (_table(source, cells, figures, columns, [note], name="econ_feasible", title=title),)

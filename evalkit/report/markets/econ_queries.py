@@ -1,4 +1,4 @@
-"""The SQL that makes the tables of `econ.py`, `difficulty.py` and `variants.py`: environments side by side."""
+"""What the tables of `econ.py` and `contrasts.py` share: difficulties, and queries with environments side by side."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -54,10 +54,6 @@ def owed_notes(cells: Iterable[Cell]) -> tuple[str, ...]:
     return ("some episodes remain: figures are over those that scores are based on",)
 
 
-MEASURES = ("score", "exploration")
-"""What is tested between packs."""
-
-
 def beside(
     cells: Sequence[Cell], named: Mapping[str, str], figures: Iterable[queries.QueryColumn], extra: str = ""
 ) -> str:
@@ -94,105 +90,3 @@ def runs(key: str, environment: str, condition: str = "") -> queries.QueryColumn
 def mean_of(key: str, environment: str, value: str) -> queries.QueryColumn:
     """A hundred times the mean over an environment's instances."""
     return queries.mean(key, value, scale=100, keep=f"environment = {queries.text(environment)}")
-
-
-def difficulty_query(pairs: Sequence[tuple[Cell, Cell]], own: bool) -> str:
-    """Of the tests of basic against hard: the means and how many instances they are over."""
-    sides = ", ".join(
-        f"({nth}, {queries.text(level)}, {queries.text(cell.suite.name)}, {queries.text(cell.agent)})"
-        for nth, pair in enumerate(pairs)
-        for level, cell in zip(("basic", "hard"), pair, strict=True)
-    )
-    family = "regexp_replace(base, '/[^/]*$', '') as suites"
-    easy, hard = (f"filter (where level = {queries.text(name)})" for name in ("basic", "hard"))
-    cells = [cell for pair in pairs for cell in pair]
-    lines = (
-        "-- t, df, p: scipy.stats.ttest_ind over these instance means, variances unequal, one-sided",
-        "-- undefined: why there is no test",
-        queries.two_levels(
-            ("environment", *([family] if own else []), *queries.axes(cells), "agent"),
-            (
-                queries.inside("score", "favg(score order by replicate)"),
-                queries.derived("basic", f"100 * favg(score order by instance) {easy}"),
-                queries.derived("basic_instances", f"count(score) {easy}"),
-                queries.derived("hard", f"100 * favg(score order by instance) {hard}"),
-                queries.derived("hard_instances", f"count(score) {hard}"),
-                *(
-                    queries.derived(f"{level}_means", f"list(score order by instance) {side} and score is not null)")
-                    for level, side in (("basic", easy[:-1]), ("hard", hard[:-1]))
-                ),
-            ),
-            order="min(nth)",
-            among=" ".join(
-                ("(select * from cells join", f"(values {sides}) s(nth, level, suite, agent) using (suite, agent))")
-            ),
-        ),
-    )
-    return "\n".join(lines)
-
-
-def variants_query(groups: Mapping[tuple[str, str], Sequence[Cell]], named: Mapping[str, str]) -> str:
-    """Of one agent's prompt packs side by side."""
-    whose = [(cell, agent) for (agent, _), group in groups.items() for cell in group]
-    places = ", ".join(
-        f"({nth}, {queries.text(agent)}, {queries.text(cell.suite.name)}, {queries.text(cell.agent)})"
-        for nth, (cell, agent) in enumerate(whose)
-    )
-    cells = [cell for cell, _ in whose]
-    figures = (
-        queries.mean("score", "score", scale=100),
-        queries.mean("exploration_rate", queries.metric("exploration_rate"), scale=100),
-        queries.total("solved", "solved::int"),
-        queries.count("runs"),
-    )
-    return queries.comments({"interval, kind": queries.CHOSEN}) + queries.two_levels(
-        (
-            *("subject as agent", "environment", difficulty(named), *queries.axes(cells)),
-            *("prompts", "agent as played_by"),
-        ),
-        figures,
-        order="min(nth)",
-        among=" ".join(
-            ("(select * from cells join", f"(values {places}) v(nth, subject, suite, agent) using (suite, agent))")
-        ),
-    )
-
-
-def tests_query(pairs: Sequence[tuple[str, Cell, Cell]], named: Mapping[str, str]) -> str:
-    """Of the tests between packs, of (agent, one cell, another): the change of means, over how many instances."""
-    cells = [cell for _, *pair in pairs for cell in pair]
-    listed = ", ".join(
-        f"({nth}, {', '.join(map(queries.text, (subject, first.suite.name, first.agent, second.agent)))})"
-        for nth, (subject, first, second) in enumerate(pairs)
-    )
-    lines = (
-        "-- welch_p, paired_p, signs_p, permutation_p, undefined: evalkit.stats.contrasts over these instance means",
-        "with means as (",
-        "    select suite, agent, instance, replace(metric, '_rate', '') as measure,",
-        "        favg(value order by replicate) as value",
-        "    from scores where used and metric in ('score', 'exploration_rate')",
-        f"        and {queries.among(cells)} group by all",
-        "), pairs(nth, subject, suite, one, two) as (",
-        f"    values {listed}",
-        "), sides as (",
-        "    select nth, measure, instance, any_value(value) filter (where agent = one) as was,",
-        "        any_value(value) filter (where agent = two) as now",
-        "    from pairs p join means m on m.suite = p.suite and m.agent in (one, two) group by all",
-        ")",
-        f"select subject as agent, environment, {difficulty(named)},",
-        f"    {', '.join((*queries.axes(cells), 'measure'))},",
-        '    a.prompts as "from", b.prompts as "to",',
-        "    100 * (favg(now order by instance) - favg(was order by instance)) as change,",
-        "    count(was) as from_instances, count(now) as to_instances,",
-        "    count(*) filter (where was is not null and now is not null) as pairs,",
-        "    list(was order by instance) filter (where was is not null) as from_means,",
-        "    list(now order by instance) filter (where now is not null) as to_means,",
-        "    list(now - was order by instance) filter (where was is not null and now is not null) as differences",
-        "from pairs p join cells a on a.suite = p.suite and a.agent = p.one",
-        "    join (select suite, agent, prompts from cells) b on b.suite = p.suite and b.agent = p.two",
-        f"    cross join (values {', '.join(f'({queries.text(name)}, {nth})' for nth, name in enumerate(MEASURES))})"
-        " m(measure, rank)",
-        "    left join sides using (nth, measure)",
-        "group by all order by min(nth), min(rank)",
-    )
-    return "\n".join(lines)

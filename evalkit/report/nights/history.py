@@ -16,9 +16,7 @@ import msgspec
 
 from evalkit.envs.known import is_litmus
 from evalkit.errors import CorruptLogError
-from evalkit.report.drift import ASK_COLUMNS as DRIFT_ASK_COLUMNS
-from evalkit.report.drift import COLUMNS as DRIFT_COLUMNS
-from evalkit.report.drift import versions
+from evalkit.report.behaviour import SERVED_ASK_COLUMNS, SERVED_COLUMNS, versions
 from evalkit.report.run_data import RunData
 from evalkit.report.scores import scores_table
 from evalkit.results.cells import Cell, cells
@@ -199,14 +197,14 @@ def read_night(run: Path, night: str, spent: int) -> NightRecord:
     """A night's record from its log, without alarms. Raises RunError if it is not a run, CorruptLogError."""
     from evalkit.store.reading.reader import scan_asks
 
-    manifest, steps, results = read_run(run, DRIFT_COLUMNS)
+    manifest, steps, results = read_run(run, SERVED_COLUMNS)
     logged = {"steps": steps}
     if any(agent.code is not None for agent in manifest.agents.values()):
-        logged["asks"] = scan_asks(run, DRIFT_ASK_COLUMNS)
+        logged["asks"] = scan_asks(run, SERVED_ASK_COLUMNS)
     source = RunData(manifest, cells(manifest, results, read_voids(run)), logged)
     served: dict[str, dict[str, None]] = {}
     for version in versions(source):  # two roles may have one model
-        served.setdefault(version.agent, {})[f"{version.served_model} {version.fingerprint}".strip()] = None
+        served.setdefault(version["agent"], {})[f"{version['served_model']} {version['fingerprint']}".strip()] = None
     table = scores_table(source)
     night_cells = [
         _cell(manifest, cell, row, took, tuple(served.get(cell.agent, ())))
@@ -227,11 +225,7 @@ from cells c left join episodes e using (suite, agent) group by c.suite, c.agent
 
 
 def _cell(
-    manifest: Manifest,
-    cell: Cell,
-    row: Mapping[str, Any],
-    took: Mapping[str, Any],
-    served: tuple[str, ...],
+    manifest: Manifest, cell: Cell, row: Mapping[str, Any], took: Mapping[str, Any], served: tuple[str, ...]
 ) -> CellNight:
     """`row`: the cell's of the table `scores`; `took`: of `TOOK`."""
     digests = {name: target.digest for name, target in cell.targets.items()}
@@ -304,12 +298,7 @@ def _note(before: Sequence[Dated], cell: CellNight, night: str, alpha: float, to
         comparable += fallen[1 - max(*WINDOWS, took) :]
     nights: list[Night] = [cell_night.values for _, cell_night in comparable]
     alarm = watched(
-        nights,
-        cell.values,
-        alpha,
-        tolerance=tolerance,
-        both_ways=cell.litmus is True,
-        standing=standing is not None,
+        nights, cell.values, alpha, tolerance=tolerance, both_ways=cell.litmus is True, standing=standing is not None
     )
     since = fell = ""
     if alarm.raised:

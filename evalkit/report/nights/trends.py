@@ -1,12 +1,30 @@
-"""Nights as tables: each cell's scores as a line of small bars, the alarms that were raised, and what nights took."""
+"""Nights as tables and a figure: each cell's scores as a line of small bars or with intervals, the alarms that were
+raised, and what nights took.
+"""
 
 from collections.abc import Mapping, Sequence
+from datetime import date
 from typing import Any
 
 from evalkit.envs.known import OPTIMUM_UNIT, score_unit
+from evalkit.report.figures.marks import by_agent, dotted
 from evalkit.report.nights.history import TOOK, CellNight, NightRecord
 from evalkit.report.scores import scored
-from evalkit.report.tables import Column, Table
+from evalkit.report.tables import Column, Table, columns_of
+from evalkit.report.vega import (
+    MOST_MARKS,
+    WIDTH,
+    Figure,
+    Rows,
+    Spec,
+    mark,
+    number,
+    panels,
+    reach,
+    scaled,
+    spec_of,
+    tips,
+)
 from evalkit.stats.lasting_fall import SURE, WITHIN
 
 BY = {"windows": "last nights", "evidence": "all nights"}
@@ -24,10 +42,7 @@ _VISIBLE = (
     f"visible fall: the fall that could be seen, in points: the least that {WITHIN} nights show with a chance of "
     f"{SURE:.0%}, if they are like the nights before"
 )
-_WHERE = (
-    Column(key="suite", title="Suite", group=True),
-    Column(key="agent", title="Agent"),
-)
+_WHERE = (Column(key="suite", title="Suite", group=True), Column(key="agent", title="Agent"))
 
 
 def trend_table(history: Sequence[NightRecord]) -> Table:
@@ -63,7 +78,7 @@ def _trend_row(history: Sequence[NightRecord], cell: CellNight) -> dict[str, Any
     return {
         "suite": cell.suite,
         "agent": cell.agent,
-        "trend": bars([_score(record, cell) for record in history[-MOST_NIGHTS:]]),
+        "trend": bars([_scores(record).get((*cell.cell, cell.key)) for record in history[-MOST_NIGHTS:]]),
         "score": cell.score,
         "interval": (cell.low, cell.high) if cell.low is not None else None,
         "kind": cell.kind or None,
@@ -80,15 +95,8 @@ def _trend_row(history: Sequence[NightRecord], cell: CellNight) -> dict[str, Any
     }
 
 
-def _score(record: NightRecord, cell: CellNight) -> float | None:
-    return next(
-        (
-            night_cell.score
-            for night_cell in record.cells
-            if night_cell.cell == cell.cell and night_cell.key == cell.key
-        ),
-        None,
-    )
+def _scores(record: NightRecord) -> dict[tuple[str, str, str], float | None]:
+    return {(*cell.cell, cell.key): cell.score for cell in record.cells}
 
 
 def bars(values: Sequence[float | None]) -> str:
@@ -132,8 +140,7 @@ def alarms_table(history: Sequence[NightRecord]) -> Table:
             Column(key="now", title="Now", kind="score", unit=unit),
             Column(key="nights", title="Nights", kind="count", unit="of the window"),
             Column(key="p", title="p", kind="p"),
-            Column(key="by", title="Seen in"),
-            Column(key="since", title="Since"),
+            *columns_of(by="Seen in", since="Since"),
         ),
         rows=tuple(rows),
         packs=_packs(history),
@@ -168,11 +175,9 @@ def nights_table(history: Sequence[NightRecord]) -> Table:
         title="What nights took",
         columns=(
             Column(key="night", title="Night"),
-            Column(key="ended", title="Ended", kind="count", unit="episodes"),
-            Column(key="owed", title="Remaining", kind="count", unit="episodes"),
+            *columns_of("count", "episodes", ended="Ended", owed="Remaining"),
             Column(key="spent", title="Spent", kind="usd"),
-            Column(key="tokens_in", title="Tokens in", kind="tokens"),
-            Column(key="tokens_out", title="Tokens out", kind="tokens"),
+            *columns_of("tokens", tokens_in="Tokens in", tokens_out="Tokens out"),
             Column(key="alarms", title="Alarms", kind="count"),
             Column(key="served", title="Changed version"),
         ),
@@ -210,3 +215,121 @@ def _packs(history: Sequence[NightRecord]) -> tuple[str, ...]:
 
 def _points(share: float | None) -> float | None:
     return None if share is None else 100 * share
+
+
+TREND_HEIGHT = 150
+ALARM = "#C1121F"
+"""Of an alarm's ring, on white and on black."""
+
+
+def trend_figure(history: Sequence[NightRecord]) -> Figure | None:
+    """Every cell's scores by night; None if nothing was scored. `history`: oldest first."""
+    first = _first_drawn(history)
+    rows = [
+        _dot(record, cell, cell.agent in changed)
+        for index, record in enumerate(history)
+        if index >= first
+        for changed in [changes(history, index)]
+        for cell in record.cells
+        if cell.score is not None
+    ]
+    if not rows:
+        return None
+    title = "Scores by night"
+    words = ["Mean over instances with its 95 % interval; ringed: alarm; triangle: another model was served"]
+    left = f"drawn: the last {len(history) - first:,} of {len(history):,} nights; all are in the history"
+    return Figure(
+        name="figure_trend",
+        title=title,
+        spec=spec_of(_trend_chart(rows), title, words),
+        table=_points_table(rows, history[-1]),
+        query=history[-1].query,
+        notes=(left,) if first else (),
+    )
+
+
+def _first_drawn(history: Sequence[NightRecord]) -> int:
+    """The place of the oldest night that a figure has room for: each cell takes three marks."""
+    room, first = MOST_MARKS, len(history)
+    while first > 0 and room >= 3 * len(history[first - 1].cells):
+        first -= 1
+        room -= 3 * len(history[first].cells)
+    return first
+
+
+def _dot(record: NightRecord, cell: CellNight, changed: bool) -> dict[str, Any]:
+    raised = cell.alarm is not None and cell.alarm.raised
+    return {
+        "night": record.night,
+        "suite": cell.suite,
+        "agent": cell.agent,
+        "value": cell.score,
+        "low": cell.low,
+        "high": cell.high,
+        "kind": cell.kind or None,
+        "instances": len(cell.values),
+        "alarm": "alarm" if raised else "",
+        "changed": "served anew" if changed else "",
+        "served": ", ".join(cell.served),
+    }
+
+
+def _trend_chart(rows: Rows) -> Spec:
+    agents = list(dict.fromkeys(row["agent"] for row in rows))
+    suites = list(dict.fromkeys(row["suite"] for row in rows))
+    look = by_agent(agents, agents)
+    ends, colour = reach(rows, ("value", "low", "high"), 0, 100), {"color": look["color"]}
+    nights = [date.fromisoformat(row["night"]) for row in rows]
+    # From one date on the axis to the next, so that they have room.
+    days = {"interval": "day", "step": max(1, ((max(nights) - min(nights)).days + 13) // 14)}
+    base = {
+        "x": {
+            "field": "night",
+            "type": "temporal",
+            "title": None,
+            "scale": {"type": "utc", "padding": 12},
+            "axis": {"format": "%d %b", "labelAngle": 0, "grid": False, "tickCount": days},
+        },
+        "tooltip": tips(
+            night="Night",
+            agent="Agent",
+            suite="Suite",
+            value="Score|.2f",
+            low="95 % low|.2f",
+            high="95 % high|.2f",
+            instances="Instances|,",
+            served="Served",
+            alarm="Alarm",
+        ),
+    }
+    scored = {**base, "y": number("value", scale=scaled(ends), axis={"tickCount": 5})}
+    ring: Spec = {"filled": False, "size": 220, "strokeWidth": 2.2, "color": ALARM, "opacity": 1}
+    triangle: Spec = {"filled": True, "shape": "triangle-up", "size": 60, "opacity": 0.9}
+    layers = [
+        mark("rule", {**base, "y": number("low"), "y2": {"field": "high"}, **colour}, strokeWidth=1.5, opacity=0.4),
+        mark("line", {**scored, **colour}, strokeWidth=1.8),
+        mark("point", {**scored, **dotted(look)}, filled=True, size=40, opacity=1),
+        mark("point", scored, where="datum.alarm != ''", **ring),
+        mark("point", {**base, "y": {"datum": ends[0]}, **colour}, where="datum.changed != ''", **triangle),
+    ]
+    drawing = {"layer": layers, "width": 2 * WIDTH, "height": TREND_HEIGHT}
+    return panels(rows, drawing, "suite", suites, spacing=14)
+
+
+def _points_table(rows: Rows, last: NightRecord) -> Table:
+    return Table(
+        name="trend_points",
+        title="Scores by night",
+        columns=(
+            Column(key="night", title="Night", group=True),
+            *columns_of(suite="Suite", agent="Agent"),
+            *scored((cell.litmus is True for cell in last.cells), "value"),
+            Column(key="instances", title="Instances", kind="count"),
+            *columns_of(alarm="Alarm", served="Served"),
+        ),
+        rows=tuple(
+            {**row, "interval": None if row["low"] is None else (row["low"], row["high"])} for row in reversed(rows)
+        ),
+        packs=tuple(dict.fromkeys(cell.pack for cell in last.cells)),
+        query=last.query,
+    )

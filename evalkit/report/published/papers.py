@@ -1,15 +1,12 @@
-"""The papers' own figures, as data: `published/*.toml` holds each table's rows, its place and the settings after it.
+"""The papers' own figures, as data: `published/*.toml` holds each table's rows and its place.
 
-Figures are facts; nothing else of the papers is here. `beside.py` sets them next to a run's.
-
-What a published table looks like stands with its figures in `published/*.toml`. JSON and CSV hold the same values under
-the same keys as ever.
+Figures are facts; nothing else of the papers is here. What a published table looks like stands with its figures; our
+own tables of the same content look like it. JSON and CSV hold the same values under the same keys as ever.
 """
 
 import tomllib
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
-from fnmatch import fnmatchcase
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -17,30 +14,6 @@ from typing import Any
 import msgspec
 
 from evalkit.report.tables import Column, Table
-
-_FOLDER = Path(__file__).resolve().parent
-
-
-class PublishedModel(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One model of a paper."""
-
-    name: str
-    """As the paper's tables write it."""
-    like: tuple[str, ...]
-    """Patterns (`gpt-4o-2024-*`) of what providers call it, in lower case and without a maker before a slash; of a
-    baseline, the policy that is the same."""
-    version: str = ""
-    """Which of its versions the paper asked; empty: it does not say."""
-
-
-class PublishedSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """How a paper's figures were made, in the names that `beside.settings_of` gives a run's."""
-
-    values: Mapping[str, Any]
-    """A list: the values that there were, over instances."""
-    environment: str = ""
-    """Of these alone; empty: of all."""
-    difficulty: str = ""
 
 
 class PublishedColumn(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -66,10 +39,8 @@ class PublishedTable(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     title: str
     ours: tuple[str, ...]
     """The report's tables that hold the same figures."""
-    environments: tuple[str, ...]
-    """Of whose episodes its figures are."""
     keys: Mapping[str, Any] = {}
-    """Of every row: parameters of its instances, or `environment`, `difficulty`, `prompts`."""
+    """What all its rows are of: parameters of the instances, a difficulty."""
     notes: tuple[str, ...] = ()
     columns: Mapping[str, PublishedColumn] = {}
     """By key: how it is printed."""
@@ -88,33 +59,51 @@ class Paper(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
     paper: str
     source: str
-    settings_from: str
-    """Where in it the settings stand."""
-    models: tuple[PublishedModel, ...]
-    settings: tuple[PublishedSettings, ...]
+    settings: str
+    """How its figures were made, in a sentence."""
     tables: tuple[PublishedTable, ...]
-
-    def known_as(self, model: str, policy: str) -> PublishedModel | None:
-        """The paper's model that an agent plays with; None if the paper has none of that name."""
-        name = (model or policy).lower().rpartition("/")[2]
-        return next((model for model in self.models if any(fnmatchcase(name, like) for like in model.like)), None)
-
-    def settings_for(self, environment: str, difficulty: str) -> dict[str, Any]:
-        """The settings of its figures of an environment at a difficulty."""
-        values: dict[str, Any] = {}
-        for settings in self.settings:
-            if settings.environment in ("", environment) and settings.difficulty in ("", difficulty):
-                values |= settings.values
-        return values
 
 
 @cache
 def published_papers() -> tuple[Paper, ...]:
     """Both papers."""
-    return tuple(
-        msgspec.convert(tomllib.loads(path.read_text(encoding="utf-8")), Paper)
-        for path in sorted(_FOLDER.glob("*.toml"))
+    files = sorted(Path(__file__).resolve().parent.glob("*.toml"))
+    return tuple(msgspec.convert(tomllib.loads(path.read_text(encoding="utf-8")), Paper) for path in files)
+
+
+def beside_tables(tables: Iterable[Table]) -> tuple[Table, ...]:
+    """Those of a report's tables that the papers have too, and below them the published rows with the same columns."""
+    by_name = {table.name: table for table in tables}
+    shown: dict[str, Table] = {}
+    for paper in published_papers():
+        for published in paper.tables:
+            ours = [by_name[name] for name in published.ours if name in by_name]
+            if ours:
+                shown |= {table.name: table for table in ours}
+                shown[published.name] = _published_rows(paper, published, ours[0])
+    return tuple(shown.values())
+
+
+def _published_rows(paper: Paper, published: PublishedTable, ours: Table) -> Table:
+    keys = dict.fromkeys((*published.keys, *(key for row in published.rows for key in row if key != "model")))
+    rows = [{**published.keys, **row, "agent": row["model"] or "any"} for row in published.rows]
+    for row in rows if published.runs else ():
+        row |= {key.replace("_solved", "_runs"): published.runs for key in row if key.endswith("_solved")}
+    told = [key for key in keys if key in published.keys or any(isinstance(row.get(key), str) for row in rows)]
+    figures = [column for column in ours.columns if column.numeric and any(column.key in row for row in rows)]
+    table = Table(
+        name=f"beside_{published.name}",
+        title=f"{paper.paper}, {published.number} ({published.place}): {published.title}",
+        columns=(
+            Column(key="agent", title="Model"),
+            *(Column(key=key, title=key.capitalize()) for key in told),
+            *figures,
+        ),
+        rows=tuple(rows),
+        packs=(),
+        notes=(f"rows from the paper: {paper.source}; {paper.settings}", *published.notes),
     )
+    return as_printed(table, published.name)
 
 
 Group = Callable[[Mapping[str, Any]], object]

@@ -1,25 +1,34 @@
 """A table as LaTeX: `booktabs` rules, numbers flush right, intervals in brackets, notes and query with it.
 
-It fits the text of a page of `article` with its 10 points, 345 by 550 points: `latex_fit.py` finds how.
+A table that is wider than the text is scaled down to it, by LaTeX, which knows how wide it is. One with many rows is a
+`longtable`, or, where that would be too wide, several floats.
 
 Names and texts that others chose are escaped: nothing in them is a command, a comment, a ligature or the argument of
 the line break before them. The text is ASCII, so that every engine sets it: a character beyond is written by its
 command or, where it has none, as `[U+4E2D]`.
 """
 
-from collections.abc import Mapping
+import re
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from evalkit.report.render.latex_fit import Tabular, fit
-from evalkit.report.render.narrow import pieces
 from evalkit.report.tables import MISSING, Column, Table, without_shared_packs, written
 from evalkit.text import visible
 
-PREAMBLE = r"\usepackage{booktabs}"
+PREAMBLE = r"\usepackage{booktabs,graphicx,longtable}"
 """What a document needs."""
+
+MOST_ROWS = 40
+"""Of a float: with a head and some notes they fill a page."""
 
 MOST_WAITING = 8
 """Floats of one table that may wait for a page: LaTeX gives up beyond 52, and below in old versions."""
+
+MOST_LETTERS = 75
+"""In a row of a table that is not scaled: of 10 points, small, in the 345 points of an `article`'s text."""
+
+LONGEST_TEXT = 40
+"""Letters of a text that is not broken; longer ones wrap."""
 
 _WRITTEN = {
     "\\": r"\textbackslash{}",
@@ -77,29 +86,47 @@ def escaped(text: str) -> str:
 
 
 def latex(table: Table) -> str:
-    """The table as one or several `table` environments. It needs `PREAMBLE`."""
+    """The table as one or several `table` environments, or as a `longtable`. It needs `PREAMBLE`."""
     # As in the terminal: a prompt pack that all rows share is said below.
     table = without_shared_packs(table)
-    fitted = fit(table)
+    rows = range(len(table.rows))
+    notes = [rf"{breakable(note)}\par" for note in table.lines_below]
     lines = _comments(table)
-    for number, blocks in enumerate(fitted.floats, 1):
-        last = number == len(fitted.floats)
-        mark = "" if len(fitted.floats) == 1 else f" ({number} of {len(fitted.floats)})"
-        label = _label(table.name) + ("" if number == 1 else f"-{number}")
+    if len(rows) > MOST_ROWS and sum(_letters(table, column) + 2 for column in table.outer) <= MOST_LETTERS:
+        return "\n".join([*lines, *_long(table), r"{\footnotesize\raggedright", *notes, "}", ""])
+    parts = [rows[start : start + MOST_ROWS] for start in rows[::MOST_ROWS]] or [rows]
+    for number, part in enumerate(parts, 1):
+        mark = "" if len(parts) == 1 else f" ({number} of {len(parts)})"
         lines += [
             r"\begin{table}[htbp]",
-            rf"\centering\{fitted.size}\setlength{{\tabcolsep}}{{{fitted.gap:g}pt}}",
+            r"\centering\small",
             rf"\caption{{{escaped(table.title)}{mark}}}",
-            rf"\label{{tab:{label}}}",
+            rf"\label{{tab:{_label(table.name)}{'' if number == 1 else f'-{number}'}}}",
+            rf"\sbox0{{\begin{{tabular}}{{{_layout(table)}}}",
+            *_head(table),
+            *_rows(table, part),
+            r"\bottomrule",
+            r"\end{tabular}}%",
+            r"\ifdim\wd0>\linewidth\resizebox{\linewidth}{!}{\usebox0}\else\usebox0\fi",
         ]
-        for index, block in enumerate(blocks):
-            lines += [r"\par\medskip"] if index else []
-            lines += _tabular(table, block)
-        notes = _below(table.lines_below, fitted.notes_apart) if last else []
-        lines += [r"\end{table}", *notes] if fitted.notes_apart else [*notes, r"\end{table}"]
-        if not number % MOST_WAITING or (last and number > 1):
+        if notes and number == len(parts):
+            lines += [r"\par\smallskip", r"\begin{minipage}{\linewidth}\footnotesize\raggedright", *notes]
+            lines.append(r"\end{minipage}")
+        lines.append(r"\end{table}")
+        if not number % MOST_WAITING:
             lines.append(r"\clearpage")
     return "\n".join([*lines, ""])
+
+
+def _long(table: Table) -> list[str]:
+    head = _head(table)
+    return [
+        rf"{{\small\begin{{longtable}}{{{_layout(table)}}}",
+        rf"\caption{{{escaped(table.title)}}}\label{{tab:{_label(table.name)}}} \\",
+        *(*head, r"\endfirsthead", *head, r"\endhead", r"\bottomrule", r"\endfoot"),
+        *_rows(table, range(len(table.rows))),
+        r"\end{longtable}}",
+    ]
 
 
 def _comments(table: Table) -> list[str]:
@@ -111,45 +138,43 @@ def _label(name: str) -> str:
     return "".join(char if char.isascii() and char.isalnum() else "-" for char in name)
 
 
-def _tabular(table: Table, block: Tabular) -> list[str]:
-    layout = "".join("r" if column.numeric else "l" for column in block.columns)
-    head = " & ".join(_held(column.title, width) for column, width in block.columns.items())
-    lines = [rf"\begin{{tabular}}{{@{{}}{layout}@{{}}}}", r"\toprule", rf"{head} \\", r"\midrule"]
+def _layout(table: Table) -> str:
+    return f"@{{}}{''.join('r' if column.numeric else 'l' for column in table.outer)}@{{}}"
+
+
+def _letters(table: Table, column: Column) -> int:
+    """How wide a column is; a text that is longer than `LONGEST_TEXT` wraps."""
+    widest = max((len(written(column, row)) for row in table.rows), default=0)
+    return max(len(visible(column.title)), widest if column.numeric else min(widest, LONGEST_TEXT))
+
+
+def _head(table: Table) -> list[str]:
+    return [r"\toprule", rf"{' & '.join(escaped(column.title) for column in table.outer)} \\", r"\midrule"]
+
+
+def _rows(table: Table, places: Sequence[int]) -> list[str]:
+    """Some rows; what repeats the group above is left blank, and a new group is set apart."""
+    lines: list[str] = []
     above: Mapping[str, Any] = {}
-    for number, section in enumerate(block.sections):
-        if number:
+    for index in places:
+        row = table.rows[index]
+        if above and _group(table, above) != _group(table, row):
             lines.append(r"\addlinespace")
-        if section.heading:
-            heading = rf"\textit{{{_held(section.heading, block.heading)}}}"
-            lines.append(rf"\multicolumn{{{len(block.columns)}}}{{@{{}}l@{{}}}}{{{heading}}} \\")
-        for index in section.places:
-            if above and not section.heading and _group(block, above) != _group(block, table.rows[index]):
-                lines.append(r"\addlinespace")
-            lines.append(_row(table, block, index, above))
-            above = table.rows[index]
-    return [*lines, r"\bottomrule", r"\end{tabular}"]
+        cells, same = [], bool(above)
+        for column in table.outer:
+            same = same and column.group and above.get(column.key) == row.get(column.key)
+            text = "" if same else _cell(column, row)
+            cells.append(rf"\textbf{{{text}}}" if text and (index, column.key) in table.bold else text)
+        lines.append(rf"{' & '.join(cells)} \\")
+        above = row
+    return lines
 
 
-def _held(text: str, width: float) -> str:
-    """A text in a cell; `width`: where it wraps, in points, 0 if it does not."""
-    return rf"\parbox[t]{{{width:.1f}pt}}{{\raggedright {breakable(text)}\strut}}" if width else escaped(text)
+def _group(table: Table, row: Mapping[str, Any]) -> list[Any]:
+    return [row.get(column.key) for column in table.outer if column.group][:1]
 
 
-def _group(block: Tabular, row: Mapping[str, Any]) -> list[Any]:
-    return [row.get(column.key) for column in block.columns if column.group][:1]
-
-
-def _row(table: Table, block: Tabular, index: int, above: Mapping[str, Any]) -> str:
-    row = table.rows[index]
-    cells, same = [], bool(above)
-    for column, width in block.columns.items():
-        same = same and column.group and above.get(column.key) == row.get(column.key)
-        text = "" if same else _cell(column, row, width)
-        cells.append(rf"\textbf{{{text}}}" if text and (index, column.key) in table.bold else text)
-    return rf"{' & '.join(cells)} \\"
-
-
-def _cell(column: Column, row: Mapping[str, Any], width: float) -> str:
+def _cell(column: Column, row: Mapping[str, Any]) -> str:
     text = written(column, row)
     if text == MISSING:
         return r"\textendash{}"
@@ -158,7 +183,9 @@ def _cell(column: Column, row: Mapping[str, Any], width: float) -> str:
         return f"{{[}}{_number(low)}, {_number(high)}{{]}}"
     if column.numeric:
         return _number(text)
-    return _held(text, width)
+    if len(text) > LONGEST_TEXT:
+        return rf"\parbox[t]{{{LONGEST_TEXT}ex}}{{\raggedright {breakable(text)}\strut}}"
+    return escaped(text)
 
 
 def _number(text: str) -> str:
@@ -166,24 +193,9 @@ def _number(text: str) -> str:
     return rf"$-${escaped(text[1:])}" if text.startswith("-") else escaped(text)
 
 
-LONGEST_PIECE = 12
-"""Letters after which a text may be broken where it has no place for it."""
+_JOINTS = re.compile(r"(?<=[/_=?&|-])(?=\w)")
 
 
 def breakable(text: str) -> str:
-    """Any text as LaTeX that may be broken after what separates the parts of a name."""
-    parts = [piece[i : i + LONGEST_PIECE] for piece in pieces(text) for i in range(0, len(piece), LONGEST_PIECE)]
-    return "".join(
-        escaped(part) + ("" if part.endswith((" ", "\n")) or i + 1 == len(parts) else r"\allowbreak{}")
-        for i, part in enumerate(parts)
-    )
-
-
-def _below(notes: tuple[str, ...], notes_apart: bool) -> list[str]:
-    """The notes; `notes_apart`: outside of the float, where a page may end within them."""
-    if not notes:
-        return []
-    lines = [rf"{breakable(note)}\par" for note in notes]
-    if notes_apart:
-        return [r"{\footnotesize\raggedright", *lines, "}"]
-    return [r"\par\smallskip", r"\begin{minipage}{\linewidth}\footnotesize\raggedright", *lines, r"\end{minipage}"]
+    """Any text as LaTeX that may be broken after what joins the parts of a name."""
+    return r"\allowbreak{}".join(map(escaped, _JOINTS.split(text)))

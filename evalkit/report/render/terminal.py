@@ -1,8 +1,14 @@
-"""Tables and trajectories in a terminal. Nothing that comes from a model or a spec is read as rich markup."""
+"""Tables and trajectories in a terminal. Nothing that comes from a model or a spec is read as rich markup.
 
+Where there is little room, what groups rows becomes headings, and names break where readers expect it. The columns that
+lead a table (its suite, what the sweep varied) say the same in many rows, or nothing.
+"""
+
+import re
 import sys
-from collections.abc import Iterable, Mapping, Sequence
-from itertools import takewhile
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import groupby, takewhile
 from typing import TYPE_CHECKING, Any
 
 from rich import box
@@ -12,8 +18,7 @@ from rich.rule import Rule
 from rich.table import Table as Grid
 from rich.text import Text
 
-from evalkit.report.render.narrow import broken, bundles, even_groups, headed
-from evalkit.report.tables import MISSING, Column, Table, without_empty, without_shared_packs, written
+from evalkit.report.tables import MISSING, Column, Table, shown, without_empty, without_shared_packs, written
 from evalkit.text import visible
 
 if TYPE_CHECKING:
@@ -73,7 +78,11 @@ def print_bare(table: Table, to: Console) -> None:
     if 1 + sum(_widest(table, column) + GAP for column in columns) <= to.width:
         to.print(_grid(table, dict.fromkeys(columns, 0), rows))
     elif 1 + sum(_needs(table, column) + GAP for column in columns) <= to.width:
-        to.print(_grid(table, _widened_all(table, columns, to.width), rows))
+        # Texts get what they need and what is left; others are as wide as they are.
+        needed = {column: _needs(table, column) for column in columns}
+        wider = _widened(table, needed, to.width - sum(least + GAP for least in needed.values()))
+        part = {column: share if column.kind == "text" else 0 for column, share in wider.items()}
+        to.print(_grid(table, part, rows))
     else:
         _print_narrow(table, to)
 
@@ -101,13 +110,6 @@ LEAST_NAME, LEAST_TEXT, GAP = 12, 24, 2
 """Columns that a name and another text get at least if they have so many, and that stand between two."""
 
 
-def _widened_all(table: Table, columns: Sequence[Column], width: int) -> dict[Column, int]:
-    """All columns; texts with what they need and what is left, others as wide as they are."""
-    needed = {column: _needs(table, column) for column in columns}
-    wider = _widened(table, needed, width - sum(least + GAP for least in needed.values()))
-    return {column: share if column.kind == "text" else 0 for column, share in wider.items()}
-
-
 def _parts(table: Table, columns: Sequence[Column], width: int) -> list[dict[Column, int]]:
     """The columns in groups that fit, each after the names and with the width of each column."""
     lead = next((index for index, column in enumerate(columns) if column.numeric), len(columns))
@@ -118,9 +120,7 @@ def _parts(table: Table, columns: Sequence[Column], width: int) -> list[dict[Col
     shares = {column: min(_widest(table, column), max(1, most)) for column in names}
     room = width - 1 - sum(share + GAP for share in shares.values())
     needed = {column: min(_needs(table, column), max(1, room - GAP)) for column in rest}
-    parts = [
-        {column: int(least) for column, least in part.items()} for part in even_groups(rest, needed, room - GAP, GAP)
-    ]
+    parts = groups(rest, needed, room - GAP, GAP)
     left = [room - sum(least + GAP for least in part.values()) for part in parts]
     # What no part needs goes to names, then in each part to its texts.
     wider = _widened(table, shares, min(left))
@@ -233,3 +233,103 @@ def _print_part(part: "TrajectoryPart", to: Console) -> None:
         to.print(Text(part.title, style=style))
     if part.text:
         to.print(Padding(Text(part.text, style="dim" if part.kind == "facts" else ""), (0, 0, 0, 2), expand=False))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Section:
+    """Rows under one heading."""
+
+    heading: str
+    """Empty: the table has none."""
+    places: tuple[int, ...]
+    """Of its rows in the table."""
+
+
+def headed(table: Table) -> tuple[tuple[Column, ...], tuple[Section, ...]]:
+    """The columns that are left to people when those that lead become headings, and the sections under these.
+
+    A table that nothing leads, or whose every row would have a heading of its own, keeps all in one section.
+    """
+    columns = table.outer
+    lead = columns[
+        : next((i for i, column in enumerate(columns) if not (column.group or column.key.startswith("axis:"))), 0)
+    ]
+    names = [tuple(row.get(column.key) for column in lead) for row in table.rows]
+    sections = [tuple(group) for _, group in groupby(range(len(names)), key=lambda index: repr(names[index]))]
+    if not lead or not names or len(lead) == len(columns) or len(sections) == len(names) > 1:
+        return columns, (Section(heading="", places=tuple(range(len(table.rows)))),)
+    return columns[len(lead) :], tuple(
+        Section(heading=_heading(lead, table.rows[indices[0]]), places=indices) for indices in sections
+    )
+
+
+def bundles(columns: Sequence[Column]) -> list[tuple[Column, ...]]:
+    """The columns that must not be parted: a figure with its interval and how that was found."""
+    bundled: list[tuple[Column, ...]] = []
+    for column in columns:
+        if bundled and (column.kind == "interval" or column.key == "kind" or column.key.endswith("_kind")):
+            bundled[-1] = (*bundled[-1], column)
+        else:
+            bundled.append((column,))
+    return bundled
+
+
+def groups(columns: Sequence[Column], needed: Mapping[Column, int], room: int, gap: int) -> list[dict[Column, int]]:
+    """The columns with what they need in groups no wider than `room`, each as full as it can be, no bundle parted.
+
+    gap     between two columns
+    """
+    grouped: list[dict[Column, int]] = [{}]
+    for bundle in bundles(columns):
+        wanted = sum(needed[column] + gap for column in bundle) - gap
+        if grouped[-1] and sum(grouped[-1].values()) + gap * len(grouped[-1]) + wanted > room:
+            grouped.append({})
+        grouped[-1] |= {column: needed[column] for column in bundle}
+    return grouped
+
+
+_SPEAKING = frozenset({"suite", "suites", "agent", "environment", "difficulty"})
+"""Keys of columns whose values need no title: a parameter's `none` does."""
+
+
+def _heading(lead: Sequence[Column], row: Mapping[str, Any]) -> str:
+    parts = []
+    for column in lead:
+        text = shown(column, row.get(column.key))
+        if text != MISSING:
+            plain = column.key in _SPEAKING and isinstance(row[column.key], str)
+            parts.append(text if plain else f"{column.title}={text}")
+    return " ".join(parts) or MISSING
+
+
+_WORDS = re.compile(r"(?<=\s)(?=\S)")
+_JOINTS = re.compile(r"(?<=\s)(?=\S)|(?<=[^\W_][/_=?&|-])(?=[^\W_])")
+
+
+def pieces(text: str) -> list[str]:
+    """The text in parts after which a line may end: at spaces and at what joins the parts of a name."""
+    return [piece for piece in _JOINTS.split(text) if piece]
+
+
+def broken(text: str, width: int) -> list[str]:
+    """The text in lines of at most `width` letters: words, and their pieces, are broken only where they are longer."""
+    broken_lines: list[str] = []
+    for line in text.split("\n"):
+        lines = [""]
+        for piece in _whole_where_they_fit(line, width):
+            if len(lines[-1]) + len(piece.rstrip()) > width:
+                lines.append("")
+            rest = piece
+            while len(rest.rstrip()) > width:
+                lines += [rest[:width]]
+                rest = rest[width:]
+                lines.append("")
+            lines[-1] += rest
+        broken_lines += [piece.rstrip() for piece in lines if piece.strip()] or [""]
+    return broken_lines
+
+
+def _whole_where_they_fit(line: str, width: int) -> Iterator[str]:
+    """The words of a line, those that are longer than `width` in pieces."""
+    for word in _WORDS.split(line):
+        yield from [word] if len(word.rstrip()) <= width else pieces(word)

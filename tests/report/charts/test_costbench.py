@@ -2,9 +2,8 @@
 
 import pytest
 
-from evalkit.report.charts.alignment import short_name
-from evalkit.report.charts.costbench import costbench_figures, path_of
-from evalkit.report.charts.path import Called, aligned
+from evalkit.report.charts.path import Called, aligned, short_name
+from evalkit.report.environments.costbench import costbench_figures, path_of
 from tests.support.chart_episodes import Played, line_of, played
 
 BLOCKS = ("ban_tool", "preference_change", "remove_tools", "cost_change", "mixed")

@@ -5,16 +5,14 @@ from itertools import pairwise
 from math import fsum
 from typing import Any
 
-import networkx as nx
 import pytest
 
 from evalkit.envs.pricing.instance import optimum_of as best_of_prices
 from evalkit.envs.procurement.instance import optimum_of
-from evalkit.report.charts.pricing import priced, pricing_figures, pricing_lines
-from evalkit.report.charts.procurement import best_of, planned, procurement_lines
-from evalkit.report.charts.scheduling import matrix as matrix_module
-from evalkit.report.charts.scheduling.assignments import assigned
-from evalkit.report.charts.scheduling.scheduling import scheduling_figures, scheduling_lines
+from evalkit.report.environments import scheduling as matrix_module
+from evalkit.report.environments.pricing import priced, pricing_figures, pricing_lines
+from evalkit.report.environments.procurement import best_of, planned, procurement_lines
+from evalkit.report.environments.scheduling import assigned, scheduling_figures, scheduling_lines
 from evalkit.results.moves import Move
 from tests.support.chart_episodes import Played, line_of, played
 
@@ -125,22 +123,10 @@ def test_assignments_are_as_stable_as_the_score_says(agent: str) -> None:
     assert (found[-1].score == 1) is episode.score.solved
 
 
-def test_what_is_known_of_preferences_is_the_transitive_closure() -> None:
-    episode = scheduling("noisy")
-    n = episode.target.n
-    graphs: dict[Any, Any] = {}
-    for one in assigned(episode.target, episode.moves):
-        for worker, task in one.told:
-            graphs.setdefault(("w", worker), nx.DiGraph()).add_edge(task, one.matching[worker])
-            graphs.setdefault(("t", task), nx.DiGraph()).add_edge(worker, one.matching.index(task))
-        assert one.known == sum(nx.transitive_closure(graph).number_of_edges() for graph in graphs.values())
-        assert one.known <= n * n * (n - 1)
-
-
 def test_a_matrix_shows_an_assignment_and_every_pair_that_blocks_it() -> None:
     episode = scheduling("knuth")
     found = assigned(episode.target, episode.moves)
-    _, matrix, _ = scheduling_figures(episode.target, "e", episode.moves)
+    _, matrix = scheduling_figures(episode.target, "e", episode.moves)
     rows = matrix.spec["data"]["values"]
     for one in found:
         cells = [row["is"] for row in rows if row["period"] == one.period]
@@ -155,7 +141,7 @@ def test_a_matrix_shows_an_assignment_and_every_pair_that_blocks_it() -> None:
 def test_many_assignments_are_chosen_from_within_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(matrix_module, "MOST_MARKS", 60)
     episode = scheduling("random", periods=12)
-    _, matrix, _ = scheduling_figures(episode.target, "e", episode.moves)
+    _, matrix = scheduling_figures(episode.target, "e", episode.moves)
     options = matrix.spec["params"][0]["bind"]["options"]
     assert 1 <= len(options) < 12
     assert any("can not be chosen" in note for note in matrix.notes)
