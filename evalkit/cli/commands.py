@@ -95,11 +95,10 @@ COMMANDS: Mapping[str, Command] = {
     ),
     "play": Command(
         "play",
-        "play an episode yourself, in the terminal or in a browser",
+        "play an episode yourself, in the terminal",
         (
             "evalkit play scheduling/basic --instance seed-0",
             "evalkit play costbench/basic --agent anna",
-            "evalkit play pricing/basic --page",
         ),
         options.play,
         "reading the suite",

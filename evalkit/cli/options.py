@@ -105,8 +105,6 @@ def play(sub: argparse.ArgumentParser) -> None:
     _outside(sub)
     sub.add_argument("--run", metavar="NAME", default="human", help="keep the episode in runs/NAME (default: human)")
     sub.add_argument("--agent", metavar="NAME", default="human", help="your name in the run (default: human)")
-    sub.add_argument("--page", action="store_true", help="in a browser of this machine: serve the suite as pages")
-    sub.add_argument("--port", metavar="N", type=whole_number, help="of --page, on 127.0.0.1 (default: any free one)")
 
 
 def _outside(sub: argparse.ArgumentParser) -> None:
