@@ -105,7 +105,7 @@ def test_our_own_names_read_no_entry_points(monkeypatch: pytest.MonkeyPatch) -> 
     for table, names in (
         (ENVIRONMENTS, OWN_ENVIRONMENTS),
         (DIALECTS, ("openai_chat", "gemini")),
-        (EXPORTERS, ("csv", "jsonl", "inspect", "dataset")),
+        (EXPORTERS, ("csv", "jsonl", "inspect", "archive")),
         (packs(), ("standard", "explicit")),
         (suite_folders(), ("scheduling",)),
     ):
