@@ -164,7 +164,7 @@ docs: $(READY) ## build the documentation site in build/docs, strictly; write th
 
 lock: $(READY) ## resolve the dependencies again into the locks
 	$(PY) $(COMPILE) --extra dev --extra docs --output-file $(LOCK)
-	$(PY) $(COMPILE) --extra sdks --extra exports --extra inspect --output-file $(SDKS_LOCK)
+	$(PY) $(COMPILE) --extra sdks --extra inspect --output-file $(SDKS_LOCK)
 	$(PY) $(COMPILE) --extra dev --extra ray --output-file $(RAY_LOCK)
 	$(PY) $(subst pyproject.toml,bench/peers.in,$(COMPILE)) --output-file $(PEERS_LOCK)
 	$(PY) $(subst pyproject.toml,tests/real/servers.in,$(COMPILE)) --output-file $(REAL_LOCK)

@@ -51,7 +51,7 @@ APART = {("report", "client")}
 
 # Library -> the only places that import it, as path prefixes below evalkit/.
 PLACES = {
-    "aiohttp": ("client/", "serve/", "view/", "doors/gateway", "doors/page/", "doors/verifiers"),
+    "aiohttp": ("client/", "serve/", "view/", "doors/gateway", "doors/verifiers"),
     "tenacity": ("client/",),
     "asyncio": ("waiting", "client/", "engine/", "store/writing/writer", "serve/", "view/", "api/", "doors/", "cli/"),
     "uvloop": ("engine/", "serve/", "cli/"),

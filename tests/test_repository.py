@@ -41,7 +41,7 @@ def texts(*suffixes: str) -> dict[str, str]:
 
 LOCKS = {
     "requirements.lock": ("dev", "docs"),
-    "requirements-sdks.lock": ("sdks", "exports", "inspect"),
+    "requirements-sdks.lock": ("sdks", "inspect"),
     "requirements-ray.lock": ("dev", "ray"),
 }
 """Each lock, with the extras that it covers beside the project's own dependencies."""

@@ -1,5 +1,5 @@
 """Makes the pictures of the documents, at docs/images: pages of runs/quickstart, the terminal while it is played,
-an episode that a person plays, and the table of docs/deciding.md as a chart.
+and the table of docs/deciding.md as a chart.
 
     .venv/bin/evalkit run quickstart
     .venv/bin/python -m docs.tools.pictures
@@ -48,12 +48,6 @@ COMPARED = {
     "second_agent": "replanner",
 }
 TERMINAL = "terminal"
-PLAY = "play"
-ASSIGNMENTS = (
-    {f"W{worker}": f"T{worker}" for worker in range(1, 11)},
-    {f"W{worker}": f"T{11 - worker}" for worker in range(1, 11)},
-)
-"""What a person submits in the picture."""
 SHARE = 0.55
 """Of the episodes that have ended where the terminal is shown."""
 COLUMNS, LINES = 100, 30
@@ -70,11 +64,11 @@ def pages() -> Mapping[str, tuple[str, int, int]]:
 
 
 @contextmanager
-def served(*words: str, folder: str | None = None) -> Iterator[str]:
-    """The address of the pages that a command serves, started in a folder."""
+def served(*words: str) -> Iterator[str]:
+    """The address of the pages that a command serves."""
     command = [sys.executable, "-m", "evalkit", *words]
     # Our own command, without a shell.
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=folder) as server:  # noqa: S603
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as server:  # noqa: S603
         assert server.stdout
         found = re.search(r"http://\S+", server.stdout.readline())
         assert found, f"evalkit {words[0]} said no address"
@@ -116,26 +110,6 @@ def take_terminal(browser: Browser, shown: View) -> None:
     page.close()
 
 
-def take_play(browser: Browser) -> None:
-    """One picture of an episode that a person plays."""
-    words = ("play", "scheduling/basic", "--page", "--instance", "seed-0")
-    with TemporaryDirectory() as folder, served(*words, folder=folder) as address:
-        page = browser.new_page(viewport={"width": 1280, "height": 860}, color_scheme="light")
-        page.goto(address)
-        submit = page.locator("details.tool", has_text="submit_assignment")
-        for assignment in ASSIGNMENTS:
-            submit.locator("summary").first.click()
-            submit.locator("textarea").first.fill(repr(assignment))
-            with page.expect_navigation():
-                submit.locator("button.go").click()
-        with page.expect_navigation():
-            page.get_by_role("button", name=re.compile("get_previous_attempts_data")).click()
-        submit.locator("summary").first.click()
-        page.evaluate("scrollTo(0, 0)")
-        page.screenshot(path=str(IMAGES / f"{PLAY}.png"))
-        page.close()
-
-
 def _ended(view: View) -> float:
     return sum(lane.done for lane in view.lanes) / sum(lane.episodes for lane in view.lanes)
 
@@ -151,11 +125,9 @@ def take_all(names: Sequence[str]) -> None:
     addresses = pages()
     with served("view", str(RUN)) as url, sync_playwright() as started:
         browser = started.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox", "--disable-gpu"])
-        for name in names or [*addresses, TERMINAL, PLAY]:
+        for name in names or [*addresses, TERMINAL]:
             if name == TERMINAL:
                 take_terminal(browser, played())
-            elif name == PLAY:
-                take_play(browser)
             else:
                 address, width, height = addresses[name]
                 take(browser, f"{url}{address}", name, width=width, height=height)

@@ -86,11 +86,10 @@ COMMANDS: Mapping[str, Command] = {
     ),
     "play": Command(
         "play",
-        "play an episode yourself, in the terminal or in a browser",
+        "play an episode yourself, in the terminal",
         (
             "evalkit play scheduling/basic --instance seed-0",
             "evalkit play costbench/basic --agent anna",
-            "evalkit play pricing/basic --page",
         ),
         options.play,
         "reading the suite",
@@ -167,18 +166,12 @@ COMMANDS: Mapping[str, Command] = {
         options.verify,
         "reading the run",
     ),
-    "archive": Command(
-        "read",
-        "write a run and its numbers to one file for others",
-        ("evalkit archive runs/nightly", 'evalkit archive runs/mine --out mine.zip --author "Ada Lovelace"'),
-        options.archive,
-    ),
     "export": Command(
         "read",
-        "export chats, a data set, CSV files or Inspect logs",
+        "export chats, CSV files, Inspect logs, or an archive",
         (
             "evalkit export runs/nightly --format jsonl --out nightly.jsonl",
-            "evalkit export runs/nightly --format dataset --out nightly-data",
+            "evalkit export runs/nightly --format archive --out nightly.zip",
             "evalkit export runs/nightly --format inspect --out logs --only agent=gpt,suite=scheduling/hard",
         ),
         options.export,

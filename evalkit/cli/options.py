@@ -75,8 +75,6 @@ def play(sub: argparse.ArgumentParser) -> None:
     _outside(sub)
     sub.add_argument("--run", metavar="NAME", default="human", help="keep the episode in runs/NAME (default: human)")
     sub.add_argument("--agent", metavar="NAME", default="human", help="your name in the run (default: human)")
-    sub.add_argument("--page", action="store_true", help="in a browser of this machine: serve the suite as pages")
-    sub.add_argument("--port", metavar="N", type=whole_number, help="of --page, on 127.0.0.1 (default: any free one)")
 
 
 def _outside(sub: argparse.ArgumentParser) -> None:
@@ -245,22 +243,11 @@ def export(sub: argparse.ArgumentParser) -> None:
         "--format",
         metavar="FORMAT",
         required=True,
-        help="jsonl: one chat per line; inspect: Inspect AI logs; dataset: for Hugging Face datasets; csv: CSV "
-        "files; eee: records of Every Eval Ever; or one from a plug-in",
+        help="jsonl: one chat per line; inspect: Inspect AI logs; csv: CSV files; archive: the run and its numbers in "
+        "a zip, for `verify`; or one from a plug-in",
     )
-    sub.add_argument("--out", metavar="PATH", required=True, help="a file (jsonl) or a folder; must not exist")
+    sub.add_argument("--out", metavar="PATH", required=True, help="a file (jsonl, archive) or a folder; must not exist")
     sub.add_argument("--only", metavar="PART", action="append", default=[], help="agent=NAME,suite=NAME")
-
-
-def archive(sub: argparse.ArgumentParser) -> None:
-    """Options of `archive`."""
-    sub.add_argument("run", metavar="RUN", help="a run directory, or its name below runs/")
-    sub.add_argument("--out", metavar="FILE", help="the archive; must not exist (default: NAME.zip)")
-    sub.add_argument(
-        "--author", metavar="NAME", action="append", default=[], help="an author, for CITATION.cff; can be repeated"
-    )
-    sub.add_argument("--title", metavar="TEXT", default="", help="the title, for CITATION.cff")
-    sub.add_argument("--license", metavar="ID", default="", help="the licence, such as CC-BY-4.0, for CITATION.cff")
 
 
 def verify(sub: argparse.ArgumentParser) -> None:

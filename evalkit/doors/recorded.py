@@ -98,15 +98,6 @@ class Record:
             raise RunError(f"{chosen.id} cannot be played: `evalkit status` says what the run is missing.")
         return self._seat(chosen, replicate)
 
-    def episodes(self) -> list[OutsideEpisode]:
-        """All that can be played, and those that have ended."""
-        return [
-            self._seat(one, replicate)
-            for one in self.instances
-            for replicate in range(self.replicates)
-            if (one.id, replicate) in self._ids
-        ]
-
     async def sit(self, instance: str = "", replicate: int = 0) -> Sitting:
         """An episode, where it was left; an empty instance is the suite's first. Raises UsageError, RunError."""
         seat = self.episode(instance, replicate)
@@ -114,16 +105,6 @@ class Record:
             if seat.id not in self.sittings:
                 self.sittings[seat.id] = await self._sit(seat)
         return self.sittings[seat.id]
-
-    async def begun(self) -> None:
-        """Returns once the run exists, and its episodes can be played or have all ended. Raises RunError if it cannot
-        be played."""
-        first = next((seat for seat in self.episodes() if seat.id not in self.ended), None)
-        if first is not None:
-            await self._waiting(first)
-        else:
-            await asyncio.wait({self.playing})
-            _check(self.playing)
 
     async def quit(self, instance: str, replicate: int) -> str:
         """End an episode as `quit`, where it was left; its place. Raises UsageError, RunError."""

@@ -25,12 +25,11 @@ class Sitting:
         """Whether a text alone can act."""
         return env(self.game.instance.environment).talk
 
-    async def reply(self, reply: Reply, *, step: int | None = None) -> Turn | None:
-        """What the environment makes of the reply; None if the episode has ended before, or if the reply is meant for a
-        `step` that has one already. Raises ValueError for text that is not Unicode, EvalkitError if the reply cannot be
-        kept."""
+    async def reply(self, reply: Reply) -> Turn | None:
+        """What the environment makes of the reply; None if the episode has ended before. Raises ValueError for text
+        that is not Unicode, EvalkitError if the reply cannot be kept."""
         async with self._lock:
-            if self.game.ending or step not in (None, self.game.step):
+            if self.game.ending:
                 return None
             if self._keep is not None:
                 await self._keep(reply)

@@ -21,7 +21,7 @@ def describe_tables(name: str, env: Environment[Any, Any], lines: Iterable[Line]
 
     Raises UsageError for a line that is not an instance, ValueError without lines.
     """
-    described = [whole_line(env, line) for line in lines]
+    described = [_whole_line(env, line) for line in lines]
     if not described:
         raise ValueError("a suite without instances")
     instances = [env.load(line) for line in described]
@@ -35,19 +35,10 @@ def describe_tables(name: str, env: Environment[Any, Any], lines: Iterable[Line]
     )
 
 
-def whole_line(env: Environment[Any, Any], line: Line) -> Line:
+def _whole_line(env: Environment[Any, Any], line: Line) -> Line:
     """The line with what scores are measured against; solved for only if it is not stored. Raises UsageError."""
     stored = "digest" in line and ("optimum" in line or "expected" in line)
     return line if stored else env.describe(env.load(line))
-
-
-FOUND = frozenset({"digest", "optimum", "expected"})
-"""Fields of a line that evalkit finds, and that do not define the instance."""
-
-
-def solved_again(env: Environment[Any, Any], line: Line) -> Line:
-    """The line with everything found anew from what defines the instance. Raises UsageError."""
-    return env.describe(env.load({name: value for name, value in line.items() if name not in FOUND}))
 
 
 def _groups(strata: Sequence[str]) -> dict[str, list[int]]:

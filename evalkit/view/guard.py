@@ -45,8 +45,7 @@ class Computing(Exception):
 
 @web.middleware
 async def guard(request: web.Request, handler: Handler) -> web.StreamResponse:
-    """Refuse foreign host names, and anything but reading where nothing else is offered; put the headers on every
-    answer."""
+    """Refuse foreign host names and anything but reading; put the headers on every answer."""
     try:
         response = await _guarded(request, handler)
     except Computing as wait:
@@ -69,7 +68,7 @@ async def _guarded(request: web.Request, handler: Handler) -> web.StreamResponse
     # A page of another site that has its own name point at 127.0.0.1 (DNS rebinding) sends that name here.
     if _NAMED.fullmatch(request.host) is None:
         return message(403, "Refused", f"This server answers only requests to {HOST} and localhost.")
-    if request.method not in ("GET", "HEAD") and request.match_info.http_exception is not None:
+    if request.method not in ("GET", "HEAD"):
         return message(405, "Refused", "Pages can only be read.")
     return await handler(request)
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 STYLE, SCRIPT, LIVE, VEGA = "style.css", "page.js", "live.js", "vega.js"
 """What a page loads: our style, our script, the live page's, and Vega where it has figures."""
 
-PARTS = {STYLE: (STYLE, "episode.css", "play.css"), SCRIPT: (SCRIPT, "episode.js")}
+PARTS = {STYLE: (STYLE, "episode.css"), SCRIPT: (SCRIPT, "episode.js")}
 """By what a page loads: the files that it is made of, if they are several."""
 
 

@@ -1,13 +1,12 @@
 """`evalkit view`: pages of runs on the loopback alone. Only GET, only its own host name, nothing from anywhere else.
 
-Whoever can reach the loopback can read the pages: they show what the run directories hold, and change nothing. A
-door may serve pages of its own beside them (`evalkit/doors/page/`).
+Whoever can reach the loopback can read the pages: they show what the run directories hold, and change nothing.
 """
 
 import asyncio
 import logging
 import signal
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -58,12 +57,11 @@ TYPES = {STYLE: "text/css", **dict.fromkeys((SCRIPT, LIVE, VEGA), "text/javascri
 
 
 @asynccontextmanager
-async def serving(cache: RunCache, *, port: int = 0, beside: Iterable[web.RouteDef] = ()) -> AsyncIterator[str]:
-    """Serve the pages, and what is `beside` them; gives their address. `port` 0: any that is free. Raises UsageError if
-    it is taken."""
+async def serving(cache: RunCache, *, port: int = 0) -> AsyncIterator[str]:
+    """Serve the pages; gives their address. `port` 0: any that is free. Raises UsageError if it is taken."""
     app = web.Application(middlewares=[guard])
     app[RUN_CACHE] = cache
-    app.add_routes([*beside, *(web.get(path, handler) for path, handler in ROUTES.items())])
+    app.add_routes([web.get(path, handler) for path, handler in ROUTES.items()])
     runner = web.AppRunner(app, access_log=None, logger=_log())
     await runner.setup()
     try:
@@ -78,14 +76,12 @@ async def serving(cache: RunCache, *, port: int = 0, beside: Iterable[web.RouteD
         cache.close()
 
 
-async def serve_until_signal(
-    cache: RunCache, *, port: int, ready: Callable[[str], None], beside: Iterable[web.RouteDef] = ()
-) -> None:
+async def serve_until_signal(cache: RunCache, *, port: int, ready: Callable[[str], None]) -> None:
     """Serve until Ctrl-C or SIGTERM. `ready` is told the address. Raises as `serving`."""
     loop, stop = asyncio.get_running_loop(), asyncio.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, stop.set)
-    async with serving(cache, port=port, beside=beside) as url:
+    async with serving(cache, port=port) as url:
         ready(url)
         await stop.wait()
 

@@ -90,7 +90,7 @@ def test_a_copy_of_a_copy_is_the_run(copied: str, call: Call, here: Path) -> Non
 def test_exports_and_archives_are_those_of_the_copy(copied: str, call: Call, here: Path) -> None:
     for name, out in ((copied, "a"), ("mine", "b")):
         assert call("export", name, "--format", "jsonl", "--out", f"{out}.jsonl").code == 0
-        assert call("archive", name, "--out", f"{out}.zip").code == 0
+        assert call("export", name, "--format", "archive", "--out", f"{out}.zip").code == 0
     assert (here / "a.jsonl").read_bytes() == (here / "b.jsonl").read_bytes()
     assert (here / "a.zip").read_bytes() == (here / "b.zip").read_bytes()
 

@@ -6,7 +6,7 @@ import pytest
 
 from tests.support.command_line import Call, tree
 
-FORMATS = ("jsonl", "inspect", "dataset", "csv", "eee")
+FORMATS = ("jsonl", "inspect", "csv")
 
 
 @pytest.fixture

@@ -53,7 +53,7 @@ instances = ["location-0000", "transportation-0001", "attraction-0003", "dining-
 """A quickstart of seconds: the folder `runs/` where one works is looked into before evalkit's own."""
 
 
-OPTIONAL = {"inspect_ai", "inspect_scout", "datasets"}
+OPTIONAL = {"inspect_ai", "inspect_scout", "datasets", "polars"}
 """Libraries that read exports. Blocks that import them are only compiled; tests/report/exports reads the exports."""
 
 

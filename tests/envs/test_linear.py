@@ -14,7 +14,7 @@ from evalkit.envs.costbench.repair import MARKS, read_call
 from evalkit.envs.errand.parse import count_in, verdict_in, written
 from evalkit.envs.literals import read_mapping
 from evalkit.replies import decode_reply, encode_reply
-from evalkit.report.exports.inspect_events import arguments_of
+from evalkit.report.exports.inspect_log import arguments_of
 from evalkit.results.trajectory import _pretty
 from evalkit.text import bounded, visible
 from tests.support.each_case import check_each

@@ -166,7 +166,7 @@ ALONE = {
     "refused-import": "prompts import nowhere --out pack.toml",
     "refused-generate": "generate scheduling --n many --out new.jsonl",
     "refused-judge": "judge runs/sweep --model chat/clerk",
-    "refused-archive": "archive runs/nothing --out archive.zip",
+    "refused-archive": "export runs/nothing --format archive --out archive.zip",
     "refused-copy": "copy runs/nothing runs/other",
 }
 """By name: commands that need no run, and refusals, beside a copy of the run `policies` and the specs below."""

@@ -6,11 +6,9 @@ import zipfile
 from html import unescape
 from pathlib import Path
 
-import pyarrow.parquet as pq
 import pytest
 
 from evalkit.envs.table import ENVIRONMENTS
-from evalkit.report.exports.dataset import write_dataset
 from evalkit.report.exports.episodes import choose
 from evalkit.report.exports.inspect_log import write_inspect
 from evalkit.report.exports.transcripts import write_transcripts
@@ -101,11 +99,6 @@ def test_the_exports_have_it(thinking: Path, tmp_path: Path) -> None:
         answers = [message for message in line["messages"] if message["role"] == "assistant"]
         assert all(message["reasoning_content"].startswith("Thought 0") for message in answers)
         assert line["metadata"]["tokens"]["reasoning"] == TOKENS * len(answers)
-    write_dataset(chosen, ENVIRONMENTS, tmp_path / "data")
-    files = [path for path in (tmp_path / "data").rglob("*.parquet") if "messages" in pq.read_schema(path).names]
-    rows = [row for path in files for row in pq.read_table(path).column("messages").to_pylist()]
-    assert len(rows) == len(FORMATS)
-    assert all(one["reasoning_content"] for row in rows for one in row if one["role"] == "assistant")
     write_inspect(chosen, ENVIRONMENTS, tmp_path / "logs")
     logs = sorted((tmp_path / "logs").rglob("*.eval"))
     assert len(logs) == len(FORMATS)

@@ -34,26 +34,22 @@ def check(directory: Path) -> "list[Finding]":
 
 def _verify_archive(args: argparse.Namespace) -> int:
     from evalkit import __version__
-    from evalkit.envs.table import ENVIRONMENTS
-    from evalkit.report.archive.check import verify_archive
+    from evalkit.report.exports.archive import verify_archive
 
-    done = verify_archive(Path(args.run), ENVIRONMENTS, check)
+    done = verify_archive(Path(args.run), check)
     lines = [f"SHA-256: {done.sha256}"]
     if done.written_by not in ("", __version__):
-        lines.append(
-            f"evalkit {done.written_by} wrote it, and this is {__version__}: numbers were compared, titles and notes "
-            f"were not."
-        )
+        lines.append(f"evalkit {done.written_by} wrote it, and this is {__version__}: what it wrote was compared.")
     if done.rounded:
         lines.append(f"{done.rounded:,} numbers differ in their last digits, by less than one part in a billion.")
     if done.findings:
         lines.append(f"{args.run}: the archive is not what its log gives.")
     else:
         lines.append(
-            f"{args.run}: every episode replays to what the log holds; {done.numbers:,} numbers and {done.optima:,} "
-            "optima were computed again and are the same."
+            f"{args.run}: every episode replays to what the log holds; {done.numbers:,} numbers were computed again "
+            "and are the same."
         )
-    about = {name: getattr(done, name) for name in ("sha256", "written_by", "numbers", "rounded", "optima")}
+    about = {name: getattr(done, name) for name in ("sha256", "written_by", "numbers", "rounded")}
     return _tell(args, done.findings, {"archive": about}, lines)
 
 

@@ -1,1 +1,1 @@
-"""What others' tools read: chat transcripts, data sets, sheets, Inspect's logs; see `docs/exports.md`."""
+"""What others' tools read: chat transcripts, sheets, Inspect's logs, archives; see `docs/exports.md`."""

@@ -20,6 +20,8 @@ class Exporter:
     """(what is chosen of a run, `--out`) -> how many episodes this evalkit does not reproduce. What it writes must
     not exist yet, and is there whole or not at all (`store/folder.py`). Raises UsageError, StorageError,
     CorruptLogError."""
+    whole: bool = False
+    """Whether it holds all of a run, also what is not ended or void; then no part of it can be chosen."""
 
 
 def _jsonl(chosen: Chosen, out: Path) -> int:
@@ -34,12 +36,6 @@ def _inspect(chosen: Chosen, out: Path) -> int:
     return write_inspect(chosen, ENVIRONMENTS, out)
 
 
-def _dataset(chosen: Chosen, out: Path) -> int:
-    from evalkit.report.exports.dataset import write_dataset
-
-    return write_dataset(chosen, ENVIRONMENTS, out)
-
-
 def _csv(chosen: Chosen, out: Path) -> int:
     from evalkit.report.exports.sheets import write_sheets
 
@@ -47,10 +43,10 @@ def _csv(chosen: Chosen, out: Path) -> int:
     return 0
 
 
-def _eee(chosen: Chosen, out: Path) -> int:
-    from evalkit.report.exports.eee import write_eee
+def _archive(chosen: Chosen, out: Path) -> int:
+    from evalkit.report.exports.archive import write_archive
 
-    return write_eee(chosen, ENVIRONMENTS, out)
+    return write_archive(chosen, out)
 
 
 EXPORTERS: Mapping[str, Exporter] = {
@@ -58,9 +54,8 @@ EXPORTERS: Mapping[str, Exporter] = {
     for exporter in (
         Exporter(name="jsonl", help="chats, one a line", write=_jsonl),
         Exporter(name="inspect", help="Inspect AI's logs", write=_inspect),
-        Exporter(name="dataset", help="for Hugging Face datasets", write=_dataset),
         Exporter(name="csv", help="sheets", write=_csv),
-        Exporter(name="eee", help="records of Every Eval Ever", write=_eee),
+        Exporter(name="archive", help="a run and its numbers in a zip, for `verify`", write=_archive, whole=True),
     )
 }
 """What others' tools read: chat transcripts, data sets, sheets, Inspect's logs; see `docs/exports.md`."""

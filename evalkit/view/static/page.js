@@ -105,18 +105,6 @@
     }
   };
 
-  // A form with data-once is sent once: a second click would ask for what has been asked for. The page may be shown
-  // again from the browser's memory, where its form is as good as new.
-  const wireOnce = (root) => {
-    for (const form of all("form[data-once]", root)) {
-      form.addEventListener("submit", (event) => {
-        if (form.dataset.sent) event.preventDefault();
-        form.dataset.sent = "yes";
-      });
-    }
-  };
-  addEventListener("pageshow", () => { for (const form of all("form[data-sent]")) delete form.dataset.sent; });
-
   // Mark the visible section in the navigation.
   const marks = new Map(all(".sections a").map((link) => [decodeURIComponent(link.hash.slice(1)), link]));
   if (marks.size) {
@@ -202,7 +190,7 @@
   };
   dark.addEventListener("change", () => all(".plot[data-drawn]").forEach(draw));
 
-  const wire = (root) => { wireTables(root); wireButtons(root); wirePlots(root); wireForms(root); wireOnce(root); };
+  const wire = (root) => { wireTables(root); wireButtons(root); wirePlots(root); wireForms(root); };
   wire(document);
 
   // In a one-file page, each trajectory is a packed part and is shown when its address is opened.

@@ -87,7 +87,7 @@ def test_a_full_disk_leaves_nothing_behind(chosen: Chosen, tmp_path: Path, monke
 
 @pytest.mark.parametrize("depth", [99, 101, 5000])
 def test_deep_arguments_do_not_break_a_log(depth: int) -> None:
-    from evalkit.report.exports.inspect_events import arguments_of
+    from evalkit.report.exports.inspect_log import arguments_of
 
     text = '{"a":' * depth + "1" + "}" * depth
     found = arguments_of(text)
