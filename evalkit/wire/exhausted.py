@@ -108,7 +108,7 @@ ROWS: Sequence[Hopeless] = (
 _PERIOD = re.compile(
     r"(?:\bper|/|\bby|\beach|\bevery)[ _-]?(second|sec|s|minute|min|m|hour|h|day|week|month)\b"
     r"|\b(tp[smhd]|rp[smhd])\b|\bper[ _]?(second|minute|hour|day|week|month)|by(minute|hour|day|month)\b"
-    r"|\bfor (?:the |this )?(today|day|week|month)\b|\b(24)[ -]?hours?\b"
+    r"|\bfor (?:the |this )?(today|day|week|month)\b|\b(24)[ -]?h(?:ours?|rs?)?\b"
     r"|\b(minute|hour|day|week|month)[ _-](?:allocated|usage|limit|quota)|\b(dai|week|month|hour|minute)ly\b"
     r"|\bper (86400) ?s|past \d+ (hour|day)s?|\d+ (?:\u5c0f)?(hour|day)s? limit"
 )

@@ -68,6 +68,7 @@ ENDS: list[tuple[int, str, str, str]] = [
     (400, "Daily call limit for this API reached.", "1304", "quota"),
     (429, "The request quota for today has been reached.", "", "quota"),
     (429, "You have exceeded the 24-hour limit", "", "quota"),
+    (429, "Quota of 100 calls in 24h used", "", "quota"),
     (403, "This API method requires billing to be enabled.", "PERMISSION_DENIED", "no_credit"),
     (403, "Your trial has ended.", "", "no_credit"),
     (400, "Access to model denied for this organization", "", "no_access"),
