@@ -7,7 +7,7 @@ await that follows it. The only `except Exception` around our own code is here: 
 import asyncio
 import time
 import traceback
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -117,6 +117,10 @@ class LoggedAsk(Protocol):
     def attempts(self) -> str:
         """The last word is why it was refused."""
 
+    @property
+    def turn(self) -> int:
+        """Its place among those of its step, as they were logged."""
+
 
 @dataclass(slots=True, kw_only=True)
 class ActiveEpisode:
@@ -136,7 +140,9 @@ class ActiveEpisode:
     cached_at: dict[str, int] = field(default_factory=dict)
     """By lane with several servers, the one that answered last (`Question.cached_at`)."""
     asks: Mapping[tuple[int, str, int], LoggedAsk] = field(default_factory=dict)
-    """Likewise, what it asked on this line, by step, key and n."""
+    """Likewise, what it asked on this line, by step, key and n: of each the last row."""
+    again: Collection[tuple[int, str, int]] = ()
+    """Of these, the refused ones that its episode was left for: they are asked again."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -401,9 +407,15 @@ def step_record(
         step_digest=turn.step_digest,
         ending=turn.ending,
         worker=worker,
+        ask_line=_line_of(active),
         ask_n=asks,
         **taken(answer),
     )
+
+
+def _line_of(active: ActiveEpisode) -> int:
+    """What the rows of its steps say of where their asks are."""
+    return 0 if active.episode.cell.agent.code is None else active.line
 
 
 def taken(answer: Answer) -> dict[str, Any]:
@@ -471,5 +483,6 @@ def _row_without_reply(
         started_at=time.time(),
         ending=ending,
         worker=worker,
+        ask_line=_line_of(active),
         ask_n=asks,
     )

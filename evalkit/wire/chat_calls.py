@@ -2,8 +2,8 @@
 
 By the documentation each piece has the place of its call, and the first one its id and its name. Servers depart from
 that: a new id in every piece, one id at several places, the same place for all calls, each call once more, whole, in
-the last event, or in each piece all that came so far. A name is what begins a call, since there is none without it; so a piece without a name goes on with
-one, whatever its id.
+the last event, or in each piece all that came so far. A name is what begins a call, since there is none without it; so
+a piece without a name goes on with one, whatever its id.
 
 Chosen: a piece that has a name and another id than the call at its place is another call, because some servers give all
 calls the same place; unless that call has the same name and its arguments have not ended yet.

@@ -54,6 +54,11 @@ FAILED: dict[str, tuple[str, Mapping[str, Any], str]] = {
     "an error beside length": ("openai_chat", choice("length", error=LOST), "server_error"),
     "an error without a message": ("openai_chat", choice(None, None, error=LOST), "server_error"),
     "an error as text": ("openai_chat", choice("stop", error="Upstream has gone."), "server_error"),
+    "an error in the message": (
+        "openai_chat",
+        {"choices": [{"finish_reason": "stop", "message": {"role": "assistant", "content": "", "error": LOST}}]},
+        "server_error",
+    ),
     "an error at the top": ("openai_chat", {**choice("stop"), "error": LOST}, "server_error"),
     "a busy one": ("openai_chat", choice("stop", error={"code": 429, "message": "Busy."}), "rate_limit"),
     "error": ("openai_chat", choice("error", "I was ab"), "server_error"),

@@ -53,7 +53,12 @@ def test_what_the_model_wrote_is_told_from_what_we_sent() -> None:
         assert verdict.billable
 
     check_each(SAID.items(), check)
-    for status, message in ((400, "Unterminated string starting at"), (400, "Invalid JSON in the body"), (429, "EOF"), *OURS):
+    for status, message in (
+        (400, "Unterminated string starting at"),
+        (400, "Invalid JSON in the body"),
+        (429, "EOF"),
+        *OURS,
+    ):
         body = orjson.dumps({"error": {"message": message}})
         assert judge(HttpResponse(status=status, headers={}, body=body)).kind != "bad_call"
     assert all(wording.source for wording in WORDINGS)

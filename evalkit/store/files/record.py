@@ -86,7 +86,8 @@ class StepRecord:
     row_kind: str = STEP
     """`step`, or `ask`: a request that an agent's code made on its way to a step."""
     ask_line: int = 0
-    """Of an ask: the take that began at step 0, as seeds are derived from it."""
+    """Of an agent's code: the take in which it began, as seeds are derived from it. An ask belongs to the steps of its
+    line."""
     ask_key: str = ""
     """Of an ask: the fork that asked, nested by `/`; empty for the agent itself."""
     ask_n: int = 0
