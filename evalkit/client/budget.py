@@ -439,6 +439,10 @@ class Budget:
             self._shared.serve()
         return cost <= reserved
 
+    def note_doubtful(self, cost: int) -> None:
+        """Count a reply whose figures of usage contradict each other."""
+        self._shared.unmetered += Unmetered(doubtful=1, doubtful_cost=cost)
+
     def note_unmetered(self, cost: int, guess: int | None) -> None:
         """Count a reply without usage; `guess`: its cost by an estimate of its tokens."""
         self._shared.unmetered += Unmetered(

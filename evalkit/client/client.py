@@ -32,7 +32,7 @@ from evalkit.dialogue import Message, Reply, Tool, Usage
 from evalkit.errors import EpisodeRefused, EpisodeUnavailable, LaneClosed
 from evalkit.money import PicoUsd, show_usd
 from evalkit.seeds import derive
-from evalkit.store.files.record import ESTIMATED, OK, UNMETERED
+from evalkit.store.files.record import DOUBTFUL, ESTIMATED, OK, UNMETERED
 from evalkit.wire.billed import counts_as_billed
 from evalkit.wire.http import HttpResponse, Verdict
 from evalkit.wire.refusals import CONTEXT_LENGTH
@@ -325,8 +325,8 @@ class ModelAsker:
         if counted and (cost == listed or not template.price.caching_may_cost):
             # What is missing has no price of its own.
             if usage.doubtful:
-                self._budget.note_unmetered(listed, None)
-            return reply, listed, UNMETERED if usage.doubtful else OK
+                self._budget.note_doubtful(listed)
+            return reply, listed, DOUBTFUL if usage.doubtful else OK
         guess: PicoUsd | None = None
         if template.estimates:
             read = input_tokens(len(asking.body)) if "input" in usage.unknown else usage.input

@@ -15,7 +15,7 @@ from evalkit.money import show_usd
 from evalkit.results.asks import Ask
 from evalkit.results.fact_words import fact_lines
 from evalkit.results.moves import Move
-from evalkit.store.files.record import ESTIMATED, UNMETERED
+from evalkit.store.files.record import DOUBTFUL, ESTIMATED, UNMETERED
 from evalkit.text import BOUND, bounded, seconds, visible
 from evalkit.wire.thoughts import thoughts_of
 
@@ -120,6 +120,8 @@ def usage_words(rows: Iterable[Mapping[str, Any]]) -> str:
     words = {str(row.get("attempts", "")).rpartition(",")[2] for row in rows}
     if ESTIMATED in words:
         return " (estimated from the text)"
+    if DOUBTFUL in words:
+        return " (figures that contradict each other; the larger reading is charged)"
     return " (not all stated; cost at worst case)" if UNMETERED in words else ""
 
 

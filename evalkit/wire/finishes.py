@@ -5,9 +5,9 @@ A reply that ended so is not what the model would have said: the attempt has fai
 words that formats document for what a model does (`stop`, a call that it wrote badly, a refusal) are none.
 
 Sources: docs.z.ai (`network_error`, `sensitive`), api-docs.deepseek.com (`insufficient_system_resource`), vLLM and
-SGLang (`abort`), docs.cohere.com (`ERROR`, `ERROR_TOXIC`, `TIMEOUT`), ai.google.dev (`OTHER`, `MALFORMED_RESPONSE`, and its filters'
-`PROHIBITED_CONTENT`, `BLOCKLIST`, `RECITATION`, `SPII`);
-github.com/firebase/genkit/pull/6259, github.com/UKGovernmentBEIS/inspect_ai/issues/1534.
+SGLang (`abort`), docs.cohere.com (`ERROR`, `ERROR_TOXIC`, `TIMEOUT`), ai.google.dev (`OTHER`, `MALFORMED_RESPONSE`; of
+its filters `PROHIBITED_CONTENT`, `BLOCKLIST`, `RECITATION`, `SPII`); github.com/firebase/genkit/pull/6259,
+github.com/UKGovernmentBEIS/inspect_ai/issues/1534.
 """
 
 import re

@@ -33,7 +33,7 @@ from evalkit.wire.verdicts import accepted_with, judge, judge_error
 _ERROR, _MESSAGE = b'"error"', b'"message"'
 _ODD = odd("finish_reason", "stop", "length", "tool_calls", "function_call")
 _HELD_BACK = re.compile(rb'"filtered"\s*:\s*true')
-"""In what Azure says of a prompt or a reply. Source: learn.microsoft.com/azure/ai-foundry/openai/concepts/content-filter."""
+"""In what Azure says of a prompt or a reply. Source: learn.microsoft.com, `content-filter` of its OpenAI models."""
 _USER, _RESULT = b'{"role":"user"', b'{"role":"tool"'
 BRIDGE = b'{"role":"assistant","content":"OK."}'
 """What stands between results and a user's message where neither may follow the other. Source: pydantic-ai #1210,

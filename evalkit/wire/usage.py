@@ -83,8 +83,8 @@ def usage_of(
         beyond = total - tokens_in - tokens_out
         if beyond > 0 and beyond == reasoning:
             tokens_out += beyond
-        elif beyond > 0 and (reasoning or 0) <= tokens_out:
-            tokens_out, reasoning, doubtful = tokens_out + beyond, (reasoning or 0) + beyond, True
+        elif beyond > 0 and not reasoning:
+            tokens_out, reasoning, doubtful = tokens_out + beyond, beyond, True
     unknown: list[str] = []
     if not tokens_in or tokens_in > MOST_TOKENS:  # no prompt has no tokens
         unknown.append("input")

@@ -139,7 +139,10 @@ def test_an_error_in_an_older_form_before_a_stream_began_is_that_error() -> None
 def test_a_filters_choice_without_a_message_is_the_filters_and_costs_what_it_states() -> None:
     null = {**choice("content_filter", None), "choices": [{"finish_reason": "content_filter", "message": None}]}
     chunk = {"choices": [{"index": 0, "finish_reason": "content_filter"}], "id": "c", "model": "m"}
-    for value in (choice("content_filter", None), null, choice("sensitive", None)):
+    usage = choice("stop", None)["usage"]
+    azure = {"choices": [], "prompt_filter_results": [{"content_filter_results": {"hate": {"filtered": True}}}]}
+    googles = [choice(word, None) for word in ("PROHIBITED_CONTENT", "RECITATION", "blocklist")]
+    for value in (choice("content_filter", None), null, choice("sensitive", None), *googles, {**azure, "usage": usage}):
         verdict = judged("openai_chat", value)
         assert (verdict.action, verdict.kind, verdict.outcome) == ("end_episode", "content_filter", "filtered")
         assert verdict.usage is not None
