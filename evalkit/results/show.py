@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from evalkit.store.reading.reader import ReplayRow
 
 KEYS = ("episode", "agent", "suite", "instance", "replicate")
-SHOWN = (*RESULT_COLUMNS, "tokens_reasoning")
+SHOWN = (*RESULT_COLUMNS, "tokens_reasoning", "raw")
 """What of the log is read of the episode, but for its texts."""
 NAMED = 8
 """Episodes that a message lists at most."""
@@ -141,7 +141,7 @@ def replayed(
     suites = [manifest.suites[name] for name in steps.column("suite").unique().to_pylist() if name in manifest.suites]
     require_environments(manifest, (suite.environment for suite in suites), environments)
     (found,) = episode_results(steps, manifest, environments)
-    counted = ["tokens_in", "tokens_out", "tokens_reasoning", "cost", "latency_s", "attempts"]
+    counted = ["tokens_in", "tokens_out", "tokens_reasoning", "cost", "latency_s", "attempts", "raw"]
     counted = [name for name in counted if name in steps.column_names]
     numbers = steps.sort_by("step").select(counted).to_pylist()
     rows = [{**asdict(row), **more} for row, more in zip(replay, numbers, strict=False)]

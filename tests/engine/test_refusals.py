@@ -15,6 +15,7 @@ from evalkit.engine.outcome import RunOutcome
 from evalkit.engine.status import read_status
 from evalkit.errors import AskRefused
 from evalkit.results.derived import read_cells
+from evalkit.results.show import show
 from evalkit.results.verify import verify
 from evalkit.seats import Seat, agent
 from evalkit.store.manifests import read_manifest
@@ -79,6 +80,9 @@ def test_one_refused_episode_goes_on_at_its_step_after_all_others(tmp_path: Path
     last = [row for row in scan_all(tmp_path / "run", columns).to_pylist() if row["ending"] == "refused"]
     assert [(row["episode"], row["step"], row["attempts"]) for row in last] == [(first[0], 1, "bad_request")]
     assert b"does not support 0" in last[0]["raw"]
+    shown = str(show(tmp_path / "run", first[0]))
+    assert "'temperature' does not support 0" in shown
+    assert "not ended: it remains to be played" in shown
     status = read_status(tmp_path / "run")
     assert (status.cells[0].ended, status.cells[0].refused, status.cells[0].started) == (EPISODES - 1, 1, 1)
     again, served = play(tmp_path, decide)  # not yet mended: asked once, and still owed
