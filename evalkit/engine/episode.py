@@ -334,7 +334,7 @@ async def _play(active: ActiveEpisode, asker: Asker, context: LaneContext) -> st
             answer = await asker.ask(question)
         except EpisodeRefused as flaw:
             context.log.event("refused", episode=question.episode, step=question.step, why=flaw.kind, detail=str(flaw))
-            return await leave_refused(active, flaw.kind, str(flaw), context, answered=question.step > 0)
+            return await leave_refused(active, flaw.kind, str(flaw), context)
         reply_bytes = encode_reply(answer.reply)
         turn = advance(env, position, answer.reply, reply_bytes)
         context.log.append(step_record(active, answer, reply_bytes, turn, context.worker))
@@ -440,17 +440,15 @@ def taken(answer: Answer) -> dict[str, Any]:
     }
 
 
-async def leave_refused(
-    active: ActiveEpisode, kind: str, words: str, context: LaneContext, *, answered: bool, asks: int = 0
-) -> str:
+async def leave_refused(active: ActiveEpisode, kind: str, words: str, context: LaneContext, *, asks: int = 0) -> str:
     """Log that the provider refused the next request, and say how the episode is left: with an ending if the model
     caused it, else as `REFUSED`. Or it ended because who plays it gave it up, or asked too much.
 
-    `words`: the provider's; `answered`: whether a request of the episode was answered before; `asks`: as in
-    `step_record`.
+    `words`: the provider's; `asks`: as in `step_record`. At step 0 nothing that the model did was in the request.
     """
     ending, words = kind, "" if kind in OF_THE_AGENT else words
-    if kind not in OF_THE_AGENT and not is_models_doing(kind, active.episode.suite.counted_refusals, answered=answered):
+    counted, answered = active.episode.suite.counted_refusals, active.position.step > 0
+    if kind not in OF_THE_AGENT and not is_models_doing(kind, counted, answered=answered):
         ending, context.refused = REFUSED, words
     context.log.append(_row_without_reply(active, kind, ending, words, context.worker, asks=asks))
     await context.log.durable()

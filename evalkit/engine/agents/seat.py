@@ -61,8 +61,6 @@ class EpisodeSeat:
         self._keys: set[str] = set()
         """Forks of this step."""
         self.asks_of_step = 0
-        self.answered = False
-        """Whether a request of the episode was answered."""
         self.refused: AskRefused | None = None
         """What its last request came to, if the provider refused it and the agent has not acted since."""
         self._asks = 0
@@ -226,7 +224,7 @@ class EpisodeSeat:
             if logged.reply is None:
                 self.refused = AskRefused(logged.attempts.rpartition(",")[2])
                 raise self.refused
-            self.answered, self.refused = True, None
+            self.refused = None
             return decode_reply(logged.reply)
         if step < len(self._active.rows):
             await self._leave(Diverged(f"at step {step} it asks {key or 'main'}.{n}, which the log does not have."))
@@ -235,7 +233,7 @@ class EpisodeSeat:
         if isinstance(outcome, AskRefused):
             self.refused = outcome
             raise outcome
-        self.answered, self.refused = True, None
+        self.refused = None
         return _as_logged(outcome.reply)
 
     def asks_logged(self, step: int) -> int:
