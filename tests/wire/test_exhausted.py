@@ -69,6 +69,8 @@ ENDS: list[tuple[int, str, str, str]] = [
     (429, "The request quota for today has been reached.", "", "quota"),
     (429, "You have exceeded the 24-hour limit", "", "quota"),
     (429, "Quota of 100 calls in 24h used", "", "quota"),
+    (400, "Free allocated quota exceeded.", "Throttling.AllocationQuota", "quota"),
+    (429, "This key has no remaining budget for this billing cycle", "", "no_credit"),
     (403, "This API method requires billing to be enabled.", "PERMISSION_DENIED", "no_credit"),
     (403, "Your trial has ended.", "", "no_credit"),
     (400, "Access to model denied for this organization", "", "no_access"),
