@@ -257,7 +257,7 @@ def _judge(response: HttpResponse) -> Verdict:
     if error:
         return judge_error(response, error, stated_status(error) or 500, begun=True)
     if is_filtered(finish) and not isinstance(choice.get("message"), dict):
-        return _all_filtered(value, finish)
+        return _all_filtered(value, str(finish))
     return judge(response)
 
 
