@@ -101,6 +101,10 @@ class LoggedReply(Protocol):
     def step_digest(self) -> bytes:
         """What replay must reproduce."""
 
+    @property
+    def ask_line(self) -> int:
+        """Of an agent's code: the take in which it began."""
+
 
 class LoggedAsk(Protocol):
     """What replay needs of an ask."""
