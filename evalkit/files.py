@@ -1,5 +1,7 @@
-"""Files that are made for the user: an existing file is never overwritten."""
+"""Files that are made for the user, and names of files that a user gives. An existing file is never overwritten."""
 
+import os
+import re
 from pathlib import Path
 
 from evalkit.errors import UsageError
@@ -23,3 +25,11 @@ def write_new(path: Path, text: str) -> None:
             file.write(text)
     except OSError as flaw:
         raise UsageError(f"{path} cannot be written: {flaw.strerror or flaw}.") from flaw
+
+
+_IN_A_HOME = re.compile(r"~[^/\s=]*/")
+
+
+def at_home(name: str) -> str:
+    """A path that begins with `~/` or `~somebody/`, as a shell gives it. A bare `~` may be the name of a run."""
+    return os.path.expanduser(name) if _IN_A_HOME.match(name) else name  # noqa: PTH111 - an unknown user's stays as it is

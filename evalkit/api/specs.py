@@ -125,7 +125,7 @@ def run_directory(name: str | PathLike[str]) -> Path:
         if place.is_dir():
             return place
         raise RunError(f"There is no run {name}: nothing has this name in the bucket.")
-    for path in (Path(name), Path("runs") / name):
+    for path in (place_of(name), Path("runs") / name):
         if path.is_dir():
             return path
     from evalkit.store.manifests import runs_in

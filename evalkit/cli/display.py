@@ -234,7 +234,7 @@ def _waits(lanes: Sequence[LaneView], width: int) -> Iterator[str]:
 
 def _unmetered(view: View) -> Iterator[str]:
     """The line about replies without usage, if there are any."""
-    if view.unmetered.replies:
+    if view.unmetered.words():
         yield f"{view.unmetered.words()}."
 
 

@@ -21,6 +21,7 @@ from evalkit.cli.options import Help
 from evalkit.cli.pipes import give_up, is_unwritable, unread
 from evalkit.engine.gc_threshold import COLLECT_EVERY, OLDER_EVERY
 from evalkit.errors import EvalkitError, UsageError, nearest
+from evalkit.files import at_home
 
 COULD_NOT_START = 2
 INTERRUPTED = 130
@@ -124,15 +125,9 @@ def _run(argv: Sequence[str]) -> int:
 
 
 def _at_home(word: str) -> str:
-    """`--dir=~/x` and `'~/x'` as a shell would have given them: it expands `~` only where a word begins with it. A bare
-    `~` may be the name of a run."""
+    """`--dir=~/x` and `'~/x'` as a shell would have given them: it expands `~` only where a word begins with it."""
     option, given, value = word.partition("=") if word.startswith("--") else ("", "", word)
-    if not _IN_A_HOME.match(value):
-        return word
-    return f"{option}{given}{os.path.expanduser(value)}"  # noqa: PTH111 - a name without a user stays as it is
-
-
-_IN_A_HOME = re.compile(r"~[^/\s=]*/")
+    return f"{option}{given}{at_home(value)}"
 
 
 @contextmanager

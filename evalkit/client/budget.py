@@ -437,6 +437,10 @@ class Budget:
             self._shared.serve()
         return cost <= reserved
 
+    def note_doubtful(self, cost: int) -> None:
+        """Count a reply whose figures of usage contradict each other."""
+        self._shared.unmetered += Unmetered(doubtful=1, doubtful_cost=cost)
+
     def note_unmetered(self, cost: int) -> None:
         """Count a reply without usage."""
         self._shared.unmetered += Unmetered(replies=1, cost=cost)

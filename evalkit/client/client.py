@@ -16,7 +16,7 @@ import msgspec
 from evalkit.client.aside import aside
 from evalkit.client.ask import Answer, Question
 from evalkit.client.budget import Budget
-from evalkit.client.lanes.health import MOST_PAID
+from evalkit.client.lanes.health import MOST_PAID, REFUSAL
 from evalkit.client.lanes.lane import Lane
 from evalkit.client.lanes.pauses import too_long, why_ended
 from evalkit.client.lanes.server import LaneServer
@@ -32,7 +32,7 @@ from evalkit.dialogue import Message, Reply, Tool, Usage
 from evalkit.errors import EpisodeRefused, EpisodeUnavailable, LaneClosed
 from evalkit.money import PicoUsd, show_usd
 from evalkit.seeds import derive
-from evalkit.store.files.record import OK, UNMETERED
+from evalkit.store.files.record import DOUBTFUL, OK, UNMETERED
 from evalkit.wire.billed import counts_as_billed
 from evalkit.wire.http import HttpResponse, Verdict
 from evalkit.wire.refusals import CONTEXT_LENGTH
@@ -54,7 +54,7 @@ class _Asking:
     """One question during its attempts."""
 
     __slots__ = (
-        *("attempt", "bad_calls", "body", "bound", "failed_at", "outcomes", "question", "queue_s"),
+        *("attempt", "bad_calls", "body", "bound", "failed_after", "failed_at", "outcomes", "question", "queue_s"),
         *("refused", "started_at", "tries", "unread"),
     )
 
@@ -65,6 +65,8 @@ class _Asking:
         self.attempt = 0
         self.bad_calls = 0
         """Attempts at which the provider refused what its own model wrote."""
+        self.failed_after: dict[int, int] = {}
+        """By server, the replies that it had given to others when the first attempt failed there."""
         self.failed_at = NOWHERE
         """The number of the server at which the last attempt has failed."""
         self.refused = -1
@@ -319,8 +321,8 @@ class ModelAsker:
         if counted and (cost == listed or not template.price.caching_may_cost):
             # What is missing has no price of its own.
             if usage.doubtful:
-                self._budget.note_unmetered(listed)
-            return reply, listed, UNMETERED if usage.doubtful else OK
+                self._budget.note_doubtful(listed)
+            return reply, listed, DOUBTFUL if usage.doubtful else OK
         self._budget.note_unmetered(cost)
         return reply, cost, UNMETERED
 
@@ -329,7 +331,6 @@ class ModelAsker:
         asking.outcomes = f"{asking.outcomes},{verdict.kind}" if asking.outcomes else verdict.kind
         assert asking.tries is not None
         paid = counts_as_billed(verdict.outcome, self._template.billed, kind=verdict.kind)
-        asking.tries.counted += paid or not ticket.probe
         asking.failed_at = ticket.server.number
         self._lane.failed(
             ticket,
@@ -338,7 +339,9 @@ class ModelAsker:
             message=self._hinted(verdict),
             paid=paid and verdict.action == "retry",
             answered=verdict.outcome in _BEGUN,
+            request=asking.question.address,
         )
+        asking.tries.counted += paid or not ticket.probe or _is_its_own(asking, verdict, ticket.server)
         if paid and ticket.server.paid >= MOST_PAID:  # before anybody else is let in
             self._lane.end(LaneClosed(self._why_paid(verdict, ticket.server)))
         if self._book_failure(asking, attempt, verdict.outcome, verdict.kind, verdict.usage):
@@ -425,6 +428,13 @@ class ModelAsker:
             f"the {show_usd(asking.bound)} that its size and max_tokens allow. The lane is stopped, since its cost "
             "cannot be bounded: check the model's price, and whether the provider honours max_tokens."
         )
+
+
+def _is_its_own(asking: _Asking, verdict: Verdict, server: LaneServer) -> bool:
+    """Whether a probe has failed because of its request, for all that is known: others were answered since its first
+    failure, or none has failed since the last answer. A limit passes, and who does not listen has read none."""
+    since = asking.failed_after.setdefault(server.number, server.replies)
+    return verdict.kind not in (REFUSAL, "connect") and (server.replies > since or not server.health.several)
 
 
 def _renewable(asking: _Asking, response: HttpResponse) -> bool:

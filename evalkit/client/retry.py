@@ -14,8 +14,8 @@ from evalkit.seeds import derive
 from evalkit.wire.http import Verdict
 
 ATTEMPTS = 8
-"""Attempts that count, including the first. Probes of a lane that is down count if they may have been billed; others
-serve all requests, and cost nothing."""
+"""Attempts that count, including the first. Probes of a lane that is down count if they may have been billed, or if
+only their own request fails; others serve all requests, and cost nothing."""
 TOTAL_S = 1800.0
 """From the first attempt to the last, pauses included."""
 FIRST_S = 0.5

@@ -16,7 +16,8 @@ from evalkit.api.environments import Instance, env, suite
 from evalkit.api.games import Game, game
 from evalkit.doors.needs import missing
 from evalkit.errors import UsageError
-from evalkit.wire.dialect import MalformedReplyError, Quirks
+from evalkit.spec.catalogue import find_model, read_provider
+from evalkit.wire.dialect import MalformedReplyError
 from evalkit.wire.openai_chat import OPENAI_CHAT
 
 try:
@@ -155,13 +156,15 @@ def _played(playing: Game) -> dict[str, Any]:
 async def _play(playing: Game, model: str, endpoint: str, secret: str) -> str:
     """Why the episode did not come to its end; empty: it did.
 
-    The settings are the environment's, as in a run; verifiers puts its user's in their place.
+    The settings are the environment's, as in a run; verifiers puts its user's in their place. What goes back of a chat
+    has the form that vLLM takes of this model: most are served so, and others take it too.
     """
-    head = OPENAI_CHAT.head(model, env(playing.instance.environment).defaults, Quirks())
+    quirks = find_model(read_provider("vllm"), model).quirks
+    head = OPENAI_CHAT.head(model, env(playing.instance.environment).defaults, quirks)
     headers = {"Content-Type": "application/json", **OPENAI_CHAT.headers(secret)}
     url = endpoint.rstrip("/") + OPENAI_CHAT.path
     parts: list[bytes] = []
-    OPENAI_CHAT.join(parts, playing.messages)
+    OPENAI_CHAT.join(parts, playing.messages, quirks)
     # How long a model may take is for verifiers to say.
     async with aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=None), headers=headers) as session:
         while not playing.ending:
@@ -177,5 +180,6 @@ async def _play(playing: Game, model: str, endpoint: str, secret: str) -> str:
             turn = playing.reply(reply)
             if turn.new_chat:
                 parts = []
-            OPENAI_CHAT.join(parts, playing.messages if turn.new_chat else (reply.message(), *turn.messages))
+            said_since = playing.messages if turn.new_chat else (reply.message(), *turn.messages)
+            OPENAI_CHAT.join(parts, said_since, quirks)
     return ""

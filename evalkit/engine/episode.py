@@ -7,7 +7,7 @@ await that follows it. The only `except Exception` around our own code is here: 
 import asyncio
 import time
 import traceback
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -101,6 +101,10 @@ class LoggedReply(Protocol):
     def step_digest(self) -> bytes:
         """What replay must reproduce."""
 
+    @property
+    def ask_line(self) -> int:
+        """Of an agent's code: the take in which it began."""
+
 
 class LoggedAsk(Protocol):
     """What replay needs of an ask."""
@@ -116,6 +120,10 @@ class LoggedAsk(Protocol):
     @property
     def attempts(self) -> str:
         """The last word is why it was refused."""
+
+    @property
+    def turn(self) -> int:
+        """Its place among those of its step, as they were logged."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -136,7 +144,9 @@ class ActiveEpisode:
     cached_at: dict[str, int] = field(default_factory=dict)
     """By lane with several servers, the one that answered last (`Question.cached_at`)."""
     asks: Mapping[tuple[int, str, int], LoggedAsk] = field(default_factory=dict)
-    """Likewise, what it asked on this line, by step, key and n."""
+    """Likewise, what it asked on this line, by step, key and n: of each the last row."""
+    again: Collection[tuple[int, str, int]] = ()
+    """Of these, the refused ones that its episode was left for: they are asked again."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -328,7 +338,7 @@ async def _play(active: ActiveEpisode, asker: Asker, context: LaneContext) -> st
             answer = await asker.ask(question)
         except EpisodeRefused as flaw:
             context.log.event("refused", episode=question.episode, step=question.step, why=flaw.kind, detail=str(flaw))
-            return await leave_refused(active, flaw.kind, str(flaw), context, answered=question.step > 0)
+            return await leave_refused(active, flaw.kind, str(flaw), context)
         reply_bytes = encode_reply(answer.reply)
         turn = advance(env, position, answer.reply, reply_bytes)
         context.log.append(step_record(active, answer, reply_bytes, turn, context.worker))
@@ -401,9 +411,15 @@ def step_record(
         step_digest=turn.step_digest,
         ending=turn.ending,
         worker=worker,
+        ask_line=_line_of(active),
         ask_n=asks,
         **taken(answer),
     )
+
+
+def _line_of(active: ActiveEpisode) -> int:
+    """What the rows of its steps say of where their asks are."""
+    return 0 if active.episode.cell.agent.code is None else active.line
 
 
 def taken(answer: Answer) -> dict[str, Any]:
@@ -428,17 +444,15 @@ def taken(answer: Answer) -> dict[str, Any]:
     }
 
 
-async def leave_refused(
-    active: ActiveEpisode, kind: str, words: str, context: LaneContext, *, answered: bool, asks: int = 0
-) -> str:
+async def leave_refused(active: ActiveEpisode, kind: str, words: str, context: LaneContext, *, asks: int = 0) -> str:
     """Log that the provider refused the next request, and say how the episode is left: with an ending if the model
     caused it, else as `REFUSED`. Or it ended because who plays it gave it up, or asked too much.
 
-    `words`: the provider's; `answered`: whether a request of the episode was answered before; `asks`: as in
-    `step_record`.
+    `words`: the provider's; `asks`: as in `step_record`. At step 0 nothing that the model did was in the request.
     """
     ending, words = kind, "" if kind in OF_THE_AGENT else words
-    if kind not in OF_THE_AGENT and not is_models_doing(kind, active.episode.suite.counted_refusals, answered=answered):
+    counted, answered = active.episode.suite.counted_refusals, active.position.step > 0
+    if kind not in OF_THE_AGENT and not is_models_doing(kind, counted, answered=answered):
         ending, context.refused = REFUSED, words
     context.log.append(_row_without_reply(active, kind, ending, words, context.worker, asks=asks))
     await context.log.durable()
@@ -471,5 +485,6 @@ def _row_without_reply(
         started_at=time.time(),
         ending=ending,
         worker=worker,
+        ask_line=_line_of(active),
         ask_n=asks,
     )

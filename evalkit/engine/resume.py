@@ -1,12 +1,12 @@
 """What is done, what remains, and episodes rebuilt to their exact step by replaying the logged replies."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, Protocol
 
 from evalkit import __version__
-from evalkit.engine.episode import ActiveEpisode, LoggedReply
+from evalkit.engine.episode import ActiveEpisode, LoggedAsk, LoggedReply
 from evalkit.engine.universe import Choice, PlannedEpisode, episodes
 from evalkit.envs.replay import Position, advance, begin
 from evalkit.errors import CorruptLogError, UnfitInstance, UsageError
@@ -142,13 +142,29 @@ class Holdings:
     ) -> ActiveEpisode:
         """An episode of an agent that is code, with what the log answers it; one that is retried has nothing yet."""
         rows, take = self.rows.get(episode.id, ()), progress.take
-        line = rows[0].take if rows else take
-        if progress.ending or episode.id in self.diverged:
-            rows, take, line = (), progress.take + 1, progress.take + 1
+        line = rows[0].ask_line if rows else take
+        owed = progress.ending in UNSCORED
+        if (progress.ending and not owed) or episode.id in self.diverged:
+            rows, take, line, owed = (), progress.take + 1, progress.take + 1, False
         asks = {
             (ask.step, ask.ask_key, ask.ask_n): ask for ask in self.asks.get(episode.id, ()) if ask.ask_line == line
         }
-        return ActiveEpisode(episode=episode, position=position, take=take, line=line, rows=rows, asks=asks)
+        again: Collection[tuple[int, str, int]] = ()
+        if owed:
+            again, rows, take = _refused_last(asks, rows[-1].step), rows[:-1], take + 1
+        return ActiveEpisode(
+            episode=episode, position=position, take=take, line=line, rows=rows, asks=asks, again=again
+        )
+
+
+def _refused_last(asks: Mapping[tuple[int, str, int], LoggedAsk], step: int) -> frozenset[tuple[int, str, int]]:
+    """The refused asks for which an episode was left at a step: not those after which their asker went on."""
+    answered = [(key, n) for (at, key, n), ask in asks.items() if at == step and ask.reply is not None]
+    return frozenset(
+        (at, key, n)
+        for (at, key, n), ask in asks.items()
+        if at == step and ask.reply is None and not any(own == key and later > n for own, later in answered)
+    )
 
 
 DIVERGED = "diverged"

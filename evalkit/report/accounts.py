@@ -90,7 +90,8 @@ def money_table(source: RunData) -> Table:
     """
     manifest = source.manifest
     unmetered = {row.pop("agent"): UnmeteredRows(**row) for row in source.rows(_UNSAID)}
-    query = _MONEY_UNMETERED if unmetered else _MONEY
+    unsaid = any(rows.replies for rows in unmetered.values())
+    query = _MONEY_UNMETERED if unsaid else _MONEY
     left_out = "replies of episodes played again"
     if source.coded:
         left_out += ", and of requests that have not led to a step yet"
@@ -113,7 +114,7 @@ def money_table(source: RunData) -> Table:
                 charged_pico_usd="Charged",
                 unconfirmed_pico_usd="Unconfirmed",
             ),
-            *(_UNMETERED_COLUMNS if unmetered else ()),
+            *(_UNMETERED_COLUMNS if unsaid else ()),
         ),
         rows=tuple(source.rows(query)),
         packs=packs_of(source.cells),
@@ -135,9 +136,11 @@ _UNMETERED_COLUMNS = (
 
 
 def _unmetered_notes(unmetered: Mapping[str, UnmeteredRows], manifest: Manifest) -> Iterator[str]:
-    words = together(unmetered, manifest).words()
-    if words:
-        yield f"{words}; in the cost, in no usage: replies whose provider did not say what they used"
+    told = together(unmetered, manifest)
+    if told.replies:
+        yield f"{told.unsaid()}; in the cost, in no usage: replies whose provider did not say what they used"
+    if told.doubtful:
+        yield told.doubts()
     for agent, rows in unmetered.items():
         if rows.estimated:
             yield (
@@ -146,12 +149,15 @@ def _unmetered_notes(unmetered: Mapping[str, UnmeteredRows], manifest: Manifest)
             )
 
 
-_UNSAID = """select agent, count(*) as replies, sum(cost) as cost,
+_UNSAID = """select agent, count(*) filter (where said <> 'doubtful') as replies,
+    coalesce(sum(cost) filter (where said <> 'doubtful'), 0) as cost,
+    count(*) filter (where said = 'doubtful') as doubtful,
+    coalesce(sum(cost) filter (where said = 'doubtful'), 0) as doubtful_cost,
     count(*) filter (where said = 'estimated') as estimated,
     coalesce(sum(tokens_in) filter (where said = 'estimated'), 0) as tokens_in,
     coalesce(sum(tokens_out) filter (where said = 'estimated'), 0) as tokens_out
 from (select *, regexp_extract(attempts, '[^,]*$') as said from log)
-where said in ('unmetered', 'estimated') group by agent order by agent"""
+where said in ('unmetered', 'estimated', 'doubtful') group by agent order by agent"""
 
 _REPLAYED = """select coalesce((select sum(cost) from log), 0) - coalesce((select sum(cost) from steps), 0) as cost"""
 
@@ -167,7 +173,8 @@ everybody as (
     where agent = '(unassigned)' and (charged <> 0 or unconfirmed <> 0)
 ),
 replies as (
-    select agent, count(*) filter (where regexp_matches(attempts, '(^|,)(ok|unmetered|estimated)$')) as requests,
+    select agent,
+        count(*) filter (where regexp_matches(attempts, '(^|,)(ok|unmetered|estimated|doubtful)$')) as requests,
         sum(tokens_in) as tokens_in,
         sum(tokens_cached_read) as tokens_cached_read, sum(tokens_out) as tokens_out
     from steps group by agent
@@ -251,7 +258,7 @@ _SPEED = """with vain as (
     from (
         select agent, word, count(*) as n
         from (select agent, unnest(string_split(attempts, ',')) as word from steps)
-        where word not in ('ok', 'unmetered', 'estimated')
+        where word not in ('ok', 'unmetered', 'estimated', 'doubtful')
         group by all
     ) group by agent
 ),
@@ -259,7 +266,7 @@ answered as (
     select agent, count(*) as requests,
         quantile_cont(latency_s, 0.5) as latency_median_s, quantile_cont(latency_s, 0.99) as latency_p99_s,
         quantile_cont(queue_s, 0.5) as queue_median_s, quantile_cont(queue_s, 0.99) as queue_p99_s
-    from steps where regexp_matches(attempts, '(^|,)(ok|unmetered|estimated)$') group by agent
+    from steps where regexp_matches(attempts, '(^|,)(ok|unmetered|estimated|doubtful)$') group by agent
 )
 select name as agent, coalesce(requests, 0) as requests, latency_median_s, latency_p99_s, queue_median_s, queue_p99_s,
     coalesce(failed, 0)::bigint as failed, coalesce(failures, map {}) as failures

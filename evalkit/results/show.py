@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from evalkit.store.reading.reader import ReplayRow
 
 KEYS = ("episode", "agent", "suite", "instance", "replicate")
-SHOWN = (*RESULT_COLUMNS, "tokens_reasoning")
+SHOWN = (*RESULT_COLUMNS, "tokens_reasoning", "raw")
 """What of the log is read of the episode, but for its texts."""
 NAMED = 8
 """Episodes that a message lists at most."""
@@ -91,7 +91,7 @@ def open_episode(run: Path, episode: str) -> ReplayedEpisode:
             return _without_steps(manifest, key, tuple(map(ask_of, asks_made(run, {known: None})[known])))
     rows = replay_rows(run, {known})[known]
     coded = manifest.agents[steps.column("agent")[0].as_py()].code is not None
-    asks = tuple(map(ask_of, asks_made(run, {known: rows[0].take})[known])) if coded else ()
+    asks = tuple(map(ask_of, asks_made(run, {known: rows[0].ask_line})[known])) if coded else ()
     return replayed(manifest, steps, rows, ENVIRONMENTS, asks)
 
 
@@ -141,7 +141,7 @@ def replayed(
     suites = [manifest.suites[name] for name in steps.column("suite").unique().to_pylist() if name in manifest.suites]
     require_environments(manifest, (suite.environment for suite in suites), environments)
     (found,) = episode_results(steps, manifest, environments)
-    counted = ["tokens_in", "tokens_out", "tokens_reasoning", "cost", "latency_s", "attempts"]
+    counted = ["tokens_in", "tokens_out", "tokens_reasoning", "cost", "latency_s", "attempts", "raw"]
     counted = [name for name in counted if name in steps.column_names]
     numbers = steps.sort_by("step").select(counted).to_pylist()
     rows = [{**asdict(row), **more} for row, more in zip(replay, numbers, strict=False)]

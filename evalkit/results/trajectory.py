@@ -15,7 +15,7 @@ from evalkit.money import show_usd
 from evalkit.results.asks import Ask
 from evalkit.results.fact_words import fact_lines
 from evalkit.results.moves import Move
-from evalkit.store.files.record import ESTIMATED, UNMETERED
+from evalkit.store.files.record import DOUBTFUL, ESTIMATED, UNMETERED, UNSCORED
 from evalkit.text import BOUND, bounded, seconds, visible
 from evalkit.wire.thoughts import thoughts_of
 
@@ -95,9 +95,8 @@ def trajectory_parts(
             yield TrajectoryPart(kind="warning", title="replay differs", text=_difference(move.row))
     if period is None:
         yield from pending_parts(pending, most)
-    yield TrajectoryPart(
-        kind="end", title=f"ended: {visible(ending)}" if ending else "not ended: it remains to be played"
-    )
+    title = f"ended: {visible(ending)}" if ending and ending not in UNSCORED else "not ended: it remains to be played"
+    yield TrajectoryPart(kind="end", title=title)
 
 
 def pending_parts(pending: Sequence[Ask], most: int = BOUND) -> Iterator[TrajectoryPart]:
@@ -120,6 +119,8 @@ def usage_words(rows: Iterable[Mapping[str, Any]]) -> str:
     words = {str(row.get("attempts", "")).rpartition(",")[2] for row in rows}
     if ESTIMATED in words:
         return " (estimated from the text)"
+    if DOUBTFUL in words:
+        return " (figures that contradict each other; the larger reading is charged)"
     return " (not all stated; cost at worst case)" if UNMETERED in words else ""
 
 
@@ -163,7 +164,9 @@ def _turn(move: Move, most: int) -> Iterator[TrajectoryPart]:
         yield _ask(ask, move.reply, most)
     if move.reply is None:
         refused = "The agent ended the episode." if move.ending == QUIT else "The provider refused this request."
-        yield TrajectoryPart(kind="warning", title="no reply", text=refused)
+        said = (move.row.get("raw") or b"").decode("utf-8", "replace")
+        words = f" It said: {visible(bounded(said, most))}" if said and move.ending != QUIT else ""
+        yield TrajectoryPart(kind="warning", title="no reply", text=refused + words)
         return
     yield from _thought(move.reply, move.row.get("tokens_reasoning") or 0, most)
     yield from _said(move.reply, most)

@@ -16,6 +16,7 @@ from evalkit.envs.known import known as known_environment
 from evalkit.envs.lines import reach
 from evalkit.envs.table import ENVIRONMENTS
 from evalkit.errors import UsageError, nearest
+from evalkit.files import at_home
 from evalkit.shipped import find
 from evalkit.spec.brought import brought_suite
 from evalkit.spec.bulk import Bulk, bulk_digest, digest_of, scan
@@ -32,7 +33,7 @@ LOOKED_INTO = 10_000
 def find_suite(name: str) -> Path:
     """The file of a suite: by name, or by path where the name ends in `.jsonl`. Raises UsageError."""
     if name.endswith(".jsonl"):
-        path = Path(name)
+        path = Path(at_home(name))
         if not path.is_file():
             raise UsageError(f"There is no suite file {name}.")
         return path

@@ -13,6 +13,7 @@ import orjson
 
 from evalkit.dialogue import Sampling
 from evalkit.errors import UsageError, nearest
+from evalkit.files import at_home
 from evalkit.money import PicoUsd, parse_usd
 from evalkit.policy.table import is_policy, policy_names
 from evalkit.seats import AgentFn
@@ -95,7 +96,7 @@ class SweepFile(msgspec.Struct, frozen=True, kw_only=True):
 
 def find_sweep(name: str) -> Path:
     """A sweep's file by path, or by name among the folders that hold sweeps. Raises UsageError."""
-    path = Path(name)
+    path = Path(at_home(name))
     if path.suffix == ".toml" and (path.is_file() or path.parent != Path()):
         if not path.is_file():
             raise UsageError(f"{name}: no such file. Write a sweep with `evalkit new {name}`.")

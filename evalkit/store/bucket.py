@@ -24,6 +24,7 @@ from pathlib import Path, PosixPath
 from typing import IO, TYPE_CHECKING, Any, NoReturn
 
 from evalkit.errors import StorageError, StoreAway, UsageError
+from evalkit.files import at_home
 from evalkit.store.objects import SCHEMES, store_of, told
 
 if TYPE_CHECKING:
@@ -372,7 +373,7 @@ _STARTS = tuple(f"{scheme}://" for scheme in SCHEMES)
 def place_of(name: str | PathLike[str]) -> Path:
     """A place by its name: in a bucket, or on the disk. Raises UsageError for one that no bucket can have."""
     if isinstance(name, BucketPath) or not is_bucket(name):
-        return name if isinstance(name, Path) else Path(name)
+        return name if isinstance(name, Path) else Path(at_home(os.fspath(name)))
     text = str(name)
     scheme, _, rest = text.partition("://")
     parts: Sequence[str] = rest.removesuffix("/").split("/")

@@ -27,7 +27,7 @@ WHY = {
     "limit": "--limit was reached",
     "lane": "a provider failed for good",
     "refused": "a provider refused requests",
-    "parked": "a provider did not answer",
+    "parked": "a provider did not answer, or episodes are set aside",
     "errors": "too many internal errors",
     "workers": "too many worker processes ended",
     "cluster": "the Ray cluster has lost its head",

@@ -1,9 +1,9 @@
 """The tool calls of one streamed reply of Chat Completions: which piece belongs to which call.
 
 By the documentation each piece has the place of its call, and the first one its id and its name. Servers depart from
-that: a new id in every piece, one id at several places, the same place for all calls, or each call once more, whole, in
-the last event. A name is what begins a call, since there is none without it; so a piece without a name goes on with
-one, whatever its id.
+that: a new id in every piece, one id at several places, the same place for all calls, each call once more, whole, in
+the last event, or in each piece all that came so far. A name is what begins a call, since there is none without it; so
+a piece without a name goes on with one, whatever its id.
 
 Chosen: a piece that has a name and another id than the call at its place is another call, because some servers give all
 calls the same place; unless that call has the same name and its arguments have not ended yet.
@@ -12,6 +12,7 @@ github.com/mudler/LocalAI/issues/9722, github.com/InternLM/lmdeploy/issues/3412.
 """
 
 from collections.abc import Mapping
+from itertools import pairwise
 from typing import Any
 
 import orjson
@@ -39,6 +40,13 @@ class _StreamedCall:
     @property
     def arguments(self) -> str:
         return joined(self.pieces)
+
+    def whole(self) -> str:
+        """Its arguments; where each piece is all that came so far, the last one."""
+        text, pieces = self.arguments, self.pieces
+        if len(pieces) < 2 or _is_object(text) or not _is_object(pieces[-1]):
+            return text
+        return pieces[-1] if all(later.startswith(one) for one, later in pairwise(pieces)) else text
 
 
 class StreamedCalls:
@@ -87,7 +95,7 @@ class StreamedCalls:
                 "id": call.id,
                 "type": "function",
                 **call.further,
-                "function": {"name": call.name, "arguments": call.arguments if call.value is None else call.value},
+                "function": {"name": call.name, "arguments": call.whole() if call.value is None else call.value},
             }
             for call in self._distinct()
         ]

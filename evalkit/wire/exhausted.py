@@ -60,6 +60,7 @@ ROWS: Sequence[Hopeless] = (
         r"payment[ _]required|billing[ _](?:hard[ _]limit|limit|not[ _]active|inactive|issue|is (?:disabled|not))"
         r"|billing (?:account|to be enabled)|trial (?:period )?(?:has )?(?:ended|expired)",
         r"spend(?:ing)?[ _-]?(?:limit|cap|budget)|budget[ _](?:has been |was |is )?exceeded|exceeded[ _]?budget",
+        r"\bno (?:more |remaining |available )budget\b|\bbudget[^.]{0,30}\b(?:exhausted|depleted|used up)\b",
         r"(?:reached|exceeded|hit) your (?:\w+ ){0,3}usage limit",
         r"exceeded[ _](?:your )?current[ _]quota|in arrears|arrearage|overdue|unpaid|past invoices|good standing",
         r"please (?:recharge|top[ -]?up|add funds)|please top|\brecharge\b",
@@ -72,7 +73,7 @@ ROWS: Sequence[Hopeless] = (
         "quota",
         "Qwen (`AllocationQuota.FreeTierOnly`), Azure (`Out of call volume quota`), z.ai (1304, 1308, 1310, 1316)",
         r"freetieronly|free (?:tier|quota|trial|allocated quota)[^.]{0,40}\b(?:exhausted|used up|expired|ended|only)\b",
-        r"out of call volume quota|\b(?:1304|1308|1310|1316)\b",
+        r"free allocated quota[^.]{0,20}\bexceeded\b|out of call volume quota|\b(?:1304|1308|1310|1316)\b",
         "用量上限|使用上限|次日",
     ),
     _row(
@@ -108,7 +109,7 @@ ROWS: Sequence[Hopeless] = (
 _PERIOD = re.compile(
     r"(?:\bper|/|\bby|\beach|\bevery)[ _-]?(second|sec|s|minute|min|m|hour|h|day|week|month)\b"
     r"|\b(tp[smhd]|rp[smhd])\b|\bper[ _]?(second|minute|hour|day|week|month)|by(minute|hour|day|month)\b"
-    r"|\bfor (?:the |this )?(today|day|week|month)\b|\b(24)[ -]?hours?\b"
+    r"|\bfor (?:the |this )?(today|day|week|month)\b|\b(24)[ -]?h(?:ours?|rs?)?\b"
     r"|\b(minute|hour|day|week|month)[ _-](?:allocated|usage|limit|quota)|\b(dai|week|month|hour|minute)ly\b"
     r"|\bper (86400) ?s|past \d+ (hour|day)s?|\d+ (?:\u5c0f)?(hour|day)s? limit"
 )

@@ -5,15 +5,19 @@ A reply that ended so is not what the model would have said: the attempt has fai
 words that formats document for what a model does (`stop`, a call that it wrote badly, a refusal) are none.
 
 Sources: docs.z.ai (`network_error`, `sensitive`), api-docs.deepseek.com (`insufficient_system_resource`), vLLM and
-SGLang (`abort`), docs.cohere.com (`ERROR`, `ERROR_TOXIC`, `TIMEOUT`), ai.google.dev (`OTHER`, `MALFORMED_RESPONSE`);
-github.com/firebase/genkit/pull/6259, github.com/UKGovernmentBEIS/inspect_ai/issues/1534.
+SGLang (`abort`), docs.cohere.com (`ERROR`, `ERROR_TOXIC`, `TIMEOUT`), ai.google.dev (`OTHER`, `MALFORMED_RESPONSE`; of
+its filters `PROHIBITED_CONTENT`, `BLOCKLIST`, `RECITATION`, `SPII`); github.com/firebase/genkit/pull/6259,
+github.com/UKGovernmentBEIS/inspect_ai/issues/1534.
 """
 
 import re
 from collections.abc import Mapping
 from typing import Any
 
-_FILTERED = re.compile(r"(?:content|safety|output|input)[ _-]?filter|sensitive|safety|toxic|moderat|policy|guardrail")
+_FILTERED = re.compile(
+    r"(?:content|safety|output|input)[ _-]?filter|sensitive|safety|toxic|moderat|policy|guardrail"
+    r"|prohibited|blocklist|block_reason|blocked|recitation|spii|unsafe|harmful"
+)
 _FAILED = re.compile(
     r"error(?!_(?:toxic|limit))|abort|cancel|overload|time[ _-]?out|timed[ _-]?out|network|disconnect|unavailable"
     r"|interrupt|fail|exception|insufficient[ _-]system|rate[ _-]?limit|capacity|malformed_response"

@@ -32,6 +32,8 @@ from evalkit.wire.verdicts import accepted_with, judge, judge_error
 
 _ERROR, _MESSAGE = b'"error"', b'"message"'
 _ODD = odd("finish_reason", "stop", "length", "tool_calls", "function_call")
+_HELD_BACK = re.compile(rb'"filtered"\s*:\s*true')
+"""In what Azure says of a prompt or a reply. Source: learn.microsoft.com, `content-filter` of its OpenAI models."""
 _USER, _RESULT = b'{"role":"user"', b'{"role":"tool"'
 BRIDGE = b'{"role":"assistant","content":"OK."}'
 """What stands between results and a user's message where neither may follow the other. Source: pydantic-ai #1210,
@@ -205,18 +207,26 @@ def _read_calls(message: Mapping[str, Any]) -> tuple[tuple[ToolCall, ...], bytes
 
 
 def _read_usage(raw: Mapping[str, Any], says: bool) -> Usage:
-    """What the provider counted. DeepSeek states cached tokens next to the others instead of within the details."""
+    """What the provider counted. DeepSeek, Moonshot and proxies of Anthropic's models state cached tokens next to the
+    others instead of within the details, SGLang those of thoughts."""
     within = isinstance(raw.get("prompt_tokens_details"), dict)
     inner, outer = object_of(raw, "prompt_tokens_details"), object_of(raw, "completion_tokens_details")
     return usage_of(
         tokens_in=stated(raw, "prompt_tokens"),
         tokens_out=stated(raw, "completion_tokens"),
-        cached_read=stated(inner, "cached_tokens") if within else stated(raw, "prompt_cache_hit_tokens"),
-        cached_write=stated(inner, "cache_write_tokens"),
-        reasoning=stated(outer, "reasoning_tokens"),
+        cached_read=stated(inner, "cached_tokens") if within else _first_stated(raw, *_CACHED_BESIDE),
+        cached_write=_first_stated({**inner, **raw}, "cache_write_tokens", "cache_creation_input_tokens"),
+        reasoning=_first_stated({**raw, **outer}, "reasoning_tokens"),
         says=says,
         total=stated(raw, "total_tokens"),
     )
+
+
+_CACHED_BESIDE = ("prompt_cache_hit_tokens", "cached_tokens", "cache_read_input_tokens")
+
+
+def _first_stated(raw: Mapping[str, Any], *names: str) -> int | None:
+    return next((tokens for tokens in (stated(raw, name) for name in names) if tokens is not None), None)
 
 
 def _text_of_parts(content: Any) -> str:
@@ -238,16 +248,23 @@ def _judge(response: HttpResponse) -> Verdict:
     choice = choices[0] if isinstance(choices, list) and choices else None
     if not isinstance(choice, dict):
         error = value if value.get("object") == "error" else object_of(value, "error")
-        return judge_error(response, error, stated_status(error) or 500, begun=False) if error else judge(response)
+        if error:
+            return judge_error(response, error, stated_status(error) or 500, begun=False)
+        return _all_filtered(value, "no choice") if value and _HELD_BACK.search(body) else judge(response)
     finish = choice.get("finish_reason")
-    error = failure_beside(finish, choice.get("error") or value.get("error"))
+    inner = object_of(choice, "message").get("error")
+    error = failure_beside(finish, choice.get("error") or inner or value.get("error"))
     if error:
         return judge_error(response, error, stated_status(error) or 500, begun=True)
     if is_filtered(finish) and not isinstance(choice.get("message"), dict):
-        usage = _read_usage(object_of(value, "usage"), says=False)
-        words = f"The provider's filter left nothing of the reply ({finish})."
-        return Verdict(action="end_episode", kind="content_filter", message=words, outcome="filtered", usage=usage)
+        return _all_filtered(value, str(finish))
     return judge(response)
+
+
+def _all_filtered(value: Mapping[str, Any], why: str) -> Verdict:
+    usage = _read_usage(object_of(value, "usage"), says=False)
+    words = f"The provider's filter left nothing of the reply ({why})."
+    return Verdict(action="end_episode", kind="content_filter", message=words, outcome="filtered", usage=usage)
 
 
 def _objections(sampling: Sampling, tools: Sequence[Tool]) -> Sequence[str]:

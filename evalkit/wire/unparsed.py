@@ -40,12 +40,20 @@ WORDINGS = (
         code="tool_use_failed",
         source="Groq: console.groq.com/docs/tool-use; smolagents #1119, agno #4090, pipecat #1168",
     ),
+    _Wording(code="output_parse_failed", source="Groq's gpt-oss: its error beside `failed_generation`"),
+    _Wording(
+        message=r"\bmodel(?:'s)? (?:has )?(?:generated|produced|returned|emitted|output|response)\b[^.]{0,60}?"
+        r"(?:(?:invalid|malformed|unparsable|incomplete) (?:tool|function)[ _]?calls?"
+        r"|(?:could not|couldn't|cannot|failed to) be parsed)",
+        source="of this kind, where a server says that its model wrote it; never of a request's own messages",
+    ),
     _Wording(
         message=r"failed to (?:generate tool_?calls?|call a function)",
         source="Cerebras: cerebras-cloud-sdk-node #4, llxprt-code #221; Groq's words",
     ),
     _Wording(
-        message=r"invalid json: eof while parsing|validation errors? for list\[function-wrap",
+        message=r"invalid json: (?:eof while parsing|[^\n]{0,200}\[type=json_invalid, input_value=)"
+        r"|validation errors? for list\[function-wrap",
         source="vLLM, `tool_choice` required: inference-perf #695, vLLM #27921, PR #36883; bielik-tools #9",
     ),
     _Wording(message=r"tool error: .*eof while parsing", source="TGI: text-generation-inference #2240"),

@@ -7,8 +7,10 @@ from pathlib import Path
 
 import pytest
 
+import evalkit
 from evalkit.cli.encodings import write_any
 from evalkit.cli.main import COULD_NOT_START, main
+from evalkit.spec.suites import find_suite
 from tests.support.each_case import check_each
 
 WORDS = "77.9–92.3 │ ┏━┓ █ é … 日本 \U0001f600 \ud800 \u00a0→ ±"
@@ -85,3 +87,19 @@ def test_a_path_in_the_home_directory_is_found_where_no_shell_has_expanded_it(
     assert main(["run", "~/../elsewhere/mine.toml", *words]) == 0
     assert list((tmp_path / "home" / "here").iterdir())
     assert [path.name for path in Path().iterdir()] == ["mine.toml"]
+
+
+def test_a_program_and_a_sweep_may_name_places_at_home_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "home").mkdir()
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    line = find_suite("scheduling/basic").read_bytes().splitlines(keepends=True)[0]
+    (tmp_path / "home" / "own.jsonl").write_bytes(line)
+    (tmp_path / "home" / "mine.toml").write_text(
+        '[[agents]]\npolicy = "knuth"\n[[suites]]\nname = "~/own.jsonl"\nvary = { periods = [1] }\n'
+    )
+    outcome = evalkit.run("~/mine.toml", directory="~/here")
+    assert outcome.directory == tmp_path / "home" / "here"
+    assert evalkit.load("~/here").directory == outcome.directory
+    assert not list(Path().iterdir())

@@ -1,6 +1,7 @@
 """A fault in every reply, or a request that fails for ever, is not paid for without end; short waits are kept."""
 
 import asyncio
+import math
 from collections.abc import Callable, Coroutine
 from dataclasses import replace
 from itertools import pairwise
@@ -124,6 +125,42 @@ def test_a_request_that_fails_for_ever_is_given_up_after_its_attempts_probes_inc
         assert len(scene.script.sent) <= ATTEMPTS
 
     played(play)
+
+
+class Poisoned:
+    """Refuses one episode's requests with a free 503 and answers all others; from `down` on it answers nobody."""
+
+    def __init__(self, scene: Scene, down: float = math.inf, until: float = math.inf) -> None:
+        self.script, self.down, self.until, self.refused = scene.script, down, until, list[float]()
+
+    async def send(self, body: bytes, request_id: str) -> HttpResponse:
+        now = asyncio.get_running_loop().time()
+        if request_id.startswith("ep0/") or self.down <= now < self.until:
+            self.refused.append(now)
+            return refused(503)
+        return await self.script.send(body, request_id)
+
+
+def test_a_request_that_is_refused_for_nothing_for_ever_is_given_up_alone_and_an_outage_is_waited_for() -> None:
+    def poisoned(episodes: int, down: float, until: float) -> tuple[list[Answer | EvalkitError], list[float]]:
+        async def play() -> tuple[list[Answer | EvalkitError], list[float]]:
+            scene = Scene(OK)
+            server = Poisoned(scene, down, until)
+            scene.asker = ModelAsker(scene.template, lane=scene.lane, budget=scene.budget, transport=server)
+            return await asked(scene, episodes), server.refused
+
+        return run_virtual(play())
+
+    for episodes in (1, 6):
+        (lost, *others), refused_at = poisoned(episodes, math.inf, math.inf)
+        assert isinstance(lost, EpisodeUnavailable)
+        assert f"{ATTEMPTS} attempts" in str(lost)
+        assert len(refused_at) == ATTEMPTS
+        assert all(isinstance(end, Answer) for end in others)
+    (lost, *others), refused_at = poisoned(6, 0.0, 600.0)
+    assert isinstance(lost, EpisodeUnavailable)
+    assert all(isinstance(end, Answer) for end in others)
+    assert len(refused_at) > 5 * ATTEMPTS
 
 
 def test_a_server_that_asks_to_come_back_at_once_is_asked_with_pauses() -> None:

@@ -3,6 +3,7 @@
 import asyncio
 import json
 from collections.abc import Sequence
+from itertools import pairwise
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -32,7 +33,9 @@ def task_of(case: Case) -> Any:
     return found
 
 
-def launched(task: Any, replies: Sequence[Reply | None], status: int = 200) -> tuple[Any, dict[str, Any], list[Any]]:
+def launched(
+    task: Any, replies: Sequence[Reply | None], status: int = 200, model: str = "m"
+) -> tuple[Any, dict[str, Any], list[Any]]:
     """The harness's result and `info`, where a model gives these replies; and the requests' bodies."""
     waiting, bodies = iter(replies), list[Any]()
 
@@ -54,7 +57,7 @@ def launched(task: Any, replies: Sequence[Reply | None], status: int = 200) -> t
             trace = SimpleNamespace(info={})
             url = f"http://127.0.0.1:{runner.addresses[0][1]}/v1"
             harness = EvalkitHarness(EvalkitHarnessConfig(id="evalkit-verifiers"))
-            result = await harness.launch(SimpleNamespace(model="m"), trace, None, url, SECRET, {}, task.data)
+            result = await harness.launch(SimpleNamespace(model=model), trace, None, url, SECRET, {}, task.data)
             task_trace = SimpleNamespace(info=trace.info)
             assert await task.exact_score(task_trace) == trace.info["evalkit"]["score"]
             return result, trace.info["evalkit"]
@@ -85,6 +88,18 @@ def test_what_verifiers_refuses_ends_the_episode_with_what_it_said() -> None:
     assert result.exit_code == 1
     assert "status 403" in result.stderr
     assert (info["facts"], info["ending"]) == ([], "")
+
+
+def test_a_model_of_mistral_reads_no_users_message_right_after_results() -> None:
+    episode = played(CASES[0])
+    orders = set[tuple[str, str]]()
+    for model in ("m", "mistralai/Ministral-8B"):
+        result, _, bodies = launched(task_of(CASES[0]), episode.replies, model=model)
+        assert result.exit_code == 0
+        roles = [message["role"] for message in bodies[-1]["messages"]]
+        orders = set(pairwise(roles))
+        assert (("tool", "user") in orders) == (model == "m")
+    assert ("tool", "assistant") in orders
 
 
 def test_tasks_have_the_names_of_instances() -> None:

@@ -1,6 +1,7 @@
 """A refusal is never a score: what the provider refuses stays owed, and a lane that refuses everything stops."""
 
 import shutil
+from collections.abc import Callable
 from contextlib import chdir
 from pathlib import Path
 
@@ -9,12 +10,18 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from evalkit.client.lanes.refusals import ALIKE, FIRST, RefusalCount
+from evalkit.dialogue import Message
+from evalkit.engine.outcome import RunOutcome
 from evalkit.engine.status import read_status
+from evalkit.errors import AskRefused
 from evalkit.results.derived import read_cells
+from evalkit.results.show import show
 from evalkit.results.verify import verify
+from evalkit.seats import Seat, agent
 from evalkit.store.manifests import read_manifest
 from evalkit.store.reading.index import read_index
-from evalkit.store.reading.reader import scan_all
+from evalkit.store.reading.reader import scan, scan_all
+from evalkit.store.recovery.check import check_log
 from evalkit.store.recovery.merge import merge_runs
 from evalkit.text import wording
 from evalkit.view.overview import overview
@@ -73,6 +80,9 @@ def test_one_refused_episode_goes_on_at_its_step_after_all_others(tmp_path: Path
     last = [row for row in scan_all(tmp_path / "run", columns).to_pylist() if row["ending"] == "refused"]
     assert [(row["episode"], row["step"], row["attempts"]) for row in last] == [(first[0], 1, "bad_request")]
     assert b"does not support 0" in last[0]["raw"]
+    shown = str(show(tmp_path / "run", first[0]))
+    assert "'temperature' does not support 0" in shown
+    assert "not ended: it remains to be played" in shown
     status = read_status(tmp_path / "run")
     assert (status.cells[0].ended, status.cells[0].refused, status.cells[0].started) == (EPISODES - 1, 1, 1)
     again, served = play(tmp_path, decide)  # not yet mended: asked once, and still owed
@@ -81,6 +91,66 @@ def test_one_refused_episode_goes_on_at_its_step_after_all_others(tmp_path: Path
     assert (mended.exit_code, mended.owed) == (0, 0)
     assert served.seen[0] == (first[0], 1)
     assert verify(tmp_path / "run") == []
+
+
+@agent(version=1)
+async def drafts(seat: Seat) -> None:
+    """Asks twice a step, the second time in words of its own; goes on where that is refused at step 0."""
+    while not seat.ending:
+        reply = await seat.ask()
+        try:
+            reply = await seat.ask([Message(role="user", text=f"Better than {len(reply.text)} letters?")])
+        except AskRefused:
+            if seat.step:
+                raise
+        await seat.act(reply if seat.step else await seat.ask())
+
+
+CODE = """
+width = 1
+budget_usd = 5
+[[agents]]
+name = "m"
+agent = "drafts"
+models = { main = "acme/m-1" }
+[[suites]]
+name = "pricing/basic"
+instances = ["seed-0", "seed-3"]
+vary = { periods = [1] }
+"""
+
+
+@pytest.mark.parametrize("late", [False, True])
+def test_a_refused_agent_that_is_code_buys_no_answer_twice(tmp_path: Path, late: bool) -> None:
+    """It asks three times at step 0, twice at step 1. `late`: at step 1 after a refusal that it survived at step 0;
+    else at step 0, its last request."""
+    asked: list[tuple[str, int]] = []
+
+    def decide(episode: str, step: int, before: int) -> Answer | None:
+        asked.append((episode, step))
+        mine, number = episode == asked[0][0], sum(place == (episode, step) for place in asked)
+        return ODD if mine and number in ({0: (2,), 1: (2, 3)}[step] if late else (3, 4) if step == 0 else ()) else None
+
+    def again(refuse: Callable[[str, int, int], Answer | None]) -> tuple[RunOutcome, list[tuple[str, int]]]:
+        outcome, provider = play(tmp_path, refuse, CODE, {"drafts": drafts})
+        return outcome, provider.seen
+
+    outcome, seen = again(decide)
+    first, place = seen[0][0], 1 if late else 0
+    assert (outcome.reason, outcome.ended, outcome.owed, outcome.refused) == ("refused", 1, 1, 1)
+    outcome, seen = again(decide)
+    assert (outcome.owed, seen) == (1, [(first, place)])
+    outcome, seen = again(nothing)
+    assert (outcome.exit_code, outcome.owed) == (0, 0)
+    assert seen == ([(first, 1)] if late else [(first, 0), (first, 1), (first, 1)])
+    run = tmp_path / "run"
+    assert (verify(run), check_log(run)) == ([], [])
+    steps = scan(run, ("episode", "step", "tokens_in")).to_pylist()
+    of_first = [row["tokens_in"] for row in steps if row["episode"] == first]
+    assert of_first == ([18, 18] if late else [27, 18])
+    rows = scan_all(run, ("episode", "row_kind", "reply")).to_pylist()
+    answered = [row for row in rows if row["row_kind"] == "ask" and row["reply"] is not None]
+    assert len(answered) == 10 - late
 
 
 def test_what_was_accepted_and_is_refused_in_one_wording_stops_the_lane(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ import asyncio
 import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -65,8 +66,10 @@ async def rambling() -> AsyncIterator[str]:
         await runner.cleanup()
 
 
+@pytest.mark.exhaustive(but=1)
+@pytest.mark.parametrize("workers", [1, 2])
 def test_one_long_reply_sets_its_episode_aside_and_the_others_are_played(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, workers: int
 ) -> None:
     monkeypatch.chdir(tmp_path)
 
@@ -78,7 +81,9 @@ def test_one_long_reply_sets_its_episode_aside_and_the_others_are_played(
 
     async def play(url: str, budget: str, limit: int | None = None) -> RunOutcome:
         options = RunOptions(directory=tmp_path / "run", limit=limit)
-        return await run_sweep(swept(url, budget), options, lambda view: None)
+        resolved = swept(url, budget)
+        resolved = replace(resolved, sweep=replace(resolved.sweep, workers=workers))
+        return await run_sweep(resolved, options, lambda view: None)
 
     async def main() -> None:
         async with rambling() as url:

@@ -10,6 +10,7 @@ from rich.console import Console
 from evalkit.cli.display import plain, render
 from evalkit.cli.main import main
 from evalkit.engine.outcome import RunOutcome
+from evalkit.engine.spending.reconcile import read_books
 from evalkit.engine.status import read_status
 from evalkit.engine.view import View
 from evalkit.report.report import report
@@ -17,6 +18,8 @@ from evalkit.store.reading.index import read_index
 from evalkit.store.reading.reader import scan
 from evalkit.store.reading.unmetered import Unmetered
 from tests.cli.test_display import lane
+from tests.support import refusing
+from tests.support.refusing import Answer
 from tests.support.small_sweeps import resolved
 from tests.support.sweep_runs import go_served, served
 
@@ -31,6 +34,32 @@ def played(folder: Path) -> tuple[Path, RunOutcome]:
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, RunOutcome]:
     return played(tmp_path_factory.mktemp("unmetered"))
+
+
+def test_figures_that_contradict_each_other_have_words_of_their_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+
+    def decide(episode: str, step: int, before: int) -> Answer | None:
+        value = json.loads(refusing.reply(step))
+        value["usage"] = {"prompt_tokens": 9, "completion_tokens": 1, "total_tokens": 30}
+        return (200, json.dumps(value)) if before < 3 else None
+
+    outcome, _ = refusing.play(tmp_path, decide, refusing.sweep_text(replicates=1))
+    told = Unmetered(doubtful=3, doubtful_cost=3 * (9 + 21 * 4) * 10**6)
+    assert outcome.unmetered == told == read_status(tmp_path / "run").unmetered
+    assert "the larger reading is charged, $0.0003" in told.words()
+    assert [line for line in outcome.messages if "contradict" in line] == [told.advice()]
+    assert main(["status", "run"]) == 0
+    said = " ".join(capsys.readouterr().out.split())
+    assert told.advice() in said
+    assert "without usage" not in said
+    table = report(tmp_path / "run").table("money")
+    assert told.words() in table.notes
+    assert "unmetered" not in table.rows[0]
+    assert table.rows[0]["requests"] == 8
+    assert read_books(tmp_path / "run").guessed.total() == told.doubtful_cost
 
 
 def expected(directory: Path) -> Unmetered:

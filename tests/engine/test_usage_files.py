@@ -43,3 +43,14 @@ def read_figure(name: str, figure: str, path: Path) -> None:
             assert len(str(flaw)) < 1000  # noqa: PT017
         else:
             assert billed.cost is None or 0 <= billed.cost < 2**103
+
+
+def test_a_mark_of_utf_8_is_no_part_of_the_first_column_and_other_encodings_are_told(tmp_path: Path) -> None:
+    path = tmp_path / "usage"
+    for text in ("request_id,cost\ne/1/0,7\n", '{"request_id":"e/1/0","cost":7}\n'):
+        path.write_bytes(text.encode("utf-8-sig"))
+        (billed,) = read_usage(path)
+        assert (billed.episode, billed.cost) == ("e", 7)
+        path.write_bytes(text.encode("utf-16"))
+        with pytest.raises(UsageError, match="not UTF-8 text, but UTF-16"):
+            list(read_usage(path))

@@ -15,8 +15,8 @@ MUTANTS = (
     Mutant(
         name="a logged ask is sent again",
         file="engine/agents/seat.py",
-        old="        if logged is not None:\n            if logged.request_digest",
-        new="        if logged is not None and step < len(self._active.rows):\n            if logged.request_digest",
+        old="if logged is not None and (step, key, n) not in self._active.again:",
+        new="if logged is not None and step < len(self._active.rows):",
         needs=(*AGENTS, "die_turn"),
     ),
     Mutant(

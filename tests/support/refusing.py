@@ -2,7 +2,7 @@
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -13,6 +13,7 @@ from evalkit.engine.freezing.freeze import Resolved, resolve
 from evalkit.engine.outcome import RunOutcome
 from evalkit.engine.session import RunOptions
 from evalkit.engine.sweep import run_sweep
+from evalkit.seats import AgentFn
 from evalkit.spec.sweep import read_sweep
 
 PROVIDER = """
@@ -71,6 +72,7 @@ class Refusing:
     async def answer(self, request: web.Request) -> web.Response:
         await request.read()
         episode, step, *_ = request.headers["X-Client-Request-Id"].split("/")
+        episode = episode.partition(".")[0]
         before, _ = len(self.seen), self.seen.append((episode, int(step)))
         refused = self.decide(episode, int(step), before)
         status, body = refused or (200, reply(int(step)))
@@ -89,12 +91,12 @@ class Refusing:
             await runner.cleanup()
 
 
-def sweep_of(folder: Path, url: str, text: str) -> Resolved:
+def sweep_of(folder: Path, url: str, text: str, agents: Mapping[str, AgentFn] = {}) -> Resolved:
     """The sweep of this text, with `url` as the provider `acme`."""
     (folder / "providers").mkdir(exist_ok=True)
     (folder / "providers" / "acme.toml").write_text(PROVIDER.format(url=url))
     (folder / "mine.toml").write_text(text)
-    return resolve(read_sweep(folder / "mine.toml"))
+    return resolve(read_sweep(folder / "mine.toml", agents=agents))
 
 
 def sweep_text(*, replicates: int = 3, width: int = 1, instances: tuple[str, ...] = FOUR, more: str = "") -> str:
@@ -102,13 +104,15 @@ def sweep_text(*, replicates: int = 3, width: int = 1, instances: tuple[str, ...
     return SWEEP.format(replicates=replicates, width=width, instances=list(instances), more=more)
 
 
-def play(folder: Path, decide: Decide, text: str | None = None) -> tuple[RunOutcome, Refusing]:
+def play(
+    folder: Path, decide: Decide, text: str | None = None, agents: Mapping[str, AgentFn] = {}
+) -> tuple[RunOutcome, Refusing]:
     """Play the sweep in `folder` (the working directory) into `folder / run`."""
 
     async def both() -> tuple[RunOutcome, Refusing]:
         provider = Refusing(decide)
         async with provider.listening() as url:
-            resolved = sweep_of(folder, url, sweep_text() if text is None else text)
+            resolved = sweep_of(folder, url, sweep_text() if text is None else text, agents)
             outcome = await run_sweep(resolved, RunOptions(directory=folder / "run"), lambda view: None)
         return outcome, provider
 

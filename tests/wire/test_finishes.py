@@ -54,6 +54,11 @@ FAILED: dict[str, tuple[str, Mapping[str, Any], str]] = {
     "an error beside length": ("openai_chat", choice("length", error=LOST), "server_error"),
     "an error without a message": ("openai_chat", choice(None, None, error=LOST), "server_error"),
     "an error as text": ("openai_chat", choice("stop", error="Upstream has gone."), "server_error"),
+    "an error in the message": (
+        "openai_chat",
+        {"choices": [{"finish_reason": "stop", "message": {"role": "assistant", "content": "", "error": LOST}}]},
+        "server_error",
+    ),
     "an error at the top": ("openai_chat", {**choice("stop"), "error": LOST}, "server_error"),
     "a busy one": ("openai_chat", choice("stop", error={"code": 429, "message": "Busy."}), "rate_limit"),
     "error": ("openai_chat", choice("error", "I was ab"), "server_error"),
@@ -134,7 +139,10 @@ def test_an_error_in_an_older_form_before_a_stream_began_is_that_error() -> None
 def test_a_filters_choice_without_a_message_is_the_filters_and_costs_what_it_states() -> None:
     null = {**choice("content_filter", None), "choices": [{"finish_reason": "content_filter", "message": None}]}
     chunk = {"choices": [{"index": 0, "finish_reason": "content_filter"}], "id": "c", "model": "m"}
-    for value in (choice("content_filter", None), null, choice("sensitive", None)):
+    usage = choice("stop", None)["usage"]
+    azure = {"choices": [], "prompt_filter_results": [{"content_filter_results": {"hate": {"filtered": True}}}]}
+    googles = [choice(word, None) for word in ("PROHIBITED_CONTENT", "RECITATION", "blocklist")]
+    for value in (choice("content_filter", None), null, choice("sensitive", None), *googles, {**azure, "usage": usage}):
         verdict = judged("openai_chat", value)
         assert (verdict.action, verdict.kind, verdict.outcome) == ("end_episode", "content_filter", "filtered")
         assert verdict.usage is not None

@@ -245,6 +245,17 @@ def test_what_providers_want_back_goes_back_and_the_rest_does_not() -> None:
             {"prompt_tokens": 9, "completion_tokens": 1, "prompt_cache_hit_tokens": 4},
             Usage(input=9, output=1, cached_read=4),
         ),
+        (
+            {
+                "prompt_tokens": 3,
+                "completion_tokens": 1,
+                "cache_read_input_tokens": 8,
+                "cache_creation_input_tokens": 2,
+            },
+            Usage(input=13, output=1, cached_read=8, cached_write=2),
+        ),
+        ({"prompt_tokens": 9, "completion_tokens": 1, "cached_tokens": 4}, Usage(input=9, output=1, cached_read=4)),
+        ({"prompt_tokens": 5, "completion_tokens": 2, "reasoning_tokens": 3}, Usage(input=5)),
         ({"prompt_tokens": 2**63, "completion_tokens": 1}, Usage(output=1)),
     ],
 )

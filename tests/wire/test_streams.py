@@ -624,6 +624,10 @@ CALL_STREAMS: dict[str, tuple[list[dict[str, Any]], list[tuple[str, str, str]]]]
         [("a", "look", A)],
     ),
     "whole at the end without an id": ([piece(0, "a", "look", A[:5]), piece(0, "", "look", A)], [("a", "look", A)]),
+    "in each piece all that came so far": (
+        [piece(0, "a", "look", A[:4]), piece(0, "a", "look", A[:9]), piece(0, "", arguments=A)],
+        [("a", "look", A)],
+    ),
     "both whole at the end": (
         [piece(0, "a", "look", A), piece(1, "b", "wait", B), piece(0, "a", "look", A), piece(1, "b", "wait", B)],
         [("a", "look", A), ("b", "wait", B)],

@@ -28,11 +28,22 @@ SAID: dict[str, tuple[int, dict[str, object]]] = {
     ),
     "vllm": (400, {"message": PYDANTIC.format("EOF while parsing a string at line 1 column 21"), "code": 400}),
     "vllm, no JSON": (400, {"message": PYDANTIC.format("expected value at line 1 column 1")}),
+    "vllm, as one": (400, {"message": "Invalid JSON: expected value [type=json_invalid, input_value='I will', x]"}),
+    "groq, gpt-oss": (400, {"message": "Parsing failed.", "code": "output_parse_failed"}),
+    "unknown": (422, {"message": "The model produced an invalid tool call: no object"}),
+    "unknown, of the output": (400, {"message": "The model's output could not be parsed"}),
     "tgi": (422, {"message": 'Tool error: EOF while parsing a value; "name": "f"'}),
     "sglang": (400, {"message": "Failed to parse fc related info to json format!"}),
     "llama.cpp": (500, {"message": 'Failed to parse input at pos 12: {"name": "f"</tool_call>', "code": 500}),
     "ollama": (500, {"message": 'error parsing tool call: raw=\'{"name":"f"\', err=unexpected end of JSON input'}),
 }
+
+
+OURS = (
+    (400, "messages[2].tool_calls[0]: the arguments could not be parsed"),
+    (400, "Invalid tool call in the assistant message"),
+    (400, "Invalid model. Its tool calls cannot be parsed from this template"),
+)
 
 
 def test_what_the_model_wrote_is_told_from_what_we_sent() -> None:
@@ -42,7 +53,12 @@ def test_what_the_model_wrote_is_told_from_what_we_sent() -> None:
         assert verdict.billable
 
     check_each(SAID.items(), check)
-    for status, message in ((400, "Unterminated string starting at"), (400, "Invalid JSON in the body"), (429, "EOF")):
+    for status, message in (
+        (400, "Unterminated string starting at"),
+        (400, "Invalid JSON in the body"),
+        (429, "EOF"),
+        *OURS,
+    ):
         body = orjson.dumps({"error": {"message": message}})
         assert judge(HttpResponse(status=status, headers={}, body=body)).kind != "bad_call"
     assert all(wording.source for wording in WORDINGS)

@@ -131,7 +131,7 @@ def _show(run: Path, *, as_json: bool) -> None:
             f"{open_sessions} sessions are open (running, or crashed and not settled) and hold "
             f"{show_usd(money['in_open_leases'] or 0)} in leases."
         )
-    if unmetered.replies:
+    if unmetered.words():
         print(unmetered.advice())
     if money["unconfirmed"]:
         print("Crash charges are unconfirmed: `evalkit budget reconcile RUN --usage FILE` releases what was not spent.")

@@ -140,7 +140,7 @@ WHY = {
     "workers": ("too many worker processes ended", ""),
     "cluster": ("the Ray cluster has lost its head", ""),
     "refused": ("their provider refused requests", ""),
-    "parked": ("their provider did not answer", ""),
+    "parked": ("their provider did not answer, or they are set aside", ""),
 }
 """By the reason of an outcome: why episodes remain, and what the next call needs in addition."""
 

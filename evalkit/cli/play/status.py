@@ -148,7 +148,7 @@ def _words(status: Status) -> list[str]:
         money.append(f"{show_usd(status.crash_charges)} for what crashes may have left in flight (unconfirmed)")
     lines = [f"{status.name}: {ended:,} of {planned:,} episodes ended, {state}.", ", ".join(money) + "."]
     lines += refused_lines(status)
-    if status.unmetered.replies:
+    if status.unmetered.words():
         lines.append(status.unmetered.advice())
     if ended < planned:
         lines.append(_finish(status) + (" Only `--play-all` plays on." if answered else ""))

@@ -40,8 +40,8 @@ class Health:
     """The circuit breaker of one server."""
 
     __slots__ = (
-        *("_down_after", "_failing_since", "_last_probe_s", "_paid", "_probe_s", "_streak"),
-        *("down", "down_since", "last", "next_probe"),
+        *("_down_after", "_failing", "_failing_since", "_last_probe_s", "_paid", "_probe_s", "_streak"),
+        *("down", "down_since", "last", "next_probe", "several"),
     )
 
     def __init__(self, *, replaceable: bool = False) -> None:
@@ -54,6 +54,9 @@ class Health:
         self.last = ""
         """The last failure, in words."""
         self._streak = 0
+        self._failing = ""
+        self.several = False
+        """Whether the failures since the last answer are those of several requests: then no request is their cause."""
         self._paid = False
         self._failing_since = 0.0
         self._probe_s = FIRST_PROBE_S
@@ -62,11 +65,17 @@ class Health:
         """The provider answered. Returns whether that ended an outage."""
         was = self.down
         self.down, self._streak, self._probe_s = False, 0, FIRST_PROBE_S
+        self._failing, self.several = "", False
         return was
 
-    def failed(self, *, probe: bool, now: float, words: str, refusal: bool = False, paid: bool = False) -> None:
-        """A failure of the kinds in `OUTAGE`, or a `REFUSAL`. `paid`: it may have been billed."""
+    def failed(
+        self, *, probe: bool, now: float, words: str, refusal: bool = False, paid: bool = False, request: str = ""
+    ) -> None:
+        """A failure of the kinds in `OUTAGE`, or a `REFUSAL`. `paid`: it may have been billed; `request`: whose it
+        is."""
         self.last, self._paid = words, paid
+        self.several = self.several or self._failing not in ("", request)
+        self._failing = request
         if not self._streak:
             self._failing_since = now
         self._streak += 1

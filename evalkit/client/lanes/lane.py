@@ -243,9 +243,11 @@ class Lane:
         message: str = "",
         paid: bool = False,
         answered: bool = False,
+        request: str = "",
     ) -> None:
         """An attempt without a reply. `wait_s`: how long the server asks to wait; the whole lane obeys, if it has no
-        other. `paid`: it may have been billed; `answered`: the server had begun a good answer."""
+        other. `paid`: it may have been billed; `answered`: the server had begun a good answer; `request`: whose attempt
+        it is."""
         now, server = self._loop.time(), ticket.server
         self._meter.fail(kind)
         if paid and (answered or ticket.probe):
@@ -253,7 +255,8 @@ class Lane:
         if kind in CONGESTION:
             server.window.refused(sent_at=ticket.sent_at, now=now, timed_out=kind == "timeout")
         if kind in OUTAGE or kind == REFUSAL:
-            server.health.failed(probe=ticket.probe, now=now, words=message or kind, refusal=kind == REFUSAL, paid=paid)
+            words, refusal = message or kind, kind == REFUSAL
+            server.health.failed(probe=ticket.probe, now=now, words=words, refusal=refusal, paid=paid, request=request)
             if self._servers.are_down():
                 self._shut = True
                 self._servers.hasten(now)

@@ -53,9 +53,7 @@ async def play_code(cast: Cast, active: ActiveEpisode, context: LaneContext) -> 
         return active.position.ending
     if len(active.rows) > active.position.step:
         raise Diverged(f"its code returned at step {active.position.step}; the log goes on.")
-    return await leave_refused(
-        active, why.kind, str(why), context, answered=seat.answered or seat.step > 0, asks=seat.asks_of_step
-    )
+    return await leave_refused(active, why.kind, str(why), context, asks=seat.asks_logged(seat.step))
 
 
 async def _run(cast: Cast, seat: EpisodeSeat) -> None:

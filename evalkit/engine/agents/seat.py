@@ -61,13 +61,13 @@ class EpisodeSeat:
         self._keys: set[str] = set()
         """Forks of this step."""
         self.asks_of_step = 0
-        self.answered = False
-        """Whether a request of the episode was answered."""
         self.refused: AskRefused | None = None
         """What its last request came to, if the provider refused it and the agent has not acted since."""
         self._asks = 0
-        self._logged = Counter(step for step, *_ in active.asks)
-        """By step, asks that the log has."""
+        self._logged = Counter[int]()
+        """By step, rows of asks that the log has: more than were asked, if some were asked again."""
+        for (step, *_), ask in active.asks.items():
+            self._logged[step] = max(self._logged[step], ask.turn + 1)
         self._shown: tuple[Message, ...] | None = None
 
     # What an agent reads.
@@ -172,7 +172,7 @@ class EpisodeSeat:
             attempts=OK,
             started_at=time.time(),
         )
-        context.log.append(step_record(active, acted, data, turn, context.worker, asks=self.asks_of_step))
+        context.log.append(step_record(active, acted, data, turn, context.worker, asks=self.asks_logged(turn.step)))
         context.steps += 1
         if turn.acted and not active.acted:
             active.acted = True
@@ -217,14 +217,14 @@ class EpisodeSeat:
         self._asks += 1
         self.asks_of_step += 1
         logged = self._active.asks.get((step, key, n))
-        if logged is not None:
-            if logged.request_digest != digest:
-                await self._leave(Diverged(f"its request {key or 'main'}.{n} at step {step} is not the logged one."))
+        if logged is not None and logged.request_digest != digest:
+            await self._leave(Diverged(f"its request {key or 'main'}.{n} at step {step} is not the logged one."))
+        if logged is not None and (step, key, n) not in self._active.again:
             await asyncio.sleep(0)  # as one that is sent, it lets the agent's other tasks begin, and other episodes run
             if logged.reply is None:
                 self.refused = AskRefused(logged.attempts.rpartition(",")[2])
                 raise self.refused
-            self.answered, self.refused = True, None
+            self.refused = None
             return decode_reply(logged.reply)
         if step < len(self._active.rows):
             await self._leave(Diverged(f"at step {step} it asks {key or 'main'}.{n}, which the log does not have."))
@@ -233,8 +233,12 @@ class EpisodeSeat:
         if isinstance(outcome, AskRefused):
             self.refused = outcome
             raise outcome
-        self.answered, self.refused = True, None
+        self.refused = None
         return _as_logged(outcome.reply)
+
+    def asks_logged(self, step: int) -> int:
+        """Rows of asks that led to a step."""
+        return self._logged[step]
 
     async def settle(self) -> None:
         """Wait for what is in flight: it is paid for, and logged as it comes."""

@@ -79,6 +79,7 @@ class LaneReport(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     notice: str = ""
     unavailable: str = ""
     refused: str = ""
+    too_large: str = ""
     agents_stopped: dict[str, str] = {}
     """Agents that are played no more although their lane goes on, and why."""
     failures: dict[str, int] = {}

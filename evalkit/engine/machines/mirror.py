@@ -52,6 +52,7 @@ class Mirror:
                 context.playing += lane.playing
             context.unavailable = _first([lane.unavailable for lane in own]) or context.unavailable
             context.refused = _first([lane.refused for lane in own]) or context.refused
+            context.too_large = _first([lane.too_large for lane in own]) or context.too_large
             context.stopped = self._coordinator.agents_stopped.get(job.name, context.stopped)
             if job.lane is not None and own:
                 largest[job.name] = max([lane.largest for lane in own])

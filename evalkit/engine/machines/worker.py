@@ -346,6 +346,7 @@ def _report(job: LaneJob, gate: AssignedEpisodes, budget: Budget) -> LaneReport:
         notice=lane.notice,
         unavailable=context.unavailable,
         refused=context.refused,
+        too_large=context.too_large,
         agents_stopped=context.stopped,
         failures=dict(stats.failures),
         acted=not lane.canary,

@@ -19,6 +19,7 @@ import orjson
 from evalkit.dialogue import Usage
 from evalkit.errors import UsageError
 from evalkit.money import PICO_PER_USD, pico_at_least
+from evalkit.spec.byte_marks import without_mark
 
 IDS = ("request_id", "client_request_id", "x_client_request_id")
 INPUT, OUTPUT = ("tokens_in", "input_tokens"), ("tokens_out", "output_tokens")
@@ -48,9 +49,11 @@ def read_usage(path: Path) -> Iterator[Billed]:
     Raises UsageError naming file and line for what cannot be read.
     """
     try:
-        text = path.read_text(encoding="utf-8", errors="replace")
+        data = path.read_bytes()
     except OSError as flaw:
         raise UsageError(f"--usage: {path} cannot be read: {flaw.strerror}.") from flaw
+    without_mark(data, path)
+    text = data.decode("utf-8-sig", "replace")
     rows = _json_lines(text, path) if text.lstrip().startswith("{") else _csv_lines(text, path)
     for number, row in rows:
         parts = str(_first(row, IDS, "")).split("/")

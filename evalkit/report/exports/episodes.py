@@ -23,7 +23,7 @@ from evalkit.store.manifest import Manifest, ManifestAgent, load_target
 
 COLUMNS = (
     *ROW,
-    *("take", "finish", "attempts", "served_model", "fingerprint", "started_at", "queue_s"),
+    *("take", "ask_line", "finish", "attempts", "served_model", "fingerprint", "started_at", "queue_s"),
     *("tokens_cached_read", "tokens_cached_write", "tokens_reasoning"),
 )
 """What of the log is read of an episode."""
@@ -123,7 +123,7 @@ def _asked(run: Path, rows: Mapping[str, Sequence[Mapping[str, Any]]]) -> Mappin
     """What agents that are code have asked in some episodes; `rows`: of these."""
     from evalkit.store.reading.reader import asks_made
 
-    return asks_made(run, {name: own[0]["take"] for name, own in rows.items()}) if rows else {}
+    return asks_made(run, {name: own[0]["ask_line"] for name, own in rows.items()}) if rows else {}
 
 
 def _with_asks(rows: Sequence[Mapping[str, Any]], asks: Sequence[Mapping[str, Any]]) -> Sequence[Mapping[str, Any]]:

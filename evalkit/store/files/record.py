@@ -7,12 +7,13 @@ from dataclasses import dataclass
 
 from evalkit.money import PicoUsd
 
-OK, UNMETERED, ESTIMATED = "ok", "unmetered", "estimated"
+OK, UNMETERED, ESTIMATED, DOUBTFUL = "ok", "unmetered", "estimated", "doubtful"
 """The last entry of `StepRecord.attempts` if there was a reply: with stated usage; with missing or invalid figures,
-charged at their bound; the same, with tokens estimated from the text."""
+charged at their bound; the same, with tokens estimated from the text; with figures that contradict each other, of which
+the larger reading is charged."""
 STEP, ASK = "step", "ask"
 """Kinds of rows in a file of steps."""
-ANSWERED = (OK, UNMETERED, ESTIMATED)
+ANSWERED = (OK, UNMETERED, ESTIMATED, DOUBTFUL)
 REFUSED = "refused"
 """In place of an ending: the provider refused the last request, and nothing shows that the model caused it."""
 UNSCORED = frozenset(
@@ -86,7 +87,8 @@ class StepRecord:
     row_kind: str = STEP
     """`step`, or `ask`: a request that an agent's code made on its way to a step."""
     ask_line: int = 0
-    """Of an ask: the take that began at step 0, as seeds are derived from it."""
+    """Of an agent's code: the take in which it began, as seeds are derived from it. An ask belongs to the steps of its
+    line."""
     ask_key: str = ""
     """Of an ask: the fork that asked, nested by `/`; empty for the agent itself."""
     ask_n: int = 0

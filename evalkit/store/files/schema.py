@@ -110,7 +110,7 @@ def steps_table(records: Sequence[StepRecord]) -> pa.Table:
     """The rows as a table of schema STEPS. Accepts every value: see `columns.py`."""
     columns = zip(*map(_step_values, records), strict=True) if records else [()] * len(_WRITTEN)
     arrays = list(map(column_of, columns, _WRITTEN_TYPES))
-    asked = any(record.row_kind != STEP or record.ask_n for record in records)
+    asked = any(record.row_kind != STEP or record.ask_n or record.ask_line for record in records)
     address = (
         column_of([getattr(record, name) for record in records], STEPS.field(name).type)
         if asked

@@ -55,6 +55,7 @@ class ReplayRow:
     request_digest: bytes
     step_digest: bytes
     ending: str
+    ask_line: int
 
 
 _REPLAY = tuple(ReplayRow.__dataclass_fields__)
@@ -127,7 +128,7 @@ def scan(run: Path, columns: Iterable[str], episode: str | None = None) -> pa.Ta
     columns = {name: ordered.column(name).cast(kind) for name, kind in kinds.items()}
     if table is not rows:
         first = order[np.flatnonzero(np.diff(codes[order], prepend=-1))]
-        asks = _by_step(names, effect, codes[first], ints(table, "take")[first], asks_of(rows))
+        asks = _by_step(names, effect, codes[first], ints(table, "ask_line")[first], asks_of(rows))
         columns |= {name: asks.added(columns[name], name) for name in wanted if name in OF_ASKS}
     return pa.table(columns)
 
@@ -152,7 +153,7 @@ class _Asks:
 
 def _by_step(names: Sequence[str], effect: Effect, episodes: Ints, lines: Ints, asks: pa.Table) -> _Asks:
     """Asks by the step they were made for; `episodes`, `lines`: of rows in effect in their order, the episodes, each
-    once, and the take of its first step."""
+    once, and the line that its first step is on."""
     count = np.append(np.diff(effect.start), 0)  # the last is for an episode without a step
     begin, line = np.zeros(len(names) + 1, np.int64), np.full(len(names) + 1, -1, np.int64)
     line[episodes] = lines
@@ -173,6 +174,7 @@ class AskRow:
     ask_line: int
     ask_key: str
     ask_n: int
+    turn: int
     reply: bytes | None
     request_digest: bytes
     attempts: str
@@ -196,17 +198,18 @@ _MADE = ("step", "ask_line", "ask_key", "ask_n", "turn", "reply", "facts", "atte
 
 
 def asks_made(run: Path, lines: Mapping[str, int | None]) -> dict[str, list[dict[str, Any]]]:
-    """What of episodes' asks readers see, by step and in the order in which they were written. Raises CorruptLogError.
+    """What of episodes' asks readers see, by step and in the order in which they were written; of one that was asked
+    again, the last. Raises CorruptLogError.
 
-    lines  by episode, the take that began at step 0; None: the last one that asked
+    lines  by episode, the line that its steps are on; None: the last one that asked
     """
     made: dict[str, list[dict[str, Any]]] = {name: [] for name in lines}
     for row in _asks(run, lines, _MADE):
         made[row.pop("episode")].append(row)
     for name, rows in made.items():
         line = max((row["ask_line"] for row in rows), default=0) if lines[name] is None else lines[name]
-        kept = [row for row in rows if row["ask_line"] == line]
-        made[name] = sorted(kept, key=lambda row: (row["step"], row["turn"]))
+        kept = {(row["step"], row["ask_key"], row["ask_n"]): row for row in rows if row["ask_line"] == line}
+        made[name] = sorted(kept.values(), key=lambda row: (row["step"], row["turn"]))
     return made
 
 

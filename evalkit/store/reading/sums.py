@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from evalkit.store.files.journal import newest_claims
 from evalkit.store.files.layout import journal_object, lay_out
-from evalkit.store.files.record import ESTIMATED, UNMETERED, UNSCORED, LedgerRecord
+from evalkit.store.files.record import DOUBTFUL, ESTIMATED, UNMETERED, UNSCORED, LedgerRecord
 from evalkit.store.files.segment import CLOSE, KINDS, SEAL, read_claim
 from evalkit.store.reading.accounts import Account
 from evalkit.store.reading.arrays import coded, floats, ints
@@ -118,6 +118,7 @@ def _add_rows(totals: Totals, rows: pa.Table) -> None:
     last = [word.rpartition(",")[2] for word in words]
     estimated = np.array([word == ESTIMATED for word in last], np.bool_)[attempts]
     unmetered = np.array([word in (UNMETERED, ESTIMATED) for word in last], np.bool_)[attempts]
+    doubtful = np.array([word == DOUBTFUL for word in last], np.bool_)[attempts]
     cost, sent = ints(rows, "cost"), floats(rows, "started_at")
     for code, name in enumerate(workers):
         totals.workers[name] = int(cost[worker == code].sum())
@@ -129,6 +130,8 @@ def _add_rows(totals: Totals, rows: pa.Table) -> None:
         cell.forget()
         cell.unmetered = int((in_cell & unmetered).sum())
         cell.unmetered_cost = int(cost[in_cell & unmetered].sum())
+        cell.doubtful = int((in_cell & doubtful).sum())
+        cell.doubtful_cost = int(cost[in_cell & doubtful].sum())
         cell.estimated, cell.estimated_in, cell.estimated_out = _estimated(rows, in_cell & estimated)
 
 

@@ -13,7 +13,7 @@ from typing import Protocol
 import msgspec
 
 from evalkit.errors import CorruptLogError
-from evalkit.store.files.record import ASK, ESTIMATED, REFUSED, UNMETERED, UNSCORED, LedgerRecord, StepRecord
+from evalkit.store.files.record import ASK, DOUBTFUL, ESTIMATED, REFUSED, UNMETERED, UNSCORED, LedgerRecord, StepRecord
 from evalkit.store.reading.accounts import Account
 from evalkit.store.reading.unmetered import UnmeteredRows
 
@@ -66,11 +66,13 @@ class CellTotals(msgspec.Struct, kw_only=True):
     going: dict[int, list[int]] = msgspec.field(default_factory=dict)
     """Of episodes that continue, by how far they have come (`far`): how many, their rows in effect, their cost."""
     unmetered: int = 0
-    """Replies without usage; then as `UnmeteredRows` has them."""
+    """Replies without usage; then this and what follows as `UnmeteredRows` has them."""
     unmetered_cost: int = 0
     estimated: int = 0
     estimated_in: int = 0
     estimated_out: int = 0
+    doubtful: int = 0
+    doubtful_cost: int = 0
     spells: list[tuple[float, float]] = msgspec.field(default_factory=list)
     """When requests were sent without a pause of PAUSE_S: times of the first and the last, oldest first."""
     earlier: int = 0
@@ -204,17 +206,15 @@ class Totals:
         return costs
 
     def unmetered(self) -> dict[str, UnmeteredRows]:
-        """By agent, replies without usage; agents without any are absent."""
+        """By agent, replies without usage or with doubtful figures; agents without any are absent."""
         by_agent: dict[str, list[int]] = {}
         for cell in self.cells.values():
-            if cell.unmetered:
-                sums = by_agent.setdefault(cell.agent, [0] * 5)
+            if cell.unmetered or cell.doubtful:
+                sums = by_agent.setdefault(cell.agent, [0] * 7)
                 counted = cell.unmetered, cell.unmetered_cost, cell.estimated, cell.estimated_in, cell.estimated_out
-                sums[:] = map(sum, zip(sums, counted, strict=True))
-        return {
-            agent: UnmeteredRows(replies=a, cost=b, estimated=c, tokens_in=d, tokens_out=e)
-            for agent, (a, b, c, d, e) in by_agent.items()
-        }
+                sums[:] = map(sum, zip(sums, (*counted, cell.doubtful, cell.doubtful_cost), strict=True))
+        names = UnmeteredRows.__dataclass_fields__
+        return {agent: UnmeteredRows(**dict(zip(names, sums, strict=True))) for agent, sums in by_agent.items()}
 
 
 def together(parts: Iterable[Totals]) -> Totals:
@@ -399,6 +399,9 @@ def _meter(cell: CellTotals, row: StepRecord) -> None:
     if word in (UNMETERED, ESTIMATED):
         cell.unmetered += 1
         cell.unmetered_cost += row.cost
+    elif word == DOUBTFUL:
+        cell.doubtful += 1
+        cell.doubtful_cost += row.cost
     if word == ESTIMATED:
         cell.estimated += 1
         cell.estimated_in += row.tokens_in

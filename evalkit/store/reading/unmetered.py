@@ -1,4 +1,5 @@
-"""Replies whose provider did not state their usage: how many there are, and what is charged for them."""
+"""Replies whose provider did not state their usage, or stated it twice over in figures that differ: how many there are,
+and what is charged for them."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -21,6 +22,9 @@ class UnmeteredRows:
     """Of the replies, those whose tokens are estimated from their text; they have the next two."""
     tokens_in: int
     tokens_out: int
+    doubtful: int = 0
+    """Other replies, whose figures of usage contradict each other."""
+    doubtful_cost: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,6 +38,10 @@ class Unmetered:
     """Of the replies, those whose tokens are estimated from their text."""
     guess: int = 0
     """What those would cost by the estimate, in pico-dollars."""
+    doubtful: int = 0
+    """Other replies, whose figures contradict each other."""
+    doubtful_cost: int = 0
+    """What they count: the larger reading that makes sense of all figures."""
 
     def __add__(self, other: "Unmetered") -> "Unmetered":
         return Unmetered(
@@ -41,10 +49,26 @@ class Unmetered:
             cost=self.cost + other.cost,
             estimated=self.estimated + other.estimated,
             guess=self.guess + other.guess,
+            doubtful=self.doubtful + other.doubtful,
+            doubtful_cost=self.doubtful_cost + other.doubtful_cost,
         )
 
     def words(self) -> str:
         """The same in a sentence without its full stop; empty if there are none."""
+        return "; ".join(filter(None, (self.unsaid(), self.doubts())))
+
+    def doubts(self) -> str:
+        """Of those whose figures contradict each other."""
+        if not self.doubtful:
+            return ""
+        who = "1 reply has" if self.doubtful == 1 else f"{self.doubtful:,} replies have"
+        return (
+            f"{who} figures of usage that contradict each other (more cached tokens than the prompt, or a total beyond "
+            f"its parts): the larger reading is charged, {show_usd(self.doubtful_cost)}"
+        )
+
+    def unsaid(self) -> str:
+        """Of those without usage."""
         if not self.replies:
             return ""
         who = "1 reply" if self.replies == 1 else f"{self.replies:,} replies"
@@ -68,6 +92,8 @@ class Unmetered:
             "unmetered_pico_usd": self.cost,
             "estimated_replies": self.estimated,
             "estimated_pico_usd": self.guess,
+            "doubtful_replies": self.doubtful,
+            "doubtful_pico_usd": self.doubtful_cost,
         }
 
 
@@ -82,5 +108,12 @@ def together(rows: Mapping[str, UnmeteredRows], manifest: "Manifest") -> Unmeter
             + unmetered.tokens_out * price.output
             + unmetered.estimated * price.request
         )
-        total += Unmetered(replies=unmetered.replies, cost=unmetered.cost, estimated=unmetered.estimated, guess=guess)
+        total += Unmetered(
+            replies=unmetered.replies,
+            cost=unmetered.cost,
+            estimated=unmetered.estimated,
+            guess=guess,
+            doubtful=unmetered.doubtful,
+            doubtful_cost=unmetered.doubtful_cost,
+        )
     return total

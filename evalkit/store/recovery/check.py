@@ -113,7 +113,7 @@ class KnownRows:
     ask: Flags
     """(n,) whether it is an ask and not a step."""
     line: Ints
-    """(n,) of asks."""
+    """(n,) of asks, and of the steps of agents that are code."""
     nth: Ints
     """(n,) of an ask, its place among those of its step; of a step, how many it has."""
     file: Ints
@@ -124,12 +124,12 @@ class KnownRows:
     """Of the steps."""
 
     def lines(self, effect: Effect) -> Ints:
-        """(episodes,) the line that each is on: the take of its first step in effect, else the highest of its asks."""
+        """(episodes,) the line that each is on: that of its first step in effect, else the highest of its asks."""
         line = np.zeros(len(self.names), np.int64)
         asks = np.flatnonzero(self.ask)
         np.maximum.at(line, self.episode[asks], self.line[asks])
         begun = np.flatnonzero(np.diff(effect.start))
-        line[begun] = self.take[effect.order[effect.start[begun]]]
+        line[begun] = self.line[effect.order[effect.start[begun]]]
         return line
 
     def lost_asks(self, effect: Effect) -> list[tuple[int, int]]:

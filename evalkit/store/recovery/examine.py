@@ -215,7 +215,7 @@ def _examine_asks(examined: Examined, group: _RowGroup) -> None:
         examined.line.append(none)
         examined.nth.append(none)
         return
-    examined.line.append(none if steps.all() else _whole(group, "ask_line"))
+    examined.line.append(none if "ask_line" in group.bad else _whole(group, "ask_line"))
     count = _whole(group, "ask_n")
     examined.nth.append(count if steps.all() else np.where(steps, count, _whole(group, "turn")))
 
