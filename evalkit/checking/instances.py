@@ -72,9 +72,7 @@ def _check_properties(env: Environment[Any, Any], instance: Any, line: Mapping[s
         stratum, most = env.stratum(instance), env.offers(instance)
     assert isinstance(stratum, str), f"{where}: stratum: expected a string, got {stratum!r}."
     assert type(most) is int, f"{where}: offers: expected a whole number, got {most!r}."
-    with trying(where, "likeness, compiled_saves_s, or what describes its suites"):
-        if env.likeness is not None:
-            hash(env.likeness(line))
+    with trying(where, "compiled_saves_s, or what describes its suites"):
         saved = env.compiled_saves_s(line)
         numbers = [quantity.of(line) for quantity in env.described.quantities]
         numbers += [tally.of([line]) for tally in env.described.tallies]

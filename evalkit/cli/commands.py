@@ -238,7 +238,10 @@ COMMANDS: Mapping[str, Command] = {
     "generate": Command(
         "make",
         "generate a suite of new instances",
-        ("evalkit generate scheduling --n 30 --k 3 --instances 100 --seed 7 --out instances/mine/n30.jsonl",),
+        (
+            "evalkit generate scheduling --n 30 --k 3 --instances 100 --seed 7 --out instances/mine/n30.jsonl",
+            "evalkit generate instances/mine/large.jsonl --out instances/mine/large.parquet",
+        ),
         options.generate,
     ),
     "simulate": Command(

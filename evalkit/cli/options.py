@@ -370,12 +370,12 @@ def generate(sub: argparse.ArgumentParser) -> None:
     sub.add_argument(
         "--seed", metavar="SEED", type=whole_number, default=0, help="seed of the whole suite (default: 0)"
     )
-    sub.add_argument("--out", metavar="FILE", required=True, help="the suite's file, ending in .jsonl")
+    sub.add_argument("--out", metavar="FILE", required=True, help="the new file: .jsonl, or .parquet")
 
 
 def describe(sub: argparse.ArgumentParser) -> None:
     """Options of `describe`."""
-    sub.add_argument("suite", metavar="SUITE", help="a suite's name, or its file ending in .jsonl")
+    sub.add_argument("suite", metavar="SUITE", help="a suite's name, or its file")
     form = sub.add_mutually_exclusive_group()
     form.add_argument("--json", action="store_true", help="the tables as JSON")
     form.add_argument("--markdown", action="store_true", help="Markdown tables")

@@ -34,7 +34,7 @@ from evalkit.engine.machines.on_ray import check_ray, on_cluster, play_on_ray
 from evalkit.engine.machines.spread import Spread
 from evalkit.engine.outcome import RunOutcome
 from evalkit.engine.publishing import SHOW_EVERY_S, tell_others
-from evalkit.engine.question import LiveQuestion, PlayedLanes, check_instances, question_of
+from evalkit.engine.question import LiveQuestion, PlayedLanes, question_of
 from evalkit.engine.resume import KINDS, RunPart, order, read_holdings
 from evalkit.engine.scheduler import play_lanes
 from evalkit.engine.session import RunOptions, Session
@@ -86,8 +86,6 @@ async def run_sweep(resolved: Resolved, options: RunOptions, show: Callable[[Vie
         return idle
     decide = resolved.sweep.decide
     frozen = None if decide is None else freeze_question(manifest, decide)
-    if frozen is not None:
-        check_instances(directory, manifest, frozen, partial(_tell, options))
     loop = asyncio.get_running_loop()
     name = new_writer([journal.writer for journal in journals(directory)])
     repaired = _repair(options) if options.repair and old is not None else ()
@@ -359,8 +357,7 @@ def _worst_cases(session: Session, endpoints: Endpoints) -> Iterator[WorstCase]:
             for kind in KINDS:
                 share = RunPart(manifest=manifest, agents=group, choice=everything)
                 owed = order(share, session.holdings, frozenset(), kind)
-                fit = (episode for episode in owed if not episode.target.flaw)  # nobody asks for the others
-                for episode in islice(fit, width) if kind == "fresh" else fit:
+                for episode in islice(owed, width) if kind == "fresh" else owed:
                     amount = endpoints.worst_case(session.holdings.activate(episode))
                     yield WorstCase(amount, episode.cell.agent.lane, episode.cell.agent.name)
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from evalkit.envs.suite_rows import ENDING
 from evalkit.errors import CorruptLogError
 from evalkit.seeds import Stream
 from evalkit.store.files.chain import follow
@@ -21,7 +22,6 @@ from evalkit.store.manifests import is_run, read_manifest
 from evalkit.store.reading.index import read_index
 from evalkit.store.reading.reader import scan
 from evalkit.store.reading.sums import read_totals
-from evalkit.store.suite_file import ENDING
 from evalkit.store.suite_file import FOLDER as SUITES
 from evalkit.store.writing.opening import refuse_damage
 from tests.sim.checks import Broken
@@ -79,7 +79,7 @@ def taken_for_true(run: Path) -> tuple[object, ...] | None:
 
 
 def _all_of(instances: Instances) -> tuple[object, ...]:
-    return tuple(instances), instances.codes().tolist(), instances.marks().tolist()
+    return tuple(instances), instances.codes().tolist(), tuple(instances.ids), tuple(instances.digests)
 
 
 Altered = tuple[Path, bytes, str]
@@ -139,9 +139,9 @@ def _bit(run: Path, draws: Stream) -> Altered | None:
         return None
     path = files[draws.below(len(files))]
     held = path.read_bytes()
-    # The index is small beside the blocks: half of the bits are of it.
-    index = struct.unpack("<Q", held[-16:-8])[0] if draws.uniform() < 0.5 else len(held)
-    place, bit = len(held) - 1 - draws.below(index), draws.below(8)
+    # The footer is small beside the rows: half of the bits are of it.
+    footer = 8 + struct.unpack("<I", held[-8:-4])[0] if draws.uniform() < 0.5 else len(held)
+    place, bit = len(held) - 1 - draws.below(footer), draws.below(8)
     return path, held[:place] + bytes([held[place] ^ 1 << bit]) + held[place + 1 :], f"bit {bit} of byte {place}"
 
 

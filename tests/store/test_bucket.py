@@ -199,7 +199,7 @@ def test_an_object_that_another_has_made_is_not_replaced(top: BucketPath) -> Non
     with pytest.raises(StorageError, match="another process"):
         disk.write_durably(top / "steps" / "a.parquet", b"2")
     disk.write_parts_durably(top / "voids.jsonl", [b"1", b"2"])
-    disk.write_parts_durably(top / "voids.jsonl", [b"3"], named=lambda: top / "voids.jsonl")
+    disk.write_parts_durably(top / "voids.jsonl", [b"3"])
     assert (top / "voids.jsonl").now() == b"3"
 
 

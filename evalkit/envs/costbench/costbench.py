@@ -104,7 +104,6 @@ COSTBENCH: Environment[PlanningProblem, step.State] = Environment(
     stratum=suite.stratum,
     offers=suite.offers,
     most_requests=lambda instance: instance.steps,
-    likeness=suite.likeness,
     compiled_saves_s=compiled_saves_s,
     talk=True,
     score_range=(0.0, 1.0),

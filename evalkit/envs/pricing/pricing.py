@@ -71,7 +71,6 @@ PRICING: Environment[PricingInstance, rules.PeriodsState[PricingWorld]] = Enviro
     stratum=instance.stratum,
     offers=lambda _: len(RULES.tools),
     most_requests=periods.most_requests,
-    likeness=instance.likeness,
     later_texts=rules.optional_texts(RULES),
     zero_means="no profit",
     described=DESCRIBED,

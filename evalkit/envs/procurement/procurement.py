@@ -87,7 +87,6 @@ PROCUREMENT: Environment[ProcurementInstance, rules.PeriodsState[ProcurementWorl
     stratum=instance.stratum,
     offers=lambda _: len(RULES.tools),
     most_requests=periods.most_requests,
-    likeness=instance.likeness,
     later_texts=rules.optional_texts(RULES),
     score_range=(0.0, 1.0),
     zero_means="nobody supported",

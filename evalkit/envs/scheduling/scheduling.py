@@ -84,7 +84,6 @@ SCHEDULING: Environment[SchedulingInstance, rules.PeriodsState[SchedulingWorld]]
     stratum=instance.stratum,
     offers=lambda _: len(RULES.tools),
     most_requests=periods.most_requests,
-    likeness=instance.likeness,
     compiled_saves_s=compiled_saves_s,
     later_texts=rules.optional_texts(RULES),
     zero_means="random assignment",

@@ -1,6 +1,6 @@
 """`evalkit archive`: a run and its numbers in one file, a zip that holds one folder.
 
-The same run gives the same bytes: names are sorted, and no time is written. Parquet and zstd files are stored as they
+The same run gives the same bytes: names are sorted, and no time is written. Parquet files are stored as they
 are, texts are compressed.
 """
 
@@ -39,7 +39,7 @@ README = "README.md"
 VERSIONS = "versions.json"
 CHECKSUMS = "checksums.sha256"
 
-PACKED = (".parquet", ".zst")
+PACKED = (".parquet",)
 """Files that are compressed already."""
 
 

@@ -264,7 +264,6 @@ ALLOCATION: Environment[AllocationInstance, PeriodsState[AllocationWorld]] = Env
     generate=generate,
     stratum=lambda instance: instance.goal,
     offers=lambda _: len(RULES.tools),
-    likeness=lambda line: line.get("goal"),
     prompts="evalkit_litmus:texts.toml",
     policies="evalkit_litmus.allocation.policies:POLICIES",
     report="evalkit_litmus.allocation.report:EXTRAS",

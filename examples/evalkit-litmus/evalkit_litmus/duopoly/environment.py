@@ -310,7 +310,6 @@ DUOPOLY: Environment[DuopolyInstance, DuopolyState] = Environment(
     generate=generate,
     stratum=lambda instance: f"alpha {instance.alpha:g}",
     offers=lambda _: len(RULES.tools),
-    likeness=lambda line: line.get("seed", 0) % len(demand.ALPHAS),
     prompts="evalkit_litmus:texts.toml",
     policies="evalkit_litmus.duopoly.policies:POLICIES",
     report="evalkit_litmus.duopoly.report:EXTRAS",

@@ -172,7 +172,6 @@ PATIENCE: Environment[PatienceInstance, PatienceState] = Environment(
     generate=generate,
     stratum=lambda instance: instance.horizon,
     offers=lambda _: 0,
-    likeness=lambda line: line.get("horizon"),
     prompts="evalkit_litmus:texts.toml",
     policies="evalkit_litmus.patience.policies:POLICIES",
     report="evalkit_litmus.patience.report:EXTRAS",
