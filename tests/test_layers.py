@@ -55,7 +55,7 @@ PLACES = {
     "tenacity": ("client/",),
     "asyncio": ("waiting", "client/", "engine/", "store/writing/writer", "serve/", "view/", "api/", "doors/", "cli/"),
     "uvloop": ("engine/", "serve/", "cli/"),
-    "pyarrow": ("store/", "results/", "report/", "api/"),
+    "pyarrow": ("envs/suite_rows", "spec/suites", "store/", "results/", "report/", "api/"),
     "duckdb": ("results/", "report/", "view/", "cli/"),
     "altair": (),
     "vl_convert": ("report/figures/",),

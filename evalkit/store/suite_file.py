@@ -77,7 +77,7 @@ def from_rows(made: EncodedRows, spread: bool) -> "Stored":
     return Stored(description, Path(f"{made.digest}{ENDING}"), made.data)
 
 
-class _Table(NamedTuple):
+class _Checked(NamedTuple):
     """What is known of the instances without their lines."""
 
     ids: list[str]
@@ -112,16 +112,16 @@ class Stored(Instances):
     @property
     def ids(self) -> Sequence[str]:
         """See `Instances`."""
-        return self._table.ids
+        return self._checked.ids
 
     @property
     def digests(self) -> Sequence[str]:
         """See `Instances`."""
-        return self._table.digests
+        return self._checked.digests
 
     def codes(self) -> "Codes":
         """See `Instances`."""
-        return self._table.codes
+        return self._checked.codes
 
     def rows(self) -> Iterator[SuiteRow]:
         """See `Instances`."""
@@ -129,7 +129,7 @@ class Stored(Instances):
 
     def at(self, place: int) -> ManifestInstance:
         """See `Instances`."""
-        table = self._table
+        table = self._checked
         if table.all:
             return table.all[place]
         try:
@@ -144,7 +144,7 @@ class Stored(Instances):
         return list(self.strata)
 
     @cached_property
-    def _table(self) -> _Table:
+    def _checked(self) -> _Checked:
         """Read once, when it is first needed, and compared with the file's name and with what the manifest says."""
         ids, digests, strata, made = list[str](), list[str](), list[str](), list[ManifestInstance]()
 
@@ -162,7 +162,7 @@ class Stored(Instances):
             raise self._damaged("its content does not match its name")
         if len(ids) != len(self) or Counter(strata) != self.strata:
             raise CorruptLogError(f"{self.path} contains other instances than the run's manifest says. {REMEDY}")
-        return _Table(ids, digests, codes_of(self.strata, strata), made)
+        return _Checked(ids, digests, codes_of(self.strata, strata), made)
 
     def _groups(self) -> Iterator[list[SuiteRow]]:
         try:

@@ -319,9 +319,10 @@ MUTANTS = (
     ),
     Mutant(
         name="an extension leaves out the suites' files",
-        file="store/manifests.py",
-        old="file=write_suite(run, own)",
-        new='file="0" * 64 if numbered(run / FOLDER) else write_suite(run, own)',
+        file="store/suite_file.py",
+        old="    disk.write_parts_durably(place.path, [data.to_pybytes()])\n",
+        new='    if not list((run / "manifest").glob("*.json")):\n'
+        "        disk.write_parts_durably(place.path, [data.to_pybytes()])\n",
         needs=("extended",),
     ),
     Mutant(
