@@ -18,6 +18,7 @@ PROJECT = Path(__file__).resolve().parent.parent
 LAYERS = {
     **dict.fromkeys(
         (
+            "compiled",
             "dialogue",
             "digests",
             "errors",

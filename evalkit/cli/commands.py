@@ -192,15 +192,6 @@ COMMANDS: Mapping[str, Command] = {
         ),
         options.export,
     ),
-    "copy": Command(
-        "read",
-        "copy a run to or from a bucket, and compare the copy",
-        (
-            "evalkit copy runs/nightly s3://bucket/runs/nightly",
-            "evalkit copy s3://bucket/runs/nightly runs/nightly",
-        ),
-        options.copy,
-    ),
     "merge": Command(
         "read",
         "merge runs into a new one; the originals stay unchanged",
@@ -300,12 +291,6 @@ COMMANDS: Mapping[str, Command] = {
             "evalkit agents check patterns:react --suite pricing/basic --policy random",
         ),
         options.agents,
-    ),
-    "warmup": Command(
-        "make",
-        "compile the kernels of long runs in advance",
-        ("evalkit warmup",),
-        options.nothing,
     ),
 }
 """All commands by name. Naming one imports nothing but argparse."""

@@ -301,12 +301,6 @@ def verify(sub: argparse.ArgumentParser) -> None:
     sub.add_argument("--json", action="store_true", help="the same as JSON, with a stable schema")
 
 
-def copy(sub: argparse.ArgumentParser) -> None:
-    """Options of `copy`."""
-    sub.add_argument("run", metavar="FROM", help="a run directory, its name below runs/, or s3://BUCKET/NAME")
-    sub.add_argument("to", metavar="TO", help="the copy: a directory, or s3://BUCKET/NAME (gs://, az://); no run yet")
-
-
 def merge(sub: argparse.ArgumentParser) -> None:
     """Options of `merge`."""
     sub.add_argument("runs", metavar="RUN", nargs="+", help="run directories, or their names below runs/")

@@ -43,8 +43,6 @@ from evalkit.engine.time_left import TimeLeft
 from evalkit.engine.universe import Choice, lanes
 from evalkit.engine.view import Pace, View, view_of
 from evalkit.engine.windows import WindowNotes
-from evalkit.engine.work import is_spread, work_of
-from evalkit.envs.compiled import LOADED, load_for, pays
 from evalkit.errors import LaneClosed, RunError, UsageError
 from evalkit.results.answers import RunQuestion
 from evalkit.results.question import freeze_question
@@ -121,13 +119,6 @@ async def run_sweep(resolved: Resolved, options: RunOptions, show: Callable[[Vie
                 RunQuestion(manifest, asked[0]), directory, store, play_all=options.play_all
             )
         _log_start(session)
-        work = [] if is_spread(resolved) else list(work_of(manifest, holdings.cells, options.choice))
-        if pays(work):
-            _tell(options, "loading compiled kernels")
-        if load_for(work):
-            store.event("compiled", kernels=sorted(LOADED))
-        elif pays(work):
-            store.event("not_compiled", detail="Compiled kernels would save time; `evalkit warmup` compiles them once.")
         try:
             await _play(session, show)
         except asyncio.CancelledError:
@@ -204,6 +195,11 @@ def _extended(old: Manifest, resolved: Resolved, directory: Path) -> Manifest:
             raise
         words = " ".join(f"--set {shlex.quote(setting)}" for setting in before.settings)
         raise RunError(f"{conflict} The run was last played with {words}.") from None
+
+
+def is_spread(resolved: Resolved) -> bool:
+    """Whether other processes than this one play the run."""
+    return resolved.sweep.workers > 1 or resolved.sweep.on != "here"
 
 
 def _tell(options: RunOptions, phase: str) -> None:

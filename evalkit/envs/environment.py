@@ -197,14 +197,6 @@ class Environment(Generic[InstanceT, StateT]):
     """The group an instance belongs to, for balanced order and stratified intervals."""
     offers: Callable[[InstanceT], int]
     """The largest number of tools in a request of the instance. Providers limit it."""
-    compiled_saves_s: Callable[[Mapping[str, Any]], float] = lambda _: 0.0
-    """CPU seconds that compiled kernels save in one period of an instance with this line, as measured by
-    `bench/compiled.py`; 0 if steps call none, and for an invalid line."""
-    kernels: str = ""
-    """The module of the compiled kernels that its steps call, if there is one. Its `samples()` gives, by kernel,
-    arguments of the types with which steps call it."""
-    compiled_ahead: str = ""
-    """What else `evalkit warmup` compiles, as `module:function`, which yields the name of each thing it compiled."""
     later_texts: Mapping[str, str] = field(default_factory=dict)
     """Those of `texts` that a pack may lack, each with the text that is used instead. They were added after the first
     version, so that a run whose pack was fixed without them continues byte for byte as it began. Optional texts are

@@ -233,11 +233,16 @@ def append_lines(path: Path, data: bytes) -> None:
 
 
 def read_lines(path: Path) -> bytes:
-    """What `append_lines` has added; nothing if there is no such file. Raises StorageError."""
-    if not isinstance(path, BucketPath):
-        return read_whole(path) or b""
-    parts = (path.parent / path.stem / name for name in sorted((path.parent / path.stem).below()))
-    return b"".join(part.now() or b"" for part in parts)
+    """What `append_lines` has added; nothing if there is no such file. Raises StorageError.
+
+    A run that was brought from a bucket, or to one, by another program has the folder beside the file.
+    """
+    folder = path.parent / path.stem
+    if isinstance(folder, BucketPath):
+        names = sorted(folder.below())
+    else:
+        names = sorted(one.name for one in folder.glob(f"*{path.suffix}"))
+    return b"".join(read_whole(part) or b"" for part in (path, *(folder / name for name in names)))
 
 
 def remove(path: Path) -> None:

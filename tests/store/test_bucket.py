@@ -64,11 +64,11 @@ def test_names_that_no_bucket_can_have_are_refused(name: str) -> None:
 def test_what_would_look_at_the_disk_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     place = a_place("s3://bucket/a")
-    with pytest.raises(UsageError, match="evalkit copy"):
+    with pytest.raises(UsageError, match="aws s3 sync"):
         os.fspath(place)
-    with pytest.raises(UsageError, match="evalkit copy"):
+    with pytest.raises(UsageError, match="aws s3 sync"):
         place.write_text("x")
-    with pytest.raises(UsageError, match="evalkit copy"):
+    with pytest.raises(UsageError, match="aws s3 sync"):
         place.rename("b")
     with pytest.raises(UsageError, match="cannot be opened"):
         place.open("wb")

@@ -98,7 +98,6 @@ PROCUREMENT: Environment[ProcurementInstance, rules.PeriodsState[ProcurementWorl
     },
     described=DESCRIBED,
     text_choices=rules.TEXT_CHOICES,
-    compiled_ahead="evalkit.envs.procurement.warmup:search",
     report="evalkit.report.environments.procurement:EXTRAS",
     prompt_import="evalkit.spec.importing.procurement:IMPORT",
     policies="evalkit.policy.procurement.policies:POLICIES",
