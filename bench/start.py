@@ -18,15 +18,17 @@ import subprocess
 import sys
 import tempfile
 import threading
+from collections.abc import Iterator, Mapping
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-
-import orjson
+from typing import Any
 
 from bench.finding import WIDTH, command, rows
 from evalkit.engine.freezing.freeze import resolve
+from evalkit.envs.suite_rows import encode_rows
 from evalkit.envs.table import ENVIRONMENTS
 from evalkit.seeds import Stream
+from evalkit.spec.suites import rows_of
 from evalkit.spec.sweep import read_sweep
 from evalkit.store.manifests import manifest_if_run
 from evalkit.store.writing.writer import open_store
@@ -44,7 +46,7 @@ budget_usd = "1000"
 provider = "bench"
 model = "m"
 [[suites]]
-name = "many.jsonl"
+name = "many.parquet"
 """
 PROVIDER = """
 dialect = "openai_chat"
@@ -134,11 +136,14 @@ def write(path: Path, count: int) -> None:
     """A suite of so many different instances; what follows from a line is left out, as in lines written by hand."""
     drawn = [dict(line) for line in ENVIRONMENTS["scheduling"].generate({}, min(count, DRAWN), 1)]
     seeds = Stream(1, "bench", "start")
-    with path.open("wb") as file:
+
+    def lines() -> Iterator[Mapping[str, Any]]:
         for number in range(count):
             line = drawn[number % len(drawn)]
             line |= {"id": f"{line['family']}-{number}", "seed": seeds.word() >> 1}
-            file.write(orjson.dumps({key: line[key] for key in line if key not in ("digest", "expected")}) + b"\n")
+            yield {key: line[key] for key in line if key not in ("digest", "expected")}
+
+    path.write_bytes(encode_rows(rows_of(lines(), str(path))).data.to_pybytes())
 
 
 def fill(folder: Path, steps: int) -> None:
@@ -176,11 +181,11 @@ def main() -> None:
     server = Requests()
     with tempfile.TemporaryDirectory(prefix="evalkit-bench-") as room:
         folder = Path(room)
-        write(folder / "many.jsonl", count)
+        write(folder / "many.parquet", count)
         (folder / "providers").mkdir()
         (folder / "providers" / "bench.toml").write_text(PROVIDER.format(port=server.port))
         (folder / "sweep.toml").write_text(SPEC)
-        size = (folder / "many.jsonl").stat().st_size / 1e6
+        size = (folder / "many.parquet").stat().st_size / 1e6
         load = " ".join(f"{one:.1f}" for one in os.getloadavg())
         print(f"{count:,} instances, {size:,.0f} MB; load {load}", flush=True)
         seconds, memory, _ = command(folder, "plan", "sweep.toml")

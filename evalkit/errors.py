@@ -34,11 +34,6 @@ class UsageError(EvalkitError):
     """
 
 
-class UnfitInstance(UsageError):
-    """A line of a large suite is not a valid instance, which was noticed when it was reached. Only this line is not
-    played."""
-
-
 class RunError(EvalkitError):
     """A run directory cannot be used as asked: locked, foreign, conflicting.
 

@@ -18,6 +18,7 @@ PROJECT = Path(__file__).resolve().parent.parent
 LAYERS = {
     **dict.fromkeys(
         (
+            "compiled",
             "dialogue",
             "digests",
             "errors",
@@ -55,7 +56,7 @@ PLACES = {
     "tenacity": ("client/",),
     "asyncio": ("waiting", "client/", "engine/", "store/writing/writer", "serve/", "view/", "api/", "doors/", "cli/"),
     "uvloop": ("engine/", "serve/", "cli/"),
-    "pyarrow": ("store/", "results/", "report/", "api/"),
+    "pyarrow": ("envs/suite_rows", "spec/suites", "store/", "results/", "report/", "api/"),
     "duckdb": ("results/", "report/", "view/", "cli/"),
     "altair": (),
     "vl_convert": ("report/figures/",),

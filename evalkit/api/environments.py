@@ -4,16 +4,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-import orjson
-
 from evalkit.api.specs import checked_names
 from evalkit.envs.environment import Environment
-from evalkit.envs.lines import reach
 from evalkit.envs.table import ENVIRONMENTS
 from evalkit.errors import UsageError, nearest
-from evalkit.spec.bulk import Bulk
 from evalkit.spec.model import SuiteInstance, SuiteUse
-from evalkit.spec.suites import expand
+from evalkit.spec.suites import Expanded, expand
+from evalkit.store.suite_file import from_rows
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,8 +62,8 @@ def suite(name: str, *, instances: Sequence[str] = (), vary: Mapping[str, Sequen
     """The instances of a suite. Each prefix of the order has all strata in proportion.
 
     Args:
-        name: a suite's name, such as `scheduling/basic`, or the path of a file that ends in `.jsonl`. A folder
-            `instances/` in the current directory is searched before evalkit's suites.
+        name: a suite's name, such as `scheduling/basic`, or the path of a file that ends in `.jsonl` or `.parquet`. A
+            folder `instances/` in the current directory is searched before evalkit's suites.
         instances: the ids to use (default: all).
         vary: parameters to change, each with a list of values. Every combination of values gives all instances once,
             under a name such as `NAME?k=2`. Combinations with the same instances are given once.
@@ -84,7 +81,7 @@ def suite(name: str, *, instances: Sequence[str] = (), vary: Mapping[str, Sequen
     wanted = checked_names(instances, "instances")
     ids = tuple(instance_id for instance_id in dict.fromkeys(instances) if instance_id in wanted)
     use = SuiteUse(name=name, vary={key: _values(vary, key) for key in _mapping(vary)}, instances=ids)
-    return [instance for base, axes, expanded in expand(use) for instance in _instances(base, axes, expanded)]
+    return [instance for base, _, expanded in expand(use) for instance in _instances(base, expanded)]
 
 
 def _mapping(vary: Mapping[str, Sequence[Any]]) -> Mapping[str, Sequence[Any]]:
@@ -102,22 +99,19 @@ def _values(vary: Mapping[str, Sequence[Any]], key: str) -> tuple[Any, ...]:
     return tuple(values)
 
 
-def _instances(name: str, axes: Mapping[str, Any], expanded: object) -> Iterator[Instance]:
-    if isinstance(expanded, Bulk):
-        for raw in expanded.chosen():
-            line = orjson.loads(raw)
-            reached = reach(expanded.env, line, axes, f"{expanded.path}: {line['id']}")
-            yield Instance(
-                environment=expanded.env.name,
-                id=line["id"],
-                suite=name,
-                digest=reached.digest,
-                stratum=reached.stratum,
-                line=reached.line,
-            )
+def _instances(name: str, expanded: Expanded) -> Iterator[Instance]:
+    if isinstance(expanded, list):
+        yield from map(_listed, expanded)
         return
-    assert isinstance(expanded, list)
-    yield from map(_listed, expanded)
+    for one in from_rows(expanded, spread=True):
+        yield Instance(
+            environment=one.line["environment"],
+            id=one.id,
+            suite=name,
+            digest=one.digest,
+            stratum=one.stratum,
+            line=one.line,
+        )
 
 
 def _listed(instance: SuiteInstance) -> Instance:

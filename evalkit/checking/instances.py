@@ -72,14 +72,11 @@ def _check_properties(env: Environment[Any, Any], instance: Any, line: Mapping[s
         stratum, most = env.stratum(instance), env.offers(instance)
     assert isinstance(stratum, str), f"{where}: stratum: expected a string, got {stratum!r}."
     assert type(most) is int, f"{where}: offers: expected a whole number, got {most!r}."
-    with trying(where, "likeness, compiled_saves_s, or what describes its suites"):
-        if env.likeness is not None:
-            hash(env.likeness(line))
-        saved = env.compiled_saves_s(line)
+    with trying(where, "what describes its suites"):
         numbers = [quantity.of(line) for quantity in env.presentation.described.quantities]
         numbers += [tally.of([line]) for tally in env.presentation.described.tallies]
         numbers += [size.of(instance) for size in env.presentation.described.sizes]
-    for value in (saved, *numbers):
+    for value in numbers:
         assert isinstance(value, int | float), f"{where}: the values that describe it must be numbers, got {value!r}."
 
 

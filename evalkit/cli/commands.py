@@ -176,15 +176,6 @@ COMMANDS: Mapping[str, Command] = {
         ),
         options.export,
     ),
-    "copy": Command(
-        "read",
-        "copy a run to or from a bucket, and compare the copy",
-        (
-            "evalkit copy runs/nightly s3://bucket/runs/nightly",
-            "evalkit copy s3://bucket/runs/nightly runs/nightly",
-        ),
-        options.copy,
-    ),
     "merge": Command(
         "read",
         "merge runs into a new one; the originals stay unchanged",
@@ -222,7 +213,10 @@ COMMANDS: Mapping[str, Command] = {
     "generate": Command(
         "make",
         "generate a suite of new instances",
-        ("evalkit generate scheduling --n 30 --k 3 --instances 100 --seed 7 --out instances/mine/n30.jsonl",),
+        (
+            "evalkit generate scheduling --n 30 --k 3 --instances 100 --seed 7 --out instances/mine/n30.jsonl",
+            "evalkit generate instances/mine/large.jsonl --out instances/mine/large.parquet",
+        ),
         options.generate,
     ),
     "simulate": Command(
@@ -281,12 +275,6 @@ COMMANDS: Mapping[str, Command] = {
             "evalkit agents check patterns:react --suite pricing/basic --policy random",
         ),
         options.agents,
-    ),
-    "warmup": Command(
-        "make",
-        "compile the kernels of long runs in advance",
-        ("evalkit warmup",),
-        options.nothing,
     ),
 }
 """All commands by name. Naming one imports nothing but argparse."""

@@ -256,12 +256,6 @@ def verify(sub: argparse.ArgumentParser) -> None:
     sub.add_argument("--json", action="store_true", help="the same as JSON, with a stable schema")
 
 
-def copy(sub: argparse.ArgumentParser) -> None:
-    """Options of `copy`."""
-    sub.add_argument("run", metavar="FROM", help="a run directory, its name below runs/, or s3://BUCKET/NAME")
-    sub.add_argument("to", metavar="TO", help="the copy: a directory, or s3://BUCKET/NAME (gs://, az://); no run yet")
-
-
 def merge(sub: argparse.ArgumentParser) -> None:
     """Options of `merge`."""
     sub.add_argument("runs", metavar="RUN", nargs="+", help="run directories, or their names below runs/")
@@ -325,12 +319,12 @@ def generate(sub: argparse.ArgumentParser) -> None:
     sub.add_argument(
         "--seed", metavar="SEED", type=whole_number, default=0, help="seed of the whole suite (default: 0)"
     )
-    sub.add_argument("--out", metavar="FILE", required=True, help="the suite's file, ending in .jsonl")
+    sub.add_argument("--out", metavar="FILE", required=True, help="the new file: .jsonl, or .parquet")
 
 
 def describe(sub: argparse.ArgumentParser) -> None:
     """Options of `describe`."""
-    sub.add_argument("suite", metavar="SUITE", help="a suite's name, or its file ending in .jsonl")
+    sub.add_argument("suite", metavar="SUITE", help="a suite's name, or its file")
     form = sub.add_mutually_exclusive_group()
     form.add_argument("--json", action="store_true", help="the tables as JSON")
     form.add_argument("--markdown", action="store_true", help="Markdown tables")

@@ -23,7 +23,6 @@ from evalkit.client.outside import OutsideAsker
 from evalkit.client.redact import Redactor
 from evalkit.client.request import RequestTemplate, request_template
 from evalkit.client.transport import HttpTransport
-from evalkit.dialogue import Reply, Request
 from evalkit.engine.agents.cast import Cast
 from evalkit.engine.agents.playing import CodePlayer
 from evalkit.engine.episode import ActiveEpisode, Player, next_question
@@ -34,7 +33,6 @@ from evalkit.engine.windows import remembered
 from evalkit.errors import UsageError
 from evalkit.money import FREE, PicoUsd, Price
 from evalkit.policy.table import find_policy, player
-from evalkit.seeds import Stream
 from evalkit.spec.model import Provider, ServerSpec
 from evalkit.store.manifest import Manifest, ManifestCode
 
@@ -173,8 +171,7 @@ class Endpoints:
         if policy is not None and policy.outside is not None and self.outside is not None:
             return self.outside
         if policy is not None and policy.oracle is not None:
-            # An episode that cannot be played is noticed when it starts: it asks nobody.
-            play = _nobody if episode.target.flaw else player(agent.policy, env, instance=episode.instance)
+            play = player(agent.policy, env, instance=episode.instance)
             return PolicyAsker(agent.policy, play, episode.cell.sampling)
         if (agent.name, env) not in self.askers:
             play = player(agent.policy, env, script=agent.script)
@@ -290,8 +287,3 @@ def _lane(
     if resolved.sweep.deadline_s is not None:
         lane.deadline = asyncio.get_running_loop().time() + resolved.sweep.deadline_s
     return lane
-
-
-def _nobody(request: Request, draws: Stream) -> Reply:
-    del request, draws
-    raise AssertionError("an episode that cannot be begun has asked")

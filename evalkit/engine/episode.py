@@ -31,7 +31,6 @@ from evalkit.errors import (
     LaneClosed,
     RequestTooLarge,
     StorageError,
-    UnfitInstance,
 )
 from evalkit.replies import encode_reply
 from evalkit.seeds import derive
@@ -202,9 +201,7 @@ class Player:
 TOO_LARGE = "too_large"
 """How an episode is left whose next request can never be paid for."""
 
-LEFT_OWED = frozenset(
-    {REFUSED, "unavailable", TOO_LARGE, "internal_error", "unfit", "stopped", "agent_error", "diverged"}
-)
+LEFT_OWED = frozenset({REFUSED, "unavailable", TOO_LARGE, "internal_error", "stopped", "agent_error", "diverged"})
 """Ways to leave an episode that are not endings: it remains."""
 
 OF_THE_AGENT = frozenset({QUIT, ASK_LIMIT})
@@ -250,8 +247,6 @@ async def play(
     except RequestTooLarge as flaw:
         left = _park(episode, context, TOO_LARGE, str(flaw))
         context.too_large = str(flaw)
-    except UnfitInstance as flaw:
-        left = _park(episode, context, "unfit", str(flaw))
     except Diverged as flaw:
         left = _park(episode, context, "diverged", str(flaw))
     except AgentFailed as flaw:

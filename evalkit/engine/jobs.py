@@ -161,7 +161,7 @@ async def _gate(session: Session, endpoints: Endpoints, budget: Budget, backlogs
     most = session.resolved.sweep.budget
 
     def first_bound(episode: PlannedEpisode) -> int:
-        return 0 if episode.target.flaw else endpoints.expected_bound(holdings.activate(episode), most)
+        return endpoints.expected_bound(holdings.activate(episode), most)
 
     for backlog in backlogs:
         backlog.reply_s, backlog.bound = _median_s(endpoints.lanes[backlog.name]), _largest(budget, backlog.name)

@@ -19,12 +19,11 @@ from evalkit.engine.admit.admission_queue import AdmissionQueue
 from evalkit.engine.episode import ActiveEpisode, Stop, final_score
 from evalkit.engine.forecast import Forecast
 from evalkit.engine.scheduler import LaneJob
-from evalkit.engine.universe import PlannedEpisode, invalid
-from evalkit.errors import CorruptLogError, RunError, StorageError, UsageError
+from evalkit.engine.universe import PlannedEpisode
+from evalkit.errors import CorruptLogError, RunError, StorageError
 from evalkit.results.answers import RunQuestion
 from evalkit.results.derived import read_run
 from evalkit.results.question import changes
-from evalkit.store.manifest import Manifest
 from evalkit.store.question_files import FrozenQuestion, GivenAnswers, read_frozen, read_given, write_given
 from evalkit.store.writing.writer import Store
 
@@ -32,10 +31,6 @@ BETWEEN_LOOKS = 100.0
 """From one look to the next, at least so many times what it took."""
 LEAST_S, MOST_S = 0.02, 5.0
 """Between two looks."""
-MOST_NAMED = 10
-"""Instances that cannot be played, in a message."""
-TOLD_EVERY = 1000
-"""Instances between two words on how far it has come."""
 
 
 def question_of(directory: Path, asked: FrozenQuestion, *, ended: int) -> tuple[FrozenQuestion, bool]:
@@ -63,31 +58,6 @@ def question_of(directory: Path, asked: FrozenQuestion, *, ended: int) -> tuple[
             "run of its own (--name)."
         )
     return frozen, False
-
-
-def check_instances(directory: Path, manifest: Manifest, asked: FrozenQuestion, tell: Callable[[str], None]) -> None:
-    """Load every instance that a question is about, once, before it is frozen. Raises UsageError for what is not one.
-
-    A line that is no instance gets no score, and evidence is that of draws without a gap. `tell`: what is done, in
-    words, before it takes time.
-    """
-    suites = [manifest.suites[suite.name] for suite in asked.suites]
-    if read_frozen(directory) is not None or not any(suite.source for suite in suites):
-        return
-    flaws, count = list[str](), sum(len(suite.instances) for suite in suites)
-    for place, flaw in enumerate(invalid(manifest, suites)):
-        if place % TOLD_EVERY == 0:
-            tell(f"loading all instances: {place:,} of {count:,}")
-        flaws += [flaw] if flaw else []
-        if len(flaws) > MOST_NAMED:
-            break
-    if flaws:
-        more = ["..."] if len(flaws) > MOST_NAMED else []
-        lines = "\n".join(f"  {flaw}" for flaw in [*flaws[:MOST_NAMED], *more])
-        raise UsageError(
-            f"A sweep with [decide] needs a score of every instance, and these cannot be played:\n{lines}\n"
-            "Correct their lines, or remove them."
-        )
 
 
 def _short(value: object) -> str:

@@ -9,11 +9,10 @@ from evalkit import __version__
 from evalkit.engine.episode import ActiveEpisode, LoggedAsk, LoggedReply
 from evalkit.engine.universe import Choice, PlannedEpisode, episodes
 from evalkit.envs.replay import Position, advance, begin
-from evalkit.errors import CorruptLogError, UnfitInstance, UsageError
+from evalkit.errors import CorruptLogError
 from evalkit.replies import decode_reply
 from evalkit.store.events import read_events
 from evalkit.store.files.record import UNSCORED, LedgerRecord
-from evalkit.store.instances import laid
 from evalkit.store.manifest import Manifest, ManifestAgent, ManifestSuite
 from evalkit.store.reading.totals import CellTotals
 from evalkit.store.reading.unmetered import UnmeteredRows
@@ -118,12 +117,7 @@ class Holdings:
     def activate(self, episode: PlannedEpisode) -> ActiveEpisode:
         """The episode in its present state. Raises CorruptLogError if replay does not reproduce the log."""
         progress = self.episodes.get(episode.id)
-        try:
-            position = begin(episode.cell.env, episode.instance, episode.cell.kit, keep_facts=self.keep_facts)
-        except UsageError as flaw:
-            if not episode.suite.source:
-                raise  # each line was looked into before the run began
-            raise UnfitInstance(f"suite {episode.suite.name!r}: {flaw}") from flaw
+        position = begin(episode.cell.env, episode.instance, episode.cell.kit, keep_facts=self.keep_facts)
         if progress is None:
             return ActiveEpisode(episode=episode, position=position)
         if episode.cell.agent.code is not None:
@@ -290,46 +284,17 @@ def order(share: RunPart, holdings: Holdings, retry: frozenset[str], kind: Kind)
         yield from episodes(*whole)  # the log knows none
         return
     if kind == "fresh":
-        known = _PlacesHeld(share, holdings.episodes.values())
-        for episode in episodes(*whole, wanted=lambda *key: not known.holds(*key)):
-            if not holdings.started(episode) and holdings.to_play(episode.id, retry):
-                yield episode
+        held = holdings.episodes
+        yield from episodes(*whole, wanted=lambda name: name not in held and holdings.to_play(name, retry))
         return
     waiting = {
-        name: progress
+        name
         for name, progress in holdings.begun(share, retry).items()
         if (progress.ending in UNSCORED) == (kind == "refused")
     }
-    known = _PlacesHeld(share, waiting.values())
     left = len(waiting)
-    for episode in episodes(*whole, wanted=known.may_hold) if left else ():
-        if episode.id in waiting:
-            yield episode
-            left -= 1
-            if not left:
-                return
-
-
-class _PlacesHeld:
-    """The places in large suites of episodes that the log knows: they are distinguished from others without being
-    read."""
-
-    def __init__(self, share: RunPart, logged: Iterable[LoggedProgress]) -> None:
-        self._large = {suite.name for suite in share.suites if suite.source}
-        self._places: dict[tuple[str, str, int], set[int]] = {}
-        names: dict[str, dict[str, list[tuple[str, int]]]] = {name: {} for name in self._large}
-        for progress in logged if self._large else ():
-            if progress.suite in names:
-                names[progress.suite].setdefault(progress.instance, []).append((progress.agent, progress.replicate))
-        for suite, ids in names.items():
-            for name, index in laid(share.manifest.suites[suite].instances).find(list(ids)).items():
-                for agent, replicate in ids[name]:
-                    self._places.setdefault((agent, suite, replicate), set()).add(index)
-
-    def holds(self, agent: str, suite: ManifestSuite, index: int, replicate: int) -> bool:
-        """Whether it is surely one of them."""
-        return suite.name in self._large and index in self._places.get((agent, suite.name, replicate), ())
-
-    def may_hold(self, agent: str, suite: ManifestSuite, index: int, replicate: int) -> bool:
-        """Whether it may be one of them."""
-        return suite.name not in self._large or index in self._places.get((agent, suite.name, replicate), ())
+    for episode in episodes(*whole, wanted=waiting.__contains__) if left else ():
+        yield episode
+        left -= 1
+        if not left:
+            return

@@ -184,12 +184,10 @@ def prices_of(agent: ManifestAgent) -> list[Price]:
 
 
 def admitted(manifest: Manifest, cell: AgentSetup, suite: ManifestSuite) -> Iterator[PlannedEpisode]:
-    """The episodes of one agent on one suite, in admission order, lazily; without those that cannot be played."""
+    """The episodes of one agent on one suite, in admission order, lazily."""
     for replicate in range(manifest.replicates):
         for index in admission(suite.instances, manifest.order.key):
             target = suite.instances[index]
-            if target.flaw:
-                continue
             name = episode_id(cell.key, target.digest, replicate)
             yield PlannedEpisode(
                 id=name,

@@ -11,7 +11,6 @@ import shlex
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, nullcontext
 from dataclasses import replace
-from functools import partial
 from itertools import count, islice
 from pathlib import Path
 
@@ -33,7 +32,7 @@ from evalkit.engine.machines.on_ray import check_ray, on_cluster, play_on_ray
 from evalkit.engine.machines.spread import Spread
 from evalkit.engine.outcome import RunOutcome
 from evalkit.engine.publishing import SHOW_EVERY_S, tell_others
-from evalkit.engine.question import LiveQuestion, PlayedLanes, check_instances, question_of
+from evalkit.engine.question import LiveQuestion, PlayedLanes, question_of
 from evalkit.engine.resume import KINDS, RunPart, order, read_holdings
 from evalkit.engine.scheduler import play_lanes
 from evalkit.engine.session import RunOptions, Session
@@ -42,8 +41,6 @@ from evalkit.engine.time_left import TimeLeft
 from evalkit.engine.universe import Choice, lanes
 from evalkit.engine.view import Pace, View, view_of
 from evalkit.engine.windows import WindowNotes
-from evalkit.engine.work import is_spread, work_of
-from evalkit.envs.compiled import LOADED, load_for, pays
 from evalkit.errors import LaneClosed, RunError, UsageError
 from evalkit.results.answers import RunQuestion
 from evalkit.results.question import freeze_question
@@ -85,8 +82,6 @@ async def run_sweep(resolved: Resolved, options: RunOptions, show: Callable[[Vie
         return idle
     decide = resolved.sweep.decide
     frozen = None if decide is None else freeze_question(manifest, decide)
-    if frozen is not None:
-        check_instances(directory, manifest, frozen, partial(_tell, options))
     loop = asyncio.get_running_loop()
     name = new_writer([journal.writer for journal in journals(directory)])
     repaired = _repair(options) if options.repair and old is not None else ()
@@ -122,13 +117,6 @@ async def run_sweep(resolved: Resolved, options: RunOptions, show: Callable[[Vie
                 RunQuestion(manifest, asked[0]), directory, store, play_all=options.play_all
             )
         _log_start(session)
-        work = [] if is_spread(resolved) else list(work_of(manifest, holdings.cells, options.choice))
-        if pays(work):
-            _tell(options, "loading compiled kernels")
-        if load_for(work):
-            store.event("compiled", kernels=sorted(LOADED))
-        elif pays(work):
-            store.event("not_compiled", detail="Compiled kernels would save time; `evalkit warmup` compiles them once.")
         try:
             await _play(session, show)
         except asyncio.CancelledError:
@@ -203,6 +191,11 @@ def _extended(old: Manifest, resolved: Resolved, directory: Path) -> Manifest:
             raise
         words = " ".join(f"--set {shlex.quote(setting)}" for setting in before.settings)
         raise RunError(f"{conflict} The run was last played with {words}.") from None
+
+
+def is_spread(resolved: Resolved) -> bool:
+    """Whether other processes than this one play the run."""
+    return resolved.sweep.workers > 1 or resolved.sweep.on != "here"
 
 
 def _tell(options: RunOptions, phase: str) -> None:
@@ -354,8 +347,7 @@ def _worst_cases(session: Session, endpoints: Endpoints) -> Iterator[WorstCase]:
             for kind in KINDS:
                 share = RunPart(manifest=manifest, agents=group, choice=everything)
                 owed = order(share, session.holdings, frozenset(), kind)
-                fit = (episode for episode in owed if not episode.target.flaw)  # nobody asks for the others
-                for episode in islice(fit, width) if kind == "fresh" else fit:
+                for episode in islice(owed, width) if kind == "fresh" else owed:
                     amount = endpoints.worst_case(session.holdings.activate(episode))
                     yield WorstCase(amount, episode.cell.agent.lane, episode.cell.agent.name)
 

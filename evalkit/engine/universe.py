@@ -14,13 +14,11 @@ from itertools import pairwise
 from operator import itemgetter
 from typing import Any
 
-from msgspec import Struct, structs
+from msgspec import Struct
 
 from evalkit.dialogue import Sampling
 from evalkit.envs.environment import Environment, Kit
-from evalkit.envs.lines import instance_digest
 from evalkit.envs.table import ENVIRONMENTS
-from evalkit.errors import UsageError
 from evalkit.spec.identity import episode_id, episode_key
 from evalkit.store.instances import ManifestInstance, admission, laid
 from evalkit.store.manifest import Manifest, ManifestAgent, ManifestExtent, ManifestSuite, load_target
@@ -104,52 +102,6 @@ def placed(manifest: Manifest, suites: Sequence[ManifestSuite]) -> Iterator[tupl
         yield suites[s], index
 
 
-class _Once:
-    """Notices instances that are the same as an earlier one, in suites that were not checked line by line.
-
-    A hash table with open addressing in one array of digests, as halves of 8 bytes; exact, at most 32 to 64 bytes per
-    instance.
-    """
-
-    def __init__(self, suites: Sequence[ManifestSuite]) -> None:
-        import numpy as np
-
-        self._last = (1 << (2 * sum(len(suite.instances) for suite in suites)).bit_length()) - 1
-        self._held = np.zeros((self._last + 1, 2), np.uint64)
-
-    def checked(self, suite: ManifestSuite, target: ManifestInstance) -> ManifestInstance:
-        """The instance; with a flaw if there was an equal one."""
-        first, second = int(target.digest[:16], 16), int(target.digest[16:], 16) | 1  # so that no slot looks empty
-        slot = first & self._last
-        while self._held[slot, 1]:
-            if int(self._held[slot, 0]) == first and int(self._held[slot, 1]) == second:
-                own = instance_digest(suite.environment, {"again": target.digest, "in": suite.name, "as": target.id})
-                why = f"suite {suite.name!r}: {target.id}: it equals an earlier instance that has another id."
-                return structs.replace(target, digest=own, flaw=target.flaw or why)
-            slot = (slot + 1) & self._last
-        self._held[slot] = first, second
-        return target
-
-
-def invalid(manifest: Manifest, suites: Sequence[ManifestSuite]) -> Iterator[str]:
-    """Of each instance of suites that were not checked before what is wrong with it, empty if nothing is; lazily.
-
-    Each is loaded and started, as it is when it is played; one that equals an earlier one cannot be.
-    """
-    once, agents = _Once(suites), manifest.agents.values()
-    for suite in suites:
-        environment = ENVIRONMENTS[suite.environment]
-        kit = next(manifest.kit_of(agent, suite.environment) for agent in agents if suite.environment in agent.packs)
-        for target in (once.checked(suite, each) for each in suite.instances):
-            flaw = target.flaw
-            try:
-                if not flaw:
-                    environment.start(load_target(environment, target), kit)
-            except UsageError as wrong:
-                flaw = f"suite {suite.name!r}: {wrong}"
-            yield flaw
-
-
 def _places(manifest: Manifest, s: int, suite: ManifestSuite) -> Iterator[tuple[float, int, int]]:
     """(how far in the suite, the suite's number, place in the suite)."""
     for i, index in enumerate(admission(suite.instances, manifest.order.key)):
@@ -186,14 +138,14 @@ def lanes(manifest: Manifest, choice: Choice) -> dict[str, list[ManifestAgent]]:
     return by_lane
 
 
-Wanted = Callable[[str, ManifestSuite, int, int], bool]
-"""Whether somebody wants an agent's episode on a suite, by the instance's place and the replicate."""
-
-
 def episodes(
-    manifest: Manifest, agents: Sequence[ManifestAgent], choice: Choice, wanted: Wanted | None = None
+    manifest: Manifest,
+    agents: Sequence[ManifestAgent],
+    choice: Choice,
+    wanted: Callable[[str], bool] = lambda _: True,
 ) -> Iterator[PlannedEpisode]:
-    """The episodes of the given agents in admission order, lazily. Instances are read only for wanted episodes."""
+    """The episodes of the given agents in admission order, lazily; those whose id is `wanted`. No other's instance is
+    read."""
     for block in _blocks(manifest, agents, choice):
         suites = [manifest.suites[name] for name in block.players]
         instances = {suite.name: laid(suite.instances) for suite in suites}
@@ -202,18 +154,13 @@ def episodes(
         for replicate in block.replicates:
             if replicate not in choice.replicates(manifest):
                 continue
-            once = _Once(suites) if any(suite.source for suite in suites) else None
             for suite, index in places or placed(manifest, suites):
-                players = block.players[suite.name]
-                if wanted is not None:
-                    players = [one for one in players if wanted(one[1][0], suite, index, replicate)]
-                if not players:
-                    continue
-                target = instances[suite.name].at(index)
-                if once is not None:
-                    target = once.checked(suite, target)
-                for cell, cell_key in players:
-                    name = episode_id(cell.key, target.digest, replicate)
+                own, target = instances[suite.name], None
+                for cell, cell_key in block.players[suite.name]:
+                    name = episode_id(cell.key, own.digests[index], replicate)
+                    if not wanted(name):
+                        continue
+                    target = target or own.at(index)
                     yield PlannedEpisode(
                         id=name,
                         cell=cell,

@@ -6,7 +6,7 @@ The record also has what planning and reports must know about it. No table elsew
 """
 
 import math
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Generic, Literal, TypeVar
 
@@ -249,18 +249,6 @@ class Environment(Generic[InstanceT, StateT]):
     """The group an instance belongs to, for balanced order and stratified intervals."""
     offers: Callable[[InstanceT], int]
     """The largest number of tools in a request of the instance. Providers limit it."""
-    likeness: Callable[[Mapping[str, Any]], Hashable] | None = None
-    """A key for the kind of a suite's line: lines with equal keys are in one stratum and offer equally many tools. So
-    only one line of each kind is loaded when a run with a large suite begins. May raise TypeError for an invalid line.
-    None: every line must be loaded."""
-    compiled_saves_s: Callable[[Mapping[str, Any]], float] = lambda _: 0.0
-    """CPU seconds that compiled kernels save in one period of an instance with this line, as measured by
-    `bench/compiled.py`; 0 if steps call none, and for an invalid line."""
-    kernels: str = ""
-    """The module of the compiled kernels that its steps call, if there is one. Its `samples()` gives, by kernel,
-    arguments of the types with which steps call it."""
-    compiled_ahead: str = ""
-    """What else `evalkit warmup` compiles, as `module:function`, which yields the name of each thing it compiled."""
     most_requests: Callable[[InstanceT], int] | None = None
     """The most requests that an episode of an instance takes. None: not known, and plans leave out what it would cost
     if every episode played to its limit."""

@@ -1,23 +1,14 @@
 """A line of a suite as an instance: what defines it, its digest, and what a sweep varies of it."""
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import orjson
 
 from evalkit.envs.environment import Environment
 from evalkit.errors import UsageError, nearest
-
-if TYPE_CHECKING:
-    import numpy as np
-    import numpy.typing as npt
-
-    Marks = npt.NDArray[np.uint64]
-
-SHORT = 64
-"""Bytes of an id from which its digest stands for it."""
 
 DERIVED = frozenset({"id", "digest", "expected", "optimum", "certificate"})
 """Fields of a suite's line that follow from the others."""
@@ -74,21 +65,3 @@ def reach(env: Environment[Any, Any], line: Mapping[str, Any], axes: Mapping[str
         digest=instance_digest(env.name, described),
         stratum=env.stratum(instance),
     )
-
-
-def id_marks(names: Sequence[str]) -> "Marks":
-    """A hash of 64 bits of each id, the same in every process; shape (n,). Two ids may share one."""
-    return marks_of([name.encode() for name in names])
-
-
-def marks_of(texts: Sequence[bytes]) -> "Marks":
-    """The same of ids in UTF-8."""
-    import numpy as np
-
-    texts = [text if len(text) <= SHORT else hashlib.sha256(text).hexdigest().encode() for text in texts]
-    words = np.array(texts, dtype=f"S{SHORT}").view("<u8").reshape(len(texts), SHORT // 8)
-    marks = np.zeros(len(texts), np.uint64)
-    for column in words.T:
-        marks = (marks ^ column) * np.uint64(0x9E37_79B9_7F4A_7C15)
-        marks ^= marks >> np.uint64(32)
-    return marks

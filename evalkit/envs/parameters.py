@@ -247,16 +247,6 @@ def check_digest(
         )
 
 
-def by_family(
-    line: Mapping[str, Any], parameters: Mapping[str, Parameter], family_of_seed: Callable[[int], str]
-) -> tuple[Any, ...]:
-    """What a line's stratum follows from, where that is a family. Raises TypeError for a seed that is not a number."""
-    family = line.get("family")
-    if family is None:
-        family = family_of_seed(line.get("seed", parameters["seed"].default))
-    return line.get("generator"), family
-
-
 def check_most(line: object, most: Mapping[str, int]) -> None:
     """Raises UsageError for a number that is too large for the reference's generator."""
     for name, largest in most.items():

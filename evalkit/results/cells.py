@@ -13,6 +13,7 @@ from itertools import islice, tee
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
+from evalkit.envs.suite_rows import MOST_LINES
 from evalkit.results.episodes import EpisodeResult
 from evalkit.store.instances import ManifestInstance, admission, laid
 from evalkit.store.manifest import Manifest, ManifestSuite
@@ -59,7 +60,7 @@ class Cell:
     def targets(self) -> Mapping[str, ManifestInstance]:
         """Its suite's instances by id; of a large suite those alone that its episodes were of."""
         own = self.suite.instances
-        if not self.suite.source:
+        if len(own) <= MOST_LINES:
             return {instance.id: instance for instance in own}
         known = {episode.instance for episode in (*self.episodes, *(episode for episode, _ in self.voided))}
         return {name: own[place] for name, place in laid(own).find(sorted(known)).items()}
@@ -184,7 +185,7 @@ def _first_ones(
     manifest: Manifest, suite: ManifestSuite, known: Collection[tuple[int, str]]
 ) -> Sequence[ManifestInstance]:
     """Instances up to the last one whose first replicate is known: of a large suite in the order of admission."""
-    if not suite.source:
+    if len(suite.instances) <= MOST_LINES:
         reach = max((i for i, instance in enumerate(suite.instances) if (0, instance.id) in known), default=-1)
         return suite.instances[: reach + 1]
     left, targets = sum(replicate == 0 for replicate, _ in known), list[ManifestInstance]()

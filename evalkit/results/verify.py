@@ -10,8 +10,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from evalkit.envs.compiled import load_for
-from evalkit.envs.environment import Environment
 from evalkit.envs.table import ENVIRONMENTS
 from evalkit.errors import CorruptLogError, RunError
 from evalkit.results.answers import doubts, read_question
@@ -66,7 +64,7 @@ def verify(run: Path) -> list[Finding]:
     manifest = read_manifest(run)
     require_environments(manifest, (suite.environment for suite in manifest.suites.values()), ENVIRONMENTS)
     try:
-        replay = _Replay(run, manifest, ENVIRONMENTS)
+        replay = _Replay(manifest, ENVIRONMENTS)
         findings = [
             Finding(segment=flaw.segment, problem=flaw.problem, episode=flaw.episode, step=flaw.step)
             for flaw in check_log(run, replay.see)
@@ -123,14 +121,10 @@ def _answer_findings(run: Path, manifest: Manifest) -> Iterator[Finding]:
 class _Replay:
     """Replays the log's readable files of steps in the log's order."""
 
-    def __init__(self, run: Path, manifest: Manifest, environments: Environments) -> None:
-        from evalkit.store.files.layout import lay_out
-
+    def __init__(self, manifest: Manifest, environments: Environments) -> None:
         self._replayer = Replayer(manifest, environments)
         self.findings: list[tuple[Finding, bool]] = []
         """Each with whether steps are missing before it."""
-        segments = lay_out(run, "steps").segments
-        load_for(_work(manifest, environments, sum(segment.last - segment.first + 1 for segment in segments)))
 
     def see(self, segment: "Segment", table: "pa.Table") -> bool:
         """The next file's rows; whether replay gives every one of them, its digest included."""
@@ -150,15 +144,6 @@ class _Replay:
             )
             self.findings.append((finding, flaw.gap))
         return not flaws and self._replayer.passed_over == passed_over
-
-
-def _work(
-    manifest: Manifest, environments: Environments, rows: int
-) -> Iterator[tuple[Environment[Any, Any], Mapping[str, Any], float]]:
-    """What there is to replay, as `load_for` takes it: a row is less than a period, and suites have like numbers."""
-    for suite in manifest.suites.values():
-        if suite.instances:
-            yield environments[suite.environment], suite.instances[0].line, 0.5 * rows / len(manifest.suites)
 
 
 def _rows(table: "pa.Table", places: "Ints") -> Iterator[Mapping[str, Any]]:

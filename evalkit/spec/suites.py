@@ -1,11 +1,12 @@
 """A suite by name: `instances/scheduling/basic.jsonl`, one instance a line, checked against `SHA256SUMS`.
 
+One of more than `MOST_LINES` is a file of rows (`envs/suite_rows.py`), whose lines were loaded when it was made.
 A sweep may vary parameters: each combination of the values is a suite of its own, named `scheduling/basic?k=2`.
 """
 
 import hashlib
-import itertools
 from collections.abc import Iterable, Iterator, Mapping
+from itertools import chain, product
 from pathlib import Path
 from typing import Any
 
@@ -13,26 +14,27 @@ import orjson
 
 from evalkit.envs.environment import Environment
 from evalkit.envs.known import known as known_environment
-from evalkit.envs.lines import reach
+from evalkit.envs.lines import canonical, reach
+from evalkit.envs.suite_rows import ENDING, MOST_LINES, EncodedRows, SuiteRow, SuiteRows, encode_rows
 from evalkit.envs.table import ENVIRONMENTS
 from evalkit.errors import UsageError, nearest
 from evalkit.files import at_home
 from evalkit.shipped import find
 from evalkit.spec.brought import brought_suite
-from evalkit.spec.bulk import Bulk, bulk_digest, digest_of, scan
 from evalkit.spec.byte_marks import without_mark
 from evalkit.spec.identity import suite_digest
 from evalkit.spec.model import SuiteInstance, SuiteUse
 
 SUMS = "SHA256SUMS"
 
-LOOKED_INTO = 10_000
-"""Lines of a suite up to which each is loaded when a run begins."""
+TEXT = ".jsonl"
+SAMPLED = 4096
+"""Rows of a file from one that is loaded to the next."""
 
 
 def find_suite(name: str) -> Path:
-    """The file of a suite: by name, or by path where the name ends in `.jsonl`. Raises UsageError."""
-    if name.endswith(".jsonl"):
+    """The file of a suite: by name, or by path where the name ends in `.jsonl` or `.parquet`. Raises UsageError."""
+    if name.endswith((TEXT, ENDING)):
         path = Path(at_home(name))
         if not path.is_file():
             raise UsageError(f"There is no suite file {name}.")
@@ -57,7 +59,10 @@ def _made_by_hand(name: str) -> str:
 
 
 def read_lines(path: Path) -> Iterator[Mapping[str, Any]]:
-    """The lines of a suite file. Raises UsageError naming file and line."""
+    """The lines of a suite file, of either kind. Raises UsageError naming file and line."""
+    if path.suffix == ENDING:
+        yield from (_line(row, path) for row in _rows_in(path))
+        return
     with path.open("rb") as file:
         for number, raw in enumerate(file, 1):
             raw = without_mark(raw, path) if number == 1 else raw  # noqa: PLW2901 - the same line
@@ -80,16 +85,46 @@ def environment_of(line: Mapping[str, Any], where: str) -> Environment[Any, Any]
     return ENVIRONMENTS[name]
 
 
-Expanded = list[SuiteInstance] | Bulk
-"""A suite's instances: loaded, or looked at in one pass."""
+def _rows_in(path: Path) -> Iterator[SuiteRow]:
+    """The rows of a file. Raises UsageError."""
+    try:
+        yield from chain.from_iterable(SuiteRows(lambda: _opened(path)).groups())
+    except ValueError as flaw:
+        raise UsageError(f"{path}: {flaw}. {_MAKE.format(name='SUITE', out=path)}") from flaw
+
+
+def _line(row: SuiteRow, path: Path) -> Mapping[str, Any]:
+    """A row's line. Raises UsageError."""
+    try:
+        line = orjson.loads(row.line)
+    except orjson.JSONDecodeError as flaw:
+        raise UsageError(f"{path}: {row.id}: the line is not valid JSON: {flaw}") from flaw
+    if not isinstance(line, dict) or line.get("id") != row.id:
+        raise UsageError(f"{path}: {row.id}: expected a JSON object with this `id`.")
+    return line
+
+
+def _opened(path: Path) -> Any:
+    import pyarrow as pa
+
+    return pa.OSFile(str(path))
+
+
+Expanded = list[SuiteInstance] | EncodedRows
+"""A suite's instances: loaded; or, of a file of rows, the rows of a run's own file, in the order of the user's."""
 
 
 def digests(use: SuiteUse) -> dict[str, str]:
     """The suites a sweep's entry stands for: by name, a digest of what they are read from, which is the file, and of
     what the entry varies and chooses. Nothing but the file's first line is looked into. Raises UsageError."""
     path = find_suite(use.name)
-    env, source = environment_of(_first(path), str(path)).name, digest_of(path)
-    return {name: bulk_digest(env, source, axes, use.instances) for name, axes in _combined(use)}
+    with path.open("rb") as file:
+        source = hashlib.file_digest(file, "sha256").hexdigest()
+    env = environment_of(_first(path), str(path)).name
+    return {
+        name: hashlib.sha256(canonical([env, source, dict(axes), sorted(use.instances)])).hexdigest()
+        for name, axes in _combined(use)
+    }
 
 
 def _first(path: Path) -> Mapping[str, Any]:
@@ -101,85 +136,125 @@ def _first(path: Path) -> Mapping[str, Any]:
 def expand(use: SuiteUse) -> Iterator[tuple[str, Mapping[str, Any], Expanded]]:
     """The suites a sweep's entry stands for: (name, axes, instances), one for each combination of varied values.
 
-    Instances are in stratified order: any prefix holds the strata in nearly their proportions. Instances that the
-    variation made equal are played once, and so are combinations that come to the same instances: no event three times
-    is not an event, so of `block = ["none"], blocks = [1, 2, 3]` the first is left. Of more than `LOOKED_INTO` lines
-    the instances are a `Bulk`: what is checked of it then is said there. Raises UsageError for unknown parameters,
-    values out of range, unknown ids.
+    Instances are in stratified order: any prefix holds the strata in nearly their proportions. (Those of a file of rows
+    are so when they are admitted.) Instances that the variation made equal are played once, and so are combinations
+    that come to the same instances: no event three times is not an event, so of `block = ["none"], blocks = [1, 2, 3]`
+    the first is left. Raises UsageError for unknown parameters, values out of range, unknown ids.
     """
-    path = find_suite(use.name)
-    lines = _few(use, path)
-    if lines is not None and not lines:
-        raise UsageError(f"{path}: the suite is empty.")
-    combined = list(_combined(use))
-    if lines is None:
-        yield from _apart((name, axes, _scanned(use, path, name, axes)) for name, axes in combined)
-        return
-    where = {name: name if axes else str(path) for name, axes in combined}
-    yield from _apart((name, axes, _instances(name, axes, lines, where[name])) for name, axes in combined)
+    path, seen = find_suite(use.name), set[str]()
+    lines = [] if path.suffix == ENDING else _chosen(use, path)
+    for name, axes in _combined(use):
+        where = name if axes else str(path)
+        instances: Expanded
+        if path.suffix == ENDING:
+            instances = encode_rows(_rows(use, path, axes, where))
+            digest = instances.digest
+        else:
+            instances = _instances(name, axes, lines, where)
+            digest = suite_digest((instance.id, instance.digest) for instance in instances)
+        if digest not in seen:
+            seen.add(digest)
+            yield name, axes, instances
 
 
 def _combined(use: SuiteUse) -> Iterator[tuple[str, Mapping[str, Any]]]:
     """(name, axes) of each combination of varied values."""
-    for values in itertools.product(*use.vary.values()):
+    for values in product(*use.vary.values()):
         axes = dict(zip(use.vary, values, strict=True))
         suffix = "&".join(f"{key}={value}" for key, value in axes.items())
         yield f"{use.name}?{suffix}" if suffix else use.name, axes
 
 
-def _apart(
-    suites: Iterable[tuple[str, Mapping[str, Any], Expanded]],
-) -> Iterator[tuple[str, Mapping[str, Any], Expanded]]:
-    """Those that come to other instances than the ones before."""
-    seen = list[Expanded]()
-    for name, axes, instances in suites:
-        if not any(_same(instances, earlier) for earlier in seen):
-            seen.append(instances)
-            yield name, axes, instances
-
-
-def _scanned(use: SuiteUse, path: Path, name: str, axes: Mapping[str, Any]) -> Bulk:
-    return scan(name, path, environment_of(_first(path), str(path)), axes, use.instances)
-
-
-def _few(use: SuiteUse, path: Path) -> list[Mapping[str, Any]] | None:
-    """The lines that a sweep's entry chooses; None: they are too many to be looked into. Raises UsageError."""
-    known: set[str] = set()
-    count, wanted, lines = 0, frozenset(use.instances), list[Mapping[str, Any]]()
+def _chosen(use: SuiteUse, path: Path) -> list[Mapping[str, Any]]:
+    """The lines of a text file that a sweep's entry chooses. Raises UsageError."""
+    wanted, known, lines = frozenset(use.instances), set[str](), list[Mapping[str, Any]]()
     for line in read_lines(path):
-        count += 1
+        if line["id"] in known:
+            raise UsageError(f"{path}: two lines share the id {line['id']!r}; ids must be unique.")
         known.add(line["id"])
+        if len(known) > MOST_LINES:
+            out = path.with_suffix(ENDING)
+            raise UsageError(
+                f"{path} has more than {MOST_LINES:,} lines, which is too much for a text file. "
+                f"{_MAKE.format(name=path, out=out)} Then name {out} in the sweep."
+            )
         if not wanted or line["id"] in wanted:
             lines.append(line)
-        if len(lines) > LOOKED_INTO:
-            return None
-    if len(known) < count:
-        raise UsageError(f"{path}: two lines share an id; ids must be unique.")
-    for name in use.instances:
-        if name not in known:
-            raise UsageError(f"Suite {use.name!r} has no instance {name!r}.{nearest(name, known)}")
+    _check_chosen(use, known, path)
     return lines
 
 
-def _same(first: Expanded, second: Expanded) -> bool:
-    """Whether two combinations come to the same instances."""
-    if isinstance(first, Bulk) and isinstance(second, Bulk):
-        # Those that were loaded are of the same lines. Only where all of them are equal, the others are loaded too.
-        pairs = zip(first.samples, second.samples, strict=False)
-        return all(a.digest == b.digest for a, b in pairs) and list(_digests(first)) == list(_digests(second))
-    if isinstance(first, Bulk) or isinstance(second, Bulk):
-        return False
-    return _digest(first) == _digest(second)
+_MAKE = "Make a Parquet file of it: `evalkit generate {name} --out {out}`."
 
 
-def _digest(instances: list[SuiteInstance]) -> str:
-    return suite_digest((instance.id, instance.digest) for instance in instances)
+def _check_chosen(use: SuiteUse, known: set[str], path: Path) -> None:
+    if not known:
+        raise UsageError(f"{path}: the suite is empty.")
+    for name in use.instances:
+        if name not in known:
+            raise UsageError(f"Suite {use.name!r} has no instance {name!r}.{nearest(name, known)}")
 
 
-def _digests(bulk: Bulk) -> Iterator[str]:
-    for raw in bulk.chosen():
-        line = orjson.loads(raw)
-        yield reach(bulk.env, line, bulk.axes, f"{bulk.path}: {line['id']}").digest
+class _Distinct:
+    """The lines of a file, each with an id of its own; of equal instances the first counts."""
+
+    def __init__(self, where: str) -> None:
+        self.ids, self._digests, self._where = set[str](), set[str](), where
+
+    def add(self, name: str) -> None:
+        """Another id. Raises UsageError for one that is there already."""
+        if name in self.ids:
+            raise UsageError(f"{self._where}: two instances share the id {name!r}; ids must be unique.")
+        self.ids.add(name)
+
+    def is_new(self, digest: str) -> bool:
+        """Whether no earlier instance was equal; asked once for each."""
+        known = len(self._digests)
+        self._digests.add(digest)
+        return len(self._digests) > known
+
+
+def _rows(use: SuiteUse, path: Path, axes: Mapping[str, Any], where: str) -> Iterator[SuiteRow]:
+    """The rows of a user's file that a sweep's entry chooses, as it varies them.
+
+    Who made the file has loaded each line, which takes minutes for a million. So where nothing is varied, only the
+    first row of each stratum and every `SAMPLED`th are loaded, and must come to what they say.
+    """
+    distinct, wanted, strata = _Distinct(where), frozenset(use.instances), set[str]()
+    env = environment_of(_first(path), str(path))
+    for number, row in enumerate(_rows_in(path)):
+        distinct.add(row.id)
+        if wanted and row.id not in wanted:
+            continue
+        made = row
+        if axes or row.stratum not in strata or number % SAMPLED == 0:
+            strata.add(row.stratum)
+            made = _row(env, _line(row, path), axes, where)
+            if not axes and made != row:
+                how = _MAKE.format(name=path, out="NEW.parquet")
+                raise UsageError(f"{where}: {row.id}: the row is not what its line comes to. {how}")
+        if distinct.is_new(made.digest):
+            yield made
+    _check_chosen(use, distinct.ids, path)
+
+
+def _row(env: Environment[Any, Any], line: Mapping[str, Any], axes: Mapping[str, Any], where: str) -> SuiteRow:
+    found = reach(env, line, axes, f"{where}: {line['id']}")
+    return SuiteRow(line["id"], found.digest, found.stratum, orjson.dumps(found.line).decode())
+
+
+def rows_of(lines: Iterable[Mapping[str, Any]], where: str) -> Iterator[SuiteRow]:
+    """Lines as the rows of a file that a sweep can name. Raises UsageError."""
+    distinct, first = _Distinct(where), ""
+    for line in lines:
+        distinct.add(line["id"])
+        env = environment_of(line, f"{where}: {line['id']}")
+        first = first or env.name
+        if env.name != first:
+            raise UsageError(f"{where}: {line['id']}: all instances of a suite must be of one environment.")
+        row = _row(env, line, {}, where)
+        if distinct.is_new(row.digest):
+            yield row
 
 
 def _instances(name: str, axes: Mapping[str, Any], lines: list[Mapping[str, Any]], where: str) -> list[SuiteInstance]:

@@ -61,6 +61,9 @@ class BucketEntry:
         return False
 
 
+BRING = "Bring it to one, for example with `aws s3 sync`."
+
+
 class BucketPath(PosixPath):
     """A place in a bucket: `s3://bucket/runs/mine`. Methods raise StorageError as well as what pathlib's do."""
 
@@ -72,7 +75,7 @@ class BucketPath(PosixPath):
         return f"{scheme}//{'/'.join(rest)}" if scheme[:-1] in SCHEMES and scheme[-1:] == ":" else super().__str__()
 
     def __fspath__(self) -> str:
-        raise UsageError(f"{self} is in a bucket, and this needs a folder of this machine: `evalkit copy` makes one.")
+        raise UsageError(f"{self} is in a bucket, and this needs a folder of this machine. {BRING}")
 
     @property
     def store(self) -> "ObjectStore":
@@ -189,7 +192,7 @@ class BucketPath(PosixPath):
     def open(self, mode: str = "r", *_: Any, **__: Any) -> IO[Any]:  # type: ignore[override]
         """For reading bytes, by ranges."""
         if mode != "rb":
-            raise UsageError(f"{self} is in a bucket: it cannot be opened so ({mode}). `evalkit copy` makes a folder.")
+            raise UsageError(f"{self} is in a bucket: it cannot be opened so ({mode}). {BRING}")
         if _LASTING.search(f"/{self.key}"):
             return io.BytesIO(self.read_bytes())
         return io.BufferedReader(_Ranges(self), _RANGE_BYTES)

@@ -12,7 +12,7 @@ import os
 import secrets
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from io import FileIO
 from pathlib import Path
@@ -82,18 +82,14 @@ def create_durably(path: Path, data: bytes | memoryview) -> None:
         raise FileExistsError(path)
 
 
-def write_parts_durably(path: Path, parts: Iterable[bytes], named: Callable[[], Path] | None = None) -> None:
+def write_parts_durably(path: Path, parts: Iterable[bytes]) -> None:
     """The same as `write_durably` for data that is made while it is written: only one part is in memory at a time.
 
-    `named`: called after all parts are made; returns another name for the file, in the same folder. Raises
-    StorageError, and whatever making a part raises; an older file of that name is then still intact. In a bucket all of
-    it is in memory, and an older object is replaced.
+    Raises StorageError, and whatever making a part raises; an older file of that name is then still intact. In a bucket
+    all of it is in memory, and an older object is replaced.
     """
     if isinstance(path, BucketPath):
-        whole = b"".join(parts)
-        place = path if named is None else named()
-        assert isinstance(place, BucketPath)
-        place.put(whole)
+        path.put(b"".join(parts))
         return
     aside = path.with_name(f".{path.name}{ASIDE}")
     done = False
@@ -103,7 +99,7 @@ def write_parts_durably(path: Path, parts: Iterable[bytes], named: Callable[[], 
                 for part in parts:
                     _write_all(file, part)
                 sync_file(file)
-            rename(aside, path if named is None else named())
+            rename(aside, path)
             done = True
         finally:
             if not done:
@@ -237,11 +233,16 @@ def append_lines(path: Path, data: bytes) -> None:
 
 
 def read_lines(path: Path) -> bytes:
-    """What `append_lines` has added; nothing if there is no such file. Raises StorageError."""
-    if not isinstance(path, BucketPath):
-        return read_whole(path) or b""
-    parts = (path.parent / path.stem / name for name in sorted((path.parent / path.stem).below()))
-    return b"".join(part.now() or b"" for part in parts)
+    """What `append_lines` has added; nothing if there is no such file. Raises StorageError.
+
+    A run that was brought from a bucket, or to one, by another program has the folder beside the file.
+    """
+    folder = path.parent / path.stem
+    if isinstance(folder, BucketPath):
+        names = sorted(folder.below())
+    else:
+        names = sorted(one.name for one in folder.glob(f"*{path.suffix}"))
+    return b"".join(read_whole(part) or b"" for part in (path, *(folder / name for name in names)))
 
 
 def remove(path: Path) -> None:

@@ -1,11 +1,7 @@
-"""The instances of a suite, however many: a sequence with length, strata and order that are known without reading the
-instances.
-
-Instances are read on request, a block at a time, and few blocks are kept.
-"""
+"""The instances of a suite, however many: a sequence of which length, strata, ids, digests and order are known without
+the lines."""
 
 from abc import abstractmethod
-from collections import OrderedDict
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from heapq import merge
@@ -14,7 +10,7 @@ from typing import TYPE_CHECKING, Any, overload
 
 import msgspec
 
-from evalkit.envs.lines import id_marks
+from evalkit.envs.suite_rows import SuiteRow
 from evalkit.seeds import Permutation
 
 if TYPE_CHECKING:
@@ -22,10 +18,6 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     Codes = npt.NDArray[np.unsignedinteger[Any]]
-    from evalkit.envs.lines import Marks
-
-BLOCKS_KEPT = 8
-"""Blocks in memory of each suite."""
 
 
 class ManifestInstance(msgspec.Struct, frozen=True, kw_only=True):
@@ -36,8 +28,6 @@ class ManifestInstance(msgspec.Struct, frozen=True, kw_only=True):
     stratum: str
     line: Mapping[str, Any]
     """The suite's line: what the environment's `load` reads."""
-    flaw: str = ""
-    """Why it cannot be played, if that was noticed when it was reached."""
 
 
 class Instances(Sequence[ManifestInstance]):
@@ -49,24 +39,23 @@ class Instances(Sequence[ManifestInstance]):
     """Whether the list has the order of a user's file, so that its strata are interleaved when episodes are
     admitted."""
 
+    @property
+    @abstractmethod
+    def ids(self) -> Sequence[str]:
+        """Of each instance, which no other one has."""
+
+    @property
+    @abstractmethod
+    def digests(self) -> Sequence[str]:
+        """Of each instance."""
+
     @abstractmethod
     def codes(self) -> "Codes":
         """For each instance the number of its stratum in `strata`; shape (len,)."""
 
     @abstractmethod
-    def marks(self) -> "Marks":
-        """A hash of each instance's id (`id_marks`); shape (len,)."""
-
-    bare: bool = False
-    """Whether `encoded` gives the lines of a user's own file, for which only `codes` has the strata."""
-
-    @abstractmethod
-    def encoded(self) -> Iterator[Sequence[bytes]]:
-        """Each instance as a line of JSON without its end; some at a time."""
-
-    @abstractmethod
-    def size(self) -> int:
-        """Bytes of `encoded` with the lines' ends, about."""
+    def rows(self) -> Iterator[SuiteRow]:
+        """Each instance as a row of a file."""
 
     @overload
     def __getitem__(self, place: int) -> ManifestInstance: ...
@@ -81,32 +70,17 @@ class Instances(Sequence[ManifestInstance]):
             raise IndexError(place)
         return self.at(place % count)
 
+    def __iter__(self) -> Iterator[ManifestInstance]:
+        return map(self.at, range(len(self)))
+
     @abstractmethod
     def at(self, place: int) -> ManifestInstance:
         """The instance at a place, 0..len-1."""
 
-    @cached_property
-    def _by_mark(self) -> "npt.NDArray[np.intp]":
-        """Places in the order of `marks`."""
-        import numpy as np
-
-        return np.argsort(self.marks(), kind="stable")
-
     def find(self, wanted: Sequence[str]) -> dict[str, int]:
         """The places of instances by their ids; ids that the suite lacks are left out."""
-        import numpy as np
-
-        own, order = self.marks(), self._by_mark
-        sought = id_marks(wanted)
-        first, last = (np.searchsorted(own, sought, side, sorter=order) for side in ("left", "right"))
-        by_id = {}
-        for name, low, high in zip(wanted, first.tolist(), last.tolist(), strict=True):
-            places = [int(order[rank]) for rank in range(low, high)]
-            if len(places) > 1:  # two ids have one hash
-                places = [place for place in places if self.at(place).id == name]
-            if places:
-                by_id[name] = places[0]
-        return by_id
+        sought = frozenset(wanted)
+        return {name: place for place, name in enumerate(self.ids) if name in sought}
 
 
 class Listed(Instances):
@@ -121,72 +95,28 @@ class Listed(Instances):
     def __len__(self) -> int:
         return len(self._all)
 
-    def __iter__(self) -> Iterator[ManifestInstance]:
-        return iter(self._all)
-
     def at(self, place: int) -> ManifestInstance:
         """See `Instances`."""
         return self._all[place]
 
+    @cached_property
+    def ids(self) -> Sequence[str]:
+        """See `Instances`."""
+        return [instance.id for instance in self._all]
+
+    @cached_property
+    def digests(self) -> Sequence[str]:
+        """See `Instances`."""
+        return [instance.digest for instance in self._all]
+
     def codes(self) -> "Codes":
         """See `Instances`."""
-        import numpy as np
+        return codes_of(self.strata, [instance.stratum for instance in self._all])
 
-        number = {name: i for i, name in enumerate(self.strata)}
-        return np.fromiter((number[instance.stratum] for instance in self._all), code_kind(len(number)), len(self._all))
-
-    def marks(self) -> "Marks":
+    def rows(self) -> Iterator[SuiteRow]:
         """See `Instances`."""
-        return id_marks([instance.id for instance in self._all])
-
-    def encoded(self) -> Iterator[Sequence[bytes]]:
-        """See `Instances`."""
-        for instance in self._all:
-            yield (encode_line(instance.id, instance.stratum, msgspec.json.encode(instance.line), instance.digest),)
-
-    def size(self) -> int:
-        """See `Instances`."""
-        return sum(len(line) + 1 for (line,) in self.encoded())
-
-
-class Blocked(Instances):
-    """Instances in blocks of equally many lines, the last one aside, which are read one at a time."""
-
-    rows: int
-    """Lines of a block."""
-
-    def __init__(self) -> None:
-        self._kept: OrderedDict[int, list[bytes]] = OrderedDict()
-
-    @abstractmethod
-    def read_block(self, number: int) -> list[bytes]:
-        """The lines of a block."""
-
-    @abstractmethod
-    def made(self, raw: bytes, place: int) -> ManifestInstance:
-        """The instance of a line."""
-
-    def raw(self, place: int) -> bytes:
-        """The line at a place."""
-        number, row = divmod(place, self.rows)
-        return self.block(number)[row]
-
-    def at(self, place: int) -> ManifestInstance:
-        """See `Instances`."""
-        return self.made(self.raw(place), place)
-
-    def __iter__(self) -> Iterator[ManifestInstance]:
-        return map(self.at, range(len(self)))
-
-    def block(self, number: int) -> list[bytes]:
-        """The same, of those in memory if it is one of them."""
-        if number in self._kept:
-            self._kept.move_to_end(number)
-            return self._kept[number]
-        lines = self._kept[number] = self.read_block(number)
-        if len(self._kept) > BLOCKS_KEPT:
-            self._kept.popitem(last=False)
-        return lines
+        for one in self._all:
+            yield SuiteRow(one.id, one.digest, one.stratum, msgspec.json.encode(one.line).decode())
 
 
 def laid(instances: Sequence[ManifestInstance]) -> Instances:
@@ -194,17 +124,12 @@ def laid(instances: Sequence[ManifestInstance]) -> Instances:
     return instances if isinstance(instances, Instances) else Listed(instances)
 
 
-def encode_line(name: str, stratum: str, line: bytes, digest: str = "") -> bytes:
-    """An instance as a line of a suite's file; `line`: its own JSON."""
-    head = b'{"id":' + msgspec.json.encode(name)
-    if digest:
-        head += b',"digest":"' + digest.encode() + b'"'
-    return head + b',"stratum":' + msgspec.json.encode(stratum) + b',"line":' + line + b"}"
+def codes_of(strata: Mapping[str, int], of_each: Sequence[str]) -> "Codes":
+    """The numbers of instances' strata. Raises KeyError for one that is not there."""
+    import numpy as np
 
-
-def code_kind(strata: int) -> str:
-    """The type of the codes of so many strata."""
-    return "<u1" if strata <= 2**8 else "<u2" if strata <= 2**16 else "<u4"
+    number = {name: i for i, name in enumerate(strata)}
+    return np.fromiter((number[stratum] for stratum in of_each), np.uint32, len(of_each))
 
 
 def admission(instances: Sequence[ManifestInstance], key: int | None) -> Iterator[int]:

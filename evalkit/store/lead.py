@@ -168,7 +168,7 @@ def refuse_unconditional(run: BucketPath) -> None:
         raise UsageError(
             f"{run}: this store replaces objects that must not exist yet (it ignores `If-None-Match`), so two "
             "processes could write one run. It can hold a finished run, but not be written to: play on a disk, then "
-            "`evalkit copy`."
+            "copy the run there."
         )
 
 

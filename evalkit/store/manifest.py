@@ -13,7 +13,7 @@ import msgspec
 from evalkit.dialogue import Sampling
 from evalkit.envs.environment import Environment, Kit, Pack
 from evalkit.envs.table import ENVIRONMENTS
-from evalkit.errors import CorruptLogError, UnfitInstance, UsageError
+from evalkit.errors import CorruptLogError, UsageError
 from evalkit.money import Price
 from evalkit.plugins import PREFIX, install_line
 from evalkit.store.instances import ManifestInstance, admission, laid
@@ -38,9 +38,6 @@ class ManifestSuite(msgspec.Struct, frozen=True, kw_only=True):
     digest: str
     instances: Sequence[ManifestInstance]
     """Read as they are asked for; its length and `laid(instances).strata` cost nothing."""
-    source: str = ""
-    """For a suite too large to be checked line by line when it was frozen: SHA-256 of its file. `digest` is then made
-    from it, and the instances' own digests are made when they are reached."""
     read_from: str = ""
     """Digest of what was read (the suite's file, and what the sweep varies and chooses of it) and of `digest`. While it
     is the same, a run that goes on need not look into the lines again. Empty: it looks into them."""
@@ -189,7 +186,8 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def file(self) -> str:
         """What messages call it."""
-        stored = (suite.instances.path for suite in self.suites.values() if isinstance(suite.instances, Stored))
+        instances = (suite.instances for suite in self.suites.values())
+        stored = (own.path for own in instances if isinstance(own, Stored) and own.data is None)
         folders = {path.parent.parent / "manifest" for path in stored}
         return max(
             (f"manifest/{file.name}" for folder in folders for file in folder.glob("*.json")), default="manifest"
@@ -304,13 +302,7 @@ def _price_flaws(price: Mapping[str, int]) -> Iterator[str]:
 
 
 def load_target(environment: Environment[Any, Any], target: ManifestInstance) -> Any:
-    """The environment's own value of an instance. Raises CorruptLogError if its line cannot be read, UnfitInstance
-    if it never could be read."""
-    if target.flaw:
-        raise UnfitInstance(
-            f"{target.flaw} This instance is not played, the others are. Correct that line of the suite, and play it "
-            "in a run of its own."
-        )
+    """The environment's own value of an instance. Raises CorruptLogError if its line cannot be read."""
     try:
         return environment.load(target.line)
     except UsageError as flaw:

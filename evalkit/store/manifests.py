@@ -19,7 +19,7 @@ from evalkit.store.formats import other_format
 from evalkit.store.instances import ManifestInstance, laid
 from evalkit.store.json_text import decode
 from evalkit.store.manifest import REMEDY, Manifest, ManifestSuite, flaws_of
-from evalkit.store.suite_file import Description, Stored, write_suite
+from evalkit.store.suite_file import Description, Stored, stored, write_suite
 
 FOLDER = "manifest"
 FORMAT = 1
@@ -91,13 +91,7 @@ def _as_read(run: Path, plain: dict[str, Any], path: Path) -> Manifest:
         manifest = msgspec.convert({**plain, "suites": listed}, Manifest)
     except msgspec.ValidationError as flaw:
         raise CorruptLogError(f"{path} is damaged: {flaw}. {REMEDY}") from flaw
-    return _with_instances(
-        manifest, {name: _stored(run, manifest.suites[name], description) for name, description in descriptions.items()}
-    )
-
-
-def _stored(run: Path, suite: ManifestSuite, description: Description) -> Stored:
-    return Stored(run, description, suite.name, suite.environment, suite.axes)
+    return _with_instances(manifest, {name: stored(run, description) for name, description in descriptions.items()})
 
 
 def _with_instances(manifest: Manifest, instances: Mapping[str, Sequence[ManifestInstance]]) -> Manifest:
@@ -133,9 +127,7 @@ def _kept(run: Path, suite: ManifestSuite) -> Stored:
     instances = suite.instances
     if isinstance(instances, Stored) and instances.lies_in(run) and instances.path.exists():
         return instances
-    own = laid(instances)
-    description = Description(file=write_suite(run, own), count=len(own), strata=dict(own.strata), spread=own.spread)
-    return _stored(run, suite, description)
+    return write_suite(run, laid(instances))
 
 
 def encode_manifest(manifest: Manifest) -> bytes:

@@ -1,4 +1,4 @@
-"""Runs in a bucket: what reading commands say of one, copies in either direction, and what is refused."""
+"""Runs in a bucket: what reading commands say of one, objects that another program has brought, and what is refused."""
 
 import json
 import shutil
@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from evalkit.results.verify import verify
-from evalkit.store.bucket import place_of
-from evalkit.store.copying import copy_run, kept_files
+from evalkit.store.bucket import BucketPath, place_of
+from evalkit.store.copying import download
 from evalkit.store.events import read_events
 from evalkit.store.files.journal import has_ended, newest_claims
 from evalkit.store.files.layout import journals
@@ -57,19 +57,28 @@ def played(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+def brought(run: Path, target: Path) -> None:
+    """Every file of a run under its own name in another place, as `aws s3 sync` does."""
+    names = run.below() if isinstance(run, BucketPath) else tree(run)
+    for name in names:
+        if isinstance(target, BucketPath):
+            (target / name).put((run / name).read_bytes())
+        else:
+            (target / name).parent.mkdir(parents=True, exist_ok=True)
+            (target / name).write_bytes((run / name).read_bytes())
+
+
 @pytest.fixture
 def copied(store: StoreProxy, call: Call, here: Path, played: Path) -> str:
     """The run in runs/mine, copied to a bucket."""
     shutil.copytree(played, here, dirs_exist_ok=True)
     place = f"{make_bucket()}/runs/mine"
-    said = call("copy", "mine", place)
-    assert said.code == 0, said.err
-    assert place in said.out
+    brought(here / "runs" / "mine", place_of(place))
     return place
 
 
 def test_reading_commands_say_the_same_of_a_bucket_and_of_a_copy(copied: str, call: Call, here: Path) -> None:
-    assert call("copy", copied, "runs/back").code == 0
+    brought(place_of(copied), here / "runs" / "back")
     for command in READING:
         one, other = (call(*(word.replace("RUN", name) for word in command)) for name in (copied, "runs/back"))
         assert one.code == other.code == 0, (command, one.err, other.err)
@@ -77,14 +86,17 @@ def test_reading_commands_say_the_same_of_a_bucket_and_of_a_copy(copied: str, ca
         assert one.out.strip(), command
 
 
-def test_a_copy_of_a_copy_is_the_run(copied: str, call: Call, here: Path) -> None:
-    assert call("copy", copied, "runs/back").code == 0
-    run, back = tree(here / "runs" / "mine"), tree(here / "runs" / "back")
-    assert {name: back[name] for name in back} == {name: run[name] for name in run if name != "lock"}
-    beside = f"{copied}-2"
-    assert call("copy", copied, beside).code == 0
-    sizes = [kept_files(place_of(name)) for name in (copied, beside)]
-    assert sizes[0] == sizes[1] != {}
+def test_events_come_along_whoever_brings_them(store: StoreProxy, call: Call, here: Path, played: Path) -> None:
+    shutil.copytree(played, here, dirs_exist_ok=True)
+    place = f"{make_bucket()}/runs/mine"
+    brought(here / "runs" / "mine", place_of(place))
+    assert call("run", "mine.toml", "--dir", place, "--retry", "unstable").code == 0
+    brought(place_of(place), here / "runs" / "back")
+    there, back = (list(read_events(run)) for run in (place_of(place), here / "runs" / "back"))
+    assert there == back
+    assert len(back) > len(list(read_events(here / "runs" / "mine"))) > 0
+    download(place_of(place), here / "runs" / "down")
+    assert list(read_events(here / "runs" / "down")) == there
 
 
 def test_exports_and_archives_are_those_of_the_copy(copied: str, call: Call, here: Path) -> None:
@@ -96,42 +108,10 @@ def test_exports_and_archives_are_those_of_the_copy(copied: str, call: Call, her
 
 
 def test_a_copied_run_goes_on(copied: str, call: Call, here: Path) -> None:
-    assert call("copy", copied, "runs/back").code == 0
+    brought(place_of(copied), here / "runs" / "back")
     assert call("run", "mine.toml", "--dir", "runs/back").code == 0
     again = call("run", "mine.toml", "--dir", "runs/back", "--retry", "unstable", "--json")
     assert json.loads(again.out.splitlines()[-1])["ended"] == 4
-
-
-def test_a_place_that_holds_something_is_left_alone(copied: str, call: Call) -> None:
-    assert "holds a run already" in call("copy", "mine", copied).message
-    other = place_of(f"{make_bucket()}/notes")
-    (other / "notes.txt").put(b"mine")  # type: ignore[attr-defined]
-    assert "is not empty (notes.txt)" in call("copy", "mine", str(other)).message
-    assert "exists already" in call("copy", copied, "runs/mine").message
-
-
-def test_a_broken_copy_is_no_run_and_is_gone_on_with(
-    copied: str, store: StoreProxy, call: Call, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("evalkit.store.bucket.PATIENCE_S", 0.0)
-    place = f"{make_bucket()}/mine"
-    puts = iter(range(4))
-    store.fault = lambda method, _: "503" if method == "PUT" and next(puts, None) is None else ""
-    assert "does not answer as it should" in call("copy", "mine", place).message
-    store.fault = lambda *_: ""
-    assert call("status", place).code == 2
-    assert call("copy", "mine", place).code == 0
-    assert call("verify", place).code == 0
-
-
-def test_damage_is_not_copied_as_if_it_were_sound(copied: str, call: Call, here: Path) -> None:
-    place = place_of(copied)
-    name = next(name for name in kept_files(place) if name.startswith("steps/"))
-    object_ = place / name
-    data = bytearray(object_.read_bytes())
-    data[len(data) // 2] ^= 1
-    (here / "runs" / "mine" / name).write_bytes(data)
-    assert name in call("copy", "mine", f"{make_bucket()}/damaged").message
 
 
 def test_what_is_not_there_is_named(copied: str, call: Call) -> None:
@@ -154,8 +134,7 @@ def test_a_run_is_played_and_gone_on_with_in_a_bucket(played: Path, store: Store
         one, other = (call("sql", name, query, "--csv") for name in (place, "mine"))
         assert one.out == other.out != ""
     assert call("void", place, "--agent", "knuth", "--reason", "why").code == 0
-    assert call("copy", place, "runs/back").code == 0
-    assert "why" in (here / "runs" / "back" / "voids.jsonl").read_text()
+    assert b"why" in (place_of(place) / "voids.jsonl").read_bytes()
     assert not json.loads(call("status", place, "--json").out)["running"]
 
 
@@ -191,7 +170,7 @@ def test_a_worker_that_is_killed_in_a_bucket_is_replaced(store: StoreProxy, tmp_
     assert (torn.ended.reason, len(torn.children)) == ("complete", 3)
     assert torn.simulator.totals.bill <= torn.ended.spent <= budget
     assert verify(place) == []
-    copy_run(place, tmp_path / "copy")
+    download(place, tmp_path / "copy")
     assert steps(tmp_path / "copy") == steps(whole)
     killed, *_ = read_events(place, "worker_lost")
     (newest,) = [claim for writer, claim in newest_claims(place).items() if writer == killed["writer"]]

@@ -47,9 +47,8 @@ def other_line(found: dict[str, Any]) -> None:
     """In a suite's file of its own, which is what its name says."""
     own = read_manifest(Path("run")).suites["scheduling/basic?periods=4"].instances
     line = {**own[0].line, "seed": 5}
-    suite(found)["instances"]["file"] = write_suite(
-        Path("run"), Listed([msgspec.structs.replace(own[0], line=line), *own[1:]])
-    )
+    changed = Listed([msgspec.structs.replace(own[0], line=line), *own[1:]])
+    suite(found)["instances"]["file"] = write_suite(Path("run"), changed).digest
 
 
 def other_environment(found: dict[str, Any]) -> None:

@@ -21,7 +21,7 @@ from tests.damage.mutations import changes, kinds
 DRAWN = int(os.environ.get("EVALKIT_DAMAGE", "3"))
 SEED = os.environ.get("EVALKIT_DAMAGE_SEED", "0")
 MANY = 20
-SUITE = "suites/96054f17802a5880631b449dee5e5f6fd97622f70daba8c2961aebeb38babe66.jsonl.zst"
+SUITE = "suites/4c803d2179407f3efe669debd86b505eb1bfd98ebd82cf2c3990c3a651e9db0a.parquet"
 KILLED = "killed"
 FILES = (
     "manifest/000000.json",

@@ -1,4 +1,4 @@
-"""Runs on suites that are too large to be looked into: begun, played on, and what is wrong with single lines."""
+"""Runs on suites of rows, whose lines stay in their file: begun, played on, told of."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -12,13 +12,15 @@ from evalkit.engine.freezing.freeze import Resolved, merge, resolve
 from evalkit.engine.planning.plan import plan_sweep
 from evalkit.engine.resume import RunPart, order, read_holdings
 from evalkit.engine.universe import Choice, episodes
+from evalkit.envs import suite_rows
+from evalkit.envs.suite_rows import SuiteRow, encode_rows
 from evalkit.envs.table import ENVIRONMENTS
 from evalkit.errors import RunError
+from evalkit.results import cells, frozen
 from evalkit.spec import suites
+from evalkit.spec.suites import rows_of
 from evalkit.spec.sweep import read_sweep
 from evalkit.store import suite_file
-from evalkit.store.events import read_events
-from evalkit.store.instances import laid
 from evalkit.store.manifests import read_manifest, write_manifest
 from evalkit.store.reading.index import read_index
 
@@ -30,21 +32,23 @@ replicates = {replicates}
 [[agents]]
 policy = "knuth"
 [[suites]]
-name = "many.jsonl"
+name = "many.parquet"
 """
 
 
 @pytest.fixture
 def lines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
-    """What is large is so soon; the lines are written to `many.jsonl` by `begin`."""
+    """What is large is so soon; the lines are written to `many.parquet` by `begin`."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(suites, "LOOKED_INTO", 10)
-    monkeypatch.setattr(suite_file, "FEW", 0)
+    for module in (suites, suite_file, cells, frozen):
+        monkeypatch.setattr(module, "MOST_LINES", 10)
+    monkeypatch.setattr(suite_rows, "ROWS", 4)
+    monkeypatch.setattr(suite_rows, "GROUPS_KEPT", 2)
     return [dict(line) for line in ENVIRONMENTS["scheduling"].generate({"n": 4, "periods": 2}, COUNT, 3)]
 
 
 def begin(found: list[dict[str, Any]], replicates: int = 1) -> Resolved:
-    Path("many.jsonl").write_bytes(b"".join(orjson.dumps(line) + b"\n" for line in found))
+    Path("many.parquet").write_bytes(encode_rows(rows_of(found, "here")).data.to_pybytes())
     Path("large.toml").write_text(SPEC.format(replicates=replicates))
     return resolve(read_sweep(Path("large.toml")))
 
@@ -58,51 +62,34 @@ def ids(resolved: Resolved) -> list[str]:
     return [one.id for one in episodes(manifest, list(manifest.agents.values()), Choice())]
 
 
-def test_ids_and_order_are_those_of_a_suite_that_was_loaded(
-    lines: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_ids_and_order_are_those_of_a_text_file(lines: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch) -> None:
     quick = ids(begin(lines))
-    monkeypatch.setattr(suites, "LOOKED_INTO", 10_000)
-    assert quick == ids(begin(lines))
+    monkeypatch.setattr(suites, "MOST_LINES", COUNT)
+    Path("many.jsonl").write_bytes(b"".join(orjson.dumps(line) + b"\n" for line in lines))
+    Path("large.toml").write_text(SPEC.format(replicates=1).replace("many.parquet", "many.jsonl"))
+    assert quick == ids(resolve(read_sweep(Path("large.toml"))))
     assert len(set(quick)) == COUNT
 
 
 def test_the_run_plays_from_its_own_copy_in_the_same_order(lines: list[dict[str, Any]], tmp_path: Path) -> None:
     resolved = begin(lines)
     frozen = write_manifest(tmp_path / "run", resolved.manifest)
-    Path("many.jsonl").unlink()
+    Path("many.parquet").unlink()
     agents = list(frozen.agents.values())
     assert [one.id for one in episodes(read_manifest(tmp_path / "run"), agents, Choice())] == [
         one.id for one in episodes(frozen, agents, Choice())
     ]
 
 
-@pytest.mark.parametrize("name", ["plain", 'with "quotes"', "with \\ and \n", "é", "last"])
-def test_ids_of_any_kind_and_place_are_copied_as_they_are(
-    lines: list[dict[str, Any]], tmp_path: Path, name: str
-) -> None:
-    lines[5] = {"id": name, **{key: value for key, value in lines[5].items() if key != "id"}}
-    if name == "last":
-        lines[5] = {**{key: value for key, value in lines[5].items() if key != "id"}, "id": name}
-    write_manifest(tmp_path / "run", begin(lines).manifest)
-    (suite,) = read_manifest(tmp_path / "run").suites.values()
-    assert [one.id for one in suite.instances] == [line["id"] for line in lines]
-    assert not [one.flaw for one in suite.instances if one.flaw]
-
-
-def test_the_copy_has_the_lines_as_they_stand_and_can_be_copied_itself(
-    lines: list[dict[str, Any]], tmp_path: Path
-) -> None:
-    begin(lines)
-    plain = Path("many.jsonl").read_bytes()
-    Path("many.jsonl").write_bytes(plain.replace(b"\n", b"\r\n \n", 3))
-    resolved = resolve(read_sweep(Path("large.toml")))
+def test_the_copy_can_be_copied_itself(lines: list[dict[str, Any]], tmp_path: Path) -> None:
+    for number, name in enumerate(["plain", 'with "quotes"', "with \\ and \n", "é"]):
+        lines[number]["id"] = name
+    resolved = begin(lines)
     copy = write_manifest(tmp_path / "one", resolved.manifest)
     copied = write_manifest(tmp_path / "two", copy)
     ((given,), (first,), (second,)) = (one.suites.values() for one in (resolved.manifest, copy, copied))
-    held = [line.strip() for part in laid(first.instances).encoded() for line in part]
-    assert held == plain.splitlines()
     assert list(first.instances) == list(given.instances) == list(second.instances)
+    assert [one.id for one in first.instances] == [line["id"] for line in lines]
     assert first.instances == second.instances
 
 
@@ -149,7 +136,7 @@ def test_the_same_file_is_the_same_suite_without_being_looked_into(
 ) -> None:
     begin(lines)
     assert go("--limit", "3") == 3
-    monkeypatch.setattr(suites, "scan", lambda *_: pytest.fail("it is looked into"))
+    monkeypatch.setattr(suites, "encode_rows", lambda *_: pytest.fail("it is looked into"))
     assert go("--limit", "3") == 3
 
 
@@ -162,38 +149,6 @@ def test_another_file_of_the_same_instances_is_the_same_suite_and_others_are_a_c
         merge(old, begin(lines[1:]).manifest, "run")
     with pytest.raises(RunError, match="has other instances"):
         merge(old, begin([{**lines[0], "no_action": "restart"}, *lines[1:]]).manifest, "run")
-
-
-def again(found: list[dict[str, Any]]) -> None:
-    """The 20th line under another id, not byte by byte: its fields come in another order."""
-    line = {**found[20], "id": "again"}
-    found[21] = {key: line[key] for key in sorted(line)}
-
-
-SPOILT: dict[str, tuple[Callable[[list[dict[str, Any]]], None], str]] = {
-    "a value out of range": (lambda found: found[21].update(n=-1), "n:"),
-    "an unknown field": (lambda found: found[21].update(m=3), "m: a scheduling instance has no such field"),
-    "what was drawn is another": (lambda found: found[21].update(seed=77), "digest"),
-    "the same in other words": (again, "it equals an earlier instance"),
-}
-
-
-@pytest.mark.parametrize("what", SPOILT)
-def test_a_line_that_is_no_instance_is_left_alone_and_named(lines: list[dict[str, Any]], what: str) -> None:
-    spoil, says = SPOILT[what]
-    spoil(lines)
-    begin(lines)
-    assert go() == 3
-    index = read_index(Path("run"))
-    assert len(index.episodes) == COUNT - 1
-    assert all(held.ending for held in index.episodes.values())
-    (parked,) = read_events(Path("run"), "parked")
-    assert parked["why"] == "unfit"
-    assert says in parked["detail"]
-    assert go() == 3
-    assert len(read_index(Path("run")).episodes) == COUNT - 1
-    for command in ("verify", "report", "status"):
-        assert main([command, "run"]) == 0, command
 
 
 async def _plan(resolved: Resolved) -> Any:
@@ -219,8 +174,8 @@ def test_suites_that_share_instances_are_refused(lines: list[dict[str, Any]]) ->
     from evalkit.errors import UsageError
 
     begin(lines)
-    Path("copy.jsonl").write_bytes(Path("many.jsonl").read_bytes())
-    text = Path("large.toml").read_text() + '[[suites]]\nname = "copy.jsonl"\nvary = { periods = [2] }\n'
+    Path("copy.parquet").write_bytes(Path("many.parquet").read_bytes())
+    text = Path("large.toml").read_text() + '[[suites]]\nname = "copy.parquet"\nvary = { periods = [2] }\n'
     Path("large.toml").write_text(text)
     with pytest.raises(UsageError, match="have instances in common"):
         resolve(read_sweep(Path("large.toml")))
@@ -228,29 +183,34 @@ def test_suites_that_share_instances_are_refused(lines: list[dict[str, Any]]) ->
     assert len(resolve(read_sweep(Path("large.toml"))).manifest.suites) == 2
 
 
-def test_verify_looks_at_each_block_and_into_what_was_played(
+def read_by(monkeypatch: pytest.MonkeyPatch, act: Callable[[], object]) -> set[str]:
+    """The instances whose lines an act reads."""
+    read, plain = set[str](), suite_file.Stored._made
+
+    def counting(own: suite_file.Stored, row: SuiteRow) -> Any:
+        read.add(row.id)
+        return plain(own, row)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(suite_file.Stored, "_made", counting)
+        act()
+    return read
+
+
+def test_verify_looks_at_every_line_and_loads_what_was_played(
     lines: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(suite_file, "ROWS", 4)
     begin(lines)
     assert go("--limit", "3") == 3
-    read, plain = list[str](), suite_file.reached
-
-    def counting(*given: Any) -> Any:
-        found = plain(*given)
-        read.append(found.id)
-        return found
-
-    monkeypatch.setattr(suite_file, "reached", counting)
+    assert len(read_by(monkeypatch, lambda: main(["verify", "run"]))) == COUNT
+    monkeypatch.setattr(frozen, "load_target", lambda *_: pytest.fail("an instance is loaded that was not played"))
     assert main(["verify", "run"]) == 0
-    assert len(set(read)) < COUNT / 2
     (path,) = Path("run/suites").iterdir()
     raw = path.read_bytes()
-    for place in (1, raw.index(b"\x50\x2a\x4d\x18") - 2):
-        path.write_bytes(raw[:place] + bytes([raw[place] ^ 1]) + raw[place + 1 :])
-        capsys.readouterr()
-        assert main(["verify", "run"]) in (1, 2)  # 2: somebody has played an instance of that block
-        assert path.name in "".join(capsys.readouterr())
+    path.write_bytes(raw[:90] + bytes([raw[90] ^ 1]) + raw[91:])
+    capsys.readouterr()
+    assert main(["verify", "run"]) == 2
+    assert path.name in "".join(capsys.readouterr())
 
 
 def test_an_instance_is_named_by_its_id_without_a_look_at_the_others(
@@ -259,11 +219,9 @@ def test_an_instance_is_named_by_its_id_without_a_look_at_the_others(
     begin(lines)
     assert go("--limit", "3") == 3
     some = next(iter(read_index(Path("run")).episodes.values())).instance
-    read, plain = list[str](), suite_file.reached
-    monkeypatch.setattr(suite_file, "reached", lambda *given: read.append("") or plain(*given))
-    assert main(["void", "run", "--instance", some, "--reason", "r"]) == 0
-    assert len(read) < 3
-    assert main(["void", "run", "--instance", f"{lines[7]['id']}0", "--reason", "r"]) == 2
+    words = ["void", "run", "--reason", "r", "--instance"]
+    assert len(read_by(monkeypatch, lambda: main([*words, some]))) < 3
+    assert main([*words, f"{lines[7]['id']}0"]) == 2
     assert f"Did you mean '{lines[7]['id']}'" in capsys.readouterr().err
 
 
@@ -283,32 +241,4 @@ def test_what_is_told_of_a_run_reads_what_was_played(
     begin(lines)
     assert go("--limit", "3") == 3
     played = {one.instance for one in read_index(Path("run")).episodes.values()}
-    read, plain = set[str](), suite_file.reached
-
-    def counting(*given: Any) -> Any:
-        found = plain(*given)
-        read.add(found.id)
-        return found
-
-    monkeypatch.setattr(suite_file, "reached", counting)
-    assert main([*words]) == 0
-    assert read <= played
-
-
-@pytest.mark.exhaustive(but=1)
-@pytest.mark.parametrize("what", SPOILT)
-def test_a_sweep_that_asks_looks_into_every_line_first(
-    lines: list[dict[str, Any]], what: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """A line that cannot be played would hold up the evidence at its draw."""
-    whole = [dict(line) for line in lines]
-    spoil, says = SPOILT[what]
-    spoil(lines)
-    begin(lines)
-    asking = '[decide]\nmargin = 50\n[[agents]]\npolicy = "random"\n'
-    Path("large.toml").write_text(Path("large.toml").read_text() + asking)
-    assert go() == 2
-    assert says in capsys.readouterr().err
-    assert not Path("run").exists()
-    Path("many.jsonl").write_bytes(b"".join(orjson.dumps(line) + b"\n" for line in whole))
-    assert go() == 0
+    assert read_by(monkeypatch, lambda: main([*words])) <= played

@@ -1,16 +1,20 @@
 """A run of which something is another than was written, and still makes sense: nobody may go on from it unawares.
 
-A word of a footer; a file of the log that was written anew, with a right check of its own; a bit of a suite's file.
+A word of a footer; a file of the log that was written anew, with a right check of its own; a bit or a line of a
+suite's file.
 What is promised: a process that would go on refuses it, or takes the same for true as before.
 """
 
 import struct
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import orjson
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from evalkit.envs.suite_rows import ENDING, SuiteRows, encode_rows
 from evalkit.errors import CorruptLogError
 from evalkit.seeds import Stream
 from evalkit.store.files.chain import follow
@@ -21,7 +25,6 @@ from evalkit.store.manifests import is_run, read_manifest
 from evalkit.store.reading.index import read_index
 from evalkit.store.reading.reader import scan
 from evalkit.store.reading.sums import read_totals
-from evalkit.store.suite_file import ENDING
 from evalkit.store.suite_file import FOLDER as SUITES
 from evalkit.store.writing.opening import refuse_damage
 from tests.sim.checks import Broken
@@ -42,7 +45,7 @@ def try_one(world: "World", number: int) -> None:
     if not is_run(run) or world.checks.suspended or world.harmed:
         return
     before = taken_for_true(run)
-    found = (_word, _anew, _bit)[draws.below(3)](run, draws) if before is not None else None
+    found = (_word, _anew, _suite)[draws.below(3)](run, draws) if before is not None else None
     if found is None:
         return
     path, data, words = found
@@ -79,7 +82,7 @@ def taken_for_true(run: Path) -> tuple[object, ...] | None:
 
 
 def _all_of(instances: Instances) -> tuple[object, ...]:
-    return tuple(instances), instances.codes().tolist(), instances.marks().tolist()
+    return tuple(instances), instances.codes().tolist(), tuple(instances.ids), tuple(instances.digests)
 
 
 Altered = tuple[Path, bytes, str]
@@ -132,16 +135,22 @@ def _encoded(table: pa.Table, says: dict[str, str]) -> bytes:
     return bytes(memoryview(encode_compacted(table, kind, int(first), int(last), writer=writer, facts=more)))  # type: ignore[arg-type]
 
 
-def _bit(run: Path, draws: Stream) -> Altered | None:
-    """A bit of a suite's file."""
+def _suite(run: Path, draws: Stream) -> Altered | None:
+    """A bit of a suite's file; or a digit of a line in it, in a file that is whole."""
     files = sorted((run / SUITES).glob(f"*{ENDING}"))
     if not files:
         return None
     path = files[draws.below(len(files))]
     held = path.read_bytes()
-    # The index is small beside the blocks: half of the bits are of it.
-    index = struct.unpack("<Q", held[-16:-8])[0] if draws.uniform() < 0.5 else len(held)
-    place, bit = len(held) - 1 - draws.below(index), draws.below(8)
+    if draws.uniform() < 0.5:
+        rows = list(chain.from_iterable(SuiteRows(lambda: pa.OSFile(str(path))).groups()))
+        place = draws.below(len(rows))
+        line = orjson.loads(rows[place].line)
+        rows[place] = rows[place]._replace(line=orjson.dumps({**line, "seed": line.get("seed", 0) + 1}).decode())
+        return path, encode_rows(rows).data.to_pybytes(), f"the seed of row {place}"
+    # The footer is small beside the rows: half of the bits are of it.
+    footer = 8 + struct.unpack("<I", held[-8:-4])[0] if draws.uniform() < 0.5 else len(held)
+    place, bit = len(held) - 1 - draws.below(footer), draws.below(8)
     return path, held[:place] + bytes([held[place] ^ 1 << bit]) + held[place + 1 :], f"bit {bit} of byte {place}"
 
 

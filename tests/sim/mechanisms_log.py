@@ -319,9 +319,10 @@ MUTANTS = (
     ),
     Mutant(
         name="an extension leaves out the suites' files",
-        file="store/manifests.py",
-        old="file=write_suite(run, own)",
-        new='file="0" * 64 if numbered(run / FOLDER) else write_suite(run, own)',
+        file="store/suite_file.py",
+        old="    disk.write_parts_durably(place.path, [data.to_pybytes()])\n",
+        new='    if not list((run / "manifest").glob("*.json")):\n'
+        "        disk.write_parts_durably(place.path, [data.to_pybytes()])\n",
         needs=("extended",),
     ),
     Mutant(
@@ -339,17 +340,10 @@ MUTANTS = (
         needs=("power", "die_turn"),
     ),
     Mutant(
-        name="a suite's block is believed whatever it holds",
+        name="a suite's file is believed whatever it holds",
         file="store/suite_file.py",
-        old="        if hashlib.sha256(block).digest()[:_DIGEST] != bytes(index.digests[number]):\n",
-        new="        if len(block) != index.sizes[number]:\n",
-        needs=("altered",),
-    ),
-    Mutant(
-        name="a suite's index is believed whatever it says",
-        file="store/suite_file.py",
-        old="                if len(parts) == 4 and hashlib.sha256(raw[:offset]).hexdigest() != digest:\n",
-        new="                if len(parts) == 4 and len(raw) < offset:\n",
+        old="        if digest_of_rows(seen()) != self.digest:\n",
+        new="        if not digest_of_rows(seen()):\n",
         needs=("altered",),
     ),
     Mutant(

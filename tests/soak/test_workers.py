@@ -13,7 +13,7 @@ import pytest
 
 from evalkit.serve.launch import simulated
 from evalkit.store.bucket import is_bucket, place_of
-from evalkit.store.copying import copy_run
+from evalkit.store.copying import download
 from evalkit.store.files.layout import journals
 from tests.soak.sweeping import prepare, read_bill, start
 from tests.soak.test_kill import evalkit_json, settle, steps
@@ -84,7 +84,7 @@ def torn(tmp_path: Path, kills: int, harm: Harm, replicates: int, latency: str, 
     print(f"{done} kills, bill {billed(bill) / true_bill:.3f} of the quiet run's, charged {charged / true_bill:.3f}")
     assert done == kills
     if is_bucket(place):
-        copy_run(run, hurt / "run")
+        download(run, hurt / "run")
     assert steps(hurt / "run") == steps(whole / "run")
     words = [sys.executable, "-m", "evalkit", "verify", "run"]
     assert subprocess.run(words, cwd=hurt, check=False).returncode == 0

@@ -64,11 +64,11 @@ def test_names_that_no_bucket_can_have_are_refused(name: str) -> None:
 def test_what_would_look_at_the_disk_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     place = a_place("s3://bucket/a")
-    with pytest.raises(UsageError, match="evalkit copy"):
+    with pytest.raises(UsageError, match="aws s3 sync"):
         os.fspath(place)
-    with pytest.raises(UsageError, match="evalkit copy"):
+    with pytest.raises(UsageError, match="aws s3 sync"):
         place.write_text("x")
-    with pytest.raises(UsageError, match="evalkit copy"):
+    with pytest.raises(UsageError, match="aws s3 sync"):
         place.rename("b")
     with pytest.raises(UsageError, match="cannot be opened"):
         place.open("wb")
@@ -199,7 +199,7 @@ def test_an_object_that_another_has_made_is_not_replaced(top: BucketPath) -> Non
     with pytest.raises(StorageError, match="another process"):
         disk.write_durably(top / "steps" / "a.parquet", b"2")
     disk.write_parts_durably(top / "voids.jsonl", [b"1", b"2"])
-    disk.write_parts_durably(top / "voids.jsonl", [b"3"], named=lambda: top / "voids.jsonl")
+    disk.write_parts_durably(top / "voids.jsonl", [b"3"])
     assert (top / "voids.jsonl").now() == b"3"
 
 

@@ -4,7 +4,6 @@ import os
 import subprocess
 import sys
 from pathlib import Path
-from types import ModuleType
 
 import pytest
 
@@ -21,15 +20,3 @@ def printed(script: str) -> list[str]:
     """The words that a script prints in a process of its own, in which nothing is imported yet."""
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, cwd=ROOT)
     return done.stdout.split()
-
-
-def keep_nothing(monkeypatch: pytest.MonkeyPatch, kernels: ModuleType) -> None:
-    """Let numba find no folder to keep the kernels of this module in."""
-    real = kernels.njit
-
-    def njit(**options: object) -> object:
-        if options.get("cache"):
-            raise RuntimeError("cannot cache function: no locator available")
-        return real(**options)
-
-    monkeypatch.setattr(kernels, "njit", njit)

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from evalkit.serve.launch import simulated
 from evalkit.store.bucket import is_bucket, place_of
-from evalkit.store.copying import copy_run
+from evalkit.store.copying import download
 from evalkit.store.files.layout import journals
 from tests.soak.sweeping import finish, prepare, read_bill, start
 from tests.soak.test_kill import evalkit_json, settle, steps
@@ -111,7 +111,7 @@ def torn(
     assert done == kills
     assert billed(bill) - true_bill <= charged, "what was paid and not logged is among the charges"
     if is_bucket(place):
-        copy_run(play.run, folder / "run")
+        download(play.run, folder / "run")
     assert steps(folder / "run") == steps(whole)
     verified = subprocess.run([sys.executable, "-m", "evalkit", "verify", "run"], cwd=folder, check=False)
     assert verified.returncode == 0

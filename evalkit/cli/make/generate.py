@@ -1,4 +1,5 @@
-"""`evalkit generate`: a suite of new instances, streamed to a file, each with its optimum or denominator."""
+"""`evalkit generate`: a suite of new instances, streamed to a file, each with its optimum or denominator; or the
+instances of a text file as a Parquet file."""
 
 import argparse
 import sys
@@ -11,7 +12,10 @@ from shutil import get_terminal_size
 from textwrap import wrap
 from typing import Any
 
+import orjson
+
 from evalkit.envs.environment import Parameter
+from evalkit.envs.suite_rows import ENDING, MOST_LINES, encode_rows
 from evalkit.envs.table import ENVIRONMENTS, OWN_ENVIRONMENTS
 from evalkit.errors import UsageError, nearest
 from evalkit.files import new_file
@@ -25,39 +29,58 @@ SEED = "seed"
 
 def generate(args: argparse.Namespace) -> int:
     """Write the suite; the file appears complete or not at all."""
+    from evalkit.spec.suites import rows_of
     from evalkit.store.disk import make_directories, write_parts_durably
 
-    if args.environment not in ENVIRONMENTS:
-        raise UsageError(f"There is no environment {args.environment!r}.{nearest(args.environment, ENVIRONMENTS)}")
-    env = ENVIRONMENTS[args.environment]
-    out = new_file(args.out, ".jsonl", "a suite's file")
-    if args.instances < 1:
-        raise UsageError("--instances: must be at least 1.")
-    parameters = parse_parameters(args.rest, env.parameters, args.environment)
     progress = _Lines(count=args.instances)
-    parts = progress.parts(env.generate(parameters, args.instances, args.seed))
+    lines = progress.seen(_lines(args))
+    as_rows = args.out.endswith(ENDING)
+    out = new_file(args.out, ENDING if as_rows else ".jsonl", "a suite's file")
+    if as_rows:
+        parts = iter([encode_rows(rows_of(lines, args.environment)).data.to_pybytes()])
+    else:
+        parts = (orjson.dumps(dict(line)) + b"\n" for line in lines)
     first = next(parts)  # before a folder is made, so that a failure leaves nothing on disk
     make_directories(out.parent)
     write_parts_durably(out, chain([first], parts))
     if progress.unproven:
         print(f"The optimum is not proven for {len(progress.unproven)} of them: {', '.join(progress.unproven[:10])}.")
-    print(f'Wrote {args.instances:,} instances to {out}. Use them with `name = "{out}"` in a [[suites]] table.')
+    print(f'Wrote {progress.made:,} instances to {out}. Use them with `name = "{out}"` in a [[suites]] table.')
     return 0
+
+
+def _lines(args: argparse.Namespace) -> Iterator[Mapping[str, Any]]:
+    """New lines, or those of a suite's file. Raises UsageError."""
+    if args.environment.endswith((".jsonl", ENDING)):
+        from evalkit.spec.suites import find_suite, read_lines
+
+        if args.rest:
+            raise UsageError(f"{args.rest[0]}: the instances of a file are taken as they are.")
+        if not args.out.endswith(ENDING):
+            raise UsageError(f"{args.out}: a suite's file becomes one whose name ends in {ENDING}.")
+        return read_lines(find_suite(args.environment))
+    if args.environment not in ENVIRONMENTS:
+        raise UsageError(f"There is no environment {args.environment!r}.{nearest(args.environment, ENVIRONMENTS)}")
+    env = ENVIRONMENTS[args.environment]
+    if args.instances < 1:
+        raise UsageError("--instances: must be at least 1.")
+    if args.instances > MOST_LINES and not args.out.endswith(ENDING):
+        name = Path(args.out).with_suffix(ENDING)
+        raise UsageError(f"--out: more than {MOST_LINES:,} instances are written as Parquet. Call the file {name}.")
+    return env.generate(parse_parameters(args.rest, env.parameters, args.environment), args.instances, args.seed)
 
 
 @dataclass(slots=True)
 class _Lines:
-    """Passes lines to the file and reports progress."""
+    """Counts lines on their way to the file and reports progress."""
 
     count: int
     made: int = 0
     unproven: list[str] = field(default_factory=list)
     """Ids of instances whose stored optimum could not be proven."""
 
-    def parts(self, lines: Iterable[Mapping[str, Any]]) -> Iterator[bytes]:
-        """Yield the file's lines, and print the progress from time to time."""
-        import orjson
-
+    def seen(self, lines: Iterable[Mapping[str, Any]]) -> Iterator[Mapping[str, Any]]:
+        """The lines; prints the progress from time to time."""
         shown = time.monotonic()
         for line in lines:
             self.made += 1
@@ -67,13 +90,13 @@ class _Lines:
             if time.monotonic() - shown >= SHOW_EVERY_S:
                 shown = time.monotonic()
                 print(f"{self.made:,} of {self.count:,} instances", file=sys.stderr, flush=True)
-            yield orjson.dumps(dict(line)) + b"\n"
+            yield line
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Add the environments and their parameters to the command's help."""
     generated = [name for name, env in OWN_ENVIRONMENTS.items() if env.parameters]
-    others = "; or one from a plug-in (`evalkit plugins`)"
+    others = "; or one from a plug-in (`evalkit plugins`); or a suite's file, to write it as Parquet"
     parser.add_argument("environment", metavar="ENVIRONMENT", help=", ".join(generated) + others)
     width = min(100, get_terminal_size().columns - 1)
     lines: list[str] = []

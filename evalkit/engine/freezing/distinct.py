@@ -6,14 +6,10 @@ one episode twice; played twice at the same time, its steps would be logged twic
 
 from collections import Counter
 from collections.abc import Iterator
-from itertools import combinations
 
 from evalkit.engine.universe import cells
-from evalkit.store.instances import Instances, laid
+from evalkit.store.instances import laid
 from evalkit.store.manifest import Manifest
-
-LOOKED_AT = 64
-"""Of the ids that two suites share, how many are looked at where the suites are large."""
 
 
 def shared(manifest: Manifest) -> Iterator[str]:
@@ -22,34 +18,16 @@ def shared(manifest: Manifest) -> Iterator[str]:
     suites: dict[str, str] = {}
     played = Counter(suite.environment for suite in manifest.suites.values())
     for suite in manifest.suites.values():
-        if suite.source or played[suite.environment] == 1:  # an instance's digest is that of its environment too
+        if played[suite.environment] == 1:  # an instance's digest is that of its environment too
             continue
-        repeated = [(suites[instance.digest], instance.id) for instance in suite.instances if instance.digest in suites]
+        own = laid(suite.instances)
+        repeated = [
+            (suites[digest], name) for name, digest in zip(own.ids, own.digests, strict=True) if digest in suites
+        ]
         if repeated:
             more = f" and {len(repeated) - 1} more" if repeated[1:] else ""
             yield _words(repeated[0][0], suite.name, f"{repeated[0][1]!r}{more}")
-        suites |= {instance.digest: suite.name for instance in suite.instances}
-    yield from _shared_large(manifest)
-
-
-def _shared_large(manifest: Manifest) -> Iterator[str]:
-    """The same for suites that are too large to be read: only some of the ids that they share are compared. Others are
-    noticed when they are reached (`universe.py`)."""
-    for first, second in combinations(manifest.suites.values(), 2):
-        if (first.source or second.source) and first.environment == second.environment:
-            instance_id = next(_in_common(laid(first.instances), laid(second.instances)), None)
-            if instance_id is not None:
-                yield _words(first.name, second.name, f"{instance_id!r} among others")
-
-
-def _in_common(first: Instances, second: Instances) -> Iterator[str]:
-    import numpy as np
-
-    _, here, there = np.intersect1d(first.marks(), second.marks(), return_indices=True)
-    for index in np.linspace(0, len(here) - 1, min(len(here), LOOKED_AT), dtype=int).tolist():
-        mine, theirs = first.at(int(here[index])), second.at(int(there[index]))
-        if mine.digest == theirs.digest:
-            yield mine.id
+        suites |= dict.fromkeys(own.digests, suite.name)
 
 
 def _words(first: str, second: str, instances: str) -> str:

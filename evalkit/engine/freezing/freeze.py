@@ -6,7 +6,7 @@ refused before anything is written.
 
 import hashlib
 import time
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from itertools import islice
@@ -17,10 +17,9 @@ from msgspec import structs
 from evalkit import __version__
 from evalkit.dialogue import Sampling
 from evalkit.engine.freezing.brought import brought, joined, require
-from evalkit.engine.freezing.bulk import Sourced
 from evalkit.engine.freezing.dialect_support import OfferedTools, check_offer, check_words, marks_of, offer_of
 from evalkit.engine.freezing.distinct import shared
-from evalkit.engine.freezing.keeping import extended_order, kept, same_instances
+from evalkit.engine.freezing.keeping import extended_order, kept
 from evalkit.envs.environment import Environment, Pack
 from evalkit.envs.table import ENVIRONMENTS
 from evalkit.errors import RunError, UsageError
@@ -28,10 +27,19 @@ from evalkit.money import FREE, Price
 from evalkit.policy.table import find_policy, is_policy
 from evalkit.seeds import derive
 from evalkit.spec.agent_code import source_digest
-from evalkit.spec.bulk import Bulk
 from evalkit.spec.catalogue import find_model, read_provider
 from evalkit.spec.identity import agent_identity, sampling_fields, suite_digest, variant
-from evalkit.spec.model import AgentSpec, Limits, Model, Provider, SharedLimits, StreamSetting, SuiteInstance, Sweep
+from evalkit.spec.model import (
+    AgentSpec,
+    Limits,
+    Model,
+    Provider,
+    SharedLimits,
+    StreamSetting,
+    SuiteInstance,
+    SuiteUse,
+    Sweep,
+)
 from evalkit.spec.packs import STANDARD, is_file, keys_of, read_pack
 from evalkit.spec.suites import Expanded, digests, expand
 from evalkit.store.instances import ManifestInstance, laid
@@ -44,6 +52,7 @@ from evalkit.store.manifest import (
     ManifestRole,
     ManifestSuite,
 )
+from evalkit.store.suite_file import from_rows
 
 MOST_SHARED = 3
 """Names that stand for the same: how many of them an error tells."""
@@ -146,33 +155,35 @@ def _suites(sweep: Sweep, offers: list[OfferedTools], frozen: Manifest | None) -
                 raise UsageError(f"{sweep.source}: the suite {name!r} is named twice.")
             seen.add(name)
             if isinstance(expanded, ManifestSuite):
-                looked_at = _samples(expanded)
+                suite = expanded
             else:
-                looked_at = expanded.samples if isinstance(expanded, Bulk) else expanded
-            env: Environment[Any, Any] = ENVIRONMENTS[looked_at[0].environment]
-            if any(instance.environment != env.name for instance in looked_at):
-                raise UsageError(f"{use.name}: all instances of a suite must be of one environment.")
-            offers.append(offer_of(name, looked_at))
-            if isinstance(expanded, ManifestSuite):
-                yield structs.replace(expanded, environment_version=env.version, counted_refusals=use.counted_refusals)
-                continue
-            digest = (
-                expanded.digest
-                if isinstance(expanded, Bulk)
-                else suite_digest((instance.id, instance.digest) for instance in expanded)
-            )
-            yield ManifestSuite(
-                name=name,
-                base=use.name,
-                axes=axes,
-                environment=env.name,
-                environment_version=env.version,
-                digest=digest,
-                instances=Sourced(expanded) if isinstance(expanded, Bulk) else tuple(map(_listed, expanded)),
-                source=expanded.source if isinstance(expanded, Bulk) else "",
-                read_from=_read_from(read_from[name], digest),
-                counted_refusals=use.counted_refusals,
-            )
+                suite = _suite(use, name, axes, expanded, read_from[name])
+            offers.append(offer_of(name, expanded if isinstance(expanded, list) else _samples(suite)))
+            version = ENVIRONMENTS[suite.environment].version
+            yield structs.replace(suite, environment_version=version, counted_refusals=use.counted_refusals)
+
+
+def _suite(use: SuiteUse, name: str, axes: Mapping[str, Any], expanded: Expanded, read: str) -> ManifestSuite:
+    if isinstance(expanded, list):
+        environments = {instance.environment for instance in expanded}
+        if len(environments) > 1:
+            raise UsageError(f"{use.name}: all instances of a suite must be of one environment.")
+        instances: Sequence[ManifestInstance] = tuple(map(_listed, expanded))
+    else:
+        instances = from_rows(expanded, spread=True)
+        environments = {instances[0].line["environment"]}
+    own = laid(instances)
+    digest = suite_digest(zip(own.ids, own.digests, strict=True))
+    return ManifestSuite(
+        name=name,
+        base=use.name,
+        axes=axes,
+        environment=environments.pop(),
+        environment_version=0,
+        digest=digest,
+        instances=instances,
+        read_from=_read_from(read, digest),
+    )
 
 
 def _recognised(
@@ -195,8 +206,8 @@ def _read_from(read: str, digest: str) -> str:
 
 
 SAMPLES = 64
-"""Instances of a suite that a run has already which stand for its others: of each stratum the first, and these
-many."""
+"""Instances which stand for the others of a large suite, or of one that the run has: of each stratum the first, and
+these many."""
 
 
 def _samples(suite: ManifestSuite) -> list[SuiteInstance]:
@@ -217,7 +228,6 @@ def _samples(suite: ManifestSuite) -> list[SuiteInstance]:
             axes=suite.axes,
         )
         for instance in (suite.instances[index] for index in sorted({*firsts, *spread}))
-        if not instance.flaw
     ]
 
 
@@ -481,7 +491,7 @@ def _suite_conflicts(old: Manifest, new: Manifest) -> Iterator[str]:
         was = old.suites.get(name)
         if was is None:
             continue
-        if not same_instances(was, suite):
+        if was.digest != suite.digest:
             yield f"suite {name!r} has other instances ({len(was.instances)} then, {len(suite.instances)} now)"
         elif was.environment_version != suite.environment_version:
             yield f"suite {name!r} was begun with version {was.environment_version} of {suite.environment}"

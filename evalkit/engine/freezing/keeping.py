@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping
 import msgspec
 
 from evalkit.envs.table import ENVIRONMENTS
-from evalkit.spec.identity import suite_digest, variant
+from evalkit.spec.identity import variant
 from evalkit.spec.packs import STANDARD, VARIANTS, keys_of, packs, read_pack, texts_digest
 from evalkit.store.manifest import Manifest, ManifestAgent, ManifestOrder, ManifestPack, ManifestSuite
 
@@ -48,21 +48,7 @@ def kept(old: Manifest, new: Manifest) -> Manifest:
 
 def _as_it_was(was: ManifestSuite, now: ManifestSuite) -> bool:
     alike = was.environment_version == now.environment_version and was.counted_refusals == now.counted_refusals
-    return alike and same_instances(was, now)
-
-
-def same_instances(was: ManifestSuite, now: ManifestSuite) -> bool:
-    """Whether two suites are of the same instances. For large suites, the same file is sufficient; if the files differ,
-    or one was frozen line by line, every instance is compared."""
-    if was.digest == now.digest or not (was.source or now.source) or len(was.instances) != len(now.instances):
-        return was.digest == now.digest
-    return _content(was) == _content(now)
-
-
-def _content(suite: ManifestSuite) -> str:
-    return (
-        suite_digest((instance.id, instance.digest) for instance in suite.instances) if suite.source else suite.digest
-    )
+    return alike and was.digest == now.digest
 
 
 def extended_order(old: Manifest, new: Manifest) -> ManifestOrder:

@@ -4,8 +4,6 @@ from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
-from msgspec import structs
-
 from evalkit.engine.episode import LEFT_OWED, ActiveEpisode, final_score
 from evalkit.engine.machines.messages import EpisodePlace, FlightReport, Left
 from evalkit.engine.resume import Holdings
@@ -137,8 +135,6 @@ class AssignedEpisodes:
     def _episode(self, place: EpisodePlace) -> PlannedEpisode:
         suite = self._manifest.suites[place.suite]
         cell, target = self._cells[place.agent, suite.environment], suite.instances[place.index]
-        if place.digest:
-            target = structs.replace(target, digest=place.digest, flaw=place.flaw)
         name = episode_id(cell.key, target.digest, place.replicate)
         return PlannedEpisode(
             id=name,
@@ -153,8 +149,4 @@ class AssignedEpisodes:
 
 def place_of(episode: PlannedEpisode) -> EpisodePlace:
     """An episode by its position."""
-    target = episode.target
-    # An instance that equals an earlier one has another digest than its line, and a flaw that says so.
-    if target.flaw and episode.suite.instances[episode.index].digest != target.digest:
-        return EpisodePlace(*episode.cell_key, episode.index, episode.replicate, target.digest, target.flaw)
     return EpisodePlace(*episode.cell_key, episode.index, episode.replicate)

@@ -29,9 +29,6 @@ class EpisodePlace(msgspec.Struct, frozen=True, array_like=True):
     suite: str
     index: int
     replicate: int
-    digest: str = ""
-    """Of the instance, where it is not the suite's own: it equals an earlier instance."""
-    flaw: str = ""
 
 
 class Left(msgspec.Struct, frozen=True, array_like=True):

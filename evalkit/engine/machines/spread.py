@@ -336,7 +336,7 @@ class Spread:
 
     def _worst_cases(self, held: list[PlannedEpisode], holdings: Holdings) -> Iterator[WorstCase]:
         for episode in held:
-            if episode.cell.agent.policy or episode.target.flaw or holdings.ended(episode):
+            if episode.cell.agent.policy or holdings.ended(episode):
                 continue
             amount = self.endpoints.worst_case(holdings.activate(episode))
             yield WorstCase(amount, episode.cell.agent.lane, episode.cell.agent.name)

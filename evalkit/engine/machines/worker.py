@@ -37,8 +37,6 @@ from evalkit.engine.machines.setup import code_digests, resolved_from
 from evalkit.engine.resume import Holdings, read_holdings
 from evalkit.engine.scheduler import LaneJob, play_lanes
 from evalkit.engine.universe import lanes
-from evalkit.engine.work import work_of
-from evalkit.envs.compiled import load_for
 from evalkit.errors import FencedError, LaneClosed, StorageError, UsageError
 from evalkit.money import PicoUsd
 from evalkit.spec.model import Sweep
@@ -121,7 +119,6 @@ class Worker:
     async def _play(self, store: Store, welcome: Welcome, whole: Manifest, resolved: Resolved) -> None:
         setup = self._setup
         holdings = read_holdings(self._directory, setup.retry, store.found, keep_facts=setup.asks)
-        load_for(list(work_of(resolved.manifest, holdings.cells, setup.choice)))
         async with AsyncExitStack() as stack:
             endpoints = await open_endpoints(
                 resolved,

@@ -11,14 +11,12 @@ import orjson
 
 from evalkit.dialogue import Sampling
 from evalkit.envs.costbench import score, step
-from evalkit.envs.costbench.domain.world import MOST_LENGTH
 from evalkit.envs.costbench.events import world_of
 from evalkit.envs.costbench.instances import suite
 from evalkit.envs.costbench.instances.instance import PlanningProblem
 from evalkit.envs.costbench.instances.line import PARAMETERS
 from evalkit.envs.costbench.instances.parameters import NAME
 from evalkit.envs.costbench.instances.suite import load
-from evalkit.envs.costbench.planning.solve import COMPILED_LENGTH
 from evalkit.envs.costbench.prompt import TEXT_CHOICES
 from evalkit.envs.environment import Described, Environment, GroupCount, InstanceSize, Presentation, Quantity, Texts
 
@@ -73,15 +71,6 @@ DESCRIBED = Described(
 )
 
 
-def compiled_saves_s(line: Mapping[str, Any]) -> float:
-    """CPU seconds that compiled distances save in an episode, in which they are computed again at each event. Measured:
-    2 us each at N = 8, 7 us at N = 15."""
-    length, blocks = line.get("length"), line.get("blocks", 0)
-    if not (isinstance(length, int) and isinstance(blocks, int) and COMPILED_LENGTH <= length <= MOST_LENGTH):
-        return 0.0
-    return (1 + max(0, blocks)) * 3e-8 * length**2
-
-
 COSTBENCH: Environment[PlanningProblem, step.State] = Environment(
     name=NAME,
     version=1,
@@ -102,11 +91,8 @@ COSTBENCH: Environment[PlanningProblem, step.State] = Environment(
     stratum=suite.stratum,
     offers=suite.offers,
     most_requests=lambda instance: instance.steps,
-    likeness=suite.likeness,
-    compiled_saves_s=compiled_saves_s,
     talk=True,
     score_range=(0.0, 1.0),
-    kernels="evalkit.envs.costbench.planning.kernels",
     presentation=Presentation(
         zero_means="no call in common with an optimal plan",
         one_chat=True,

@@ -18,7 +18,6 @@ from evalkit.envs.parameters import (
     NoAction,
     Queries,
     Seed,
-    by_family,
     check_digest,
     check_explicit,
     check_most,
@@ -180,11 +179,6 @@ def _made_market(generator: str, making: Making, seed: int) -> PricingMarket:
 def stratum(instance: PricingInstance) -> str:
     """How prices move; explicit markets are a group of their own."""
     return instance.family or instance.generator
-
-
-def likeness(line: Mapping[str, Any]) -> tuple[Any, ...]:
-    """What of a line its stratum follows from. Raises TypeError for a seed that is not a number."""
-    return by_family(line, PARAMETERS, family_of_seed)
 
 
 def generate(parameters: Mapping[str, Any], count: int, seed: int) -> Iterator[dict[str, Any]]:

@@ -70,7 +70,6 @@ PRICING: Environment[PricingInstance, rules.PeriodsState[PricingWorld]] = Enviro
     stratum=instance.stratum,
     offers=lambda _: len(RULES.tools),
     most_requests=periods.most_requests,
-    likeness=instance.likeness,
     presentation=Presentation(
         zero_means="no profit",
         described=DESCRIBED,

@@ -188,11 +188,6 @@ def stratum(instance: ProcurementInstance) -> str:
     return instance.generator if explicit else f"n{instance.products}k{instance.categories}"
 
 
-def likeness(line: Mapping[str, Any]) -> tuple[Any, ...]:
-    """What of a line its stratum follows from."""
-    return line.get("generator"), line.get("products"), line.get("categories")
-
-
 def generate(parameters: Mapping[str, Any], count: int, seed: int) -> Iterator[dict[str, Any]]:
     """Lines of fresh instances, lazily, each with its optimum: seeds keyed by place.
 

@@ -12,26 +12,23 @@ from typing import Any
 
 from numba import njit
 
-from evalkit.envs.compiled import keep_in_folder
+from evalkit.compiled import keep_here
 from evalkit.envs.procurement import branch, improve, newton, relax
 
-keep_in_folder(__file__)
+keep_here()
 
 _MODULES = (newton, relax, improve, branch)
 _ENTRIES = ("root", "search")
 
 
 def _kernel(function: Callable[..., Any], inner: bool) -> Callable[..., Any]:
-    """The function, compiled at its first call and kept on disk where numba finds a place for it.
+    """The function, compiled at its first call.
 
     inner: only other kernels call it, so that no wrapper for Python is made, which takes a fifth of the time.
     """
     compiler: Callable[..., Any] = njit  # its stub does not know of wrappers
     options = {"nogil": True, "error_model": "numpy", "no_cpython_wrapper": inner, "no_cfunc_wrapper": True}
-    try:
-        kernel: Callable[..., Any] = compiler(cache=True, **options)(function)
-    except RuntimeError:  # read-only installation and no home directory: compile in every process
-        kernel = compiler(**options)(function)
+    kernel: Callable[..., Any] = compiler(cache=True, **options)(function)
     return kernel
 
 

@@ -12,11 +12,11 @@ what it finds, and breaks off where the best plan costs exactly the budget and f
 """
 
 import math
-import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from evalkit.compiled import Kernels
 from evalkit.envs.procurement import branch
 from evalkit.envs.procurement.branch import TOLERANCE, Stack
 from evalkit.envs.procurement.improve import PlanScratch
@@ -30,8 +30,8 @@ MOST_BUDGET = 2**50
 
 _DEPTH = 600
 _PLAIN_SIZE = 10_000
-"""Deals times categories up to which the plain path takes about a second; kernels that are not kept yet take twelve."""
-_KERNELS = "evalkit.envs.procurement.kernels"
+"""Deals times categories up to which the plain path takes about a second."""
+KERNELS = Kernels("evalkit.envs.procurement.warming")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,12 +62,13 @@ def solve(
     """The best plan of a market.
 
     start: a plan to begin with, if it can be bought; the result is at least as good. compiled: which path to take;
-    None: whichever is sooner done. nodes: after how many boxes to give up.
+    None: compiled if the market is big and they are ready. nodes: after how many boxes to give up.
     Raises ValueError for a start of another length, a deal that costs nothing, and a budget beyond 2**50 cents.
     """
     _check(market, start)
     size = len(market.deals) * len(market.categories)
-    compiled = size > _PLAIN_SIZE or _KERNELS in sys.modules if compiled is None else compiled
+    if compiled is None:
+        compiled = size > _PLAIN_SIZE and KERNELS.ready(at_once=True) is not None
     return _Search(market, compiled).run(start, nodes)
 
 

@@ -86,9 +86,7 @@ PROCUREMENT: Environment[ProcurementInstance, rules.PeriodsState[ProcurementWorl
     stratum=instance.stratum,
     offers=lambda _: len(RULES.tools),
     most_requests=periods.most_requests,
-    likeness=instance.likeness,
     score_range=(0.0, 1.0),
-    compiled_ahead="evalkit.envs.procurement.warmup:search",
     presentation=Presentation(
         zero_means="nobody supported",
         stationary=True,

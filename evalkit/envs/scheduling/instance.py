@@ -18,7 +18,6 @@ from evalkit.envs.parameters import (
     Periods,
     Queries,
     Seed,
-    by_family,
     check_digest,
     check_explicit,
     check_most,
@@ -179,11 +178,6 @@ def _explicit_market(worker_prefs: Prefs, task_prefs: Prefs) -> SchedulingMarket
 def stratum(instance: SchedulingInstance) -> str:
     """The preference family; instances with preferences of their own are a group of their own."""
     return instance.family or instance.generator
-
-
-def likeness(line: Mapping[str, Any]) -> tuple[Any, ...]:
-    """What of a line its stratum follows from. Raises TypeError for a seed that is not a number."""
-    return by_family(line, PARAMETERS, family_of_seed)
 
 
 def generate(parameters: Mapping[str, Any], count: int, seed: int) -> Iterator[dict[str, Any]]:

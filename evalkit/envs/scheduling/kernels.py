@@ -1,16 +1,16 @@
 """Compiled kernels for the matchings of a market. Callers check the arguments; kernels do not.
 
-Only `batch.py`, for big jobs, and `compiled.py` import this file: numba costs most of a second before its first result.
+Only `batch.py`, for big jobs, and `evalkit/compiled.py` import this file: numba costs most of a second before its first
+result.
 Ranks stay 16 bits wide and so do the sums within a row: that is what lets a compiler compare many pairs at once.
 """
 
-from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numba import njit
 
-from evalkit.envs.compiled import keep_in_folder
+from evalkit.compiled import keep_here
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -20,18 +20,10 @@ if TYPE_CHECKING:
     Doubles = npt.NDArray[np.float64]
 
 
-keep_in_folder(__file__)
+keep_here()
 
 
-def _kernel(function: Callable[..., Any]) -> Callable[..., Any]:
-    """The function, compiled at its first call and kept on disk where numba finds a place for it."""
-    try:
-        return njit(cache=True, nogil=True)(function)
-    except RuntimeError:  # read-only installation and no home directory: compile in every process
-        return njit(nogil=True)(function)
-
-
-@_kernel
+@njit(cache=True, nogil=True)
 def rows_blocking(
     matching: "Ints", worker_rank: "Ranks", task_rank_t: "Ranks", held_rank: "Ranks", by_worker: "Ranks"
 ) -> int:
@@ -57,7 +49,7 @@ def rows_blocking(
     return total
 
 
-@_kernel
+@njit(cache=True, nogil=True)
 def pick_blocking(
     chosen: "Ints", matching: "Ints", worker_rank: "Ranks", task_rank_t: "Ranks", held_rank: "Ranks", by_worker: "Ranks"
 ) -> None:
@@ -80,7 +72,7 @@ def pick_blocking(
         chosen[i] = w * n + t
 
 
-@_kernel
+@njit(cache=True, nogil=True)
 def all_matchings(rows: "Ints") -> bool:
     """Whether each row (m, n) holds each of 0..n-1 once."""
     n = rows.shape[1]
@@ -94,7 +86,7 @@ def all_matchings(rows: "Ints") -> bool:
     return True
 
 
-@_kernel
+@njit(cache=True, nogil=True)
 def count_all(matchings: "Ints", worker_rank: "Ranks", task_rank_t: "Ranks", counts: "Ints") -> None:
     """Number of blocking pairs of each matching.
 
@@ -107,7 +99,7 @@ def count_all(matchings: "Ints", worker_rank: "Ranks", task_rank_t: "Ranks", cou
         counts[i] = rows_blocking(matchings[i], worker_rank, task_rank_t, held_rank, by_worker)
 
 
-@_kernel
+@njit(cache=True, nogil=True)
 def repair_all(
     matchings: "Ints", uniforms: "Doubles", worker_rank: "Ranks", task_rank_t: "Ranks", counts: "Ints"
 ) -> None:
@@ -145,12 +137,10 @@ def repair_all(
             matching[w] = t
 
 
-def samples() -> Mapping[str, tuple[Any, ...]]:
-    """By kernel that steps call: arguments of the types that they call it with."""
+def warm() -> None:
+    """Call the kernels that steps call, with values of the types that those have."""
     ranks = np.zeros((1, 1), np.int16)
     ranks.setflags(write=False)
     ints, scratch = np.zeros(1, np.int64), np.zeros(1, np.int16)
-    return {
-        "rows_blocking": (ints, ranks, ranks, scratch, scratch),
-        "pick_blocking": (np.zeros(0, np.int64), ints, ranks, ranks, scratch, scratch),
-    }
+    rows_blocking(ints, ranks, ranks, scratch, scratch)
+    pick_blocking(np.zeros(0, np.int64), ints, ranks, ranks, scratch, scratch)

@@ -13,7 +13,7 @@ from fractions import Fraction
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from evalkit.envs.compiled import LOADED
+from evalkit.compiled import Kernels
 
 if TYPE_CHECKING:
     import numpy as np
@@ -21,6 +21,10 @@ if TYPE_CHECKING:
 
     Ranks = npt.NDArray[np.int16]
     Places = npt.NDArray[np.int64]
+
+COMPILED_N = 200
+"""Workers from which on the compiled kernels serve."""
+KERNELS = Kernels("evalkit.envs.scheduling.kernels", after=2_000)
 
 MOST_N = 2000
 """Workers (and tasks) at most: an assignment of more would not fit the bound on a tool call's arguments."""
@@ -142,10 +146,10 @@ class Blocking:
 
 
 def blocking(market: SchedulingMarket, matching: Sequence[int]) -> Blocking:
-    """The blocking pairs of a matching, by the compiled kernels where they are loaded."""
+    """The blocking pairs of a matching, of a large one by the compiled kernels once they are ready."""
     import numpy as np
 
-    kernels = LOADED.get("scheduling")
+    kernels = KERNELS.ready() if market.n >= COMPILED_N else None
     if kernels is None:
         places = _blocks(market, matching).ravel().nonzero()[0]
         return Blocking(market.n, len(places), places.__getitem__)

@@ -3,16 +3,12 @@
 Source: EconAgentBench, section on scheduling and appendices D and F.2; the loop is `envs/periods.py`.
 """
 
-from collections.abc import Mapping
-from typing import Any
-
 from evalkit.dialogue import Sampling
 from evalkit.envs import periods, rules
 from evalkit.envs.environment import Described, Environment, Kit, Presentation, Quantity
 from evalkit.envs.scheduling import assignment, instance, score
 from evalkit.envs.scheduling.assignment import SchedulingWorld
 from evalkit.envs.scheduling.instance import SchedulingInstance
-from evalkit.envs.scheduling.market import MOST_N
 
 ACTION = "submit_assignment"
 HISTORY = "get_previous_attempts_data"
@@ -48,12 +44,6 @@ def start(target: SchedulingInstance, kit: Kit) -> rules.PeriodsState[Scheduling
     )
 
 
-def compiled_saves_s(line: Mapping[str, Any]) -> float:
-    """CPU seconds that compiled counting saves in an attempt. Measured: 5 us at n = 50, 0.3 to 0.8 ms at n = 1000."""
-    n = line.get("n")
-    return 4e-6 + 3.5e-10 * n**2 if isinstance(n, int) and 0 < n <= MOST_N else 0.0
-
-
 DESCRIBED = Described(
     quantities=(
         Quantity(
@@ -83,9 +73,6 @@ SCHEDULING: Environment[SchedulingInstance, rules.PeriodsState[SchedulingWorld]]
     stratum=instance.stratum,
     offers=lambda _: len(RULES.tools),
     most_requests=periods.most_requests,
-    likeness=instance.likeness,
-    compiled_saves_s=compiled_saves_s,
-    kernels="evalkit.envs.scheduling.kernels",
     presentation=Presentation(
         zero_means="random assignment",
         stationary=True,

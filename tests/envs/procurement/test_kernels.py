@@ -6,7 +6,6 @@ from typing import Any
 import pytest
 
 from evalkit.envs.procurement import branch, kernels, newton
-from tests.support.compiled_loops import keep_nothing
 
 
 def test_every_function_of_the_loops_is_compiled_and_named_after_them_all() -> None:
@@ -26,9 +25,3 @@ def test_another_number_in_any_file_is_another_digest(monkeypatch: pytest.Monkey
     assert kernels._digest(functions, vars(newton)) != before
     other: dict[str, Any] = {**functions, "shrink": branch.cutoff_of}
     assert kernels._digest(other, vars(branch)) != kernels._digest(functions, vars(branch))
-
-
-def test_where_numba_can_keep_nothing_kernels_are_compiled_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
-    keep_nothing(monkeypatch, kernels)
-    compiled = kernels._kernel(lambda a, b: a + b, inner=False)
-    assert compiled(2, 3) == 5

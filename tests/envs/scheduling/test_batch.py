@@ -5,12 +5,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evalkit.envs.scheduling import kernels
 from evalkit.envs.scheduling.batch import blocking_counts, repair_runs
 from evalkit.envs.scheduling.generate import DIFFICULTIES, FAMILIES, family_of_seed, native_market, reference_market
 from evalkit.envs.scheduling.market import count_blocking_pairs, expected_blocking, make_market, stable_matching
 from tests.envs.scheduling.test_market import Table, by_definition, markets
-from tests.support.compiled_loops import keep_nothing, printed
+from tests.support.compiled_loops import printed
 
 
 @pytest.mark.exhaustive
@@ -106,9 +105,3 @@ def test_a_small_job_does_not_load_numba() -> None:
         "print(blocking_counts(native_market(2, 0, FAMILIES['uniform']), [[0, 1]] * 9).shape, 'numba' in sys.modules)\n"
     )
     assert printed(script) == ["(9,)", "False"]
-
-
-def test_where_numba_can_keep_nothing_kernels_are_compiled_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
-    keep_nothing(monkeypatch, kernels)
-    doubled = kernels._kernel(lambda x: 2 * x)
-    assert doubled(21) == 42

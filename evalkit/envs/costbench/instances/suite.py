@@ -166,15 +166,6 @@ def offers(instance: PlanningProblem) -> int:
     return len(_world(instance).tools)
 
 
-def likeness(line: Mapping[str, Any]) -> tuple[Any, ...]:
-    """What of a line its stratum and the number of its tools follow from."""
-    catalogue = line.get("catalogue")
-    return (
-        catalogue if catalogue is None or isinstance(catalogue, str) else orjson.dumps(catalogue),
-        *map(line.get, ("task", "split", "length", "whole", "control_tool_length", "max_tool_length")),
-    )
-
-
 def generate(parameters: Mapping[str, Any], count: int, seed: int) -> Iterator[dict[str, Any]]:
     """Lines of fresh instances, lazily: seeds keyed by place, tasks in turn unless one is asked for.
 

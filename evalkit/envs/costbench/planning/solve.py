@@ -17,7 +17,7 @@ from itertools import islice
 from types import ModuleType
 from typing import TYPE_CHECKING
 
-from evalkit.envs.compiled import LOADED
+from evalkit.compiled import Kernels
 from evalkit.envs.costbench.domain.world import Terms, World
 from evalkit.envs.costbench.planning import reference, search
 from evalkit.envs.costbench.planning.search import CALL, FAR, Edge, Routes
@@ -30,6 +30,7 @@ COMPILED_LENGTH = 8
 """Positions from which on the compiled kernel is faster, its call and the arrays for it included."""
 MOST_COMPILED = 1 << 40
 """Cents, from which on sums might not fit 64 bits."""
+KERNELS = Kernels("evalkit.envs.costbench.planning.kernels", after=100_000)
 
 _ORIGIN = -1
 """The node before the first call, where several positions may be held."""
@@ -123,11 +124,12 @@ def positions(world: World, state: int) -> list[int]:
 def distances(world: World, terms: Terms) -> tuple[int, ...]:
     """Of a chain: by position (N + 1 of them), cents to the goal * CALL + the fewest calls; FAR: unreachable.
 
-    By the compiled kernel where it is loaded, and the chain so long that it gains by it.
+    Of a chain that is so long that it gains by it by the compiled kernel, once that is ready.
     """
-    kernels = LOADED.get("costbench")
-    if kernels is not None and world.length >= COMPILED_LENGTH and max(terms.costs) < MOST_COMPILED:
-        return _compiled_distances(kernels, world, terms)
+    if world.length >= COMPILED_LENGTH and max(terms.costs) < MOST_COMPILED:
+        kernels = KERNELS.ready()
+        if kernels is not None:
+            return _compiled_distances(kernels, world, terms)
     costs, off = terms.costs, terms.off
     far = [FAR] * world.length + [0]
     for i, edges in zip(range(world.length - 1, -1, -1), reversed(spans(world)), strict=True):

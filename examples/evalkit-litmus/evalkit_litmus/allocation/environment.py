@@ -257,7 +257,6 @@ ALLOCATION: Environment[AllocationInstance, PeriodsState[AllocationWorld]] = Env
     generate=generate,
     stratum=lambda instance: instance.goal,
     offers=lambda _: len(RULES.tools),
-    likeness=lambda line: line.get("goal"),
     policies="evalkit_litmus.allocation.policies:POLICIES",
     score_range=(0.0, 1.0),
     presentation=Presentation(

@@ -302,7 +302,6 @@ DUOPOLY: Environment[DuopolyInstance, DuopolyState] = Environment(
     generate=generate,
     stratum=lambda instance: f"alpha {instance.alpha:g}",
     offers=lambda _: len(RULES.tools),
-    likeness=lambda line: line.get("seed", 0) % len(demand.ALPHAS),
     policies="evalkit_litmus.duopoly.policies:POLICIES",
     score_range=(0.0, 1.0),
     presentation=Presentation(

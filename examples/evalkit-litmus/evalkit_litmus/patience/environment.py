@@ -169,7 +169,6 @@ PATIENCE: Environment[PatienceInstance, PatienceState] = Environment(
     generate=generate,
     stratum=lambda instance: instance.horizon,
     offers=lambda _: 0,
-    likeness=lambda line: line.get("horizon"),
     policies="evalkit_litmus.patience.policies:POLICIES",
     score_range=(0.0, 1.0),
     talk=True,

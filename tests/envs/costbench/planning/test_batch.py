@@ -2,11 +2,11 @@ import numpy as np
 import pytest
 
 from evalkit.envs.costbench.domain.world import Terms, World
-from evalkit.envs.costbench.planning import kernels, solve
+from evalkit.envs.costbench.planning import solve
 from evalkit.envs.costbench.planning.batch import Plans, cheapest, greedy, held_positions, span_costs
-from evalkit.envs.costbench.planning.chain_loops import UNAVAILABLE, greedy_rows
+from evalkit.envs.costbench.planning.chain_loops import UNAVAILABLE
 from tests.envs.costbench.planning.test_solve import TASKS, chain_world, drawn_state, drawn_terms
-from tests.support.compiled_loops import keep_nothing, printed
+from tests.support.compiled_loops import printed
 
 
 def ends(world: World, path: tuple[int, ...] | None, begin: int) -> list[int]:
@@ -122,9 +122,3 @@ def test_a_small_job_does_not_load_numba_and_a_big_one_does() -> None:
         "    print(found.costs.min(), 'numba' in sys.modules)\n"
     )
     assert printed(script) == ["10", "False", "10", "True"]
-
-
-def test_where_numba_can_keep_nothing_kernels_are_compiled_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
-    keep_nothing(monkeypatch, kernels)
-    monkeypatch.setattr(kernels, "greedy_all", kernels._kernel(greedy_rows))
-    assert greedy(np.full((1, 3, 3), 7), np.array([1]), compiled=True).costs.tolist() == [7]

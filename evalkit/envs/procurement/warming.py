@@ -1,0 +1,9 @@
+"""The compiled search, called once on a small market."""
+
+from evalkit.envs.procurement.generate import DIFFICULTIES, reference_market
+from evalkit.envs.procurement.optimum import solve
+
+
+def warm() -> None:
+    """See `Kernels`."""
+    solve(reference_market(DIFFICULTIES["basic"], 0).market, compiled=True)
