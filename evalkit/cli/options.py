@@ -41,45 +41,14 @@ def run(sub: argparse.ArgumentParser) -> None:
     )
     sub.add_argument("--deadline", metavar="SPAN", help="stop after this time, such as 90m or 8h (default: the spec's)")
     sub.add_argument(
-        "--width", metavar="N", type=whole_number, help="episodes in flight per lane (default: the spec's)"
-    )
-    sub.add_argument(
         "--workers", metavar="N", help="play in N processes; `cores`: one per core (default: the spec's, or one)"
     )
     sub.add_argument(
-        "--on",
-        choices=("here", "join", "ray"),
-        help="`join`: play nothing here, but in processes of `evalkit join`; `ray`: in actors of a Ray cluster",
+        "--on", choices=("here", "ray"), help="`ray`: in actors of a Ray cluster (default: the spec's, or here)"
     )
-    sub.add_argument(
-        "--listen", metavar="HOST:PORT", default="", help="of --on join (default: this machine, any free port)"
-    )
-    sub.add_argument("--certificate", metavar="FILE", help="of --on join: PEM, to listen for other machines")
-    sub.add_argument("--certificate-key", metavar="FILE", help="its key, where that is in another file")
-    _token_file(sub)
     sub.add_argument("--play-all", action="store_true", help="play on where [decide] has all its answers")
     sub.add_argument("--repair", action="store_true", help="drop the damaged part of the log, and continue")
     sub.add_argument("--json", action="store_true", help="JSON lines instead of the live display")
-
-
-def join(sub: argparse.ArgumentParser) -> None:
-    """Options of `join`."""
-    sub.add_argument("place", metavar="PLACE", help="the run: its directory on a shared disk, or its bucket")
-    sub.add_argument("--workers", metavar="N", default="1", help="processes; `cores`: one per core (default: 1)")
-    sub.add_argument(
-        "--coordinator", metavar="HOST:PORT", default="", help="where it listens (default: what the run's place says)"
-    )
-    sub.add_argument("--authority", metavar="FILE", help="PEM: certificates that its certificate is trusted by")
-    _token_file(sub)
-    sub.add_argument("--wait", metavar="SPAN", default="10m", help="how long a coordinator is awaited (default: 10m)")
-
-
-def _token_file(sub: argparse.ArgumentParser) -> None:
-    sub.add_argument(
-        "--token-file",
-        metavar="FILE",
-        help="the token that coordinator and workers know (default: $EVALKIT_JOIN_TOKEN, or a file of this user's)",
-    )
 
 
 def mcp(sub: argparse.ArgumentParser) -> None:
@@ -120,15 +89,11 @@ def _outside(sub: argparse.ArgumentParser) -> None:
 def nightly(sub: argparse.ArgumentParser) -> None:
     """Options of `nightly`."""
     _sweep(sub)
-    sub.add_argument("--name", metavar="NAME", help="its nights are in runs/NAME/nights (default: the spec's name)")
     sub.add_argument("--budget", metavar="USD", help="the limit for this night (default: the spec's)")
     sub.add_argument(
         "--deadline",
         metavar="SPAN",
         help="time limit from the start of the night, such as 90m or 8h (default: the spec's)",
-    )
-    sub.add_argument(
-        "--width", metavar="N", type=whole_number, help="episodes in flight per lane (default: the spec's)"
     )
     sub.add_argument("--date", metavar="DATE", help="the night, as 2026-11-21 (default: today, UTC)")
     sub.add_argument(
@@ -174,11 +139,17 @@ def plan(sub: argparse.ArgumentParser) -> None:
     )
 
 
-def budget(sub: argparse.ArgumentParser) -> None:
-    """Options of `budget`."""
-    sub.usage = "evalkit budget [-h] [--json] RUN\n       evalkit budget reconcile RUN --usage FILE"
-    sub.usage += "\n       evalkit budget reconcile RUN --lane PROVIDER/MODEL --spent USD [--since WHEN] [--until WHEN]"
-    sub.add_argument("words", metavar="[reconcile] RUN", nargs="+", help="a run directory, or its name below runs/")
+def status(sub: argparse.ArgumentParser) -> None:
+    """Options of `status`."""
+    on_run(sub)
+    sub.add_argument("--money", action="store_true", help="where the money went, instead of progress")
+
+
+def reconcile(sub: argparse.ArgumentParser) -> None:
+    """Options of `tools reconcile`."""
+    sub.usage = "evalkit tools reconcile [-h] [--json] RUN --usage FILE\n"
+    sub.usage += "       evalkit tools reconcile RUN --lane PROVIDER/MODEL --spent USD [--since WHEN] [--until WHEN]"
+    on_run(sub)
     sub.add_argument(
         "--usage", metavar="FILE", help="what the provider billed, one line per request: JSON lines or CSV"
     )
@@ -186,7 +157,6 @@ def budget(sub: argparse.ArgumentParser) -> None:
     sub.add_argument("--spent", metavar="USD", help="what the provider billed for the lane")
     sub.add_argument("--since", metavar="WHEN", help="the start of the billed time: 2026-11-21 or 2026-11-21T18:00Z")
     sub.add_argument("--until", metavar="WHEN", help="the end of the billed time")
-    sub.add_argument("--json", action="store_true", help="the same as JSON")
 
 
 def report(sub: argparse.ArgumentParser) -> None:
@@ -242,7 +212,6 @@ def compare(sub: argparse.ArgumentParser) -> None:
     form = sub.add_mutually_exclusive_group()
     form.add_argument("--json", action="store_true", help="the same as JSON, with a stable schema")
     form.add_argument("--markdown", action="store_true", help="Markdown tables")
-    form.add_argument("--csv", metavar="DIR", help="one CSV file per table, in this directory")
 
 
 def show(sub: argparse.ArgumentParser) -> None:
@@ -284,27 +253,10 @@ def export(sub: argparse.ArgumentParser) -> None:
     sub.add_argument("--only", metavar="PART", action="append", default=[], help="agent=NAME,suite=NAME")
 
 
-def archive(sub: argparse.ArgumentParser) -> None:
-    """Options of `archive`."""
-    sub.add_argument("run", metavar="RUN", help="a run directory, or its name below runs/")
-    sub.add_argument("--out", metavar="FILE", help="the archive; must not exist (default: NAME.zip)")
-    sub.add_argument(
-        "--author", metavar="NAME", action="append", default=[], help="an author, for CITATION.cff; can be repeated"
-    )
-    sub.add_argument("--title", metavar="TEXT", default="", help="the title, for CITATION.cff")
-    sub.add_argument("--license", metavar="ID", default="", help="the licence, such as CC-BY-4.0, for CITATION.cff")
-
-
 def verify(sub: argparse.ArgumentParser) -> None:
     """Options of `verify`."""
     sub.add_argument("run", metavar="RUN", help="a run directory, or its name below runs/; or an archive")
     sub.add_argument("--json", action="store_true", help="the same as JSON, with a stable schema")
-
-
-def copy(sub: argparse.ArgumentParser) -> None:
-    """Options of `copy`."""
-    sub.add_argument("run", metavar="FROM", help="a run directory, its name below runs/, or s3://BUCKET/NAME")
-    sub.add_argument("to", metavar="TO", help="the copy: a directory, or s3://BUCKET/NAME (gs://, az://); no run yet")
 
 
 def merge(sub: argparse.ArgumentParser) -> None:
@@ -317,9 +269,13 @@ def merge(sub: argparse.ArgumentParser) -> None:
 def void(sub: argparse.ArgumentParser) -> None:
     """Options of `void`."""
     sub.add_argument("run", metavar="RUN", help="a run directory, or its name below runs/")
-    sub.add_argument("--agent", metavar="A", default="", help="episodes of this agent")
-    sub.add_argument("--suite", metavar="S", default="", help="of this suite")
-    sub.add_argument("--instance", metavar="I", default="", help="of this instance")
+    sub.add_argument(
+        "--only",
+        metavar="WHAT",
+        action="append",
+        default=[],
+        help="episodes of these: agent=NAME,suite=NAME,instance=ID",
+    )
     sub.add_argument(
         "--episode", metavar="E", default="", help="an id or the start of one, or agent:suite:instance:replicate"
     )
@@ -347,23 +303,18 @@ def plugins(sub: argparse.ArgumentParser) -> None:
     sub.add_argument("--json", action="store_true", help="the same as JSON, with a stable schema")
 
 
-def agents(sub: argparse.ArgumentParser) -> None:
-    """Options of `agents`."""
-    actions = sub.add_subparsers(metavar="ACTION", required=True)
-    action = functools.partial(actions.add_parser, epilog=sub.epilog, formatter_class=Help, allow_abbrev=False)
-    check = action("check", help="play an episode, cut it off behind each request, and compare")
-    check.add_argument("agent", metavar="AGENT", help="`module:function`, or a name that a package brings")
-    check.add_argument("--suite", metavar="SUITE", required=True, help="what it plays")
-    check.add_argument("--instance", metavar="ID", help="one instance of it (default: the first)")
-    check.add_argument(
-        "--policy", metavar="POLICY", help="who answers (default: the environment's stand-in for a model)"
-    )
-    check.set_defaults(call="check")
+def check_agent(sub: argparse.ArgumentParser) -> None:
+    """Options of `tools check-agent`."""
+    sub.add_argument("agent", metavar="AGENT", help="`module:function`, or a name that a package brings")
+    sub.add_argument("--suite", metavar="SUITE", required=True, help="what it plays")
+    sub.add_argument("--policy", metavar="POLICY", help="who answers (default: the environment's stand-in for a model)")
 
 
 def generate(sub: argparse.ArgumentParser) -> None:
     """Options of `generate`."""
-    sub.usage = "evalkit generate [-h] ENVIRONMENT --out FILE [--instances N] [--seed SEED] [--PARAMETER VALUE ...]"
+    sub.usage = (
+        "evalkit suites generate [-h] ENVIRONMENT --out FILE [--instances N] [--seed SEED] [--PARAMETER VALUE ...]"
+    )
     sub.add_argument(
         "--instances", metavar="N", type=whole_number, default=12, help="number of instances (default: 12)"
     )
@@ -374,13 +325,11 @@ def generate(sub: argparse.ArgumentParser) -> None:
 
 
 def describe(sub: argparse.ArgumentParser) -> None:
-    """Options of `describe`."""
-    sub.add_argument("suite", metavar="SUITE", help="a suite's name, or its file ending in .jsonl")
+    """Options of `suites describe`."""
+    sub.add_argument("suite", metavar="SUITE", help="a suite's name, or its file")
     form = sub.add_mutually_exclusive_group()
     form.add_argument("--json", action="store_true", help="the tables as JSON")
     form.add_argument("--markdown", action="store_true", help="Markdown tables")
-    form.add_argument("--latex", action="store_true", help="LaTeX tables, for booktabs")
-    form.add_argument("--csv", metavar="DIR", help="one CSV file per table, in this directory")
     sub.add_argument(
         "--prompts", metavar="PACK", default="standard", help="the prompt pack with the texts of the tools"
     )
@@ -458,7 +407,6 @@ def queries(sub: argparse.ArgumentParser) -> None:
 def judge(sub: argparse.ArgumentParser) -> None:
     """Options of `judge`."""
     sub.add_argument("run", metavar="RUN", help="a run directory, or its name below runs/")
-    sub.add_argument("--name", metavar="NAME", help="name of the judge's run (default: RUN-judge)")
     sub.add_argument(
         "--listed",
         action="store_true",

@@ -1,11 +1,9 @@
-"""`evalkit describe`: what a suite holds."""
+"""`evalkit suites describe`: what a suite holds."""
 
 import argparse
-from pathlib import Path
 
 import orjson
 
-from evalkit.cli.files import write_csv
 from evalkit.errors import UsageError
 from evalkit.report.describe import describe_tables
 from evalkit.report.tables import markdown
@@ -31,12 +29,6 @@ def describe(args: argparse.Namespace) -> int:
         print(orjson.dumps(document, option=orjson.OPT_INDENT_2).decode())
     elif args.markdown:
         print("\n\n".join(map(markdown, tables)))
-    elif args.latex:
-        from evalkit.report.render.latex import latex
-
-        print("\n".join(map(latex, tables)), end="")
-    elif args.csv:
-        write_csv(Path(args.csv), tables)
     else:
         from evalkit.report.render.terminal import console, print_table
 

@@ -1,4 +1,4 @@
-"""`evalkit generate`: a suite of new instances, streamed to a file, each with its optimum or denominator."""
+"""`evalkit suites generate`: a suite of new instances, streamed to a file, each with its optimum or denominator."""
 
 import argparse
 import sys

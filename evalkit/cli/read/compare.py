@@ -7,7 +7,6 @@ from pathlib import Path
 import orjson
 
 from evalkit.api.specs import run_directory
-from evalkit.cli.files import write_csv
 from evalkit.errors import UsageError, nearest
 from evalkit.report.comparing.compare import Side, narrowed, same_agents
 from evalkit.report.comparing.compare import compare as build
@@ -33,8 +32,6 @@ def compare(args: argparse.Namespace) -> int:
         print(orjson.dumps(comparison.to_json(), option=orjson.OPT_INDENT_2).decode())
     elif args.markdown:
         print("\n\n".join(markdown(table) for table in comparison.tables))
-    elif args.csv:
-        write_csv(Path(args.csv), comparison.tables)
     else:
         from evalkit.report.render.terminal import console, print_table
 

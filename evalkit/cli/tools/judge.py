@@ -1,9 +1,9 @@
-"""`evalkit judge`: write a run's plans as errands for a judge, a model that counts the paths in each plan."""
+"""`evalkit tools judge`: write a run's plans as errands for a judge, a model that counts the paths in each plan."""
 
 import argparse
 
 from evalkit.api.specs import run_directory
-from evalkit.cli.make.queries import tell_next
+from evalkit.cli.tools.queries import tell_next
 from evalkit.tasks.suites import judged_texts
 from evalkit.tasks.sweeps import write_errands
 
@@ -13,12 +13,12 @@ def judge(args: argparse.Namespace) -> int:
     run = run_directory(args.run)
     kind, lines, texts = judged_texts(run, listed=args.listed)
     of = run.resolve().name
-    name = args.name or f"{of}-judge"
+    name = f"{of}-judge-listed" if args.listed else f"{of}-judge"
     suite, sweep = write_errands(
         kind,
         lines,
         name=name,
-        suite=f"instances/judge/{args.name or of}.jsonl",
+        suite=f"instances/judge/{of}{'-listed' if args.listed else ''}.jsonl",
         model=args.model,
         budget=args.budget,
         about=f"Counts the paths in the first texts of {texts:,} episodes of {of}; equal texts are counted once.",
