@@ -178,7 +178,11 @@ COMMANDS: Mapping[str, Command] = {
     "suites": Command(
         "make",
         "list suites; describe one, or generate one",
-        ("evalkit suites", "evalkit suites describe costbench/basic", "evalkit suites generate --help"),
+        (
+            "evalkit suites",
+            "evalkit suites describe costbench/basic",
+            "evalkit suites generate scheduling --n 30 --k 3 --out instances/mine/n30.jsonl",
+        ),
         options.nothing,
     ),
     "suites describe": Command(

@@ -407,6 +407,7 @@ def queries(sub: argparse.ArgumentParser) -> None:
 def judge(sub: argparse.ArgumentParser) -> None:
     """Options of `judge`."""
     sub.add_argument("run", metavar="RUN", help="a run directory, or its name below runs/")
+    sub.add_argument("--name", metavar="NAME", help="name of the judge's run (default: RUN-judge)")
     sub.add_argument(
         "--listed",
         action="store_true",

@@ -220,7 +220,10 @@ def test_what_cannot_be_archived_is_refused(call: Call, archive: Path, run: Path
 @pytest.mark.exhaustive
 def test_a_part_of_a_run_with_void_episodes_is_archived(call: Call, spec: Path, here: Path) -> None:
     assert call("run", str(spec), "--limit", "3").code == 3
-    assert call("void", "mine", "--episode", "knuth:scheduling/basic?periods=4:seed-0:0", "--reason", "x").code == 0
+    assert (
+        call("tools", "void", "mine", "--episode", "knuth:scheduling/basic?periods=4:seed-0:0", "--reason", "x").code
+        == 0
+    )
     said = call("archive", "mine")
     assert said.code == 0
     assert "The run is not complete: 2 of 3 episodes have ended." in said.out
@@ -233,7 +236,7 @@ def test_a_part_of_a_run_with_void_episodes_is_archived(call: Call, spec: Path, 
 @pytest.mark.exhaustive
 def test_an_optimum_that_is_not_the_best_is_seen(call: Call, here: Path) -> None:
     """A suite may come with an optimum that nobody has proven; what solving gives stands beside it."""
-    assert call("generate", "procurement", "--instances", "1", "--periods", "3", "--out", ONE).code == 0
+    assert call("suites", "generate", "procurement", "--instances", "1", "--periods", "3", "--out", ONE).code == 0
     file = here / ONE
     line = json.loads(file.read_text())
     line["optimum"] = worse(line)

@@ -261,9 +261,9 @@ def test_an_instance_is_named_by_its_id_without_a_look_at_the_others(
     some = next(iter(read_index(Path("run")).episodes.values())).instance
     read, plain = list[str](), suite_file.reached
     monkeypatch.setattr(suite_file, "reached", lambda *given: read.append("") or plain(*given))
-    assert main(["void", "run", "--instance", some, "--reason", "r"]) == 0
+    assert main(["tools", "void", "run", "--only", f"instance={some}", "--reason", "r"]) == 0
     assert len(read) < 3
-    assert main(["void", "run", "--instance", f"{lines[7]['id']}0", "--reason", "r"]) == 2
+    assert main(["tools", "void", "run", "--only", f"instance={lines[7]['id']}0", "--reason", "r"]) == 2
     assert f"Did you mean '{lines[7]['id']}'" in capsys.readouterr().err
 
 

@@ -155,17 +155,17 @@ def test_usage_comes_as_csv_or_json_in_money_or_in_tokens(tmp_path: Path) -> Non
 def test_the_command_shows_the_money_and_reconciles_it(
     run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert main(["budget", str(run)]) == 0
+    assert main(["status", str(run), "--money"]) == 0
     shown = capsys.readouterr().out
     assert "charge: truncated" in shown
-    assert main(["budget", "reconcile", str(run), "--usage", str(tmp_path / "bill.jsonl"), "--json"]) == 0
+    assert main(["tools", "reconcile", str(run), "--usage", str(tmp_path / "bill.jsonl"), "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
     assert found["after_pico_usd"] == found["billed_pico_usd"] == total(usage(tmp_path / "bill.jsonl"))
     assert found["before_pico_usd"] - found["released_pico_usd"] == found["after_pico_usd"]
-    assert main(["budget", str(run), "--json"]) == 0
+    assert main(["status", str(run), "--money", "--json"]) == 0
     money = json.loads(capsys.readouterr().out)
     assert money["spent_pico_usd"] == found["after_pico_usd"]
     assert money["released_pico_usd"] == found["released_pico_usd"]
     assert sum(money["charges_by_reason_pico_usd"].values()) == money["charges_pico_usd"] > 0
-    assert main(["budget", "reconcile", str(run)]) == 2
+    assert main(["tools", "reconcile", str(run)]) == 2
     assert "--usage FILE" in capsys.readouterr().err

@@ -89,7 +89,7 @@ def run(project: Installed) -> Path:
 def test_it_passes_its_own_tests_and_nothing_of_it_is_wrong(project: Installed) -> None:
     done = project.python("-m", "pytest", "-q", "-p", "no:cacheprovider")
     assert done.returncode == 0, done.stdout
-    found = json.loads(project.evalkit("plugins", "--json"))["plugins"]
+    found = json.loads(project.evalkit("tools", "plugins", "--json"))["plugins"]
     assert {one["group"] for one in found} == {"environments", "prompts", "suites", "goldens"}
     assert all(one["offers"] and one["problems"] == [] for one in found)
 

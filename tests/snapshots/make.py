@@ -66,7 +66,7 @@ retry_after = "20ms"
 """
 
 BILLS = {(name, "bill-chat.jsonl") for name in ("finished", "faulty")}
-"""Runs, each with what is kept of its providers' bills: `budget reconcile` reads it."""
+"""Runs, each with what is kept of its providers' bills: `tools reconcile` reads it."""
 
 
 def evalkit(folder: Path, *words: str, life: int = 1) -> subprocess.Popen[bytes]:

@@ -73,7 +73,7 @@ class _Lines:
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Add the environments and their parameters to the command's help."""
     generated = [name for name, env in OWN_ENVIRONMENTS.items() if env.parameters]
-    others = "; or one from a plug-in (`evalkit plugins`)"
+    others = "; or one from a plug-in (`evalkit tools plugins`)"
     parser.add_argument("environment", metavar="ENVIRONMENT", help=", ".join(generated) + others)
     width = min(100, get_terminal_size().columns - 1)
     lines: list[str] = []

@@ -13,12 +13,12 @@ def judge(args: argparse.Namespace) -> int:
     run = run_directory(args.run)
     kind, lines, texts = judged_texts(run, listed=args.listed)
     of = run.resolve().name
-    name = f"{of}-judge-listed" if args.listed else f"{of}-judge"
+    name = args.name or f"{of}-judge"
     suite, sweep = write_errands(
         kind,
         lines,
         name=name,
-        suite=f"instances/judge/{of}{'-listed' if args.listed else ''}.jsonl",
+        suite=f"instances/judge/{args.name or of}.jsonl",
         model=args.model,
         budget=args.budget,
         about=f"Counts the paths in the first texts of {texts:,} episodes of {of}; equal texts are counted once.",

@@ -115,7 +115,7 @@ COSTBENCH: Environment[PlanningProblem, step.State] = Environment(
     kernels="evalkit.envs.costbench.planning.kernels",
     report="evalkit.report.environments.costbench:EXTRAS",
     made_suites={
-        "costbench/reference": "It is made from a copy of the reference's query file: evalkit queries import "
+        "costbench/reference": "It is made from a copy of the reference's query file: evalkit tools queries import "
         "path/to/test/queries.json --out instances/costbench/reference.jsonl"
     },
     prompt_import="evalkit.spec.importing.costbench.record:IMPORT",

@@ -1,7 +1,7 @@
 """Names that an environment gives and that stand for something else already: refused, for a reader would mix them up.
 
 evalkit's own environments are held to this by tests of their tables; others when a run of theirs is read, by
-`evalkit plugins`, and by `evalkit.testing.check_environment`.
+`evalkit tools plugins`, and by `evalkit.testing.check_environment`.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -25,7 +25,7 @@ OWN_TABLES = frozenset({"sizes", "quotes", "compare"})
 """Tables of evalkit's that a report has on request; those that it has anyway are there to be seen."""
 OWN_BEGINNINGS = ("beside_", "figure_", "compare_", "suite_")
 TALLIES, SIZES = frozenset({"stratum", "instances", "share"}), frozenset({"stratum", "instances", "tools"})
-"""Columns of the tables of `evalkit describe`."""
+"""Columns of the tables of `evalkit suites describe`."""
 
 
 def metric_flaws(names: Iterable[str]) -> list[str]:
