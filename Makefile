@@ -19,7 +19,7 @@ IN_PARALLEL = -n $(shell getconf _NPROCESSORS_ONLN) --dist loadfile --no-loadsco
 ALL_TESTS = -m "not soak and not real and not ray"
 
 # Tests sync tens of thousands of small files, and no test can tell whether the disk has them: what survives a process
-# survives in memory too. If there is room they write to memory; `make soak` and `make chaos` write to the disk.
+# survives in memory too. If there is room they write to memory; `make soak` writes to the disk.
 IN_MEMORY := $(shell free=$$(df -Pk /dev/shm 2>/dev/null | awk 'NR == 2 { print $$4 }'); \
 	if [ -w /dev/shm ] && [ "$${free:-0}" -gt 4000000 ]; then echo TMPDIR=/dev/shm; fi)
 

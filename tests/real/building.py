@@ -38,7 +38,11 @@ def missing(program: Path) -> str:
     """Why a server cannot be tested; empty if it is there."""
     if program.exists():
         return ""
-    why = _WHY.read_text().strip() if program == SERVER and _WHY.exists() else "`pytest -m real tests/real` installs it"
+    why = (
+        _WHY.read_text().strip()
+        if program == SERVER and _WHY.exists()
+        else "`make .venv-others/.ready` and `python -m tests.real.building` install it"
+    )
     if program == VLLM:
         why = "install it where you like, and name its program: VLLM=/path/to/vllm python -m pytest -m real tests/real"
     return f"{program.name} is not there: {why}"
