@@ -1,1 +1,1 @@
-"""What evalkit promises in figures, measured: `make bench`, `make large`, and scripts to run alone."""
+"""What evalkit promises in figures, measured: `make bench`, and scripts to run alone."""

@@ -2,8 +2,8 @@
 
 A door and the game take turns, so that what else the machine does slows both. Where most of a step is the library's own
 work, a third takes its turn: the library with the same conversation, and without evalkit. A door whose library is not
-installed is left out; `python -m tests.doors` measures each where it is. The model's own time is nobody's here: a model takes
-seconds where a step takes microseconds.
+installed is left out; `python -m tests.doors` measures each where it is. The model's own time is nobody's here: a model
+takes seconds where a step takes microseconds.
 """
 
 import asyncio
