@@ -171,7 +171,7 @@ def test_no_command_prints_the_help_and_fails(call: Call) -> None:
         (["report", "x", "--markdown", "--csv", "d"], "not allowed with"),
         (["simulate", "--fault-4229", "1"], "Did you mean '--fault-429'?"),
         (["simulate", "--latency", "soon"], "latency: 'soon' is not a span of time"),
-        (["prompts"], "ACTION"),
+        (["tools", "prompts"], "ACTION"),
         (["tools", "prompts", "imprt"], "invalid choice: 'imprt'"),
         (["--quiet"], "A command is missing"),
     ],
