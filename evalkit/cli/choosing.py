@@ -23,9 +23,7 @@ from evalkit.store.manifests import is_run, read_manifest
 
 def sweep_of(args: argparse.Namespace) -> Sweep:
     """The sweep, with the values that the command line sets instead of the spec's. Raises UsageError."""
-    options = {
-        option: getattr(args, option, None) for option in ("name", "width", "workers", "on", "budget", "deadline")
-    }
+    options = {option: getattr(args, option, None) for option in ("name", "workers", "on", "budget", "deadline")}
     path = find_sweep(args.sweep)
     try:
         sweep = read_sweep(path, args.set)

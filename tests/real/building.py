@@ -1,4 +1,4 @@
-"""`python -m tests.real.building` builds llama.cpp's server and a tiny model in `.venv-others`, and says where they are.
+"""`python -m tests.real.building` builds llama.cpp's server and a model in `.venv-others`, and says where they are.
 
 llama.cpp comes in the source distribution of its Python bindings, pinned by hash. Only the server is compiled, without
 its page, TLS and whatever needs a library. What has been made stays; what was interrupted goes on.
