@@ -5,18 +5,10 @@ VENV := .venv
 PY := $(VENV)/bin/python
 READY := $(VENV)/.ready
 LOCK := requirements.lock
-# The official SDKs bring many packages, so they have an environment of their own, and .venv stays as it is locked.
-SDKS := .venv-sdks
-SDKS_LOCK := requirements-sdks.lock
-# Inspect AI wants another version of OpenAI's package than LiteLLM does, so it is measured in an environment of its own.
-PEERS := .venv-peers
-PEERS_LOCK := bench/peers.lock
-# Model servers that nobody here wrote, and what builds them; tests talk to them from .venv.
-REAL := .venv-real
-REAL_LOCK := tests/real/servers.lock
-# Ray is large, and starts processes that outlive a test: it has an environment of its own, with all that .venv has.
-RAY := .venv-ray
-RAY_LOCK := requirements-ray.lock
+# The providers' SDKs, Ray, Inspect AI and LiteLLM bring many packages: they have an environment of their own, with all that
+# .venv has, and .venv stays as it is locked.
+OTHERS := .venv-others
+OTHERS_LOCK := requirements-others.lock
 COMPILE = -m uv pip compile pyproject.toml --universal --python-version 3.11 --upgrade --generate-hashes \
 	--no-emit-index-url --no-emit-find-links --no-header --quiet
 
@@ -27,7 +19,7 @@ IN_PARALLEL = -n $(shell getconf _NPROCESSORS_ONLN) --dist loadfile --no-loadsco
 ALL_TESTS = -m "not soak and not real and not ray"
 
 # Tests sync tens of thousands of small files, and no test can tell whether the disk has them: what survives a process
-# survives in memory too. If there is room they write to memory; `make soak` and `make chaos` write to the disk.
+# survives in memory too. If there is room they write to memory; `make soak` writes to the disk.
 IN_MEMORY := $(shell free=$$(df -Pk /dev/shm 2>/dev/null | awk 'NR == 2 { print $$4 }'); \
 	if [ -w /dev/shm ] && [ "$${free:-0}" -gt 4000000 ]; then echo TMPDIR=/dev/shm; fi)
 
@@ -50,17 +42,14 @@ INSTALL := -m pip install --quiet --no-compile
 # them, and each `evalkit` that a test starts.
 export PYTHONDONTWRITEBYTECODE :=
 
-
 # How many seeds `make sim` plays; ALWAYS=agents: in each of them agents are code (names: tests/sim/scenario.py).
 SEEDS ?= 1000
 # Whether `make ray` also kills actors and their driver, twenty times each.
 KILLS ?=
-# Which doors `make doors` tries; empty: all of them.
-DOORS ?=
-# Whether `make installed` tries the wheel alone, with the Python of .venv.
+# Whether `make wheel` tries the wheel alone, with the Python of .venv.
 ONE ?=
 
-.PHONY: help run test test-all check cover format bench bench-peers large conform soak chaos sim mutants sdks doors real ray docs lock wheel installed setup clean
+.PHONY: help run setup test test-all check bench conform soak sim mutants sdks ray docs lock wheel
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s  %s\n", $$1, $$2 }' Makefile
@@ -83,40 +72,14 @@ ifndef WITHOUT_TESTS
 	$(IN_MEMORY) $(PY) -m pytest $(IN_PARALLEL)
 endif
 
-# Compiled loops run as plain Python, so that their lines are seen; tests of compiling itself are skipped.
-cover: $(READY) ## which lines all tests reach, without compiled kernels: a table, and build/cover/index.html
-	NUMBA_DISABLE_JIT=1 $(IN_MEMORY) $(PY) -m pytest $(IN_PARALLEL) $(ALL_TESTS) --cov --cov-report=term:skip-covered \
-		--cov-report=html:build/cover
-
-format: $(READY) ## rewrite the code as `make check` wants it
-	$(PY) -m ruff format .
-	$(PY) -m ruff check --fix .
-
 bench: $(READY) ## throughput relative to a bare HTTP client, measured in the same run
 	$(PY) -m bench
-
-bench-peers: $(READY) $(PEERS)/.ready ## evalkit beside Inspect AI: the same conversations, also after kill -9 (minutes)
-	$(PY) -m bench.peers --inspect $(PEERS)/bin/python
-
-$(PEERS)/.ready: $(PEERS_LOCK) | $(READY)
-	$(PY) -m venv $(PEERS)
-	$(PEERS)/bin/python $(INSTALL) --no-deps --require-hashes -r $(PEERS_LOCK)
-	@touch $@
-
-large: $(READY) ## runs of a million instances, steps and episodes: time and memory to start and to resume, CPU per step
-	$(PY) -m bench.start
-	$(PY) -m bench.finding
-	$(PY) -m bench.finding 1000000 1
-	$(PY) -m bench.growth
 
 conform: $(READY) ## compare with golden files, or a sample of them: make conform GOLDENS=dir DATA=dir
 	$(PY) -m tests.conform "$(GOLDENS)" --data "$(DATA)"
 
-soak: $(READY) ## kill and resume, many times in a row (minutes)
-	$(PY) -m pytest -m soak
-
-chaos: $(READY) ## faults, limits, kills and budgets at once, against the simulated provider's bill (minutes)
-	$(PY) -m pytest -s -m soak tests/soak/test_chaos.py
+soak: $(READY) ## kill and resume, many times in a row; faults, limits, kills and budgets at once (minutes)
+	$(PY) -m pytest -s -m soak
 
 sim: $(READY) ## whole runs in virtual time, with a simulated network and disk: make sim SEEDS=10000
 	$(PY) -m tests.sim --seeds $(SEEDS) $(if $(ALWAYS),--always $(ALWAYS))
@@ -124,36 +87,17 @@ sim: $(READY) ## whole runs in virtual time, with a simulated network and disk: 
 mutants: $(READY) ## remove one mechanism at a time from a copy, and check that the simulation notices
 	$(PY) -m tests.sim.mutants
 
-sdks: $(SDKS)/.ready ## test with the providers' own SDKs, LiteLLM and readers of exports, installed in .venv-sdks
-	$(SDKS)/bin/python -m pytest -p no:cacheprovider tests/sdks
+sdks: $(OTHERS)/.ready ## test with the providers' own SDKs, LiteLLM and Inspect's reader of logs, installed in .venv-others
+	$(OTHERS)/bin/python -m pytest -p no:cacheprovider tests/sdks
 
-$(SDKS)/.ready: pyproject.toml $(SDKS_LOCK) | $(READY)
-	$(PY) -m venv $(SDKS)
-	$(SDKS)/bin/python $(INSTALL) --no-deps --require-hashes -r $(SDKS_LOCK)
-	$(SDKS)/bin/python $(INSTALL) --no-deps --no-build-isolation --editable .
+$(OTHERS)/.ready: pyproject.toml $(OTHERS_LOCK) | $(READY)
+	$(PY) -m venv $(OTHERS)
+	$(OTHERS)/bin/python $(INSTALL) --no-deps --require-hashes -r $(OTHERS_LOCK)
+	$(OTHERS)/bin/python $(INSTALL) --no-deps --no-build-isolation --editable .
 	@touch $@
 
-doors: $(READY) ## try each door with its library, each in an environment that is then removed: make doors DOORS=gym
-	$(PY) -m tests.doors $(DOORS)
-
-real: $(READY) ## play with real model servers in .venv-real: llama.cpp's, compiled once (10 minutes of CPU), and LiteLLM's proxy
-	@$(MAKE) --no-print-directory $(REAL)/.ready || echo "NOT INSTALLED: the servers (no network?); what needs them is skipped."
-	$(PY) -m tests.real.building
-	$(PY) -m pytest -m real tests/real
-
-$(REAL)/.ready: $(REAL_LOCK) | $(READY)
-	$(PY) -m venv $(REAL)
-	$(REAL)/bin/python $(INSTALL) --no-deps --require-hashes -r $(REAL_LOCK)
-	@touch $@
-
-ray: $(RAY)/.ready ## play runs on a real Ray cluster of this machine, installed in .venv-ray; KILLS=yes: forty kills too (minutes)
-	$(IN_MEMORY) $(RAY)/bin/python -m pytest -p no:cacheprovider -m "ray$(if $(KILLS),, and not soak)" tests/ray
-
-$(RAY)/.ready: pyproject.toml $(RAY_LOCK) | $(READY)
-	$(PY) -m venv $(RAY)
-	$(RAY)/bin/python $(INSTALL) --no-deps --require-hashes -r $(RAY_LOCK)
-	$(RAY)/bin/python $(INSTALL) --no-deps --no-build-isolation --editable .
-	@touch $@
+ray: $(OTHERS)/.ready ## play runs on a real Ray cluster of this machine, installed in .venv-others; KILLS=yes: forty kills too (minutes)
+	$(IN_MEMORY) $(OTHERS)/bin/python -m pytest -p no:cacheprovider -m "ray$(if $(KILLS),, and not soak)" tests/ray
 
 docs: $(READY) ## build the documentation site in build/docs, strictly; write the generated pages
 	$(PY) -m docs.tools.cli_page
@@ -163,16 +107,10 @@ docs: $(READY) ## build the documentation site in build/docs, strictly; write th
 	@echo "Open build/docs/index.html, or serve it: $(PY) -m http.server --directory build/docs"
 
 lock: $(READY) ## resolve the dependencies again into the locks
-	$(PY) $(COMPILE) --extra dev --extra docs --output-file $(LOCK)
-	$(PY) $(COMPILE) --extra sdks --extra inspect --output-file $(SDKS_LOCK)
-	$(PY) $(COMPILE) --extra dev --extra ray --output-file $(RAY_LOCK)
-	$(PY) $(subst pyproject.toml,bench/peers.in,$(COMPILE)) --output-file $(PEERS_LOCK)
-	$(PY) $(subst pyproject.toml,tests/real/servers.in,$(COMPILE)) --output-file $(REAL_LOCK)
+	$(PY) $(COMPILE) --group dev --group docs --output-file $(LOCK)
+	$(PY) $(COMPILE) --group dev --group others --extra inspect --extra ray --output-file $(OTHERS_LOCK)
 
-wheel: $(READY) ## build the wheel and the source distribution into dist/
-	$(PY) -m hatchling build -t wheel -t sdist -d dist
-
-installed: $(READY) ## install both in new environments and try them, with every Python from 3.11 that is here; ONE=yes: the wheel, once
+wheel: $(READY) ## build both distributions into dist/, install them with every Python that is here, and try them; ONE=yes: the wheel, once
 	$(PY) -m tests.installed $(if $(ONE),--one)
 
 setup: $(READY) ## only create .venv and install into it
@@ -189,7 +127,3 @@ $(READY): pyproject.toml $(LOCK)
 	$(PY) $(INSTALL) --no-deps --require-hashes -r $(LOCK)
 	$(PY) $(INSTALL) --no-deps --no-build-isolation --editable .
 	@touch $(READY)
-
-clean: ## remove .venv, caches and built files; runs stay
-	rm -rf $(VENV) $(SDKS) $(PEERS) $(REAL) $(RAY) dist build .mypy_cache .ruff_cache .pytest_cache .hypothesis bench/results
-	find . -name __pycache__ -type d -prune -exec rm -rf {} +

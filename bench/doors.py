@@ -2,8 +2,8 @@
 
 A door and the game take turns, so that what else the machine does slows both. Where most of a step is the library's own
 work, a third takes its turn: the library with the same conversation, and without evalkit. A door whose library is not
-installed is left out; `make doors` measures each where it is. The model's own time is nobody's here: a model takes
-seconds where a step takes microseconds.
+installed is left out; `python -m tests.doors` measures each where it is. The model's own time is nobody's here: a model
+takes seconds where a step takes microseconds.
 """
 
 import asyncio
@@ -401,7 +401,7 @@ def _installed(name: str) -> bool:
     try:
         import_module(f"evalkit.doors.{name}")
     except UsageError as flaw:
-        print(f"{DOORS[name].title}: {flaw} Or measure it with: make doors DOORS={name}")
+        print(f"{DOORS[name].title}: {flaw} Or measure it with: python -m tests.doors DOORS={name}")
         return False
     return True
 

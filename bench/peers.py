@@ -1,9 +1,8 @@
 """evalkit beside Inspect AI: the same conversations through both, and through both again after `kill -9`.
 
-    make bench-peers
-    python -m bench.peers --inspect .venv-peers/bin/python --episodes 512 --in-flight 128
+    python -m bench.peers --inspect .venv-others/bin/python --episodes 512 --in-flight 128
 
-`--inspect` names a Python that has `inspect-ai`; `make bench-peers` installs one in an environment of its own.
+`--inspect` names a Python that has `inspect-ai`; `make .venv-others/.ready` installs one.
 
 First each client holds all conversations: CPU a request, requests a second, peak memory, size of the log. Rounds
 alternate; shown is the median. Then each is killed when the server has 65 % of the requests, and started again. The

@@ -41,15 +41,12 @@ def texts(*suffixes: str) -> dict[str, str]:
 
 LOCKS = {
     "requirements.lock": ("dev", "docs"),
-    "requirements-sdks.lock": ("sdks", "inspect"),
-    "requirements-ray.lock": ("dev", "ray"),
+    "requirements-others.lock": ("dev", "others", "inspect", "ray"),
 }
-"""Each lock, with the extras that it covers beside the project's own dependencies."""
-APART = ("bench/peers.lock", "tests/real/servers.lock")
-"""Locks of environments without evalkit: what it is measured beside, and servers that it asks."""
+"""Each lock, with the groups and extras that it covers beside the project's own dependencies."""
 
 
-@pytest.mark.parametrize("name", [*LOCKS, *APART])
+@pytest.mark.parametrize("name", LOCKS)
 def test_a_lock_pins_every_package_by_hash_and_names_no_place_to_fetch_from(name: str) -> None:
     lock = (PROJECT / name).read_text()
     assert not re.search(r"https?:|file:|git\+|^--", lock, re.MULTILINE)
@@ -65,11 +62,11 @@ def test_what_make_installs_is_locked() -> None:
     (install,) = [line for line in makefile.splitlines() if "pip install" in line]
     assert install.startswith("INSTALL := ")
     installs = [line for line in makefile.splitlines() if "$(INSTALL)" in line]
-    assert len(installs) == 2 * len(LOCKS) + len(APART)
+    assert len(installs) == 2 * len(LOCKS)
     ways = ("--no-deps --require-hashes -r $(", "--no-deps --no-build-isolation")
     assert all(any(way in line for way in ways) for line in installs)
     written = re.findall(r"--output-file \$\((\w+)\)", makefile)
-    assert [re.search(rf"^{one} := (.+)$", makefile, re.MULTILINE)[1] for one in written] == [*LOCKS, *APART]  # type: ignore[index]
+    assert [re.search(rf"^{one} := (.+)$", makefile, re.MULTILINE)[1] for one in written] == [*LOCKS]  # type: ignore[index]
 
 
 def test_make_says_what_it_sets_up_before_it_does() -> None:
@@ -103,7 +100,8 @@ def test_a_lock_covers_every_dependency_of_the_project(name: str) -> None:
     lock = (PROJECT / name).read_text()
     locked = set(re.findall(r"^([a-z0-9._-]+)==", lock, re.MULTILINE))
     project = PYPROJECT["project"]
-    extras = [one for extra in LOCKS[name] for one in project["optional-dependencies"][extra]]
+    named = project["optional-dependencies"] | PYPROJECT["dependency-groups"]
+    extras = [one for name_of in LOCKS[name] for one in named[name_of]]
     wanted = project["dependencies"] + extras + PYPROJECT["build-system"]["requires"]
     names = {re.split(r"[^A-Za-z0-9._-]", requirement)[0].lower().replace("_", "-") for requirement in wanted}
     assert names - locked == set()
@@ -142,6 +140,14 @@ def test_the_image_is_made_of_what_is_here_and_has_a_python_that_is_supported() 
     carried = {*wheel["packages"], *(Path(one).parts[0] for one in wheel["force-include"])}
     assert copied >= {"pyproject.toml", "README.md", "LICENSE"} | carried
     assert [one for one in copied if not (PROJECT / one).exists() or f"!{one}" not in kept] == []
+
+
+def test_there_are_few_targets_extras_and_locks() -> None:
+    phony = re.search(r"^\.PHONY: (.+)$", (PROJECT / "Makefile").read_text(), re.MULTILINE)
+    assert phony is not None
+    assert len(phony.group(1).split()) <= 16
+    assert len(PYPROJECT["project"]["optional-dependencies"]) <= 10
+    assert {path.name for path in tracked() if path.suffix == ".lock"} == {*LOCKS, "llama_cpp.lock"}
 
 
 def test_the_files_that_begin_first_exist() -> None:

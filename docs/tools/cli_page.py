@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from evalkit.cli.commands import COMMANDS, GROUPS, OWN_OPTIONS
+from evalkit.cli.commands import COMMANDS, GROUPS, OWN_OPTIONS, module_of
 from evalkit.cli.main import parser
 
 PAGE = Path(__file__).resolve().parent.parent / "cli.md"
@@ -36,7 +36,7 @@ def page() -> str:
     """The whole page, as Markdown."""
     _, commands = parser()
     for name in OWN_OPTIONS:
-        importlib.import_module(f"evalkit.cli.{COMMANDS[name].group}.{name}").add_options(commands[name])
+        importlib.import_module(f"evalkit.cli.{module_of(name)}").add_options(commands[name])
     parts = [HEAD]
     for group, title in GROUPS.items():
         parts.append(f"## {title[0].upper()}{title[1:]}\n")
@@ -50,8 +50,8 @@ def _command(name: str, sub: argparse.ArgumentParser) -> str:
     for action, inner in _actions(sub):
         lines += [f"`evalkit {name} {action}`: {_help_of(sub, action)}.\n", *_table(inner)]
     lines += ["```", *COMMANDS[name].examples, "```\n"]
-    if name == "generate":
-        lines.append("The parameters of each environment are listed by `evalkit generate --help`.\n")
+    if name == "suites generate":
+        lines.append("The parameters of each environment are listed by `evalkit suites generate --help`.\n")
     return "\n".join(lines)
 
 

@@ -43,8 +43,8 @@ def play(
     """Play one episode and wait for its end. It is a run in a temporary directory, which is deleted afterwards.
 
     Args:
-        agent: a policy (`evalkit describe policies` lists them), a model as `provider/model`, a name from `models`, or
-            a function declared with `agent`.
+        agent: a policy (`evalkit suites describe SUITE` lists them), a model as `provider/model`, a name from
+            `models`, or a function declared with `agent`.
         instance: one that `suite` gives.
         models: names for models: `{"main": "openai/gpt-5-mini"}`; for a function, a model for each of its roles.
         budget_usd: the most that the episode may cost, such as `"0.50"` (default: no limit). With a budget, the price

@@ -33,7 +33,7 @@ class Run:
                 `errors`; empty while another process writes the run, or if that process was killed
     planned     all episodes of the run: agents x instances x replicates, without void ones
     ended       of these, the episodes that have ended and have a score; the others remain
-    void        ended episodes that `evalkit void` excludes
+    void        ended episodes that `evalkit tools void` excludes
     spent_usd   Decimal, exact: replies, failed attempts that may have been billed, and charges for crashes
     messages    why the call did not complete the run, and what to do, as sentences; empty for `load`
 

@@ -4,6 +4,7 @@ import argparse
 import shlex
 import shutil
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import msgspec
@@ -22,9 +23,7 @@ from evalkit.store.manifests import is_run, read_manifest
 
 def sweep_of(args: argparse.Namespace) -> Sweep:
     """The sweep, with the values that the command line sets instead of the spec's. Raises UsageError."""
-    options = {
-        option: getattr(args, option, None) for option in ("name", "width", "workers", "on", "budget", "deadline")
-    }
+    options = {option: getattr(args, option, None) for option in ("name", "workers", "on", "budget", "deadline")}
     path = find_sweep(args.sweep)
     try:
         sweep = read_sweep(path, args.set)
@@ -42,13 +41,14 @@ def _require_packages(args: argparse.Namespace, path: Path) -> None:
         require(read_manifest(directory))
 
 
-def only_of(words: list[str], option: str = "--only") -> dict[str, list[str]]:
+def only_of(words: list[str], option: str = "--only", kinds: Sequence[str] = KINDS) -> dict[str, list[str]]:
     """The names by kind in `--only agent=a,suite=s`, or in a similar option. Raises UsageError."""
     names: dict[str, list[str]] = {}
     for part in ",".join(words).split(",") if words else []:
         kind, _, name = part.partition("=")
-        if kind not in KINDS or not name:
-            raise UsageError(f"{option}: {part!r}: expected agent=NAME or suite=NAME, separated by commas.")
+        if kind not in kinds or not name:
+            expected = " or ".join(f"{kind}=NAME" for kind in kinds)
+            raise UsageError(f"{option}: {part!r}: expected {expected}, separated by commas.")
         names.setdefault(kind, []).append(name)
     return names
 

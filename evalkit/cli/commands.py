@@ -1,4 +1,7 @@
-"""Every command: what it does, examples, which options it takes. `evalkit/cli/GROUP/NAME.py` holds its function."""
+"""Every command: what it does, examples, which options it takes. `evalkit/cli/GROUP/NAME.py` holds its function.
+
+A command of two words, such as `tools void`, has the function of its second one.
+"""
 
 import argparse
 from collections.abc import Callable, Mapping
@@ -24,9 +27,13 @@ class Command:
 GROUPS: Mapping[str, str] = {
     "play": "plan and play sweeps",
     "read": "read runs",
-    "make": "models, suites and prompts",
+    "make": "models and suites",
+    "tools": "tools for what one seldom needs",
 }
 """The parts of the list of commands, with their titles."""
+
+TOOLS = "tools"
+"""The word before a command of the last group, none of which the list of all commands names."""
 
 COMMANDS: Mapping[str, Command] = {
     "run": Command(
@@ -59,18 +66,9 @@ COMMANDS: Mapping[str, Command] = {
         (
             "evalkit status runs/nightly",
             "watch evalkit status runs/nightly",
+            "evalkit status runs/nightly --money",
         ),
-        options.on_run,
-    ),
-    "budget": Command(
-        "play",
-        "show where the money went; release what was not spent",
-        (
-            "evalkit budget runs/nightly",
-            "evalkit budget reconcile runs/nightly --usage usage.jsonl",
-            "evalkit budget reconcile runs/nightly --lane openai/gpt-5-mini --spent 3.27",
-        ),
-        options.budget,
+        options.status,
     ),
     "mcp": Command(
         "play",
@@ -139,7 +137,7 @@ COMMANDS: Mapping[str, Command] = {
         (
             "evalkit compare runs/monday runs/tuesday",
             "evalkit compare baselines --agents knuth random",
-            "evalkit compare runs/mine:gpt runs/other:claude --half-width 0.02",
+            "evalkit compare runs/mine:gpt runs/other:claude",
         ),
         options.compare,
         "reading the runs",
@@ -176,46 +174,31 @@ COMMANDS: Mapping[str, Command] = {
         ),
         options.export,
     ),
-    "merge": Command(
-        "read",
-        "merge runs into a new one; the originals stay unchanged",
+    "suites": Command(
+        "make",
+        "list suites; describe one, or generate one",
         (
-            "evalkit merge runs/monday runs/tuesday --out runs/both",
-            "evalkit merge runs/a runs/b runs/c --out runs/all --prefer first",
+            "evalkit suites",
+            "evalkit suites describe costbench/basic",
+            "evalkit suites generate scheduling --n 30 --k 3 --out instances/mine/n30.jsonl",
         ),
-        options.merge,
+        options.nothing,
     ),
-    "void": Command(
-        "read",
-        "exclude episodes from all results, with a reason; undo it",
-        (
-            'evalkit void runs/nightly --agent gpt --suite scheduling/hard --reason "wrong key until noon"',
-            'evalkit void runs/nightly --episode 3f2a --reason "provider truncated replies"',
-            'evalkit void runs/nightly --agent gpt --undo --reason "key was right after all"',
-        ),
-        options.void,
-    ),
-    "judge": Command(
-        "read",
-        "have a model count the paths that a run's plans enumerate",
-        ("evalkit judge runs/mine --model openai/gpt-5 --budget 2",),
-        options.judge,
-    ),
-    "describe": Command(
+    "suites describe": Command(
         "make",
         "show a suite's instances, optima, parameters and tools",
         (
-            "evalkit describe costbench/basic",
-            "evalkit describe procurement/hard --markdown",
+            "evalkit suites describe costbench/basic",
+            "evalkit suites describe procurement/hard --json",
         ),
         options.describe,
     ),
-    "generate": Command(
+    "suites generate": Command(
         "make",
         "generate a suite of new instances",
         (
-            "evalkit generate scheduling --n 30 --k 3 --instances 100 --seed 7 --out instances/mine/n30.jsonl",
-            "evalkit generate instances/mine/large.jsonl --out instances/mine/large.parquet",
+            "evalkit suites generate scheduling --n 30 --k 3 --instances 100 --seed 7 --out instances/mine/n30.jsonl",
+            "evalkit suites generate instances/mine/large.jsonl --out instances/mine/large.parquet",
         ),
         options.generate,
     ),
@@ -241,46 +224,90 @@ COMMANDS: Mapping[str, Command] = {
         ),
         options.providers,
     ),
-    "prompts": Command(
-        "make",
-        "list prompt packs, or import one from a copy of the reference",
+    "tools void": Command(
+        "tools",
+        "exclude episodes from all results, with a reason; undo it",
         (
-            "evalkit prompts list",
-            "evalkit prompts import ~/src/econ-evals-paper --out paper.toml",
+            'evalkit tools void runs/nightly --only agent=gpt,suite=scheduling/hard --reason "wrong key until noon"',
+            'evalkit tools void runs/nightly --episode 3f2a --reason "provider truncated replies"',
+            'evalkit tools void runs/nightly --only agent=gpt --undo --reason "key was right after all"',
         ),
-        options.prompts,
+        options.void,
     ),
-    "queries": Command(
-        "make",
+    "tools judge": Command(
+        "tools",
+        "have a model count the paths that a run's plans enumerate",
+        ("evalkit tools judge runs/mine --model openai/gpt-5",),
+        options.judge,
+    ),
+    "tools queries": Command(
+        "tools",
         "import CostBench's queries, or have a model check or write some",
         (
-            "evalkit queries import data/queries.json --out instances/mine/test.jsonl",
-            "evalkit queries raw --split test --out queries_raw.json",
-            "evalkit queries ask SUITE.jsonl --for conflict --model openai/gpt-5 --name checked",
-            "evalkit queries apply runs/checked SUITE.jsonl --out SOUND.jsonl",
+            "evalkit tools queries import data/queries.json --out instances/mine/test.jsonl",
+            "evalkit tools queries raw --split test --out queries_raw.json",
+            "evalkit tools queries ask SUITE.jsonl --for conflict --model openai/gpt-5 --name checked",
+            "evalkit tools queries apply runs/checked SUITE.jsonl --out SOUND.jsonl",
         ),
         options.queries,
     ),
-    "plugins": Command(
-        "make",
-        "list plug-ins, and what is wrong with them",
-        ("evalkit plugins", "evalkit plugins --json"),
-        options.plugins,
+    "tools prompts": Command(
+        "tools",
+        "list prompt packs, or import one from a copy of the reference",
+        (
+            "evalkit tools prompts list",
+            "evalkit tools prompts import ~/src/econ-evals-paper --out paper.toml",
+        ),
+        options.prompts,
     ),
-    "agents": Command(
-        "make",
+    "tools merge": Command(
+        "tools",
+        "merge runs into a new one; the originals stay unchanged",
+        (
+            "evalkit tools merge runs/monday runs/tuesday --out runs/both",
+            "evalkit tools merge runs/a runs/b runs/c --out runs/all --prefer first",
+        ),
+        options.merge,
+    ),
+    "tools reconcile": Command(
+        "tools",
+        "release what a run reserved and its provider did not bill",
+        (
+            "evalkit tools reconcile runs/nightly --usage usage.jsonl",
+            "evalkit tools reconcile runs/nightly --lane openai/gpt-5-mini --spent 3.27",
+        ),
+        options.reconcile,
+    ),
+    "tools check-agent": Command(
+        "tools",
         "check that an agent's code repeats itself when it is resumed",
         (
-            "evalkit agents check mypackage.agents:best_of --suite scheduling/basic",
-            "evalkit agents check patterns:react --suite pricing/basic --policy random",
+            "evalkit tools check-agent mypackage.agents:best_of --suite scheduling/basic",
+            "evalkit tools check-agent patterns:react --suite pricing/basic",
         ),
-        options.agents,
+        options.check_agent,
+    ),
+    "tools plugins": Command(
+        "tools",
+        "list plug-ins, and what is wrong with them",
+        ("evalkit tools plugins", "evalkit tools plugins --json"),
+        options.plugins,
     ),
 }
 """All commands by name. Naming one imports nothing but argparse."""
 
-OWN_OPTIONS = frozenset({"generate", "simulate"})
+OWN_OPTIONS = frozenset({"suites generate", "simulate"})
 """Commands that add options and help by `add_options`, from what they load."""
 
-TAKES_ANY = frozenset({"generate"})
+TAKES_ANY = frozenset({"suites generate"})
 """Commands that accept options which the parser does not know: an environment's parameters."""
+
+
+def module_of(name: str) -> str:
+    """The module below `evalkit.cli` that has the function of a command."""
+    return f"{COMMANDS[name].group}.{called(name)}"
+
+
+def called(name: str) -> str:
+    """What the function of a command is called."""
+    return name.rpartition(" ")[2].replace("-", "_")

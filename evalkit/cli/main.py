@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from typing import NoReturn
 
 from evalkit import __version__
-from evalkit.cli.commands import COMMANDS, GROUPS, OWN_OPTIONS, TAKES_ANY
+from evalkit.cli.commands import COMMANDS, GROUPS, OWN_OPTIONS, TAKES_ANY, TOOLS, called, module_of
 from evalkit.cli.encodings import write_any
 from evalkit.cli.options import Help
 from evalkit.cli.pipes import give_up, is_unwritable, unread
@@ -106,7 +106,7 @@ def _run(argv: Sequence[str]) -> int:
         args = parse([_at_home(word) for word in argv])
         write_any(sys.stdout, json=getattr(args, "json", False))
         with beginning("" if getattr(args, "json", False) else COMMANDS[args.module].begins):
-            command = importlib.import_module(f"evalkit.cli.{COMMANDS[args.module].group}.{args.module}")
+            command = importlib.import_module(f"evalkit.cli.{module_of(args.module)}")
         call: Callable[[argparse.Namespace], int] = getattr(command, args.call)
         code = call(args)
         sys.stdout.flush()
@@ -147,15 +147,19 @@ def beginning(words: str) -> Iterator[None]:
 
 def parse(argv: Sequence[str]) -> argparse.Namespace:
     """Parse the command line. `rest`: options that a command reads itself. Raises UsageError with the nearest name."""
+    argv = _two_words(argv)
     word = next((word for word in argv if not word.startswith("-")), None)
+    if word == TOOLS and {"-h", "--help"} & set(argv):
+        print(_tools())
+        raise SystemExit(0)
     if word is not None and word not in COMMANDS:
-        raise UsageError(f"There is no command {word!r}.{nearest(word, COMMANDS)}")
+        raise _no_command(word)
     top, commands = parser(word)
     if word is None and not {"-h", "--help", "--version"} & set(argv):
         top.print_help()
         raise UsageError("A command is missing.")
     if word in OWN_OPTIONS:
-        importlib.import_module(f"evalkit.cli.{COMMANDS[word].group}.{word}").add_options(commands[word])
+        importlib.import_module(f"evalkit.cli.{module_of(word)}").add_options(commands[word])
     args, rest = top.parse_known_args(argv)
     if rest and args.module not in TAKES_ANY:
         known = re.findall(r"--[\w-]+", commands[args.module].format_usage())
@@ -164,6 +168,45 @@ def parse(argv: Sequence[str]) -> argparse.Namespace:
         raise UsageError(f"{args.module}: unrecognized option {rest[0]!r}.{hint} See `evalkit {args.module} --help`.")
     args.rest = rest
     return args
+
+
+def _two_words(argv: Sequence[str]) -> list[str]:
+    """The command line with the two words of a command as one, which is its name."""
+    words = list(argv)
+    at = next((at for at, word in enumerate(words) if not word.startswith("-")), len(words))
+    name = " ".join(words[at : at + 2])
+    if name in COMMANDS or (words[at : at + 1] == [TOOLS] and not name.startswith(f"{TOOLS} -")):
+        words[at : at + 2] = [name]
+    return words
+
+
+def _no_command(word: str) -> UsageError:
+    """What to say of a first word, or of `tools` and a second one, that is no command."""
+    group, _, tool = word.partition(" ")
+    if group != TOOLS:
+        lasts = {name.rpartition(" ")[2]: name for name in COMMANDS if " " in name}
+        if word in lasts:
+            return UsageError(f"There is no command {word!r}: write `evalkit {lasts[word]}`.")
+        return UsageError(f"There is no command {word!r}.{nearest(word, [*_named(), TOOLS])}")
+    if not tool:
+        return UsageError(f"A tool is missing. `evalkit {TOOLS} --help` lists them.")
+    return UsageError(f"There is no tool {tool!r}.{nearest(tool, [name.partition(' ')[2] for name in _tool_names()])}")
+
+
+def _named() -> list[str]:
+    """The commands that the list of all commands names."""
+    return [name for name in COMMANDS if " " not in name]
+
+
+def _tool_names() -> list[str]:
+    return [name for name, command in COMMANDS.items() if command.group == TOOLS]
+
+
+def _tools() -> str:
+    """The help of `evalkit tools`."""
+    lines = [f"  {name.partition(' ')[2]:<13}{COMMANDS[name].summary}" for name in _tool_names()]
+    usage = f"usage: evalkit {TOOLS} TOOL ..."
+    return "\n".join([usage, "", f"{GROUPS[TOOLS]}:", *lines, "", f"`evalkit {TOOLS} TOOL --help` explains each."])
 
 
 class Parser(argparse.ArgumentParser):
@@ -179,7 +222,10 @@ def parser(only: str | None = None) -> tuple[argparse.ArgumentParser, dict[str, 
 
     `only`: the one command that the parser will know; building all takes ten times as long.
     """
-    listed = "\n\n".join(_listed(group, title) for group, title in GROUPS.items())
+    listed = "\n\n".join(_listed(group, title) for group, title in GROUPS.items() if group != TOOLS)
+    listed += (
+        f"\n  {TOOLS:<11}{', '.join(name.partition(' ')[2] for name in _tool_names()[:4])} and others: {TOOLS} --help"
+    )
     top = Parser(
         prog="evalkit",
         usage="evalkit COMMAND ...",
@@ -200,11 +246,11 @@ def parser(only: str | None = None) -> tuple[argparse.ArgumentParser, dict[str, 
             formatter_class=Help,
             allow_abbrev=False,
         )
-        sub.set_defaults(module=name, call=name)
+        sub.set_defaults(module=name, call=called(name))
         command.options(sub)
     return top, subparsers
 
 
 def _listed(group: str, title: str) -> str:
-    lines = [f"  {name:<11}{command.summary}" for name, command in COMMANDS.items() if command.group == group]
+    lines = [f"  {name:<11}{COMMANDS[name].summary}" for name in _named() if COMMANDS[name].group == group]
     return "\n".join([f"{title}:", *lines])

@@ -41,9 +41,6 @@ def run(sub: argparse.ArgumentParser) -> None:
     )
     sub.add_argument("--deadline", metavar="SPAN", help="stop after this time, such as 90m or 8h (default: the spec's)")
     sub.add_argument(
-        "--width", metavar="N", type=whole_number, help="episodes in flight per lane (default: the spec's)"
-    )
-    sub.add_argument(
         "--workers", metavar="N", help="play in N processes; `cores`: one per core (default: the spec's, or one)"
     )
     sub.add_argument("--on", choices=("here", "ray"), help="`ray`: play nothing here, but in actors of a Ray cluster")
@@ -55,7 +52,7 @@ def run(sub: argparse.ArgumentParser) -> None:
 def mcp(sub: argparse.ArgumentParser) -> None:
     """Options of `mcp`."""
     sub.usage = (
-        "evalkit mcp [-h] [--instance ID] [--replicate N] [--prompts PACK] [--http PORT] [--run NAME]\n"
+        "evalkit mcp [-h] [--instance ID] [--prompts PACK] [--http PORT] [--run NAME]\n"
         "                   [--agent NAME] SUITE\n"
         "       evalkit mcp end RUN EPISODE [--prompts PACK]"
     )
@@ -81,23 +78,13 @@ def _outside(sub: argparse.ArgumentParser) -> None:
     """What is played by somebody outside."""
     sub.add_argument("suite", metavar="SUITE", help="a suite's name, or a .jsonl file")
     sub.add_argument("--instance", metavar="ID", default="", help="the instance (default: the suite's first)")
-    sub.add_argument("--replicate", metavar="N", type=whole_number, default=0, help="the replicate, from 0")
     sub.add_argument("--prompts", metavar="PACK", default="standard", help="a prompt pack, by name or path")
 
 
 def nightly(sub: argparse.ArgumentParser) -> None:
     """Options of `nightly`."""
     _sweep(sub)
-    sub.add_argument("--name", metavar="NAME", help="its nights are in runs/NAME/nights (default: the spec's name)")
     sub.add_argument("--budget", metavar="USD", help="the limit for this night (default: the spec's)")
-    sub.add_argument(
-        "--deadline",
-        metavar="SPAN",
-        help="time limit from the start of the night, such as 90m or 8h (default: the spec's)",
-    )
-    sub.add_argument(
-        "--width", metavar="N", type=whole_number, help="episodes in flight per lane (default: the spec's)"
-    )
     sub.add_argument("--date", metavar="DATE", help="the night, as 2026-11-21 (default: today, UTC)")
     sub.add_argument(
         "--alpha", metavar="X", type=float, default=0.05, help="chance of a false alarm in 30 nights (0.05)"
@@ -142,19 +129,22 @@ def plan(sub: argparse.ArgumentParser) -> None:
     )
 
 
-def budget(sub: argparse.ArgumentParser) -> None:
-    """Options of `budget`."""
-    sub.usage = "evalkit budget [-h] [--json] RUN\n       evalkit budget reconcile RUN --usage FILE"
-    sub.usage += "\n       evalkit budget reconcile RUN --lane PROVIDER/MODEL --spent USD [--since WHEN] [--until WHEN]"
-    sub.add_argument("words", metavar="[reconcile] RUN", nargs="+", help="a run directory, or its name below runs/")
+def status(sub: argparse.ArgumentParser) -> None:
+    """Options of `status`."""
+    on_run(sub)
+    sub.add_argument("--money", action="store_true", help="where the money went, instead of progress")
+
+
+def reconcile(sub: argparse.ArgumentParser) -> None:
+    """Options of `tools reconcile`."""
+    sub.usage = "evalkit tools reconcile [-h] [--json] RUN --usage FILE\n"
+    sub.usage += "       evalkit tools reconcile RUN --lane PROVIDER/MODEL --spent USD"
+    on_run(sub)
     sub.add_argument(
         "--usage", metavar="FILE", help="what the provider billed, one line per request: JSON lines or CSV"
     )
     sub.add_argument("--lane", metavar="LANE", help="instead of --usage: PROVIDER/MODEL whose total is known")
     sub.add_argument("--spent", metavar="USD", help="what the provider billed for the lane")
-    sub.add_argument("--since", metavar="WHEN", help="the start of the billed time: 2026-11-21 or 2026-11-21T18:00Z")
-    sub.add_argument("--until", metavar="WHEN", help="the end of the billed time")
-    sub.add_argument("--json", action="store_true", help="the same as JSON")
 
 
 def report(sub: argparse.ArgumentParser) -> None:
@@ -198,17 +188,7 @@ def compare(sub: argparse.ArgumentParser) -> None:
     sub.add_argument("first", metavar="A", help="a run, or RUN:AGENT")
     sub.add_argument("second", metavar="B", nargs="?", help="a second one; agents with the same name are compared")
     sub.add_argument("--agents", metavar=("X", "Y"), nargs=2, help="two agents of one run")
-    sub.add_argument(
-        "--half-width",
-        metavar="X",
-        type=float,
-        default=0.05,
-        help="estimate how many instances a ±X interval needs (0.05: 5 points)",
-    )
-    form = sub.add_mutually_exclusive_group()
-    form.add_argument("--json", action="store_true", help="the same as JSON, with a stable schema")
-    form.add_argument("--markdown", action="store_true", help="Markdown tables")
-    form.add_argument("--csv", metavar="DIR", help="one CSV file per table, in this directory")
+    sub.add_argument("--json", action="store_true", help="the same as JSON, with a stable schema")
 
 
 def show(sub: argparse.ArgumentParser) -> None:
@@ -244,7 +224,7 @@ def export(sub: argparse.ArgumentParser) -> None:
         metavar="FORMAT",
         required=True,
         help="jsonl: one chat per line; inspect: Inspect AI logs; csv: CSV files; archive: the run and its numbers in "
-        "a zip, for `verify`; or one from a plug-in",
+        "a zip, for `verify`",
     )
     sub.add_argument("--out", metavar="PATH", required=True, help="a file (jsonl, archive) or a folder; must not exist")
     sub.add_argument("--only", metavar="PART", action="append", default=[], help="agent=NAME,suite=NAME")
@@ -266,9 +246,13 @@ def merge(sub: argparse.ArgumentParser) -> None:
 def void(sub: argparse.ArgumentParser) -> None:
     """Options of `void`."""
     sub.add_argument("run", metavar="RUN", help="a run directory, or its name below runs/")
-    sub.add_argument("--agent", metavar="A", default="", help="episodes of this agent")
-    sub.add_argument("--suite", metavar="S", default="", help="of this suite")
-    sub.add_argument("--instance", metavar="I", default="", help="of this instance")
+    sub.add_argument(
+        "--only",
+        metavar="WHAT",
+        action="append",
+        default=[],
+        help="episodes of these: agent=NAME,suite=NAME,instance=ID",
+    )
     sub.add_argument(
         "--episode", metavar="E", default="", help="an id or the start of one, or agent:suite:instance:replicate"
     )
@@ -291,28 +275,23 @@ def new(sub: argparse.ArgumentParser) -> None:
     )
 
 
+def check_agent(sub: argparse.ArgumentParser) -> None:
+    """Options of `tools check-agent`."""
+    sub.add_argument("agent", metavar="AGENT", help="`module:function`, or a name that a package brings")
+    sub.add_argument("--suite", metavar="SUITE", required=True, help="what it plays")
+    sub.add_argument("--policy", metavar="POLICY", help="who answers (default: the environment's stand-in for a model)")
+
+
 def plugins(sub: argparse.ArgumentParser) -> None:
-    """Options of `plugins`."""
+    """Options of `tools plugins`."""
     sub.add_argument("--json", action="store_true", help="the same as JSON, with a stable schema")
-
-
-def agents(sub: argparse.ArgumentParser) -> None:
-    """Options of `agents`."""
-    actions = sub.add_subparsers(metavar="ACTION", required=True)
-    action = functools.partial(actions.add_parser, epilog=sub.epilog, formatter_class=Help, allow_abbrev=False)
-    check = action("check", help="play an episode, cut it off behind each request, and compare")
-    check.add_argument("agent", metavar="AGENT", help="`module:function`, or a name that a package brings")
-    check.add_argument("--suite", metavar="SUITE", required=True, help="what it plays")
-    check.add_argument("--instance", metavar="ID", help="one instance of it (default: the first)")
-    check.add_argument(
-        "--policy", metavar="POLICY", help="who answers (default: the environment's stand-in for a model)"
-    )
-    check.set_defaults(call="check")
 
 
 def generate(sub: argparse.ArgumentParser) -> None:
     """Options of `generate`."""
-    sub.usage = "evalkit generate [-h] ENVIRONMENT --out FILE [--instances N] [--seed SEED] [--PARAMETER VALUE ...]"
+    sub.usage = (
+        "evalkit suites generate [-h] ENVIRONMENT --out FILE [--instances N] [--seed SEED] [--PARAMETER VALUE ...]"
+    )
     sub.add_argument(
         "--instances", metavar="N", type=whole_number, default=12, help="number of instances (default: 12)"
     )
@@ -323,16 +302,9 @@ def generate(sub: argparse.ArgumentParser) -> None:
 
 
 def describe(sub: argparse.ArgumentParser) -> None:
-    """Options of `describe`."""
+    """Options of `suites describe`."""
     sub.add_argument("suite", metavar="SUITE", help="a suite's name, or its file")
-    form = sub.add_mutually_exclusive_group()
-    form.add_argument("--json", action="store_true", help="the tables as JSON")
-    form.add_argument("--markdown", action="store_true", help="Markdown tables")
-    form.add_argument("--latex", action="store_true", help="LaTeX tables, for booktabs")
-    form.add_argument("--csv", metavar="DIR", help="one CSV file per table, in this directory")
-    sub.add_argument(
-        "--prompts", metavar="PACK", default="standard", help="the prompt pack with the texts of the tools"
-    )
+    sub.add_argument("--json", action="store_true", help="the tables as JSON")
 
 
 def providers(sub: argparse.ArgumentParser) -> None:
@@ -419,9 +391,6 @@ def judge(sub: argparse.ArgumentParser) -> None:
 
 def _asked(sub: argparse.ArgumentParser) -> None:
     sub.add_argument("--model", metavar="PROVIDER/MODEL", required=True, help="the model to ask")
-    sub.add_argument(
-        "--budget", metavar="USD", help="hard limit for the run, by the usage that providers report (default: none)"
-    )
 
 
 def _sweep(sub: argparse.ArgumentParser) -> None:

@@ -116,7 +116,7 @@ class Record:
     async def _waiting(self, seat: OutsideEpisode) -> tuple[Message, ...]:
         """What an episode's next request reads, once it waits for a reply. Raises RunError if it never will."""
         if seat.id in self.ended:
-            raise RunError(f"{seat.place} has ended. Choose another --instance or --replicate.")
+            raise RunError(f"{seat.place} has ended. Choose another --instance, or another --run.")
         waiting = asyncio.ensure_future(self.asker.opened(seat.id))
         await asyncio.wait({waiting, self.playing}, return_when=asyncio.FIRST_COMPLETED)
         if not waiting.done():

@@ -108,7 +108,7 @@ class Score:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Parameter:
-    """One parameter of an environment's instances, as a suite, `vary` and `evalkit generate` know it."""
+    """One parameter of an environment's instances, as a suite, `vary` and `evalkit suites generate` know it."""
 
     kind: type
     """`int`, `float`, `str` or `bool`."""
@@ -166,7 +166,7 @@ class InstanceSize:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Described:
-    """What `evalkit describe` says about suites of this environment, in addition to what it says about every suite."""
+    """What `evalkit suites describe` says of suites of this environment, besides what it says of every suite."""
 
     quantities: tuple[Quantity, ...] = ()
     tallies: tuple[GroupCount, ...] = ()
@@ -195,7 +195,7 @@ class Presentation:
     shares: Mapping[str, ActionShare] = field(default_factory=dict)
     """Secondary metrics that reports show, by name, in addition to those that any environment may have."""
     described: Described = Described()  # frozen
-    """What `evalkit describe` shows of its suites."""
+    """What `evalkit suites describe` shows of its suites."""
     report: str = ""
     """Its own tables, figures and charts: a record of `evalkit/report/extras/record.py`."""
     tasks: str = ""

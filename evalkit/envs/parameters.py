@@ -4,7 +4,7 @@
         id: str = ""
         sellers: Annotated[int, Meta(ge=1, le=50, description="how many offers")] = 8
 
-A field with a description is a parameter: `vary` and `evalkit generate` know it. `read_line` reads a line and says
+A field with a description is a parameter: `vary` and `suites generate` know it. `read_line` reads a line and says
 what is wrong with one: the field, its value, and what it may be, in the words of a `title` where the type has none.
 """
 

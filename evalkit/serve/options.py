@@ -110,6 +110,8 @@ SPOKEN = "openai_chat"
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """One flag for each option, read back with `given_flags`."""
     for key, option in OPTIONS.items():
+        if key in TABLE_ALONE:
+            continue
         flag = "--" + key.replace("_", "-")
         parser.add_argument(flag, dest=f"option_{key}", metavar=option.metavar, help=option.help)
 
@@ -232,4 +234,7 @@ OPTIONS: Mapping[str, Option] = {
         read=lambda value: whole(value, 0, 65535), metavar="PORT", help="port to listen on (default: any free one)"
     ),
 }
-"""Every key of a `simulate` table and every flag of `evalkit simulate`."""
+"""Every key of a `simulate` table."""
+
+TABLE_ALONE = frozenset({"burst", "host", "key"})
+"""Keys that are no flags of `evalkit simulate`."""

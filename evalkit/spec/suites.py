@@ -184,7 +184,7 @@ def _chosen(use: SuiteUse, path: Path) -> list[Mapping[str, Any]]:
     return lines
 
 
-_MAKE = "Make a Parquet file of it: `evalkit generate {name} --out {out}`."
+_MAKE = "Make a Parquet file of it: `evalkit suites generate {name} --out {out}`."
 
 
 def _check_chosen(use: SuiteUse, known: set[str], path: Path) -> None:

@@ -79,7 +79,7 @@ def _kind(run: Path, manifest: Manifest) -> str:
     kinds = {instance.line.get("kind") for suite in suites for instance in suite.instances}
     if not kinds:
         raise RunError(
-            f"{run} is not an errand run: start one with `evalkit judge RUN` or `evalkit queries ask "
+            f"{run} is not an errand run: start one with `evalkit tools judge RUN` or `evalkit tools queries ask "
             "SUITE`, then play it."
         )
     players = [agent.name for agent in manifest.agents.values() if errand.NAME in agent.packs]
@@ -117,7 +117,9 @@ def judged_paths(run: Path, judge_run: Path) -> tuple[str, dict[str, int], int]:
     """
     kind, answers = read_answers(judge_run)
     if kind not in errand.JUDGED:
-        raise RunError(f"{judge_run} is a run of {kind} errands; --judged needs a judge's run: `evalkit judge {run}`.")
+        raise RunError(
+            f"{judge_run} is a run of {kind} errands; --judged needs a judge's run: `evalkit tools judge {run}`."
+        )
     texts = first_texts(run)
     paths: dict[str, int] = {}
     for episode, text in texts.items():

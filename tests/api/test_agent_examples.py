@@ -92,9 +92,9 @@ def test_an_agent_that_does_not_repeat_itself_is_found(
     monkeypatch.syspath_prepend(str(tmp_path))
     monkeypatch.syspath_prepend(str(EXAMPLES))
     settings = ["--suite", "pricing/basic", "--policy", "random"]
-    assert main(["agents", "check", "moody_agent:moody", *settings]) == 1
+    assert main(["tools", "check-agent", "moody_agent:moody", *settings]) == 1
     assert "Cut off behind the ask main.0 of step 0: it was left as diverged" in capsys.readouterr().out
-    assert main(["agents", "check", "patterns:best_of", "--suite", "scheduling/basic", "--policy", "knuth"]) == 0
+    assert main(["tools", "check-agent", "patterns:best_of", "--suite", "scheduling/basic", "--policy", "knuth"]) == 0
     assert "asked nothing twice" in capsys.readouterr().out
-    assert main(["agents", "check", "patterns:worst_of", "--suite", "scheduling/basic"]) == 2
+    assert main(["tools", "check-agent", "patterns:worst_of", "--suite", "scheduling/basic"]) == 2
     assert "worst_of" in capsys.readouterr().err

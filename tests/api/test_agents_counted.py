@@ -258,7 +258,7 @@ def test_runs_whose_episodes_have_asks_are_merged(tmp_path: Path, monkeypatch: p
     monkeypatch.chdir(tmp_path)
     for name, suite in (("one", "pricing/basic"), ("two", "pricing/medium")):
         played(spec("asked", steps=0, more=True), name=name, only={"suite": [suite]})
-    assert main(["merge", "runs/one", "runs/two", "--out", "runs/both"]) == 0
+    assert main(["tools", "merge", "runs/one", "runs/two", "--out", "runs/both"]) == 0
     assert main(["verify", "both"]) == 0
     both = scan_all(Path("runs/both"), ("row_kind",)).column("row_kind").to_pylist()
     assert both == ["ask"] * 6

@@ -51,7 +51,7 @@ def test_what_it_counts_is_what_the_report_counts(capsys: pytest.CaptureFixture[
     run = evalkit.run(policies(replicates=2), limit=5)
     for void in (False, True):
         if void:
-            assert main(["void", "mine", "--episode", KNUTH, "--reason", "a trial"]) == 0
+            assert main(["tools", "void", "mine", "--episode", KNUTH, "--reason", "a trial"]) == 0
         capsys.readouterr()
         assert main(["report", "mine", "--json"]) == 0
         said = json.loads(capsys.readouterr().out)["run"]

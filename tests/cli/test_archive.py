@@ -248,7 +248,10 @@ def test_what_cannot_be_archived_is_refused(call: Call, archive: Path, run: Path
 
 def test_a_part_of_a_run_with_void_episodes_is_archived(call: Call, spec: Path, here: Path) -> None:
     assert call("run", str(spec), "--limit", "3").code == 3
-    assert call("void", "mine", "--episode", "knuth:scheduling/basic?periods=4:seed-0:0", "--reason", "x").code == 0
+    assert (
+        call("tools", "void", "mine", "--episode", "knuth:scheduling/basic?periods=4:seed-0:0", "--reason", "x").code
+        == 0
+    )
     said = export(call, "mine")
     assert said.code == 0
     assert "Not included" not in said.out

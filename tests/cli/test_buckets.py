@@ -133,7 +133,7 @@ def test_a_run_is_played_and_gone_on_with_in_a_bucket(played: Path, store: Store
     for query in (ROWS, "select kind, count(*) from ledger group by kind order by all"):
         one, other = (call("sql", name, query, "--csv") for name in (place, "mine"))
         assert one.out == other.out != ""
-    assert call("void", place, "--agent", "knuth", "--reason", "why").code == 0
+    assert call("tools", "void", place, "--only", "agent=knuth", "--reason", "why").code == 0
     assert b"why" in (place_of(place) / "voids.jsonl").read_bytes()
     assert not json.loads(call("status", place, "--json").out)["running"]
 

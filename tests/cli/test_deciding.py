@@ -38,7 +38,9 @@ INSTANCES = 120
 
 @pytest.fixture
 def asked(call: Call, here: Path) -> Path:
-    made = call("generate", "scheduling", "--instances", str(INSTANCES), "--n=4", "--periods=8", "--out", "many.jsonl")
+    made = call(
+        "suites", "generate", "scheduling", "--instances", str(INSTANCES), "--n=4", "--periods=8", "--out", "many.jsonl"
+    )
     assert made.code == 0, made.err
     (here / "ask.toml").write_text(SWEEP)
     return here

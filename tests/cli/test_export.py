@@ -32,7 +32,7 @@ def test_a_run_is_exported_and_left_as_it_is(call: Call, run: str, here: Path, f
 @pytest.mark.exhaustive(but=1)
 @pytest.mark.parametrize("form", FORMATS)
 def test_a_choice_that_holds_nothing_is_refused(call: Call, run: str, here: Path, form: str) -> None:
-    assert call("void", run, "--agent", "knuth", "--reason", "x").code == 0
+    assert call("tools", "void", run, "--only", "agent=knuth", "--reason", "x").code == 0
     said = call("export", run, "--format", form, "--out", "out", "--only", "agent=knuth")
     assert said.code == 2
     assert "nothing to export" in said.message
@@ -41,5 +41,5 @@ def test_a_choice_that_holds_nothing_is_refused(call: Call, run: str, here: Path
 
 
 def test_what_is_void_is_said(call: Call, run: str) -> None:
-    assert call("void", run, "--agent", "knuth", "--reason", "x").code == 0
+    assert call("tools", "void", run, "--only", "agent=knuth", "--reason", "x").code == 0
     assert "2 void episodes" in call("export", run, "--format", "jsonl", "--out", "out.jsonl").out

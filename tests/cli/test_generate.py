@@ -39,7 +39,7 @@ def test_a_catalogue_of_ones_own_is_taken_by_its_path_and_goes_with_the_suite(ca
     (here / "own.toml").write_text('[[agents]]\npolicy = "oracle"\n[[suites]]\nname = "s.jsonl"\n')
     assert call("run", "own.toml", "--json").code == 0
     asked = ("--for", "requirement", "--model", "simulated/clerk", "--name", "write")
-    assert call("queries", "ask", "s.jsonl", *asked).code == 0
+    assert call("tools", "queries", "ask", "s.jsonl", *asked).code == 0
     errand = json.loads((here / "instances/queries/write.jsonl").read_text().splitlines()[0])
     assert "tea house" in errand["values"]["options"]
 
@@ -57,7 +57,7 @@ def test_a_file_that_is_no_catalogue_is_refused(call: Call, here: Path, text: st
     if text is not None:
         (here / "own.toml").write_text(text, encoding="latin-1")
     before = tree(here)
-    said = call("generate", "costbench", "--catalogue=own.toml", "--out", "new/s.jsonl")
+    said = call("suites", "generate", "costbench", "--catalogue=own.toml", "--out", "new/s.jsonl")
     assert said.code == 2
     assert words in said.message
     assert tree(here) == before
@@ -85,20 +85,20 @@ def test_the_document_names_every_field_of_a_catalogue_and_no_other(title: str, 
 
 
 def test_only_environments_that_have_catalogues_take_a_file(call: Call, here: Path) -> None:
-    said = call("generate", "scheduling", "--catalogue", own_catalogue(here), "--out", "s.jsonl")
+    said = call("suites", "generate", "scheduling", "--catalogue", own_catalogue(here), "--out", "s.jsonl")
     assert said.code == 2
     assert "scheduling has no parameter '--catalogue'" in said.message
 
 
 def test_errands_are_not_generated(call: Call, here: Path) -> None:
-    said = call("generate", "errand", "--out", "s.jsonl")
+    said = call("suites", "generate", "errand", "--out", "s.jsonl")
     assert said.code == 2
-    assert "evalkit judge RUN" in said.message
+    assert "evalkit tools judge RUN" in said.message
     assert tree(here) == {}
 
 
 def test_help_lists_the_environments_that_can_be_generated(call: Call) -> None:
-    listed = call("generate", "--help").out
+    listed = call("suites", "generate", "--help").out
     assert all(f"parameters of {name}:" in listed for name in ("scheduling", "procurement", "pricing", "costbench"))
     assert "parameters of errand" not in listed
 
@@ -119,10 +119,10 @@ def test_a_suite_is_written_as_it_is_made_and_appears_whole(
 
     env = replace(ENVIRONMENTS["scheduling"], generate=lines)
     monkeypatch.setattr("evalkit.cli.make.generate.ENVIRONMENTS", {"scheduling": env})
-    assert call("generate", "scheduling", "--instances", "4", "--seed", "1", "--out", "s.jsonl").code == 2
+    assert call("suites", "generate", "scheduling", "--instances", "4", "--seed", "1", "--out", "s.jsonl").code == 2
     assert tree(here) == {}
     seen.clear()
-    assert call("generate", "scheduling", "--instances", "4", "--out", "s.jsonl").code == 0
+    assert call("suites", "generate", "scheduling", "--instances", "4", "--out", "s.jsonl").code == 0
     assert len((here / "s.jsonl").read_text().splitlines()) == 4
     assert sorted(set(seen)) == seen, "each line is on its way before the next is made"
     assert list(tree(here)) == ["s.jsonl"]
@@ -137,7 +137,7 @@ def test_progress_is_told_and_what_is_not_proven(call: Call, here: Path, monkeyp
     monkeypatch.setattr(
         "evalkit.cli.make.generate.ENVIRONMENTS", {"procurement": replace(ENVIRONMENTS["procurement"], generate=lines)}
     )
-    said = call("generate", "procurement", "--instances", "3", "--out", "s.jsonl")
+    said = call("suites", "generate", "procurement", "--instances", "3", "--out", "s.jsonl")
     assert said.code == 0
     assert "The optimum is not proven for 1 of them: i1." in said.out
     assert "2 of 3 instances" in said.err

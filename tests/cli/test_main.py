@@ -1,3 +1,4 @@
+import argparse
 import importlib
 import io
 import json
@@ -11,9 +12,10 @@ from types import SimpleNamespace
 import pytest
 
 from evalkit import __version__
-from evalkit.cli.commands import COMMANDS
+from evalkit.cli.commands import COMMANDS, OWN_OPTIONS, module_of
 from evalkit.cli.main import main, parse, parser
 from evalkit.engine.gc_threshold import COLLECT_EVERY, OLDER_EVERY
+from evalkit.errors import UsageError
 from tests.support.command_line import Call
 from tests.support.patience import PATIENCE_S
 
@@ -23,7 +25,7 @@ import json, sys
 from evalkit.cli.main import main
 for command in {commands!r}:
     try:
-        main([command, "--help"])
+        main([*command.split(), "--help"])
     except SystemExit:
         pass
 print(json.dumps([name for name in {heavy!r} if name in sys.modules]), file=sys.stderr)
@@ -32,7 +34,7 @@ print(json.dumps([name for name in {heavy!r} if name in sys.modules]), file=sys.
 
 @pytest.mark.parametrize("command", COMMANDS)
 def test_help_of_every_command_shows_examples_and_fits_the_terminal(call: Call, command: str) -> None:
-    said = call(command, "--help")
+    said = call(*command.split(), "--help")
     assert said.code == 0
     examples = said.out.partition("examples:\n")[2]
     assert f"evalkit {command}" in examples
@@ -45,7 +47,7 @@ def test_examples_parse() -> None:
     words = [shlex.split(line.split(" > ")[0]) for line in lines if line.startswith("evalkit ")]
     assert len(words) >= len(COMMANDS)
     for line in words:
-        assert parse(line[1:]).module == line[1]
+        assert parse(line[1:]).module in (line[1], " ".join(line[1:3]))
 
 
 def test_a_command_s_parser_is_built_without_the_others() -> None:
@@ -59,9 +61,43 @@ def test_a_command_s_parser_is_built_without_the_others() -> None:
 def test_help_lists_every_command_within_80_columns(call: Call) -> None:
     said = call("--help")
     assert said.code == 0
+    tools = call("tools", "--help")
+    assert tools.code == 0
     for command, one in COMMANDS.items():
-        assert re.search(rf"^  {command} +{re.escape(one.summary)}$", said.out, re.MULTILINE)
-    assert max(map(len, said.out.splitlines())) <= 80
+        group, _, tool = command.rpartition(" ")
+        if group != "suites":
+            shown = tools.out if group else said.out
+            assert re.search(rf"^  {tool} +{re.escape(one.summary)}$", shown, re.MULTILINE)
+    assert max(map(len, f"{said.out}\n{tools.out}".splitlines())) <= 80
+
+
+def test_there_are_few_commands_and_options() -> None:
+    _, commands = parser()
+    for name in OWN_OPTIONS:
+        importlib.import_module(f"evalkit.cli.{module_of(name)}").add_options(commands[name])
+    assert len({name.partition(" ")[0] for name in COMMANDS}) <= 18
+    assert sum(map(_options, commands.values())) <= 110
+
+
+def _options(one: argparse.ArgumentParser) -> int:
+    """How many options a command has, with those of its actions."""
+    own = [action for action in one._actions if action.option_strings and action.dest != "help"]
+    inner = [action for action in one._actions if isinstance(action, argparse._SubParsersAction)]
+    return len(own) + sum(_options(sub) for action in inner for sub in action.choices.values())
+
+
+@pytest.mark.parametrize(
+    ("argv", "words"),
+    [
+        (["tools"], "A tool is missing"),
+        (["tools", "viod"], "Did you mean 'void'"),
+        (["void"], "evalkit tools void"),
+        (["describe"], "evalkit suites describe"),
+    ],
+)
+def test_a_tool_that_is_not_named_whole(argv: list[str], words: str) -> None:
+    with pytest.raises(UsageError, match=words):
+        parse(argv)
 
 
 def test_plan_loads_nothing_that_only_runs_need(tmp_path: Path) -> None:
@@ -83,10 +119,10 @@ print(code, [name for name in {heavy!r} if name in sys.modules])
 
 
 def test_help_loads_nothing_heavy() -> None:
-    # `simulate` and `generate` describe what they load, so their options may cost a little more.
-    light = [command for command in COMMANDS if command not in ("simulate", "generate")]
-    for commands, heavy in ((light, HEAVY), (["simulate", "generate"], tuple(set(HEAVY) - {"msgspec"}))):
-        code = MEASURE.format(commands=commands, heavy=heavy)
+    # `simulate` and `suites generate` describe what they load, so their options may cost a little more.
+    light = [command for command in COMMANDS if command not in OWN_OPTIONS]
+    for commands, heavy in ((light, HEAVY), (OWN_OPTIONS, tuple(set(HEAVY) - {"msgspec"}))):
+        code = MEASURE.format(commands=list(commands), heavy=heavy)
         ran = subprocess.run(
             [sys.executable, "-c", code], capture_output=True, text=True, timeout=PATIENCE_S, check=True
         )
@@ -135,8 +171,8 @@ def test_no_command_prints_the_help_and_fails(call: Call) -> None:
         (["report", "x", "--markdown", "--csv", "d"], "not allowed with"),
         (["simulate", "--fualts", "1"], "Did you mean '--faults'?"),
         (["simulate", "--latency", "soon"], "latency: 'soon' is not a span of time"),
-        (["prompts"], "ACTION"),
-        (["prompts", "imprt"], "invalid choice: 'imprt'"),
+        (["tools", "prompts"], "ACTION"),
+        (["tools", "prompts", "imprt"], "invalid choice: 'imprt'"),
         (["--quiet"], "A command is missing"),
     ],
 )
@@ -148,7 +184,7 @@ def test_a_wrong_word_gets_one_message(call: Call, argv: list[str], words: str) 
 
 
 @pytest.mark.exhaustive(but=1)
-@pytest.mark.parametrize("argv", ["prompts list", "--help", "providers"])
+@pytest.mark.parametrize("argv", ["tools prompts list", "--help", "providers"])
 def test_a_reader_that_goes_away_leaves_no_traceback(here: Path, argv: str) -> None:
     late = f"(sleep 0.3; {sys.executable} -m evalkit {argv}) | true"
     ran = subprocess.run(["bash", "-c", late], capture_output=True, text=True, timeout=PATIENCE_S, check=True)

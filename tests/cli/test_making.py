@@ -58,7 +58,7 @@ def test_every_key_that_the_new_spec_mentions_is_a_real_one(call: Call, here: Pa
     ],
 )
 def test_a_generated_suite_can_be_used_in_a_sweep(call: Call, here: Path, words: list[str], expected: object) -> None:
-    said = call("generate", "scheduling", *words, "--instances", "2", "--out", "suites/own.jsonl")
+    said = call("suites", "generate", "scheduling", *words, "--instances", "2", "--out", "suites/own.jsonl")
     assert said.code == 0, said.err
     lines = [json.loads(line) for line in (here / "suites/own.jsonl").read_text().splitlines()]
     assert len(lines) == 2
@@ -73,7 +73,7 @@ def test_a_generated_suite_can_be_used_in_a_sweep(call: Call, here: Path, words:
 
 
 def test_every_parameter_is_in_the_help_and_can_be_given(call: Call, here: Path) -> None:
-    listed = call("generate", "--help").out
+    listed = call("suites", "generate", "--help").out
     for name, env in ENVIRONMENTS.items():
         for key, parameter in env.parameters.items():
             if key == "seed":
@@ -81,13 +81,27 @@ def test_every_parameter_is_in_the_help_and_can_be_given(call: Call, here: Path)
             assert f"--{key.replace('_', '-')} " in listed
             values = [parameter.default, *(one for one in parameter.choices if one != "explicit"), NAMED.get(key)]
             value = next((one for one in values if one is not None), max(parameter.least or 1, 1))
-            said = call("generate", name, f"--{key}={value}", "--instances", "1", "--out", f"{name}-{key}.jsonl")
+            said = call(
+                "suites", "generate", name, f"--{key}={value}", "--instances", "1", "--out", f"{name}-{key}.jsonl"
+            )
             assert said.code == 0, said.err
 
 
 def test_the_same_seed_makes_the_same_suite(call: Call, here: Path) -> None:
     for name, seed in (("a", 7), ("b", 7), ("c", 8)):
-        call("generate", "scheduling", "--n", "4", "--instances", "3", "--seed", str(seed), "--out", f"{name}.jsonl")
+        call(
+            "suites",
+            "generate",
+            "scheduling",
+            "--n",
+            "4",
+            "--instances",
+            "3",
+            "--seed",
+            str(seed),
+            "--out",
+            f"{name}.jsonl",
+        )
     files = tree(here)
     assert files["a.jsonl"] == files["b.jsonl"] != files["c.jsonl"]
 
@@ -111,7 +125,7 @@ def test_the_same_seed_makes_the_same_suite(call: Call, here: Path) -> None:
 )
 def test_a_suite_that_cannot_be_made_is_refused(call: Call, here: Path, argv: list[str], words: str) -> None:
     (here / "there.jsonl").write_text("frozen\n")
-    said = call("generate", *argv)
+    said = call("suites", "generate", *argv)
     assert said.code == 2
     assert words in said.message
     assert tree(here) == {"there.jsonl": b"frozen\n"}
@@ -123,11 +137,11 @@ def test_prompts_are_imported_from_a_copy_of_the_reference(call: Call, here: Pat
     (folder / "prompts.py").write_text(PROMPTS)
     for name in ("run_scheduling_experiment", "stable_matching_environment"):
         (folder / f"{name}.py").write_text("")
-    said = call("prompts", "import", "paper", "--out", "paper.toml")
+    said = call("tools", "prompts", "import", "paper", "--out", "paper.toml")
     assert said.code == 0, said.err
     assert 'prompts = "paper.toml"' in said.out
     assert "You sort people." in (here / "paper.toml").read_text()
-    again = call("prompts", "import", "paper", "--out", "paper.toml")
+    again = call("tools", "prompts", "import", "paper", "--out", "paper.toml")
     assert again.code == 2
     assert "exists" in again.message
     suite = '[[suites]]\nname = "scheduling/basic"\ninstances = ["seed-0"]\nvary = { periods = [1] }\n'
@@ -140,8 +154,13 @@ def test_prompts_are_imported_from_a_copy_of_the_reference(call: Call, here: Pat
 
 def test_prompts_of_no_copy_are_refused(call: Call, here: Path) -> None:
     for argv in (["none", "--out", "paper.toml"], [".", "--out", "paper.txt"], [".", "--out", "paper.toml"]):
-        said = call("prompts", "import", *argv)
+        said = call("tools", "prompts", "import", *argv)
         assert said.code == 2
         assert argv[0] in said.message or argv[-1] in said.message
     assert tree(here) == {}
-    assert call("prompts", "list").out.split() == ["explicit", "known_horizon", "known_horizon_goal", "standard"]
+    assert call("tools", "prompts", "list").out.split() == [
+        "explicit",
+        "known_horizon",
+        "known_horizon_goal",
+        "standard",
+    ]

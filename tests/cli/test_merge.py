@@ -1,4 +1,4 @@
-"""`evalkit merge`: parts that were played apart are the run that would have been played whole."""
+"""`evalkit tools merge`: parts that were played apart are the run that would have been played whole."""
 
 import json
 from pathlib import Path
@@ -27,7 +27,7 @@ def tables(call: Call, run: str, *names: str) -> dict[str, object]:
 
 def test_the_merged_run_is_verified_reported_and_gone_on_from(call: Call, parts: tuple[str, str], here: Path) -> None:
     before = {name: data for name, data in tree(here / "runs").items() if "derived" not in name}
-    said = call("merge", *parts, "--out", "runs/both")
+    said = call("tools", "merge", *parts, "--out", "runs/both")
     assert (said.code, said.err) == (0, "")
     assert "4 episodes in" in said.out
     kept = {name: data for name, data in tree(here / "runs").items() if name in before}
@@ -46,7 +46,7 @@ def test_runs_that_call_different_things_by_one_name_are_refused(call: Call, spe
     assert call("run", "mine.toml").code == 0
     (here / "other.toml").write_text(POLICIES.replace('"seed-0", ', ""))
     assert call("run", "other.toml").code == 0
-    said = call("merge", "mine", "other", "--out", "both")
+    said = call("tools", "merge", "mine", "other", "--out", "both")
     assert said.code == 2
     assert "has other instances" in said.message
     assert not (here / "both").exists()
@@ -65,6 +65,6 @@ def test_runs_that_call_different_things_by_one_name_are_refused(call: Call, spe
 )
 def test_what_cannot_be_merged_is_refused(call: Call, spec: Path, words: list[str], message: str) -> None:
     assert call("run", "mine.toml").code == 0
-    said = call("merge", *words)
+    said = call("tools", "merge", *words)
     assert said.code == 2
     assert message in said.message

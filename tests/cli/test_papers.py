@@ -64,22 +64,18 @@ def test_a_tag_that_nobody_has_is_refused(call: Call, run: str) -> None:
     assert "Did you mean 'family'" in said.message
 
 
-@pytest.mark.parametrize("form", [[], ["--markdown"], ["--latex"]])
-def test_a_suite_is_described(call: Call, form: list[str]) -> None:
-    said = call("describe", "scheduling/basic", *form)
+def test_a_suite_is_described(call: Call) -> None:
+    said = call("suites", "describe", "scheduling/basic")
     assert said.code == 0
-    assert "Random assignment (expected blocking pairs)" in said.out.replace("{[}", "[")
+    assert "Random assignment (expected blocking pairs)" in said.out
 
 
-def test_a_suite_is_described_as_files_and_as_json(call: Call, here: Path) -> None:
-    said = call("describe", "procurement/hard", "--csv", "out")
-    assert "Wrote 5 tables to out." in said.out
-    assert (here / "out" / "suite_parameters.csv").read_text().startswith("parameter,values,default,help\n")
-    found = json.loads(call("describe", "procurement/hard", "--json").out)
+def test_a_suite_is_described_as_json(call: Call) -> None:
+    found = json.loads(call("suites", "describe", "procurement/hard", "--json").out)
     assert (found["environment"], found["tables"]["suite"]["rows"][-1]["instances"]) == ("procurement", 12)
 
 
 def test_a_suite_that_is_not_there_is_named_with_the_nearest(call: Call) -> None:
-    said = call("describe", "procurement/hrad")
+    said = call("suites", "describe", "procurement/hrad")
     assert said.code == 2
     assert "procurement/hard" in said.message

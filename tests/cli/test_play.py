@@ -95,7 +95,6 @@ def test_wrong_words_change_nothing(
     assert "seed-99" in capsys.readouterr().err
     assert main(["play", "scheduling/nothing"]) == 2
     assert "scheduling/nothing" in capsys.readouterr().err
-    assert main(["play", "scheduling/basic", "--replicate", "-1"]) == 2
     assert not (here / "runs" / "human" / "manifest").exists() or evalkit.load("human").ended == 0
 
 

@@ -54,7 +54,7 @@ def suite(call: Call, here: Path) -> list[dict[str, Any]]:
         for i, kind in enumerate(KINDS)
     ]
     written(here, *rows)
-    said = call("queries", "import", "queries.json", "--out", "suite.jsonl", "--length", "4")
+    said = call("tools", "queries", "import", "queries.json", "--out", "suite.jsonl", "--length", "4")
     assert said.code == 0, said.err
     assert "4 queries" in said.out
     assert "1 of them (25.0 %)" in said.out
@@ -90,13 +90,15 @@ def test_imported_lines_can_be_played(call: Call, here: Path, suite: list[dict[s
 
 
 def test_conflicting_queries_are_left_out(call: Call, here: Path, suite: list[dict[str, Any]]) -> None:
-    asked = call("queries", "ask", "suite.jsonl", "--for", "conflict", "--model", "simulated/any", "--name", "check")
+    asked = call(
+        "tools", "queries", "ask", "suite.jsonl", "--for", "conflict", "--model", "simulated/any", "--name", "check"
+    )
     assert asked.code == 0, asked.err
     assert "evalkit" in asked.out
     assert "queries apply runs/check suite.jsonl --out suite-conflict.jsonl" in asked.out
     assert len(lines(here / "instances/queries/check.jsonl")) == 4
     answer(call, here, "check", ["**no conflict**"])
-    used = call("queries", "apply", "runs/check", "suite.jsonl", "--out", "sound.jsonl")
+    used = call("tools", "queries", "apply", "runs/check", "suite.jsonl", "--out", "sound.jsonl")
     assert used.code == 0, used.err
     assert "Wrote 4 of 4 queries to sound.jsonl." in used.out
     assert lines(here / "sound.jsonl") == suite
@@ -106,20 +108,30 @@ def test_conflicting_queries_are_left_out(call: Call, here: Path, suite: list[di
 def test_a_suite_of_which_nothing_is_left_is_not_written(
     call: Call, here: Path, suite: list[dict[str, Any]], reply: str
 ) -> None:
-    call("queries", "ask", "suite.jsonl", "--for", "conflict", "--model", "simulated/any", "--name", "check")
+    call("tools", "queries", "ask", "suite.jsonl", "--for", "conflict", "--model", "simulated/any", "--name", "check")
     answer(call, here, "check", [reply])
-    used = call("queries", "apply", "check", "suite.jsonl", "--out", "sound.jsonl")
+    used = call("tools", "queries", "apply", "check", "suite.jsonl", "--out", "sound.jsonl")
     assert used.code == 2
     assert "no query would remain" in used.message
     assert not (here / "sound.jsonl").exists()
 
 
 def test_written_texts_replace_those_of_the_suite(call: Call, here: Path, suite: list[dict[str, Any]]) -> None:
-    asked = ("queries", "ask", "suite.jsonl", "--for", "requirement", "--model", "simulated/any", "--name", "write")
-    assert call(*asked, "--budget", "1.50").code == 0
-    assert 'budget_usd = "1.50"' in (here / "runs/write.toml").read_text()
+    asked = (
+        "tools",
+        "queries",
+        "ask",
+        "suite.jsonl",
+        "--for",
+        "requirement",
+        "--model",
+        "simulated/any",
+        "--name",
+        "write",
+    )
+    assert call(*asked).code == 0
     answer(call, here, "write", ["<think>Hm.</think>Somewhere with live music, please."])
-    used = call("queries", "apply", "write", "suite.jsonl", "--out", "own.jsonl")
+    used = call("tools", "queries", "apply", "write", "suite.jsonl", "--out", "own.jsonl")
     assert used.code == 0, used.err
     found = lines(here / "own.jsonl")
     assert {line["query"]["text"] for line in found} == {"Somewhere with live music, please."}
@@ -136,13 +148,15 @@ def test_written_texts_replace_those_of_the_suite(call: Call, here: Path, suite:
 
 
 def test_texts_that_were_cut_off_are_counted_and_marked(call: Call, here: Path, suite: list[dict[str, Any]]) -> None:
-    call("queries", "ask", "suite.jsonl", "--for", "requirement", "--model", "simulated/any", "--name", "write")
+    call(
+        "tools", "queries", "ask", "suite.jsonl", "--for", "requirement", "--model", "simulated/any", "--name", "write"
+    )
     path = here / "runs" / "write.toml"
     text = path.read_text().replace('provider = "simulated"', 'policy = "scripted"')
     text = text.replace('model = "any"', 'params = { replies = [{ text = "Somewhere", finish = "length" }] }')
     path.write_text(text.replace("temperature = 0.6", ""))
     assert call("run", "write").code == 0
-    used = call("queries", "apply", "write", "suite.jsonl", "--out", "own.jsonl")
+    used = call("tools", "queries", "apply", "write", "suite.jsonl", "--out", "own.jsonl")
     assert "4 kept and marked" in used.out
     assert all(line["query"]["truncated"] for line in lines(here / "own.jsonl"))
 
@@ -151,7 +165,7 @@ def test_texts_that_were_cut_off_are_counted_and_marked(call: Call, here: Path, 
 def test_a_judge_counts_each_text_once(call: Call, here: Path, suite: list[dict[str, Any]]) -> None:
     (here / "mine.toml").write_text(PLAYERS)
     assert call("run", "mine.toml", "--json").code == 0
-    said = call("judge", "mine", "--model", "simulated/any", "--budget", "2")
+    said = call("tools", "judge", "mine", "--model", "simulated/any")
     assert said.code == 0, said.err
     assert "report runs/mine --judged runs/mine-judge" in said.out
     (errand,) = lines(here / "instances/judge/mine.jsonl")  # all static episodes begin with the same text
@@ -170,7 +184,7 @@ def test_a_judge_counts_each_text_once(call: Call, here: Path, suite: list[dict[
     )  # four queries, two replicates; neither the blocked ones, nor those of agents without a plan or a call
     kind, counts, unread = judged_paths(here / "runs" / "mine", here / "runs" / "mine-judge")
     assert (kind, counts, unread) == ("coverage", dict.fromkeys(texts, 2), 0)
-    assert call("judge", "mine", "--model", "simulated/any", "--name", "second").code == 0
+    assert call("tools", "judge", "mine", "--model", "simulated/any", "--name", "second").code == 0
     assert (here / "instances/judge/second.jsonl").is_file()
 
 
@@ -179,7 +193,7 @@ def test_a_judge_in_the_paper_s_sense_stands_beside_ours(call: Call, here: Path,
     (here / "mine.toml").write_text(PLAYERS)
     assert call("run", "mine.toml", "--json").code == 0
     for name, options, said in (("ours", (), "**2**"), ("listed", ("--listed",), "5")):
-        assert call("judge", "mine", "--model", "simulated/any", "--name", name, *options).code == 0
+        assert call("tools", "judge", "mine", "--model", "simulated/any", "--name", name, *options).code == 0
         (errand,) = lines(here / f"instances/judge/{name}.jsonl")
         assert errand["kind"] == ("enumeration" if options else "coverage")
         answer(call, here, name, [said])
@@ -205,29 +219,29 @@ def test_a_judge_s_instructions_ask_for_what_is_listed_and_not_whether_it_is_val
 def test_raw_queries_are_the_reference_s_but_for_line_ends(
     call: Call, here: Path, shared: Path, split: str, total: int
 ) -> None:
-    assert f"{total:,} raw queries" in call("queries", "raw", "--split", split, "--out", "raw.json").out
+    assert f"{total:,} raw queries" in call("tools", "queries", "raw", "--split", split, "--out", "raw.json").out
     made = (here / "raw.json").read_bytes()
     there = (shared / "data" / "costbench" / split / "queries_raw.json").read_bytes()
     assert made == there.replace(b"\r\n", b"\n")
 
 
 def test_raw_queries_can_be_fewer_and_never_lie_over_a_file(call: Call, here: Path) -> None:
-    assert call("queries", "raw", "--total", "7", "--out", "raw.json").code == 0
+    assert call("tools", "queries", "raw", "--total", "7", "--out", "raw.json").code == 0
     rows = json.loads((here / "raw.json").read_text())
     # Seven over six tasks: the first has one more.
     assert [one["task"] for one in rows].count("location") == 2
     assert len({one["task"] for one in rows}) == 6
     assert [one["query_id"] for one in rows] == [f"<Query{i:05d}>" for i in range(1, 8)]
-    assert call("queries", "raw", "--out", "raw.json").code == 2
-    assert call("queries", "raw", "--total", "0", "--out", "other.json").code == 2
-    assert call("queries", "raw", "--out", "other.jsonl").code == 2
+    assert call("tools", "queries", "raw", "--out", "raw.json").code == 2
+    assert call("tools", "queries", "raw", "--total", "0", "--out", "other.json").code == 2
+    assert call("tools", "queries", "raw", "--out", "other.jsonl").code == 2
     assert not (here / "other.json").exists()
 
 
 def test_counts_that_cannot_be_read_are_told(call: Call, here: Path, suite: list[dict[str, Any]]) -> None:
     (here / "mine.toml").write_text(PLAYERS.replace("replicates = 2", "replicates = 1"))
     assert call("run", "mine.toml", "--json").code == 0
-    call("judge", "mine", "--model", "simulated/any")
+    call("tools", "judge", "mine", "--model", "simulated/any")
     answer(call, here, "mine-judge", ["between 3 and 4"])
     said = call("report", "mine", "--judged", "mine-judge")
     assert said.code == 2
@@ -235,19 +249,19 @@ def test_counts_that_cannot_be_read_are_told(call: Call, here: Path, suite: list
     said = call("report", "mine", "--judged", "mine")
     assert said.code == 2
     assert "not an errand run" in said.message
-    call("queries", "ask", "suite.jsonl", "--for", "conflict", "--model", "simulated/any", "--name", "check")
+    call("tools", "queries", "ask", "suite.jsonl", "--for", "conflict", "--model", "simulated/any", "--name", "check")
     answer(call, here, "check", ["**conflict**"])
     assert "a run of conflict errands" in call("report", "mine", "--judged", "check").message
 
 
 def test_errands_are_planned_and_played_as_any_sweep(call: Call, here: Path, suite: list[dict[str, Any]]) -> None:
-    call("queries", "ask", "suite.jsonl", "--for", "conflict", "--model", "simulated/clerk", "--name", "check")
+    call("tools", "queries", "ask", "suite.jsonl", "--for", "conflict", "--model", "simulated/clerk", "--name", "check")
     plan = json.loads(call("plan", "runs/check.toml", "--json").out)
     assert (plan["episodes"], plan["requests"]) == (4, 4)
     assert plan["usd"]["expected"] > 0
     assert call("run", "runs/check.toml", "--json", "--budget", "1").code == 0
     assert call("verify", "check").code == 0
-    assert "Wrote 4 of 4" in call("queries", "apply", "check", "suite.jsonl", "--out", "sound.jsonl").out
+    assert "Wrote 4 of 4" in call("tools", "queries", "apply", "check", "suite.jsonl", "--out", "sound.jsonl").out
     assert "4 of 4 episodes ended" in call("report", "check").out
 
 
@@ -255,18 +269,30 @@ def test_errands_are_planned_and_played_as_any_sweep(call: Call, here: Path, sui
 @pytest.mark.parametrize(
     ("argv", "words"),
     [
-        (["queries", "import", "none.json", "--out", "x.jsonl"], "none.json cannot be read"),
-        (["queries", "import", "queries.json", "--out", "x.json"], ".jsonl"),
-        (["queries", "import", "queries.json", "--out", "suite.jsonl"], "exists"),
-        (["queries", "import", "queries.json", "--out", "x.jsonl", "--length", "2"], "length"),
-        (["queries", "import", "queries.json", "--out", "x.jsonl", "--seed", "-1"], "seed"),
-        (["queries", "import", "queries.json", "--out", "x.jsonl", "--alternatives", "-1"], "--alternatives"),
-        (["queries", "import", "suite.jsonl", "--out", "x.jsonl"], "not a query file"),
-        (["queries", "ask", "suite.jsonl", "--for", "fun", "--model", "simulated/a", "--name", "a"], "--for"),
-        (["queries", "ask", "suite.jsonl", "--for", "conflict", "--model", "a", "--name", "a"], "PROVIDER/MODEL"),
-        (["queries", "ask", "suite.jsonl", "--for", "conflict", "--model", "a/b", "--name", "a"], "no provider 'a'"),
-        (["queries", "ask", "suite.jsonl", "--for", "conflict", "--model", "simulated/a", "--name", "a/b"], "--name"),
-        (["queries", "ask", "no.jsonl", "--for", "conflict", "--model", "simulated/a", "--name", "a"], "no.jsonl"),
+        (["tools", "queries", "import", "none.json", "--out", "x.jsonl"], "none.json cannot be read"),
+        (["tools", "queries", "import", "queries.json", "--out", "x.json"], ".jsonl"),
+        (["tools", "queries", "import", "queries.json", "--out", "suite.jsonl"], "exists"),
+        (["tools", "queries", "import", "queries.json", "--out", "x.jsonl", "--length", "2"], "length"),
+        (["tools", "queries", "import", "queries.json", "--out", "x.jsonl", "--seed", "-1"], "seed"),
+        (["tools", "queries", "import", "queries.json", "--out", "x.jsonl", "--alternatives", "-1"], "--alternatives"),
+        (["tools", "queries", "import", "suite.jsonl", "--out", "x.jsonl"], "not a query file"),
+        (["tools", "queries", "ask", "suite.jsonl", "--for", "fun", "--model", "simulated/a", "--name", "a"], "--for"),
+        (
+            ["tools", "queries", "ask", "suite.jsonl", "--for", "conflict", "--model", "a", "--name", "a"],
+            "PROVIDER/MODEL",
+        ),
+        (
+            ["tools", "queries", "ask", "suite.jsonl", "--for", "conflict", "--model", "a/b", "--name", "a"],
+            "no provider 'a'",
+        ),
+        (
+            ["tools", "queries", "ask", "suite.jsonl", "--for", "conflict", "--model", "simulated/a", "--name", "a/b"],
+            "--name",
+        ),
+        (
+            ["tools", "queries", "ask", "no.jsonl", "--for", "conflict", "--model", "simulated/a", "--name", "a"],
+            "no.jsonl",
+        ),
         (
             [
                 "queries",
@@ -283,13 +309,24 @@ def test_errands_are_planned_and_played_as_any_sweep(call: Call, here: Path, sui
             "--budget",
         ),
         (
-            ["queries", "ask", "scheduling/basic", "--for", "conflict", "--model", "simulated/a", "--name", "a"],
+            [
+                "tools",
+                "queries",
+                "ask",
+                "scheduling/basic",
+                "--for",
+                "conflict",
+                "--model",
+                "simulated/a",
+                "--name",
+                "a",
+            ],
             "costbench",
         ),
-        (["queries", "apply", "none", "suite.jsonl", "--out", "x.jsonl"], "no run 'none'"),
-        (["queries", "apply", "played", "suite.jsonl", "--out", "x.jsonl"], "not an errand run"),
-        (["judge", "none", "--model", "simulated/a"], "no run 'none'"),
-        (["judge", "played", "--model", "simulated/a"], "nothing to judge"),
+        (["tools", "queries", "apply", "none", "suite.jsonl", "--out", "x.jsonl"], "no run 'none'"),
+        (["tools", "queries", "apply", "played", "suite.jsonl", "--out", "x.jsonl"], "not an errand run"),
+        (["tools", "judge", "none", "--model", "simulated/a"], "no run 'none'"),
+        (["tools", "judge", "played", "--model", "simulated/a"], "nothing to judge"),
     ],
 )
 def test_what_cannot_be_done_is_refused_and_nothing_written(
@@ -306,7 +343,18 @@ def test_what_cannot_be_done_is_refused_and_nothing_written(
 
 
 def test_no_file_is_written_over_and_none_alone(call: Call, here: Path, suite: list[dict[str, Any]]) -> None:
-    argv = ("queries", "ask", "suite.jsonl", "--for", "conflict", "--model", "simulated/any", "--name", "check")
+    argv = (
+        "tools",
+        "queries",
+        "ask",
+        "suite.jsonl",
+        "--for",
+        "conflict",
+        "--model",
+        "simulated/any",
+        "--name",
+        "check",
+    )
     (here / "runs").mkdir()
     (here / "runs" / "check.toml").write_text("mine")
     said = call(*argv)
@@ -316,17 +364,17 @@ def test_no_file_is_written_over_and_none_alone(call: Call, here: Path, suite: l
 
 
 def test_answers_are_used_only_when_all_are_there(call: Call, here: Path, suite: list[dict[str, Any]]) -> None:
-    call("queries", "ask", "suite.jsonl", "--for", "conflict", "--model", "simulated/any", "--name", "check")
+    call("tools", "queries", "ask", "suite.jsonl", "--for", "conflict", "--model", "simulated/any", "--name", "check")
     path = here / "runs" / "check.toml"
     text = path.read_text().replace('provider = "simulated"', 'policy = "scripted"')
     path.write_text(text.replace('model = "any"', 'params = { replies = ["**no conflict**"] }'))
     assert call("run", "check", "--limit", "1").code == 3
-    said = call("queries", "apply", "check", "suite.jsonl", "--out", "x.jsonl")
+    said = call("tools", "queries", "apply", "check", "suite.jsonl", "--out", "x.jsonl")
     assert said.code == 2
     assert "3 of 4 errands have no answer yet" in said.message
     path.write_text(
         path.read_text().replace("[[suites]]", "[[suites]]", 1).replace("name = ", "replicates = 2\nname = ", 1)
     )
     assert call("run", "check").code == 0
-    said = call("queries", "apply", "check", "suite.jsonl", "--out", "x.jsonl")
+    said = call("tools", "queries", "apply", "check", "suite.jsonl", "--out", "x.jsonl")
     assert "2 replicates" in said.message

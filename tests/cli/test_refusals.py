@@ -65,7 +65,7 @@ def test_a_bad_spec_is_refused(call: Call, here: Path, text: str, words: tuple[s
         (["run", "mine.toml", "--budget", "-3"], ("--budget",)),
         (["run", "mine.toml", "--budget", "nan"], ("--budget",)),
         (["run", "mine.toml", "--deadline", "5 parsecs"], ("--deadline", "15m")),
-        (["run", "mine.toml", "--width", "0"], ("--width", "1 to")),
+        (["run", "mine.toml", "--set", "width=0"], ("width", "1 to")),
         (["run", "mine.toml", "--limit", "0"], ("--limit", "at least 1")),
         (["run", "mine.toml", "--name", "../../elsewhere"], ("--name", "'../../elsewhere'")),
         (["run", "mine.toml", "--name", "a/b"], ("--name", "'a/b'")),

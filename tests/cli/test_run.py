@@ -147,7 +147,7 @@ def test_an_internal_error_is_exit_code_1_and_can_be_retried(
     spec.write_text(POLICIES.replace('instances = ["seed-0", "seed-3"]', ""))
     with monkeypatch.context() as patch:
         patch.setattr(PolicyAsker, "ask", buggy)
-        said = call("run", "mine.toml", "--width", "1")
+        said = call("run", "mine.toml", "--set", "width=1")
     assert said.code == 1
     assert "events.jsonl" in said.out
     command = recommended(said)[-1]

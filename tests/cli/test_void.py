@@ -1,4 +1,4 @@
-"""`evalkit void`: what it says, what it refuses, what it leaves alone."""
+"""`evalkit tools void`: what it says, what it refuses, what it leaves alone."""
 
 import json
 from pathlib import Path
@@ -21,7 +21,7 @@ def log(here: Path) -> dict[str, bytes]:
 
 def test_void_and_undo(call: Call, run: str, here: Path) -> None:
     before, kept = json.loads(call("report", run, "--json").out), log(here)
-    said = call("void", run, "--agent", "random", "--reason", "wrong seed")
+    said = call("tools", "void", run, "--only", "agent=random", "--reason", "wrong seed")
     assert said.code == 0
     assert "2 of 2 episodes are void" in said.out
     assert log(here) == kept
@@ -31,11 +31,14 @@ def test_void_and_undo(call: Call, run: str, here: Path) -> None:
     line = json.loads((here / run / "voids.jsonl").read_text().splitlines()[0])
     assert (line["agent"], line["reason"], line["undo"]) == ("random", "wrong seed", False)
     assert "@" in line["by"]
-    assert "2 were void already" in call("void", run, "--agent", "random", "--reason", "again").out
+    assert "2 were void already" in call("tools", "void", run, "--only", "agent=random", "--reason", "again").out
     assert call("verify", run).code == 0
     assert call("run", "mine.toml").code == 0
     assert log(here) == kept
-    assert "2 of 2 episodes count again" in call("void", run, "--agent", "random", "--undo", "--reason", "no").out
+    assert (
+        "2 of 2 episodes count again"
+        in call("tools", "void", run, "--only", "agent=random", "--undo", "--reason", "no").out
+    )
     assert json.loads(call("report", run, "--json").out) == before
 
 
@@ -44,14 +47,14 @@ def test_void_and_undo(call: Call, run: str, here: Path) -> None:
     ("words", "message"),
     [
         (["--reason", "x"], "choose episodes by"),
-        (["--agent", "random", "--reason", " "], "--reason"),
-        (["--agent", "random", "--reason", "x" * 1001], "1 to 1,000"),
-        (["--agent", "rnadom", "--reason", "x"], "Did you mean 'random'"),
+        (["--only", "agent=random", "--reason", " "], "--reason"),
+        (["--only", "agent=random", "--reason", "x" * 1001], "1 to 1,000"),
+        (["--only", "agent=rnadom", "--reason", "x"], "Did you mean 'random'"),
         (["--episode", "nothing", "--reason", "x"], "holds no episode"),
     ],
 )
 def test_what_cannot_be_meant_is_refused(call: Call, run: str, here: Path, words: list[str], message: str) -> None:
-    said = call("void", run, *words)
+    said = call("tools", "void", run, *words)
     assert said.code == 2
     assert message in said.message
     assert not (here / run / "voids.jsonl").exists()
@@ -59,12 +62,12 @@ def test_what_cannot_be_meant_is_refused(call: Call, run: str, here: Path, words
 
 def test_a_run_that_is_being_written_is_refused(call: Call, run: str, here: Path) -> None:
     with hold_run(here / run):
-        said = call("void", run, "--agent", "random", "--reason", "x")
+        said = call("tools", "void", run, "--only", "agent=random", "--reason", "x")
     assert said.code == 2
     assert "is being written" in said.message
 
 
 def test_what_is_no_run_stays_as_it_is(call: Call, here: Path) -> None:
     (here / "folder").mkdir()
-    assert call("void", "folder", "--agent", "a", "--reason", "x").code == 2
+    assert call("tools", "void", "folder", "--only", "agent=a", "--reason", "x").code == 2
     assert list((here / "folder").iterdir()) == []

@@ -79,13 +79,13 @@ def reading(name: str, other: str, episode: str) -> Mapping[str, Callable[[], Sa
     query = " union all ".join(each)
     return {
         "status": lambda: run("status", name),
-        "budget": lambda: run("budget", name),
+        "budget": lambda: run("status", name, "--money"),
         "report": lambda: run("report", name, "--json"),
         "sql": lambda: run("sql", name, query, "--json"),
         "show": lambda: run("show", name, episode),
         "compare": lambda: run("compare", name, other),
         "export": lambda: run("export", name, "--format", "jsonl", "--out", str(out / "e.jsonl")),
-        "merge": lambda: run("merge", name, other, "--out", str(out / "merged"), "--prefer", "first"),
+        "merge": lambda: run("tools", "merge", name, other, "--out", str(out / "merged"), "--prefer", "first"),
         "plan": lambda: run("plan", "small.toml", "--from", name),
         "pages": lambda: pages(name),
     }
@@ -94,7 +94,7 @@ def reading(name: str, other: str, episode: str) -> Mapping[str, Callable[[], Sa
 def writing(name: str) -> Mapping[str, Callable[[], Said]]:
     """Commands that change it: each is for a copy of its own."""
     return {
-        "void": lambda: run("void", name, "--agent", "random", "--reason", "test"),
+        "void": lambda: run("tools", "void", name, "--only", "agent=random", "--reason", "test"),
         "run": lambda: run("run", "small.toml", "--dir", name, "--json"),
         "repair": lambda: run("run", "small.toml", "--dir", name, "--repair", "--json"),
     }

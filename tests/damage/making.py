@@ -55,7 +55,7 @@ def make(folder: Path) -> None:
     (folder / "small.toml").write_text(SPEC)
     assert main(["run", "small.toml", "--dir", "whole", "--json"]) == 0
     episode = read_cells(Path("whole"))[1][0].episodes[0]
-    assert main(["void", "whole", "--episode", episode.id, "--reason", "for the test"]) == 0
+    assert main(["tools", "void", "whole", "--episode", episode.id, "--reason", "for the test"]) == 0
     assert main(["report", "whole"]) == 0
     shutil.copytree("whole", "killed")
     _as_killed(Path("killed"))

@@ -1,4 +1,4 @@
-"""`python -m tests.doors [DOOR ...]`, or `make doors`: each door with the library that it opens to.
+"""`python -m tests.doors [DOOR ...]`: each door with the library that it opens to.
 
 The libraries exclude each other, so each door gets an environment of its own: made with the newest releases that its
 extra allows, tested by `tests/doors/test_DOOR*.py`, measured by `bench/doors.py`, and removed before the next one is

@@ -1,4 +1,4 @@
-"""Each door's library is an extra: `make doors` installs them one by one and runs these tests.
+"""Each door's library is an extra: `python -m tests.doors` installs them one by one and runs these tests.
 
 What their packages warn of while they are imported or called is theirs, so it is no error here; ours still is.
 """

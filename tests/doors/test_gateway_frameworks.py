@@ -12,7 +12,7 @@ from evalkit.dialogue import Message, ToolCall
 from evalkit.seats import AgentFn
 from tests.doors.howto import follow
 
-WHY = "needs the frameworks: make doors DOORS=gateway"
+WHY = "needs the frameworks: python -m tests.doors gateway"
 langgraph_graph = pytest.importorskip("langgraph.graph", reason=WHY)
 langchain_openai = pytest.importorskip("langchain_openai", reason=WHY)
 agents = pytest.importorskip("agents", reason=WHY)

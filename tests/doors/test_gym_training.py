@@ -1,4 +1,4 @@
-"""Stable-Baselines3's PPO learns to price. `make doors` installs it where it can be had."""
+"""Stable-Baselines3's PPO learns to price. `python -m tests.doors` installs it where it can be had."""
 
 import gymnasium
 import numpy as np
@@ -7,7 +7,7 @@ from gymnasium.wrappers import FlattenObservation, NormalizeObservation
 
 import evalkit.doors.gym
 
-WHY = "Stable-Baselines3 is not installed here: `make doors DOORS=gym` installs it where it can be had"
+WHY = "Stable-Baselines3 is not installed here: `python -m tests.doors gym` installs it where it can be had"
 stable_baselines3 = pytest.importorskip("stable_baselines3", reason=WHY)
 
 

@@ -16,7 +16,9 @@ from evalkit.errors import UsageError
 from tests.doors.cases import CASES, PERIODS, Case, case_id, instance_of, played
 from tests.support.document_blocks import blocks_of
 
-inspect_ai = pytest.importorskip("inspect_ai", reason="needs inspect-ai: `make doors` installs it and runs this")
+inspect_ai = pytest.importorskip(
+    "inspect_ai", reason="needs inspect-ai: `python -m tests.doors` installs it and runs this"
+)
 
 from inspect_ai.log import EvalLog, read_eval_log  # noqa: E402
 from inspect_ai.model import (  # noqa: E402

@@ -22,7 +22,7 @@ from tests.doors.cases import CASES, Case, case_id, instance_of, played
 from tests.support.document_blocks import blocks_of
 from tests.support.patience import PATIENCE_S
 
-pytest.importorskip("mcp", reason="needs mcp: `make doors` installs it and runs this")
+pytest.importorskip("mcp", reason="needs mcp: `python -m tests.doors` installs it and runs this")
 
 import mcp_types as types
 from mcp import StdioServerParameters

@@ -77,7 +77,7 @@ def flat(schema: Any) -> Any:
 
 @pytest.mark.parametrize("case", SINGLE, ids=case_id)
 def test_transformers_reads_the_tools_schemas_from_the_methods(case: Case) -> None:
-    utils = pytest.importorskip("transformers.utils", reason="needs transformers: `make doors` installs it")
+    utils = pytest.importorskip("transformers.utils", reason="needs transformers: `python -m tests.doors` installs it")
     rollout, row = of(case)
     rollout.reset(**row)
     tools = tools_of(rollout)

@@ -9,7 +9,7 @@ import pytest
 import evalkit
 from evalkit.doors.trl import dataset, environment
 
-WHY = "needs torch and TRL: `make doors` installs them where they can be had"
+WHY = "needs torch and TRL: `python -m tests.doors` installs them where they can be had"
 torch = pytest.importorskip("torch", reason=WHY)
 trl = pytest.importorskip("trl", reason=WHY)
 datasets = pytest.importorskip("datasets", reason=WHY)

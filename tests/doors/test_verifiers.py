@@ -18,7 +18,7 @@ from evalkit.serve.openai_chat import SERVED_OPENAI_CHAT
 from tests.doors.cases import CASES, PERIODS, Case, case_id, played
 from tests.doors.howto import follow
 
-WHY = "verifiers is not installed here: `make doors` installs and tries it"
+WHY = "verifiers is not installed here: `python -m tests.doors` installs and tries it"
 vf = pytest.importorskip("verifiers.v1", reason=WHY)
 from evalkit.doors.verifiers import EvalkitConfig, EvalkitHarnessConfig  # noqa: E402
 from evalkit_verifiers import EvalkitHarness, EvalkitTaskset  # noqa: E402

@@ -105,17 +105,17 @@ def test_a_bill_above_what_was_counted_releases_nothing(run: Path) -> None:
     counted = sum(
         cost for step, cost in (books.known + books.guessed).items() if books.lane_of[step[0]] == LANES[0]
     ) + sum(row.amount for row in books.ledger if row.kind == "charge" and row.lane == LANES[0])
-    found = asyncio.run(reconcile_total(run, LANES[0], counted + 1, since=0, until=1e12))
+    found = asyncio.run(reconcile_total(run, LANES[0], counted + 1))
     assert (found.rows, found.after) == (0, found.before)
-    found = asyncio.run(reconcile_total(run, LANES[0], counted - 7, since=0, until=1e12))
+    found = asyncio.run(reconcile_total(run, LANES[0], counted - 7))
     assert found.released == 7
-    again = asyncio.run(reconcile_total(run, LANES[0], counted - 7, since=0, until=1e12))
+    again = asyncio.run(reconcile_total(run, LANES[0], counted - 7))
     assert again.released == 0
-    everything = asyncio.run(reconcile_total(run, LANES[0], 0, since=0, until=1e12))
+    everything = asyncio.run(reconcile_total(run, LANES[0], 0))
     charged = sum(row.amount for row in books.ledger if row.kind == "charge" and row.lane == LANES[0])
     assert everything.released == charged - 7  # never more than was charged: answered requests stay
     with pytest.raises(UsageError, match="no paid lane 'simulated/knut'"):
-        asyncio.run(reconcile_total(run, "simulated/knut", 0, since=0, until=1e12))
+        asyncio.run(reconcile_total(run, "simulated/knut", 0))
 
 
 def test_a_run_that_is_being_written_is_left_alone(run: Path, tmp_path: Path) -> None:
@@ -155,17 +155,17 @@ def test_usage_comes_as_csv_or_json_in_money_or_in_tokens(tmp_path: Path) -> Non
 def test_the_command_shows_the_money_and_reconciles_it(
     run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert main(["budget", str(run)]) == 0
+    assert main(["status", str(run), "--money"]) == 0
     shown = capsys.readouterr().out
     assert "charge: truncated" in shown
-    assert main(["budget", "reconcile", str(run), "--usage", str(tmp_path / "bill.jsonl"), "--json"]) == 0
+    assert main(["tools", "reconcile", str(run), "--usage", str(tmp_path / "bill.jsonl"), "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
     assert found["after_pico_usd"] == found["billed_pico_usd"] == total(usage(tmp_path / "bill.jsonl"))
     assert found["before_pico_usd"] - found["released_pico_usd"] == found["after_pico_usd"]
-    assert main(["budget", str(run), "--json"]) == 0
+    assert main(["status", str(run), "--money", "--json"]) == 0
     money = json.loads(capsys.readouterr().out)
     assert money["spent_pico_usd"] == found["after_pico_usd"]
     assert money["released_pico_usd"] == found["released_pico_usd"]
     assert sum(money["charges_by_reason_pico_usd"].values()) == money["charges_pico_usd"] > 0
-    assert main(["budget", "reconcile", str(run)]) == 2
+    assert main(["tools", "reconcile", str(run)]) == 2
     assert "--usage FILE" in capsys.readouterr().err

@@ -162,7 +162,7 @@ def test_a_line_that_is_no_errand_is_refused(changes: dict[str, Any], words: str
 
 
 def test_errands_are_not_generated_and_need_all_texts() -> None:
-    with pytest.raises(UsageError, match="evalkit judge"):
+    with pytest.raises(UsageError, match="evalkit tools judge"):
         ERRAND.generate({}, 3, 0)
     with pytest.raises(UsageError, match=r"coverage\.user"):
         ERRAND.start(

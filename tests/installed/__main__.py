@@ -1,4 +1,4 @@
-"""`python -m tests.installed`, or `make installed`: the wheel and the source distribution as users install them.
+"""`python -m tests.installed`, or `make wheel`: the wheel and the source distribution as users install them.
 
 Both are built into `dist/`. Each is installed with its dependencies into a new environment, and plays, reports and
 verifies a few episodes in an empty folder, where nothing of the clone can help. The wheel is tried with every

@@ -63,10 +63,10 @@ def project(packages: Path) -> Installed:
 
 
 def test_the_command_lists_all_and_finds_nothing_wrong(there: Installed) -> None:
-    said = there.evalkit("plugins")
+    said = there.evalkit("tools", "plugins")
     assert "  evalkit-auctions 0.1.0  version 1; parameters: sellers; report\n" in said
     assert "wrong" not in said
-    found = json.loads(there.evalkit("plugins", "--json"))
+    found = json.loads(there.evalkit("tools", "plugins", "--json"))
     assert (found["schema"], found["version"]) == ("evalkit.plugins", 1)
     assert {(one["group"], one["name"]): one["version"] for one in found["plugins"]} == {
         ("environments", "auctions"): "0.1.0",
@@ -112,8 +112,8 @@ def test_a_model_plays_it_from_the_plan_to_the_page(project: Installed) -> None:
     with project.started("view", "runs/model", says="Pages at") as url:
         page(f"{url}/run/model/tables", "auctions/basic")
         page(f"{url}/run/model/episode/{episode['episode']}", "The first offer is ")
-    assert "auctions" in project.evalkit("describe", "auctions/basic")
-    project.evalkit("generate", "auctions", "--sellers", "5", "--instances", "3", "--out", "more.jsonl")
+    assert "auctions" in project.evalkit("suites", "describe", "auctions/basic")
+    project.evalkit("suites", "generate", "auctions", "--sellers", "5", "--instances", "3", "--out", "more.jsonl")
     assert len((project.here / "more.jsonl").read_text().splitlines()) == 3
 
 
@@ -121,7 +121,7 @@ def test_its_run_is_read_where_it_is_not_installed(project: Installed, tmp_path:
     project.evalkit("run", "runs/baselines.toml")
     scores = project.evalkit("sql", "runs/baselines", "select instance, agent, score from episodes", "--json")
     alone = Installed(tmp_path, project.here)
-    assert "No plug-in is installed" in alone.evalkit("plugins")
+    assert "No plug-in is installed" in alone.evalkit("tools", "plugins")
     assert alone.evalkit("sql", "runs/baselines", "select instance, agent, score from episodes", "--json") == scores
     assert "auctions/basic" in alone.evalkit("report", "runs/baselines")
     said = alone.evalkit("run", "runs/baselines.toml", code=2)

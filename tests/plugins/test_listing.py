@@ -1,4 +1,4 @@
-"""`evalkit plugins` says of each entry what is wrong with it; `evalkit new --plugin` refuses what it must."""
+"""`evalkit tools plugins` says of each entry what is wrong with it; `evalkit new --plugin` refuses what it must."""
 
 import json
 from pathlib import Path
@@ -15,7 +15,7 @@ POLICY = "from evalkit.policy.record import Policy\nP = Policy(help='does it'{mo
 def problems(capsys: pytest.CaptureFixture[str]) -> dict[str, str]:
     """By group and name: what the command finds wrong. Asserts that its exit code says so."""
     capsys.readouterr()
-    code = main(["plugins", "--json"])
+    code = main(["tools", "plugins", "--json"])
     found = json.loads(capsys.readouterr().out)["plugins"]
     assert code == any(one["problems"] for one in found)
     return {f"{one['group']}:{one['name']}": " ".join(one["problems"]) for one in found}
@@ -72,14 +72,14 @@ def test_each_problem_is_said(site: Path, capsys: pytest.CaptureFixture[str]) ->
     }.items():
         assert words in found[entry], entry
     assert found["policies:fine@pricing"] == ""
-    assert main(["plugins"]) == 1
+    assert main(["tools", "plugins"]) == 1
     assert "    wrong: broken 1 (evalkit.environments:sleeping" in capsys.readouterr().out
 
 
 def test_two_that_claim_a_name_are_both_told(site: Path, capsys: pytest.CaptureFixture[str]) -> None:
     put_environment(site, "a-games", "haggling")
     put_environment(site, "b-games", "haggling")
-    assert main(["plugins"]) == 1
+    assert main(["tools", "plugins"]) == 1
     said = capsys.readouterr().out
     assert "b-games also uses this name: write 'a-games:haggling', or uninstall one." in said
     assert "a-games also uses this name: write 'b-games:haggling', or uninstall one." in said
@@ -87,7 +87,7 @@ def test_two_that_claim_a_name_are_both_told(site: Path, capsys: pytest.CaptureF
 
 def test_where_nothing_is_installed_it_says_so(site: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert problems(capsys) == {}
-    assert main(["plugins"]) == 0
+    assert main(["tools", "plugins"]) == 0
     assert "No plug-in is installed" in capsys.readouterr().out
 
 

@@ -87,7 +87,7 @@ def run(project: Installed) -> Path:
 def test_it_passes_its_own_tests_and_nothing_of_it_is_wrong(project: Installed) -> None:
     done = project.python("-m", "pytest", "-q", "-p", "no:cacheprovider")
     assert done.returncode == 0, done.stdout
-    found = json.loads(project.evalkit("plugins", "--json"))["plugins"]
+    found = json.loads(project.evalkit("tools", "plugins", "--json"))["plugins"]
     assert {one["group"] for one in found} == {"environments", "prompts", "suites"}
     assert all(one["offers"] and one["problems"] == [] for one in found)
 
@@ -113,10 +113,10 @@ def test_its_run_replays_is_shown_compared_and_exported(project: Installed, run:
     shown = project.evalkit("show", "runs/small", "efficient:allocation/main?periods=3:seed-0:0")
     assert "get_period_number" in shown
     assert "solved" not in shown
-    said = project.evalkit("compare", "runs/small:equal", "runs/small:efficient", "--markdown")
+    said = project.evalkit("compare", "runs/small:equal", "runs/small:efficient")
     assert "B higher" in said
     assert "Solved" not in said
-    assert "better" not in said.partition("### How sure")[0].replace("| Better |", "")
+    assert "better" not in said.partition("How sure")[0]
     project.evalkit("export", "runs/small", "--format", "inspect", "--out", "small-logs")
     for log in (project.here / "small-logs").iterdir():
         with zipfile.ZipFile(log) as file:

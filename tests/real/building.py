@@ -1,4 +1,4 @@
-"""Builds llama.cpp's server and a tiny model in `.venv-real`, and says where they are: `python -m tests.real.building`.
+"""`python -m tests.real.building` builds llama.cpp's server and a model in `.venv-others`, and says where they are.
 
 llama.cpp comes in the source distribution of its Python bindings, pinned by hash. Only the server is compiled, without
 its page, TLS and whatever needs a library. What has been made stays; what was interrupted goes on.
@@ -11,7 +11,7 @@ import sys
 from pathlib import Path
 
 PROJECT = Path(__file__).resolve().parent.parent.parent
-FOLDER = PROJECT / ".venv-real"
+FOLDER = PROJECT / ".venv-others"
 LOCK = Path(__file__).with_name("llama_cpp.lock")
 NAME, VERSION = LOCK.read_text().split()[0].split("==")
 MADE = FOLDER / f"{NAME.replace('-', '_')}-{VERSION}"
@@ -38,9 +38,13 @@ def missing(program: Path) -> str:
     """Why a server cannot be tested; empty if it is there."""
     if program.exists():
         return ""
-    why = _WHY.read_text().strip() if program == SERVER and _WHY.exists() else "`make real` installs it"
+    why = (
+        _WHY.read_text().strip()
+        if program == SERVER and _WHY.exists()
+        else "`make .venv-others/.ready` and `python -m tests.real.building` install it"
+    )
     if program == VLLM:
-        why = "install it where you like, and name its program: make real VLLM=/path/to/vllm"
+        why = "install it where you like, and name its program: VLLM=/path/to/vllm python -m pytest -m real tests/real"
     return f"{program.name} is not there: {why}"
 
 

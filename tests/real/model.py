@@ -1,4 +1,4 @@
-"""Writes a tiny model of random weights for llama.cpp, as a program of `.venv-real`: `model.py VOCABULARY MODEL`.
+"""Writes a tiny model of random weights for llama.cpp, as a program of `.venv-others`: `model.py VOCABULARY MODEL`.
 
 One layer of 64 dimensions over the vocabulary of a file that has nothing else; 17 MB. Its replies are noise, with two
 exceptions, without which no call would come about within the limit of tokens. After a line's end the mark `<tool_call>`

@@ -1,6 +1,7 @@
 """vLLM with a model of random weights plays whole runs: calls by its grammar and without, streamed and whole.
 
-It is not installed by `make real`: `make real VLLM=/path/to/vllm` names one, also one for a machine without a GPU.
+It is not installed here: `VLLM=/path/to/vllm python -m pytest -m real tests/real` names one, also one for a machine
+without a GPU.
 """
 
 import os

@@ -10,14 +10,14 @@ READERS: Mapping[str, Mapping[str, str]] = {
     "finished": {
         "status": "status runs/sweep",
         "status-json": "status runs/sweep --json",
-        "budget": "budget runs/sweep",
+        "budget": "status runs/sweep --money",
         "verify-json": "verify runs/sweep --json",
         "report": "report runs/sweep",
         "report-by-family": "report runs/sweep --by family",
         "report-beside-markdown": "report runs/sweep --beside paper --markdown",
         "report-beside-json": "report runs/sweep --beside paper --json",
         "compare": "compare runs/sweep --agents chat messages",
-        "compare-runs": "compare runs/sweep:chat runs/sweep:gemini --half-width 0.02",
+        "compare-runs": "compare runs/sweep:chat runs/sweep:gemini",
         "sql": "sql runs/sweep",
         "sql-json": "sql runs/sweep 'select agent, suite, sum(tokens_in) as tokens, sum(usd) as usd from steps "
         "group by all order by all' --json",
@@ -36,8 +36,8 @@ READERS: Mapping[str, Mapping[str, str]] = {
     },
     "killed": {
         "status": "status runs/sweep",
-        "budget": "budget runs/sweep",
-        "budget-json": "budget runs/sweep --json",
+        "budget": "status runs/sweep --money",
+        "budget-json": "status runs/sweep --money --json",
         "verify": "verify runs/sweep",
         "report": "report runs/sweep",
         "plan-json": "plan sweep.toml --json",
@@ -46,7 +46,7 @@ READERS: Mapping[str, Mapping[str, str]] = {
     },
     "faulty": {
         "status": "status runs/sweep",
-        "budget": "budget runs/sweep",
+        "budget": "status runs/sweep --money",
         "verify": "verify runs/sweep",
         "report-latex": "report runs/sweep --latex",
         "report": "report runs/sweep",
@@ -56,11 +56,10 @@ READERS: Mapping[str, Mapping[str, str]] = {
         "group by all order by all' --csv",
     },
     "policies": {
-        "budget": "budget runs/sweep",
+        "budget": "status runs/sweep --money",
         "verify": "verify runs/sweep",
         "report-markdown": "report runs/sweep --markdown",
         "report-quotes-json": "report runs/sweep --quotes --json",
-        "compare-markdown": "compare runs/sweep --agents noisy random --markdown",
         "compare-json": "compare runs/sweep --agents noisy random --json",
         "show-oracle": "show runs/sweep 'oracle:pricing/basic?periods=4:seed-1:1'",
     },
@@ -84,7 +83,7 @@ READERS: Mapping[str, Mapping[str, str]] = {
 FOR_THEIR_KEYS = (
     "report runs/sweep --half-width 0.05 --json",
     "report runs/sweep --by open,proprietary --json",
-    "compare runs/sweep:chat runs/sweep:gemini --half-width 0.02 --json",
+    "compare runs/sweep:chat runs/sweep:gemini --json",
 )
 """Asked of `finished`: large, and text snapshots hold the numbers. Their keys are kept."""
 
@@ -93,26 +92,26 @@ WRITERS: Mapping[str, tuple[str, ...]] = {
         f"export runs/sweep --format jsonl --out chats.jsonl --only 'agent=messages,suite={SCHEDULING}'",
     ),
     "finished/reconcile": (
-        "budget reconcile runs/sweep --lane chat/noisy --spent 0.1",
-        "budget reconcile runs/sweep --usage runs/sweep/bill-chat.jsonl",
-        "budget runs/sweep --json",
+        "tools reconcile runs/sweep --lane chat/noisy --spent 0.1",
+        "tools reconcile runs/sweep --usage runs/sweep/bill-chat.jsonl",
+        "status runs/sweep --money --json",
     ),
     "faulty/reconcile": (
-        "budget reconcile runs/sweep --usage sweep.toml",
-        "budget reconcile runs/sweep --usage runs/sweep/bill-chat.jsonl",
-        "budget runs/sweep --json",
+        "tools reconcile runs/sweep --usage sweep.toml",
+        "tools reconcile runs/sweep --usage runs/sweep/bill-chat.jsonl",
+        "status runs/sweep --money --json",
     ),
     "faulty/void": (
-        f"void runs/sweep --episode '{VOIDED}' --undo --reason 'it was whole'",
-        "void runs/sweep --agent gemini --suite 'scheduling/basic?periods=4' --reason 'wrong key until noon'",
-        "void runs/sweep --agent nobody --reason none",
+        f"tools void runs/sweep --episode '{VOIDED}' --undo --reason 'it was whole'",
+        "tools void runs/sweep --only 'agent=gemini,suite=scheduling/basic?periods=4' --reason 'wrong key until noon'",
+        "tools void runs/sweep --only agent=nobody --reason none",
         "sql runs/sweep 'select agent, void, count(*) as n from episodes group by all order by all'",
     ),
     "policies/extend": (
         "run sweep.toml --only agent=knuth --json",
         "run sweep.toml --name fresh --only agent=knuth,suite=scheduling/basic",
         "compare runs/sweep:knuth runs/fresh:knuth",
-        "merge runs/sweep runs/fresh --out runs/both",
+        "tools merge runs/sweep runs/fresh --out runs/both",
         "status runs/both --json",
         "verify runs/both",
     ),
@@ -130,13 +129,13 @@ and of each table its head."""
 ALONE = {
     "no-command": "",
     "help": "--help",
-    "prompts-list": "prompts list",
+    "prompts-list": "tools prompts list",
     "providers": "providers",
     "providers-one": "providers anthropic",
-    "describe-scheduling": "describe scheduling/basic",
-    "describe-procurement": "describe procurement/medium --json",
-    "describe-pricing": "describe pricing/hard --markdown",
-    "describe-costbench": "describe costbench/basic --json",
+    "describe-scheduling": "suites describe scheduling/basic",
+    "describe-procurement": "suites describe procurement/medium --json",
+    "describe-pricing": "suites describe pricing/hard --json",
+    "describe-costbench": "suites describe costbench/basic --json",
     "plan-quick": "plan quick.toml",
     "plan-quick-json": "plan quick.toml --json",
     "refused-command": "reprot runs/sweep",
@@ -153,7 +152,7 @@ ALONE = {
     "refused-budget": "run sweep.toml --budget much",
     "refused-sweep": "run nothing.toml",
     "refused-date": "nightly sweep.toml --date 2026-13-01",
-    "refused-suite": "describe scheduling/basics",
+    "refused-suite": "suites describe scheduling/basics",
     "refused-provider": "providers opnai",
     "refused-agent": "run unknown-agent.toml",
     "refused-key": "run unknown-key.toml",
@@ -161,11 +160,11 @@ ALONE = {
     "refused-twice": "run twice.toml",
     "refused-other": "run other.toml --dir runs/sweep",
     "refused-out": "export runs/sweep --format jsonl --out sweep.toml",
-    "refused-merge": "merge runs/sweep --out runs/sweep",
-    "refused-void": "void runs/sweep --reason none",
-    "refused-import": "prompts import nowhere --out pack.toml",
-    "refused-generate": "generate scheduling --n many --out new.jsonl",
-    "refused-judge": "judge runs/sweep --model chat/clerk",
+    "refused-merge": "tools merge runs/sweep --out runs/sweep",
+    "refused-void": "tools void runs/sweep --reason none",
+    "refused-import": "tools prompts import nowhere --out pack.toml",
+    "refused-generate": "suites generate scheduling --n many --out new.jsonl",
+    "refused-judge": "tools judge runs/sweep --model chat/clerk",
     "refused-archive": "export runs/nothing --format archive --out archive.zip",
     "refused-copy": "copy runs/nothing runs/other",
 }
@@ -197,5 +196,5 @@ AFTER_DAMAGE = (
 )
 """What a damaged run of policies is asked, in this order."""
 
-AFTER_DAMAGE_AND_KILL = ("verify runs/sweep", "status runs/sweep", "budget runs/sweep", "plan sweep.toml")
+AFTER_DAMAGE_AND_KILL = ("verify runs/sweep", "status runs/sweep", "status runs/sweep --money", "plan sweep.toml")
 """The same of a killed run, which only a provider could repair (`tests/engine/test_resume.py`)."""

@@ -67,7 +67,7 @@ retry_after = "20ms"
 """
 
 BILLS = {(name, "bill-chat.jsonl") for name in ("finished", "faulty")}
-"""Runs, each with what is kept of its providers' bills: `budget reconcile` reads it."""
+"""Runs, each with what is kept of its providers' bills: `tools reconcile` reads it."""
 
 
 def evalkit(folder: Path, *words: str, life: int = 1) -> subprocess.Popen[bytes]:
@@ -147,7 +147,7 @@ def judged(folder: Path) -> None:
     """A run on CostBench and a judge's run on it."""
     lay(folder, AGENTS + ONE)
     call(folder, "run", "sweep.toml")
-    call(folder, "judge", str(RUN), "--model", "chat/clerk", "--budget", "2")
+    call(folder, "tools", "judge", str(RUN), "--model", "chat/clerk")
     call(folder, "run", f"{RUN}-judge.toml", life=2)
 
 

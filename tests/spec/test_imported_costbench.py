@@ -197,7 +197,7 @@ def test_events_are_told_in_the_copy_s_sentences(kit: Kit) -> None:
 
 def test_the_command_writes_a_pack_that_says_what_is_ours(copy: Path, tmp_path: Path, capsys: Any) -> None:
     out = tmp_path / "out.toml"
-    assert main(["prompts", "import", str(copy), "--out", str(out)]) == 0
+    assert main(["tools", "prompts", "import", str(copy), "--out", str(out)]) == 0
     text = out.read_text(encoding="utf-8")
     assert "in evalkit's wording: parts.graph, parts.sequence_graph, results.failed, results.graph" in text
     assert "Not understood" not in text

@@ -68,7 +68,7 @@ def test_both_kinds_of_file_are_the_same_suite(tmp_path: Path, environment: str,
 def test_a_text_file_of_more_lines_is_refused_with_the_command_that_makes_the_other(tmp_path: Path) -> None:
     assert len(next(expand(text(tmp_path / "s.jsonl", lines(45))))[2]) == 45
     use = text(tmp_path / "s.jsonl", lines(46))
-    told = rf"more than 45 lines.*`evalkit generate {use.name} --out {tmp_path}/s\.parquet`"
+    told = rf"more than 45 lines.*`evalkit suites generate {use.name} --out {tmp_path}/s\.parquet`"
     with pytest.raises(UsageError, match=told):
         list(expand(use))
     with pytest.raises(UsageError, match=told):  # whatever is chosen
@@ -98,7 +98,7 @@ FOUND = lines(40)
     ("number", "change", "says"),
     [
         (9, {"id": FOUND[8]["id"]}, f"two instances share the id '{FOUND[8]['id']}'"),
-        (0, {"digest": "0" * 32}, "the row is not what its line comes to.*evalkit generate"),
+        (0, {"digest": "0" * 32}, "the row is not what its line comes to.*evalkit suites generate"),
         (9, {"stratum": "odd"}, "the row is not what its line comes to"),
         (16, {"line": "{"}, "not valid JSON"),
         (16, {"line": "{}"}, "expected a JSON object with this `id`"),

@@ -41,7 +41,7 @@ MADE: dict[str, tuple[dict[str, Any], int, int]] = {
     "procurement/expert": ({"categories": 10, "products": 200, **SPARSE}, 12, 200),
     "procurement/extreme": ({"categories": 20, "products": 400, **SPARSE}, 12, 400),
 }
-"""By suite: parameters, instances and seed of the `evalkit generate` that made it."""
+"""By suite: parameters, instances and seed of the `evalkit suites generate` that made it."""
 
 FEW = 2
 """Lines of a suite that are made again where solving takes long; each is made from its own place alone."""

@@ -137,17 +137,16 @@ def test_lines_without_queries_are_refused(suite: list[dict[str, Any]], changes:
 
 
 def test_the_sweep_is_one_that_can_be_read(tmp_path: Path) -> None:
-    text = sweep_text("mine", "requirement", "simulated/clerk", Path("instances/x.jsonl"), "2.50", "About it.")
+    text = sweep_text("mine", "requirement", "simulated/clerk", Path("instances/x.jsonl"), "About it.")
     path = tmp_path / "mine.toml"
     path.write_text(text)
     sweep = read_sweep(path)
-    assert (sweep.name, sweep.budget, sweep.suites[0].name) == ("mine", 2_500_000_000_000, "instances/x.jsonl")
+    assert (sweep.name, sweep.budget, sweep.suites[0].name) == ("mine", None, "instances/x.jsonl")
     (agent,) = sweep.agents
     assert (agent.name, agent.provider, agent.model) == ("writer", "simulated", "clerk")
     assert agent.overrides == {"temperature": 0.6}
-    plain = sweep_text("mine", "conflict", "simulated/clerk", Path("x.jsonl"), None, "About it.")
+    plain = sweep_text("mine", "conflict", "simulated/clerk", Path("x.jsonl"), "About it.")
     assert tomllib.loads(plain)["agents"] == [{"name": "validator", "provider": "simulated", "model": "clerk"}]
-    assert "budget" not in plain
 
 
 def test_a_model_that_refuses_a_temperature_is_not_sent_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -156,7 +155,7 @@ def test_a_model_that_refuses_a_temperature_is_not_sent_one(tmp_path: Path, monk
     (tmp_path / "providers" / "own.toml").write_text(
         'dialect = "openai_chat"\nurl = "http://localhost:1"\n[models."deep/think"]\nrefuses = ["temperature"]\n'
     )
-    text = sweep_text("mine", "requirement", "own/deep/think", Path("x.jsonl"), None, "About it.")
+    text = sweep_text("mine", "requirement", "own/deep/think", Path("x.jsonl"), "About it.")
     assert tomllib.loads(text)["agents"] == [{"name": "writer", "provider": "own", "model": "deep/think"}]
 
 
@@ -170,4 +169,4 @@ def test_a_model_that_refuses_a_temperature_is_not_sent_one(tmp_path: Path, monk
 )
 def test_an_unknown_model_is_refused_at_once(model: str, words: str) -> None:
     with pytest.raises(UsageError, match=words):
-        sweep_text("mine", "conflict", model, Path("x.jsonl"), None, "About it.")
+        sweep_text("mine", "conflict", model, Path("x.jsonl"), "About it.")

@@ -1,14 +1,11 @@
-"""`evalkit describe`: what a suite holds."""
+"""`evalkit suites describe`: what a suite holds."""
 
 import argparse
-from pathlib import Path
 
 import orjson
 
-from evalkit.cli.files import write_csv
 from evalkit.errors import UsageError
 from evalkit.report.describe import describe_tables
-from evalkit.report.tables import markdown
 
 
 def describe(args: argparse.Namespace) -> int:
@@ -21,7 +18,7 @@ def describe(args: argparse.Namespace) -> int:
     if not lines:
         raise UsageError(f"{path} has no instances.")
     env = environment_of(lines[0], str(path))
-    tables = describe_tables(args.suite, env, lines, read_pack(args.prompts, env.name))
+    tables = describe_tables(args.suite, env, lines, read_pack("standard", env.name))
     if args.json:
         document = {
             "suite": args.suite,
@@ -29,14 +26,6 @@ def describe(args: argparse.Namespace) -> int:
             "tables": {table.name: table.to_json() for table in tables},
         }
         print(orjson.dumps(document, option=orjson.OPT_INDENT_2).decode())
-    elif args.markdown:
-        print("\n\n".join(map(markdown, tables)))
-    elif args.latex:
-        from evalkit.report.render.latex import latex
-
-        print("\n".join(map(latex, tables)), end="")
-    elif args.csv:
-        write_csv(Path(args.csv), tables)
     else:
         from evalkit.report.render.terminal import console, print_table
 

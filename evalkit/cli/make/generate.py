@@ -1,4 +1,4 @@
-"""`evalkit generate`: a suite of new instances, streamed to a file, each with its optimum or denominator; or the
+"""`evalkit suites generate`: a suite of new instances, streamed to a file, each with its optimum or denominator; or the
 instances of a text file as a Parquet file."""
 
 import argparse
@@ -96,7 +96,7 @@ class _Lines:
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Add the environments and their parameters to the command's help."""
     generated = [name for name, env in OWN_ENVIRONMENTS.items() if env.parameters]
-    others = "; or one from a plug-in (`evalkit plugins`); or a suite's file, to write it as Parquet"
+    others = "; or one from a plug-in (`evalkit tools plugins`); or a suite's file, to write it as Parquet"
     parser.add_argument("environment", metavar="ENVIRONMENT", help=", ".join(generated) + others)
     width = min(100, get_terminal_size().columns - 1)
     lines: list[str] = []

@@ -32,9 +32,9 @@ def mcp(args: argparse.Namespace) -> int:
 
     async def serve(begin: Callable[[str, int], Awaitable[Sitting]]) -> None:
         if args.http is None:
-            await serve_stdio(await begin(args.instance, args.replicate))
+            await serve_stdio(await begin(args.instance, 0))
         else:
-            await serve_http(begin, port=args.http, ready=_tell, instance=args.instance, replicate=args.replicate)
+            await serve_http(begin, port=args.http, ready=_tell, instance=args.instance)
 
     asyncio.run(_recorded(args, serve) if args.run else serve(_only_played(args)))
     return 0
@@ -66,7 +66,7 @@ async def _recorded(args: argparse.Namespace, serve: Any) -> None:
         policy="outside",
         suite=args.suite,
         prompts=args.prompts,
-        replicates=args.replicate + 1,
+        replicates=1,
     )
     async with recorded(outsider) as record:
         await serve(record.sit)

@@ -62,6 +62,11 @@ def _plugin(folder: Path) -> int:
 
     name = write_project(folder)
     print(f"Wrote {folder}: a package with the environment {name!r}. Next, in that folder:")
-    for line in ("pip install -e '.[dev]'", "pytest", f"{program()} plugins", f"{program()} run runs/baselines.toml"):
+    for line in (
+        "pip install -e '.[dev]'",
+        "pytest",
+        f"{program()} tools plugins",
+        f"{program()} run runs/baselines.toml",
+    ):
         print(f"  {line}")
     return 0

@@ -17,14 +17,14 @@ def play(args: argparse.Namespace) -> int:
         policy="human",
         suite=args.suite,
         prompts=args.prompts,
-        replicates=args.replicate + 1,
+        replicates=1,
     )
     with asyncio.Runner() as runner:
         stack = AsyncExitStack()
 
         async def begin() -> Sitting:
             record = await stack.enter_async_context(recorded(outsider))
-            return await record.sit(args.instance, args.replicate)
+            return await record.sit(args.instance, 0)
 
         try:
             sitting = runner.run(begin())

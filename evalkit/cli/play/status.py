@@ -24,7 +24,12 @@ WIDE = 110
 
 
 def status(args: argparse.Namespace) -> int:
-    """Print the status."""
+    """Print the status, or where the money went."""
+    if args.money:
+        from evalkit.cli.play.money import print_money
+
+        print_money(run_directory(args.run), as_json=args.json)
+        return 0
     status = read_status(run_directory(args.run))
     if args.json:
         import orjson

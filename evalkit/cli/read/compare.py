@@ -7,22 +7,21 @@ from pathlib import Path
 import orjson
 
 from evalkit.api.specs import run_directory
-from evalkit.cli.files import write_csv
 from evalkit.errors import UsageError, nearest
 from evalkit.report.behaviour import SERVED_COLUMNS, drift_notes, versions
 from evalkit.report.comparing.compare import Side, narrowed, same_agents
 from evalkit.report.comparing.compare import compare as build
 from evalkit.report.run_data import RunData
-from evalkit.report.tables import markdown
 from evalkit.results.cells import cells
+
+HALF_WIDTH = 0.05
+"""Of an interval of the difference, for which it is said how many instances it takes: 5 points."""
 
 
 def compare(args: argparse.Namespace) -> int:
     """Print the comparison."""
-    if not args.half_width > 0:
-        raise UsageError(f"--half-width: must be above 0 (0.05 is 5 points), not {args.half_width:g}.")
     first, second, agents = _sides(args)
-    comparison = build(first, second, agents, wanted=args.half_width)
+    comparison = build(first, second, agents, wanted=HALF_WIDTH)
     if not comparison.tables[0].rows:
         raise UsageError(
             f"{first.label} and {second.label} have no played instance in common, so nothing can be compared. "
@@ -30,10 +29,6 @@ def compare(args: argparse.Namespace) -> int:
         )
     if args.json:
         print(orjson.dumps(comparison.to_json(), option=orjson.OPT_INDENT_2).decode())
-    elif args.markdown:
-        print("\n\n".join(markdown(table) for table in comparison.tables))
-    elif args.csv:
-        write_csv(Path(args.csv), comparison.tables)
     else:
         from evalkit.report.render.terminal import console, print_table
 

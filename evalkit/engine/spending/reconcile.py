@@ -46,7 +46,6 @@ class Books:
     agent_of: dict[str, str] = field(default_factory=dict)
     by_session: Counter[str] = field(default_factory=Counter)
     """Cost of steps."""
-    started: dict[Step, float] = field(default_factory=dict)
     """Wall time."""
     unmetered: dict[Step, str] = field(default_factory=dict)
     """Which session wrote the guessed ones."""
@@ -73,15 +72,14 @@ class Books:
 def read_books(run: Path) -> Books:
     """The money of a run. Raises RunError if it is none, CorruptLogError if its log is damaged."""
     books = Books(manifest=read_manifest(run), ledger=read_ledger(run))
-    columns = ("episode", "step", "agent", "cost", "attempts", "worker", "started_at")
+    columns = ("episode", "step", "agent", "cost", "attempts", "worker")
     for batch in scan_all(run, columns).to_batches():
-        for episode, number, agent, cost, attempts, worker, started_at in zip(
+        for episode, number, agent, cost, attempts, worker in zip(
             *(column.to_pylist() for column in batch.columns), strict=True
         ):
             step = episode, number
             _place(books, episode, agent)
             books.by_session[worker] += cost
-            books.started[step] = started_at
             if attempts.endswith((UNMETERED, ESTIMATED, DOUBTFUL)):
                 books.guessed[step] += cost
                 books.unmetered[step] = worker
@@ -247,8 +245,8 @@ def by_request(books: Books, word: Word) -> Iterator[LedgerRecord]:
         yield from _take_off(lane_charges, sum(charge.amount for charge in lane_charges) - lost[lane])
 
 
-def by_total(books: Books, lane: str, truth: int, *, since: float, until: float) -> Iterator[LedgerRecord]:
-    """The rows that a lane's total over a span of time (wall time, in seconds) leads to. Raises RunError."""
+def by_total(books: Books, lane: str, truth: int) -> Iterator[LedgerRecord]:
+    """The rows that a lane's total leads to. Raises RunError."""
     several = [agent.name for agent in books.manifest.agents.values() if len(agent.lanes) > 1 and lane in agent.lanes]
     if several:
         raise RunError(
@@ -259,16 +257,11 @@ def by_total(books: Books, lane: str, truth: int, *, since: float, until: float)
     if any(not account.closed for account in books.accounts.values()):
         raise RunError("A session of this run has crashed and is not settled. Run it again, or reconcile with --usage.")
     steps, crashes = held_charges(books)
-    counted = sum(
-        cost
-        for (episode, step), cost in books.known.items()
-        if books.lane_of[episode] == lane and since <= books.started[episode, step] <= until
-    )
+    counted = sum(cost for (episode, step), cost in books.known.items() if books.lane_of[episode] == lane)
     lane_charges = [
         charge
         for charge in (*crashes, *steps.values())
-        if (_lane(books, charge.row) == lane or (alone and not charge.row.agent))
-        and since <= _when(books, charge.row) <= until
+        if _lane(books, charge.row) == lane or (alone and not charge.row.agent)
     ]
     yield from _take_off(lane_charges, counted + sum(charge.amount for charge in lane_charges) - truth)
 
@@ -277,10 +270,6 @@ def _lane(books: Books, row: LedgerRecord) -> str:
     """The lane of a row's money; empty if unknown. A repair's rows and a merge's name the agent alone."""
     agent = books.manifest.agents.get(row.agent)
     return row.lane or ("" if agent is None else agent.lane)
-
-
-def _when(books: Books, row: LedgerRecord) -> float:
-    return row.at or books.started.get((row.episode, row.step), 0.0)
 
 
 def _settle(books: Books, unexplained: int) -> Iterator[LedgerRecord]:
@@ -334,14 +323,14 @@ async def reconcile_usage(run: Path, lines: Iterable[Billed]) -> Reconciled:
         )
 
 
-async def reconcile_total(run: Path, lane: str, truth: int, *, since: float, until: float) -> Reconciled:
+async def reconcile_total(run: Path, lane: str, truth: int) -> Reconciled:
     """Release what a lane's total shows was not spent. Raises as `reconcile_usage`, and UsageError for a lane that the
     run does not have."""
     with open_store(run, session=f"reconcile:{time.time():.3f}") as store:
         books = read_books(run)
         if lane not in books.paid_lanes():
             raise UsageError(f"--lane: the run has no paid lane {lane!r}.{nearest(lane, books.paid_lanes())}")
-        rows = list(by_total(books, lane, truth, since=since, until=until))
+        rows = list(by_total(books, lane, truth))
         return await _write(store, books, rows, billed=truth, flaws=(), foreign=0)
 
 

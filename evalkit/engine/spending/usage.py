@@ -1,4 +1,4 @@
-"""A provider's own account of what it billed, as `budget reconcile` reads it: JSON lines or CSV, one line per request.
+"""A provider's own account of what it billed, as `tools reconcile` reads it: JSON lines or CSV, one line per request.
 
 A line names the request by the id that evalkit sent with it (`episode/step/attempt`) and says what was billed: in USD,
 in pico-dollars, or in tokens, which are then counted at the agent's frozen price. The simulated provider's bill is such

@@ -143,8 +143,8 @@ def generate(parameters: Mapping[str, Any], count: int, seed: int) -> Iterator[M
     """Raises UsageError: errands are not drawn, they are made from runs and suites."""
     del parameters, count, seed
     raise UsageError(
-        "Errands are made from existing data: `evalkit judge RUN` from a run's texts, `evalkit queries ask SUITE` from "
-        "a suite's queries."
+        "Errands are made from existing data: `evalkit tools judge RUN` from a run's texts, "
+        "`evalkit tools queries ask SUITE` from a suite's queries."
     )
 
 

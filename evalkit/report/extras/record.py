@@ -4,7 +4,7 @@ An environment lies below the reports and imports none of them. So its own recor
 it is imported when a report or a page first needs it; evalkit's own environments are found in no other way than others.
 
 Names that stand for something else already are refused, for a reader would mix them up. evalkit's own environments are
-held to this by tests of their tables; others when a run of theirs is read, by `evalkit plugins`, and by
+held to this by tests of their tables; others when a run of theirs is read, by `evalkit tools plugins`, and by
 `evalkit.testing.check_environment`.
 """
 
@@ -196,7 +196,7 @@ OWN_TABLES = frozenset({"sizes", "quotes", "compare"})
 """Tables of evalkit's that a report has on request; those that it has anyway are there to be seen."""
 OWN_BEGINNINGS = ("beside_", "figure_", "compare_", "suite_")
 TALLIES, SIZES = frozenset({"stratum", "instances", "share"}), frozenset({"stratum", "instances", "tools"})
-"""Columns of the tables of `evalkit describe`."""
+"""Columns of the tables of `evalkit suites describe`."""
 
 
 def metric_flaws(names: Iterable[str]) -> list[str]:

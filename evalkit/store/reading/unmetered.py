@@ -81,9 +81,7 @@ class Unmetered:
     def advice(self) -> str:
         """The sentence, and what can be done; empty if there are none."""
         words = self.words()
-        return (
-            words and f"{words}; `evalkit budget reconcile RUN` gives back what the provider's account shows unspent."
-        )
+        return words and f"{words}; `evalkit tools reconcile RUN` gives back what the provider's account shows unspent."
 
     def to_json(self) -> dict[str, int]:
         """The same as plain values: replies, and whole pico-dollars."""

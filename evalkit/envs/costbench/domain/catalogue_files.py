@@ -40,7 +40,7 @@ def shipped_names() -> list[str]:
 def shipped(name: str) -> Catalogue:
     """A catalogue that evalkit brings. Raises UsageError with the nearest name."""
     if name not in shipped_names():
-        own = " To use your own file in a suite: `evalkit generate costbench --catalogue FILE.toml`."
+        own = " To use your own file in a suite: `evalkit suites generate costbench --catalogue FILE.toml`."
         raise UsageError(f"catalogue: there is no catalogue {name!r}.{nearest(name, shipped_names())}{own}")
     return read_catalogue((_folder() / f"{name}.toml").read_text(encoding="utf-8"), f"{name}.toml")
 

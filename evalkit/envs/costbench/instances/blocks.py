@@ -155,8 +155,8 @@ def planned_blocks(instance: PlanningProblem, world: World) -> tuple[Block, ...]
     if changes_wanted > len(instance.alternatives):
         raise UsageError(
             f"alternatives: the preference changes need {changes_wanted}; there are {len(instance.alternatives)}. Ask "
-            f"for fewer, or make the suite with more: `evalkit queries import --alternatives {changes_wanted}`, "
-            f"`evalkit generate costbench --block {instance.block} --blocks {changes_wanted}`."
+            f"for fewer, or make the suite with more: `evalkit tools queries import --alternatives {changes_wanted}`, "
+            f"`evalkit suites generate costbench --block {instance.block} --blocks {changes_wanted}`."
         )
     # As in the reference, the bound on sizes bounds their range even where it lies beyond the chain.
     most = instance.max_tool_length if instance.control_tool_length else world.length

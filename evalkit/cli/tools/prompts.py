@@ -1,4 +1,4 @@
-"""`evalkit prompts`: list the packs, or build one from a copy of the reference."""
+"""`evalkit tools prompts`: list the packs, or build one from a copy of the reference."""
 
 import argparse
 from pathlib import Path

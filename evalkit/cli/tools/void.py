@@ -1,4 +1,4 @@
-"""`evalkit void`: exclude episodes from all results, or let them count again."""
+"""`evalkit tools void`: exclude episodes from all results, or let them count again."""
 
 import argparse
 import getpass
@@ -6,6 +6,7 @@ import socket
 import time
 
 from evalkit.api.specs import run_directory
+from evalkit.cli.choosing import only_of
 from evalkit.errors import UsageError
 
 
@@ -18,9 +19,13 @@ def void(args: argparse.Namespace) -> int:
     from evalkit.store.void import FILE, Void, add_voids, read_voids
 
     directory = run_directory(args.run)
-    wanted = EpisodeChoice(agent=args.agent, suite=args.suite, instance=args.instance, episode=args.episode)
+    names = only_of(args.only, kinds=("agent", "suite", "instance"))
+    several = next((kind for kind, chosen in names.items() if len(chosen) > 1), None)
+    if several is not None:
+        raise UsageError(f"--only: one {several} at a time; call `evalkit tools void` for each.")
+    wanted = EpisodeChoice(**{kind: chosen[0] for kind, chosen in names.items()}, episode=args.episode)
     if wanted == EpisodeChoice():
-        raise UsageError("void: choose episodes by --agent, --suite, --instance or --episode.")
+        raise UsageError("tools void: choose episodes by --only or --episode.")
     reason = _reason(args.reason)
     read_manifest(directory)
     with hold_run(directory):

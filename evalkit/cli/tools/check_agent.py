@@ -1,4 +1,4 @@
-"""`evalkit agents check`: does an agent's code repeat itself when it is resumed?"""
+"""`evalkit tools check-agent`: does an agent's code repeat itself when it is resumed?"""
 
 import argparse
 import asyncio
@@ -15,13 +15,13 @@ from evalkit.text import visible
 SAME, DIFFERS = 0, 1
 
 
-def check(args: argparse.Namespace) -> int:
+def check_agent(args: argparse.Namespace) -> int:
     """Play one episode, cut it off behind each ask, and compare; return 1 at the first difference, else 0."""
-    code = find_agent(args.agent, {}, "agents check")
+    code = find_agent(args.agent, {}, "tools check-agent")
     table = {"name": "checked", "agent": args.agent, "models": dict.fromkeys(code.models, "simulated/random")}
-    suite = {"name": args.suite, **({"instances": [args.instance]} if args.instance else {})}
+    suite = {"name": args.suite}
     spec = {"budget_usd": "1", "agents": [table], "suites": [suite]}
-    manifest = resolve(sweep_from(spec, "agents check", "check"), lasting=False).manifest
+    manifest = resolve(sweep_from(spec, "tools check-agent", "check"), lasting=False).manifest
     episode = next(episodes(manifest, list(manifest.agents.values()), Choice()))
     environment = episode.cell.env.name
     if args.policy:

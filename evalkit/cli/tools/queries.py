@@ -1,4 +1,4 @@
-"""`evalkit queries`: import the reference's queries as a suite; have a model check or write queries."""
+"""`evalkit tools queries`: import the reference's queries as a suite; have a model check or write queries."""
 
 import argparse
 import json
@@ -50,11 +50,10 @@ def ask(args: argparse.Namespace) -> int:
         name=args.name,
         suite=f"instances/queries/{args.name}.jsonl",
         model=args.model,
-        budget=args.budget,
         about=f"Asks {args.model} about the queries in {args.suite}: {args.what}.",
     )
     out = f"{args.suite.removesuffix('.jsonl')}-{args.what}.jsonl"
-    next_command = ["queries", "apply", f"runs/{args.name}", args.suite, "--out", out]
+    next_command = ["tools", "queries", "apply", f"runs/{args.name}", args.suite, "--out", out]
     tell_next(f"{len(lines):,} {args.what} errands to {suite}", sweep, next_command, "make a suite from the answers")
     return 0
 

@@ -1,9 +1,9 @@
-"""`evalkit judge`: write a run's plans as errands for a judge, a model that counts the paths in each plan."""
+"""`evalkit tools judge`: write a run's plans as errands for a judge, a model that counts the paths in each plan."""
 
 import argparse
 
 from evalkit.api.specs import run_directory
-from evalkit.cli.make.queries import tell_next
+from evalkit.cli.tools.queries import tell_next
 from evalkit.tasks.suites import judged_texts
 from evalkit.tasks.sweeps import write_errands
 
@@ -20,7 +20,6 @@ def judge(args: argparse.Namespace) -> int:
         name=name,
         suite=f"instances/judge/{args.name or of}.jsonl",
         model=args.model,
-        budget=args.budget,
         about=f"Counts the paths in the first texts of {texts:,} episodes of {of}; equal texts are counted once.",
     )
     after = ["report", str(run), "--judged", f"runs/{name}"]

@@ -1,4 +1,4 @@
-"""`evalkit plugins`: the installed plug-ins, and what is wrong with them."""
+"""`evalkit tools plugins`: the installed plug-ins, and what is wrong with them."""
 
 import argparse
 

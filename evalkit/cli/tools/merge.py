@@ -1,4 +1,4 @@
-"""`evalkit merge`: merge several runs into a new one."""
+"""`evalkit tools merge`: merge several runs into a new one."""
 
 import argparse
 from itertools import islice
