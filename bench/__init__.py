@@ -1,2 +1,2 @@
-"""What evalkit promises in figures, measured: `make bench`, `make large`, and scripts to run alone. `calibrations/` has
+"""What evalkit promises in figures, measured: `make bench`, and scripts to run alone. `calibrations/` has
 those by which constants are set."""
