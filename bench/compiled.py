@@ -12,7 +12,7 @@ from evalkit.envs.costbench.domain.catalogue_files import shipped
 from evalkit.envs.costbench.domain.world import Terms, make_world
 from evalkit.envs.costbench.planning import solve
 from evalkit.envs.scheduling import market
-from evalkit.envs.scheduling.generate import FAMILIES, native_market
+from evalkit.envs.scheduling.instance import FAMILIES, native_market
 
 CALLS = 200
 

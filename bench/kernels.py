@@ -6,7 +6,7 @@ import numpy as np
 
 from bench.measuring import best, span
 from evalkit.envs.scheduling.batch import blocking_counts, repair_runs
-from evalkit.envs.scheduling.generate import FAMILIES, Gaps, reference_market
+from evalkit.envs.scheduling.instance import FAMILIES, Gaps, reference_market
 from evalkit.envs.scheduling.market import SchedulingMarket, expected_numerator
 
 SIZES = {10: 0.15, 20: 0.35, 50: 0.9}

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from msgspec.structs import replace
 
 from bench.measuring import span
+from evalkit.envs.procurement.best import solve
 from evalkit.envs.procurement.generate import DIFFICULTIES, Shape, reference_market
 from evalkit.envs.procurement.market import ProcurementMarket
-from evalkit.envs.procurement.optimum import solve
 
 HARD = DIFFICULTIES["hard"]
 BIG = replace(HARD, categories=20, products=400, deals=400)

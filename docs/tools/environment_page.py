@@ -6,7 +6,7 @@ A block whose first line names a file of the project has that file behind it; al
 import re
 from pathlib import Path
 
-from evalkit.cli.play.project import project_files
+from evalkit.cli.play.new import project_files
 
 PAGE = Path(__file__).resolve().parent.parent / "add-an-environment.md"
 NAME = "offers"

@@ -6,6 +6,7 @@ import shutil
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -19,6 +20,25 @@ from evalkit.spec.sweep import find_sweep, read_sweep
 from evalkit.store.bucket import place_of
 from evalkit.store.manifest import Manifest
 from evalkit.store.manifests import is_run, read_manifest
+
+if TYPE_CHECKING:
+    from evalkit.report.tables import Table
+
+
+# Files that a command writes, replacing older ones.
+
+
+def write_csv(folder: Path, tables: "Sequence[Table]") -> None:
+    """Write one CSV file per table into a folder, replacing older ones, and say so. Raises UsageError."""
+    from evalkit.report.tables import as_csv
+
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        for table in tables:
+            (folder / f"{table.name}.csv").write_text(as_csv(table), encoding="utf-8", newline="")
+    except OSError as flaw:
+        raise UsageError(f"--csv: {folder} cannot be written: {flaw}") from flaw
+    print(f"Wrote {len(tables)} tables to {folder}.")
 
 
 def sweep_of(args: argparse.Namespace) -> Sweep:

@@ -14,8 +14,7 @@ from rich.text import Text
 
 from evalkit.cli.pipes import unread
 from evalkit.cli.plan_words import show_span
-from evalkit.cli.question_words import counted, open_lines
-from evalkit.cli.server_words import server_words
+from evalkit.cli.question_words import counted, open_lines, server_words
 from evalkit.engine.episode import TOO_LARGE
 from evalkit.engine.view import LaneView, View
 from evalkit.money import show_usd

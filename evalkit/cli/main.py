@@ -16,9 +16,8 @@ from typing import NoReturn
 
 from evalkit import __version__
 from evalkit.cli.commands import COMMANDS, GROUPS, OWN_OPTIONS, TAKES_ANY, TOOLS, called, module_of
-from evalkit.cli.encodings import write_any
 from evalkit.cli.options import Help
-from evalkit.cli.pipes import give_up, is_unwritable, unread
+from evalkit.cli.pipes import give_up, is_unwritable, unread, write_any
 from evalkit.engine.gc_threshold import COLLECT_EVERY, OLDER_EVERY
 from evalkit.errors import EvalkitError, UsageError, nearest
 from evalkit.files import at_home

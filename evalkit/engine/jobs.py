@@ -1,12 +1,12 @@
 """The jobs of each lane of a session, and the admission queue for episodes that cost money or time."""
 
 import asyncio
+import resource
 from collections import Counter
 from collections.abc import Callable, Iterator
 from functools import partial
 
 from evalkit.client.budget import Budget
-from evalkit.client.file_limit import make_room
 from evalkit.client.lanes.lane import Lane
 from evalkit.engine.admit.admission import Admission
 from evalkit.engine.admit.admission_queue import AdmissionQueue
@@ -20,6 +20,30 @@ from evalkit.engine.scheduler import CellCount, LaneJob
 from evalkit.engine.session import Session
 from evalkit.engine.universe import PlannedEpisode, lanes
 from evalkit.store.manifest import ManifestAgent
+
+# Room for connections: the file-descriptor limit, raised towards what a run's width needs.
+
+KEPT = 64
+"""Descriptors for everything except connections: log, libraries, terminal."""
+
+
+def make_room(in_flight: int) -> int:
+    """Raise the soft limit for `in_flight` requests; returns how many there is room for, at most `in_flight`.
+
+    Two descriptors per request: a connection may be closing while its successor opens.
+    """
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = 2 * in_flight + KEPT
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        raised = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
+        try:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (raised, hard))
+        except (ValueError, OSError):  # macOS refuses more than its kernel's own limit, whatever `hard` says
+            raised = soft
+        soft = max(soft, raised)
+    if soft == resource.RLIM_INFINITY:
+        return in_flight
+    return max(1, min(in_flight, (soft - KEPT) // 2))
 
 
 async def make_jobs(session: Session, endpoints: Endpoints) -> list[LaneJob]:

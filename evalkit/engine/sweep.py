@@ -20,11 +20,10 @@ from evalkit.engine.cpu_time import noted
 from evalkit.engine.ending import outcome_of
 from evalkit.engine.endpoints import Endpoints, check_keys, check_outside, open_endpoints
 from evalkit.engine.episode import Stop
-from evalkit.engine.existing import existing_manifest
 from evalkit.engine.freezing.brought import changed, recoded
 from evalkit.engine.freezing.freeze import Resolved, merge
 from evalkit.engine.freezing.keeping import kept, reworded
-from evalkit.engine.idle import nothing_to_do
+from evalkit.engine.idle import existing_manifest, nothing_to_do
 from evalkit.engine.jobs import make_jobs
 from evalkit.engine.loop import interruptible
 from evalkit.engine.machines.children import play_here

@@ -20,11 +20,10 @@ from evalkit.seats import AgentFn
 from evalkit.shipped import find
 from evalkit.spec.agent_code import find_agent
 from evalkit.spec.catalogue import LimitsFile
-from evalkit.spec.crossed import crossed
 from evalkit.spec.decide import DecideTable, checked_decide
 from evalkit.spec.model import AgentSpec, Machines, SuiteUse, Sweep
 from evalkit.spec.reading import check_record, parse_span, plain_values, read_values
-from evalkit.spec.settings import with_settings
+from evalkit.spec.settings import crossed, with_settings
 from evalkit.wire.refusals import COUNTED, MODELS_PART
 
 MAX_WIDTH = 100_000

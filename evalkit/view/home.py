@@ -1,6 +1,7 @@
 """All runs on one page, and the sweeps that are played every night: what each holds and owes, what it has spent, how
 its agents did."""
 
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -15,10 +16,46 @@ from evalkit.report.tables import Column, Table
 from evalkit.store.live import read_live
 from evalkit.store.lock import holder
 from evalkit.store.manifests import read_manifest
+from evalkit.text import bounded
 from evalkit.view.grid import Grid, grid
 from evalkit.view.nights import REGRESSION, known_nights, state_of
 from evalkit.view.reading import BEST, Glance
 from evalkit.view.run_cache import RunCache
+
+# What a running sweep says of itself, as its page polls it.
+
+MOST_TEXT = 300
+"""Characters of any one text."""
+
+SILENT_S = 10.0
+"""A process that has said nothing for so long, and holds the lock, is said to be silent."""
+
+
+def progress(directory: Path) -> dict[str, Any]:
+    """`running`: whether a process writes the run; `silent_s`: for how long it has said nothing, if that is long;
+    `live`: what it published last (`docs/run-directory.md`), or null.
+
+    Texts in it (names, a provider's words) are safe to show.
+    """
+    writer = holder(directory)
+    if writer is None:
+        return {"running": False, "silent_s": None, "live": None}
+    live = read_live(directory)
+    # A file that an earlier process left behind says nothing of this one.
+    written_at = live.get("at") if live is not None else None
+    if not isinstance(written_at, int | float) or written_at < writer.started_at:
+        return {"running": True, "silent_s": None, "live": None}
+    silent = time.time() - written_at
+    return {"running": True, "silent_s": round(silent) if silent > SILENT_S else None, "live": _shown(live)}
+
+
+def _shown(value: Any) -> Any:
+    if isinstance(value, str):
+        return bounded(value, MOST_TEXT)
+    if isinstance(value, dict):
+        return {bounded(str(key), MOST_TEXT): _shown(item) for key, item in value.items()}
+    return [_shown(item) for item in value] if isinstance(value, list) else value
+
 
 COLUMNS = (
     Column(key="run", title="Run"),

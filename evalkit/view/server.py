@@ -22,12 +22,11 @@ from evalkit.results.episodes import EpisodeResult
 from evalkit.store.lock import holder
 from evalkit.store.manifests import read_manifest
 from evalkit.view.around import around
-from evalkit.view.beside import beside_frame, beside_page
-from evalkit.view.comparing import comparing, read_compared
+from evalkit.view.comparing import beside_frame, beside_page, comparing, read_compared
 from evalkit.view.episode import episode_figure, episode_frame, episode_page, period_frame, period_page
 from evalkit.view.grid import NUMBERS, Plot, plot
 from evalkit.view.guard import HOST, RETRY_S, Computing, Handler, answer, guard, message
-from evalkit.view.home import home
+from evalkit.view.home import home, progress
 from evalkit.view.instance import instance_frame, instance_page
 from evalkit.view.listing import listing, read_wanted
 from evalkit.view.nights import known_nights, nights_overview
@@ -40,7 +39,6 @@ from evalkit.view.overview import (
     run_links,
 )
 from evalkit.view.places import episode_at
-from evalkit.view.progress import progress
 from evalkit.view.reading import Reading
 from evalkit.view.render import LIVE, SCRIPT, STYLE, VEGA, Frame, PageLink, asset, environment, render
 from evalkit.view.run_cache import RunCache

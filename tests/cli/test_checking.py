@@ -310,7 +310,7 @@ def alone(here: Path, monkeypatch: pytest.MonkeyPatch, **files: str) -> None:
     (here / "providers").mkdir(exist_ok=True)
     for name, text in files.items():
         (here / "providers" / f"{name}.toml").write_text(text)
-    for module in ("evalkit.cli.checking", "evalkit.cli.make.providers"):
+    for module in ("evalkit.cli.make.providers", "evalkit.cli.make.providers"):
         monkeypatch.setattr(f"{module}.provider_names", lambda: sorted(files))
 
 

@@ -7,7 +7,7 @@ from msgspec import structs
 from rich.console import Console
 
 from evalkit.cli.display import LINE_EVERY_S, display, plain, render
-from evalkit.cli.server_words import server_words
+from evalkit.cli.question_words import server_words
 from evalkit.client.lanes.stats import ServerStats
 from evalkit.engine.view import CellView, LaneView, View
 

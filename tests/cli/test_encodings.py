@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 import evalkit
-from evalkit.cli.encodings import write_any
 from evalkit.cli.main import COULD_NOT_START, main
+from evalkit.cli.pipes import write_any
 from evalkit.spec.suites import find_suite
 from tests.support.each_case import check_each
 

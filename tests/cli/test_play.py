@@ -79,7 +79,7 @@ def test_arguments_are_asked_for_and_what_is_typed_is_a_reply_or_help(
 def test_of_a_litmus_test_nothing_is_called_solved(
     here: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr("evalkit.cli.play.screens.is_litmus", lambda environment: environment == "scheduling")
+    monkeypatch.setattr("evalkit.cli.play.play.is_litmus", lambda environment: environment == "scheduling")
     (instance,) = evalkit.suite("scheduling/basic", instances=["seed-3"])
     assert typed(monkeypatch, *best(instance)) == 0
     said = capsys.readouterr().out

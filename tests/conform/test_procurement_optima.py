@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
+from evalkit.envs.procurement.best import solve
 from evalkit.envs.procurement.generate import DIFFICULTIES, reference_market
 from evalkit.envs.procurement.market import plan_cost, workers
-from evalkit.envs.procurement.optimum import solve
 from tests.conform.compare.documented import DOCUMENTED
 from tests.conform.compare.goldens import EQUAL, documented
 from tests.conform.compare.procurement_optima import anchor, exact, gurobi, sensitivity

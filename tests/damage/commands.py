@@ -12,9 +12,8 @@ from evalkit.errors import EvalkitError
 from evalkit.report.views import VIEWS
 from evalkit.store.lock import hold_run
 from evalkit.view.episode import episode_page
-from evalkit.view.home import home
+from evalkit.view.home import home, progress
 from evalkit.view.overview import overview
-from evalkit.view.progress import progress
 from evalkit.view.reading import completed, read_run
 from evalkit.view.run_cache import RunCache
 

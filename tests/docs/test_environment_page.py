@@ -8,7 +8,7 @@ import pytest
 
 from docs.tools import environment_page
 from evalkit.cli.main import main
-from evalkit.cli.play.project import project_files
+from evalkit.cli.play.new import project_files
 from tests.support.document_blocks import blocks_of, commands
 from tests.support.plugin_projects import Installed, page, pip_install
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from evalkit.cli.main import main
-from evalkit.cli.play.project import project_files
+from evalkit.cli.play.new import project_files
 from tests.support.plugin_packages import put, put_environment
 
 POLICY = "from evalkit.policy.record import Policy\nP = Policy(help='does it'{more})\n"

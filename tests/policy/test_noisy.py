@@ -4,9 +4,8 @@ import math
 from evalkit.policy.answer import answer
 from evalkit.policy.noisy.mistakes import Moment, noisy, several
 from evalkit.policy.noisy.periods import after_action, partial
-from evalkit.policy.scheduling import mistakes as module
-from evalkit.policy.scheduling.mistakes import MISTAKES
-from evalkit.policy.scheduling.playing import knuth
+from evalkit.policy.scheduling import policies as module
+from evalkit.policy.scheduling.policies import MISTAKES, knuth
 from evalkit.seeds import Stream
 from tests.policy.chatting import chat, submitted
 

@@ -10,7 +10,7 @@ import pytest
 
 from evalkit.dialogue import Message
 from evalkit.envs.scheduling.scheduling import SCHEDULING
-from evalkit.policy.scheduling.mistakes import MISTAKES
+from evalkit.policy.scheduling.policies import MISTAKES
 from tests.support.episode_loop import Episode, kit, play, policy
 
 SIZES = {"basic": (10, 1), "medium": (20, 2), "hard": (50, 5)}

@@ -21,10 +21,8 @@ from evalkit.envs.pricing.pricing import PRICING
 from evalkit.policy.answer import answer
 from evalkit.policy.market_reading import Sold, hint, read_sales, whole
 from evalkit.policy.noisy.mistakes import Moment
-from evalkit.policy.pricing import mistakes as noisy_pricing
-from evalkit.policy.pricing.drifting import forecast
-from evalkit.policy.pricing.markups import Total, best_markup
-from evalkit.policy.pricing.playing import fixed, learner, random
+from evalkit.policy.pricing import policies as noisy_pricing
+from evalkit.policy.pricing.playing import Total, best_markup, fixed, forecast, learner, random
 from evalkit.seeds import Stream
 from tests.policy.chatting import chat
 from tests.support.episode_loop import Episode, kit, play, policy

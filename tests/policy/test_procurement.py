@@ -21,10 +21,8 @@ from evalkit.errors import UsageError
 from evalkit.policy.answer import answer
 from evalkit.policy.market_reading import ReadDeal, read_budget, read_menu, read_purchases
 from evalkit.policy.noisy.mistakes import Moment
-from evalkit.policy.procurement import mistakes as noisy_procurement
-from evalkit.policy.procurement.buying import cover, improve, make_shop, worth
-from evalkit.policy.procurement.effects import learn
-from evalkit.policy.procurement.playing import climber, random
+from evalkit.policy.procurement import policies as noisy_procurement
+from evalkit.policy.procurement.playing import climber, cover, improve, learn, make_shop, random, worth
 from evalkit.seeds import Stream
 from tests.policy.chatting import chat
 from tests.support.episode_loop import Episode, kit, play, policy

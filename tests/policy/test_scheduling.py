@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from evalkit.dialogue import Message, Reply, Request
 from evalkit.policy.answer import answer
-from evalkit.policy.scheduling.playing import knuth, random, read_history, repair
+from evalkit.policy.scheduling.policies import knuth, random, read_history, repair
 from tests.policy.chatting import ACTION, TOOLS, chat, submitted
 
 IDS = {"get_worker_ids": "{'worker_ids': ['W1', 'W2', 'W3']}", "get_task_ids": "T1, T2 and T3"}

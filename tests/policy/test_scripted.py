@@ -6,8 +6,17 @@ import pytest
 from evalkit.dialogue import Message, Request, Sampling
 from evalkit.envs.table import ENVIRONMENTS
 from evalkit.errors import UsageError
-from evalkit.policy.scripted import read_script, scripted
-from evalkit.policy.table import GENERAL, check_policy, find_policy, player, policies_of, served, served_names
+from evalkit.policy.table import (
+    GENERAL,
+    check_policy,
+    find_policy,
+    player,
+    policies_of,
+    read_script,
+    scripted,
+    served,
+    served_names,
+)
 from evalkit.seeds import Stream
 
 SCRIPT: list[str | dict[str, Any]] = [

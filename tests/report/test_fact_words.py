@@ -1,6 +1,6 @@
 """The facts of a turn in words."""
 
-from evalkit.results.fact_words import MOST, fact_lines
+from evalkit.results.trajectory import MOST, fact_lines
 
 
 def test_each_fact_is_a_line_in_words() -> None:

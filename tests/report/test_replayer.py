@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from evalkit.envs.replay import begin
-from evalkit.results.replayer import COLUMNS, Replayer, ReplayFlaw
+from evalkit.results.verify import COLUMNS, Replayer, ReplayFlaw
 from evalkit.store.files.record import StepRecord
 from evalkit.store.files.schema import steps_table
 from evalkit.store.manifest import Manifest
@@ -198,7 +198,7 @@ def test_rows_may_come_in_pieces() -> None:
 
 def test_episodes_that_begin_alike_begin_once(monkeypatch: pytest.MonkeyPatch) -> None:
     begun: list[Any] = []
-    monkeypatch.setattr("evalkit.results.replayer.begin", lambda *what: begun.append(what) or begin(*what))
+    monkeypatch.setattr("evalkit.results.verify.begin", lambda *what: begun.append(what) or begin(*what))
     log = [
         *rows(MANIFEST, "a", "s", "i0", 0, REPLIES),
         *rows(MANIFEST, "b", "s", "i0", 0, REPLIES),

@@ -10,7 +10,6 @@ import pyarrow.parquet as pq
 import pytest
 
 from evalkit.errors import CorruptLogError, EvalkitError
-from evalkit.store.files.footer import footer_flaw
 from evalkit.store.files.layout import lay_out
 from evalkit.store.files.schema import STEPS, steps_table
 from evalkit.store.files.segment import (
@@ -25,6 +24,7 @@ from evalkit.store.files.segment import (
     read_segment,
 )
 from evalkit.store.recovery.check import check_log
+from evalkit.store.recovery.examine import footer_flaw
 from tests.support.damaged_logs import ALL, Write
 from tests.support.log_rows import a_charge, rounds
 from tests.support.run_directories import write_run, write_tails

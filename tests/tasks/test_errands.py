@@ -7,8 +7,8 @@ import pytest
 from evalkit.envs.errand.errand import ERRAND
 from evalkit.errors import UsageError
 from evalkit.spec.sweep import read_sweep
-from evalkit.tasks.costbench.asking import apply_texts, apply_verdicts, query_lines
 from evalkit.tasks.costbench.queries import read_queries, suite_lines
+from evalkit.tasks.costbench.record import apply_texts, apply_verdicts, query_lines
 from evalkit.tasks.errands import Answers, ErrandAnswer, coverage_line, distinct, errand_digest
 from evalkit.tasks.sweeps import sweep_text
 from tests.tasks.test_queries import row, written

@@ -6,7 +6,7 @@ import pytest
 
 from evalkit.store.live import FILE, publish, read_live, withdraw
 from evalkit.store.lock import hold_run
-from evalkit.view.progress import progress
+from evalkit.view.home import progress
 
 STATE: dict[str, Any] = {"event": "live", "done": 3, "lanes": {"a\u202eb": {"waits_for": "x" * 1000, "window": 4}}}
 

@@ -10,14 +10,13 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from evalkit.dialogue import Reply, Sampling, ToolCall, Usage
-from evalkit.wire import anthropic_stream, openai_chat_stream, openai_responses_stream
+from evalkit.wire import anthropic_stream, openai_chat_stream, openai_responses
 from evalkit.wire.alike import Alike
 from evalkit.wire.billed import counts_as_billed
 from evalkit.wire.dialect import Quirks
 from evalkit.wire.http import HttpResponse, Verdict
-from evalkit.wire.openai_responses_stream import ResponsesAssembler
-from evalkit.wire.sse import EventParser, next_event
-from evalkit.wire.streams import RAW_CAP, ReplyStream, is_stream, loads_event, stated_status
+from evalkit.wire.openai_responses import ResponsesAssembler
+from evalkit.wire.streams import RAW_CAP, EventParser, ReplyStream, is_stream, loads_event, next_event, stated_status
 from evalkit.wire.table import DIALECTS
 from tests.provider.dialects import SERVED_DIALECTS
 from tests.support.each_case import check_each
@@ -514,7 +513,7 @@ def test_events_taken_at_once_are_as_if_each_had_been_read(name: str, data: st.D
 @pytest.mark.parametrize("name", ["openai_chat", "openai_responses", "anthropic_messages"])
 def test_most_events_of_a_reply_are_taken_at_once(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     read = list[bytes]()
-    for module in (openai_chat_stream, openai_responses_stream, anthropic_stream):
+    for module in (openai_chat_stream, openai_responses, anthropic_stream):
         monkeypatch.setattr(module, "loads_event", lambda event: read.append(event) or loads_event(event))
     message = {
         "content": "word " * 50,

@@ -1,17 +1,256 @@
 """`evalkit providers`: show the catalogue, and which keys are set. Never prints a key."""
 
 import argparse
+import asyncio
+from collections.abc import Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
 
 from evalkit.client.clouds import missing_library
-from evalkit.client.keys import key_place
-from evalkit.errors import UsageError
-from evalkit.money import PICO_PER_USD, Price
+from evalkit.client.keys import key_place, lacking, servers_of, short_names
+from evalkit.errors import EvalkitError, UsageError
+from evalkit.money import PICO_PER_USD, PicoUsd, Price, show_usd
 from evalkit.spec.catalogue import find_model, provider_names, read_provider
 from evalkit.spec.model import Model, Provider
+from evalkit.text import bounded
 
 if TYPE_CHECKING:
     from rich.console import Console
+
+    from evalkit.client.check import CheckResult
+    from evalkit.client.settings import SettingFinding
+
+
+# `evalkit providers check`: send one real request to each provider; if it was answered, another that goes on with the
+# reply, and the first again as a stream; and say what works or what to do.
+#
+# A named provider fails if its key is missing, or if it is a server on this machine that is not running. Without
+# names, all providers are checked, and these two cases are not failures. The exit code is 0 if nothing failed, else
+# 3. The command prints the highest possible cost and does not ask for consent: calling it is the consent. So is
+# `--settings`, which asks each model that answered some ten times more: which settings have an effect
+# (`client/settings.py`).
+
+NOT_ALL_WORK = 3
+
+_SERVED_BY_SIMULATOR = "random"
+_UNNAMED = "default"
+"""The model name sent to the user's own server if no model is listed: many such servers have one model and accept any
+name."""
+_MESSAGE_CHARS = 400
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _ProviderCheck:
+    """One provider that is to be asked."""
+
+    provider: Provider
+    model: Model
+    named: bool
+    """Whether the user named the provider."""
+    guessed: bool
+    """Whether the model's name is a guess."""
+    url: str
+    """Of the server that is asked; empty if evalkit starts it."""
+    server: str = ""
+    """What it is called, if the provider has several."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _ProviderLine:
+    """The result for one provider."""
+
+    provider: str
+    model: str
+    text: str
+    failed: bool
+    stream: str = ""
+    """What came of the request for a stream; empty: there was none."""
+    findings: "Sequence[SettingFinding]" = ()
+    """By setting, if these were asked for."""
+
+
+def check(names: Sequence[str], model: str | None, *, settings: bool = False) -> int:
+    """Check these providers, or all. Raises UsageError for an unknown name."""
+    from evalkit.report.render.terminal import console as console_of
+
+    if model and len(names) != 1:
+        raise UsageError("providers check: --model needs the name of exactly one provider.")
+    if settings and not names:
+        raise UsageError("providers check: --settings needs the names of the providers that are to be asked.")
+    console = console_of()
+    cases: list[_ProviderCheck] = []
+    lines: list[_ProviderLine] = []
+    for name in names or provider_names():
+        outcome = _cases(name, model, named=bool(names))
+        if isinstance(outcome, _ProviderLine):
+            lines.append(outcome)
+        else:
+            cases += outcome
+    if cases:
+        console.print(_announcement(cases, settings=settings), style="dim")
+        lines += asyncio.run(_ask_all(cases, settings=settings))
+    _print(lines, console)
+    if any(line.findings for line in lines):
+        _print_findings(lines, console)
+    return NOT_ALL_WORK if any(line.failed for line in lines) else 0
+
+
+def _cases(name: str, model: str | None, *, named: bool) -> list[_ProviderCheck] | _ProviderLine:
+    """What to ask of each of its servers, or why the provider is not asked."""
+    provider = read_provider(name)
+    try:
+        missing = lacking(provider)
+        if missing and not named:
+            return _ProviderLine(provider=name, model="", text=f"skipped: {missing}", failed=False)
+        servers = servers_of(provider)
+    except UsageError as flaw:
+        return _ProviderLine(provider=name, model="", text=str(flaw), failed=named)
+    chosen, guessed = _choose(provider, model)
+    called = short_names(servers) if len(servers) > 1 else [""]
+    return [
+        _ProviderCheck(provider=provider, model=chosen, named=named, guessed=guessed, url=server.url, server=name)
+        for server, name in zip(servers, called, strict=True)
+    ]
+
+
+def _choose(provider: Provider, model: str | None) -> tuple[Model, bool]:
+    """The model to ask, and whether its name is a guess. Without a given name it is the cheapest listed model."""
+    from evalkit.client.check import most
+
+    if model:
+        return find_model(provider, model), False
+    listed = [find_model(provider, name) for name in provider.models]
+    priced = [(cost, candidate) for candidate in listed if (cost := most(provider, candidate)) is not None]
+    if priced:
+        return min(priced, key=lambda pair: pair[0])[1], False
+    if listed:
+        return listed[0], False
+    name = _UNNAMED if provider.simulate is None else _SERVED_BY_SIMULATOR
+    return find_model(provider, name), provider.simulate is None
+
+
+def _announcement(cases: Sequence[_ProviderCheck], *, settings: bool) -> str:
+    from evalkit.client.check import WITHIN_S
+
+    unknown, cost = 0, 0
+    for case in cases:
+        if case.provider.simulate is None:
+            bound = _most(case, settings=settings)
+            unknown, cost = unknown + (bound is None), cost + (bound or 0)
+    words = f"at most {show_usd(cost)}"
+    if unknown:
+        words += f", plus {unknown} of unknown price"
+    kind = "servers" if any(case.server for case in cases) else "providers"
+    who = "1 provider" if len(cases) == 1 else f"each of {len(cases)} {kind}"
+    further = ", and up to 11 more about its settings" if settings else ""
+    asked = f"Sends two requests to {who}, the first again as a stream, within {WITHIN_S:g} s each"
+    return f"{asked}{further}: {words}."
+
+
+def _most(case: _ProviderCheck, *, settings: bool) -> PicoUsd | None:
+    from evalkit.client import check
+    from evalkit.client import settings as about
+
+    bound = check.most(case.provider, case.model)
+    further = about.most(case.provider, case.model) if settings else 0
+    return None if bound is None or further is None else PicoUsd(bound + further)
+
+
+async def _ask_all(cases: Sequence[_ProviderCheck], *, settings: bool) -> list[_ProviderLine]:
+    async with asyncio.TaskGroup() as group:
+        tasks = [group.create_task(_ask(case, settings=settings)) for case in cases]
+    return [task.result() for task in tasks]
+
+
+async def _ask(case: _ProviderCheck, *, settings: bool) -> _ProviderLine:
+    from evalkit.client.check import check as ask
+    from evalkit.client.settings import look
+
+    name, model = case.provider.name, case.model.name
+    try:
+        with ExitStack() as stack:
+            url = case.url
+            if case.provider.simulate is not None:
+                from evalkit.serve.launch import launched
+
+                url = await asyncio.to_thread(stack.enter_context, launched(case.provider))
+            finding = await ask(case.provider, case.model, url=url)
+            findings = await look(case.provider, case.model, url=url) if settings and finding.kind == "ok" else []
+    except EvalkitError as flaw:
+        return _ProviderLine(provider=name, model=model, text=str(flaw), failed=True)
+    line = _line(case, finding)
+    if case.server:
+        line = replace(line, text=f"{case.server}: {line.text}")
+    return replace(line, findings=findings)
+
+
+def _line(case: _ProviderCheck, finding: "CheckResult") -> _ProviderLine:
+    from evalkit.client.transport import is_loopback
+
+    name, model = case.provider.name, case.model.name
+    if finding.kind == "connect" and is_loopback(urlsplit(case.url).hostname or ""):
+        text = f"not running at {case.url}"
+        return _ProviderLine(provider=name, model="", text=text, failed=case.named)
+    if finding.kind == "unknown_model" and case.guessed:
+        text = f"it is running; name one of its models: evalkit providers check {name} --model MODEL"
+        return _ProviderLine(provider=name, model="", text=text, failed=False)
+    if finding.kind != "ok":
+        return _ProviderLine(provider=name, model=model, text=finding.message, failed=True)
+    usage = finding.usage
+    cost = "cost unknown" if finding.cost is None else show_usd(finding.cost)
+    if case.provider.simulate is not None:
+        cost += " (simulated money)"
+    missing = [name for name in ("input", "output") if name in usage.unknown]
+    counted = f"{usage.input} tokens in, {usage.output} out"
+    if missing:
+        what = "usage" if len(missing) > 1 else f"{missing[0]} usage"
+        counted = f"the reply has no {what}: a run charges the worst case"
+        cost = cost if finding.cost is None else f"{cost} here"
+    text = f"ok in {finding.latency_s:.2f} s: {finding.served or 'no model named'}, {counted}, {cost}"
+    stream = finding.stream
+    failed = stream is not None and stream.failed
+    said = "not asked for" if stream is None else stream.words
+    return _ProviderLine(provider=name, model=model, text=text, failed=failed, stream=said)
+
+
+def _print(lines: Sequence[_ProviderLine], console: "Console") -> None:
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=None, header_style="bold", padding=(0, 1, 0, 0))
+    for column in ("provider", "model", "result", "as a stream"):
+        table.add_column(column, overflow="fold")
+    for line in sorted(lines, key=lambda line: line.provider):
+        said = [" ".join(bounded(text, _MESSAGE_CHARS).split()) for text in (line.text, line.stream)]
+        # Of a line that has both, the first was a success.
+        styles = [line.failed and not line.stream, line.failed and bool(line.stream)]
+        cells = [Text(text, style="bold red" if red else "") for text, red in zip(said, styles, strict=True)]
+        table.add_row(line.provider, Text(line.model), *cells)
+    console.print(table)
+
+
+_EFFECTS = {"yes": "has an effect", "no": "IGNORED", "unclear": "no effect seen"}
+"""Of what needs other words in the table."""
+
+
+def _print_findings(lines: Sequence[_ProviderLine], console: "Console") -> None:
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=None, header_style="bold", padding=(0, 1, 0, 0))
+    for column in ("provider", "model", "setting", "effect", "seen", "cost"):
+        table.add_column(column, overflow="fold")
+    for line in sorted(lines, key=lambda line: line.provider):
+        for one in line.findings:
+            words = " ".join(bounded(one.words, _MESSAGE_CHARS).split())
+            effect = Text(_EFFECTS.get(one.effect, one.effect), style="bold red" if one.effect == "no" else "")
+            cost = "unknown" if one.cost is None else show_usd(one.cost)
+            table.add_row(line.provider, Text(line.model), one.setting, effect, Text(words), cost)
+    console.print()
+    console.print(table)
+
 
 CHECK = "check"
 
@@ -23,8 +262,6 @@ def providers(args: argparse.Namespace) -> int:
     from evalkit.report.render.terminal import console as console_of
 
     if args.name == CHECK:
-        from evalkit.cli.checking import check
-
         return check(args.names, args.model, settings=args.settings)
     for flag in ("model", "settings"):
         if getattr(args, flag):

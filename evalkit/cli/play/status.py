@@ -3,12 +3,14 @@
 import argparse
 from collections import Counter
 from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+import orjson
 
 from evalkit.api.specs import run_directory
 from evalkit.cli.plan_words import show_span
-from evalkit.cli.question_words import question_lines
-from evalkit.cli.server_words import server_words
+from evalkit.cli.question_words import question_lines, server_words
 from evalkit.engine.forecast import Range
 from evalkit.engine.status import CellStatus, Status, read_status
 from evalkit.money import show_usd
@@ -16,6 +18,67 @@ from evalkit.text import visible
 
 if TYPE_CHECKING:
     from evalkit.report.tables import Column, Table
+
+
+def print_money(run: Path, *, as_json: bool) -> None:
+    """Print where a run's money went, as words or as JSON."""
+    from evalkit.engine.spending.reconcile import last_budget, read_books
+    from evalkit.store.reading.sums import read_totals
+    from evalkit.store.reading.unmetered import together
+
+    books = read_books(run)
+    accounts, limit = books.accounts.values(), last_budget(run)
+    reasons = Counter[str]()
+    for row in books.ledger:
+        if row.kind == "charge":
+            reasons[row.reason] += row.amount
+    leases = [row.amount for row in books.ledger if row.kind == "lease"]
+    open_sessions = sum(not account.closed for account in accounts)
+    unmetered = together(read_totals(run).unmetered(), books.manifest)
+    money = {
+        "budget": limit,
+        "spent": books.spent,
+        "left": None if limit is None else max(0, limit - books.spent),
+        "steps": books.by_session.total(),
+        "charges": sum(account.charged for account in accounts),
+        "crash_charges": sum(account.crashed for account in accounts),
+        "unconfirmed": sum(account.crashed - account.confirmed for account in accounts),
+        "released": sum(account.released for account in accounts),
+        "leased": sum(leases),
+        "largest_lease": max(leases, default=0),
+        "in_open_leases": sum(account.unspent for account in accounts if not account.closed),
+    }
+    if as_json:
+        pico = {f"{name}_pico_usd": amount for name, amount in money.items()}
+        pico |= unmetered.to_json()
+        by_reason = {"charges_by_reason_pico_usd": dict(sorted(reasons.items()))}
+        counts = {"leases": len(leases), "sessions": len(accounts), "open_sessions": open_sessions}
+        values = {"version": 1, "run": str(run), **pico, **by_reason, **counts}
+        print(orjson.dumps(values, option=orjson.OPT_INDENT_2).decode())
+        return
+    bound = "no budget" if limit is None else f"budget {show_usd(limit)}, {show_usd(money['left'] or 0)} left"
+    rows = [
+        ("replies", money["steps"], ""),
+        *((f"charge: {why}", amount, "cost unknown, counted at its worst case") for why, amount in reasons.items()),
+        ("crashes", money["crash_charges"], "may have been in flight when a session died"),
+        ("released", -(money["released"] or 0), "shown unspent by the provider's usage"),
+        ("spent", money["spent"], bound),
+    ]
+    room = max(len(name) for name, _, _ in rows)
+    for name, amount, words in rows:
+        sign = "-" if (amount or 0) < 0 else ""
+        print(f"{name:<{room}}  {sign + show_usd(abs(amount or 0)):>12}  {words}".rstrip())
+    print(f"Sessions: {len(accounts):,}. Leases: {len(leases):,}, the largest {show_usd(money['largest_lease'] or 0)}.")
+    if open_sessions:
+        print(
+            f"{open_sessions} sessions are open (running, or crashed and not settled) and hold "
+            f"{show_usd(money['in_open_leases'] or 0)} in leases."
+        )
+    if unmetered.words():
+        print(unmetered.advice())
+    if money["unconfirmed"]:
+        print("Crash charges are unconfirmed: `evalkit tools reconcile RUN --usage FILE` releases what was not spent.")
+
 
 MOST_OPEN = 20
 """Open parts of a question that are shown."""
@@ -26,8 +89,6 @@ WIDE = 110
 def status(args: argparse.Namespace) -> int:
     """Print the status, or where the money went."""
     if args.money:
-        from evalkit.cli.play.money import print_money
-
         print_money(run_directory(args.run), as_json=args.json)
         return 0
     status = read_status(run_directory(args.run))

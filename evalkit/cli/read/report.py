@@ -9,7 +9,7 @@ from pathlib import Path
 import orjson
 
 from evalkit.api.specs import run_directory
-from evalkit.cli.files import write_csv
+from evalkit.cli.choosing import write_csv
 from evalkit.errors import UsageError
 from evalkit.report.report import Report
 from evalkit.report.report import report as build

@@ -1,7 +1,7 @@
 """The compiled search, called once on a small market."""
 
+from evalkit.envs.procurement.best import solve
 from evalkit.envs.procurement.generate import DIFFICULTIES, reference_market
-from evalkit.envs.procurement.optimum import solve
 
 
 def warm() -> None:

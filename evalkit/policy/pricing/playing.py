@@ -7,14 +7,14 @@ markup over cost.
 Source: specification of the reference, sections B.5 and D.3; the paper has no baseline for pricing, these are ours.
 """
 
+import math
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from evalkit.dialogue import Reply, Request
 from evalkit.policy.conversation import action_arguments, asking, calling, ids_in, offered, results
 from evalkit.policy.market_reading import Sold, hint, read_sales, whole
-from evalkit.policy.pricing.drifting import forecast
-from evalkit.policy.pricing.markups import Total, best_markup
 from evalkit.seeds import Stream
 
 if TYPE_CHECKING:
@@ -22,6 +22,168 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     Doubles = npt.NDArray[np.float64]
+
+
+# Forecasting figures that drift: a straight line, a swing around a level, or where they last went.
+#
+# All figures share the kind of drift and the length of the swing; each has a level, a slope or a swing of its own.
+
+_LENGTHS = range(5, 41)
+"""Periods of a swing that are tried."""
+_FEW = 4
+"""With fewer periods than this a drift is not looked for."""
+_FITS = 4.0
+"""Mean squared error, in units of what rounding explains, up to which a drift is believed."""
+_RIDGE = 1e-9
+
+
+def forecast(seen: "Doubles", errors: "Doubles", times: "Doubles", time: float) -> "Doubles":
+    """The figures at a time, by figure.
+
+    `seen`: figures by times, NaN if one was not seen; `errors`: how far each may be off, same shape; `times`: when.
+    NaN for a figure that was never seen.
+    """
+    import numpy as np
+
+    weight = np.where(np.isnan(seen), 0.0, 1.0 / np.maximum(errors, 1e-12) ** 2)
+    last = _went(seen, times, time)
+    if len(times) < _FEW:
+        return last
+    known = weight.sum(axis=1) > 0
+    data = np.where(weight > 0, seen, 0.0)[known]
+    figures, flaw = last.copy(), _FITS * int((weight > 0).sum())
+    for shapes in (_line(times, time), _swings(times, time)):
+        values, flaws = _fitted(shapes, data, weight[known])
+        best = int(np.argmin(flaws))
+        if flaws[best] < flaw:
+            flaw = float(flaws[best])
+            figures[known] = values[best]
+    return figures
+
+
+def _went(seen: "Doubles", times: "Doubles", time: float) -> "Doubles":
+    """Each figure's last value, moved on by half of its last change a period."""
+    import numpy as np
+
+    figures = np.full(len(seen), np.nan)
+    for i, row in enumerate(seen):
+        when = np.flatnonzero(~np.isnan(row))
+        if len(when):
+            figures[i] = row[when[-1]]
+        if len(when) > 1:
+            pace = (row[when[-1]] - row[when[-2]]) / (times[when[-1]] - times[when[-2]])
+            figures[i] += 0.5 * pace * min(2.0, time - times[when[-1]])
+    return figures
+
+
+def _line(times: "Doubles", time: float) -> "Doubles":
+    """One shape: level and slope at all times, then at the time asked for. Shapes by times by terms."""
+    import numpy as np
+
+    when = (np.append(times, time) - times[0]) / max(1.0, float(times[-1] - times[0]))
+    return np.stack([np.ones_like(when), when], axis=-1)[None]
+
+
+def _swings(times: "Doubles", time: float) -> "Doubles":
+    """One shape for each length: level, sine and cosine. Shapes by times by terms."""
+    import numpy as np
+
+    angles = np.append(times, time)[None, :] * 2 * np.pi / np.array(_LENGTHS, dtype=np.float64)[:, None]
+    return np.stack([np.ones_like(angles), np.sin(angles), np.cos(angles)], axis=-1)
+
+
+def _fitted(shapes: "Doubles", data: "Doubles", weight: "Doubles") -> "tuple[Doubles, Doubles]":
+    """Under each shape: the figures at the last of its times (shapes by figures), and how badly it fits all others.
+
+    A fit costs two units a term and figure, so that the more flexible shape must be the better one.
+    """
+    import numpy as np
+
+    past = shapes[:, :-1]
+    terms = past.shape[-1]
+    squares = np.einsum("ft,sti,stj->sfij", weight, past, past, optimize=True)
+    squares += _RIDGE * np.einsum("sfii->sf", squares)[..., None, None] * np.eye(terms)
+    mixed = np.einsum("ft,sti->sfi", weight * data, past, optimize=True)
+    coefficients = np.linalg.solve(squares, mixed[..., None])[..., 0]
+    left = data - np.einsum("sfi,sti->sft", coefficients, past, optimize=True)
+    flaws = (weight * left**2).sum(axis=(1, 2)) + 2.0 * terms * len(data)
+    return np.einsum("sfi,si->sf", coefficients, shapes[:, -1]), flaws
+
+
+# The markup that earns most, learned from what was sold at others.
+#
+# In logit demand, nested or not, products earn most at one markup that is the same for all of them; and with equal
+# markups m all products together sell M / (1 + exp(m / mu - b)) units, whatever the nests are (math: the totals of
+# the nests all shrink by the same factor). So three numbers say it all, and the best m follows from them.
+
+_USUAL_MARKET = 100.0
+_BETTER = 0.1
+"""A size of the market other than the usual one is believed if it leaves so small a part of the error."""
+_LEAST_APART = 0.05
+"""Markups that differ by less, as a share of their mean, tell no slope."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Total:
+    """What all products together sold in one period."""
+
+    markup: float
+    """Mean, weighted by quantity."""
+    spread: float
+    """Standard deviation of the products' markups, weighted by quantity."""
+    quantity: float
+
+
+def best_markup(totals: Sequence[Total]) -> float | None:
+    """The markup that earns most by all that was sold; None while that tells no demand that falls with it."""
+    import numpy as np
+
+    informative = [total for total in totals if total.quantity > 0]
+    if len(informative) < 2:
+        return None
+    markup = np.array([total.markup for total in informative])
+    # Unequal markups make the law an approximation, whose error grows with the square of their spread.
+    weight = np.array([(1e-3 + total.spread**2) ** -2 for total in informative])
+    weight /= weight.sum()
+    mean = float(weight @ markup)
+    if math.sqrt(float(weight @ (markup - mean) ** 2)) < _LEAST_APART * abs(mean):
+        weight = np.full(len(informative), 1.0 / len(informative))
+    sold = np.array([total.quantity for total in informative])
+    level, slope = _law(markup, sold, weight)
+    if not slope < 0:
+        return None
+    return (1.0 + _lambert(level - 1.0)) / -slope
+
+
+def _law(markup: "Doubles", sold: "Doubles", weight: "Doubles") -> tuple[float, float]:
+    """b and -1/mu of the law, for the size of market that fits best."""
+    import numpy as np
+
+    most = float(sold.max())
+    sizes = most * np.concatenate([np.linspace(1.02, 3.0, 100), np.geomspace(3.1, 50.0, 50)])
+    if most < _USUAL_MARKET:
+        sizes = np.append(sizes, _USUAL_MARKET)
+    odds = np.log(sold / (sizes[:, None] - sold))
+    centred = markup - weight @ markup
+    slopes = (odds * weight) @ centred / max(1e-300, float(weight @ centred**2))
+    levels = odds @ weight - slopes * float(weight @ markup)
+    flaws = ((odds - levels[:, None] - slopes[:, None] * markup) ** 2) @ weight
+    best = int(np.argmin(flaws))
+    if most < _USUAL_MARKET and (len(sold) < 4 or flaws[best] > _BETTER * flaws[-1]):
+        best = len(sizes) - 1
+    return float(levels[best]), float(slopes[best])
+
+
+def _lambert(level: float) -> float:
+    """The y > 0 with y + log y = level (Newton from the side where it cannot overshoot)."""
+    y = max(level, 1.0) if level > 1.0 else math.exp(level) / (1.0 + math.exp(level))
+    for _ in range(50):
+        step = (y + math.log(y) - level) / (1.0 + 1.0 / y)
+        y = max(y - step, y / 10)
+        if abs(step) < 1e-12 * y:
+            break
+    return y
+
 
 ACTION = "set_prices"
 HISTORY = "get_previous_pricing_data"

@@ -1,5 +1,6 @@
 """The policies that play pricing, by name."""
 
+import json
 from collections.abc import Mapping
 
 from evalkit.dialogue import Reply, Request
@@ -7,12 +8,95 @@ from evalkit.envs.pricing.instance import PricingInstance, market_of
 from evalkit.envs.pricing.optimum import best_prices
 from evalkit.policy.conversation import PolicyFn, asking, results
 from evalkit.policy.market_reading import whole
+from evalkit.policy.noisy import mistakes, periods
 from evalkit.policy.noisy.mistakes import noisy
 from evalkit.policy.pricing import playing
-from evalkit.policy.pricing.mistakes import MISTAKES
 from evalkit.policy.pricing.playing import ATTEMPT, submit
 from evalkit.policy.record import Policy
 from evalkit.seeds import Stream
+
+# The mistakes that are made in pricing: those of an action that is a price for each product, and those of all
+# periods.
+#
+# Some are refused; prices that are far too high or below zero are prices all the same, and bring nothing, or a loss.
+
+_text_only = periods.text_only("I should first think about what people would pay. Let me do that.")
+
+_unparseable = periods.unparseable(
+    [
+        "a little more than yesterday",
+        "```python\n{}\n```",
+        "{Product_1: 9.99}",
+        "{'Product_1': 2 * 5}",
+        "['Product_1', 9.99]",
+        "{['Product_1']: 9.99}",
+    ]
+)
+
+
+def _bare_number(moment: mistakes.Moment) -> Reply:
+    """One price, and no word of what it is the price of."""
+    return mistakes.with_last(moment.good, lambda call: json.dumps(dict.fromkeys(mistakes.arguments_of(call), "19.99")))
+
+
+def _unknown_ids(moment: mistakes.Moment) -> Reply:
+    """A price for a product that does not exist."""
+    return periods.damaged(moment.good, lambda value: value.update({"Product_9999": 1.0}))
+
+
+def _negative(moment: mistakes.Moment) -> Reply:
+    """A price that is paid to whoever buys."""
+    return periods.other_value(moment, [-0.01, -0.5, -1])
+
+
+def _sky_high(moment: mistakes.Moment) -> Reply:
+    """A price at which nobody buys."""
+    return periods.other_value(moment, [1e4, 10**9, 1e300, 10**400])
+
+
+def _not_finite(moment: mistakes.Moment) -> Reply:
+    """A number that is none, or has no end."""
+    return periods.other_value(moment, [float("nan"), float("inf"), float("-inf")])
+
+
+def _no_number(moment: mistakes.Moment) -> Reply:
+    """Something that is not a price."""
+    return periods.other_value(moment, [None, "9.99", "cheap", True, [9.99], {"price": 9.99}])
+
+
+def _free(moment: mistakes.Moment) -> Reply:
+    """Everything for nothing."""
+    return periods.damaged(moment.good, lambda value: value.update(dict.fromkeys(value, 0)))
+
+
+def _bomb(moment: mistakes.Moment) -> Reply:
+    return mistakes.bomb(moment, "{'Product_1': {}}")
+
+
+MISTAKES: mistakes.Mistakes = (
+    (0.03, _text_only),
+    (0.02, mistakes.empty),
+    (0.02, mistakes.unknown_tool),
+    (0.02, mistakes.malformed_json),
+    (0.03, mistakes.wrong_type),
+    (0.03, _unparseable),
+    (0.01, _bare_number),
+    (0.03, periods.partial),
+    (0.03, _unknown_ids),
+    (0.02, _negative),
+    (0.02, _sky_high),
+    (0.02, _not_finite),
+    (0.03, _no_number),
+    (0.01, _free),
+    (0.03, mistakes.several),
+    (0.03, periods.after_action),
+    (0.01, _bomb),
+    (0.002, mistakes.huge),
+    (0.02, periods.future_notes),
+    (0.02, periods.non_ascii),
+    (0.04, periods.writes_notes),
+)
+"""Each mistake with its probability a reply; what remains to 1 is the reply as it should be."""
 
 
 def oracle(instance: PricingInstance) -> PolicyFn:

@@ -5,12 +5,112 @@ from collections.abc import Mapping
 from evalkit.dialogue import Reply, Request
 from evalkit.envs.procurement.instance import ProcurementInstance, optimum_of
 from evalkit.policy.conversation import PolicyFn
+from evalkit.policy.noisy import mistakes, periods
 from evalkit.policy.noisy.mistakes import noisy
 from evalkit.policy.procurement import playing
-from evalkit.policy.procurement.mistakes import MISTAKES
 from evalkit.policy.procurement.playing import submit
 from evalkit.policy.record import Policy
 from evalkit.seeds import Stream
+
+# The mistakes that are made in procurement: those of an action that is a plan, and those of all periods.
+#
+# Some are refused, some are plans that cannot be carried out (too dear, or under a deal's least quantity), and some
+# are plans as good as any other (a quantity as a string of digits, a deal at zero).
+
+_text_only = periods.text_only("I should first work out what each deal is really worth. Let me do that.")
+
+_unparseable = periods.unparseable(
+    [
+        "as much of everything as there is money for",
+        "```python\n{}\n```",
+        "{Offer_1: 1}",
+        "{'Offer_1': 1 + 1}",
+        "['Offer_1', 1]",
+        "{['Offer_1']: 1}",
+        "12",
+    ]
+)
+
+
+def _unknown_ids(moment: mistakes.Moment) -> Reply:
+    """A deal that is not on the menu."""
+    return periods.damaged(moment.good, lambda value: value.update({"Offer_9999": 1}))
+
+
+def _negative(moment: mistakes.Moment) -> Reply:
+    """Less than nothing of one deal, which would pay for others."""
+    return periods.other_value(moment, [-1, -250, -0.5, "-3"])
+
+
+def _fractional(moment: mistakes.Moment) -> Reply:
+    """A part of a unit."""
+    return periods.other_value(moment, [0.5, 2.25, "1.5", 1e-9])
+
+
+def _countless(moment: mistakes.Moment) -> Reply:
+    """More of one deal than there are, or than numbers go."""
+    return periods.other_value(moment, [10**7, 10**30, 1e300, float("inf"), float("-inf")])
+
+
+def _no_number(moment: mistakes.Moment) -> Reply:
+    """Something that is not a quantity."""
+    return periods.other_value(moment, [float("nan"), None, "a few", True, [1], {"units": 2}])
+
+
+def _in_other_words(moment: mistakes.Moment) -> Reply:
+    """A quantity that reads oddly, and is one."""
+    return periods.other_value(moment, ["2", 2.0, 0, -0.0])
+
+
+def _too_dear(moment: mistakes.Moment) -> Reply:
+    """Ten times as much of everything: more than the budget pays."""
+
+    def damage(value: dict[object, object]) -> None:
+        value.update({deal: quantity * 10 for deal, quantity in value.items() if isinstance(quantity, int)})
+
+    return periods.damaged(moment.good, damage)
+
+
+def _one_of_each(moment: mistakes.Moment) -> Reply:
+    """A single unit of each deal of the plan: under the least quantity of some."""
+    return periods.damaged(moment.good, lambda value: value.update(dict.fromkeys(value, 1)))
+
+
+def _nothing(moment: mistakes.Moment) -> Reply:
+    """A plan that buys nothing."""
+    return periods.damaged(moment.good, lambda value: value.clear())
+
+
+def _bomb(moment: mistakes.Moment) -> Reply:
+    return mistakes.bomb(moment, "{'Offer_1': {}}")
+
+
+MISTAKES: mistakes.Mistakes = (
+    (0.03, _text_only),
+    (0.02, mistakes.empty),
+    (0.02, mistakes.unknown_tool),
+    (0.02, mistakes.malformed_json),
+    (0.03, mistakes.wrong_type),
+    (0.03, _unparseable),
+    (0.03, periods.partial),
+    (0.02, _unknown_ids),
+    (0.03, _negative),
+    (0.03, _fractional),
+    (0.02, _countless),
+    (0.03, _no_number),
+    (0.02, _in_other_words),
+    (0.02, _too_dear),
+    (0.02, _one_of_each),
+    (0.01, _nothing),
+    (0.03, mistakes.several),
+    (0.03, periods.after_action),
+    (0.01, _bomb),
+    (0.002, mistakes.huge),
+    (0.02, periods.future_notes),
+    (0.02, periods.non_ascii),
+    (0.04, periods.writes_notes),
+)
+"""Each mistake with its probability a reply; what remains to 1 is the reply as it should be."""
 
 
 def oracle(instance: ProcurementInstance) -> PolicyFn:

@@ -15,8 +15,7 @@ from evalkit.envs.costbench.distance import edit_distance, normalised
 from evalkit.envs.costbench.domain.catalogue_files import shipped
 from evalkit.envs.costbench.domain.world import Terms, World, make_world
 from evalkit.envs.costbench.instances.costs import query_seed, reference_costs
-from evalkit.envs.costbench.planning.reference import float_cost
-from evalkit.envs.costbench.planning.solve import count_optimal, greedy_path, optimal_paths, reference_path
+from evalkit.envs.costbench.planning.solve import count_optimal, float_cost, greedy_path, optimal_paths, reference_path
 from tests.conform.compare.costbench_costs import LEAST_LENGTH
 from tests.conform.compare.goldens import GoldenVerdict, Row, differing, judged, out_of_scope
 

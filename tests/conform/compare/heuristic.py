@@ -14,7 +14,7 @@ from pathlib import Path
 from statistics import fmean, stdev
 
 from evalkit.envs.numpy_random_state import RandomStateStream
-from evalkit.envs.scheduling.generate import REFERENCE_SEEDS
+from evalkit.envs.scheduling.instance import REFERENCE_SEEDS
 from evalkit.envs.scheduling.market import blocking_pairs, expected_blocking
 from evalkit.seeds import Stream
 from tests.conform.compare.goldens import GoldenVerdict, Row, differing

@@ -9,6 +9,7 @@ import math
 from collections.abc import Mapping
 from pathlib import Path
 
+from evalkit.envs.procurement.best import ProcurementOptimum, solve
 from evalkit.envs.procurement.generate import reference_market
 from evalkit.envs.procurement.market import (
     ProcurementMarket,
@@ -19,7 +20,6 @@ from evalkit.envs.procurement.market import (
     totals,
     workers,
 )
-from evalkit.envs.procurement.optimum import ProcurementOptimum, solve
 from tests.conform.compare.goldens import EQUAL, GoldenVerdict, Row, differing, documented, out_of_scope, parting
 from tests.conform.compare.procurement import level, reference_judgement
 

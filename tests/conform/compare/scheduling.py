@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from evalkit.envs.numpy_random_state import RandomStateSnapshot, RandomStateStream
-from evalkit.envs.scheduling.generate import ALIKE, DIFFICULTIES, FAMILIES, family_of_seed, reference_market
+from evalkit.envs.scheduling.instance import ALIKE, DIFFICULTIES, FAMILIES, family_of_seed, reference_market
 from evalkit.envs.scheduling.market import (
     SchedulingMarket,
     blocking_pairs,

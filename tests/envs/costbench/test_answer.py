@@ -2,9 +2,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evalkit.envs.costbench.answer import ends_turn, read_answer
 from evalkit.envs.costbench.domain.catalogue_files import shipped
 from evalkit.envs.costbench.domain.world import World, make_world
+from evalkit.envs.costbench.step import ends_turn, read_answer
 
 
 def dining() -> World:

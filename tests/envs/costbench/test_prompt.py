@@ -9,8 +9,8 @@ from evalkit.envs.costbench import prompt
 from evalkit.envs.costbench.domain.catalogue_files import shipped
 from evalkit.envs.costbench.domain.world import Terms
 from evalkit.envs.costbench.events import terms_of, world_of
-from evalkit.envs.costbench.example import example, ways
 from evalkit.envs.costbench.instances.costs import show_cost
+from evalkit.envs.costbench.prompt import example, ways
 from evalkit.envs.costbench.step import LATER_TEXTS, TEXTS
 from evalkit.spec.packs import read_pack
 from tests.support.costbench_episodes import Episode, make_instance, standard_kit

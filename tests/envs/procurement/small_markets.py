@@ -5,8 +5,8 @@ import random
 from collections.abc import Iterator
 from dataclasses import replace
 
+from evalkit.envs.procurement.best import _Search
 from evalkit.envs.procurement.market import BULK, KINDS, TWO_PART, Deal, ProcurementMarket
-from evalkit.envs.procurement.optimum import _Search
 from evalkit.envs.procurement.scratch import Deals, Scratch
 
 MOST_PLANS = 1_000_000

@@ -6,9 +6,9 @@ import random
 import pytest
 
 from evalkit.envs.procurement import branch
+from evalkit.envs.procurement.best import _Search
 from evalkit.envs.procurement.branch import open_top, search, shrink, split, tighten
 from evalkit.envs.procurement.improve import improve
-from evalkit.envs.procurement.optimum import _Search
 from evalkit.envs.procurement.relax import OPEN, relax
 from evalkit.envs.procurement.scratch import BOUND, TOLL
 from tests.envs.procurement.small_markets import a_market, best_in_box, drawn_boxes, inside, plans, room_for

@@ -5,9 +5,9 @@ import random
 
 import pytest
 
+from evalkit.envs.procurement.best import _Search
 from evalkit.envs.procurement.improve import exchange, improve, keep, rounded, spend
 from evalkit.envs.procurement.market import is_feasible, plan_cost, product, totals
-from evalkit.envs.procurement.optimum import _Search
 from evalkit.envs.procurement.relax import slopes
 from tests.envs.procurement.small_markets import a_market, drawn_market, room_for
 

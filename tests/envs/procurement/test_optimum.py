@@ -9,11 +9,11 @@ import pytest
 from msgspec import structs
 
 from evalkit.envs.procurement import relax
+from evalkit.envs.procurement.best import MOST_BUDGET, _Search, solve
 from evalkit.envs.procurement.branch import TOLERANCE
 from evalkit.envs.procurement.generate import DIFFICULTIES, Shape, reference_market
 from evalkit.envs.procurement.market import ProcurementMarket, is_feasible, plan_cost, product
 from evalkit.envs.procurement.newton import direction
-from evalkit.envs.procurement.optimum import MOST_BUDGET, _Search, solve
 from tests.envs.procurement.cutting import best_by_cuts
 from tests.envs.procurement.small_markets import a_market, best_product, drawn_market
 from tests.support.compiled_loops import printed
@@ -227,7 +227,7 @@ def test_a_small_market_does_not_load_numba_and_a_big_one_does() -> None:
         "import sys\n"
         "from msgspec import structs\n"
         "from evalkit.envs.procurement.generate import DIFFICULTIES, reference_market\n"
-        "from evalkit.envs.procurement.optimum import solve\n"
+        "from evalkit.envs.procurement.best import solve\n"
         "hard = DIFFICULTIES['hard']\n"
         "for shape in (hard, structs.replace(hard, categories=26, products=390, deals=390)):\n"
         "    found = solve(reference_market(shape, 0).market)\n"

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from evalkit.envs.scheduling.batch import blocking_counts, repair_runs
-from evalkit.envs.scheduling.generate import DIFFICULTIES, FAMILIES, family_of_seed, native_market, reference_market
+from evalkit.envs.scheduling.instance import DIFFICULTIES, FAMILIES, family_of_seed, native_market, reference_market
 from evalkit.envs.scheduling.market import count_blocking_pairs, expected_blocking, make_market, stable_matching
 from tests.envs.scheduling.test_market import Table, by_definition, markets
 from tests.support.compiled_loops import printed
@@ -101,7 +101,7 @@ def test_a_small_job_does_not_load_numba() -> None:
     script = (
         "import sys\n"
         "from evalkit.envs.scheduling.batch import blocking_counts\n"
-        "from evalkit.envs.scheduling.generate import FAMILIES, native_market\n"
+        "from evalkit.envs.scheduling.instance import FAMILIES, native_market\n"
         "print(blocking_counts(native_market(2, 0, FAMILIES['uniform']), [[0, 1]] * 9).shape, 'numba' in sys.modules)\n"
     )
     assert printed(script) == ["(9,)", "False"]

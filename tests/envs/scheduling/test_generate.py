@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from evalkit.envs.numpy_random_state import RandomStateStream
-from evalkit.envs.scheduling.generate import (
+from evalkit.envs.scheduling.instance import (
     ALIKE,
     DIFFICULTIES,
     FAMILIES,

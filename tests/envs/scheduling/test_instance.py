@@ -6,7 +6,7 @@ import orjson
 import pytest
 
 from evalkit.envs.scheduling import instance as instances
-from evalkit.envs.scheduling.generate import FAMILIES, family_of_seed
+from evalkit.envs.scheduling.instance import FAMILIES, family_of_seed
 from evalkit.envs.scheduling.market import expected_blocking, make_market
 from evalkit.envs.scheduling.scheduling import SCHEDULING
 from evalkit.errors import UsageError

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evalkit.envs.scheduling.generate import DIFFICULTIES, FAMILIES, family_of_seed, native_market, reference_market
+from evalkit.envs.scheduling.instance import DIFFICULTIES, FAMILIES, family_of_seed, native_market, reference_market
 from evalkit.envs.scheduling.market import (
     SchedulingMarket,
     blocking_pairs,

@@ -11,10 +11,10 @@ import pytest
 from evalkit.envs.environment import Kit
 from evalkit.envs.numpy_random_state import RandomStateStream
 from evalkit.envs.scheduling.assignment import distinct
-from evalkit.envs.scheduling.generate import DIFFICULTIES
+from evalkit.envs.scheduling.instance import DIFFICULTIES
 from evalkit.envs.scheduling.market import stable_matching
 from evalkit.envs.scheduling.scheduling import SCHEDULING
-from evalkit.policy.scheduling.playing import read_history
+from evalkit.policy.scheduling.policies import read_history
 from evalkit.seeds import Stream
 from evalkit.spec.packs import read_pack
 from tests.support.period_episodes import replying

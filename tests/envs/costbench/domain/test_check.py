@@ -4,8 +4,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from evalkit.envs.costbench.domain.catalogue_files import parse_catalogue, read_catalogue, shipped
-from evalkit.envs.costbench.domain.check import check
+from evalkit.envs.costbench.domain.catalogue_files import check, parse_catalogue, read_catalogue, shipped
 from evalkit.envs.costbench.domain.world import make_world
 from evalkit.errors import UsageError
 

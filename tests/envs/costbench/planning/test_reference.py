@@ -8,7 +8,7 @@ import pytest
 from evalkit.envs.costbench.domain.catalogue_files import shipped
 from evalkit.envs.costbench.domain.world import Terms, World, make_world
 from evalkit.envs.costbench.instances.costs import reference_costs
-from evalkit.envs.costbench.planning import reference, solve
+from evalkit.envs.costbench.planning import solve
 from tests.envs.costbench.planning.test_solve import chain_world, drawn_state, drawn_terms
 
 
@@ -31,8 +31,8 @@ def test_every_golden_plan_and_its_cost_are_met_bit_for_bit(shared: Path, seed: 
         assert named(world, truth) == row["gt_path"]
         assert named(world, greedy) == row["greedy_path"]
         assert truth is not None
-        assert reference.float_cost(terms, truth) == row["gt_cost"]
-        assert reference.float_cost(terms, greedy) == row["greedy_cost"]
+        assert solve.float_cost(terms, truth) == row["gt_cost"]
+        assert solve.float_cost(terms, greedy) == row["greedy_cost"]
         tied += solve.count_optimal(world, terms, world.start) > 1
     assert len(rows) == 2286
     assert tied > 100
@@ -57,7 +57,7 @@ def test_of_equal_cents_the_smaller_float_sum_wins_even_with_more_calls() -> Non
     costs[back] = 40
     terms = Terms(tuple(costs))
     paths = solve.optimal_paths(world, terms, world.start)
-    sums = {path: reference.float_cost(terms, path) for path in paths}
+    sums = {path: solve.float_cost(terms, path) for path in paths}
     assert len(paths) == 3
     least = min(paths, key=lambda path: (sums[path], len(path)))
     assert sums[solve.reference_path(world, terms, world.start) or ()] == sums[least]
@@ -76,12 +76,12 @@ def test_from_any_state_with_any_bans_the_winner_is_one_of_the_best_ranked(lengt
         if not paths:
             assert found is None
             continue
-        ranks = {path: (reference.float_cost(terms, path), len(path)) for path in paths}
+        ranks = {path: (solve.float_cost(terms, path), len(path)) for path in paths}
         assert found is not None
         assert ranks[found] == min(ranks.values())
         worked += list(ranks.values()).count(min(ranks.values())) > 1
         # The whole search says the same whether or not anything is tied.
-        assert reference.first_popped(world, terms, state) == found
+        assert solve.first_popped(world, terms, state) == found
     assert worked > 3
 
 
@@ -94,8 +94,8 @@ def test_tools_that_nobody_is_shown_take_part_in_the_ties() -> None:
         terms = drawn_terms(world, draws, 2, banned=0)
         hidden = range(len(world.tools), len(world.tools) + len(world.foreign))
         alone = Terms(terms.costs, frozenset(hidden))
-        found = [reference.first_popped(world, one, world.start) for one in (terms, alone)]
-        assert {reference.float_cost(terms, path) for path in found} == {reference.float_cost(terms, found[0])}
+        found = [solve.first_popped(world, one, world.start) for one in (terms, alone)]
+        assert {solve.float_cost(terms, path) for path in found} == {solve.float_cost(terms, found[0])}
         differing += found[0] != found[1]
     assert differing > 0
 

@@ -8,8 +8,8 @@ import pytest
 
 from evalkit.envs.costbench.domain.catalogue_files import shipped
 from evalkit.envs.costbench.domain.world import World, make_world
+from evalkit.envs.costbench.instances.playable import fewest_breaks
 from evalkit.envs.costbench.instances.suite import load
-from evalkit.envs.costbench.planning.solvable import fewest_breaks
 from evalkit.errors import UsageError
 from tests.envs.costbench.planning.test_search import graph_world, random_graph
 from tests.support.costbench_lines import DINING
