@@ -88,7 +88,6 @@ FOUND_BY: Mapping[str, int] = {
     "a lost worker is charged nothing": 5,
     "what a lost worker was lent is free again": 6,
     "a worker alone with a lane leaves no room for others": 4,
-    "a lost worker's episodes are given to nobody": 21,
     "a worker hears of a lease before it lasts": 1,
     "a worker asks to be let in before its folder is there": 1,
 }
