@@ -187,9 +187,10 @@ class Crew:
         own.turn += 1
         if world.flaws:
             raise Died
-        if own.turn == one.plan.die_turn:
+        sent = one.plan.die_sent
+        if own.turn == one.plan.die_turn or (sent is not None and own.sent >= sent):
             world.counts["worker_dies"] += 1
-            world.say(f"worker {own.number} dies at turn {own.turn} of its loop")
+            world.say(f"worker {own.number} dies at turn {own.turn} of its loop, when it has sent {own.sent} requests")
             raise Died
 
     def _stands_still(self, one: _Worker) -> bool:

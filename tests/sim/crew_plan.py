@@ -28,6 +28,8 @@ class WorkerPlan:
     """After its actor was made."""
     die_turn: int | None = None
     """The turn of its loop at which it dies."""
+    die_sent: int | None = None
+    """The requests after which it dies, before the last is answered."""
     stopped: Mapping[int, float] = field(default_factory=dict)
     """Seconds for which it stands still, by turn of its loop."""
     cut_off: tuple[float, float] | None = None
@@ -90,7 +92,8 @@ def _worker(active: frozenset[str], draws: Stream) -> WorkerPlan:
     spans = [10 ** (2.7 * draws.uniform()) for _ in range(3)]
     return WorkerPlan(
         begins_s=5 * begins_s**2,
-        die_turn=turns[0] if "worker_dies" in active and die < 0.5 else None,
+        die_turn=turns[0] if "worker_dies" in active and die < 0.25 else None,
+        die_sent=1 + turns[0] % 8 if "worker_dies" in active and 0.25 <= die < 0.5 else None,
         stopped={turns[1]: spans[0]} if "zombie" in active and stop < 0.6 else {},
         cut_off=(spans[1] / 5, spans[1] / 5 + spans[2]) if "cut_off" in active and cut < 0.4 else None,
     )

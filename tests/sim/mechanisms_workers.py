@@ -60,7 +60,7 @@ MUTANTS = (
         file="store/writing/compact.py",
         old="        self.check()  # one",
         new="        # one",
-        needs=WORKERS,
+        needs=ZOMBIES,
     ),
     Mutant(
         name="a worker alone with a lane leaves no room for others",
