@@ -221,7 +221,7 @@ def _repair(options: RunOptions) -> tuple[str, ...]:
     """Repair the log. Returns what was dropped, in sentences. Raises RunError if another process writes the run."""
     if is_bucket(options.directory):
         raise UsageError(
-            "--repair: a run in a bucket is repaired on a disk: `evalkit copy`, then `--dir` with the copy."
+            "--repair: a run in a bucket is repaired on a disk: bring it there, then `--dir` with the copy."
         )
 
     def announce(repaired: Repair) -> None:

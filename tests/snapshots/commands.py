@@ -166,7 +166,6 @@ ALONE = {
     "refused-generate": "suites generate scheduling --n many --out new.jsonl",
     "refused-judge": "tools judge runs/sweep --model chat/clerk",
     "refused-archive": "export runs/nothing --format archive --out archive.zip",
-    "refused-copy": "copy runs/nothing runs/other",
 }
 """By name: commands that need no run, and refusals, beside a copy of the run `policies` and the specs below."""
 
