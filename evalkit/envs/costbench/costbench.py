@@ -118,7 +118,7 @@ COSTBENCH: Environment[PlanningProblem, step.State] = Environment(
         "costbench/reference": "It is made from a copy of the reference's query file: evalkit queries import "
         "path/to/test/queries.json --out instances/costbench/reference.jsonl"
     },
-    prompt_import="evalkit.spec.importing.costbench.record:IMPORT",
+    prompt_import="evalkit.spec.importing.costbench:IMPORT",
     tasks="evalkit.tasks.costbench.record:TASKS",
     policies="evalkit.policy.costbench.policies:POLICIES",
     stand_in="replanner",
