@@ -6,17 +6,8 @@ from pathlib import Path
 import pytest
 
 from evalkit.envs.table import ENVIRONMENTS
+from tests.spec.test_packs import CHECKS, PROMPTS, RUN
 from tests.support.command_line import Call, tree
-
-PROMPTS = """
-SYSTEM_PROMPT_V1 = "You sort people."
-SYSTEM_PROMPT_V1_REASONING = "You sort people."
-INITIAL_PROMPT_V1 = "Begin."
-INITIAL_PROMPT_FINAL_ATTEMPT_V1 = "Begin a last time."
-PROMPT_V1 = "On."
-TOOLS_V1 = [{"name": "get_worker_ids", "description": "Who is there.", "input_schema": {}}]
-"""
-
 
 NAMED = {"task": "dining", "example": True, "deals": 12, "budget": 100}
 """Values of parameters that have neither a default nor choices nor a range."""
@@ -134,12 +125,16 @@ def test_a_suite_that_cannot_be_made_is_refused(call: Call, here: Path, argv: li
 def test_prompts_are_imported_from_a_copy_of_the_reference(call: Call, here: Path) -> None:
     folder = here / "paper" / "econ_evals" / "experiments" / "scheduling"
     folder.mkdir(parents=True)
-    (folder / "prompts.py").write_text(PROMPTS)
-    for name in ("run_scheduling_experiment", "stable_matching_environment"):
-        (folder / f"{name}.py").write_text("")
+    for name, text in (
+        ("prompts", PROMPTS),
+        ("run_scheduling_experiment", RUN),
+        ("stable_matching_environment", CHECKS),
+    ):
+        (folder / f"{name}.py").write_text(text)
     said = call("tools", "prompts", "import", "paper", "--out", "paper.toml")
     assert said.code == 0, said.err
     assert 'prompts = "paper.toml"' in said.out
+    assert "Executed the code of paper" in said.out
     assert "You sort people." in (here / "paper.toml").read_text()
     again = call("tools", "prompts", "import", "paper", "--out", "paper.toml")
     assert again.code == 2

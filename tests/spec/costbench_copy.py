@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from enum import Enum
 from itertools import chain
 from pathlib import Path
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import pytest
@@ -48,6 +48,8 @@ def write_copy(folder: Path) -> Path:
     files = {
         "env/run.py": RUN,
         "env/core/base_types.py": TYPES,
+        "env/core/data_types.py": "DATA_TYPE_REGISTRY = {}\n",
+        "env/domains/travel/enums.py": "ENUM_DIRECT_MAPPINGS = {}\n",
         "env/utils/example_generator.py": EXAMPLE,
         "env/domains/travel/atomic_tools.py": atomic_source(),
         "env/domains/travel/composite_tools.py": COMPOSITE,
@@ -126,10 +128,12 @@ def ran(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Ran:
     name = "env/domains/travel/refinement_steps_catalog"
     spaces[name] = {}
     exec((folder / f"{name}.py").read_text(encoding="utf-8"), spaces[name])
+    types = spaces["env/core/base_types"]
+    module("env.core.base_types", **{key: types[key] for key in ("get_all_digits", "JSON_DECODE_ERROR_OUTPUT", "Tool")})
+    module("gone")
+    module("env.settings", load_config=lambda: SimpleNamespace(runtime=SimpleNamespace(id_length=5)))
     spaces["env/run"] = {}
     exec((folder / "env/run.py").read_text(encoding="utf-8").replace(OLDER, " " * 16 + "pass\n"), spaces["env/run"])
-    types = spaces["env/core/base_types"]
-    module("env.core.base_types", **{key: types[key] for key in ("get_all_digits", "JSON_DECODE_ERROR_OUTPUT")})
     return Ran(
         run=spaces["env/run"],
         types=types,

@@ -7,6 +7,12 @@ RUN = (
     """
 import random
 
+import gone
+from env.settings import load_config
+from env.core.base_types import Tool
+
+ID_LENGTH = load_config().runtime.id_length
+
 
 async def run_single_query(client, query_dict, args, query_index, tool_creation_seed):
     task = query_dict.get("task")
@@ -79,9 +85,14 @@ REFINEMENT_CONTENT_TEMPLATE = "Sieve the {task} finds {num_dimensions} times, by
 )
 
 TYPES = '''
+import json
 from abc import ABC
 
 JSON_DECODE_ERROR_OUTPUT = "[ERROR] These are no arguments."
+
+
+def parse_model_outputs(model_outputs, function, task):
+    return json.loads(model_outputs)
 
 
 class Tool(ABC):
@@ -140,6 +151,10 @@ class Tool(ABC):
 
 
 class AtomicTool(Tool):
+    def __init__(self, name="", input_types=(), output_type="", description=""):
+        self.name, self.input_types, self.output_type = name, input_types, output_type
+        self.description = description
+
     def process_input(self, model_outputs):
         self_task = self.get_self_task()
         self_function = ""
@@ -236,6 +251,13 @@ def get_id_from_search_space(search_space_path, task, LocationPreferenceID=None)
 '''
 
 COMPOSITE = """
+import json
+
+
+def parse_model_outputs_composite(model_outputs):
+    return json.loads(model_outputs)
+
+
 class CompositeTool:
     def _validate_component_tools(self, available_tools):
         return bool(available_tools)

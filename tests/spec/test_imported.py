@@ -12,6 +12,7 @@ from evalkit.envs.pricing.pricing import PRICING
 from evalkit.envs.procurement.menu import menu_text
 from evalkit.envs.procurement.procurement import PROCUREMENT
 from evalkit.errors import UsageError
+from evalkit.spec.importing import pack as packing
 from evalkit.spec.importing.pack import import_reference
 from evalkit.spec.packs import read_pack
 from tests.support.period_episodes import replying
@@ -37,11 +38,17 @@ TOOLS_V1 = [
     {{"name": "submit_purchase_plan", "description": "Plan.",
      "input_schema": {{"properties": {{"purchase_plan": {{"description": "As text."}}}}}}}},
 ]
-TOOLS_V1_O3 = [TOOLS_V1[0], {NOTES % "Plans."} TOOLS_V1[-1], TOOLS_V1[7]]
+TOOLS_V1_O3 = [TOOLS_V1[0], {NOTES % "Plans."} TOOLS_V1[-1]]
 '''
 BUYING_RUN = """
+import gone
+from prompts import PROMPT_V1
+from econ_evals.experiments.procurement.opt_solver import Menu
+
+print("no answer")
+
+
 def make_readable_previous_attempts_data(alloc_attempts, alloc_costs, alloc_utilities, alloc_is_feasibles, reasons):
-    assert alloc_attempts
     output = ""
     for attempt_num in range(len(alloc_attempts)):
         output += f"No. {attempt_num}\\n"
@@ -50,20 +57,20 @@ def make_readable_previous_attempts_data(alloc_attempts, alloc_costs, alloc_util
             output += f"Good for {alloc_utilities[attempt_num]:.2f} at {alloc_costs[attempt_num]:.2f}\\n"
         else:
             output += (
-                f"Bad: {alloc_infeasible_reasons[attempt_num]}\\n"
+                f"Bad: {reasons[attempt_num]}\\n"
             )
         output += "\\n"
     return output
 
 
-class Agent:
-    def use_tool(self, name, input):
+class ProcurementAgent:
+    def use_tool(self, name, input, menu: Menu, budget):
         if name == "get_previous_purchase_data":
-            if self.seen:
+            if self.data_accessed_this_period:
                 return ("SUCCESS", str({"previous_attempts_data": "Seen."}))
             return "SUCCESS", str({"previous_purchase_data": text})
         elif name == "get_equipment_information":
-            if self.menu_seen:
+            if self.menu_accessed_this_period:
                 return "SUCCESS", str("Menu seen.")
             return "SUCCESS", menu.to_str()
         elif name == "write_notes":
@@ -71,7 +78,15 @@ class Agent:
                 return "SUCCESS", "Noted."
 """
 BUYING_RULES = """
+import inflect
+from gone import Model, check
+
+
 class Entry(Model):
+    @check(mode="before")
+    def checked(cls, values):
+        return values
+
     def to_str(self):
         p = inflect.engine()
         parts = [
@@ -94,9 +109,13 @@ class Entry(Model):
             return self.cost * quantity, ""
         elif quantity < self.min_quantity:
             return (0, f"{quantity} of {self.id}, not {self.min_quantity}")
+        return self.cost * quantity, ""
 
 
 class Menu:
+    def __init__(self, entries):
+        self.entries = entries
+
     def to_str(self):
         s = ""
         for entry in self.entries:
@@ -104,13 +123,17 @@ class Menu:
         return s
 
 
-def evaluate_alloc(menu, alloc, budget):
-    for entry_id, quantity in alloc.items():
-        entry_cost, invalid_reason_temp = menu[entry_id].get_cost(quantity)
-        invalid_reason += invalid_reason_temp + "!\\n"
-        item_to_quantity[item] += item_quantity * quantity
+def evaluate_alloc(menu, alloc, item_groups, item_to_effectiveness, budget, agg_type, group_weights):
+    assert item_groups and item_to_effectiveness and agg_type in ("min", "prod") and sum(group_weights) == 1
+    total_cost, invalid_reason = 0, ""
+    for entry in menu.entries:
+        entry_cost, invalid_reason_temp = entry.get_cost(alloc[entry.id])
+        total_cost += entry_cost
+        if invalid_reason_temp:
+            invalid_reason += invalid_reason_temp + "!\\n"
     if total_cost > budget:
         invalid_reason += f"{total_cost:.2f} is over {budget:.2f}\\n"
+    return not invalid_reason, invalid_reason, total_cost, 0
 """
 SELLING = f'''
 SYSTEM_PROMPT_V1 = "Sell with thought."
@@ -144,18 +167,22 @@ def make_readable_previous_attempts_data(prices_list, quantities_list, profits_l
     return output
 
 
-class Agent:
-    def use_tool(self, name, input):
+class PricingAgent:
+    def use_tool(self, name, input, prices_list):
         if name == "get_previous_pricing_data":
-            if self.seen:
+            if self.data_accessed_this_period:
                 return ("SUCCESS", str({"previous_pricing_data": "Seen."}))
         elif name == "write_notes":
             return "SUCCESS", "Noted."
         elif name == "set_prices":
+            prices = input.get("prices_dict_str")
             if isinstance(prices, float) or isinstance(prices, int):
                 return ("RETRY_ERROR", "Not {'a': 1} but a number.")
+            prices = parse_dict(prices)
+            unpriced_products = set(self.product_ids).difference(prices)
             if unpriced_products:
                 return ("RETRY_ERROR", f"Lacking: {unpriced_products}")
+            extra_products = set(prices).difference(self.product_ids)
             if extra_products:
                 return ("RETRY_ERROR", f"Unknown: {extra_products}")
 """
@@ -325,33 +352,48 @@ def test_a_pack_without_the_optional_texts_reads_as_before(repository: Path) -> 
     assert [message.text for message in seen.messages[2:4]] == ["{'previous_purchase_data': 'Seen.'}", "Seen."]
 
 
-def test_what_is_not_found_stays_in_our_wording_and_is_named(repository: Path) -> None:
+def test_what_the_copy_does_not_say_stays_in_our_wording_and_is_named(repository: Path) -> None:
     assert "results.negative" in absent(repository, "procurement")
     assert "results.history" not in absent(repository, "procurement").replace("results.history_no_action", "")
     assert "hint" not in absent(repository, "pricing")
-    folder = repository / "econ_evals" / "experiments"
-    (folder / "procurement" / "opt_solver.py").unlink()
-    (folder / "procurement" / "run_procurement_experiment.py").write_text(
-        BUYING_RUN.replace("if alloc_is_f", "if is_f")
-    )
-    (folder / "pricing" / "run_pricing_experiment.py").write_text(SELLING_RUN.replace("{i}", "{i + 1}"))
-    (folder / "pricing" / "prompts.py").write_text(SELLING.replace("{upper_bound_price}", "nothing"))
-    for environment, keys in {
-        "procurement": ("results.history_supported", "results.menu_basic", "results.menu_list", "results.over_budget"),
-        "pricing": ("results.history_product", "hint"),
-    }.items():
-        standard, texts = read_pack("standard", environment).texts, imported(repository, environment).texts
-        for key in keys:
-            assert key in absent(repository, environment)
-            assert texts[key] == standard[key]
+    path = repository / "econ_evals" / "experiments" / "pricing" / "prompts.py"
+    path.write_text(SELLING.replace("{upper_bound_price}", "nothing"))
+    assert "hint" in absent(repository, "pricing")
+    assert imported(repository, "pricing").texts["hint"] == read_pack("standard", "pricing").texts["hint"]
+
+
+def test_code_that_fails_is_named_with_its_line(repository: Path) -> None:
+    path = repository / "econ_evals" / "experiments" / "procurement" / "run_procurement_experiment.py"
+    path.write_text(BUYING_RUN.replace("{alloc_costs[", "{costs["))
+    with pytest.raises(UsageError, match=r"run_procurement_experiment\.py, line \d+: NameError: name 'costs'"):
+        import_reference(repository)
+    path.unlink()
+    with pytest.raises(UsageError, match=r"run_procurement_experiment\.py cannot be read"):
+        import_reference(repository)
+
+
+def test_a_copy_gets_a_bounded_time_and_no_keys(repository: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = repository / "econ_evals" / "experiments" / "procurement" / "prompts.py"
+    monkeypatch.setenv("OPENAI_API_KEY", "secret")
+    path.write_text(f"{BUYING}\nimport os\nPROMPT_V1 = ' '.join(sorted(os.environ.values())) + os.getcwd()")
+    said = imported(repository, "procurement").texts["reply"]
+    assert "secret" not in said
+    assert str(Path.cwd()) not in said
+    path.write_text(f"{BUYING}\nimport os\nos.write(1, b'{{}}')\nPROMPT_V1 = 'long' * {packing.MOST_BYTES}")
+    with pytest.raises(UsageError, match="says more than it may"):
+        import_reference(repository)
+    path.write_text("import subprocess\nsubprocess.run(['sleep', '600'])")
+    monkeypatch.setattr(packing, "LONGEST_S", 0.1)
+    with pytest.raises(UsageError, match="takes longer than"):
+        import_reference(repository)
 
 
 @pytest.mark.parametrize(
     ("name", "old", "new", "words"),
     [
         ("pricing", "Start.\n\nNever above", "Never above", "in exactly one paragraph, and not in the first"),
-        ("pricing", "INITIAL_PROMPT_V1 =", "OPENING =", "the text INITIAL_PROMPT_V1 is missing"),
-        ("procurement", "SYSTEM_PROMPT_V1 =", "ROLE =", "the text SYSTEM_PROMPT_V1 is missing"),
+        ("pricing", "INITIAL_PROMPT_V1 =", "OPENING =", "INITIAL_PROMPT_V1 cannot be read: it is missing"),
+        ("procurement", "SYSTEM_PROMPT_V1 =", "ROLE =", "line 6: NameError: name 'SYSTEM_PROMPT_V1' is not defined"),
     ],
 )
 def test_prompts_that_are_not_there_are_named(repository: Path, name: str, old: str, new: str, words: str) -> None:
@@ -366,5 +408,5 @@ def test_a_wording_whose_text_is_not_there_is_refused(repository: Path) -> None:
     path = repository / "econ_evals" / "experiments" / "procurement" / "prompts.py"
     path.write_text(BUYING.replace("SYSTEM_PROMPT_V1_GRADED_BEST", "OTHER"))
     assert import_reference(repository, "known_horizon")
-    with pytest.raises(UsageError, match="SYSTEM_PROMPT_V1_GRADED_BEST is missing"):
+    with pytest.raises(UsageError, match="SYSTEM_PROMPT_V1_GRADED_BEST cannot be read: it is missing"):
         import_reference(repository, "known_horizon_goal")

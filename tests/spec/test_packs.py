@@ -145,7 +145,6 @@ def test_names_that_stand_for_nothing_are_refused(name: str, environment: str, v
 # Made up, in the shape of the reference's files; no sentence is theirs.
 PROMPTS = '''
 import os
-os.mkdir("must never be run")
 
 ROLE = "You sort people."
 
@@ -168,7 +167,6 @@ TOOLS_V1 = [
     {"name": "read_notes", "description": "Look.",
      "input_schema": {"properties": {"attempt_number": {"description": "Which."}, "page": {"description": "No."}}}},
     {"name": "get_task_ids", "description": os.environ},
-    7,
 ] + [PICK]
 TOOLS_V1_REASONING = [
     {"name": "get_worker_ids", "description": "Who.", "input_schema": {}},
@@ -176,6 +174,14 @@ TOOLS_V1_REASONING = [
 ]
 '''
 RUN = """
+import gone
+from gone.further import anything
+from prompts import PROMPT_V1
+from stable_matching_environment import is_valid_matching
+
+print("no answer")
+
+
 def make_readable_previous_attempts_data(matching_attempts, blocking_pair_results):
     output = ""
     for attempt_num in range(len(matching_attempts)):
@@ -183,15 +189,17 @@ def make_readable_previous_attempts_data(matching_attempts, blocking_pair_result
         output += f"Said: {matching_attempts[attempt_num]}\\n"
         for i, blocking_pair in enumerate(blocking_pair_results[attempt_num]):
             worker, task = blocking_pair
+            task_of_worker = matching_attempts[attempt_num][worker]
+            worker_of_task = {v: k for k, v in matching_attempts[attempt_num].items()}[task]
             output += f"\\t{i+1}. {worker} on {task_of_worker}, {worker_of_task} on {task}: bad.\\n"
         output += "--\\n"
     return output
 
 
-class Agent:
-    def use_tool(self, name, input):
+class SchedulingAgent(gone.Base):
+    def use_tool(self, name, input, worker_ids: gone.Ids, task_ids):
         if name == "get_previous_attempts_data":
-            if self.seen:
+            if self.data_accessed_this_period:
                 return ("SUCCESS", str({"previous_attempts_data": "Seen."}))
             return "SUCCESS", str({"previous_attempts_data": text})
         elif name == "write_notes":
@@ -199,17 +207,20 @@ class Agent:
                 return "SUCCESS", "Noted."
             return "ERROR", "Where?"
         elif name == "submit_assignment":
+            is_valid, invalid_reason = is_valid_matching(parse_dict(input["assignment"]), worker_ids, task_ids)
             return ("RETRY_ERROR", f"Bad: <{invalid_reason}>")
 """
 CHECKS = """
 def is_valid_matching(matching, worker_ids, task_ids):
     if not isinstance(matching, dict):
         return False, "No mapping"
+    unmatched_workers, unmatched_tasks = set(worker_ids) - set(matching), set(task_ids) - set(matching.values())
     if unmatched_workers:
         return False, "Without workers: " + str(unmatched_workers)
     if unmatched_tasks:
         return False, "Without tasks: " + str(unmatched_tasks)
-    return True, ""
+    unknown_workers = set(matching) - set(worker_ids)
+    return (False, "Unknown: " + str(unknown_workers)) if unknown_workers else (True, "")
 """
 
 
@@ -239,7 +250,6 @@ def test_prompts_and_tools_are_imported_word_for_word(repository: Path, tmp_path
     assert texts[f"tools.{ACTION}.description"] == "Say  \"{'A': '1'}\" now."
     assert texts[f"tools.{ACTION}.assignment"] == "As text."
     assert texts["tools.read_notes.attempt_number"] == "Which."
-    assert not Path("must never be run").exists()
 
 
 def test_the_variant_for_reasoning_models_is_imported(repository: Path, tmp_path: Path) -> None:
@@ -257,7 +267,7 @@ def test_the_variant_for_reasoning_models_is_imported(repository: Path, tmp_path
 def test_what_is_not_found_stays_in_our_wording_and_is_named(repository: Path, tmp_path: Path) -> None:
     text, standard = import_reference(repository), read_pack("standard", "scheduling")
     absent = next(line for line in text.splitlines() if line.startswith("# Not found in the copy"))
-    for key in ("tools.get_task_ids.description", "results.unknown_workers", "results.history_no_action"):
+    for key in ("tools.get_task_ids.description", "results.history_no_action"):
         assert key in absent
         assert imported(repository, tmp_path).texts[key] == standard.texts[key]
     assert "results.repeat_access" not in absent
@@ -278,24 +288,11 @@ def test_results_read_as_the_reference_renders_them(repository: Path, tmp_path: 
     assert play.history() == repr({"previous_attempts_data": said})
 
 
-def test_code_that_is_written_otherwise_leaves_our_wording(repository: Path, tmp_path: Path) -> None:
-    folder = repository / "econ_evals" / "experiments" / "scheduling"
-    (folder / "run_scheduling_experiment.py").write_text(RUN.replace("{worker_of_task}", "{who(task)}"))
-    (folder / "stable_matching_environment.py").unlink()
-    texts, standard = imported(repository, tmp_path).texts, read_pack("standard", "scheduling").texts
-    for key in ("results.history_problem", "results.history_attempt", "results.missing_workers"):
-        assert texts[key] == standard[key]
-    assert texts["results.repeat_access"] == "Seen."
-
-
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        (PROMPTS.replace("PROMPT_V1: str", "PROMPT_V9: str"), "the text PROMPT_V1 is missing"),
-        (
-            PROMPTS.replace('= "On."', "= os.linesep"),
-            "the text PROMPT_V1 is missing, or is not a constant",
-        ),
+        (PROMPTS.replace("PROMPT_V1: str", "PROMPT_V9: str"), "PROMPT_V1 cannot be read: it is missing"),
+        (PROMPTS.replace('= "On."', "= os.environ"), "PROMPT_V1 cannot be read: it is missing, or is no text"),
         ("def (:", "is not Python source"),
         ("a = 1\x00", "is not Python source"),
     ],

@@ -15,8 +15,8 @@ def list_packs(_: argparse.Namespace) -> int:
 
 
 def import_pack(args: argparse.Namespace) -> int:
-    """Build a pack from the reference's own texts; never overwrite an existing file."""
-    out = new_file(args.out, ".toml", "a prompt pack's file")
-    write_new(out, import_reference(Path(args.repository).expanduser(), args.wording or ""))
-    print(f'Wrote {out}. Use it with `prompts = "{out}"` in an agent\'s table.')
+    """Build a pack from the reference's own texts by executing its code; never overwrite an existing file."""
+    out, repository = new_file(args.out, ".toml", "a prompt pack's file"), Path(args.repository).expanduser()
+    write_new(out, import_reference(repository, args.wording or ""))
+    print(f'Executed the code of {repository}, and wrote {out}. Use it with `prompts = "{out}"` in an agent\'s table.')
     return 0

@@ -99,7 +99,7 @@ COSTBENCH: Environment[PlanningProblem, step.State] = Environment(
         described=DESCRIBED,
         report="evalkit.report.environments.costbench:EXTRAS",
         tasks="evalkit.tasks.costbench.record:TASKS",
-        prompt_import="evalkit.spec.importing.costbench.record:IMPORT",
+        prompt_import="evalkit.spec.importing.costbench:IMPORT",
         made_suites={
             "costbench/reference": "It is made from a copy of the reference's query file: evalkit tools queries import "
             "path/to/test/queries.json --out instances/costbench/reference.jsonl"
