@@ -87,7 +87,9 @@ def nightly(sub: argparse.ArgumentParser) -> None:
     sub.add_argument("--budget", metavar="USD", help="the limit for this night (default: the spec's)")
     sub.add_argument("--date", metavar="DATE", help="the night, as 2026-11-21 (default: today, UTC)")
     sub.add_argument(
-        "--alpha", metavar="X", type=float, default=0.05, help="chance of a false alarm in 30 nights (0.05)"
+        "--deadline",
+        metavar="SPAN",
+        help="time limit from the start of the night, such as 90m or 8h (default: the spec's)",
     )
     sub.add_argument(
         "--tolerance", metavar="X", type=float, default=2.0, help="ignore drops of up to this many points (2)"

@@ -30,7 +30,7 @@ READING = (
     ("status", "RUN", "--json"),
     ("report", "RUN", "--json"),
     ("report", "RUN", "--markdown"),
-    ("budget", "RUN", "--json"),
+    ("status", "RUN", "--money", "--json"),
     ("verify", "RUN", "--json"),
     ("show", "RUN", "knuth:scheduling/basic?periods=4:seed-0:0"),
     ("sql", "RUN", "select * from episodes order by all", "--json"),

@@ -29,7 +29,17 @@ def own_catalogue(folder: Path) -> Path:
 def test_a_catalogue_of_ones_own_is_taken_by_its_path_and_goes_with_the_suite(call: Call, here: Path) -> None:
     path = own_catalogue(here)
     said = call(
-        "generate", "costbench", "--catalogue", path, "--task", "dining", "--instances", "3", "--out", "s.jsonl"
+        "suites",
+        "generate",
+        "costbench",
+        "--catalogue",
+        path,
+        "--task",
+        "dining",
+        "--instances",
+        "3",
+        "--out",
+        "s.jsonl",
     )
     assert said.code == 0, said.err
     path.unlink()  # the suite holds what it needs of it

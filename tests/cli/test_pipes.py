@@ -46,9 +46,9 @@ READING = {
     "sql as CSV": ["sql", "mine", "select * from steps", "--csv"],
     "compare": ["compare", "mine:knuth", "mine:random"],
     "verify": ["verify", "mine"],
-    "describe": ["describe", "scheduling/basic"],
+    "describe": ["suites", "describe", "scheduling/basic"],
     "providers": ["providers"],
-    "budget": ["budget", "mine"],
+    "budget": ["status", "mine", "--money"],
 }
 
 

@@ -295,6 +295,7 @@ def test_errands_are_planned_and_played_as_any_sweep(call: Call, here: Path, sui
         ),
         (
             [
+                "tools",
                 "queries",
                 "ask",
                 "suite.jsonl",
@@ -310,6 +311,7 @@ def test_errands_are_planned_and_played_as_any_sweep(call: Call, here: Path, sui
         ),
         (
             [
+                "tools",
                 "tools",
                 "queries",
                 "ask",

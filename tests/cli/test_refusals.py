@@ -101,7 +101,7 @@ def test_a_missing_key_is_named_by_its_variable(call: Call, here: Path, monkeypa
 def test_a_model_without_a_price_is_refused(call: Call, here: Path) -> None:
     (here / "providers").mkdir()
     (here / "providers" / "lab.toml").write_text(
-        LAB.format(url="http://127.0.0.1:9/v1", more="").partition("[usd_per_mtok]")[0]
+        LAB.format(url="http://127.0.0.1:9/v1", more="[models.knuth]").partition("[usd_per_mtok]")[0]
     )
     text = '[[agents]]\nprovider = "lab"\nmodel = "knuth"\n' + SUITE
     (here / "sweep.toml").write_text(text)

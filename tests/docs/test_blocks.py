@@ -175,10 +175,11 @@ def test_few_blocks_are_skipped_and_each_for_a_reason() -> None:
         "KEY",
         "pip ",
         "nightly",
-        "zstdcat",
+        "duckdb -c",
         "evalkit mcp",
         "evalkit play",
         "--workers cores",
+        "100000",
     )
     servers_and_trainers = ("vllm", "vf-eval", "traces.jsonl", "from trl")
     for block in skipped:

@@ -219,9 +219,9 @@ def test_an_instance_is_named_by_its_id_without_a_look_at_the_others(
     begin(lines)
     assert go("--limit", "3") == 3
     some = next(iter(read_index(Path("run")).episodes.values())).instance
-    words = ["void", "run", "--reason", "r", "--instance"]
-    assert len(read_by(monkeypatch, lambda: main([*words, some]))) < 3
-    assert main([*words, f"{lines[7]['id']}0"]) == 2
+    words = ["tools", "void", "run", "--reason", "r", "--only"]
+    assert len(read_by(monkeypatch, lambda: main([*words, f"instance={some}"]))) < 3
+    assert main([*words, f"instance={lines[7]['id']}0"]) == 2
     assert f"Did you mean '{lines[7]['id']}'" in capsys.readouterr().err
 
 

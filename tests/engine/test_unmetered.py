@@ -87,16 +87,16 @@ def test_the_last_message_and_the_status_tell_of_all_calls_together(run: tuple[P
     assert outcome.to_json()["unmetered_replies"] == want.replies
 
 
-@pytest.mark.parametrize("command", ["status", "budget"])
+@pytest.mark.parametrize("more", [(), ("--money",)], ids=["status", "money"])
 def test_commands_tell_it_in_words_and_as_json(
-    run: tuple[Path, RunOutcome], command: str, capsys: pytest.CaptureFixture[str]
+    run: tuple[Path, RunOutcome], more: tuple[str, ...], capsys: pytest.CaptureFixture[str]
 ) -> None:
     directory, outcome = run
-    assert main([command, str(directory)]) == 0
+    assert main(["status", str(directory), *more]) == 0
     assert outcome.unmetered.advice() in " ".join(capsys.readouterr().out.split())
-    assert main([command, str(directory), "--json"]) == 0
+    assert main(["status", str(directory), *more, "--json"]) == 0
     said = json.loads(capsys.readouterr().out)
-    money = said["money"] if command == "status" else said
+    money = said if more else said["money"]
     assert outcome.unmetered.to_json().items() <= money.items()
 
 

@@ -221,7 +221,9 @@ def rows_in(data: bytes) -> Rows:
     if not data.startswith(b"PAR1"):
         return ()
     table = pq.read_table(io.BytesIO(data))
-    says = table.schema.metadata or pq.read_metadata(io.BytesIO(data)).metadata
+    says = table.schema.metadata or pq.read_metadata(io.BytesIO(data)).metadata or {}
+    if b"evalkit.kind" not in says:
+        return ()
     kind = says[b"evalkit.kind"].decode()
     if kind == "ends":
         return ()

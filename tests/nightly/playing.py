@@ -13,7 +13,6 @@ from evalkit.engine.freezing.freeze import Resolved, resolve
 from evalkit.money import parse_usd
 from evalkit.nightly.night import Night, NightOptions, play_night
 from evalkit.report.nights.history import Rule
-from evalkit.serve.provider import Asked
 from evalkit.spec.model import Provider
 from evalkit.spec.sweep import read_sweep
 from evalkit.store.lock import hold_run
@@ -85,7 +84,7 @@ class House:
         """Every night draws with its own seed, and models may be others than their names say."""
         plain = Double.read
 
-        def read(simulator: Double, asked: Asked) -> tuple[str, Request]:
+        def read(simulator: Double, asked: Incoming) -> tuple[str, Request]:
             model, request = plain(simulator, asked)
             name = asked.arrival.headers["x-client-request-id"]
             self.asked.append(name)

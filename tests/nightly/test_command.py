@@ -200,7 +200,6 @@ def test_two_calls_at_once_are_refused(call: Call) -> None:
     [
         (["--date", "2026-13-01"], "--date: '2026-13-01' is not a date: write it as 2026-11-21."),
         (["--date", "20261121"], "--date: '20261121' is not a date: write it as 2026-11-21."),
-        (["--alpha", "0"], "--alpha: must be 0 to 0.5, not 0."),
         (["--tolerance", "-1"], "--tolerance: must be 0 to 100, not -1."),
         (["--on-alarm", ""], "--on-alarm: the command is empty."),
         (["--on-alarm", "tell 'me"], "cannot be read"),

@@ -19,8 +19,8 @@ from evalkit.serve.outcome import JSON, Arrival, RefusedRequest, ServedOutcome
 from evalkit.serve.provider import (
     BAD_KEY,
     BROKEN,
-    Asked,
     Decision,
+    Incoming,
     Simulator,
     seed_of,
     unknown_model,
@@ -52,7 +52,7 @@ _BEFORE_FIRST = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Heard(Asked):
+class Heard(Incoming):
     """A request in any dialect."""
 
     served: SpokenDialect
@@ -116,7 +116,7 @@ class Double(Simulator):
         if key and not any(arrival.headers.get(name) == value for name, value in served.keys(key)):
             raise RefusedRequest(status=served.bad_key_status, code=served.bad_key_code, message=BAD_KEY)
 
-    def read(self, asked: Asked) -> tuple[str, Request]:
+    def read(self, asked: Incoming) -> tuple[str, Request]:
         heard, options = _heard(asked), self.options
         self._let_in(heard.served, heard.arrival)
         try:
@@ -139,7 +139,7 @@ class Double(Simulator):
             raise RefusedRequest(status=400, code="context_length_exceeded", message=message)
         return model, request if request.seed else replace(request, seed=seed_of(heard.arrival))
 
-    def amounts(self, asked: Asked, model: str) -> Mapping[str, float]:
+    def amounts(self, asked: Incoming, model: str) -> Mapping[str, float]:
         served, tokens_in = _heard(asked).served, asked.tokens_in
         if self.cache is not None:
             pieces = served.prompt_pieces(orjson.loads(asked.arrival.body))
@@ -147,18 +147,18 @@ class Double(Simulator):
         counted = tokens_in if served.limits_cached_input else tokens_in - min(self._share.read, tokens_in)
         return {**super().amounts(asked, model), "input_tokens": counted, "output_tokens": 1}
 
-    def fault(self, asked: Asked, draws: Stream) -> str:
+    def fault(self, asked: Incoming, draws: Stream) -> str:
         faults = self.options.faults
         fault = pick(faults, draws.uniform(), FAULTS) if faults else ""
         return "" if asked.wish is None and fault in STREAM_FAULTS else fault
 
-    def decided(self, asked: Asked, about: Decision, request: Request, fault: str) -> Decision:
+    def decided(self, asked: Incoming, about: Decision, request: Request, fault: str) -> Decision:
         decision = super().decided(asked, about, request, fault)
         if decision.usage is None and self.options.bill_failures and may_be_billed(fault):
             return replace(self.replied(asked, about, request, fault), outcome=decision.outcome)
         return decision
 
-    def failure(self, asked: Asked, model: str, fault: str) -> ServedOutcome | None:
+    def failure(self, asked: Incoming, model: str, fault: str) -> ServedOutcome | None:
         if fault == "early_reset":
             return BROKEN
         if fault == "html_502":
@@ -178,13 +178,13 @@ class Double(Simulator):
             reply = cut(made, request.sampling.max_tokens)
         return changed_reply(_thinking(reply, request, self.options.reasoning), fault)
 
-    def used(self, asked: Asked, model: str, usage: Usage) -> Usage:
+    def used(self, asked: Incoming, model: str, usage: Usage) -> Usage:
         if self.cache is not None:
             self.cache.keep(model, self._share, asked.now_s)
         read = min(self._share.read, usage.input)
         return replace(usage, cached_read=read, cached_write=min(self._share.write, usage.input - read))
 
-    def answered(self, asked: Asked, body: bytes, model: str, fault: str) -> ServedOutcome:
+    def answered(self, asked: Incoming, body: bytes, model: str, fault: str) -> ServedOutcome:
         if fault == "html_200":
             headers = {**_HTML, **self.limit_headers(asked, model)}
             return ServedOutcome(status=200, headers=headers, body=HTML, admitted=True)
@@ -196,17 +196,17 @@ class Double(Simulator):
         pieces = tuple((i / (PIECES - 1), len(outcome.body) * (i + 1) // PIECES) for i in range(PIECES))
         return replace(outcome, pieces=pieces, over_s=self.options.drip_s)
 
-    def streamed(self, asked: Asked, body: bytes, fault: str) -> ServedOutcome:
+    def streamed(self, asked: Incoming, body: bytes, fault: str) -> ServedOutcome:
         draws = Stream(self.options.seed, "stream", asked.draw_key)
         return streamed(_heard(asked), body, fault, draws, self.options.stream_tokens)
 
-    def times(self, asked: Asked, decision: Decision, for_s: float) -> tuple[float, float]:
+    def times(self, asked: Incoming, decision: Decision, for_s: float) -> tuple[float, float]:
         if decision.outcome.over_s:  # a body that drips begins when its latency is over
             return for_s, decision.outcome.over_s
         # What keeps a connection alive is there from the beginning.
         return (0.0, for_s) if decision.word == "stream_comments" else super().times(asked, decision, for_s)
 
-    def refused(self, asked: Asked, refusal: RefusedRequest, model: str) -> ServedOutcome:
+    def refused(self, asked: Incoming, refusal: RefusedRequest, model: str) -> ServedOutcome:
         outcome = super().refused(asked, refusal, model)
         if not _heard(asked).served.wait_in_body or refusal.wait_s is None:
             return outcome
@@ -215,17 +215,17 @@ class Double(Simulator):
         value["error"]["details"] += [{"@type": "type.googleapis.com/google.rpc.RetryInfo", "retryDelay": span}]
         return replace(outcome, headers=JSON, body=orjson.dumps(value))
 
-    def limit_headers(self, asked: Asked, model: str) -> Mapping[str, str]:
+    def limit_headers(self, asked: Incoming, model: str) -> Mapping[str, str]:
         if not model or not self.limits[model].buckets:
             return {}
         return _heard(asked).served.limit_headers(self.limits[model].standings(), asked.now_s + self.epoch_s)
 
-    def id_headers(self, asked: Asked, name: str) -> Mapping[str, str]:
+    def id_headers(self, asked: Incoming, name: str) -> Mapping[str, str]:
         header = _heard(asked).served.id_header
         return {header: name} if header else {}
 
 
-def _heard(asked: Asked) -> Heard:
+def _heard(asked: Incoming) -> Heard:
     assert isinstance(asked, Heard)
     return asked
 

@@ -72,7 +72,6 @@ READERS: Mapping[str, Mapping[str, str]] = {
     "nightly": {
         "look": "nightly sweep.toml --look",
         "look-json": "nightly sweep.toml --look --json",
-        "look-strict": "nightly sweep.toml --look --alpha 0.00001",
         "night-status": "status runs/sweep/nights/2026-11-04",
         "night-report": "report runs/sweep/nights/2026-11-02 --markdown",
         "nights-compare": "compare runs/sweep/nights/2026-11-03:watched runs/sweep/nights/2026-11-04:watched",

@@ -24,6 +24,7 @@ from evalkit.report.nights.history import NightRecord, Rule, taken
 from evalkit.store.lock import hold_run
 
 ALARM, NO_MEASUREMENT = 4, 5
+MOST_TOLERANCE = 100.0
 CUT = frozenset({"budget", "deadline"})
 """Reasons of an outcome that are a night's own limits."""
 
@@ -227,7 +228,6 @@ def _print_json(about: dict[str, Any], last: NightRecord, lines: Sequence[str]) 
 
 
 def _rule(args: argparse.Namespace) -> Rule:
-    for option, value, most in (("--alpha", args.alpha, 0.5), ("--tolerance", args.tolerance, 100.0)):
-        if not 0 <= value <= most or (option == "--alpha" and value == 0):
-            raise UsageError(f"{option}: must be 0 to {most:g}, not {value:g}.")
-    return Rule(alpha=args.alpha, tolerance=args.tolerance / 100)
+    if not 0 <= args.tolerance <= MOST_TOLERANCE:
+        raise UsageError(f"--tolerance: must be 0 to {MOST_TOLERANCE:g}, not {args.tolerance:g}.")
+    return Rule(tolerance=args.tolerance / 100)

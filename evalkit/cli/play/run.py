@@ -148,7 +148,7 @@ WHY = {
 def _again(args: argparse.Namespace, more: str) -> str:
     """The command that resumes this run; `more`: what it needs in addition."""
     words = ["run", args.sweep]
-    for option in ("name", "dir", "budget", "deadline", "width", "workers", "on"):
+    for option in ("name", "dir", "budget", "deadline", "workers", "on"):
         if getattr(args, option) and not more.startswith(f" --{option}"):
             words += [f"--{option.replace('_', '-')}", str(getattr(args, option))]
     for option in ("set", "only"):
