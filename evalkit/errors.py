@@ -156,12 +156,16 @@ class Diverged(EvalkitError):
     """An agent's code does not repeat what the log says it did; the episode is parked and remains."""
 
 
+MOST_LISTED = 60
+"""Valid names that a message lists."""
+
+
 def nearest(name: str, valid: Iterable[str]) -> str:
-    """` Did you mean 'x'?`, or the valid names if none is near. For the end of a message."""
+    """` Did you mean 'x'?`, or the valid names, if they are few, where none is near. For the end of a message."""
     from difflib import get_close_matches
 
     names = sorted(valid)
     close = get_close_matches(name, names, n=1, cutoff=0.6)
     if close:
         return f" Did you mean {close[0]!r}?"
-    return f" Valid: {', '.join(names)}." if names else ""
+    return f" Valid: {', '.join(names)}." if 0 < len(names) <= MOST_LISTED else ""

@@ -112,7 +112,7 @@ def play(provider: Provider, suite: str) -> int:
 
 def provided(name: str, model: str, *, streamed: bool) -> Provider:
     file = read_provider(name)
-    found = find_model(file, model or next(iter(file.models), "any"))
+    found = find_model(file, model or next(iter(file.models), "gpt-5-mini"))
     asked = request_template(
         "a", provider=file, model=found, sampling=Sampling(max_tokens=512), price=found.price or FREE
     )

@@ -40,7 +40,7 @@ def lines_for(run: Path, folder: Path, spec: Path) -> Iterator[list[str]]:
     name = str(run)
     yield ["verify", name]
     yield ["status", name]
-    yield ["budget", name]
+    yield ["status", name, "--money"]
     yield ["report", name]
     yield ["sql", name, QUERY]
     yield ["plan", str(spec)]
