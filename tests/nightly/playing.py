@@ -13,10 +13,10 @@ from evalkit.engine.freezing.freeze import Resolved, resolve
 from evalkit.money import parse_usd
 from evalkit.nightly.night import Night, NightOptions, play_night
 from evalkit.report.nights.history import Rule
+from evalkit.serve.provider import Incoming
 from evalkit.spec.model import Provider
 from evalkit.spec.sweep import read_sweep
 from evalkit.store.lock import hold_run
-from evalkit.serve.provider import Incoming
 from tests.provider.double import Double
 from tests.provider.options import options_from
 from tests.provider.serving import serving
