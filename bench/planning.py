@@ -5,10 +5,10 @@ import sys
 import numpy as np
 
 from bench.measuring import best, span
-from evalkit.envs.costbench.distance import normalised
 from evalkit.envs.costbench.domain.catalogue_files import shipped
 from evalkit.envs.costbench.domain.world import Terms, World, make_world
 from evalkit.envs.costbench.planning.solve import greedy_path, optimal_path
+from evalkit.envs.costbench.score import normalised
 
 SOLVE_REFERENCE_S = {5: 148e-6, 6: 450e-6, 7: 1.27e-3, 8: 3.56e-3}
 """One solve of the reference without tools of other tasks, as measured beside the design (math.md, section 4.4)."""

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from evalkit.envs.periods import LOOP
     from evalkit.envs.rules import Accepted, Getter, PeriodsState, Rules
     from evalkit.policy.conversation import asking, calling, offered, results
-    from evalkit.policy.noisy.anywhere import mistaken
+    from evalkit.policy.noisy import mistaken
     from evalkit.policy.record import Policy
     from evalkit.report.extras.record import Curve, Extras
     from evalkit.report.run_data import RunData
@@ -84,7 +84,7 @@ _PLACES = {
     "evalkit.envs.periods": ("LOOP",),
     "evalkit.envs.rules": ("Accepted", "Getter", "PeriodsState", "Rules"),
     "evalkit.policy.conversation": ("asking", "calling", "offered", "results"),
-    "evalkit.policy.noisy.anywhere": ("mistaken",),
+    "evalkit.policy.noisy": ("mistaken",),
     "evalkit.policy.record": ("Policy",),
     "evalkit.report.extras.record": ("Curve", "Extras"),
     "evalkit.report.vega": ("Figure",),

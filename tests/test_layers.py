@@ -184,7 +184,7 @@ def room_circles(sources: Mapping[str, str]) -> list[str]:
 
 # Where an import may stand in a function though what it loads is light: a command, a call of the interface and a table
 # of exporters load what they need.
-LAZY = ("api/", "cli/", "report/exports/exporter.py")
+LAZY = ("api/", "cli/", "report/exports/episodes.py")
 
 SLOW = frozenset({"difflib", "email.utils", "importlib.metadata"})
 """Of Python's own modules, what takes so long to import that most calls should do without."""

@@ -2,13 +2,28 @@
 
 import math
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
-from evalkit.checking.trying import trying
 from evalkit.envs.environment import Environment, Pack, Parameter
 from evalkit.report.extras.record import record_flaws
 from evalkit.spec.packs import VARIANTS, standard_pack
 from evalkit.wire.table import DIALECTS
+
+# Calling another's code, so that what it raises is told as a finding.
+
+
+@contextmanager
+def trying(where: str, what: str) -> Iterator[None]:
+    """Whatever is raised within, but a finding, becomes one. Raises AssertionError."""
+    try:
+        yield
+    except AssertionError:
+        raise
+    except Exception as flaw:  # another's code: it may raise anything
+        raise AssertionError(f"{where}: {what} raised {type(flaw).__name__}: {flaw}") from flaw
+
 
 _NAME = re.compile(r"[a-z][a-z0-9_]*")
 

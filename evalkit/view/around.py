@@ -6,8 +6,7 @@ from dataclasses import dataclass
 from evalkit.results.cells import Cell
 from evalkit.results.episodes import EpisodeResult
 from evalkit.view.listing import ALL, ListingQuery, neighbours, read_wanted
-from evalkit.view.places import episode_address, instance_address, titled, with_query
-from evalkit.view.render import PageLink
+from evalkit.view.render import PageLink, episode_address, instance_address, titled, with_query
 
 MOST = 24
 """Other episodes that stand beside the heading; the page of the instance has all."""

@@ -18,9 +18,8 @@ from evalkit.view.around import score_words
 from evalkit.view.chat import PeriodView, bounded_to, periods_of
 from evalkit.view.grid import Grid, grid
 from evalkit.view.overview import run_address, run_links
-from evalkit.view.places import episode_address, titled
 from evalkit.view.reading import Reading
-from evalkit.view.render import Frame
+from evalkit.view.render import Frame, episode_address, titled
 
 # Two or three trajectories beside each other, period by period.
 

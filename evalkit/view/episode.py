@@ -31,9 +31,8 @@ from evalkit.view.chat import (
 )
 from evalkit.view.grid import Plot, plot, sql_command
 from evalkit.view.overview import ComingFigure, Fact, run_address, run_links
-from evalkit.view.places import episode_address, figure_address, place_of, titled, with_query
 from evalkit.view.reading import LogState, log_state
-from evalkit.view.render import Frame, PageLink
+from evalkit.view.render import Frame, PageLink, episode_address, figure_address, place_of, titled, with_query
 
 INLINE = 100_000
 """Characters of conversation that one page holds; of more, periods come when they are opened."""

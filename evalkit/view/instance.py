@@ -22,9 +22,8 @@ from evalkit.view.around import score_words
 from evalkit.view.grid import Grid, grid
 from evalkit.view.listing import COLUMNS as LISTED
 from evalkit.view.overview import run_address, run_links
-from evalkit.view.places import episode_address, place_of, with_query
 from evalkit.view.reading import Reading
-from evalkit.view.render import Frame
+from evalkit.view.render import Frame, episode_address, place_of, with_query
 
 DRAWN = 24
 """Episodes whose lines are drawn: the first replicates of all agents come first."""

@@ -11,7 +11,7 @@ from evalkit.report.tables import Column, Table, as_csv
 from evalkit.results.cells import Cell
 from evalkit.results.episodes import EpisodeResult
 from evalkit.view.grid import Grid, Ordered, grid
-from evalkit.view.places import episode_address, instance_address, titled, with_query
+from evalkit.view.render import episode_address, instance_address, titled, with_query
 
 PER_PAGE = 100
 REMAINING = "remaining"

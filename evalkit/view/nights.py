@@ -6,9 +6,8 @@ from typing import Any
 from urllib.parse import quote, urlencode
 
 from evalkit.money import show_usd
-from evalkit.nightly.history_files import nights, read_history
+from evalkit.nightly.history_files import accepted, nights, read_history, read_journal
 from evalkit.nightly.hook import unmeasured
-from evalkit.nightly.journal import accepted, read_journal
 from evalkit.report.nights.history import NightRecord, taken
 from evalkit.report.nights.trends import NO_MEASUREMENT, alarms_table, changes, nights_table, trend_figure, trend_table
 from evalkit.view.grid import Href, grid, plot, sql_command

@@ -2,8 +2,7 @@ import json
 import math
 
 from evalkit.policy.answer import answer
-from evalkit.policy.noisy.mistakes import Moment, noisy, several
-from evalkit.policy.noisy.periods import after_action, partial
+from evalkit.policy.noisy import Moment, after_action, noisy, partial, several
 from evalkit.policy.scheduling import policies as module
 from evalkit.policy.scheduling.policies import MISTAKES, knuth
 from evalkit.seeds import Stream

@@ -20,7 +20,7 @@ from evalkit.envs.pricing.optimum import solve
 from evalkit.envs.pricing.pricing import PRICING
 from evalkit.policy.answer import answer
 from evalkit.policy.market_reading import Sold, hint, read_sales, whole
-from evalkit.policy.noisy.mistakes import Moment
+from evalkit.policy.noisy import Moment
 from evalkit.policy.pricing import policies as noisy_pricing
 from evalkit.policy.pricing.playing import Total, best_markup, fixed, forecast, learner, random
 from evalkit.seeds import Stream

@@ -20,7 +20,7 @@ from evalkit.envs.procurement.procurement import PROCUREMENT
 from evalkit.errors import UsageError
 from evalkit.policy.answer import answer
 from evalkit.policy.market_reading import ReadDeal, read_budget, read_menu, read_purchases
-from evalkit.policy.noisy.mistakes import Moment
+from evalkit.policy.noisy import Moment
 from evalkit.policy.procurement import policies as noisy_procurement
 from evalkit.policy.procurement.playing import climber, cover, improve, learn, make_shop, random, worth
 from evalkit.seeds import Stream

@@ -14,9 +14,8 @@ from evalkit.view import listing as module
 from evalkit.view.around import around
 from evalkit.view.listing import ListingQuery, listing, read_wanted
 from evalkit.view.overview import run_address
-from evalkit.view.places import episode_address, episode_at, place_of, titled
 from evalkit.view.reading import Reading
-from evalkit.view.render import PageLink
+from evalkit.view.render import PageLink, episode_address, episode_at, place_of, titled
 from evalkit.view.run_cache import RunCache
 from tests.view.conftest import ask
 

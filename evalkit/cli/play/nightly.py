@@ -17,9 +17,18 @@ from evalkit.engine.freezing.freeze import Resolved, resolve
 from evalkit.engine.outcome import COMPLETE, INCOMPLETE, INTERRUPTED, REFUSED, RunOutcome
 from evalkit.errors import EvalkitError, RunError, UsageError
 from evalkit.money import show_usd
-from evalkit.nightly.dates import parse_date
-from evalkit.nightly.history_files import FOLDER, derive, nights, read_history, rebuild
-from evalkit.nightly.journal import accepted, note, read_journal, told
+from evalkit.nightly.history_files import (
+    FOLDER,
+    accepted,
+    derive,
+    nights,
+    note,
+    read_history,
+    read_journal,
+    rebuild,
+    told,
+)
+from evalkit.nightly.night import parse_date
 from evalkit.report.nights.history import NightRecord, Rule, taken
 from evalkit.store.lock import hold_run
 

@@ -10,7 +10,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from evalkit.report.comparing.sides import measures, measures_query, settings_table
 from evalkit.report.comparing.verdicts import (
     BY,
     PRIMARY,
@@ -23,7 +22,10 @@ from evalkit.report.comparing.verdicts import (
     binding_notes,
     corrected,
     least_corrected,
+    measures,
+    measures_query,
     overall,
+    settings_table,
     verdict,
 )
 from evalkit.report.extras.record import Measure
