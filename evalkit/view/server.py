@@ -23,13 +23,11 @@ from evalkit.results.episodes import EpisodeResult
 from evalkit.store.lock import holder
 from evalkit.store.manifests import read_manifest
 from evalkit.view.around import around
-from evalkit.view.comparing import beside_frame, beside_page, comparing, read_compared
+from evalkit.view.comparing import beside_frame, beside_page, comparing, instance_frame, instance_page, read_compared
 from evalkit.view.episode import episode_figure, episode_frame, episode_page, period_frame, period_page
 from evalkit.view.grid import NUMBERS, Plot, plot
-from evalkit.view.home import home, progress
-from evalkit.view.instance import instance_frame, instance_page
+from evalkit.view.home import home, known_nights, nights_overview, progress
 from evalkit.view.listing import listing, read_wanted
-from evalkit.view.nights import known_nights, nights_overview
 from evalkit.view.overview import (
     Overview,
     coming_figures,

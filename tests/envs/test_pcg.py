@@ -2,7 +2,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evalkit.envs.costbench.instances.costs import first_normals
+from evalkit.envs.pcg import first_normals
 
 
 @given(st.lists(st.integers(0, 2**32 - 1), max_size=40))

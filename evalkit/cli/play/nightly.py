@@ -190,7 +190,7 @@ def _tell(
     if hook is not None:
         _call(hook, folder, about)
     if args.html is not None:
-        from evalkit.view.nights import nights_page
+        from evalkit.view.home import nights_page
 
         try:
             Path(args.html).write_text(nights_page(name, folder, history), encoding="utf-8", newline="")

@@ -25,6 +25,9 @@ from evalkit.store.disk import storage_errors
 from evalkit.store.folder import new_folder
 from evalkit.store.instances import ManifestInstance
 from evalkit.store.manifest import Manifest, ManifestAgent, load_target
+from evalkit.store.reading.arrays import coded, integers
+from evalkit.store.reading.reader import OF_ASKS, asks_made, scan
+from evalkit.store.reading.stream import stream_rows
 
 COLUMNS = (
     *ROW,
@@ -98,17 +101,15 @@ def choose(run: Path, agents: Collection[str] = (), suites: Collection[str] = ()
 
 def stream(chosen: Chosen, cells: Sequence[Cell], environments: Environments) -> Iterator[Exported]:
     """The episodes of some of the cells, each once. Raises CorruptLogError if one cannot be replayed."""
-    from evalkit.store.reading.stream import stream_rows
-
     episodes = {episode.id: (cell, episode) for cell in cells for episode in cell.episodes if episode.finished}
     used = {episode.id for cell in cells for episode in cell.prefix}
     names = list(episodes)
     start = np.cumsum([0, *(episodes[name][1].steps for name in names)])
     studio = _Studio(chosen.manifest, environments)
     logged = stream_rows(chosen.run, COLUMNS, names, _takes(chosen.run, names, start), start)
-    coded = {name for name, (cell, _) in episodes.items() if chosen.manifest.agents[cell.agent].code is not None}
-    while some := list(islice(logged, TOGETHER if coded else 1)):
-        made = _asked(chosen.run, {names[index]: rows for index, rows in some if names[index] in coded})
+    by_code = {name for name, (cell, _) in episodes.items() if chosen.manifest.agents[cell.agent].code is not None}
+    while some := list(islice(logged, TOGETHER if by_code else 1)):
+        made = _asked(chosen.run, {names[index]: rows for index, rows in some if names[index] in by_code})
         for index, stored in some:
             cell, result = episodes[names[index]]
             asks = made.get(result.id, [])
@@ -126,15 +127,11 @@ def stream(chosen: Chosen, cells: Sequence[Cell], environments: Environments) ->
 
 def _asked(run: Path, rows: Mapping[str, Sequence[Mapping[str, Any]]]) -> Mapping[str, Sequence[Mapping[str, Any]]]:
     """What agents that are code have asked in some episodes; `rows`: of these."""
-    from evalkit.store.reading.reader import asks_made
-
     return asks_made(run, {name: own[0]["ask_line"] for name, own in rows.items()}) if rows else {}
 
 
 def _with_asks(rows: Sequence[Mapping[str, Any]], asks: Sequence[Mapping[str, Any]]) -> Sequence[Mapping[str, Any]]:
     """Steps with the money, tokens and seconds of the asks that led to them."""
-    from evalkit.store.reading.reader import OF_ASKS
-
     if not asks:
         return rows
     counted = [dict(row) for row in rows]
@@ -147,9 +144,6 @@ def _with_asks(rows: Sequence[Mapping[str, Any]], asks: Sequence[Mapping[str, An
 
 def _takes(run: Path, names: Sequence[str], start: "np.ndarray[Any, np.dtype[np.int64]]") -> Any:
     """(rows,) the take of each row in effect of these episodes, by episode and step."""
-    from evalkit.store.reading.arrays import coded, integers
-    from evalkit.store.reading.reader import scan
-
     table = scan(run, ("episode", "take", "step"))
     takes = np.zeros(int(start[-1]), np.int64)
     if not table.num_rows or not names:

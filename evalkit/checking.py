@@ -1,16 +1,19 @@
-"""An environment's episodes: played by models that talk, that call, and that do everything wrong; then replayed."""
+"""An environment, checked: its record and its instances by themselves, and its episodes, played by models that talk,
+that call, and that do everything wrong; then replayed.
+"""
 
 import math
+import re
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import islice
 from typing import Any
 
 import orjson
 
-from evalkit.checking.record import trying
 from evalkit.dialogue import Message, Reply, Request
-from evalkit.envs.environment import Environment, Facts, Kit, Score
+from evalkit.envs.environment import Environment, Facts, Kit, Pack, Parameter, Score
 from evalkit.envs.lines import canonical, instance_digest
 from evalkit.envs.replay import Position, Turn, advance, begin
 from evalkit.errors import UsageError
@@ -18,10 +21,84 @@ from evalkit.policy.any_tool import any_tool
 from evalkit.policy.conversation import PolicyFn
 from evalkit.policy.noisy import hostile
 from evalkit.replies import encode_reply
-from evalkit.report.extras.record import metric_flaws
+from evalkit.report.extras.record import metric_flaws, record_flaws
 from evalkit.seeds import Stream, derive
+from evalkit.spec.packs import VARIANTS, standard_pack
 from evalkit.wire.dialect import Dialect
 from evalkit.wire.table import DIALECTS
+
+
+@contextmanager
+def trying(where: str, what: str) -> Iterator[None]:
+    """Whatever is raised within, but a finding, becomes one. Raises AssertionError."""
+    try:
+        yield
+    except AssertionError:
+        raise
+    except Exception as flaw:  # another's code: it may raise anything
+        raise AssertionError(f"{where}: {what} raised {type(flaw).__name__}: {flaw}") from flaw
+
+
+_NAME = re.compile(r"[a-z][a-z0-9_]*")
+
+
+def check_record(env: Environment[Any, Any]) -> None:
+    """Raises AssertionError if a field is not as it must be."""
+    where = str(env.name)
+    bare = where.rpartition(":")[2]
+    assert _NAME.fullmatch(bare), (
+        f"{where}: a name has lower-case letters, digits and _ only, and starts with a letter."
+    )
+    assert type(env.version) is int, f"{where}: version: expected a whole number, got {env.version!r}."
+    assert env.version >= 1, f"{where}: version: must be at least 1, got {env.version}."
+    low, high = env.score_range
+    assert low < high, f"{where}: score_range: the lower end must be first, got {env.score_range}."
+    assert not math.isnan(low + high), f"{where}: score_range: got {env.score_range}."
+    shown = env.presentation
+    if shown.scale == "litmus":
+        ends = low <= 0 and shown.zero_means and shown.one_means
+        assert ends, f"{where}: scale: a litmus test has both ends in score_range, `zero_means` and `one_means`."
+    assert high >= 1, (
+        f"{where}: score_range: must contain 1, the score of the optimum or of one end, got {env.score_range}."
+    )
+    for key, parameter in env.parameters.items():
+        check_default(where, key, parameter)
+    unknown = env.texts.later.keys() - env.texts.all.keys()
+    assert not unknown, f"{where}: texts.later: {min(unknown)!r} is not one of its texts."
+    for dialect in DIALECTS.built_in.values():
+        objections = dialect.objections(env.defaults, ())
+        assert not objections, f"{where}: defaults: {dialect.name} cannot express them: {' '.join(objections)}"
+    with trying(where, "reading what the record names"):
+        packs_of(env)
+        flaws = record_flaws(env)
+    assert not flaws, f"{where}: {flaws[0]}"
+
+
+def check_default(where: str, key: str, parameter: Parameter) -> None:
+    """Raises AssertionError if a parameter's own default is not one of its values."""
+    value: Any = parameter.default
+    location = f"{where}: parameters: {key}"
+    assert parameter.kind in (int, float, str, bool), f"{location}: the kind must be int, float, str or bool."
+    if value is None:
+        return
+    assert type(value) is parameter.kind or (parameter.kind is float and type(value) is int), (
+        f"{location}: the default {value!r} does not match its kind."
+    )
+    if parameter.choices:
+        assert value in parameter.choices, f"{location}: the default {value!r} is not one of its choices."
+    assert _in_range(parameter, value), f"{location}: the default {value!r} is out of range."
+
+
+def _in_range(parameter: Parameter, value: Any) -> bool:
+    over = parameter.least is None or parameter.least <= value
+    return over and (parameter.most is None or value <= parameter.most)
+
+
+def packs_of(env: Environment[Any, Any]) -> tuple[Pack, ...]:
+    """Its standard texts: plain, and for each variant in which they differ. Raises UsageError."""
+    by_digest = {pack.digest: pack for pack in (standard_pack(env, variant) for variant in ("", *VARIANTS))}
+    return tuple(by_digest.values())
+
 
 # An environment's instances: generated alike for ever, loaded from lines, described as lines.
 
