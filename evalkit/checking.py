@@ -21,7 +21,7 @@ from evalkit.policy.any_tool import any_tool
 from evalkit.policy.conversation import PolicyFn
 from evalkit.policy.noisy import hostile
 from evalkit.replies import encode_reply
-from evalkit.report.extras.record import metric_flaws, record_flaws
+from evalkit.report.extras import metric_flaws, record_flaws
 from evalkit.seeds import Stream, derive
 from evalkit.spec.packs import VARIANTS, standard_pack
 from evalkit.wire.dialect import Dialect

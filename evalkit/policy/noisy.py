@@ -244,13 +244,21 @@ def writes_notes(moment: Moment) -> Reply:
     return calling(moment.request, [("write_notes", notes), ("read_notes", '{"attempt_number": 0}')])
 
 
-def other_value(moment: Moment, values: Sequence[object]) -> Reply:
+def other_value(*values: object) -> Mistake:
     """The action with one of these values in the place of one of its own."""
 
-    def damage(value: dict[object, object]) -> None:
-        value[list(value)[moment.draws.below(len(value))]] = values[moment.draws.below(len(values))]
+    def _other_value(moment: Moment) -> Reply:
+        def damage(value: dict[object, object]) -> None:
+            value[list(value)[moment.draws.below(len(value))]] = values[moment.draws.below(len(values))]
 
-    return damaged(moment.good, damage)
+        return damaged(moment.good, damage)
+
+    return _other_value
+
+
+def changed(damage: Callable[[dict[object, object]], None]) -> Mistake:
+    """The action with its mapping changed by `damage`."""
+    return lambda moment: damaged(moment.good, damage)
 
 
 def damaged(good: Reply, damage: Callable[[dict[object, object]], None]) -> Reply:
@@ -262,9 +270,9 @@ def damaged(good: Reply, damage: Callable[[dict[object, object]], None]) -> Repl
     mapping = ast.literal_eval(value) if isinstance(value, str) and value.startswith("{") else value
     if not isinstance(mapping, Mapping) or not mapping:
         return good
-    changed: dict[object, object] = dict(mapping)
-    damage(changed)
-    return with_last(good, lambda _: json.dumps({name: _written(changed) if isinstance(value, str) else changed}))
+    spoiled: dict[object, object] = dict(mapping)
+    damage(spoiled)
+    return with_last(good, lambda _: json.dumps({name: _written(spoiled) if isinstance(value, str) else spoiled}))
 
 
 def _written(value: Mapping[object, object]) -> str:

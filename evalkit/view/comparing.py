@@ -8,13 +8,12 @@ from typing import Any
 
 import orjson
 
-from evalkit.envs.known import is_litmus, score_unit
-from evalkit.envs.table import ENVIRONMENTS
+from evalkit.envs.table import ENVIRONMENTS, is_litmus, score_unit
 from evalkit.errors import EvalkitError, RunError, UsageError, nearest
 from evalkit.money import show_usd
 from evalkit.report.charts.drawing import line_specs, lines_of, quoted
 from evalkit.report.comparing.compare import Side, compare, narrowed, same_agents
-from evalkit.report.extras.record import EpisodeLine, LinePlots
+from evalkit.report.extras import EpisodeLine, LinePlots
 from evalkit.report.figures.marks import suite_of
 from evalkit.report.scores import REFUSED, in_unit, litmus_of
 from evalkit.report.tables import Column, Table

@@ -13,7 +13,7 @@ from pathlib import Path
 from evalkit.errors import QUIT, RunError
 from evalkit.money import show_usd
 from evalkit.report.charts.drawing import episode_figures, quoted
-from evalkit.report.extras.record import extras_of
+from evalkit.report.extras import extras_of
 from evalkit.report.vega import Figure
 from evalkit.results.episodes import EpisodeResult
 from evalkit.results.moves import Move

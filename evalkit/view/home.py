@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote, urlencode
 
-from evalkit.envs.known import OPTIMUM_UNIT
+from evalkit.envs.table import OPTIMUM_UNIT
 from evalkit.errors import EvalkitError
 from evalkit.money import show_usd
 from evalkit.nightly.history_files import accepted, nights, read_history, read_journal

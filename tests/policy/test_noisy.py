@@ -1,7 +1,7 @@
 import json
 import math
 
-from evalkit.policy.answer import answer
+from evalkit.policy.conversation import answer
 from evalkit.policy.noisy import Moment, after_action, noisy, partial, several
 from evalkit.policy.scheduling import policies as module
 from evalkit.policy.scheduling.policies import MISTAKES, knuth

@@ -10,11 +10,10 @@ from evalkit.envs.costbench.domain.query import Query
 from evalkit.envs.costbench.events import course_of, query_after, world_of
 from evalkit.envs.costbench.instances.instance import PlanningProblem
 from evalkit.policy import noisy
-from evalkit.policy.conversation import PolicyFn, calling, turns
+from evalkit.policy.conversation import Policy, PolicyFn, calling, turns
 from evalkit.policy.costbench import playing
 from evalkit.policy.costbench.offers import Offer
 from evalkit.policy.costbench.playing import ChatState, call, read_chat, says
-from evalkit.policy.record import Policy
 from evalkit.seeds import Stream
 
 # The mistakes that are made in CostBench: with a call's types, values and ids, with its place, and with the answer.

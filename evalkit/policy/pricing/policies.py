@@ -7,11 +7,10 @@ from evalkit.dialogue import Reply, Request
 from evalkit.envs.pricing.instance import PricingInstance, market_of
 from evalkit.envs.pricing.optimum import best_prices
 from evalkit.policy import noisy
-from evalkit.policy.conversation import PolicyFn, asking, results
+from evalkit.policy.conversation import Policy, PolicyFn, asking, results
 from evalkit.policy.market_reading import whole
 from evalkit.policy.pricing import playing
 from evalkit.policy.pricing.playing import ATTEMPT, submit
-from evalkit.policy.record import Policy
 from evalkit.seeds import Stream
 
 # The mistakes that are made in pricing: those of an action that is a price for each product, and those of all
@@ -38,34 +37,23 @@ def _bare_number(moment: noisy.Moment) -> Reply:
     return noisy.with_last(moment.good, lambda call: json.dumps(dict.fromkeys(noisy.arguments_of(call), "19.99")))
 
 
-def _unknown_ids(moment: noisy.Moment) -> Reply:
-    """A price for a product that does not exist."""
-    return noisy.damaged(moment.good, lambda value: value.update({"Product_9999": 1.0}))
+_unknown_ids = noisy.changed(lambda value: value.update({"Product_9999": 1.0}))
+"""A price for a product that does not exist."""
 
+_negative = noisy.other_value(-0.01, -0.5, -1)
+"""A price that is paid to whoever buys."""
 
-def _negative(moment: noisy.Moment) -> Reply:
-    """A price that is paid to whoever buys."""
-    return noisy.other_value(moment, [-0.01, -0.5, -1])
+_sky_high = noisy.other_value(1e4, 10**9, 1e300, 10**400)
+"""A price at which nobody buys."""
 
+_not_finite = noisy.other_value(float("nan"), float("inf"), float("-inf"))
+"""A number that is none, or has no end."""
 
-def _sky_high(moment: noisy.Moment) -> Reply:
-    """A price at which nobody buys."""
-    return noisy.other_value(moment, [1e4, 10**9, 1e300, 10**400])
+_no_number = noisy.other_value(None, "9.99", "cheap", True, [9.99], {"price": 9.99})
+"""Something that is not a price."""
 
-
-def _not_finite(moment: noisy.Moment) -> Reply:
-    """A number that is none, or has no end."""
-    return noisy.other_value(moment, [float("nan"), float("inf"), float("-inf")])
-
-
-def _no_number(moment: noisy.Moment) -> Reply:
-    """Something that is not a price."""
-    return noisy.other_value(moment, [None, "9.99", "cheap", True, [9.99], {"price": 9.99}])
-
-
-def _free(moment: noisy.Moment) -> Reply:
-    """Everything for nothing."""
-    return noisy.damaged(moment.good, lambda value: value.update(dict.fromkeys(value, 0)))
+_free = noisy.changed(lambda value: value.update(dict.fromkeys(value, 0)))
+"""Everything for nothing."""
 
 
 def _bomb(moment: noisy.Moment) -> Reply:

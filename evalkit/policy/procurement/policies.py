@@ -5,10 +5,9 @@ from collections.abc import Mapping
 from evalkit.dialogue import Reply, Request
 from evalkit.envs.procurement.instance import ProcurementInstance, optimum_of
 from evalkit.policy import noisy
-from evalkit.policy.conversation import PolicyFn
+from evalkit.policy.conversation import Policy, PolicyFn
 from evalkit.policy.procurement import playing
 from evalkit.policy.procurement.playing import submit
-from evalkit.policy.record import Policy
 from evalkit.seeds import Stream
 
 # The mistakes that are made in procurement: those of an action that is a plan, and those of all periods.
@@ -30,35 +29,23 @@ _unparseable = noisy.unparseable(
     ]
 )
 
+_unknown_ids = noisy.changed(lambda value: value.update({"Offer_9999": 1}))
+"""A deal that is not on the menu."""
 
-def _unknown_ids(moment: noisy.Moment) -> Reply:
-    """A deal that is not on the menu."""
-    return noisy.damaged(moment.good, lambda value: value.update({"Offer_9999": 1}))
+_negative = noisy.other_value(-1, -250, -0.5, "-3")
+"""Less than nothing of one deal, which would pay for others."""
 
+_fractional = noisy.other_value(0.5, 2.25, "1.5", 1e-9)
+"""A part of a unit."""
 
-def _negative(moment: noisy.Moment) -> Reply:
-    """Less than nothing of one deal, which would pay for others."""
-    return noisy.other_value(moment, [-1, -250, -0.5, "-3"])
+_countless = noisy.other_value(10**7, 10**30, 1e300, float("inf"), float("-inf"))
+"""More of one deal than there are, or than numbers go."""
 
+_no_number = noisy.other_value(float("nan"), None, "a few", True, [1], {"units": 2})
+"""Something that is not a quantity."""
 
-def _fractional(moment: noisy.Moment) -> Reply:
-    """A part of a unit."""
-    return noisy.other_value(moment, [0.5, 2.25, "1.5", 1e-9])
-
-
-def _countless(moment: noisy.Moment) -> Reply:
-    """More of one deal than there are, or than numbers go."""
-    return noisy.other_value(moment, [10**7, 10**30, 1e300, float("inf"), float("-inf")])
-
-
-def _no_number(moment: noisy.Moment) -> Reply:
-    """Something that is not a quantity."""
-    return noisy.other_value(moment, [float("nan"), None, "a few", True, [1], {"units": 2}])
-
-
-def _in_other_words(moment: noisy.Moment) -> Reply:
-    """A quantity that reads oddly, and is one."""
-    return noisy.other_value(moment, ["2", 2.0, 0, -0.0])
+_in_other_words = noisy.other_value("2", 2.0, 0, -0.0)
+"""A quantity that reads oddly, and is one."""
 
 
 def _too_dear(moment: noisy.Moment) -> Reply:
@@ -70,14 +57,11 @@ def _too_dear(moment: noisy.Moment) -> Reply:
     return noisy.damaged(moment.good, damage)
 
 
-def _one_of_each(moment: noisy.Moment) -> Reply:
-    """A single unit of each deal of the plan: under the least quantity of some."""
-    return noisy.damaged(moment.good, lambda value: value.update(dict.fromkeys(value, 1)))
+_one_of_each = noisy.changed(lambda value: value.update(dict.fromkeys(value, 1)))
+"""A single unit of each deal of the plan: under the least quantity of some."""
 
-
-def _nothing(moment: noisy.Moment) -> Reply:
-    """A plan that buys nothing."""
-    return noisy.damaged(moment.good, lambda value: value.clear())
+_nothing = noisy.changed(lambda value: value.clear())
+"""A plan that buys nothing."""
 
 
 def _bomb(moment: noisy.Moment) -> Reply:

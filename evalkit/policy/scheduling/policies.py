@@ -10,8 +10,7 @@ from evalkit.dialogue import Reply, Request
 from evalkit.envs.scheduling.instance import SchedulingInstance, market_of
 from evalkit.envs.scheduling.market import stable_matching
 from evalkit.policy import noisy
-from evalkit.policy.conversation import PolicyFn, action_arguments, asking, calling, ids_in, offered, results
-from evalkit.policy.record import Policy
+from evalkit.policy.conversation import Policy, PolicyFn, action_arguments, asking, calling, ids_in, offered, results
 from evalkit.seeds import Stream
 
 # Baselines for scheduling: random assignments, and the repair of one reported problem at a time.
@@ -173,9 +172,8 @@ def _duplicate(moment: noisy.Moment) -> Reply:
     return noisy.damaged(moment.good, damage)
 
 
-def _unknown_ids(moment: noisy.Moment) -> Reply:
-    """The action with one key and one value that nobody has."""
-    return noisy.damaged(moment.good, lambda value: value.update({"X99": "Y99"}))
+_unknown_ids = noisy.changed(lambda value: value.update({"X99": "Y99"}))
+"""The action with one key and one value that nobody has."""
 
 
 def _bomb(moment: noisy.Moment) -> Reply:

@@ -28,7 +28,7 @@ from evalkit.report.comparing.verdicts import (
     settings_table,
     verdict,
 )
-from evalkit.report.extras.record import Measure
+from evalkit.report.extras import Measure
 from evalkit.report.run_data import RunData, place
 from evalkit.report.scores import kind_notes, packs_of, where
 from evalkit.report.sizes import size

@@ -16,9 +16,9 @@ from typing import Any, Literal
 
 import orjson
 
-from evalkit.envs.known import is_litmus, score_range, shares_of
+from evalkit.envs.table import is_litmus, score_range, shares_of
 from evalkit.report import queries
-from evalkit.report.extras.record import HIGHER, Measure, extras_of
+from evalkit.report.extras import HIGHER, Measure, extras_of
 from evalkit.report.scores import METRICS, packs_of
 from evalkit.report.tables import Column, Table, columns_of
 from evalkit.results.cells import Cell

@@ -17,7 +17,7 @@ from evalkit.report.charts.path import Called, Pair, aligned, path_figure
 from evalkit.report.costbench.paths import adaptation_figures, coverage_figures
 from evalkit.report.costbench.planning import planning_tables
 from evalkit.report.costbench.planning_queries import COUNTED, REACHED
-from evalkit.report.extras.record import (
+from evalkit.report.extras import (
     HIGHER,
     LOWER,
     Charts,

@@ -19,7 +19,7 @@ from evalkit.envs.scheduling.score import value_of
 from evalkit.report.charts import drawing
 from evalkit.report.charts.drawing import WIDTH
 from evalkit.report.environments.markets import market_extras
-from evalkit.report.extras.record import Charts, PeriodStanding
+from evalkit.report.extras import Charts, PeriodStanding
 from evalkit.report.periods import Action, by_period, last_so_far
 from evalkit.report.tables import Column, columns_of
 from evalkit.report.vega import MOST_MARKS, Figure, Spec, data, mark, scaled, span, tips, word

@@ -14,7 +14,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from evalkit.envs.known import is_litmus
+from evalkit.envs.table import is_litmus
 from evalkit.errors import CorruptLogError
 from evalkit.report.behaviour import SERVED_ASK_COLUMNS, SERVED_COLUMNS, versions
 from evalkit.report.run_data import RunData

@@ -19,7 +19,7 @@ from evalkit.envs.replay import Position, advance, begin
 from evalkit.envs.scheduling import assignment
 from evalkit.envs.scheduling.instance import SchedulingInstance, load
 from evalkit.envs.scheduling.scheduling import ACTION, RULES, SCHEDULING
-from evalkit.policy.answer import answer
+from evalkit.policy.conversation import answer
 from evalkit.policy.table import player
 from evalkit.seeds import derive
 from evalkit.spec.packs import read_pack
