@@ -23,10 +23,10 @@ from evalkit.results.show import open_episode
 from evalkit.store.manifest import load_target
 from evalkit.store.manifests import read_manifest
 from evalkit.store.reading.reader import facts_of
-from evalkit.view.around import score_words
 from evalkit.view.chat import PeriodView, bounded_to, periods_of
 from evalkit.view.grid import Grid, grid
 from evalkit.view.listing import COLUMNS as LISTED
+from evalkit.view.listing import score_words
 from evalkit.view.overview import run_address, run_links
 from evalkit.view.reading import Reading
 from evalkit.view.render import Frame, episode_address, place_of, titled, with_query

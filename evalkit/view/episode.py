@@ -19,7 +19,6 @@ from evalkit.results.episodes import EpisodeResult
 from evalkit.results.moves import Move
 from evalkit.results.show import ReplayedEpisode, open_episode
 from evalkit.text import BOUND, seconds
-from evalkit.view.around import Around
 from evalkit.view.chat import (
     PeriodView,
     TurnView,
@@ -30,6 +29,7 @@ from evalkit.view.chat import (
     periods_of,
 )
 from evalkit.view.grid import Plot, plot, sql_command
+from evalkit.view.listing import Around
 from evalkit.view.overview import ComingFigure, Fact, run_address, run_links
 from evalkit.view.reading import LogState, log_state
 from evalkit.view.render import Frame, PageLink, episode_address, figure_address, place_of, titled, with_query

@@ -22,12 +22,11 @@ from evalkit.results.cells import Cell
 from evalkit.results.episodes import EpisodeResult
 from evalkit.store.lock import holder
 from evalkit.store.manifests import read_manifest
-from evalkit.view.around import around
 from evalkit.view.comparing import beside_frame, beside_page, comparing, instance_frame, instance_page, read_compared
 from evalkit.view.episode import episode_figure, episode_frame, episode_page, period_frame, period_page
 from evalkit.view.grid import NUMBERS, Plot, plot
 from evalkit.view.home import home, known_nights, nights_overview, progress
-from evalkit.view.listing import listing, read_wanted
+from evalkit.view.listing import around, listing, read_wanted
 from evalkit.view.overview import (
     Overview,
     coming_figures,

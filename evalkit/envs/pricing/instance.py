@@ -12,7 +12,7 @@ from typing import Annotated, Any, Final, Literal
 import msgspec
 from msgspec import Meta
 
-from evalkit.envs.numpy_random_state import MOST_SEED, RandomStateStream
+from evalkit.envs.mersenne import MOST_SEED, RandomStateStream
 from evalkit.envs.parameters import (
     Generator,
     NoAction,

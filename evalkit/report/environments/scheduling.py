@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from evalkit.envs.arguments import Refusal, read_arguments
+from evalkit.envs.arguments import Refusal, read_arguments, read_mapping
 from evalkit.envs.calls import OK
-from evalkit.envs.literals import read_mapping
 from evalkit.envs.scheduling.assignment import read_assignment
 from evalkit.envs.scheduling.instance import SchedulingInstance, expected_of, market_of
 from evalkit.envs.scheduling.market import SchedulingMarket, blocking_pairs, stable_matching

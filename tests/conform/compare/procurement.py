@@ -15,7 +15,7 @@ from typing import Any
 
 from evalkit.dialogue import Reply, ToolCall
 from evalkit.envs.environment import Facts, Kit
-from evalkit.envs.numpy_random_state import RandomStateStream
+from evalkit.envs.mersenne import RandomStateStream
 from evalkit.envs.procurement.generate import DIFFICULTIES, N40K5, Made, Shape, reference_market
 from evalkit.envs.procurement.instance import ProcurementInstance, describe, load
 from evalkit.envs.procurement.market import BULK, TWO_PART, Deal, ProcurementMarket, plan_cost, totals, workers_of
