@@ -3,8 +3,7 @@
 import sys
 
 from bench.measuring import best, span
-from evalkit.envs.pricing.generate import DIFFICULTIES
-from evalkit.envs.pricing.instance import load, market_of
+from evalkit.envs.pricing.instance import DIFFICULTIES, load, market_of
 from evalkit.envs.pricing.optimum import solve
 
 OPTIMUM_US = 30.0

@@ -17,7 +17,7 @@ from evalkit.engine.freezing.freeze import resolve
 from evalkit.engine.universe import Choice, PlannedEpisode, episodes
 from evalkit.envs.replay import advance, begin
 from evalkit.money import PicoUsd
-from evalkit.policy.answer import answer
+from evalkit.policy.conversation import answer
 from evalkit.policy.table import player
 from evalkit.replies import encode_reply
 from evalkit.seeds import derive

@@ -55,11 +55,9 @@ __version__ = "0.2.0"
 if TYPE_CHECKING:
     from evalkit.api.environments import Instance, env, suite
     from evalkit.api.episodes import Episode
-    from evalkit.api.games import Game, game
+    from evalkit.api.games import Game, game, play
     from evalkit.api.planning import plan
-    from evalkit.api.playing import play
-    from evalkit.api.progress import Progress
-    from evalkit.api.running import run, run_async
+    from evalkit.api.running import Progress, run, run_async
     from evalkit.api.runs import Run, load
     from evalkit.dialogue import Message, Reply, Tool, ToolCall, Usage
     from evalkit.doors.gateway import Gateway, gateway
@@ -117,11 +115,9 @@ __all__ = [
 _PLACES = {
     "evalkit.api.environments": ("Instance", "env", "suite"),
     "evalkit.api.episodes": ("Episode",),
-    "evalkit.api.games": ("Game", "game"),
+    "evalkit.api.games": ("Game", "game", "play"),
     "evalkit.api.planning": ("plan",),
-    "evalkit.api.playing": ("play",),
-    "evalkit.api.progress": ("Progress",),
-    "evalkit.api.running": ("run", "run_async"),
+    "evalkit.api.running": ("Progress", "run", "run_async"),
     "evalkit.api.runs": ("Run", "load"),
     "evalkit.dialogue": ("Message", "Reply", "Tool", "ToolCall", "Usage"),
     "evalkit.doors.gateway": ("Gateway", "gateway"),

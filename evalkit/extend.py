@@ -29,10 +29,9 @@ if TYPE_CHECKING:
     from evalkit.envs.parameters import checked, parameters_of, read_line
     from evalkit.envs.periods import LOOP
     from evalkit.envs.rules import Accepted, Getter, PeriodsState, Rules
-    from evalkit.policy.conversation import asking, calling, offered, results
-    from evalkit.policy.noisy.anywhere import mistaken
-    from evalkit.policy.record import Policy
-    from evalkit.report.extras.record import Curve, Extras
+    from evalkit.policy.conversation import Policy, asking, calling, offered, results
+    from evalkit.policy.noisy import mistaken
+    from evalkit.report.extras import Curve, Extras
     from evalkit.report.run_data import RunData
     from evalkit.report.tables import Column, Table
     from evalkit.report.vega import Figure
@@ -83,10 +82,9 @@ _PLACES = {
     "evalkit.envs.parameters": ("checked", "parameters_of", "read_line"),
     "evalkit.envs.periods": ("LOOP",),
     "evalkit.envs.rules": ("Accepted", "Getter", "PeriodsState", "Rules"),
-    "evalkit.policy.conversation": ("asking", "calling", "offered", "results"),
-    "evalkit.policy.noisy.anywhere": ("mistaken",),
-    "evalkit.policy.record": ("Policy",),
-    "evalkit.report.extras.record": ("Curve", "Extras"),
+    "evalkit.policy.conversation": ("Policy", "asking", "calling", "offered", "results"),
+    "evalkit.policy.noisy": ("mistaken",),
+    "evalkit.report.extras": ("Curve", "Extras"),
     "evalkit.report.vega": ("Figure",),
     "evalkit.report.run_data": ("RunData",),
     "evalkit.report.tables": ("Column", "Table"),

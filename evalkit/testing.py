@@ -10,9 +10,7 @@ A package's own tests pass its own record: `check_environment(OFFERS)`. The pack
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from evalkit.checking.episodes import EpisodeCheck, check_episode
-from evalkit.checking.instances import check_generator, check_line
-from evalkit.checking.record import check_record, packs_of
+from evalkit.checking import EpisodeCheck, check_episode, check_generator, check_line, check_record, packs_of
 from evalkit.dialogue import Request, Sampling
 from evalkit.envs.environment import Environment, Kit, Score
 from evalkit.envs.replay import advance, begin

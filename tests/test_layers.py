@@ -182,9 +182,9 @@ def room_circles(sources: Mapping[str, str]) -> list[str]:
     return sorted(f"{', '.join(component)} import each other" for component in found)
 
 
-# Where an import may stand in a function though what it loads is light: a command, a call of the interface and a table
-# of exporters load what they need.
-LAZY = ("api/", "cli/", "report/exports/exporter.py")
+# Where an import may stand in a function though what it loads is light: a command and a call of the interface load what
+# they need.
+LAZY = ("api/", "cli/")
 
 SLOW = frozenset({"difflib", "email.utils", "importlib.metadata"})
 """Of Python's own modules, what takes so long to import that most calls should do without."""

@@ -14,7 +14,7 @@ Effect and tolerance are in points.
 - best: the same of one that also knows that the fall is of 5 points and did not begin in the baseline.
 - What raises either's alarm is set so that 5 % of series have a false one in 30 nights under a fall equal to the
   tolerance that comes at once after the baseline: to no more than this the alarm is held too.
-- alarm: how often `evalkit.stats.watch` finds it, in twice the series.
+- alarm: how often `evalkit.stats.alarm` finds it, in twice the series.
 - part: alarm / oracle, and alarm / best.
 - none, equal: series with a false alarm in the 30 nights after the baseline, under no change (of a quarter of the
   series), and under a fall that is equal to the tolerance and comes at once after the baseline (of all).
@@ -34,9 +34,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from evalkit.stats.alarm import HORIZON, WINDOWS
+from evalkit.stats.alarm import CHECK, EARLY_PART, EVIDENCE_PART, FEW, HORIZON, LATE_PART, WINDOWS, check, watched
 from evalkit.stats.lasting_fall import WITHIN, Levels, Unexplained, allowance, gathered, needed, scaled, visible_fall
-from evalkit.stats.watch import CHECK, EARLY_PART, EVIDENCE_PART, FEW, LATE_PART, check, watched
 
 if TYPE_CHECKING:
     import numpy.typing as npt

@@ -23,10 +23,10 @@ import numpy as np
 
 from bench.calibrations.deciding_shapes import SHAPES, Draw, Shape, Values, graded, yes_no_alike
 from evalkit.spec.catalogue import find_model, read_provider
+from evalkit.stats.deciding import graded as graded_pairs
+from evalkit.stats.deciding import reach
+from evalkit.stats.deciding import yes_no as yes_no_pairs
 from evalkit.stats.evidence import Answer
-from evalkit.stats.reach import graded as graded_pairs
-from evalkit.stats.reach import reach
-from evalkit.stats.reach import yes_no as yes_no_pairs
 from evalkit.stats.sequential import capital
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "deciding.md"
@@ -206,7 +206,7 @@ def eight_table(studies: int) -> str:
 
 
 def forecast_rows(studies: int) -> Iterator[Sequence[str]]:
-    """Forecasts of `evalkit.stats.reach` beside simulated runs."""
+    """Forecasts of `evalkit.stats.deciding` beside simulated runs."""
     for name, suppose, size in (
         ("graded, 13 points", graded_pairs, 0.13),
         ("yes or no, 34 % differ", yes_no_pairs, 0.34),

@@ -6,8 +6,7 @@ from collections.abc import Sequence
 from evalkit.client.ask import Answer, Question
 from evalkit.dialogue import Message, Request, Sampling, Tool
 from evalkit.money import PicoUsd
-from evalkit.policy.answer import answer
-from evalkit.policy.conversation import PolicyFn
+from evalkit.policy.conversation import PolicyFn, answer
 
 _NOTHING = PicoUsd(0)
 

@@ -21,8 +21,7 @@ from evalkit.engine.universe import AgentSetup, PlannedEpisode
 from evalkit.envs.table import ENVIRONMENTS
 from evalkit.errors import UsageError
 from evalkit.money import FREE, PicoUsd, Price
-from evalkit.policy.answer import answer
-from evalkit.policy.conversation import PolicyFn
+from evalkit.policy.conversation import PolicyFn, answer
 from evalkit.policy.table import check_policy, find_policy, player
 from evalkit.seats import AgentCode
 from evalkit.spec.identity import episode_id

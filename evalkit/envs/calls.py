@@ -11,9 +11,16 @@ import msgspec
 from msgspec.structs import replace
 
 from evalkit.dialogue import Message, ToolCall
-from evalkit.envs.arguments import MOST_BYTES, Refusal, read_arguments, shown, text_argument, whole_argument
+from evalkit.envs.arguments import (
+    MOST_BYTES,
+    Refusal,
+    read_arguments,
+    read_mapping,
+    shown,
+    text_argument,
+    whole_argument,
+)
 from evalkit.envs.environment import fill
-from evalkit.envs.literals import read_mapping
 from evalkit.envs.rules import READ_NOTES, WRITE_NOTES, Accepted, Getter, PeriodsState, Setting, WorldT, repeat_key
 
 OK = "ok"

@@ -197,7 +197,7 @@ class Presentation:
     described: Described = Described()  # frozen
     """What `evalkit suites describe` shows of its suites."""
     report: str = ""
-    """Its own tables, figures and charts: a record of `evalkit/report/extras/record.py`."""
+    """Its own tables, figures and charts: a record of `evalkit/report/extras.py`."""
     tasks: str = ""
     """What models are asked about its suites and runs: a record of `evalkit/tasks/record.py`."""
     prompt_import: str = ""
@@ -263,7 +263,7 @@ class Environment(Generic[InstanceT, StateT]):
     """What reports, lists and pages say of it."""
     policies: str = ""
     """The policies that play only this environment, as `module:name` of a table by name of records of
-    `evalkit/policy/record.py`."""
+    `evalkit/policy/conversation.py`."""
     stand_in: str = "random"
     """The policy that plays in a model's place when the requests and the cost of a run are predicted."""
 

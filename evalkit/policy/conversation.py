@@ -7,9 +7,12 @@ alone, and its only randomness is the stream, which the caller makes from the re
 import json
 import re
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
 
 from evalkit.dialogue import Reply, Request, Tool, ToolCall
 from evalkit.seeds import Stream
+from evalkit.wire.tokens import cut
 
 PolicyFn = Callable[[Request, Stream], Reply]
 
@@ -94,3 +97,39 @@ def action_arguments(tool: Tool, value: Mapping[str, object]) -> str:
     name, schema = next(iter(properties.items()))
     as_object = isinstance(schema, Mapping) and schema.get("type") == "object"
     return json.dumps({name: dict(value) if as_object else repr(dict(value))})
+
+
+# The record of a policy: how it plays one environment, or any.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Policy:
+    """How one policy plays one environment, or any. Exactly one of `reply`, `oracle`, `script` and `outside` is
+    set."""
+
+    help: str
+    """One line for people."""
+    reply: PolicyFn | None = None
+    """Plays from the conversation alone; such a policy can also be served as a model."""
+    oracle: Callable[[Any], PolicyFn] | None = None
+    """Privileged: it is made for one instance and sees its hidden data."""
+    script: Callable[[str], PolicyFn] | None = None
+    """Made from the agent's script, a JSON text."""
+    outside: str | None = None
+    """Somebody outside evalkit plays; the command that lets them."""
+    recognises: Callable[[Request], bool] | None = None
+    """Whether `reply` can answer a request. A policy that is served as a model is not told the environment, so this
+    finds the one that can play. None: it can answer any request."""
+    acts_with: str = ""
+    """What `recognises` looks for, in words: a tool's name."""
+
+
+# One reply of a policy to one request: the same for the simulated provider and for a policy in this process.
+#
+# The stream comes from the request's seed and the policy's name, and a reply longer than the request's `max_tokens`
+# is cut as a provider would cut it; so a sweep over HTTP and the same sweep in this process give the same replies.
+
+
+def answer(name: str, play: PolicyFn, request: Request) -> Reply:
+    """What the policy of that name, played by `play`, says to the request."""
+    return cut(play(request, Stream(request.seed, "policy", name)), request.sampling.max_tokens)

@@ -11,14 +11,11 @@ from itertools import chain
 from typing import Any
 
 from evalkit.dialogue import Reply, Request
-from evalkit.envs.known import known
-from evalkit.envs.named import named_table
-from evalkit.envs.table import ENVIRONMENTS, OWN_ENVIRONMENTS
+from evalkit.envs.table import ENVIRONMENTS, OWN_ENVIRONMENTS, known, named_table
 from evalkit.errors import UsageError, nearest
 from evalkit.plugins import AT, Plugin, PluginTable, installed
 from evalkit.policy.any_tool import any_tool
-from evalkit.policy.conversation import PolicyFn, calling, turns
-from evalkit.policy.record import Policy
+from evalkit.policy.conversation import Policy, PolicyFn, calling, turns
 from evalkit.seeds import Stream
 
 # A policy that answers from a list: for tests, demonstrations, and replies that a model once gave.

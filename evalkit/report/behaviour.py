@@ -8,7 +8,7 @@ on different episodes, so no test is made of it. Of an agent that is code, what 
 
 from collections.abc import Sequence
 
-from evalkit.envs.known import one_chat, one_chats, score_unit, shares_of
+from evalkit.envs.table import one_chat, one_chats, score_unit, shares_of
 from evalkit.report import queries
 from evalkit.report.run_data import Row, RunData
 from evalkit.report.scores import AGENT, METRICS, cell_table, litmus_of, packs_of

@@ -14,7 +14,7 @@ import numpy as np
 import orjson
 
 from evalkit.envs.table import ENVIRONMENTS
-from evalkit.report.extras.record import extras_of
+from evalkit.report.extras import extras_of
 
 if TYPE_CHECKING:
     import numpy.typing as npt

@@ -17,7 +17,7 @@ import orjson
 
 from evalkit.envs.table import ENVIRONMENTS
 from evalkit.report import queries
-from evalkit.report.extras.record import ErrorKind, Find, QuotedPlace, extras_of
+from evalkit.report.extras import ErrorKind, Find, QuotedPlace, extras_of
 from evalkit.report.run_data import RunData
 from evalkit.report.scores import ACCEPTED, packs_of
 from evalkit.report.tables import Column, Table, columns_of

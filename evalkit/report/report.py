@@ -21,7 +21,7 @@ from evalkit.report.behaviour import (
     drift_tables,
     refusals_table,
 )
-from evalkit.report.extras.record import all_extras, refuse_clashes, refuse_tables
+from evalkit.report.extras import all_extras, refuse_clashes, refuse_tables
 from evalkit.report.run_data import RunData
 from evalkit.report.scores import packs_of, scores_table
 from evalkit.report.sizes import sizes_table

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from evalkit.envs.known import OPTIMUM_UNIT, is_litmus, scale_words, score_range, score_unit
+from evalkit.envs.table import OPTIMUM_UNIT, is_litmus, scale_words, score_range, score_unit
 from evalkit.report import queries
 from evalkit.report.run_data import RunData
 from evalkit.report.tables import PROMPTS, Column, Table, columns_of, method_of

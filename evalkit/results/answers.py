@@ -19,8 +19,8 @@ from typing import Any, Literal
 import msgspec
 
 from evalkit.errors import CorruptLogError
-from evalkit.results.draws import DrawOrder, indices
 from evalkit.results.episodes import EpisodeResult
+from evalkit.results.question import DrawOrder, indices
 from evalkit.spec.decide import POINTS
 from evalkit.stats.deciding import Asked, Contest, Inquiry
 from evalkit.stats.evidence import BETS_VERSION, Bounds, Judged

@@ -5,7 +5,7 @@ runs too. An episode that the model or the environment ended is scored; one that
 ending in the log, has no score, and remains to be played.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -13,7 +13,7 @@ import numpy as np
 import orjson
 
 from evalkit.envs.environment import Environment, Facts, outcomes
-from evalkit.errors import CorruptLogError, UsageError
+from evalkit.errors import CorruptLogError, RunError, UsageError
 from evalkit.store.files.record import REFUSED, UNSCORED
 from evalkit.store.instances import ManifestInstance
 from evalkit.store.manifest import Manifest, ManifestSuite, load_target
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     Places = npt.NDArray[np.int64]
+
 
 Environments = Mapping[str, Environment[Any, Any]]
 
@@ -304,3 +305,16 @@ def _counted(facts: Sequence[Facts]) -> dict[tuple[str, str], int]:
     for kind in outcomes(facts):
         counts[kind] = counts.get(kind, 0) + 1
     return counts
+
+
+# Whether the environments of a run are installed, for commands that replay its episodes.
+
+
+def require_environments(manifest: Manifest, names: Iterable[str], environments: Environments) -> None:
+    """Raises RunError, with the command that installs its package, if one of these environments is not installed."""
+    for name in dict.fromkeys(names):
+        if name not in environments:
+            raise RunError(
+                f"The run {manifest.name!r} uses the environment {name!r}, which is not installed, or its manifest was "
+                f"changed. Its episodes cannot be replayed. {manifest.install(name)}"
+            )

@@ -12,8 +12,14 @@ from evalkit.errors import RunError, nearest
 from evalkit.money import show_usd
 from evalkit.results.asks import Ask, ask_of
 from evalkit.results.episodes import COLUMNS as RESULT_COLUMNS
-from evalkit.results.episodes import Environments, EpisodeResult, episode_results, result, spot_without_steps
-from evalkit.results.installed import require_environments
+from evalkit.results.episodes import (
+    Environments,
+    EpisodeResult,
+    episode_results,
+    require_environments,
+    result,
+    spot_without_steps,
+)
 from evalkit.results.moves import Move, moves
 from evalkit.results.trajectory import Trajectory, folded, trajectory_parts, unfolded
 from evalkit.store.manifest import Manifest, load_target

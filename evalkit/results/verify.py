@@ -19,8 +19,7 @@ from evalkit.errors import CorruptLogError, RunError, UsageError
 from evalkit.replies import decode_reply
 from evalkit.results.answers import doubts, read_question
 from evalkit.results.derived import read_afresh
-from evalkit.results.episodes import Environments
-from evalkit.results.installed import require_environments
+from evalkit.results.episodes import Environments, require_environments
 from evalkit.spec.identity import episode_id, episode_key
 from evalkit.store.instances import ManifestInstance
 from evalkit.store.manifest import Manifest, ManifestAgent, ManifestSuite, load_target

@@ -16,7 +16,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from evalkit.dialogue import Reply, Request, Usage
-from evalkit.policy.answer import answer
+from evalkit.policy.conversation import answer
 from evalkit.policy.table import served
 from evalkit.seeds import Stream, derive
 from evalkit.serve import limits

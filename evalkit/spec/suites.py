@@ -13,10 +13,10 @@ from typing import Any
 import orjson
 
 from evalkit.envs.environment import Environment
-from evalkit.envs.known import known as known_environment
 from evalkit.envs.lines import canonical, reach
 from evalkit.envs.suite_rows import ENDING, MOST_LINES, EncodedRows, SuiteRow, SuiteRows, encode_rows
 from evalkit.envs.table import ENVIRONMENTS
+from evalkit.envs.table import known as known_environment
 from evalkit.errors import UsageError, nearest
 from evalkit.files import at_home
 from evalkit.shipped import find

@@ -9,7 +9,7 @@ from typing import Any
 import orjson
 
 from evalkit.envs.errand import errand
-from evalkit.envs.errand.parse import written
+from evalkit.envs.errand.errand import written
 from evalkit.errors import CorruptLogError, RunError
 from evalkit.replies import decode_reply
 from evalkit.results.endings import ended_rows

@@ -9,9 +9,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from evalkit.envs.environment import Environment
-from evalkit.envs.known import known
-from evalkit.envs.named import named
-from evalkit.envs.table import ENVIRONMENTS
+from evalkit.envs.table import ENVIRONMENTS, known, named
 from evalkit.errors import UsageError
 from evalkit.tasks.errands import Answers, Applied, Line
 

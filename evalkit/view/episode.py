@@ -13,13 +13,12 @@ from pathlib import Path
 from evalkit.errors import QUIT, RunError
 from evalkit.money import show_usd
 from evalkit.report.charts.drawing import episode_figures, quoted
-from evalkit.report.extras.record import extras_of
+from evalkit.report.extras import extras_of
 from evalkit.report.vega import Figure
 from evalkit.results.episodes import EpisodeResult
 from evalkit.results.moves import Move
 from evalkit.results.show import ReplayedEpisode, open_episode
 from evalkit.text import BOUND, seconds
-from evalkit.view.around import Around
 from evalkit.view.chat import (
     PeriodView,
     TurnView,
@@ -30,10 +29,10 @@ from evalkit.view.chat import (
     periods_of,
 )
 from evalkit.view.grid import Plot, plot, sql_command
+from evalkit.view.listing import Around
 from evalkit.view.overview import ComingFigure, Fact, run_address, run_links
-from evalkit.view.places import episode_address, figure_address, place_of, titled, with_query
 from evalkit.view.reading import LogState, log_state
-from evalkit.view.render import Frame, PageLink
+from evalkit.view.render import Frame, PageLink, episode_address, figure_address, place_of, titled, with_query
 
 INLINE = 100_000
 """Characters of conversation that one page holds; of more, periods come when they are opened."""

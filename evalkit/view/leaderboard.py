@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlencode
 
-from evalkit.envs.known import OPTIMUM_UNIT, is_litmus, scale_words
+from evalkit.envs.table import OPTIMUM_UNIT, is_litmus, scale_words
 from evalkit.money import show_usd
 from evalkit.report.figures.marks import suite_of
 from evalkit.report.report import Report

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from evalkit.envs.known import is_litmus
+from evalkit.envs.table import is_litmus
 from evalkit.errors import EvalkitError, UsageError
 from evalkit.report.quotes import Quote
 from evalkit.report.scores import in_unit

@@ -15,9 +15,8 @@ from evalkit.report.report import ANSWERS
 from evalkit.report.scores import REFUSED
 from evalkit.view.grid import NUMBERS, Grid, Plot, grid, plot, sql_command
 from evalkit.view.leaderboard import Leaderboard, leaderboard
-from evalkit.view.places import figure_address
 from evalkit.view.reading import LogState, Reading, log_state
-from evalkit.view.render import Frame, PageLink
+from evalkit.view.render import Frame, PageLink, figure_address
 from evalkit.view.tables import run_tables
 
 WHY = {

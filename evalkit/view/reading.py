@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from evalkit.engine.status import Status, read_status
-from evalkit.envs.known import is_litmus
+from evalkit.envs.table import is_litmus
 from evalkit.errors import EvalkitError
 from evalkit.report.figures.build import run_figures
 from evalkit.report.quotes import Quote, run_quotes

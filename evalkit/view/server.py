@@ -5,8 +5,9 @@ Whoever can reach the loopback can read the pages: they show what the run direct
 
 import asyncio
 import logging
+import re
 import signal
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -21,28 +22,98 @@ from evalkit.results.cells import Cell
 from evalkit.results.episodes import EpisodeResult
 from evalkit.store.lock import holder
 from evalkit.store.manifests import read_manifest
-from evalkit.view.around import around
-from evalkit.view.comparing import beside_frame, beside_page, comparing, read_compared
+from evalkit.view.comparing import beside_frame, beside_page, comparing, instance_frame, instance_page, read_compared
 from evalkit.view.episode import episode_figure, episode_frame, episode_page, period_frame, period_page
 from evalkit.view.grid import NUMBERS, Plot, plot
-from evalkit.view.guard import HOST, RETRY_S, Computing, Handler, answer, guard, message
-from evalkit.view.home import home, progress
-from evalkit.view.instance import instance_frame, instance_page
-from evalkit.view.listing import listing, read_wanted
-from evalkit.view.nights import known_nights, nights_overview
+from evalkit.view.home import home, known_nights, nights_overview, progress
+from evalkit.view.listing import around, listing, read_wanted
 from evalkit.view.overview import (
     Overview,
     coming_figures,
+    glimpse,
     overview,
     overview_frame,
     run_address,
     run_links,
 )
-from evalkit.view.places import episode_at
 from evalkit.view.reading import Reading
-from evalkit.view.render import LIVE, SCRIPT, STYLE, VEGA, Frame, PageLink, asset, environment, render
+from evalkit.view.render import LIVE, SCRIPT, STYLE, VEGA, Frame, PageLink, asset, environment, episode_at, render
 from evalkit.view.run_cache import RunCache
 from evalkit.view.tables import read_query, table_of, table_page
+
+# What every request to the pages is checked for, and what every answer is sent with.
+
+HOST = "127.0.0.1"
+RETRY_S = 1
+"""Seconds after which a page that is being computed is asked for again."""
+
+POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
+    "base-uri 'none'; form-action 'self'; frame-ancestors 'none'"
+)
+HEADERS = {
+    "Content-Security-Policy": POLICY,
+    "X-Content-Type-Options": "nosniff",
+    "X-Frame-Options": "DENY",
+    "Referrer-Policy": "no-referrer",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cache-Control": "no-store",
+}
+
+_NAMED = re.compile(rf"({re.escape(HOST)}|localhost)(:\d{{1,5}})?", re.ASCII | re.IGNORECASE)
+"""The `Host` of a request for this server: nothing else, such as a user's name in front, belongs there."""
+
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+
+class Computing(Exception):
+    """The run is being read for the first time: the page is asked for again."""
+
+    def __init__(self, name: str, directory: Path, elapsed_s: float) -> None:
+        super().__init__(name)
+        self.name, self.directory, self.elapsed_s = name, directory, elapsed_s
+
+
+@web.middleware
+async def guard(request: web.Request, handler: Handler) -> web.StreamResponse:
+    """Refuse foreign host names and anything but reading; put the headers on every answer."""
+    try:
+        response = await _guarded(request, handler)
+    except Computing as wait:
+        frame = Frame(title=wait.name, run=wait.name, links=run_links(wait.name, ""), refresh_s=RETRY_S)
+        facts = await asyncio.to_thread(glimpse, wait.directory)
+        response = answer("computing.html", frame, status=202, name=wait.name, facts=facts, elapsed_s=wait.elapsed_s)
+    except web.HTTPException as left:
+        response = message(left.status, left.reason, "")
+    except RunError as flaw:
+        response = message(404, "Not found", str(flaw))
+    except UsageError as flaw:
+        response = message(400, "This cannot be shown", str(flaw))
+    except EvalkitError as flaw:
+        response = message(500, "This cannot be shown", str(flaw))
+    response.headers.update({name: value for name, value in HEADERS.items() if name not in response.headers})
+    return response
+
+
+async def _guarded(request: web.Request, handler: Handler) -> web.StreamResponse:
+    # A page of another site that has its own name point at 127.0.0.1 (DNS rebinding) sends that name here.
+    if _NAMED.fullmatch(request.host) is None:
+        return message(403, "Refused", f"This server answers only requests to {HOST} and localhost.")
+    if request.method not in ("GET", "HEAD"):
+        return message(405, "Refused", "Pages can only be read.")
+    return await handler(request)
+
+
+def message(status: int, heading: str, text: str) -> web.Response:
+    """A page that only says something."""
+    return answer("message.html", Frame(title=heading), status=status, heading=heading, text=text)
+
+
+def answer(template: str, frame: Frame, *, status: int = 200, **values: object) -> web.Response:
+    """A page of a template; `values`: what it names."""
+    return web.Response(status=status, text=render(template, frame, **values), content_type="text/html")
+
 
 RUN_CACHE = web.AppKey("cache", RunCache)
 FIRST_TABLE = "scores"

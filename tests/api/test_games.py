@@ -7,7 +7,7 @@ import pytest
 import evalkit
 from evalkit.dialogue import Request
 from evalkit.envs.table import OWN_ENVIRONMENTS
-from evalkit.policy.answer import answer
+from evalkit.policy.conversation import answer
 from evalkit.policy.table import player
 from tests.api.specs import policies
 

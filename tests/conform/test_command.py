@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from evalkit.envs.numpy_random_state import RandomStateStream
+from evalkit.envs.mersenne import RandomStateStream
 from evalkit.envs.scheduling.market import expected_blocking, stable_matching
 from evalkit.errors import UsageError
 from tests.conform.__main__ import main

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from evalkit.envs.costbench.events import oracle_eligible
-from evalkit.envs.costbench.instances.blocks import alternative_of
+from evalkit.envs.costbench.instances.blocks import draws
 from evalkit.envs.costbench.instances.costs import query_seed
 from evalkit.envs.costbench.instances.parameters import KINDS
 from tests.conform.compare.costbench_blocking import blocking, change_of, gt_change, instance_of, reference_queries
@@ -100,7 +100,9 @@ def test_alternatives_come_from_the_file_in_its_order(shared: Path) -> None:
     for row in golden(shared, "preference_change")[::25]:
         pool = [one for one in queries if one["task"] == row["task"] and one["query_id"] != row["query_id"]]
         base = query_seed(42, row["query_id"])
-        drawn = [pool[alternative_of("reference", base, i, len(pool))] for i in range(row["block_num"])]
+        drawn = [
+            pool[draws("reference", base, "preference_change", i).below(len(pool))] for i in range(row["block_num"])
+        ]
         assert [one["query_id"] for one in drawn] == [entry["alternative_query_id"] for entry in row["plan"]]
 
 

@@ -8,7 +8,7 @@ import pytest
 from evalkit.api.planning import plan
 from evalkit.engine.planning.answerable import SUPPOSED
 from evalkit.engine.planning.planned import QuestionPlan
-from evalkit.stats.reach import graded, reach
+from evalkit.stats.deciding import graded, reach
 from tests.support.command_line import Call, caller
 from tests.support.question_runs import many
 

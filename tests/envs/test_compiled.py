@@ -21,7 +21,7 @@ from evalkit.envs.replay import advance, begin
 from evalkit.envs.scheduling import market as markets
 from evalkit.envs.scheduling.market import SchedulingMarket, blocking, make_market
 from evalkit.envs.table import ENVIRONMENTS
-from evalkit.policy.answer import answer
+from evalkit.policy.conversation import answer
 from evalkit.policy.table import player
 from evalkit.replies import encode_reply
 from evalkit.spec.packs import read_pack

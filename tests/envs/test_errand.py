@@ -7,8 +7,7 @@ from hypothesis import strategies as st
 from evalkit.dialogue import Reply, ToolCall
 from evalkit.envs.environment import Kit, Pack
 from evalkit.envs.errand import errand
-from evalkit.envs.errand.errand import ERRAND
-from evalkit.envs.errand.parse import count_in, verdict_in, written
+from evalkit.envs.errand.errand import ERRAND, count_in, verdict_in, written
 from evalkit.envs.replay import advance, begin
 from evalkit.errors import UsageError
 from evalkit.replies import encode_reply

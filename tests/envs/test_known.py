@@ -5,18 +5,18 @@ from dataclasses import replace
 
 import pytest
 
-from evalkit.envs import known, table
+from evalkit.envs import table
 from evalkit.envs.environment import Presentation
 from tests.support.guessing_game import GUESSING
 
 
 def test_what_nobody_knows_is_assumed_to_be_as_little_as_can_be() -> None:
-    assert known.known("guessing") is None
-    assert known.score_range("guessing") == (-math.inf, 1.0)
-    assert known.zero_means("guessing") == ""
-    assert not known.one_chat("guessing")
-    assert not known.is_stationary("guessing")
-    assert known.shares_of(["guessing"]) == {}
+    assert table.known("guessing") is None
+    assert table.score_range("guessing") == (-math.inf, 1.0)
+    assert table.zero_means("guessing") == ""
+    assert not table.one_chat("guessing")
+    assert not table.is_stationary("guessing")
+    assert table.shares_of(["guessing"]) == {}
 
 
 def test_a_record_answers_for_itself(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -26,10 +26,10 @@ def test_a_record_answers_for_itself(monkeypatch: pytest.MonkeyPatch) -> None:
         presentation=Presentation(zero_means="far off", one_chat=True, stationary=True),
     )
     monkeypatch.setattr(table.ENVIRONMENTS, "built_in", {"guessing": mine, "other": GUESSING})
-    assert known.score_range("guessing") == (-2.0, 1.0)
-    assert known.zero_means("guessing") == "far off"
-    assert known.is_stationary("guessing")
-    assert known.one_chats(["absent", "guessing"]) == ["guessing"]
+    assert table.score_range("guessing") == (-2.0, 1.0)
+    assert table.zero_means("guessing") == "far off"
+    assert table.is_stationary("guessing")
+    assert table.one_chats(["absent", "guessing"]) == ["guessing"]
     # Of those that were played alone: others are not even imported.
     monkeypatch.setattr(table, "OWN_ENVIRONMENTS", {"guessing": mine})
-    assert known.one_chats(["other"]) == []
+    assert table.one_chats(["other"]) == []

@@ -5,14 +5,22 @@ from collections.abc import Callable
 import pytest
 
 from evalkit.dialogue import Reply
-from evalkit.envs.arguments import Parsed, Refusal, clean, listed, read_arguments, read_json, whole_argument
+from evalkit.envs.arguments import (
+    Parsed,
+    Refusal,
+    clean,
+    listed,
+    read_arguments,
+    read_json,
+    read_mapping,
+    whole_argument,
+)
 from evalkit.envs.costbench.coverage import count_paths
 from evalkit.envs.costbench.domain.catalogue_files import shipped
 from evalkit.envs.costbench.domain.world import make_world
 from evalkit.envs.costbench.repair import MARKS, read_call
 from evalkit.envs.costbench.step import ends_turn, read_answer
-from evalkit.envs.errand.parse import count_in, verdict_in, written
-from evalkit.envs.literals import read_mapping
+from evalkit.envs.errand.errand import count_in, verdict_in, written
 from evalkit.replies import decode_reply, encode_reply
 from evalkit.report.exports.inspect_log import arguments_of
 from evalkit.results.trajectory import _pretty

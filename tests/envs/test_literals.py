@@ -10,8 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evalkit.envs.arguments import MOST_BYTES, Parsed, Refusal
-from evalkit.envs.literals import read_mapping
+from evalkit.envs.arguments import MOST_BYTES, Parsed, Refusal, read_mapping
 from tests.support.growth import assert_linear
 
 OUTCOMES = {
@@ -157,7 +156,7 @@ def test_a_bomb_is_refused_in_time_in_proportion_to_it(bomb: str) -> None:
 def test_bombs_do_not_end_a_process_with_a_small_stack() -> None:
     script = (
         "import sys, threading\n"
-        "from evalkit.envs.literals import read_mapping\n"
+        "from evalkit.envs.arguments import read_mapping\n"
         "threading.stack_size(256 * 1024)\n"
         f"bombs = {BOMBS!r}\n"
         "seen = []\n"

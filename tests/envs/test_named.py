@@ -4,7 +4,7 @@ import types
 
 import pytest
 
-from evalkit.envs.named import named, named_table
+from evalkit.envs.table import named, named_table
 from evalkit.errors import UsageError
 
 

@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evalkit.envs import numpy_random_state
-from evalkit.envs.numpy_random_state import RandomStateStream
+from evalkit.envs import mersenne
+from evalkit.envs.mersenne import RandomStateStream
 
 MASK = 0xFFFF_FFFF
 
@@ -123,9 +123,9 @@ def test_a_stream_that_is_left_and_taken_up_again_draws_what_one_stream_does(
         else:
             state = part.leave()
             if n % 2:
-                numpy_random_state._STANDING.clear()  # so that it is built from its state alone
+                mersenne._STANDING.clear()  # so that it is built from its state alone
             part = RandomStateStream(state)
-            assert len(state.drawn) <= numpy_random_state._MOST_DRAWN
+            assert len(state.drawn) <= mersenne._MOST_DRAWN
     assert part.double() == whole.double()
 
 
@@ -141,11 +141,11 @@ def test_the_words_of_a_stream_are_read_out_once_in_many_draws(monkeypatch: pyte
 
 
 def test_only_so_many_streams_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(numpy_random_state, "_MOST_STANDING", 3)
-    monkeypatch.setattr(numpy_random_state, "_STANDING", {})
+    monkeypatch.setattr(mersenne, "_MOST_STANDING", 3)
+    monkeypatch.setattr(mersenne, "_STANDING", {})
     states = [RandomStateStream(seed).leave() for seed in range(5)]
-    assert list(numpy_random_state._STANDING) == states[2:]
+    assert list(mersenne._STANDING) == states[2:]
     assert [RandomStateStream(state).double() for state in states] == [
         RandomStateStream(seed).double() for seed in range(5)
     ]
-    assert not numpy_random_state._STANDING
+    assert not mersenne._STANDING

@@ -8,7 +8,7 @@ from evalkit.dialogue import Request
 from evalkit.envs.environment import Kit
 from evalkit.envs.replay import Position, Turn, advance, begin
 from evalkit.envs.scheduling.scheduling import SCHEDULING
-from evalkit.policy.answer import answer
+from evalkit.policy.conversation import answer
 from evalkit.policy.table import find_policy
 from evalkit.replies import decode_reply, encode_reply
 from evalkit.seeds import derive

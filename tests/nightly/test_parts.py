@@ -10,13 +10,12 @@ import pytest
 
 from evalkit.engine.freezing.freeze import Resolved
 from evalkit.errors import CorruptLogError, UsageError
-from evalkit.nightly.dates import tonight, utc_date
+from evalkit.nightly.history_files import FILE, accepted, last_end, note, read_journal, told
 from evalkit.nightly.hook import facts, message
-from evalkit.nightly.journal import FILE, accepted, last_end, note, read_journal, told
-from evalkit.nightly.night import rotated
+from evalkit.nightly.night import rotated, tonight, utc_date
 from evalkit.report.nights.history import FORMAT, CellNight, NightRecord, Rule, cell_key, decode, encode, with_alarms
 from evalkit.report.nights.trends import bars, changes
-from evalkit.stats.watch import EARLY_PART
+from evalkit.stats.alarm import EARLY_PART
 from evalkit.store.manifest import ManifestOrder
 from tests.support.small_sweeps import TWO_POLICIES, resolved
 

@@ -15,7 +15,7 @@ from evalkit.client.lanes import health, lane
 from evalkit.nightly.night import Night, NightOptions, play_night
 from evalkit.report.nights.history import CellNight, NightRecord, Rule, judged
 from evalkit.store.lock import hold_run
-from evalkit.view.nights import nights_overview
+from evalkit.view.home import nights_overview
 from tests.support.command_line import Call
 from tests.support.each_case import check_each
 from tests.support.refusing import PROVIDER, Answer, Decide, Refusing, error, sweep_of, sweep_text

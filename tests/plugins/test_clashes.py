@@ -9,9 +9,9 @@ import pytest
 
 from evalkit.envs import table
 from evalkit.envs.environment import ActionShare, Environment, Presentation
-from evalkit.envs.named import named
+from evalkit.envs.table import named
 from evalkit.errors import UsageError
-from evalkit.report.extras.record import refuse_clashes, refuse_tables
+from evalkit.report.extras import refuse_clashes, refuse_tables
 from evalkit.report.report import report
 from evalkit.store.manifests import write_manifest
 from tests.support.guessing_game import GUESSING
@@ -20,7 +20,7 @@ from tests.support.run_directories import write_tails
 
 MANIFEST = a_manifest([an_agent("a")], [a_suite("s", [4])], 1)
 EXTRAS = """
-from evalkit.report.extras.record import Extras, Measure
+from evalkit.report.extras import Extras, Measure
 from evalkit.report.tables import Table
 def table(name):
     return lambda run: (Table(name=name, title="T", columns=(), rows=(), packs=(), query=""),)

@@ -9,7 +9,7 @@ from evalkit.cli.main import main
 from evalkit.cli.play.new import project_files
 from tests.support.plugin_packages import put, put_environment
 
-POLICY = "from evalkit.policy.record import Policy\nP = Policy(help='does it'{more})\n"
+POLICY = "from evalkit.policy.conversation import Policy\nP = Policy(help='does it'{more})\n"
 
 
 def problems(capsys: pytest.CaptureFixture[str]) -> dict[str, str]:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from evalkit.envs.known import LITMUS_UNIT
+from evalkit.envs.table import LITMUS_UNIT
 from tests.support.plugin_projects import EXAMPLES, Installed, copies_of, page, pip_install
 
 pytestmark = pytest.mark.exhaustive

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from evalkit.dialogue import Message, Request, Sampling, Tool
 from evalkit.envs.table import ENVIRONMENTS
-from evalkit.policy.answer import answer
 from evalkit.policy.any_tool import MOST, any_tool
+from evalkit.policy.conversation import answer
 from evalkit.policy.table import find_policy, served
 
 SAMPLING = Sampling(temperature=1.0, max_tokens=4096, tool_choice="auto")

@@ -16,7 +16,7 @@ __all__ = ["site"]
 
 MODULE = """
 from evalkit.dialogue import Reply
-from evalkit.policy.record import Policy
+from evalkit.policy.conversation import Policy
 def saying(text):
     return Policy(help=text, reply=lambda request, draws: Reply(text=text))
 ANY, ONE, RANDOM, KNUTH = map(saying, ("any", "one", "random", "knuth"))

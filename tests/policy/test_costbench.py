@@ -10,10 +10,9 @@ from hypothesis import strategies as st
 from evalkit.dialogue import Message, Reply, Request, Sampling
 from evalkit.policy.conversation import PolicyFn
 from evalkit.policy.costbench import playing as module
-from evalkit.policy.costbench.playing import cheapest, greedy, planner, random, replanner
+from evalkit.policy.costbench.playing import ChatState, cheapest, greedy, planner, random, read_chat, replanner
 from evalkit.policy.costbench.policies import MISTAKES
-from evalkit.policy.costbench.reading import ChatState, read_chat
-from evalkit.policy.noisy.mistakes import Moment, noisy
+from evalkit.policy.noisy import Moment, noisy
 from evalkit.policy.table import served
 from evalkit.seeds import Stream
 from tests.policy.chatting import chat as scheduling_chat

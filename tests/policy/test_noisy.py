@@ -1,9 +1,8 @@
 import json
 import math
 
-from evalkit.policy.answer import answer
-from evalkit.policy.noisy.mistakes import Moment, noisy, several
-from evalkit.policy.noisy.periods import after_action, partial
+from evalkit.policy.conversation import answer
+from evalkit.policy.noisy import Moment, after_action, noisy, partial, several
 from evalkit.policy.scheduling import policies as module
 from evalkit.policy.scheduling.policies import MISTAKES, knuth
 from evalkit.seeds import Stream
@@ -22,13 +21,14 @@ def test_most_replies_are_as_good_as_those_it_spoils() -> None:
 
 
 def test_every_mistake_differs_from_the_good_reply_and_from_the_others() -> None:
+    names = {id(one): name for name, one in vars(module).items()}
     for answers in ({}, READY):
         request = chat(answers)
         good = knuth(request, Stream(1))
         found = []
         for _, mistake in MISTAKES:
             reply = mistake(Moment(request=request, good=good, draws=Stream(4)))
-            found.append((mistake.__name__, reply))
+            found.append((names.get(id(mistake), mistake.__name__), reply))
         spoiled = [name for name, reply in found if reply == good]
         # A question has no mapping to damage; an action has.
         assert (

@@ -18,9 +18,9 @@ from evalkit.dialogue import Reply, Request, Tool
 from evalkit.envs.pricing.instance import market_of
 from evalkit.envs.pricing.optimum import solve
 from evalkit.envs.pricing.pricing import PRICING
-from evalkit.policy.answer import answer
+from evalkit.policy.conversation import answer
 from evalkit.policy.market_reading import Sold, hint, read_sales, whole
-from evalkit.policy.noisy.mistakes import Moment
+from evalkit.policy.noisy import Moment
 from evalkit.policy.pricing import policies as noisy_pricing
 from evalkit.policy.pricing.playing import Total, best_markup, fixed, forecast, learner, random
 from evalkit.seeds import Stream
@@ -295,8 +295,9 @@ def test_noisy_makes_every_kind_of_mistake_and_still_earns() -> None:
 def test_every_mistake_spoils_prices_in_a_way_of_its_own() -> None:
     request = asked(KNOWN)
     good = learner(request, Stream(1))
+    names = {id(one): name for name, one in vars(noisy_pricing).items()}
     replies = {
-        mistake.__name__: mistake(Moment(request=request, good=good, draws=Stream(5)))
+        names.get(id(mistake), mistake.__name__): mistake(Moment(request=request, good=good, draws=Stream(5)))
         for _, mistake in noisy_pricing.MISTAKES
     }
     assert len(replies) == len(noisy_pricing.MISTAKES)

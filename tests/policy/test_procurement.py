@@ -18,9 +18,9 @@ from evalkit.envs.procurement.instance import market_of
 from evalkit.envs.procurement.market import is_feasible
 from evalkit.envs.procurement.procurement import PROCUREMENT
 from evalkit.errors import UsageError
-from evalkit.policy.answer import answer
+from evalkit.policy.conversation import answer
 from evalkit.policy.market_reading import ReadDeal, read_budget, read_menu, read_purchases
-from evalkit.policy.noisy.mistakes import Moment
+from evalkit.policy.noisy import Moment
 from evalkit.policy.procurement import policies as noisy_procurement
 from evalkit.policy.procurement.playing import climber, cover, improve, learn, make_shop, random, worth
 from evalkit.seeds import Stream
@@ -272,8 +272,9 @@ def test_noisy_makes_every_kind_of_mistake_and_still_learns() -> None:
 def test_every_mistake_spoils_a_plan_in_a_way_of_its_own() -> None:
     request = asked({**KNOWN, "get_equipment_information": MENU.replace("2 units of B2, 1 unit of A4, and ", "")})
     good = climber(request, Stream(1))
+    names = {id(one): name for name, one in vars(noisy_procurement).items()}
     replies = {
-        mistake.__name__: mistake(Moment(request=request, good=good, draws=Stream(5)))
+        names.get(id(mistake), mistake.__name__): mistake(Moment(request=request, good=good, draws=Stream(5)))
         for _, mistake in noisy_procurement.MISTAKES
     }
     assert len(replies) == len(noisy_procurement.MISTAKES)

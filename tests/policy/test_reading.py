@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 from evalkit.dialogue import Message, Request, Sampling, Tool, ToolCall
 from evalkit.policy.conversation import PolicyFn
 from evalkit.policy.costbench.offers import read_tools
-from evalkit.policy.costbench.playing import greedy, replanner
-from evalkit.policy.costbench.reading import closest, read_chat, says
+from evalkit.policy.costbench.playing import closest, greedy, read_chat, replanner, says
 from tests.policy.workshop import ASKED, SYSTEM, VALUES, Machine, Workshop, chain, play, shop
 
 SPANS = ((0, 0, 500), (1, 1, 500), (2, 2, 1000), (3, 3, 100), (0, 1, 990), (1, 3, 1234), (0, 3, 2000))

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from evalkit.dialogue import Message, Reply, Request
-from evalkit.policy.answer import answer
+from evalkit.policy.conversation import answer
 from evalkit.policy.scheduling.policies import knuth, random, read_history, repair
 from tests.policy.chatting import ACTION, TOOLS, chat, submitted
 

@@ -5,8 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from evalkit.dialogue import Message, Reply, Request, Sampling, Tool
-from evalkit.policy.answer import answer
-from evalkit.policy.conversation import PolicyFn
+from evalkit.policy.conversation import PolicyFn, answer
 from evalkit.seeds import derive
 
 VALUES: Mapping[str, tuple[str, ...]] = {"Finish": ("rough_and_plain", "polished_and_bright", "painted")}

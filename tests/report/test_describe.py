@@ -3,8 +3,8 @@ from typing import Any
 
 import pytest
 
+from evalkit.cli.make.describe import describe_tables, shown_values
 from evalkit.envs.table import ENVIRONMENTS
-from evalkit.report.describe import describe_tables, shown_values
 from evalkit.report.render.latex import latex
 from evalkit.report.tables import Table
 from evalkit.spec.packs import read_pack

@@ -6,7 +6,7 @@ from fractions import Fraction
 
 import pytest
 
-from evalkit.results.draws import LEFT_OUT, SMALL, DrawOrder, turn_of
+from evalkit.results.question import LEFT_OUT, SMALL, DrawOrder, turn_of
 from evalkit.store.instances import ManifestInstance
 from evalkit.store.manifest import Manifest, ManifestOrder, ManifestSuite
 from evalkit.store.question_files import FrozenQuestion, FrozenSuite

@@ -15,7 +15,7 @@ import pytest
 from evalkit.cli.main import main
 from evalkit.envs.table import ENVIRONMENTS
 from evalkit.report.environments import pricing, procurement, scheduling
-from evalkit.report.extras.record import Curve
+from evalkit.report.extras import Curve
 from evalkit.report.figures import curves
 from evalkit.report.figures.build import figures, run_figures, score_figures
 from evalkit.report.figures.draw import DARK, LIGHT, bundle, config, page, png, script_json, svg

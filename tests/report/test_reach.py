@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from bench.calibrations.deciding import ended
-from evalkit.stats.reach import Supposed, answered, graded, least_draws, reach, yes_no
+from evalkit.stats.deciding import Supposed, answered, graded, least_draws, reach, yes_no
 
 
 @pytest.mark.exhaustive(but=2)

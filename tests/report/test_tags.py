@@ -2,9 +2,9 @@ from typing import Any
 
 import pytest
 
+from evalkit.cli.read.report import UNTAGGED, grouped_tables, groups_of
 from evalkit.errors import UsageError
 from evalkit.report.tables import Column, Table
-from evalkit.report.tags import UNTAGGED, grouped_tables, groups_of
 from evalkit.stats.intervals import estimate
 from evalkit.store.manifest import Manifest
 from tests.support.guessing_runs import a_manifest, an_agent

@@ -8,9 +8,8 @@ import pytest
 
 from bench.calibrations.beginnings import number, summed
 from evalkit.stats import lasting_fall
-from evalkit.stats.alarm import HORIZON, Night, regression
+from evalkit.stats.alarm import EVIDENCE_PART, HORIZON, Night, regression, watched
 from evalkit.stats.lasting_fall import Levels, beginnings, gathered, levels, needed, visible_fall
-from evalkit.stats.watch import EVIDENCE_PART, watched
 
 if TYPE_CHECKING:
     import numpy.typing as npt

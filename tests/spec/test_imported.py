@@ -9,7 +9,7 @@ import pytest
 
 from evalkit.envs.environment import Kit, Pack
 from evalkit.envs.pricing.pricing import PRICING
-from evalkit.envs.procurement.menu import menu_text
+from evalkit.envs.procurement.plan import menu_text
 from evalkit.envs.procurement.procurement import PROCUREMENT
 from evalkit.errors import UsageError
 from evalkit.spec.importing import pack as packing

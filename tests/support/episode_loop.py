@@ -7,7 +7,7 @@ from typing import Any
 
 from evalkit.dialogue import Message, Reply, Request, Sampling
 from evalkit.envs.environment import Environment, Facts, Kit, Score
-from evalkit.policy.answer import answer
+from evalkit.policy.conversation import answer
 from evalkit.policy.table import player, served
 from evalkit.seeds import derive
 from evalkit.spec.packs import read_pack

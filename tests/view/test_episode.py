@@ -13,9 +13,8 @@ from evalkit.results.show import open_episode
 from evalkit.view import episode as module
 from evalkit.view.chat import PartView, TurnView, bounded_to
 from evalkit.view.episode import episode_figure, episode_frame, episode_page, period_page
-from evalkit.view.places import episode_address, place_of
 from evalkit.view.reading import Reading
-from evalkit.view.render import render
+from evalkit.view.render import episode_address, place_of, render
 from evalkit.view.run_cache import RunCache
 from tests.view.conftest import ask
 

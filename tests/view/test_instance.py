@@ -9,9 +9,9 @@ from urllib.parse import quote, unquote
 import pytest
 
 from evalkit.report.views import open_views
-from evalkit.view.instance import instance_page
-from evalkit.view.places import episode_address, instance_address, place_of
+from evalkit.view.comparing import instance_page
 from evalkit.view.reading import Reading
+from evalkit.view.render import episode_address, instance_address, place_of
 from evalkit.view.run_cache import RunCache
 from tests.view.browser import chromium, tab
 from tests.view.conftest import ask

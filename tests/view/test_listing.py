@@ -11,12 +11,10 @@ from evalkit.report.views import open_views
 from evalkit.results.cells import Cell
 from evalkit.results.episodes import EpisodeResult
 from evalkit.view import listing as module
-from evalkit.view.around import around
-from evalkit.view.listing import ListingQuery, listing, read_wanted
+from evalkit.view.listing import ListingQuery, around, listing, read_wanted
 from evalkit.view.overview import run_address
-from evalkit.view.places import episode_address, episode_at, place_of, titled
 from evalkit.view.reading import Reading
-from evalkit.view.render import PageLink
+from evalkit.view.render import PageLink, episode_address, episode_at, place_of, titled
 from evalkit.view.run_cache import RunCache
 from tests.view.conftest import ask
 

@@ -11,8 +11,7 @@ import pytest
 
 from evalkit.cli.read.view import _named
 from evalkit.errors import RunError
-from evalkit.nightly.history_files import HISTORY, derive
-from evalkit.nightly.journal import note
+from evalkit.nightly.history_files import HISTORY, derive, note
 from evalkit.report.nights.history import AlarmNote, NightRecord, Rule, encode
 from evalkit.view.run_cache import RunCache
 from tests.view.browser import chromium, tab, viewing

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from evalkit.envs.table import ENVIRONMENTS
+from evalkit.report.exports.chats import write_transcripts
 from evalkit.report.exports.episodes import choose
 from evalkit.report.exports.inspect_log import write_inspect
-from evalkit.report.exports.transcripts import write_transcripts
 from evalkit.results.show import show
 from evalkit.results.trajectory import FOLD
 from evalkit.results.verify import verify

@@ -14,10 +14,9 @@ import pytest
 
 from evalkit.errors import UsageError
 from evalkit.report.views import open_views
-from evalkit.view.guard import POLICY
 from evalkit.view.reading import Reading, read_run
 from evalkit.view.run_cache import RunCache
-from evalkit.view.server import serving
+from evalkit.view.server import POLICY, serving
 from tests.support.patience import PATIENCE_S
 from tests.view.conftest import ask, at_rest, client
 

@@ -17,9 +17,18 @@ from evalkit.engine.freezing.freeze import Resolved, resolve
 from evalkit.engine.outcome import COMPLETE, INCOMPLETE, INTERRUPTED, REFUSED, RunOutcome
 from evalkit.errors import EvalkitError, RunError, UsageError
 from evalkit.money import show_usd
-from evalkit.nightly.dates import parse_date
-from evalkit.nightly.history_files import FOLDER, derive, nights, read_history, rebuild
-from evalkit.nightly.journal import accepted, note, read_journal, told
+from evalkit.nightly.history_files import (
+    FOLDER,
+    accepted,
+    derive,
+    nights,
+    note,
+    read_history,
+    read_journal,
+    rebuild,
+    told,
+)
+from evalkit.nightly.night import parse_date
 from evalkit.report.nights.history import NightRecord, Rule, taken
 from evalkit.store.lock import hold_run
 
@@ -181,7 +190,7 @@ def _tell(
     if hook is not None:
         _call(hook, folder, about)
     if args.html is not None:
-        from evalkit.view.nights import nights_page
+        from evalkit.view.home import nights_page
 
         try:
             Path(args.html).write_text(nights_page(name, folder, history), encoding="utf-8", newline="")

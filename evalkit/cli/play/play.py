@@ -17,8 +17,8 @@ from evalkit.dialogue import Message, Reply, Tool, ToolCall
 from evalkit.doors.recorded import Outsider, recorded
 from evalkit.doors.sitting import Sitting, outcome_of
 from evalkit.envs.arguments import clean
-from evalkit.envs.known import is_litmus
 from evalkit.envs.replay import Turn
+from evalkit.envs.table import is_litmus
 from evalkit.text import visible
 
 # What a person who plays sees, and how they are asked. What the environment says is never read as markup.

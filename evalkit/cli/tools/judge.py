@@ -4,8 +4,7 @@ import argparse
 
 from evalkit.api.specs import run_directory
 from evalkit.cli.tools.queries import tell_next
-from evalkit.tasks.suites import judged_texts
-from evalkit.tasks.sweeps import write_errands
+from evalkit.tasks.suites import judged_texts, write_errands
 
 
 def judge(args: argparse.Namespace) -> int:

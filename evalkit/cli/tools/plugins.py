@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from evalkit.checking.record import check_record
+from evalkit.checking import check_record
 from evalkit.cli.choosing import program
 from evalkit.envs.table import ENVIRONMENTS, OWN_ENVIRONMENTS
 from evalkit.errors import EvalkitError, UsageError, nearest

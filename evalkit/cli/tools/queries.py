@@ -11,8 +11,7 @@ from evalkit.cli.choosing import program
 from evalkit.files import new_file, write_new
 from evalkit.tasks.errands import Applied
 from evalkit.tasks.record import with_queries
-from evalkit.tasks.suites import answered_suite, asked_about, imported_suite
-from evalkit.tasks.sweeps import suite_text, write_errands
+from evalkit.tasks.suites import answered_suite, asked_about, imported_suite, suite_text, write_errands
 
 SHOWN = 10
 """The most ids that a message lists."""

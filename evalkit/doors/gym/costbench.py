@@ -13,8 +13,7 @@ from evalkit.envs.costbench.events import world_of
 from evalkit.envs.replay import Turn
 from evalkit.policy.conversation import calling
 from evalkit.policy.costbench.offers import Offer
-from evalkit.policy.costbench.playing import arguments
-from evalkit.policy.costbench.reading import ChatState, read_chat
+from evalkit.policy.costbench.playing import ChatState, arguments, read_chat
 
 MOST = 1e9
 """The bound of costs in observations, which they do not reach."""

@@ -16,7 +16,7 @@ from inspect_ai.tool import ToolChoice, ToolInfo
 from evalkit.dialogue import Reply, Request, Sampling
 from evalkit.doors.inspect.chats import from_messages, from_tools, to_assistant
 from evalkit.errors import UsageError
-from evalkit.policy.answer import answer
+from evalkit.policy.conversation import answer
 from evalkit.policy.table import check_policy, is_served, served
 from evalkit.wire.tokens import input_tokens, output_tokens
 

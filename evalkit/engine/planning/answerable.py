@@ -1,8 +1,8 @@
 """What a sweep that asks a question can find out, and at what price: said before the first request.
 
-For differences that are supposed, `evalkit.stats.reach` forecasts with how many draws an answer comes. Draws cost what
-an episode of each agent is planned to cost. How far the differences of a pair vary is what the run's scores say, if it
-has some; else `SUPPOSED` is, and the plan says so.
+For differences that are supposed, `evalkit.stats.deciding` forecasts with how many draws an answer comes. Draws cost
+what an episode of each agent is planned to cost. How far the differences of a pair vary is what the run's scores say,
+if it has some; else `SUPPOSED` is, and the plan says so.
 """
 
 import math
@@ -12,7 +12,7 @@ from evalkit.engine.planning.planned import Answerable, CellPlan, QuestionPlan
 from evalkit.results.answers import RunQuestion
 from evalkit.results.question import freeze_question
 from evalkit.spec.decide import POINTS, Decide
-from evalkit.stats.reach import graded, least_draws, reach
+from evalkit.stats.deciding import graded, least_draws, reach
 from evalkit.store.manifest import Manifest
 from evalkit.store.question_files import FrozenQuestion
 

@@ -18,38 +18,15 @@ from functools import lru_cache
 from evalkit.envs.costbench.domain.query import Query
 from evalkit.envs.costbench.domain.world import Terms, World, make_world
 from evalkit.envs.costbench.instances.blocks import (
-    EVENT_KINDS,
     ON_CALL,
     TOOL_FAILURE,
     Block,
-    ban_sentence,
-    change_sentence,
-    check_schedule,
     failing_turns,
     planned_blocks,
 )
 from evalkit.envs.costbench.instances.costs import costs_of
 from evalkit.envs.costbench.instances.instance import PlanningProblem
 from evalkit.envs.costbench.planning.solve import optimal_path, reference_path
-
-__all__ = [
-    "EVENT_KINDS",
-    "ON_CALL",
-    "TOOL_FAILURE",
-    "Course",
-    "Event",
-    "Scenario",
-    "agent_blocks",
-    "ban_sentence",
-    "change_sentence",
-    "check_schedule",
-    "course_of",
-    "oracle_eligible",
-    "query_after",
-    "terms_after",
-    "terms_of",
-    "world_of",
-]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

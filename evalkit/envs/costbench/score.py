@@ -14,7 +14,6 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
 
-from evalkit.envs.costbench.distance import edit_distance, normalised
 from evalkit.envs.costbench.domain.world import Terms, World, registry, tool_name
 from evalkit.envs.costbench.events import (
     Course,
@@ -30,6 +29,27 @@ from evalkit.envs.costbench.instances.instance import PlanningProblem
 from evalkit.envs.costbench.instances.parameters import KINDS
 from evalkit.envs.costbench.planning.solve import call_is_optimal, optimal_paths
 from evalkit.envs.environment import Facts, Score
+
+# How far two paths are apart: insertions, deletions and replacements of calls. Source: specification, section 7.1.
+
+
+def edit_distance(first: Sequence[str], second: Sequence[str]) -> int:
+    """The Levenshtein distance of two sequences of names."""
+    if first == second:
+        return 0
+    from rapidfuzz.distance import Levenshtein
+
+    letters: dict[str, str] = {}
+    # One character a name: strings are what the library is quickest at.
+    texts = ["".join([letters.setdefault(name, chr(len(letters) + 1)) for name in path]) for path in (first, second)]
+    return Levenshtein.distance(*texts)
+
+
+def normalised(first: Sequence[str], second: Sequence[str]) -> float:
+    """The distance over the longer one's length, from 0 to 1; 0 if both are empty."""
+    longer = max(len(first), len(second))
+    return edit_distance(first, second) / longer if longer else 0.0
+
 
 CHARGED = frozenset({"ok", "banned", "failed"})
 """Outcomes that put a call into the path."""

@@ -37,15 +37,8 @@ from evalkit.envs.costbench.domain.catalogue import Catalogue
 from evalkit.envs.costbench.domain.ids import show_id
 from evalkit.envs.costbench.domain.query import Query
 from evalkit.envs.costbench.domain.world import Terms, World, filled
-from evalkit.envs.costbench.events import (
-    TOOL_FAILURE,
-    Event,
-    ban_sentence,
-    change_sentence,
-    course_of,
-    terms_after,
-    world_of,
-)
+from evalkit.envs.costbench.events import Event, course_of, terms_after, world_of
+from evalkit.envs.costbench.instances.blocks import TOOL_FAILURE, ban_sentence, change_sentence
 from evalkit.envs.costbench.instances.instance import PlanningProblem
 from evalkit.envs.costbench.instances.suite import check_optimum
 from evalkit.envs.environment import Kit, Observation, Opening, fill

@@ -17,7 +17,7 @@ from evalkit.compiled import Kernels
 from evalkit.envs.procurement import branch
 from evalkit.envs.procurement.branch import TOLERANCE, Stack
 from evalkit.envs.procurement.explicit import MOST_QUANTITY
-from evalkit.envs.procurement.generate import Made
+from evalkit.envs.procurement.generate import DIFFICULTIES, Made, reference_market
 from evalkit.envs.procurement.improve import PlanScratch
 from evalkit.envs.procurement.market import (
     ProcurementMarket,
@@ -50,7 +50,7 @@ MOST_BUDGET = 2**50
 _DEPTH = 600
 _PLAIN_SIZE = 10_000
 """Deals times categories up to which the plain path takes about a second."""
-KERNELS = Kernels("evalkit.envs.procurement.warming")
+KERNELS = Kernels(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -337,3 +337,8 @@ def check_best(market: ProcurementMarket, best: Best) -> str:
     if not math.isclose(workers_of(by_category), best.workers, rel_tol=1e-12):
         return f"its plan supports {workers_of(by_category)} workers, the line says {best.workers}."
     return ""
+
+
+def warm() -> None:
+    """Call the compiled search once, on a small market: see `Kernels`."""
+    solve(reference_market(DIFFICULTIES["basic"], 0).market, compiled=True)

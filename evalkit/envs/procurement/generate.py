@@ -20,7 +20,7 @@ from typing import Annotated, Protocol
 import msgspec
 from msgspec import Meta
 
-from evalkit.envs.numpy_random_state import RandomStateStream
+from evalkit.envs.mersenne import RandomStateStream
 from evalkit.envs.procurement.explicit import MOST_CATEGORIES, MOST_DEALS
 from evalkit.envs.procurement.market import BULK, KINDS, TWO_PART, Deal, Kind, ProcurementMarket, plan_cost
 from evalkit.seeds import Stream

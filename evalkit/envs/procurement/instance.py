@@ -13,7 +13,7 @@ import msgspec
 from msgspec import Meta
 
 from evalkit.envs.environment import Parameter
-from evalkit.envs.numpy_random_state import MOST_SEED
+from evalkit.envs.mersenne import MOST_SEED
 from evalkit.envs.parameters import (
     Generator,
     NoAction,

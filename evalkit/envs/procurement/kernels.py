@@ -1,6 +1,6 @@
 """The branch and bound, compiled: the functions of `branch.py` and of what it calls, as they stand there.
 
-Only `optimum.py` imports this file, and only for big markets: numba costs most of a second before its first result.
+Only `best.py` imports this file, and only for big markets: numba costs most of a second before its first result.
 The functions call one another, so that each is bound to a set of globals in which the others are compiled too. Numba
 notices a change only in the file of the function that it keeps; here its name holds a digest of them all.
 """
@@ -13,11 +13,11 @@ from typing import Any
 from numba import njit
 
 from evalkit.compiled import keep_here
-from evalkit.envs.procurement import branch, improve, newton, relax
+from evalkit.envs.procurement import branch, improve, relax
 
 keep_here()
 
-_MODULES = (newton, relax, improve, branch)
+_MODULES = (relax, improve, branch)
 _ENTRIES = ("root", "search")
 
 

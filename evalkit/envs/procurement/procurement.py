@@ -8,10 +8,9 @@ from dataclasses import replace
 from evalkit.dialogue import Sampling
 from evalkit.envs import periods, rules
 from evalkit.envs.environment import ActionShare, Described, Environment, Kit, Presentation, Quantity, fill
-from evalkit.envs.procurement import instance, menu, plan, score
+from evalkit.envs.procurement import instance, plan, score
 from evalkit.envs.procurement.instance import ProcurementInstance
-from evalkit.envs.procurement.menu import menu_text
-from evalkit.envs.procurement.plan import ProcurementWorld
+from evalkit.envs.procurement.plan import ProcurementWorld, menu_text
 
 ACTION = "submit_purchase_plan"
 HISTORY = "get_previous_purchase_data"
@@ -33,7 +32,7 @@ RULES: rules.Rules[ProcurementWorld] = rules.Rules(
     last_opening=False,
 )
 
-TEXTS = RULES.texts({**menu.TEXTS, **plan.TEXTS, "system": frozenset({"notes", "periods"})})
+TEXTS = RULES.texts({**plan.MENU_TEXTS, **plan.TEXTS, "system": frozenset({"notes", "periods"})})
 
 
 def start(target: ProcurementInstance, kit: Kit) -> rules.PeriodsState[ProcurementWorld]:

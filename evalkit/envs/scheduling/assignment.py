@@ -16,7 +16,7 @@ from rpds import HashTrieMap
 from evalkit.dialogue import as_dataclass
 from evalkit.envs.arguments import Refusal, listed
 from evalkit.envs.environment import fill
-from evalkit.envs.numpy_random_state import RandomStateSnapshot, RandomStateStream
+from evalkit.envs.mersenne import RandomStateSnapshot, RandomStateStream
 from evalkit.envs.rules import Accepted, PeriodsState
 from evalkit.envs.scheduling.market import Blocking, SchedulingMarket, blocking
 from evalkit.seeds import Stream

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 import msgspec
 from msgspec import Meta
 
-from evalkit.envs.numpy_random_state import MOST_SEED, RandomStateSnapshot, RandomStateStream
+from evalkit.envs.mersenne import MOST_SEED, RandomStateSnapshot, RandomStateStream
 from evalkit.envs.parameters import (
     Generator,
     NoAction,

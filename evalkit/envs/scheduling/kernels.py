@@ -1,7 +1,6 @@
 """Compiled kernels for the matchings of a market. Callers check the arguments; kernels do not.
 
-Only `batch.py`, for big jobs, and `evalkit/compiled.py` import this file: numba costs most of a second before its first
-result.
+Only `evalkit/compiled.py` imports this file: numba costs most of a second before its first result.
 Ranks stay 16 bits wide and so do the sums within a row: that is what lets a compiler compare many pairs at once.
 """
 
@@ -17,7 +16,6 @@ if TYPE_CHECKING:
 
     Ints = npt.NDArray[np.int64]
     Ranks = npt.NDArray[np.int16]
-    Doubles = npt.NDArray[np.float64]
 
 
 keep_here()
@@ -70,71 +68,6 @@ def pick_blocking(
             t += 1
             left -= (worker_rank[w, t] < own) & (task_rank_t[w, t] < held_rank[t])
         chosen[i] = w * n + t
-
-
-@njit(cache=True, nogil=True)
-def all_matchings(rows: "Ints") -> bool:
-    """Whether each row (m, n) holds each of 0..n-1 once."""
-    n = rows.shape[1]
-    last_seen = np.full(n, -1, np.int64)
-    for i in range(rows.shape[0]):
-        for w in range(n):
-            t = rows[i, w]
-            if t < 0 or t >= n or last_seen[t] == i:
-                return False
-            last_seen[t] = i
-    return True
-
-
-@njit(cache=True, nogil=True)
-def count_all(matchings: "Ints", worker_rank: "Ranks", task_rank_t: "Ranks", counts: "Ints") -> None:
-    """Number of blocking pairs of each matching.
-
-    matchings  (m, n)  [i, w]: task of worker w
-    counts     (m,)    out
-    """
-    n = matchings.shape[1]
-    held_rank, by_worker = np.empty(n, np.int16), np.empty(n, np.int16)
-    for i in range(matchings.shape[0]):
-        counts[i] = rows_blocking(matchings[i], worker_rank, task_rank_t, held_rank, by_worker)
-
-
-@njit(cache=True, nogil=True)
-def repair_all(
-    matchings: "Ints", uniforms: "Doubles", worker_rank: "Ranks", task_rank_t: "Ranks", counts: "Ints"
-) -> None:
-    """Repair one uniformly random blocking pair after another; a run stops where its matching is stable.
-
-    matchings  (m, n)      in: starts; out: where each run stopped
-    uniforms   (m, p - 1)  in [0, 1): which pair each repair takes
-    counts     (m, p)      out: blocking pairs of each submitted matching, 0 from the stable one on
-    """
-    n = matchings.shape[1]
-    held_rank, by_worker = np.empty(n, np.int16), np.empty(n, np.int16)
-    for run in range(matchings.shape[0]):
-        matching = matchings[run]
-        for period in range(counts.shape[1]):
-            blocking = rows_blocking(matching, worker_rank, task_rank_t, held_rank, by_worker)
-            counts[run, period] = blocking
-            if blocking == 0:
-                counts[run, period:] = 0
-                break
-            if period + 1 == counts.shape[1]:
-                break
-            left = int(uniforms[run, period] * blocking)
-            w = 0
-            while left >= by_worker[w]:
-                left -= by_worker[w]
-                w += 1
-            own, t = worker_rank[w, matching[w]], -1
-            while left >= 0:
-                t += 1
-                left -= (worker_rank[w, t] < own) & (task_rank_t[w, t] < held_rank[t])
-            for other in range(n):
-                if matching[other] == t:
-                    matching[other] = matching[w]
-                    break
-            matching[w] = t
 
 
 def warm() -> None:

@@ -171,13 +171,6 @@ def blocking_pairs(market: SchedulingMarket, matching: Sequence[int]) -> list[tu
     return list(zip(workers.tolist(), tasks.tolist(), strict=True))
 
 
-def count_blocking_pairs(market: SchedulingMarket, matching: Sequence[int]) -> int:
-    """How many pairs block the matching; 0 means that it is stable."""
-    import numpy as np
-
-    return int(np.count_nonzero(_blocks(market, matching)))
-
-
 def _blocks(market: SchedulingMarket, matching: Sequence[int]) -> "npt.NDArray[np.bool_]":
     """(n, n) [w, t]: whether the pair blocks."""
     import numpy as np

@@ -7,7 +7,7 @@ of errands, since nothing but a prompt pack's wording says which kind a request 
 from collections.abc import Mapping
 
 from evalkit.dialogue import Reply, Request
-from evalkit.policy.record import Policy
+from evalkit.policy.conversation import Policy
 from evalkit.seeds import Stream
 
 ARROWS = ("->", "→")

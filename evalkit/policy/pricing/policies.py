@@ -6,13 +6,11 @@ from collections.abc import Mapping
 from evalkit.dialogue import Reply, Request
 from evalkit.envs.pricing.instance import PricingInstance, market_of
 from evalkit.envs.pricing.optimum import best_prices
-from evalkit.policy.conversation import PolicyFn, asking, results
+from evalkit.policy import noisy
+from evalkit.policy.conversation import Policy, PolicyFn, asking, results
 from evalkit.policy.market_reading import whole
-from evalkit.policy.noisy import mistakes, periods
-from evalkit.policy.noisy.mistakes import noisy
 from evalkit.policy.pricing import playing
 from evalkit.policy.pricing.playing import ATTEMPT, submit
-from evalkit.policy.record import Policy
 from evalkit.seeds import Stream
 
 # The mistakes that are made in pricing: those of an action that is a price for each product, and those of all
@@ -20,9 +18,9 @@ from evalkit.seeds import Stream
 #
 # Some are refused; prices that are far too high or below zero are prices all the same, and bring nothing, or a loss.
 
-_text_only = periods.text_only("I should first think about what people would pay. Let me do that.")
+_text_only = noisy.text_only("I should first think about what people would pay. Let me do that.")
 
-_unparseable = periods.unparseable(
+_unparseable = noisy.unparseable(
     [
         "a little more than yesterday",
         "```python\n{}\n```",
@@ -34,67 +32,56 @@ _unparseable = periods.unparseable(
 )
 
 
-def _bare_number(moment: mistakes.Moment) -> Reply:
+def _bare_number(moment: noisy.Moment) -> Reply:
     """One price, and no word of what it is the price of."""
-    return mistakes.with_last(moment.good, lambda call: json.dumps(dict.fromkeys(mistakes.arguments_of(call), "19.99")))
+    return noisy.with_last(moment.good, lambda call: json.dumps(dict.fromkeys(noisy.arguments_of(call), "19.99")))
 
 
-def _unknown_ids(moment: mistakes.Moment) -> Reply:
-    """A price for a product that does not exist."""
-    return periods.damaged(moment.good, lambda value: value.update({"Product_9999": 1.0}))
+_unknown_ids = noisy.changed(lambda value: value.update({"Product_9999": 1.0}))
+"""A price for a product that does not exist."""
+
+_negative = noisy.other_value(-0.01, -0.5, -1)
+"""A price that is paid to whoever buys."""
+
+_sky_high = noisy.other_value(1e4, 10**9, 1e300, 10**400)
+"""A price at which nobody buys."""
+
+_not_finite = noisy.other_value(float("nan"), float("inf"), float("-inf"))
+"""A number that is none, or has no end."""
+
+_no_number = noisy.other_value(None, "9.99", "cheap", True, [9.99], {"price": 9.99})
+"""Something that is not a price."""
+
+_free = noisy.changed(lambda value: value.update(dict.fromkeys(value, 0)))
+"""Everything for nothing."""
 
 
-def _negative(moment: mistakes.Moment) -> Reply:
-    """A price that is paid to whoever buys."""
-    return periods.other_value(moment, [-0.01, -0.5, -1])
+def _bomb(moment: noisy.Moment) -> Reply:
+    return noisy.bomb(moment, "{'Product_1': {}}")
 
 
-def _sky_high(moment: mistakes.Moment) -> Reply:
-    """A price at which nobody buys."""
-    return periods.other_value(moment, [1e4, 10**9, 1e300, 10**400])
-
-
-def _not_finite(moment: mistakes.Moment) -> Reply:
-    """A number that is none, or has no end."""
-    return periods.other_value(moment, [float("nan"), float("inf"), float("-inf")])
-
-
-def _no_number(moment: mistakes.Moment) -> Reply:
-    """Something that is not a price."""
-    return periods.other_value(moment, [None, "9.99", "cheap", True, [9.99], {"price": 9.99}])
-
-
-def _free(moment: mistakes.Moment) -> Reply:
-    """Everything for nothing."""
-    return periods.damaged(moment.good, lambda value: value.update(dict.fromkeys(value, 0)))
-
-
-def _bomb(moment: mistakes.Moment) -> Reply:
-    return mistakes.bomb(moment, "{'Product_1': {}}")
-
-
-MISTAKES: mistakes.Mistakes = (
+MISTAKES: noisy.Mistakes = (
     (0.03, _text_only),
-    (0.02, mistakes.empty),
-    (0.02, mistakes.unknown_tool),
-    (0.02, mistakes.malformed_json),
-    (0.03, mistakes.wrong_type),
+    (0.02, noisy.empty),
+    (0.02, noisy.unknown_tool),
+    (0.02, noisy.malformed_json),
+    (0.03, noisy.wrong_type),
     (0.03, _unparseable),
     (0.01, _bare_number),
-    (0.03, periods.partial),
+    (0.03, noisy.partial),
     (0.03, _unknown_ids),
     (0.02, _negative),
     (0.02, _sky_high),
     (0.02, _not_finite),
     (0.03, _no_number),
     (0.01, _free),
-    (0.03, mistakes.several),
-    (0.03, periods.after_action),
+    (0.03, noisy.several),
+    (0.03, noisy.after_action),
     (0.01, _bomb),
-    (0.002, mistakes.huge),
-    (0.02, periods.future_notes),
-    (0.02, periods.non_ascii),
-    (0.04, periods.writes_notes),
+    (0.002, noisy.huge),
+    (0.02, noisy.future_notes),
+    (0.02, noisy.non_ascii),
+    (0.04, noisy.writes_notes),
 )
 """Each mistake with its probability a reply; what remains to 1 is the reply as it should be."""
 
@@ -132,6 +119,8 @@ POLICIES: Mapping[str, Policy] = {
     "learner": _policy(
         "infers how prices drift and how demand falls with them, and sets the markup that earns most", playing.learner
     ),
-    "noisy": _policy("a learner that makes every kind of mistake a model makes", noisy(playing.learner, MISTAKES)),
+    "noisy": _policy(
+        "a learner that makes every kind of mistake a model makes", noisy.noisy(playing.learner, MISTAKES)
+    ),
     "oracle": Policy(help="reads the instance and takes the best actions from the start", oracle=oracle),
 }

@@ -4,12 +4,10 @@ from collections.abc import Mapping
 
 from evalkit.dialogue import Reply, Request
 from evalkit.envs.procurement.instance import ProcurementInstance, optimum_of
-from evalkit.policy.conversation import PolicyFn
-from evalkit.policy.noisy import mistakes, periods
-from evalkit.policy.noisy.mistakes import noisy
+from evalkit.policy import noisy
+from evalkit.policy.conversation import Policy, PolicyFn
 from evalkit.policy.procurement import playing
 from evalkit.policy.procurement.playing import submit
-from evalkit.policy.record import Policy
 from evalkit.seeds import Stream
 
 # The mistakes that are made in procurement: those of an action that is a plan, and those of all periods.
@@ -17,9 +15,9 @@ from evalkit.seeds import Stream
 # Some are refused, some are plans that cannot be carried out (too dear, or under a deal's least quantity), and some
 # are plans as good as any other (a quantity as a string of digits, a deal at zero).
 
-_text_only = periods.text_only("I should first work out what each deal is really worth. Let me do that.")
+_text_only = noisy.text_only("I should first work out what each deal is really worth. Let me do that.")
 
-_unparseable = periods.unparseable(
+_unparseable = noisy.unparseable(
     [
         "as much of everything as there is money for",
         "```python\n{}\n```",
@@ -31,68 +29,53 @@ _unparseable = periods.unparseable(
     ]
 )
 
+_unknown_ids = noisy.changed(lambda value: value.update({"Offer_9999": 1}))
+"""A deal that is not on the menu."""
 
-def _unknown_ids(moment: mistakes.Moment) -> Reply:
-    """A deal that is not on the menu."""
-    return periods.damaged(moment.good, lambda value: value.update({"Offer_9999": 1}))
+_negative = noisy.other_value(-1, -250, -0.5, "-3")
+"""Less than nothing of one deal, which would pay for others."""
 
+_fractional = noisy.other_value(0.5, 2.25, "1.5", 1e-9)
+"""A part of a unit."""
 
-def _negative(moment: mistakes.Moment) -> Reply:
-    """Less than nothing of one deal, which would pay for others."""
-    return periods.other_value(moment, [-1, -250, -0.5, "-3"])
+_countless = noisy.other_value(10**7, 10**30, 1e300, float("inf"), float("-inf"))
+"""More of one deal than there are, or than numbers go."""
 
+_no_number = noisy.other_value(float("nan"), None, "a few", True, [1], {"units": 2})
+"""Something that is not a quantity."""
 
-def _fractional(moment: mistakes.Moment) -> Reply:
-    """A part of a unit."""
-    return periods.other_value(moment, [0.5, 2.25, "1.5", 1e-9])
-
-
-def _countless(moment: mistakes.Moment) -> Reply:
-    """More of one deal than there are, or than numbers go."""
-    return periods.other_value(moment, [10**7, 10**30, 1e300, float("inf"), float("-inf")])
+_in_other_words = noisy.other_value("2", 2.0, 0, -0.0)
+"""A quantity that reads oddly, and is one."""
 
 
-def _no_number(moment: mistakes.Moment) -> Reply:
-    """Something that is not a quantity."""
-    return periods.other_value(moment, [float("nan"), None, "a few", True, [1], {"units": 2}])
-
-
-def _in_other_words(moment: mistakes.Moment) -> Reply:
-    """A quantity that reads oddly, and is one."""
-    return periods.other_value(moment, ["2", 2.0, 0, -0.0])
-
-
-def _too_dear(moment: mistakes.Moment) -> Reply:
+def _too_dear(moment: noisy.Moment) -> Reply:
     """Ten times as much of everything: more than the budget pays."""
 
     def damage(value: dict[object, object]) -> None:
         value.update({deal: quantity * 10 for deal, quantity in value.items() if isinstance(quantity, int)})
 
-    return periods.damaged(moment.good, damage)
+    return noisy.damaged(moment.good, damage)
 
 
-def _one_of_each(moment: mistakes.Moment) -> Reply:
-    """A single unit of each deal of the plan: under the least quantity of some."""
-    return periods.damaged(moment.good, lambda value: value.update(dict.fromkeys(value, 1)))
+_one_of_each = noisy.changed(lambda value: value.update(dict.fromkeys(value, 1)))
+"""A single unit of each deal of the plan: under the least quantity of some."""
+
+_nothing = noisy.changed(lambda value: value.clear())
+"""A plan that buys nothing."""
 
 
-def _nothing(moment: mistakes.Moment) -> Reply:
-    """A plan that buys nothing."""
-    return periods.damaged(moment.good, lambda value: value.clear())
+def _bomb(moment: noisy.Moment) -> Reply:
+    return noisy.bomb(moment, "{'Offer_1': {}}")
 
 
-def _bomb(moment: mistakes.Moment) -> Reply:
-    return mistakes.bomb(moment, "{'Offer_1': {}}")
-
-
-MISTAKES: mistakes.Mistakes = (
+MISTAKES: noisy.Mistakes = (
     (0.03, _text_only),
-    (0.02, mistakes.empty),
-    (0.02, mistakes.unknown_tool),
-    (0.02, mistakes.malformed_json),
-    (0.03, mistakes.wrong_type),
+    (0.02, noisy.empty),
+    (0.02, noisy.unknown_tool),
+    (0.02, noisy.malformed_json),
+    (0.03, noisy.wrong_type),
     (0.03, _unparseable),
-    (0.03, periods.partial),
+    (0.03, noisy.partial),
     (0.02, _unknown_ids),
     (0.03, _negative),
     (0.03, _fractional),
@@ -102,13 +85,13 @@ MISTAKES: mistakes.Mistakes = (
     (0.02, _too_dear),
     (0.02, _one_of_each),
     (0.01, _nothing),
-    (0.03, mistakes.several),
-    (0.03, periods.after_action),
+    (0.03, noisy.several),
+    (0.03, noisy.after_action),
     (0.01, _bomb),
-    (0.002, mistakes.huge),
-    (0.02, periods.future_notes),
-    (0.02, periods.non_ascii),
-    (0.04, periods.writes_notes),
+    (0.002, noisy.huge),
+    (0.02, noisy.future_notes),
+    (0.02, noisy.non_ascii),
+    (0.04, noisy.writes_notes),
 )
 """Each mistake with its probability a reply; what remains to 1 is the reply as it should be."""
 
@@ -136,6 +119,8 @@ POLICIES: Mapping[str, Policy] = {
     "climber": _policy(
         "learns the value of items from the results of its plans, and buys the plan that looks best", playing.climber
     ),
-    "noisy": _policy("a climber that makes every kind of mistake a model makes", noisy(playing.climber, MISTAKES)),
+    "noisy": _policy(
+        "a climber that makes every kind of mistake a model makes", noisy.noisy(playing.climber, MISTAKES)
+    ),
     "oracle": Policy(help="reads the instance and takes the best actions from the start", oracle=oracle),
 }

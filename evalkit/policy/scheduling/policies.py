@@ -9,10 +9,8 @@ from collections.abc import Mapping, Sequence
 from evalkit.dialogue import Reply, Request
 from evalkit.envs.scheduling.instance import SchedulingInstance, market_of
 from evalkit.envs.scheduling.market import stable_matching
-from evalkit.policy.conversation import PolicyFn, action_arguments, asking, calling, ids_in, offered, results
-from evalkit.policy.noisy import mistakes, periods
-from evalkit.policy.noisy.mistakes import noisy
-from evalkit.policy.record import Policy
+from evalkit.policy import noisy
+from evalkit.policy.conversation import Policy, PolicyFn, action_arguments, asking, calling, ids_in, offered, results
 from evalkit.seeds import Stream
 
 # Baselines for scheduling: random assignments, and the repair of one reported problem at a time.
@@ -150,9 +148,9 @@ def _shuffled(workers: Sequence[str], tasks: Sequence[str], draws: Stream) -> As
 
 # The mistakes that are made in scheduling: those of an action that is one assignment, and those of all periods.
 
-_text_only = periods.text_only("I should first think about who suits what best. Let me do that.")
+_text_only = noisy.text_only("I should first think about who suits what best. Let me do that.")
 
-_unparseable = periods.unparseable(
+_unparseable = noisy.unparseable(
     [
         "give everybody what they like best",
         "```python\n{}\n```",
@@ -164,42 +162,41 @@ _unparseable = periods.unparseable(
 )
 
 
-def _duplicate(moment: mistakes.Moment) -> Reply:
+def _duplicate(moment: noisy.Moment) -> Reply:
     """The action with one value given twice."""
 
     def damage(value: dict[object, object]) -> None:
         keys = list(value)
         value[keys[0]] = value[keys[-1]]
 
-    return periods.damaged(moment.good, damage)
+    return noisy.damaged(moment.good, damage)
 
 
-def _unknown_ids(moment: mistakes.Moment) -> Reply:
-    """The action with one key and one value that nobody has."""
-    return periods.damaged(moment.good, lambda value: value.update({"X99": "Y99"}))
+_unknown_ids = noisy.changed(lambda value: value.update({"X99": "Y99"}))
+"""The action with one key and one value that nobody has."""
 
 
-def _bomb(moment: mistakes.Moment) -> Reply:
-    return mistakes.bomb(moment, "{'W1': {}}")
+def _bomb(moment: noisy.Moment) -> Reply:
+    return noisy.bomb(moment, "{'W1': {}}")
 
 
-MISTAKES: mistakes.Mistakes = (
+MISTAKES: noisy.Mistakes = (
     (0.03, _text_only),
-    (0.02, mistakes.empty),
-    (0.02, mistakes.unknown_tool),
-    (0.02, mistakes.malformed_json),
-    (0.03, mistakes.wrong_type),
+    (0.02, noisy.empty),
+    (0.02, noisy.unknown_tool),
+    (0.02, noisy.malformed_json),
+    (0.03, noisy.wrong_type),
     (0.03, _unparseable),
-    (0.03, periods.partial),
+    (0.03, noisy.partial),
     (0.03, _duplicate),
     (0.03, _unknown_ids),
-    (0.03, mistakes.several),
-    (0.04, periods.after_action),
+    (0.03, noisy.several),
+    (0.04, noisy.after_action),
     (0.01, _bomb),
-    (0.002, mistakes.huge),
-    (0.02, periods.future_notes),
-    (0.03, periods.non_ascii),
-    (0.05, periods.writes_notes),
+    (0.002, noisy.huge),
+    (0.02, noisy.future_notes),
+    (0.03, noisy.non_ascii),
+    (0.05, noisy.writes_notes),
 )
 """Each mistake with its probability a reply; what remains to 1 is the reply as it should be."""
 
@@ -226,6 +223,6 @@ def _policy(about: str, reply: PolicyFn) -> Policy:
 POLICIES: Mapping[str, Policy] = {
     "random": _policy("a random valid action in every period", random),
     "knuth": _policy("repairs one random reported blocking pair per period (the paper's heuristic)", knuth),
-    "noisy": _policy("a knuth that makes every kind of mistake a model makes", noisy(knuth, MISTAKES)),
+    "noisy": _policy("a knuth that makes every kind of mistake a model makes", noisy.noisy(knuth, MISTAKES)),
     "oracle": Policy(help="reads the instance and takes the best actions from the start", oracle=oracle),
 }

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from textwrap import wrap
 from typing import Any
 
-from evalkit.report.extras.record import EpisodeLine, LinePlots, extras_of
+from evalkit.report.extras import EpisodeLine, LinePlots, extras_of
 from evalkit.report.tables import Column, Table
 from evalkit.report.vega import Figure, Rows, Spec, data, mark, number, scaled, span, spec_of, tips, whole, word
 from evalkit.results.moves import Move

@@ -10,7 +10,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from evalkit.report.comparing.sides import measures, measures_query, settings_table
 from evalkit.report.comparing.verdicts import (
     BY,
     PRIMARY,
@@ -23,10 +22,13 @@ from evalkit.report.comparing.verdicts import (
     binding_notes,
     corrected,
     least_corrected,
+    measures,
+    measures_query,
     overall,
+    settings_table,
     verdict,
 )
-from evalkit.report.extras.record import Measure
+from evalkit.report.extras import Measure
 from evalkit.report.run_data import RunData, place
 from evalkit.report.scores import kind_notes, packs_of, where
 from evalkit.report.sizes import size

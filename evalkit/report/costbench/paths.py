@@ -13,7 +13,7 @@ from typing import Any
 
 import orjson
 
-from evalkit.envs.costbench.distance import edit_distance, normalised
+from evalkit.envs.costbench.score import edit_distance, normalised
 from evalkit.envs.errand import errand
 from evalkit.report import queries
 from evalkit.report.costbench.planning_queries import (
@@ -58,7 +58,7 @@ def adaptation_tables(source: RunData, cells: Sequence[Cell]) -> tuple[Table, ..
     methods = {
         "without": "the suite without blocks that holds most of the same instances",
         "ned, ned_interval, ned_kind, edit_distance, same, pairs": (
-            "evalkit.envs.costbench.distance over `path` of the runs on the same instance without and with "
+            "evalkit.envs.costbench.score over `path` of the runs on the same instance without and with "
             "blocks: select agent, suite, instance, replicate, path from episodes where used"
         ),
     }

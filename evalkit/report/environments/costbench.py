@@ -8,17 +8,16 @@ from dataclasses import dataclass
 from itertools import accumulate
 from typing import Any
 
-from evalkit.envs.costbench.distance import normalised
 from evalkit.envs.costbench.events import course_of, terms_after, world_of
 from evalkit.envs.costbench.instances.instance import PlanningProblem
 from evalkit.envs.costbench.planning.solve import optimal_paths, optimum
-from evalkit.envs.costbench.score import CHARGED, IGNORED, Place, Walk, follow, is_static, walked
+from evalkit.envs.costbench.score import CHARGED, IGNORED, Place, Walk, follow, is_static, normalised, walked
 from evalkit.report.charts.drawing import BEST, PLAYED, compared, figure, label, numbered, plot, quoted, rule
 from evalkit.report.charts.path import Called, Pair, aligned, path_figure
 from evalkit.report.costbench.paths import adaptation_figures, coverage_figures
 from evalkit.report.costbench.planning import planning_tables
 from evalkit.report.costbench.planning_queries import COUNTED, REACHED
-from evalkit.report.extras.record import (
+from evalkit.report.extras import (
     HIGHER,
     LOWER,
     Charts,

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
-from evalkit.report.extras.record import Charts, Curve, ErrorKind, Extras, Find, PeriodStanding
+from evalkit.report.extras import Charts, Curve, ErrorKind, Extras, Find, PeriodStanding
 from evalkit.report.figures.curves import standing_of
 from evalkit.report.figures.marks import SCORE, Panels, bounds, by_agent, dotted, in_order, names_axis
 from evalkit.report.markets.econ import econ_tables

@@ -13,7 +13,7 @@ from evalkit.envs.pricing.instance import PricingInstance, market_of, optimum_of
 from evalkit.envs.pricing.optimum import best_prices, solve
 from evalkit.report.charts import drawing
 from evalkit.report.environments.markets import market_extras
-from evalkit.report.extras.record import Charts, Curve, PeriodStanding
+from evalkit.report.extras import Charts, Curve, PeriodStanding
 from evalkit.report.periods import Action, alone, by_period
 from evalkit.report.tables import Column, columns_of
 from evalkit.report.vega import Figure, mark, number, panels, scaled, span, tips

@@ -13,7 +13,7 @@ from evalkit.envs.procurement.market import Deal, ProcurementMarket, workers_of
 from evalkit.envs.procurement.score import value_of
 from evalkit.report.charts import drawing
 from evalkit.report.environments.markets import market_extras
-from evalkit.report.extras.record import Charts, ErrorKind, PeriodStanding, QuotedPlace
+from evalkit.report.extras import Charts, ErrorKind, PeriodStanding, QuotedPlace
 from evalkit.report.periods import Action, best_so_far, by_period
 from evalkit.report.scores import ACCEPTED
 from evalkit.report.tables import Column, columns_of

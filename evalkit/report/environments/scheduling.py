@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from evalkit.envs.arguments import Refusal, read_arguments
+from evalkit.envs.arguments import Refusal, read_arguments, read_mapping
 from evalkit.envs.calls import OK
-from evalkit.envs.literals import read_mapping
 from evalkit.envs.scheduling.assignment import read_assignment
 from evalkit.envs.scheduling.instance import SchedulingInstance, expected_of, market_of
 from evalkit.envs.scheduling.market import SchedulingMarket, blocking_pairs, stable_matching
@@ -19,7 +18,7 @@ from evalkit.envs.scheduling.score import value_of
 from evalkit.report.charts import drawing
 from evalkit.report.charts.drawing import WIDTH
 from evalkit.report.environments.markets import market_extras
-from evalkit.report.extras.record import Charts, PeriodStanding
+from evalkit.report.extras import Charts, PeriodStanding
 from evalkit.report.periods import Action, by_period, last_so_far
 from evalkit.report.tables import Column, columns_of
 from evalkit.report.vega import MOST_MARKS, Figure, Spec, data, mark, scaled, span, tips, word

@@ -5,7 +5,7 @@ and of one record an episode.
 """
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -13,13 +13,21 @@ from typing import Any
 import numpy as np
 
 from evalkit.errors import CorruptLogError, EvalkitError
+from evalkit.report.report import Report, report
+from evalkit.report.tables import as_csv
+from evalkit.report.views import answer_csv, open_views
 from evalkit.results.asks import Ask, ask_of
 from evalkit.results.cells import Cell
 from evalkit.results.derived import read_cells
 from evalkit.results.episodes import Environments, EpisodeResult
 from evalkit.results.moves import ROW, Move, moves
+from evalkit.store.disk import storage_errors
+from evalkit.store.folder import new_folder
 from evalkit.store.instances import ManifestInstance
 from evalkit.store.manifest import Manifest, ManifestAgent, load_target
+from evalkit.store.reading.arrays import coded, integers
+from evalkit.store.reading.reader import OF_ASKS, asks_made, scan
+from evalkit.store.reading.stream import stream_rows
 
 COLUMNS = (
     *ROW,
@@ -93,17 +101,15 @@ def choose(run: Path, agents: Collection[str] = (), suites: Collection[str] = ()
 
 def stream(chosen: Chosen, cells: Sequence[Cell], environments: Environments) -> Iterator[Exported]:
     """The episodes of some of the cells, each once. Raises CorruptLogError if one cannot be replayed."""
-    from evalkit.store.reading.stream import stream_rows
-
     episodes = {episode.id: (cell, episode) for cell in cells for episode in cell.episodes if episode.finished}
     used = {episode.id for cell in cells for episode in cell.prefix}
     names = list(episodes)
     start = np.cumsum([0, *(episodes[name][1].steps for name in names)])
     studio = _Studio(chosen.manifest, environments)
     logged = stream_rows(chosen.run, COLUMNS, names, _takes(chosen.run, names, start), start)
-    coded = {name for name, (cell, _) in episodes.items() if chosen.manifest.agents[cell.agent].code is not None}
-    while some := list(islice(logged, TOGETHER if coded else 1)):
-        made = _asked(chosen.run, {names[index]: rows for index, rows in some if names[index] in coded})
+    by_code = {name for name, (cell, _) in episodes.items() if chosen.manifest.agents[cell.agent].code is not None}
+    while some := list(islice(logged, TOGETHER if by_code else 1)):
+        made = _asked(chosen.run, {names[index]: rows for index, rows in some if names[index] in by_code})
         for index, stored in some:
             cell, result = episodes[names[index]]
             asks = made.get(result.id, [])
@@ -121,15 +127,11 @@ def stream(chosen: Chosen, cells: Sequence[Cell], environments: Environments) ->
 
 def _asked(run: Path, rows: Mapping[str, Sequence[Mapping[str, Any]]]) -> Mapping[str, Sequence[Mapping[str, Any]]]:
     """What agents that are code have asked in some episodes; `rows`: of these."""
-    from evalkit.store.reading.reader import asks_made
-
     return asks_made(run, {name: own[0]["ask_line"] for name, own in rows.items()}) if rows else {}
 
 
 def _with_asks(rows: Sequence[Mapping[str, Any]], asks: Sequence[Mapping[str, Any]]) -> Sequence[Mapping[str, Any]]:
     """Steps with the money, tokens and seconds of the asks that led to them."""
-    from evalkit.store.reading.reader import OF_ASKS
-
     if not asks:
         return rows
     counted = [dict(row) for row in rows]
@@ -142,9 +144,6 @@ def _with_asks(rows: Sequence[Mapping[str, Any]], asks: Sequence[Mapping[str, An
 
 def _takes(run: Path, names: Sequence[str], start: "np.ndarray[Any, np.dtype[np.int64]]") -> Any:
     """(rows,) the take of each row in effect of these episodes, by episode and step."""
-    from evalkit.store.reading.arrays import coded, integers
-    from evalkit.store.reading.reader import scan
-
     table = scan(run, ("episode", "take", "step"))
     takes = np.zeros(int(start[-1]), np.int64)
     if not table.num_rows or not names:
@@ -190,3 +189,52 @@ class _Studio:
             target = self._lines[place][result.instance]
             self._targets[key] = load_target(self._environments[result.environment], target)
         return self._targets[key]
+
+
+# `--format csv`: the report's tables, and every episode and score, one file each.
+
+# A cell of a sheet has several values as JSON.
+_EPISODES = """
+select * replace (
+    to_json(tags) as tags, to_json(metrics) as metrics, to_json(path) as path, to_json(outcomes) as outcomes
+) from episodes e
+where exists (from chosen c where c.agent = e.agent and c.suite = e.suite) order by suite, agent, place, episode
+"""
+_SCORES = """
+select * from scores s
+where exists (from chosen c where c.agent = s.agent and c.suite = s.suite)
+order by suite, agent, replicate, instance, metric
+"""
+
+
+def write_sheets(chosen: Chosen, out: Path) -> None:
+    """Write a folder of sheets, whole or not at all; the tables have the chosen cells' rows, and all of other tables.
+
+    `episodes.csv` has the void episodes and the remaining ones too, marked. Raises UsageError if the folder exists,
+    StorageError, CorruptLogError.
+    """
+    made = sheets(chosen, report(chosen.run))
+    with new_folder(out) as folder:
+        for name, data in made.items():
+            with storage_errors(folder):
+                (folder / f"{name}.csv").write_bytes(data)
+
+
+def sheets(chosen: Chosen, tables: Report) -> dict[str, bytes]:
+    """The sheets by name; `tables`: the run's report. Raises CorruptLogError."""
+    cells = ", ".join(f"({_text(cell.agent)}, {_text(cell.suite.name)})" for cell in chosen.cells)
+    with_cells = f"with chosen(agent, suite) as (values {cells}) "
+    views = open_views(chosen.run)
+    made = {
+        "episodes": answer_csv(views.sql(with_cells + _EPISODES)),
+        "scores": answer_csv(views.sql(with_cells + _SCORES)),
+    }
+    agents = {cell.agent for cell in chosen.cells}
+    for table in tables.tables:
+        rows = tuple(row for row in table.rows if row.get("agent") is None or row["agent"] in agents)
+        made[f"table_{table.name}"] = as_csv(replace(table, rows=rows)).encode()
+    return made
+
+
+def _text(value: str) -> str:
+    return "'" + value.replace("'", "''") + "'"

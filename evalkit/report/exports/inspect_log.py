@@ -22,7 +22,7 @@ import orjson
 
 from evalkit import __version__
 from evalkit.dialogue import Tool
-from evalkit.envs.known import is_litmus
+from evalkit.envs.table import is_litmus
 from evalkit.report.exports.chats import Chat, ChatEntry, Plain, chats, episode_json, tokens
 from evalkit.report.exports.episodes import Chosen, Exported, stream
 from evalkit.report.scores import by_instance

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from evalkit.envs.known import is_litmus
+from evalkit.envs.table import is_litmus
 from evalkit.report import queries, vega
-from evalkit.report.extras.record import all_extras
+from evalkit.report.extras import all_extras
 from evalkit.report.figures.curves import curve_figures, varied_figures
 from evalkit.report.figures.marks import bounds, by_agent, dotted, estimates, hollow, in_order, names_axis, suite_of
 from evalkit.report.report import Report

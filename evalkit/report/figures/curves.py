@@ -19,7 +19,7 @@ import numpy as np
 
 from evalkit.envs.table import ENVIRONMENTS, OWN_ENVIRONMENTS
 from evalkit.report import vega
-from evalkit.report.extras.record import Curve, Series, all_extras, extras_of
+from evalkit.report.extras import Curve, Series, all_extras, extras_of
 from evalkit.report.figures.marks import SHORT, Panels, axes_in, bounds, by_agent, in_order, numeric
 from evalkit.report.periods import ACTIONS, Action, logged_actions, standing
 from evalkit.report.scores import AGENT, packs_of

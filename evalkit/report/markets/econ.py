@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from evalkit.envs.known import is_stationary
+from evalkit.envs.table import is_stationary
 from evalkit.report import queries
 from evalkit.report.markets.contrasts import difficulty_tables, variant_tables
 from evalkit.report.markets.econ_queries import (

@@ -14,7 +14,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from evalkit.envs.known import is_litmus
+from evalkit.envs.table import is_litmus
 from evalkit.errors import CorruptLogError
 from evalkit.report.behaviour import SERVED_ASK_COLUMNS, SERVED_COLUMNS, versions
 from evalkit.report.run_data import RunData
@@ -23,8 +23,7 @@ from evalkit.results.cells import Cell, cells
 from evalkit.results.derived import read_run
 from evalkit.results.endings import most_said
 from evalkit.spec.identity import episode_key
-from evalkit.stats.alarm import LEAST_PAIRS, WINDOWS, Night
-from evalkit.stats.watch import watched
+from evalkit.stats.alarm import LEAST_PAIRS, WINDOWS, Night, watched
 from evalkit.store import json_text
 from evalkit.store.manifest import Manifest, ManifestAgent, ManifestSuite
 from evalkit.store.void import read_voids

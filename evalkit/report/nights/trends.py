@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from datetime import date
 from typing import Any
 
-from evalkit.envs.known import OPTIMUM_UNIT, score_unit
+from evalkit.envs.table import OPTIMUM_UNIT, score_unit
 from evalkit.report.figures.marks import by_agent, dotted
 from evalkit.report.nights.history import TOOK, CellNight, NightRecord
 from evalkit.report.scores import scored

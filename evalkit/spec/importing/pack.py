@@ -16,8 +16,7 @@ from tempfile import TemporaryDirectory, TemporaryFile
 from traceback import extract_tb
 from types import TracebackType
 
-from evalkit.envs.named import named
-from evalkit.envs.table import ENVIRONMENTS
+from evalkit.envs.table import ENVIRONMENTS, named
 from evalkit.errors import EvalkitError, UsageError, nearest
 from evalkit.spec.importing.record import PromptImport
 

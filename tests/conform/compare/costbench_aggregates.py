@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from evalkit.envs.costbench.distance import edit_distance, normalised
+from evalkit.envs.costbench.score import edit_distance, normalised
 from tests.conform.compare.costbench_metrics import BESIDE, QUERIES, Episode, as_recorded, played
 from tests.conform.compare.goldens import EQUAL, GoldenVerdict, Row, differing, documented, out_of_scope, parting
 

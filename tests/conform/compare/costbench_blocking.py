@@ -17,7 +17,7 @@ from evalkit.envs.costbench.domain.catalogue_files import shipped
 from evalkit.envs.costbench.domain.ids import show_id
 from evalkit.envs.costbench.domain.query import Query
 from evalkit.envs.costbench.events import Course, agent_blocks, course_of, oracle_eligible, world_of
-from evalkit.envs.costbench.instances.blocks import SEED_STEP, alternative_of, planned_blocks
+from evalkit.envs.costbench.instances.blocks import SEED_STEP, draws, planned_blocks
 from evalkit.envs.costbench.instances.costs import query_seed
 from evalkit.envs.costbench.instances.instance import PlanningProblem
 from evalkit.envs.costbench.instances.parameters import KINDS
@@ -171,7 +171,7 @@ def _drawn_plan(instance: PlanningProblem, queries: Sequence[Mapping[str, Any]])
     """Preference changes as the reference draws them: from the other queries of the task, in the order of the file."""
     pool = [one for one in queries if one["task"] == instance.task and one["query_id"] != instance.query.id]
     base = query_seed(instance.seed, instance.query.id)
-    drawn = [pool[alternative_of("reference", base, i, len(pool))] for i in range(instance.blocks)]
+    drawn = [pool[draws("reference", base, "preference_change", i).below(len(pool))] for i in range(instance.blocks)]
     return [
         {
             "alternative_query_id": one["query_id"],

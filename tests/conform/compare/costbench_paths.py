@@ -11,11 +11,11 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from evalkit.envs.costbench.distance import edit_distance, normalised
 from evalkit.envs.costbench.domain.catalogue_files import shipped
 from evalkit.envs.costbench.domain.world import Terms, World, make_world
 from evalkit.envs.costbench.instances.costs import query_seed, reference_costs
-from evalkit.envs.costbench.planning.solve import count_optimal, float_cost, greedy_path, optimal_paths, reference_path
+from evalkit.envs.costbench.planning.solve import float_cost, greedy_path, optimal_paths, reference_path
+from evalkit.envs.costbench.score import edit_distance, normalised
 from tests.conform.compare.costbench_costs import LEAST_LENGTH
 from tests.conform.compare.goldens import GoldenVerdict, Row, differing, judged, out_of_scope
 
@@ -73,7 +73,7 @@ def solved(task: str, length: int, draw_seed: int) -> Solved:
     world = make_world(shipped("travel"), task, length, whole=False)
     # Half of the costs are those of tools that nobody is shown; they decide nothing but ties.
     terms = Terms(tuple(reference_costs(world, draw_seed, LOW, HIGH, NOISE, foreign=False)))
-    if count_optimal(world, terms, world.start) > 1:
+    if len(optimal_paths(world, terms, world.start, 2)) > 1:
         terms = Terms(tuple(reference_costs(world, draw_seed, LOW, HIGH, NOISE)))
     truth = reference_path(world, terms, world.start)
     assert truth is not None

@@ -13,7 +13,7 @@ from functools import lru_cache
 from pathlib import Path
 from statistics import fmean, stdev
 
-from evalkit.envs.numpy_random_state import RandomStateStream
+from evalkit.envs.mersenne import RandomStateStream
 from evalkit.envs.scheduling.instance import REFERENCE_SEEDS
 from evalkit.envs.scheduling.market import blocking_pairs, expected_blocking
 from evalkit.seeds import Stream

@@ -5,8 +5,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from evalkit.envs.arguments import Parsed
-from evalkit.envs.literals import read_mapping
+from evalkit.envs.arguments import Parsed, read_mapping
 from tests.conform.compare.goldens import EQUAL, GoldenVerdict, Row, differing, documented, judged
 
 RESTARTS = frozenset({"ValueError"})

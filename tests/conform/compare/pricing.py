@@ -17,8 +17,7 @@ from typing import Any
 from evalkit.dialogue import Reply, ToolCall
 from evalkit.envs.environment import Facts, Kit
 from evalkit.envs.pricing.demand import CUSTOMERS, LINEAR, PricingMarket, profits, quantities
-from evalkit.envs.pricing.generate import DIFFICULTIES, REFERENCE_PERIODS
-from evalkit.envs.pricing.instance import PricingInstance, load, market_of
+from evalkit.envs.pricing.instance import DIFFICULTIES, REFERENCE_PERIODS, PricingInstance, load, market_of
 from evalkit.envs.pricing.optimum import BLOCK, best_prices, hint, solve
 from evalkit.envs.pricing.pricing import ACTION, PRICING, RULES
 from evalkit.spec.packs import read_pack

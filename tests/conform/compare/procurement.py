@@ -15,12 +15,11 @@ from typing import Any
 
 from evalkit.dialogue import Reply, ToolCall
 from evalkit.envs.environment import Facts, Kit
-from evalkit.envs.numpy_random_state import RandomStateStream
+from evalkit.envs.mersenne import RandomStateStream
 from evalkit.envs.procurement.generate import DIFFICULTIES, N40K5, Made, Shape, reference_market
 from evalkit.envs.procurement.instance import ProcurementInstance, describe, load
 from evalkit.envs.procurement.market import BULK, TWO_PART, Deal, ProcurementMarket, plan_cost, totals, workers_of
-from evalkit.envs.procurement.menu import menu_text
-from evalkit.envs.procurement.plan import OVER, REFUSALS
+from evalkit.envs.procurement.plan import OVER, REFUSALS, menu_text
 from evalkit.envs.procurement.procurement import ACTION, PROCUREMENT, RULES
 from evalkit.envs.replay import advance, begin
 from evalkit.spec.packs import read_pack

@@ -11,12 +11,11 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from evalkit.envs.numpy_random_state import RandomStateSnapshot, RandomStateStream
+from evalkit.envs.mersenne import RandomStateSnapshot, RandomStateStream
 from evalkit.envs.scheduling.instance import ALIKE, DIFFICULTIES, FAMILIES, family_of_seed, reference_market
 from evalkit.envs.scheduling.market import (
     SchedulingMarket,
     blocking_pairs,
-    count_blocking_pairs,
     expected_blocking,
     expected_denominator,
 )
@@ -107,7 +106,7 @@ def matchings(row: Row, data: Path | None) -> GoldenVerdict:
     pairs = blocking_pairs(at.market, matching)
     ours = {
         **row,
-        "num_blocking": count_blocking_pairs(at.market, matching),
+        "num_blocking": len(pairs),
         "blocking_pairs": named(at.market, pairs),
     }
     return judged(row, ours)
@@ -160,7 +159,7 @@ def _sampled(name: str, seed: int) -> "Ints":
     import numpy as np
 
     at = level(name, seed)
-    counts = np.array([count_blocking_pairs(at.market, matching) for matching in _permutations(at.n)])
+    counts = np.array([len(blocking_pairs(at.market, matching)) for matching in _permutations(at.n)])
     counts.setflags(write=False)
     return counts
 

@@ -11,15 +11,14 @@ from pathlib import Path
 from typing import Any
 
 from evalkit.dialogue import Reply, Request, ToolCall
-from evalkit.envs.arguments import Parsed, Refusal
+from evalkit.envs.arguments import Parsed, Refusal, read_mapping
 from evalkit.envs.environment import Facts, Kit
-from evalkit.envs.literals import read_mapping
-from evalkit.envs.numpy_random_state import RandomStateStream
+from evalkit.envs.mersenne import RandomStateStream
 from evalkit.envs.replay import Position, advance, begin
 from evalkit.envs.scheduling import assignment
 from evalkit.envs.scheduling.instance import SchedulingInstance, load
 from evalkit.envs.scheduling.scheduling import ACTION, RULES, SCHEDULING
-from evalkit.policy.answer import answer
+from evalkit.policy.conversation import answer
 from evalkit.policy.table import player
 from evalkit.seeds import derive
 from evalkit.spec.packs import read_pack

@@ -1,7 +1,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evalkit.envs.costbench.distance import edit_distance, normalised
+from evalkit.envs.costbench.score import edit_distance, normalised
 
 PATHS = st.lists(st.sampled_from(["a", "ab", "b", "Decide", "Select"]), max_size=7)
 

@@ -13,7 +13,7 @@ from evalkit.envs.costbench.costbench import COSTBENCH
 from evalkit.envs.costbench.domain.catalogue_files import shipped
 from evalkit.envs.costbench.domain.query import Query
 from evalkit.envs.costbench.events import course_of
-from evalkit.envs.costbench.instances.blocks import alternative_of
+from evalkit.envs.costbench.instances.blocks import draws
 from evalkit.envs.costbench.instances.costs import query_seed
 from evalkit.envs.costbench.instances.instance import PlanningProblem
 from tests.support.costbench_episodes import Episode, make_instance
@@ -95,7 +95,9 @@ def as_instance(row: dict[str, Any], queries: list[dict[str, Any]]) -> PlanningP
     pool = [one for one in queries if one["task"] == own["task"] and one is not own]
     base = query_seed(42, row["query_id"])
     blocks = row["block_num"]
-    others = tuple(as_query(pool[alternative_of("reference", base, i, len(pool))]) for i in range(blocks))
+    others = tuple(
+        as_query(pool[draws("reference", base, "preference_change", i).below(len(pool))]) for i in range(blocks)
+    )
     mode = row["block_mode"]
     return make_instance(
         own["task"],

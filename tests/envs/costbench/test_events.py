@@ -13,7 +13,6 @@ from evalkit.envs.costbench.domain.catalogue import Graph, GraphTool
 from evalkit.envs.costbench.domain.catalogue_files import shipped
 from evalkit.envs.costbench.domain.world import Terms
 from evalkit.envs.costbench.events import (
-    ON_CALL,
     Course,
     agent_blocks,
     course_of,
@@ -23,6 +22,7 @@ from evalkit.envs.costbench.events import (
     terms_of,
     world_of,
 )
+from evalkit.envs.costbench.instances.blocks import ON_CALL
 from evalkit.envs.costbench.instances.instance import PlanningProblem
 from evalkit.envs.costbench.instances.parameters import KINDS
 from evalkit.envs.costbench.planning.solve import optimum

@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from evalkit.envs.pricing.generate import DIFFICULTIES
+from evalkit.envs.pricing.instance import DIFFICULTIES
 from evalkit.envs.pricing.pricing import ACTION, HISTORY, PRICING
 from tests.support.episode_loop import kit
 from tests.support.period_episodes import Game

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from evalkit.envs.pricing.demand import FAMILIES, LINEAR, PERIODIC, Family
-from evalkit.envs.pricing.generate import (
+from evalkit.envs.pricing.instance import (
     DIFFICULTIES,
     Making,
     family_of_seed,

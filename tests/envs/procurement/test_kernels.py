@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from evalkit.envs.procurement import branch, kernels, newton
+from evalkit.envs.procurement import branch, kernels, relax
 
 
 def test_every_function_of_the_loops_is_compiled_and_named_after_them_all() -> None:
@@ -20,8 +20,8 @@ def test_every_function_of_the_loops_is_compiled_and_named_after_them_all() -> N
 
 def test_another_number_in_any_file_is_another_digest(monkeypatch: pytest.MonkeyPatch) -> None:
     functions = kernels._functions()
-    before = kernels._digest(functions, vars(newton))
-    monkeypatch.setattr(newton, "_RIDGE", 1e-9)
-    assert kernels._digest(functions, vars(newton)) != before
+    before = kernels._digest(functions, vars(relax))
+    monkeypatch.setattr(relax, "_RIDGE", 1e-9)
+    assert kernels._digest(functions, vars(relax)) != before
     other: dict[str, Any] = {**functions, "shrink": branch.cutoff_of}
     assert kernels._digest(other, vars(branch)) != kernels._digest(functions, vars(branch))

@@ -5,8 +5,7 @@ import random
 
 import pytest
 
-from evalkit.envs.procurement.newton import direction, move
-from evalkit.envs.procurement.relax import slopes, sums
+from evalkit.envs.procurement.relax import direction, move, slopes, sums
 from tests.envs.procurement.small_markets import a_market, room_for
 
 

@@ -13,7 +13,7 @@ from evalkit.envs.procurement.best import MOST_BUDGET, _Search, solve
 from evalkit.envs.procurement.branch import TOLERANCE
 from evalkit.envs.procurement.generate import DIFFICULTIES, Shape, reference_market
 from evalkit.envs.procurement.market import ProcurementMarket, is_feasible, plan_cost, product
-from evalkit.envs.procurement.newton import direction
+from evalkit.envs.procurement.relax import direction
 from tests.envs.procurement.cutting import best_by_cuts
 from tests.envs.procurement.small_markets import a_market, best_product, drawn_market
 from tests.support.compiled_loops import printed

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evalkit.envs.numpy_random_state import RandomStateStream
+from evalkit.envs.mersenne import RandomStateStream
 from evalkit.envs.scheduling.instance import (
     ALIKE,
     DIFFICULTIES,

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from evalkit.envs.environment import Kit
-from evalkit.envs.numpy_random_state import RandomStateStream
+from evalkit.envs.mersenne import RandomStateStream
 from evalkit.envs.scheduling.assignment import distinct
 from evalkit.envs.scheduling.instance import DIFFICULTIES
 from evalkit.envs.scheduling.market import stable_matching

@@ -6,7 +6,7 @@ import re
 import pytest
 
 from evalkit.report.charts.drawing import episode_figures, period_lines
-from evalkit.report.extras.record import extras_of
+from evalkit.report.extras import extras_of
 from evalkit.report.vega import MOST_MARKS
 from tests.support.chart_episodes import Played, line_of, played
 from tests.vegalite import schema_flaw

@@ -4,8 +4,7 @@ import csv
 import json
 from pathlib import Path
 
-from evalkit.report.exports.episodes import choose
-from evalkit.report.exports.sheets import write_sheets
+from evalkit.report.exports.episodes import choose, write_sheets
 from evalkit.report.report import report
 
 

@@ -7,8 +7,8 @@ import orjson
 import pytest
 
 from evalkit.errors import CorruptLogError, StorageError, UsageError
+from evalkit.report.exports.chats import write_transcripts
 from evalkit.report.exports.episodes import Chosen, choose
-from evalkit.report.exports.transcripts import write_transcripts
 from evalkit.store import disk
 from evalkit.store.void import FILE
 from tests.report.exports.conftest import EXPORTED, HOSTILE, ID

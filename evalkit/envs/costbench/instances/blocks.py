@@ -99,15 +99,6 @@ def kinds_of(generator: str, base: int, block: str, count: int) -> tuple[str, ..
     return tuple(KINDS[stream.below(len(KINDS))] for _ in range(count))
 
 
-def alternative_of(generator: str, base: int, index: int, pool: int) -> int:
-    """Which of `pool` other queries of the task block `index` changes to: a place in the order of their file.
-
-    An instance carries the queries themselves; whoever makes one draws them with this. Raises ValueError if the pool
-    is empty.
-    """
-    return draws(generator, base, "preference_change", index).below(pool)
-
-
 def table_seed(generator: str, base: int, index: int) -> int:
     """The seed of block `index`'s new costs: used as it is, so that queries may come to the same table."""
     return 1 + draws(generator, base, "cost_change", index).below(MOST_SEED)

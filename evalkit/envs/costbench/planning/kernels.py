@@ -1,23 +1,17 @@
-"""The loops over chains, compiled. Callers check the arguments; kernels do not.
+"""The loop over chains, compiled. Callers check the arguments; kernels do not.
 
-Only `batch.py`, for big jobs, and `evalkit/compiled.py` import this file: numba costs most of a second before its first
-result.
+Only `evalkit/compiled.py` imports this file: numba costs most of a second before its first result.
 """
 
 import numpy as np
 from numba import njit
 
 from evalkit.compiled import keep_here
-from evalkit.envs.costbench.planning.chain_loops import greedy_rows, solve_rows
 from evalkit.envs.costbench.planning.solve import chain_distances
 
 keep_here()
 
-
-_KERNEL = njit(cache=True, nogil=True, error_model="numpy")
-solve_all = _KERNEL(solve_rows)
-greedy_all = _KERNEL(greedy_rows)
-distances = _KERNEL(chain_distances)
+distances = njit(cache=True, nogil=True, error_model="numpy")(chain_distances)
 
 
 def warm() -> None:

@@ -23,18 +23,13 @@ Edge = tuple[int, int]
 class Routes:
     """All cheapest ways from one node to the goal: the nodes where no edge begins."""
 
-    __slots__ = ("_ahead", "_edges", "_number", "_sizes", "_start")
+    __slots__ = ("_ahead", "_edges", "_sizes", "_start")
 
     def __init__(self, start: int, ahead: Callable[[int], list[Edge]]) -> None:
         """`ahead`: a node's edges that cheapest ways take, by index."""
         self._start, self._ahead = start, ahead
         self._edges: dict[int, list[Edge]] = {}
-        self._number: dict[int, int] = {}
         self._sizes: dict[int, int] = {}
-
-    def count(self) -> int:
-        """How many ways there are, exactly."""
-        return self._count(self._start)
 
     def first(self) -> tuple[int, ...]:
         """The way of the fewest calls; of several the one whose first call has the lowest index, and so on."""
@@ -51,12 +46,6 @@ class Routes:
         if node not in self._edges:
             self._edges[node] = self._ahead(node)
         return self._edges[node]
-
-    def _count(self, node: int) -> int:
-        if node not in self._number:
-            edges = self._on(node)
-            self._number[node] = sum(self._count(next_node) for _, next_node in edges) if edges else 1
-        return self._number[node]
 
     def _calls(self, node: int) -> int:
         # Bit k: whether there is a way of k calls.

@@ -127,12 +127,6 @@ def reference_path(world: World, terms: Terms, state: int) -> tuple[int, ...] | 
     return taken(world, terms, state, paths) if len(paths) > 1 else next(iter(paths), None)
 
 
-def count_optimal(world: World, terms: Terms, state: int) -> int:
-    """How many plans have the least cost, exactly; 0: the goal cannot be reached."""
-    routes = _routes(world, terms, state)
-    return 0 if routes is None else routes.count()
-
-
 def call_is_optimal(world: World, terms: Terms, state: int, index: int) -> bool:
     """Whether a plan of least cost from the state begins with this call."""
     tool = world.tools[index]

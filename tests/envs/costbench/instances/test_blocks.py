@@ -14,10 +14,10 @@ from msgspec.structs import replace
 from evalkit.envs.costbench.events import world_of
 from evalkit.envs.costbench.instances.blocks import (
     SENTENCES,
-    alternative_of,
     ban_sentence,
     change_sentence,
     check_schedule,
+    draws,
     failing_turns,
     kinds_of,
     planned_blocks,
@@ -44,7 +44,9 @@ BASE = hashed("42:<Query00001>")
 @given(SEEDS, st.integers(0, 5), st.integers(1, 500))
 def test_the_references_draws_are_pythons(base: int, index: int, pool: int) -> None:
     assert table_seed("reference", base, index) == random.Random(base + 100 * index).choice(range(1, 10000))
-    assert alternative_of("reference", base, index, pool) == random.Random(base + 100 * index).choice(range(pool))
+    assert draws("reference", base, "preference_change", index).below(pool) == random.Random(base + 100 * index).choice(
+        range(pool)
+    )
 
 
 @given(SEEDS, st.integers(1, 6))

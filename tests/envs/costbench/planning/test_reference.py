@@ -33,7 +33,7 @@ def test_every_golden_plan_and_its_cost_are_met_bit_for_bit(shared: Path, seed: 
         assert truth is not None
         assert solve.float_cost(terms, truth) == row["gt_cost"]
         assert solve.float_cost(terms, greedy) == row["greedy_cost"]
-        tied += solve.count_optimal(world, terms, world.start) > 1
+        tied += len(solve.optimal_paths(world, terms, world.start, 2)) > 1
     assert len(rows) == 2286
     assert tied > 100
 

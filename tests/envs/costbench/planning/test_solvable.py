@@ -8,8 +8,7 @@ import pytest
 
 from evalkit.envs.costbench.domain.catalogue_files import shipped
 from evalkit.envs.costbench.domain.world import World, make_world
-from evalkit.envs.costbench.instances.playable import fewest_breaks
-from evalkit.envs.costbench.instances.suite import load
+from evalkit.envs.costbench.instances.suite import fewest_breaks, load
 from evalkit.errors import UsageError
 from tests.envs.costbench.planning.test_search import graph_world, random_graph
 from tests.support.costbench_lines import DINING

@@ -1,24 +1,200 @@
-"""An environment's episodes: played by models that talk, that call, and that do everything wrong; then replayed."""
+"""An environment, checked: its record and its instances by themselves, and its episodes, played by models that talk,
+that call, and that do everything wrong; then replayed.
+"""
 
 import math
-from collections.abc import Sequence
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any
 
 import orjson
 
-from evalkit.checking.trying import trying
 from evalkit.dialogue import Message, Reply, Request
-from evalkit.envs.environment import Environment, Facts, Kit, Score
+from evalkit.envs.environment import Environment, Facts, Kit, Pack, Parameter, Score
+from evalkit.envs.lines import canonical, instance_digest
 from evalkit.envs.replay import Position, Turn, advance, begin
+from evalkit.errors import UsageError
 from evalkit.policy.any_tool import any_tool
 from evalkit.policy.conversation import PolicyFn
-from evalkit.policy.noisy.anywhere import hostile
+from evalkit.policy.noisy import hostile
 from evalkit.replies import encode_reply
-from evalkit.report.extras.record import metric_flaws
+from evalkit.report.extras import metric_flaws, record_flaws
 from evalkit.seeds import Stream, derive
+from evalkit.spec.packs import VARIANTS, standard_pack
 from evalkit.wire.dialect import Dialect
 from evalkit.wire.table import DIALECTS
+
+
+@contextmanager
+def trying(where: str, what: str) -> Iterator[None]:
+    """Whatever is raised within, but a finding, becomes one. Raises AssertionError."""
+    try:
+        yield
+    except AssertionError:
+        raise
+    except Exception as flaw:  # another's code: it may raise anything
+        raise AssertionError(f"{where}: {what} raised {type(flaw).__name__}: {flaw}") from flaw
+
+
+_NAME = re.compile(r"[a-z][a-z0-9_]*")
+
+
+def check_record(env: Environment[Any, Any]) -> None:
+    """Raises AssertionError if a field is not as it must be."""
+    where = str(env.name)
+    bare = where.rpartition(":")[2]
+    assert _NAME.fullmatch(bare), (
+        f"{where}: a name has lower-case letters, digits and _ only, and starts with a letter."
+    )
+    assert type(env.version) is int, f"{where}: version: expected a whole number, got {env.version!r}."
+    assert env.version >= 1, f"{where}: version: must be at least 1, got {env.version}."
+    low, high = env.score_range
+    assert low < high, f"{where}: score_range: the lower end must be first, got {env.score_range}."
+    assert not math.isnan(low + high), f"{where}: score_range: got {env.score_range}."
+    shown = env.presentation
+    if shown.scale == "litmus":
+        ends = low <= 0 and shown.zero_means and shown.one_means
+        assert ends, f"{where}: scale: a litmus test has both ends in score_range, `zero_means` and `one_means`."
+    assert high >= 1, (
+        f"{where}: score_range: must contain 1, the score of the optimum or of one end, got {env.score_range}."
+    )
+    for key, parameter in env.parameters.items():
+        check_default(where, key, parameter)
+    unknown = env.texts.later.keys() - env.texts.all.keys()
+    assert not unknown, f"{where}: texts.later: {min(unknown)!r} is not one of its texts."
+    for dialect in DIALECTS.built_in.values():
+        objections = dialect.objections(env.defaults, ())
+        assert not objections, f"{where}: defaults: {dialect.name} cannot express them: {' '.join(objections)}"
+    with trying(where, "reading what the record names"):
+        packs_of(env)
+        flaws = record_flaws(env)
+    assert not flaws, f"{where}: {flaws[0]}"
+
+
+def check_default(where: str, key: str, parameter: Parameter) -> None:
+    """Raises AssertionError if a parameter's own default is not one of its values."""
+    value: Any = parameter.default
+    location = f"{where}: parameters: {key}"
+    assert parameter.kind in (int, float, str, bool), f"{location}: the kind must be int, float, str or bool."
+    if value is None:
+        return
+    assert type(value) is parameter.kind or (parameter.kind is float and type(value) is int), (
+        f"{location}: the default {value!r} does not match its kind."
+    )
+    if parameter.choices:
+        assert value in parameter.choices, f"{location}: the default {value!r} is not one of its choices."
+    assert _in_range(parameter, value), f"{location}: the default {value!r} is out of range."
+
+
+def _in_range(parameter: Parameter, value: Any) -> bool:
+    over = parameter.least is None or parameter.least <= value
+    return over and (parameter.most is None or value <= parameter.most)
+
+
+def packs_of(env: Environment[Any, Any]) -> tuple[Pack, ...]:
+    """Its standard texts: plain, and for each variant in which they differ. Raises UsageError."""
+    by_digest = {pack.digest: pack for pack in (standard_pack(env, variant) for variant in ("", *VARIANTS))}
+    return tuple(by_digest.values())
+
+
+# An environment's instances: generated alike for ever, loaded from lines, described as lines.
+
+_ODD: tuple[Any, ...] = (None, True, -1, 10**12, 0.5, float("nan"), "", "odd", [], [[]], {}, {"a": 1})
+
+
+def check_generator(env: Environment[Any, Any], count: int, seed: int) -> list[Mapping[str, Any]]:
+    """The first lines that it generates. Raises AssertionError if they are not the same however they are made."""
+    if not count:
+        return []
+    where = f"{env.name}: generate"
+
+    def made(many: int, number: int) -> list[dict[str, Any]]:
+        with trying(where, f"({{}}, {many}, {number})"):
+            return [dict(line) for line in env.generate({}, many, number)]
+
+    lines = made(count, seed)
+    assert len(lines) == count, f"{where}: asked for {count} instances, made {len(lines)}."
+    for line in lines:
+        named = isinstance(line.get("id"), str)
+        assert named, f"{where}: every line needs a string `id`, got {line.get('id')!r}."
+    ids = [line["id"] for line in lines]
+    assert len(set(ids)) == count, f"{where}: ids must be unique, got {ids}."
+    assert _json(where, lines) == _json(where, made(count, seed)), f"{where}: the same seed gave different instances."
+    more = made(count + 2, seed)[:count]
+    flaw = "gave different instances when asked for more: key each draw by its place"
+    assert _json(where, lines) == _json(where, more), f"{where}: {flaw}."
+    with trying(where, "taking one of a million"):
+        first = [dict(line) for line in islice(env.generate({}, 10**6, seed), 1)]
+    assert _json(where, first) == _json(where, lines[:1]), f"{where}: {flaw}."
+    return list(lines)
+
+
+def _json(where: str, value: Any) -> bytes:
+    with trying(where, "writing its lines as JSON"):
+        return canonical(value)
+
+
+def check_line(env: Environment[Any, Any], line: Mapping[str, Any]) -> Any:
+    """The instance of a line. Raises AssertionError if loading or describing it is not as it must be."""
+    where = f"{env.name}: line {line.get('id')!r}"
+    named = str(line.get("environment")).rpartition(":")[2] == env.name.rpartition(":")[2]
+    assert named, f"{where}: `environment` must be the environment's name, got {line.get('environment')!r}."
+    before = _json(where, line)
+    with trying(where, "load"):
+        instance = env.load(line)
+    with trying(where, "describe"):
+        described = dict(env.describe(instance))
+    text = _json(where, described)
+    with trying(where, "loading what describe gave"):
+        again = env.load(orjson.loads(text))
+        twice = _json(where, dict(env.describe(again)))
+    assert text == twice, f"{where}: it is described differently after it was described and loaded."
+    assert _json(where, line) == before, f"{where}: `load` or `describe` changed the line in place."
+    _check_properties(env, instance, described, where)
+    _check_damaged(env, described, where)
+    return instance
+
+
+def _check_properties(env: Environment[Any, Any], instance: Any, line: Mapping[str, Any], where: str) -> None:
+    with trying(where, "stratum or offers"):
+        stratum, most = env.stratum(instance), env.offers(instance)
+    assert isinstance(stratum, str), f"{where}: stratum: expected a string, got {stratum!r}."
+    assert type(most) is int, f"{where}: offers: expected a whole number, got {most!r}."
+    with trying(where, "what describes its suites"):
+        numbers = [quantity.of(line) for quantity in env.presentation.described.quantities]
+        numbers += [tally.of([line]) for tally in env.presentation.described.tallies]
+        numbers += [size.of(instance) for size in env.presentation.described.sizes]
+    for value in numbers:
+        assert isinstance(value, int | float), f"{where}: the values that describe it must be numbers, got {value!r}."
+
+
+def _check_damaged(env: Environment[Any, Any], line: Mapping[str, Any], where: str) -> None:
+    """Each field in turn left out, and set to odd values: a line is loaded, or refused by UsageError."""
+    for damaged, words in _damaged(line):
+        with trying(where, f"load, with {words},"):
+            loaded = _loaded(env, damaged)
+        if loaded is not None:
+            with trying(where, f"describe, of a line with {words} that load accepted,"):
+                instance_digest(env.name, dict(env.describe(loaded)))
+
+
+def _loaded(env: Environment[Any, Any], line: Mapping[str, Any]) -> Any:
+    """The instance; None of a line that is refused as it must be."""
+    try:
+        return env.load(line)
+    except UsageError:
+        return None
+
+
+def _damaged(line: Mapping[str, Any]) -> Iterator[tuple[dict[str, Any], str]]:
+    yield {}, "nothing in it"
+    for key in line:
+        yield {name: value for name, value in line.items() if name != key}, f"{key!r} left out"
+        yield from (({**line, key: odd}, f"{key!r} = {odd!r}") for odd in _ODD)
+
 
 PATIENCE = 10
 """Times as many steps as an episode has at most, within which one that only talks must end."""

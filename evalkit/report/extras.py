@@ -13,9 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from evalkit.envs.environment import ActionShare, Environment
-from evalkit.envs.known import known
-from evalkit.envs.named import named
-from evalkit.envs.table import OWN_ENVIRONMENTS
+from evalkit.envs.table import OWN_ENVIRONMENTS, known, named
 from evalkit.errors import UsageError
 from evalkit.report.scores import METRICS
 from evalkit.results.episodes import OWN_METRICS

@@ -1,1 +1,0 @@
-"""What `evalkit.testing` checks, by what it looks at: the record, its instances, its episodes."""
