@@ -180,7 +180,7 @@ WHOLE = -1
 
 def _places(books: Books) -> Callable[[Step], Step]:
     """What charges are compared with: a step; of an episode that has a charge for several steps at once (rows that a
-    repair gave up or a merge left out: no attempt of theirs is named), the whole of it."""
+    repair gave up: no attempt of theirs is named), the whole of it."""
     together = {row.episode for row in books.ledger if row.kind == "charge" and row.episode and row.attempt < 0}
     return lambda step: (step[0], WHOLE) if step[0] in together else step
 
@@ -267,7 +267,7 @@ def by_total(books: Books, lane: str, truth: int) -> Iterator[LedgerRecord]:
 
 
 def _lane(books: Books, row: LedgerRecord) -> str:
-    """The lane of a row's money; empty if unknown. A repair's rows and a merge's name the agent alone."""
+    """The lane of a row's money; empty if unknown. A repair's rows name the agent alone."""
     agent = books.manifest.agents.get(row.agent)
     return row.lane or ("" if agent is None else agent.lane)
 
