@@ -21,9 +21,9 @@ from evalkit.errors import UsageError, nearest
 from evalkit.files import at_home
 from evalkit.shipped import find
 from evalkit.spec.brought import brought_suite
-from evalkit.spec.byte_marks import without_mark
 from evalkit.spec.identity import suite_digest
 from evalkit.spec.model import SuiteInstance, SuiteUse
+from evalkit.spec.reading import without_mark
 
 SUMS = "SHA256SUMS"
 

@@ -251,5 +251,3 @@ def test_chats_are_exported_with_what_was_asked_and_with_its_money(
     assert sum(chat["metadata"]["chat"]["cost_pico_usd"] for chat in chats) == paid["cost"] > 0
     assert sum(ask["tokens"]["in"] for ask in asks) == paid["tokens"]
     assert sum(chat["metadata"]["chat"]["tokens"]["in"] for chat in chats) == paid["tokens"]
-
-

@@ -31,7 +31,7 @@ OUTCOME = {
         "steps",
     ),
     *("elapsed_s", "spent_usd", "unconfirmed_usd", "budget_usd"),
-    *("unmetered_replies", "unmetered_pico_usd", "estimated_replies", "estimated_pico_usd"),
+    *("unmetered_replies", "unmetered_pico_usd"),
     *("doubtful_replies", "doubtful_pico_usd"),
 }
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import orjson
 import pytest
 
-from evalkit.client.lanes.pauses import MOST_PAUSE_S
+from evalkit.client.lanes.health import MOST_PAUSE_S
 from evalkit.client.retry import TOTAL_S
 from evalkit.errors import EpisodeUnavailable, LaneClosed
 from evalkit.wire.dialect import Dialect

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from evalkit.client.lanes.refusals import ALIKE, FIRST, RefusalCount
+from evalkit.client.lanes.health import ALIKE, FIRST, RefusalCount
 from evalkit.dialogue import Message
 from evalkit.engine.outcome import RunOutcome
 from evalkit.engine.status import read_status
@@ -23,7 +23,7 @@ from evalkit.store.recovery.check import check_log
 from evalkit.text import wording
 from evalkit.view.overview import overview
 from evalkit.view.reading import read_run
-from evalkit.wire.refusals import COUNTED, MODELS_PART, is_models_doing
+from evalkit.wire.exhausted import COUNTED, MODELS_PART, is_models_doing
 from tests.support.command_line import caller
 from tests.support.refusing import FOUR, Answer, error, play, sweep_text
 

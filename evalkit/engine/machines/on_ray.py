@@ -19,10 +19,8 @@ from typing import Any
 from evalkit.engine.gc_threshold import seldom_collected
 from evalkit.engine.loop import SIGNALS
 from evalkit.engine.machines.messages import Bye, Hello, Welcome, WorkerRefused, decode_question, encode
-from evalkit.engine.machines.process import FAILED, REFUSED
-from evalkit.engine.machines.ray_actor import RayWorker, Said
-from evalkit.engine.machines.ray_head import RayHead, reach
-from evalkit.engine.machines.silence import DistantWorkers
+from evalkit.engine.machines.process import FAILED, REFUSED, RayWorker, Said
+from evalkit.engine.machines.silence import DistantWorkers, RayHead, reach
 from evalkit.engine.machines.spread import NOTHING_MORE, Spread, WorkerSlot, too_often
 from evalkit.errors import CorruptLogError, StorageError, UsageError
 from evalkit.store.bucket import is_bucket

@@ -20,7 +20,7 @@ from evalkit.engine.universe import Choice, episodes
 from evalkit.errors import RunError, UsageError, nearest
 from evalkit.money import PicoUsd
 from evalkit.store.events import read_events
-from evalkit.store.files.record import DOUBTFUL, ESTIMATED, UNMETERED, LedgerRecord
+from evalkit.store.files.record import DOUBTFUL, UNMETERED, LedgerRecord
 from evalkit.store.manifest import Manifest
 from evalkit.store.manifests import read_manifest
 from evalkit.store.reading.accounts import Account, accounts, closing_row, spent
@@ -80,7 +80,7 @@ def read_books(run: Path) -> Books:
             step = episode, number
             _place(books, episode, agent)
             books.by_session[worker] += cost
-            if attempts.endswith((UNMETERED, ESTIMATED, DOUBTFUL)):
+            if attempts.endswith((UNMETERED, DOUBTFUL)):
                 books.guessed[step] += cost
                 books.unmetered[step] = worker
             else:
