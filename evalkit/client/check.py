@@ -13,10 +13,10 @@ from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from evalkit.client.ask import Question
-from evalkit.client.long_attempts import refused_stream
 from evalkit.client.open import endpoint_of, open_transport, stream_endpoint_of
 from evalkit.client.remedies import with_remedy
 from evalkit.client.request import RequestTemplate, request_template
+from evalkit.client.retry import refused_stream
 from evalkit.client.transport import HttpTransport, Transport
 from evalkit.dialogue import Message, Reply, Sampling, Tool, ToolCall, Usage
 from evalkit.money import FREE, PicoUsd

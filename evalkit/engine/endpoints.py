@@ -9,17 +9,15 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from evalkit.client.ask import Asker
+from evalkit.client.ask import Asker, SendingRight
 from evalkit.client.budget import OUTSIZE, Budget
 from evalkit.client.client import ModelAsker
 from evalkit.client.keys import check_key, read_key, servers_of, short_names
 from evalkit.client.lanes.lane import Lane
 from evalkit.client.lanes.shared import Pool
 from evalkit.client.lanes.window import FIRST
-from evalkit.client.leading import SendingRight
-from evalkit.client.local import PolicyAsker
 from evalkit.client.open import endpoint_of, open_transport, stream_endpoint_of
-from evalkit.client.outside import OutsideAsker
+from evalkit.client.outside import OutsideAsker, PolicyAsker
 from evalkit.client.redact import Redactor
 from evalkit.client.request import RequestTemplate, request_template
 from evalkit.client.transport import HttpTransport

@@ -26,8 +26,16 @@ from evalkit.dialogue import Message, Reply, Sampling, Tool, ToolCall, Usage
 from evalkit.wire.allowance import Allowance
 from evalkit.wire.dialect import Dialect, Quirks, splice
 from evalkit.wire.extras import GEMINI_FIELDS
-from evalkit.wire.fields import call_ids, object_of, object_text, sampling_objections, text_of, tool_objections
-from evalkit.wire.finishes import failure_beside, odd
+from evalkit.wire.fields import (
+    call_ids,
+    failure_beside,
+    object_of,
+    object_text,
+    odd,
+    sampling_objections,
+    text_of,
+    tool_objections,
+)
 from evalkit.wire.history import NOTHING_SAID, SYSTEM, UNNAMED, extend_turns
 from evalkit.wire.http import HttpResponse, Verdict
 from evalkit.wire.lenient import MalformedReplyError, dumps_any, loads_kept

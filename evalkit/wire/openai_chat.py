@@ -20,8 +20,16 @@ from evalkit.dialogue import Message, Reply, Sampling, Tool, ToolCall, Usage
 from evalkit.wire.allowance import read_allowances
 from evalkit.wire.dialect import Dialect, Quirks, splice
 from evalkit.wire.extras import OPENAI_CHAT_FIELDS
-from evalkit.wire.fields import call_ids, object_of, sampling_objections, text_of, tool_objections
-from evalkit.wire.finishes import failure_beside, is_filtered, odd
+from evalkit.wire.fields import (
+    call_ids,
+    failure_beside,
+    is_filtered,
+    object_of,
+    odd,
+    sampling_objections,
+    text_of,
+    tool_objections,
+)
 from evalkit.wire.history import fitting_id, plain_name, returnable, words_of
 from evalkit.wire.http import HttpResponse, Verdict
 from evalkit.wire.lenient import MalformedReplyError, dumps_any, loads_kept

@@ -24,8 +24,16 @@ from evalkit.dialogue import Message, Reply, Sampling, Tool, ToolCall, Usage
 from evalkit.wire.allowance import read_allowances
 from evalkit.wire.dialect import Dialect, Quirks, splice
 from evalkit.wire.extras import OPENAI_RESPONSES_FIELDS
-from evalkit.wire.fields import call_ids, object_of, sampling_objections, text_of, tool_objections
-from evalkit.wire.finishes import failure_beside, is_failure, odd
+from evalkit.wire.fields import (
+    call_ids,
+    failure_beside,
+    is_failure,
+    object_of,
+    odd,
+    sampling_objections,
+    text_of,
+    tool_objections,
+)
 from evalkit.wire.history import NOTHING_SAID, fitting_id, plain_name, words_of
 from evalkit.wire.http import HttpResponse, Verdict
 from evalkit.wire.lenient import MalformedReplyError, dumps_any, loads_kept

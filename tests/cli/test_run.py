@@ -10,7 +10,7 @@ import pytest
 from pyarrow import parquet
 
 from evalkit.cli.choosing import program
-from evalkit.client.local import PolicyAsker
+from evalkit.client.outside import PolicyAsker
 from evalkit.serve.launch import simulated
 from tests.support.command_line import POLICIES, Call, Said, bill_lines, lab, tree
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from evalkit.client.ask import Answer
-from evalkit.client.rounds import aside
+from evalkit.client.streaming import aside
 from evalkit.dialogue import Reply, Usage
 from evalkit.serve.openai_chat import SERVED_OPENAI_CHAT
 from evalkit.wire.http import HttpResponse

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from evalkit.client.ask import Answer, Question
-from evalkit.client.local import PolicyAsker
+from evalkit.client.outside import PolicyAsker
 from evalkit.dialogue import Message, Reply
 from evalkit.engine.agents.cast import Cast
 from evalkit.engine.agents.playing import CodePlayer

@@ -154,7 +154,7 @@ MUTANTS = (
     ),
     Mutant(
         name="a broken connection counts as not billed",
-        file="wire/billed.py",
+        file="wire/http.py",
         old='    "reset": True,\n',
         new='    "reset": False,\n',
         needs=("reset_after",),

@@ -1,6 +1,6 @@
 import pytest
 
-from evalkit.wire.billed import BILLED, MEANING, counts_as_billed
+from evalkit.wire.http import BILLED, MEANING, counts_as_billed
 from evalkit.wire.verdicts import _FAILURES
 from tests.support.document_blocks import PROJECT
 

@@ -14,8 +14,7 @@ import msgspec
 
 from evalkit.dialogue import Usage
 from evalkit.spec.model import Limits
-from evalkit.wire.allowance import Allowance
-from evalkit.wire.durations import LONGEST_S
+from evalkit.wire.allowance import LONGEST_S, Allowance
 
 BURST_S = 0.5
 PACE = 0.98

@@ -16,7 +16,7 @@ from evalkit.api.environments import Instance, env, suite
 from evalkit.doors.inspect.solver import ENDING, FACTS, instance_of, metadata_of, play_episode
 from evalkit.errors import UsageError
 from evalkit.shipped import folders
-from evalkit.spec.brought import suite_folders, suites_in
+from evalkit.spec.suites import suite_folders, suites_in
 
 
 @scorer(metrics={"score": [mean(), stderr()], "solved": [mean(), stderr()]})

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from evalkit import __version__
-from evalkit.client.leading import renewed
+from evalkit.client.ask import renewed
 from evalkit.engine.endpoints import Endpoints
 from evalkit.engine.machines.coordinator import Coordinator
 from evalkit.engine.machines.dealt import DealtLane
