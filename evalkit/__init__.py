@@ -62,7 +62,7 @@ if TYPE_CHECKING:
     from evalkit.api.running import run, run_async
     from evalkit.api.runs import Run, load
     from evalkit.dialogue import Message, Reply, Tool, ToolCall, Usage
-    from evalkit.doors.gateway import Gateway, gateway
+    from evalkit.doors.gateway.server import Gateway, gateway
     from evalkit.engine.planning.planned import Plan
     from evalkit.envs.environment import Environment, Facts, Score
     from evalkit.envs.replay import Turn
@@ -124,7 +124,7 @@ _PLACES = {
     "evalkit.api.running": ("run", "run_async"),
     "evalkit.api.runs": ("Run", "load"),
     "evalkit.dialogue": ("Message", "Reply", "Tool", "ToolCall", "Usage"),
-    "evalkit.doors.gateway": ("Gateway", "gateway"),
+    "evalkit.doors.gateway.server": ("Gateway", "gateway"),
     "evalkit.engine.planning.planned": ("Plan",),
     "evalkit.envs.environment": ("Environment", "Facts", "Score"),
     "evalkit.envs.replay": ("Turn",),

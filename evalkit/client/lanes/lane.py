@@ -19,6 +19,7 @@ from collections.abc import Callable, Mapping, Sequence
 from evalkit.client.lanes.buckets import (
     Need,
     TokenEstimate,
+    announced_room,
     book,
     correct,
     delay,
@@ -34,7 +35,6 @@ from evalkit.client.lanes.ramp import BARREN_EPISODES, CANARY_EPISODES, EpisodeR
 from evalkit.client.lanes.servers import ANYWHERE, JointWindow, LaneServer, LaneServers, QueuedRequest, Ticket, Wish
 from evalkit.client.lanes.shared import Pool
 from evalkit.client.lanes.stats import LaneStats, RateMeter, SeenElsewhere
-from evalkit.client.lanes.window import announced_room
 from evalkit.dialogue import Usage
 from evalkit.errors import EpisodeUnavailable, EvalkitError, LaneClosed
 from evalkit.spec.model import Limits, ServerSpec

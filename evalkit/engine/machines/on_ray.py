@@ -2,8 +2,8 @@
 others for those that end.
 
 Ray decides nothing about safety. That it calls an actor dead is a hint: a process may go on for a minute after that. So
-a worker is settled as one of any machine is (`DistantWorkers`): sealed, once its share of the limits has lapsed. Only then
-another takes its place.
+a worker is settled as one of any machine is (`DistantWorkers`): sealed, once its share of the limits has lapsed. Only
+then another takes its place.
 """
 
 import asyncio
