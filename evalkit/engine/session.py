@@ -107,9 +107,8 @@ class Session:
         return self.unmetered_before + (Unmetered() if budget is None else budget.stats().unmetered)
 
 
-# The jobs of each lane of a session, and the admission queue for episodes that cost money or time.
-
-# Room for connections: the file-descriptor limit, raised towards what a run's width needs.
+# The jobs of each lane of a session, and the admission queue for episodes that cost money or time. First, room for
+# connections: the file-descriptor limit, raised towards what a run's width needs.
 
 KEPT = 64
 """Descriptors for everything except connections: log, libraries, terminal."""

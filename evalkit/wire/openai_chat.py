@@ -51,19 +51,24 @@ _ID = re.compile(r".{1,40}", re.DOTALL)
 
 
 def _head(model: str, sampling: Sampling, quirks: Quirks) -> bytes:
-    """The shared part in two lines: what every body has, then what only a body with tools may have."""
     plain: dict[str, Any] = {"model": model, quirks.max_tokens_field: sampling.max_tokens}
     for field, name in (("temperature", "temperature"), ("top_p", "top_p"), ("effort", "reasoning_effort")):
         value = getattr(sampling, field)
         if value not in (None, "") and field not in quirks.refuses:
             plain[name] = value
+    extra = orjson.loads(sampling.extra) if sampling.extra else {}
+    return two_lines(plain | extra, sampling, quirks)
+
+
+def two_lines(plain: Mapping[str, Any], sampling: Sampling, quirks: Quirks) -> bytes:
+    """The shared part of a body in two lines, for OpenAI's other format too: `plain`, which every body has, then what
+    only a body with tools may have."""
     with_tools: dict[str, Any] = {}
     if "tool_choice" not in quirks.refuses:
         with_tools["tool_choice"] = sampling.tool_choice
     if sampling.parallel_calls is not None and "parallel_calls" not in quirks.refuses:
         with_tools["parallel_tool_calls"] = sampling.parallel_calls
-    extra = orjson.loads(sampling.extra) if sampling.extra else {}
-    first, second = orjson.dumps(plain | extra)[:-1], orjson.dumps(with_tools)[1:-1]
+    first, second = orjson.dumps(plain)[:-1], orjson.dumps(with_tools)[1:-1]
     return first + b"\n" + (b"," + second if second else b"")
 
 

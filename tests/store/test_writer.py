@@ -292,7 +292,7 @@ def test_room_waits_while_the_disk_is_behind(tmp_path: Path, monkeypatch: pytest
         nonlocal most
         for step in range(5000):
             store.append(a_step("a", step))
-            most = max(most, store.unwritten)
+            most = max(most, store._unwritten)
             await store.room()
 
     play(tmp_path / "run", body)

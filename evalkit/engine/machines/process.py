@@ -107,10 +107,6 @@ async def attended(coordinator: WorkerTransport) -> WorkerSetup:
     return answer
 
 
-if __name__ == "__main__":
-    sys.exit(run_loop(main(int(sys.argv[1]), sys.argv[2])))
-
-
 # A worker that is an actor of a Ray cluster. It imports nothing of Ray: `on_ray.py` makes an actor of it.
 #
 # Its coordinator calls it, again and again, and each call brings the answer to the worker's last question and takes
@@ -188,3 +184,7 @@ class RayWorker:
         again = True
         while again:
             again = await Worker(directory, await attended(self._transport), self._transport).work()
+
+
+if __name__ == "__main__":
+    sys.exit(run_loop(main(int(sys.argv[1]), sys.argv[2])))

@@ -246,11 +246,6 @@ class Store:
         """The number of its journal's newest object; -1: it has none."""
         return self._journal.number - 1
 
-    @property
-    def unwritten(self) -> int:
-        """Rows that are in memory only."""
-        return self._unwritten
-
     def pace(self, median_reply_s: float) -> None:
         """Set what a row waits for company, from the median reply time of the fastest lane, s."""
         self._pace.reply(median_reply_s)
