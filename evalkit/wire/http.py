@@ -18,64 +18,34 @@ from evalkit.dialogue import Usage, as_dataclass
 # inside the provider may be reported after the work was done, and so may silence.
 
 BILLED: Mapping[str, bool] = {
-    "timeout": True,
-    "reset": True,
-    "truncated": True,
-    "oversize": True,
-    "unreadable": True,
-    "broken_off": True,
-    "bad_call": True,
-    "filtered": True,
-    "cancelled": True,
-    "connect": False,
-    "tls": False,
-    "408": True,
-    "429": False,
-    "500": True,
-    "501": False,
-    "502": True,
-    "503": False,
-    "504": True,
-    "505": False,
-    "524": True,
-    "529": False,
-    "content_filter": False,
-    "context_length": False,
-    "3xx": False,
-    "4xx": False,
-    "5xx": True,
+    "timeout": True,  # no complete reply in time, or a body that stalled
+    "reset": True,  # the connection broke after the request was sent
+    "truncated": True,  # the body was cut off, or was not HTTP
+    "oversize": True,  # a body too large to be read
+    "unreadable": True,  # a success status, but no reply in the body
+    "broken_off": True,  # an error in place of a reply that had begun
+    "bad_call": True,  # a refusal of a call that the model itself wrote: its tokens were made
+    "filtered": True,  # a filter's answer in place of the whole reply; charged as it states, if it does
+    "cancelled": True,  # evalkit itself cancelled it (a second Ctrl-C) after it was sent
+    "connect": False,  # the connection could not be made (DNS, refused, proxy): nothing was sent
+    "tls": False,  # the TLS certificate was not accepted: nothing was sent
+    "408": True,  # the server stopped waiting for the request
+    "429": False,  # refused because of a limit
+    "500": True,  # an error of the server
+    "501": False,  # the server does not support the request
+    "502": True,  # a gateway got no valid answer from the server behind it
+    "503": False,  # unavailable
+    "504": True,  # a gateway timed out waiting for the server behind it
+    "505": False,  # the server does not support this version of HTTP
+    "524": True,  # a proxy timed out waiting for the server behind it
+    "529": False,  # overloaded
+    "content_filter": False,  # a prompt that a filter refused, whatever its status
+    "context_length": False,  # a prompt that is too long, whatever its status
+    "3xx": False,  # a redirect, which is not followed
+    "4xx": False,  # any other refusal, including a proxy's 407
+    "5xx": True,  # any other error of a server
 }
-"""By outcome, with the keys of `MEANING`. A class (`4xx`) applies to its statuses that are not listed."""
-
-MEANING: Mapping[str, str] = {
-    "timeout": "no complete reply in time, or a body that stalled",
-    "reset": "the connection broke after the request was sent",
-    "truncated": "the body was cut off, or was not HTTP",
-    "oversize": "a body too large to be read",
-    "unreadable": "a success status, but no reply in the body",
-    "broken_off": "an error in place of a reply that had begun",
-    "bad_call": "a refusal of a call that the model itself wrote: its tokens were made",
-    "filtered": "a filter's answer in place of the whole reply; charged as it states, if it does",
-    "cancelled": "evalkit itself cancelled it (a second Ctrl-C) after it was sent",
-    "connect": "the connection could not be made (DNS, refused, proxy): nothing was sent",
-    "tls": "the TLS certificate was not accepted: nothing was sent",
-    "408": "the server stopped waiting for the request",
-    "429": "refused because of a limit",
-    "500": "an error of the server",
-    "501": "the server does not support the request",
-    "502": "a gateway got no valid answer from the server behind it",
-    "503": "unavailable",
-    "504": "a gateway timed out waiting for the server behind it",
-    "505": "the server does not support this version of HTTP",
-    "524": "a proxy timed out waiting for the server behind it",
-    "529": "overloaded",
-    "content_filter": "a prompt that a filter refused, whatever its status",
-    "context_length": "a prompt that is too long, whatever its status",
-    "3xx": "a redirect, which is not followed",
-    "4xx": "any other refusal, including a proxy's 407",
-    "5xx": "any other error of a server",
-}
-"""What each outcome is, for the documentation."""
+"""By outcome. A class (`4xx`) applies to its statuses that are not listed."""
 
 BILLED_BY_CLOUD: Mapping[str, Mapping[str, bool]] = {
     # A prompt that the filter refuses was evaluated, and is billed with what was written meanwhile; so may one be that
@@ -87,18 +57,14 @@ BILLED_BY_CLOUD: Mapping[str, Mapping[str, bool]] = {
 
 
 def counts_as_billed(outcome: str, overrides: Mapping[str, bool], *, kind: str = "") -> bool:
-    """Whether an outcome counts as billed. `kind`: what the verdict calls it, since a provider may have a rule for some
-    refusals of a status. `overrides` are the provider's own: its rule for a class of statuses also takes precedence
-    over the table's rule for one of them. A status outside of all classes counts as one of the nearest class. Raises
-    KeyError for an unknown outcome."""
-    if kind in overrides:
-        return overrides[kind]
+    """Whether an outcome counts as billed. `kind`: what the verdict calls it. `overrides`: what the provider bills
+    otherwise, by kind or outcome. A status outside of all classes counts as one of the nearest class. Raises KeyError
+    for an unknown outcome."""
+    for name in (kind, outcome):
+        if name in overrides:
+            return overrides[name]
     wide = f"{min(max(int(outcome) // 100, 3), 5)}xx" if outcome.isdigit() else outcome
-    for table in (overrides, BILLED):
-        for name in (outcome, wide):
-            if name in table:
-                return table[name]
-    raise KeyError(outcome)
+    return BILLED[outcome if outcome in BILLED else wide]
 
 
 Failure = Literal["", "reset", "timeout", "truncated", "oversize", "tls", "connect", "broken_off"]
