@@ -155,8 +155,8 @@ MUTANTS = (
     Mutant(
         name="a broken connection counts as not billed",
         file="wire/http.py",
-        old='    "reset": True,\n',
-        new='    "reset": False,\n',
+        old='    "reset": True,',
+        new='    "reset": False,',
         needs=("reset_after",),
     ),
     Mutant(
