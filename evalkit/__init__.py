@@ -60,7 +60,7 @@ if TYPE_CHECKING:
     from evalkit.api.running import Progress, run, run_async
     from evalkit.api.runs import Run, load
     from evalkit.dialogue import Message, Reply, Tool, ToolCall, Usage
-    from evalkit.doors.gateway import Gateway, gateway
+    from evalkit.doors.gateway.server import Gateway, gateway
     from evalkit.engine.planning.planned import Plan
     from evalkit.envs.environment import Environment, Facts, Score
     from evalkit.envs.replay import Turn
@@ -120,7 +120,7 @@ _PLACES = {
     "evalkit.api.running": ("Progress", "run", "run_async"),
     "evalkit.api.runs": ("Run", "load"),
     "evalkit.dialogue": ("Message", "Reply", "Tool", "ToolCall", "Usage"),
-    "evalkit.doors.gateway": ("Gateway", "gateway"),
+    "evalkit.doors.gateway.server": ("Gateway", "gateway"),
     "evalkit.engine.planning.planned": ("Plan",),
     "evalkit.envs.environment": ("Environment", "Facts", "Score"),
     "evalkit.envs.replay": ("Turn",),

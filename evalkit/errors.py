@@ -106,7 +106,7 @@ ASK_LIMIT = "ask_limit"
 
 class EpisodeRefused(EvalkitError):
     """The provider refused this episode's request, and would refuse it again. Whether the model caused it is decided by
-    `evalkit.wire.refusals`. Or who plays from outside has given the episode up."""
+    `evalkit.wire.exhausted`. Or who plays from outside has given the episode up."""
 
     def __init__(self, kind: str, message: str) -> None:
         super().__init__(message)

@@ -259,8 +259,8 @@ def test_every_import_keeps_to_its_layer() -> None:
         ("envs/replay.py", "import time", "is pure"),
         ("policy/knuth.py", "import random", "only tests may"),
         ("store/reading/reader.py", "import asyncio", "store/writing/writer"),
-        ("engine/jobs.py", "from evalkit.api.runs import Run", "engine (layer 5) does not see api"),
-        ("engine/jobs.py", "import evalkit", "takes what evalkit offers"),
+        ("engine/scheduler.py", "from evalkit.api.runs import Run", "engine (layer 5) does not see api"),
+        ("engine/scheduler.py", "import evalkit", "takes what evalkit offers"),
         ("view/pages.py", "from evalkit import run", "takes what evalkit offers"),
     ],
 )

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from statistics import mean
 from unittest import mock
 
-from evalkit.client.lanes import group, servers
+from evalkit.client.lanes import servers
 from evalkit.client.lanes.lane import Lane
 from evalkit.client.lanes.servers import NOWHERE, Wish
 from evalkit.dialogue import Usage
@@ -121,7 +121,7 @@ async def _played(width: int) -> Seen:
 
 @contextmanager
 def _with(stays: float, look_ahead: int) -> Iterator[None]:
-    with mock.patch.object(servers, "STAYS", stays), mock.patch.object(group, "LOOK_AHEAD", look_ahead):
+    with mock.patch.object(servers, "STAYS", stays), mock.patch.object(servers, "LOOK_AHEAD", look_ahead):
         yield
 
 

@@ -9,13 +9,13 @@ from pathlib import Path
 from typing import Any
 
 from evalkit.api.specs import Spec, chosen, run_directory, sweep_of
-from evalkit.engine.cpu_time import CPU_KIND
 from evalkit.engine.forecast import alone
 from evalkit.engine.freezing.freeze import Resolved, resolve
 from evalkit.engine.planning.machines import LEAST_REQUESTS
 from evalkit.engine.planning.pilot import NOTHING, Basis
 from evalkit.engine.planning.plan import Begun, PriorKnowledge, plan_sweep
 from evalkit.engine.planning.planned import Plan
+from evalkit.engine.publishing import CPU_KIND
 from evalkit.money import PicoUsd
 from evalkit.seats import AgentFn
 from evalkit.spec.model import Sweep

@@ -99,3 +99,16 @@ def program() -> str:
     if Path(called).name != "evalkit" or shutil.which("evalkit") is not None:
         return "evalkit"
     return shlex.quote(called)
+
+
+def tell_next(wrote: str, sweep: Path, next_command: Sequence[str], what: str) -> None:
+    """Say what was written, and which commands come next: the sweep's plan and run, then `next_command`."""
+    print(f"Wrote {wrote}, and the sweep {sweep}. Next:")
+    evalkit, path = program(), shlex.quote(str(sweep))
+    hints = [
+        (f"{evalkit} plan {path}", "what it will cost"),
+        (f"{evalkit} run {path}", "ask; resumable, within the budget"),
+        (f"{evalkit} {shlex.join(next_command)}", what),
+    ]
+    room = max(len(command) for command, _ in hints) + 2
+    print("\n".join(f"  {command:<{room}}{why}" for command, why in hints))

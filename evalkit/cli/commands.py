@@ -260,15 +260,6 @@ COMMANDS: Mapping[str, Command] = {
         ),
         options.prompts,
     ),
-    "tools merge": Command(
-        "tools",
-        "merge runs into a new one; the originals stay unchanged",
-        (
-            "evalkit tools merge runs/monday runs/tuesday --out runs/both",
-            "evalkit tools merge runs/a runs/b runs/c --out runs/all --prefer first",
-        ),
-        options.merge,
-    ),
     "tools reconcile": Command(
         "tools",
         "release what a run reserved and its provider did not bill",

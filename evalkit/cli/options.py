@@ -238,13 +238,6 @@ def verify(sub: argparse.ArgumentParser) -> None:
     sub.add_argument("--json", action="store_true", help="the same as JSON, with a stable schema")
 
 
-def merge(sub: argparse.ArgumentParser) -> None:
-    """Options of `merge`."""
-    sub.add_argument("runs", metavar="RUN", nargs="+", help="run directories, or their names below runs/")
-    sub.add_argument("--out", metavar="DIR", required=True, help="the new run; must not exist")
-    sub.add_argument("--prefer", choices=("first",), help="if an episode differs between runs, take it from the first")
-
-
 def void(sub: argparse.ArgumentParser) -> None:
     """Options of `void`."""
     sub.add_argument("run", metavar="RUN", help="a run directory, or its name below runs/")

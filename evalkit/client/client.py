@@ -13,29 +13,23 @@ from typing import NoReturn
 
 import msgspec
 
-from evalkit.client.aside import aside
-from evalkit.client.ask import Answer, Question
+from evalkit.client.ask import Answer, Question, SendingRight, renewed
 from evalkit.client.budget import Budget
-from evalkit.client.lanes.health import MOST_PAID, REFUSAL
+from evalkit.client.lanes.health import MOST_PAID, REFUSAL, too_long, why_ended
 from evalkit.client.lanes.lane import Lane
-from evalkit.client.lanes.pauses import too_long, why_ended
-from evalkit.client.lanes.server import LaneServer
-from evalkit.client.lanes.servers import ANYWHERE, NOWHERE, Wish
-from evalkit.client.lanes.ticket import Ticket
-from evalkit.client.leading import SendingRight, renewed
-from evalkit.client.long_attempts import SILENCE, may_be_long, refused_stream, wants_stream
+from evalkit.client.lanes.servers import ANYWHERE, NOWHERE, LaneServer, Ticket, Wish
 from evalkit.client.remedies import line_to_set, why_paid, with_remedy
 from evalkit.client.request import RequestTemplate
-from evalkit.client.retry import Retryable, Tries, retrying
+from evalkit.client.retry import SILENCE, Retryable, Tries, may_be_long, refused_stream, retrying, wants_stream
+from evalkit.client.streaming import aside
 from evalkit.client.transport import Transport
 from evalkit.dialogue import Message, Reply, Tool, Usage
 from evalkit.errors import EpisodeRefused, EpisodeUnavailable, LaneClosed
 from evalkit.money import PicoUsd, show_usd
 from evalkit.seeds import derive
 from evalkit.store.files.record import DOUBTFUL, OK, UNMETERED
-from evalkit.wire.billed import counts_as_billed
-from evalkit.wire.http import HttpResponse, Verdict
-from evalkit.wire.refusals import CONTEXT_LENGTH
+from evalkit.wire.exhausted import CONTEXT_LENGTH
+from evalkit.wire.http import HttpResponse, Verdict, counts_as_billed
 from evalkit.wire.tokens import input_tokens, is_far_beyond, most_bytes, output_tokens
 from evalkit.wire.too_long import speaks_of_size
 from evalkit.wire.unparsed import BAD_CALL, DRAWS, malformed_reply

@@ -11,9 +11,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from evalkit.client.ask import Answer, Question
-from evalkit.dialogue import Message, Reply, Tool
+from evalkit.dialogue import Message, Reply, Request, Sampling, Tool
 from evalkit.errors import QUIT, EpisodeRefused, LaneClosed
 from evalkit.money import PicoUsd
+from evalkit.policy.conversation import PolicyFn, answer
 
 
 @dataclass(slots=True)
@@ -108,3 +109,46 @@ class OutsideAsker:
 
 
 _NOBODY = "Nobody plays from outside any more."
+
+
+# Answers with a policy in this process: no request, no money, the same reply whenever asked again.
+
+_NOTHING = PicoUsd(0)
+
+
+class PolicyAsker:
+    """Plays one policy; satisfies `Asker`. A question brings the same reply as from a simulated provider."""
+
+    free = True
+
+    def __init__(self, name: str, play: PolicyFn, sampling: Sampling) -> None:
+        self._name = name
+        self._play = play
+        self._sampling = sampling
+
+    def join(self, parts: list[Message], messages: Sequence[Message]) -> None:
+        """The messages as they are."""
+        parts.extend(messages)
+
+    def encode_tools(self, tools: tuple[Tool, ...]) -> tuple[Tool, ...]:
+        """The tools themselves."""
+        return tools
+
+    async def ask(self, question: Question) -> Answer:
+        """The answer, without waiting. A policy's own exceptions are bugs and pass through."""
+        started_at, began = time.time(), time.perf_counter()
+        request = Request(
+            messages=tuple(question.messages),
+            tools=question.tools,
+            sampling=question.asked(self._sampling),
+            seed=question.seed,
+        )
+        reply = answer(self._name, self._play, request)
+        return Answer(
+            reply=reply,
+            cost=_NOTHING,
+            latency_s=time.perf_counter() - began,
+            queue_s=0.0,
+            attempts="ok",
+            started_at=started_at,
+        )

@@ -35,9 +35,9 @@ class RequestTemplate:
     """Where the key comes from, in words: for messages."""
     billed: Mapping[str, bool] = field(default_factory=dict)
     """By outcome without a reply: whether the provider bills it, if that differs from the table for all
-    (`wire/billed.py`)."""
+    (`wire/http.py`)."""
     stream: StreamSetting = "off"
-    """Whether its replies are streamed (`long_attempts.py`)."""
+    """Whether its replies are streamed (`retry.py`)."""
     context_tokens: int | None = None
     """The model's window, if it is known."""
     _heads: dict[ToolChoice | None, bytes] = field(default_factory=dict, init=False, repr=False, compare=False)

@@ -20,12 +20,9 @@ import msgspec
 from yarl import URL
 
 from evalkit import __version__
-from evalkit.client.aside import aside
 from evalkit.client.credentials import Credentials
 from evalkit.client.redact import Redactor
-from evalkit.client.rounds import Rounds
-from evalkit.client.streaming import feed, join_pieces
-from evalkit.client.timeouts import Timeouts
+from evalkit.client.streaming import Rounds, Timeouts, aside, feed, join_pieces
 from evalkit.errors import UsageError
 from evalkit.wire.http import Failure, HttpResponse
 from evalkit.wire.lenient import ON_LOOP_BYTES

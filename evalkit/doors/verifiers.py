@@ -14,7 +14,7 @@ import aiohttp
 
 from evalkit.api.environments import Instance, env, suite
 from evalkit.api.games import Game, game
-from evalkit.doors.needs import missing
+from evalkit.doors import missing
 from evalkit.errors import UsageError
 from evalkit.spec.catalogue import find_model, read_provider
 from evalkit.wire.dialect import MalformedReplyError

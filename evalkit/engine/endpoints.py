@@ -3,23 +3,21 @@ environment. Simulated providers of the run are started here and end with it.
 """
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, AsyncExitStack
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from evalkit.client.ask import Asker
+from evalkit.client.ask import Asker, SendingRight
 from evalkit.client.budget import OUTSIZE, Budget
 from evalkit.client.client import ModelAsker
 from evalkit.client.keys import check_key, read_key, servers_of, short_names
 from evalkit.client.lanes.lane import Lane
 from evalkit.client.lanes.shared import Pool
 from evalkit.client.lanes.window import FIRST
-from evalkit.client.leading import SendingRight
-from evalkit.client.local import PolicyAsker
 from evalkit.client.open import endpoint_of, open_transport, stream_endpoint_of
-from evalkit.client.outside import OutsideAsker
+from evalkit.client.outside import OutsideAsker, PolicyAsker
 from evalkit.client.redact import Redactor
 from evalkit.client.request import RequestTemplate, request_template
 from evalkit.client.transport import HttpTransport
@@ -29,12 +27,64 @@ from evalkit.engine.episode import ActiveEpisode, Player, next_question
 from evalkit.engine.freezing.freeze import Endpoint, Resolved, endpoint_name, lane_shares
 from evalkit.engine.servers import limits_over
 from evalkit.engine.universe import AgentSetup, Choice, PlannedEpisode, lanes
-from evalkit.engine.windows import remembered
 from evalkit.errors import UsageError
 from evalkit.money import FREE, PicoUsd, Price
 from evalkit.policy.table import find_policy, player
 from evalkit.spec.model import Provider, ServerSpec
+from evalkit.store.events import read_events
 from evalkit.store.manifest import Manifest, ManifestCode
+
+# How many requests a run's lanes had in flight, remembered for its next start.
+#
+# The notes are events of the run: nothing depends on them. Where they are missing, a lane finds its window anew.
+
+KIND = "windows"
+"""Of the event: `lanes`, the requests that each lane was allowed in flight."""
+MOST = 10**6
+"""No lane is wider; an edited file may say anything."""
+GROWN = 2.0
+"""Noted again once it has grown or shrunk by this factor, so that a killed run remembers it nearly."""
+
+
+@dataclass(slots=True, kw_only=True)
+class WindowNotes:
+    """What was noted of a session's lanes."""
+
+    lanes: Mapping[str, Lane]
+    event: Callable[..., None]
+    """Adds an event to the run."""
+    noted: dict[str, int] = field(default_factory=dict)
+
+    def look(self, *, last: bool = False) -> None:
+        """Note the lanes whose window has changed much since; `last`: at all."""
+        changed = {name: size for name, size in self._sizes() if self._is_new(name, size, last)}
+        if changed:
+            self.noted |= changed
+            self.event(KIND, lanes=changed)
+
+    def _sizes(self) -> Iterator[tuple[str, int]]:
+        for name, lane in self.lanes.items():
+            size = lane.proven()
+            if size:
+                yield name, size
+
+    def _is_new(self, name: str, size: int, last: bool) -> bool:
+        before = self.noted.get(name)
+        if before is None or last:
+            return size != before
+        return not before / GROWN < size < before * GROWN
+
+
+def remembered(run: Path) -> dict[str, int]:
+    """Requests that each lane was last allowed in flight; none where no session has noted any. Raises StorageError."""
+    found: dict[str, int] = {}
+    for event in read_events(run, KIND):
+        lanes = event.get("lanes")
+        for name, size in lanes.items() if isinstance(lanes, dict) else ():
+            if type(size) is int and 0 < size <= MOST:
+                found[name] = size
+    return found
+
 
 UNBOUNDED = 1 << 90
 """More than any lease, in pico-dollars."""

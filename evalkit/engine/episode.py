@@ -35,7 +35,7 @@ from evalkit.errors import (
 from evalkit.replies import encode_reply
 from evalkit.seeds import derive
 from evalkit.store.files.record import REFUSED, StepRecord
-from evalkit.wire.refusals import is_models_doing
+from evalkit.wire.exhausted import is_models_doing
 
 if TYPE_CHECKING:
     from evalkit.client.lanes.lane import Lane

@@ -15,7 +15,7 @@ from evalkit.store.events import read_events
 from evalkit.store.files.record import UNSCORED, LedgerRecord
 from evalkit.store.manifest import Manifest, ManifestAgent, ManifestSuite
 from evalkit.store.reading.totals import CellTotals
-from evalkit.store.reading.unmetered import UnmeteredRows
+from evalkit.store.reading.unmetered import Unmetered
 
 if TYPE_CHECKING:
     from evalkit.store.reading.index import RunIndex
@@ -82,7 +82,7 @@ class Holdings:
     cost_by_worker: Mapping[str, int] = field(default_factory=dict)
     """The same by the session that wrote them."""
     cost_by_agent: Mapping[str, int] = field(default_factory=dict)
-    unmetered: Mapping[str, UnmeteredRows] = field(default_factory=dict)
+    unmetered: Unmetered = field(default_factory=Unmetered)
     """By agent, replies without usage."""
     ledger: tuple[LedgerRecord, ...] = ()
     keep_facts: bool = False
@@ -271,7 +271,7 @@ class RunPart:
 Kind = Literal["begun", "fresh", "refused"]
 KINDS: tuple[Kind, ...] = ("begun", "fresh", "refused")
 """Remaining episodes in the order in which they are played. Refused ones come last: where the cause remains, they end
-their lane (`client/lanes/refusals.py`), and no other should wait for them in vain."""
+their lane (`client/lanes/health.py`), and no other should wait for them in vain."""
 
 
 def order(share: RunPart, holdings: Holdings, retry: frozenset[str], kind: Kind) -> Iterator[PlannedEpisode]:

@@ -1,23 +1,32 @@
 """One call of `run`: what was asked for, and what all its parts share."""
 
-from collections.abc import Callable, Sequence
+import asyncio
+import resource
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
+from evalkit.client.budget import Budget
+from evalkit.client.lanes.lane import Lane
 from evalkit.client.outside import OutsideAsker
+from evalkit.engine.admit.admission import Admission
 from evalkit.engine.admit.admission_queue import AdmissionQueue
+from evalkit.engine.admit.backlogs import LaneBacklog, Place
+from evalkit.engine.admit.needs import Ceilings
 from evalkit.engine.endpoints import Endpoints, Launch
-from evalkit.engine.episode import Stop
-from evalkit.engine.forecast import Forecast
+from evalkit.engine.episode import ActiveEpisode, LaneContext, Stop
+from evalkit.engine.forecast import Forecast, forecast_run, learn_all
 from evalkit.engine.freezing.freeze import Resolved
 from evalkit.engine.question import LiveQuestion
-from evalkit.engine.resume import Holdings
-from evalkit.engine.scheduler import LaneJob
-from evalkit.engine.universe import Choice
+from evalkit.engine.resume import KINDS, Holdings, RunPart, order
+from evalkit.engine.scheduler import CellCount, LaneJob
+from evalkit.engine.universe import Choice, PlannedEpisode, lanes
 from evalkit.money import PicoUsd
-from evalkit.store.manifest import Manifest
+from evalkit.store.manifest import Manifest, ManifestAgent
 from evalkit.store.reading.accounts import Account, spent
-from evalkit.store.reading.unmetered import Unmetered, together
+from evalkit.store.reading.unmetered import Unmetered
 from evalkit.store.writing.writer import Store
 
 
@@ -89,10 +98,214 @@ class Session:
     @property
     def unmetered_before(self) -> Unmetered:
         """Replies without usage of all earlier sessions."""
-        return together(self.holdings.unmetered, self.manifest)
+        return self.holdings.unmetered
 
     @property
     def unmetered(self) -> Unmetered:
         """The same with this session's."""
         budget = self.endpoints.budget if self.endpoints is not None else None
         return self.unmetered_before + (Unmetered() if budget is None else budget.stats().unmetered)
+
+
+# The jobs of each lane of a session, and the admission queue for episodes that cost money or time. First, room for
+# connections: the file-descriptor limit, raised towards what a run's width needs.
+
+KEPT = 64
+"""Descriptors for everything except connections: log, libraries, terminal."""
+
+
+def make_room(in_flight: int) -> int:
+    """Raise the soft limit for `in_flight` requests; returns how many there is room for, at most `in_flight`.
+
+    Two descriptors per request: a connection may be closing while its successor opens.
+    """
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = 2 * in_flight + KEPT
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        raised = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
+        try:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (raised, hard))
+        except (ValueError, OSError):  # macOS refuses more than its kernel's own limit, whatever `hard` says
+            raised = soft
+        soft = max(soft, raised)
+    if soft == resource.RLIM_INFINITY:
+        return in_flight
+    return max(1, min(in_flight, (soft - KEPT) // 2))
+
+
+async def make_jobs(session: Session, endpoints: Endpoints) -> list[LaneJob]:
+    """The jobs of all chosen lanes; `session.gate` is set where a budget or a deadline holds them back."""
+    sweep = session.resolved.sweep
+    # An episode of an agent that is code may have several requests in flight.
+    parallel = max(
+        (agent.code.parallel for agent in session.resolved.manifest.agents.values() if agent.code), default=1
+    )
+    models = max(1, len(endpoints.lanes)) * parallel
+    room = max(1, make_room(sweep.width * models) // models)
+    if room < sweep.width:
+        session.store.event("narrowed", width=sweep.width, room=room, why="the limit on open files")
+    by_lane = lanes(session.resolved.manifest, session.options.choice)
+    backlogs = {name: _backlog(session, name, agents) for name, agents in by_lane.items()}
+    jobs = [_job(session, endpoints, backlog, min(room, sweep.width)) for backlog in backlogs.values()]
+    gated = [job for job in jobs if job.lane is not None]
+    bounded = sweep.bounded or sweep.deadline_s is not None
+    session.forecast = Forecast()
+    if gated and endpoints.budget is not None and bounded:
+        session.gate = await _gate(session, endpoints, endpoints.budget, [backlogs[job.name] for job in gated])
+        for job in gated:
+            job.gate = session.gate
+    else:
+        learn_all(session.forecast, session.manifest, session.holdings.cells)
+    for job in jobs:
+        if job.gate is None:  # else the gate learns
+            job.context.learn = partial(_learn, session.forecast)
+    return jobs
+
+
+def _learn(forecast: Forecast, active: ActiveEpisode) -> None:
+    episode = active.episode
+    forecast.learn(episode.cell.agent.name, episode.suite.name, cost=active.cost, requests=active.position.step)
+
+
+def _backlog(session: Session, name: str, agents: list[ManifestAgent]) -> LaneBacklog:
+    """What a lane has to start: counted from sizes and from what the log holds, not from what is still to be played."""
+    options, holdings = session.options, session.holdings
+    share = RunPart(manifest=session.resolved.manifest, agents=agents, choice=options.choice)
+    retried = holdings.begun(share, options.retry)
+    begun = {
+        name: ((progress.agent, progress.suite), 0, 0)
+        if progress.ended
+        else ((progress.agent, progress.suite), progress.cost, progress.steps)
+        for name, progress in retried.items()
+    }
+    known, ended = _known(session, share)
+    fresh, total = Counter[Place](), 0
+    for agent, suite in share.places:
+        cell_key, planned = (agent.name, suite.name), len(suite.instances) * len(share.replicates)
+        total += planned
+        fresh[cell_key] = max(0, planned - known[cell_key])
+    fresh -= Counter(_given_up(session, share))
+    playing = fresh.total() + len(begun)
+    ended -= sum(progress.ended for progress in retried.values())
+    return LaneBacklog(
+        name=name,
+        todo=_todo(session, share, fresh.total()),
+        total=total,
+        planned=total - playing + (playing if options.limit is None else min(playing, options.limit)),
+        ended=ended,
+        broken=total - playing - ended,
+        fresh=fresh,
+        begun=begun,
+    )
+
+
+def _known(session: Session, share: RunPart) -> tuple[Counter[Place], int]:
+    """(by agent and suite, episodes that the log knows; how many of all have ended)."""
+    holdings = session.holdings
+    if len(share.replicates) < session.manifest.replicates:  # less is asked for than the run has
+        in_share = [progress for progress in holdings.episodes.values() if share.holds(progress)]
+        return Counter((progress.agent, progress.suite) for progress in in_share), sum(
+            progress.ended for progress in in_share
+        )
+    cells = {cell_key: holdings.cells.get(cell_key) for cell_key in ((a.name, s.name) for a, s in share.places)}
+    begun = Counter({cell_key: cell.begun for cell_key, cell in cells.items() if cell is not None})
+    return begun, sum(cell.ended for cell in cells.values() if cell is not None)
+
+
+def _given_up(session: Session, share: RunPart) -> Iterator[Place]:
+    """Of episodes without a row in the log, where those are that an internal error has stopped."""
+    holdings, places = session.holdings, {(agent.name, suite.name) for agent, suite in share.places}
+    for name, (agent, suite, replicate) in holdings.broken.items():
+        in_share = (agent, suite) in places and replicate in share.replicates
+        if in_share and name not in holdings.episodes and not holdings.to_play(name, session.options.retry):
+            yield agent, suite
+
+
+def _job(session: Session, endpoints: Endpoints, backlog: LaneBacklog, width: int) -> LaneJob:
+    lane = endpoints.lanes.get(backlog.name)
+    if lane is not None and (backlog.ended or backlog.begun):
+        lane.acted()  # earlier calls have had its replies: no canary is needed
+    return LaneJob(
+        name=backlog.name,
+        width=max(1, min(width, backlog.left)),
+        episodes=backlog.total,
+        planned=backlog.planned,
+        done_before=backlog.ended,
+        broken_before=backlog.broken,
+        todo=backlog.todo,
+        activate=session.holdings.activate,
+        asker=endpoints.asker,
+        context=LaneContext(
+            log=session.store,
+            worker=session.name,
+            stop=session.stop,
+            lane_stop=Stop(),
+            lane=lane,
+        ),
+        lane=lane,
+        limit=session.options.limit,
+        cells=_cells(session, backlog),
+    )
+
+
+def _cells(session: Session, backlog: LaneBacklog) -> dict[Place, CellCount]:
+    """How far each agent of the lane is on each suite, before anything is played."""
+    manifest, choice = session.resolved.manifest, session.options.choice
+    owed = backlog.fresh + Counter(cell_key for cell_key, *_ in backlog.begun.values())
+    counts = {}
+    for suite in manifest.suites.values():
+        planned = len(suite.instances) * len(choice.replicates(manifest))
+        for agent in lanes(manifest, choice)[backlog.name] if choice.takes_suite(suite) else ():
+            if suite.environment in agent.packs:
+                cell_key = agent.name, suite.name
+                counts[cell_key] = CellCount(planned=planned, ended=planned - owed[cell_key])
+    return counts
+
+
+async def _gate(session: Session, endpoints: Endpoints, budget: Budget, backlogs: list[LaneBacklog]) -> AdmissionQueue:
+    clock, deadline_s = asyncio.get_running_loop().time, session.resolved.sweep.deadline_s
+    holdings, directory = session.holdings, session.options.directory
+    began = clock()
+    forecast = await forecast_run(session.manifest, holdings.cells, directory, session.options.choice)
+    session.forecast = forecast
+
+    most = session.resolved.sweep.budget
+
+    def first_bound(episode: PlannedEpisode) -> int:
+        return endpoints.expected_bound(holdings.activate(episode), most)
+
+    for backlog in backlogs:
+        backlog.reply_s, backlog.bound = _median_s(endpoints.lanes[backlog.name]), _largest(budget, backlog.name)
+    admission = Admission(
+        forecast,
+        backlogs,
+        stats=budget.stats,
+        clock=clock,
+        deadline=None if deadline_s is None else began + deadline_s,
+        first_bound=first_bound,
+        ceilings=Ceilings(budget.ceilings()),
+    )
+
+    def over(why: str) -> None:
+        session.cut = why
+
+    return AdmissionQueue(admission, over=over)
+
+
+def _median_s(lane: Lane) -> Callable[[], float]:
+    return lambda: lane.stats().median_latency_s
+
+
+def _largest(budget: Budget, lane: str) -> Callable[[], int]:
+    return lambda: budget.largest(lane)
+
+
+def _todo(session: Session, share: RunPart, fresh: int) -> Iterator[PlannedEpisode]:
+    """What a lane has to play: kind by kind, each in admission order; no look beyond the last."""
+    holdings, retry, question = session.holdings, session.options.retry, session.question
+    for kind in KINDS:
+        if kind != "fresh" or fresh:  # of a lane that is complete nothing is looked at
+            owed = order(share, holdings, retry, kind)
+            if question is not None:
+                owed = (episode for episode in owed if episode.cell.agent.name not in question.dismissed)
+            yield from owed

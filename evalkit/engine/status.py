@@ -35,7 +35,7 @@ from evalkit.store.question_files import read_frozen
 from evalkit.store.reading.accounts import spent
 from evalkit.store.reading.sums import read_totals
 from evalkit.store.reading.totals import CellTotals, Totals, rate
-from evalkit.store.reading.unmetered import Unmetered, together
+from evalkit.store.reading.unmetered import Unmetered
 
 NOTHING = Range(0.0, 0.0, 0.0)
 
@@ -212,7 +212,7 @@ def status_of(directory: Path, manifest: Manifest, totals: Totals) -> Status:
         charges=sum(account.charged - account.released + account.confirmed for account in books.values()),
         crash_charges=sum(account.crashed - account.confirmed for account in books.values()),
         spent=spent(steps_cost, books.values()),
-        unmetered=together(totals.unmetered(), manifest),
+        unmetered=totals.unmetered(),
         lane_seconds=lane_seconds,
         open_sessions=sum(not account.closed for account in books.values()),
         kept=tuple(reworded(manifest)),

@@ -16,30 +16,26 @@ from pathlib import Path
 
 from evalkit.client.budget import Budget
 from evalkit.client.budget_state import Ceiling
-from evalkit.engine.cpu_time import noted
-from evalkit.engine.ending import outcome_of
-from evalkit.engine.endpoints import Endpoints, check_keys, check_outside, open_endpoints
+from evalkit.engine.ending import existing_manifest, nothing_to_do, outcome_of
+from evalkit.engine.endpoints import Endpoints, WindowNotes, check_keys, check_outside, open_endpoints
 from evalkit.engine.episode import Stop
 from evalkit.engine.freezing.brought import changed, recoded
 from evalkit.engine.freezing.freeze import Resolved, merge
 from evalkit.engine.freezing.keeping import kept, reworded
-from evalkit.engine.idle import existing_manifest, nothing_to_do
-from evalkit.engine.jobs import make_jobs
 from evalkit.engine.loop import interruptible
 from evalkit.engine.machines.children import play_here
 from evalkit.engine.machines.on_ray import check_ray, on_cluster, play_on_ray
 from evalkit.engine.machines.spread import Spread
 from evalkit.engine.outcome import RunOutcome
-from evalkit.engine.publishing import SHOW_EVERY_S, tell_others
+from evalkit.engine.publishing import SHOW_EVERY_S, noted, tell_others
 from evalkit.engine.question import LiveQuestion, PlayedLanes, question_of
 from evalkit.engine.resume import KINDS, RunPart, order, read_holdings
 from evalkit.engine.scheduler import play_lanes
-from evalkit.engine.session import RunOptions, Session
+from evalkit.engine.session import RunOptions, Session, make_jobs
 from evalkit.engine.spending.money import WorstCase, open_row, settle_crashes, spent_below, unheard_leases
 from evalkit.engine.time_left import TimeLeft
 from evalkit.engine.universe import Choice, lanes
 from evalkit.engine.view import Pace, View, view_of
-from evalkit.engine.windows import WindowNotes
 from evalkit.errors import LaneClosed, RunError, UsageError
 from evalkit.results.answers import RunQuestion
 from evalkit.results.question import freeze_question
@@ -49,11 +45,10 @@ from evalkit.store.files.layout import journals
 from evalkit.store.files.record import LedgerRecord
 from evalkit.store.live import withdraw
 from evalkit.store.manifest import Manifest
-from evalkit.store.manifests import write_manifest
+from evalkit.store.manifests import keep_spec, read_spec, write_manifest
 from evalkit.store.question_files import write_frozen
 from evalkit.store.reading.accounts import accounts, unaccounted
 from evalkit.store.recovery.repair import Repair, repair
-from evalkit.store.spec_file import keep_spec, read_spec
 from evalkit.store.writing.writer import open_store
 
 
@@ -76,7 +71,7 @@ async def run_sweep(resolved: Resolved, options: RunOptions, show: Callable[[Vie
         resolved = replace(resolved, manifest=kept(old, resolved.manifest))
         if options.announce is not None:
             options.announce([*reworded(manifest), *newer])
-    idle = nothing_to_do(resolved, options, manifest) if manifest == old else None
+    idle = nothing_to_do(resolved, options) if manifest == old else None
     if idle is not None:
         return idle
     decide = resolved.sweep.decide

@@ -201,7 +201,7 @@ class Presentation:
     tasks: str = ""
     """What models are asked about its suites and runs: a record of `evalkit/tasks/record.py`."""
     prompt_import: str = ""
-    """How its texts are read from a copy of the reference: a record of `evalkit/spec/importing/record.py`."""
+    """How its texts are read from a copy of the reference: a record of `evalkit/spec/importing/executed.py`."""
     made_suites: Mapping[str, str] = field(default_factory=dict)
     """Suites that are not shipped, by name, each with how a user makes it."""
 

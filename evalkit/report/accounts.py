@@ -3,7 +3,7 @@
 They count everything the log and the ledger hold, also of episodes that no score is based on: it was paid for.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 
 from evalkit.money import show_usd
 from evalkit.report import queries
@@ -11,8 +11,7 @@ from evalkit.report.run_data import RunData
 from evalkit.report.scores import AGENT, cell_table, packs_of
 from evalkit.report.tables import Column, Table, columns_of
 from evalkit.store.files.record import REFUSED
-from evalkit.store.manifest import Manifest
-from evalkit.store.reading.unmetered import UnmeteredRows, together
+from evalkit.store.reading.unmetered import Unmetered
 
 ASK_COLUMNS = ("agent", "attempts", "latency_s", "queue_s")
 """What of the requests of agents that are code money and speed ask for."""
@@ -88,10 +87,8 @@ def money_table(source: RunData) -> Table:
     Of the source it asks for `steps`, `log` (with `LOG_COLUMNS`) and `ledger`; where an agent is code, for `asks` (with
     `ASK_COLUMNS`).
     """
-    manifest = source.manifest
-    unmetered = {row.pop("agent"): UnmeteredRows(**row) for row in source.rows(_UNSAID)}
-    unsaid = any(rows.replies for rows in unmetered.values())
-    query = _MONEY_UNMETERED if unsaid else _MONEY
+    unmetered = Unmetered(**source.rows(_UNSAID)[0])
+    query = _MONEY_UNMETERED if unmetered.replies else _MONEY
     left_out = "replies of episodes played again"
     if source.coded:
         left_out += ", and of requests that have not led to a step yet"
@@ -114,7 +111,7 @@ def money_table(source: RunData) -> Table:
                 charged_pico_usd="Charged",
                 unconfirmed_pico_usd="Unconfirmed",
             ),
-            *(_UNMETERED_COLUMNS if unsaid else ()),
+            *(_UNMETERED_COLUMNS if unmetered.replies else ()),
         ),
         rows=tuple(source.rows(query)),
         packs=packs_of(source.cells),
@@ -122,7 +119,7 @@ def money_table(source: RunData) -> Table:
             "cost: of replies, at the prices fixed when the agent joined; per episode: mean over those that ended",
             "charged: attempts of unknown cost, at their worst case; unconfirmed: the worst case of what was in flight "
             "at crashes",
-            *(_unmetered_notes(unmetered, manifest)),
+            *_unmetered_notes(unmetered),
             *([f"cost includes {show_usd(replayed)} for {left_out}"] if replayed else []),
         ),
         query=query,
@@ -135,29 +132,18 @@ _UNMETERED_COLUMNS = (
 )
 
 
-def _unmetered_notes(unmetered: Mapping[str, UnmeteredRows], manifest: Manifest) -> Iterator[str]:
-    told = together(unmetered, manifest)
+def _unmetered_notes(told: Unmetered) -> Iterator[str]:
     if told.replies:
         yield f"{told.unsaid()}; in the cost, in no usage: replies whose provider did not say what they used"
     if told.doubtful:
         yield told.doubts()
-    for agent, rows in unmetered.items():
-        if rows.estimated:
-            yield (
-                f"tokens of {agent}: {rows.tokens_in:,} in and {rows.tokens_out:,} out are estimated from the text "
-                f"of {rows.estimated:,} replies"
-            )
 
 
-_UNSAID = """select agent, count(*) filter (where said <> 'doubtful') as replies,
-    coalesce(sum(cost) filter (where said <> 'doubtful'), 0) as cost,
+_UNSAID = """select count(*) filter (where said = 'unmetered') as replies,
+    coalesce(sum(cost) filter (where said = 'unmetered'), 0) as cost,
     count(*) filter (where said = 'doubtful') as doubtful,
-    coalesce(sum(cost) filter (where said = 'doubtful'), 0) as doubtful_cost,
-    count(*) filter (where said = 'estimated') as estimated,
-    coalesce(sum(tokens_in) filter (where said = 'estimated'), 0) as tokens_in,
-    coalesce(sum(tokens_out) filter (where said = 'estimated'), 0) as tokens_out
-from (select *, regexp_extract(attempts, '[^,]*$') as said from log)
-where said in ('unmetered', 'estimated', 'doubtful') group by agent order by agent"""
+    coalesce(sum(cost) filter (where said = 'doubtful'), 0) as doubtful_cost
+from (select cost, regexp_extract(attempts, '[^,]*$') as said from log)"""
 
 _REPLAYED = """select coalesce((select sum(cost) from log), 0) - coalesce((select sum(cost) from steps), 0) as cost"""
 
@@ -174,7 +160,7 @@ everybody as (
 ),
 replies as (
     select agent,
-        count(*) filter (where regexp_matches(attempts, '(^|,)(ok|unmetered|estimated|doubtful)$')) as requests,
+        count(*) filter (where regexp_matches(attempts, '(^|,)(ok|unmetered|doubtful)$')) as requests,
         sum(tokens_in) as tokens_in,
         sum(tokens_cached_read) as tokens_cached_read, sum(tokens_out) as tokens_out
     from steps group by agent
@@ -208,7 +194,7 @@ _MONEY_UNMETERED = _MONEY.replace(
     """
 unsaid as (
     select agent, count(*) as n, sum(cost) as cost from log
-    where regexp_matches(attempts, '(^|,)(unmetered|estimated)$') group by agent
+    where regexp_matches(attempts, '(^|,)unmetered$') group by agent
 ),
 ended as (""",
 ).replace(
@@ -258,7 +244,7 @@ _SPEED = """with vain as (
     from (
         select agent, word, count(*) as n
         from (select agent, unnest(string_split(attempts, ',')) as word from steps)
-        where word not in ('ok', 'unmetered', 'estimated', 'doubtful')
+        where word not in ('ok', 'unmetered', 'doubtful')
         group by all
     ) group by agent
 ),
@@ -266,7 +252,7 @@ answered as (
     select agent, count(*) as requests,
         quantile_cont(latency_s, 0.5) as latency_median_s, quantile_cont(latency_s, 0.99) as latency_p99_s,
         quantile_cont(queue_s, 0.5) as queue_median_s, quantile_cont(queue_s, 0.99) as queue_p99_s
-    from steps where regexp_matches(attempts, '(^|,)(ok|unmetered|estimated|doubtful)$') group by agent
+    from steps where regexp_matches(attempts, '(^|,)(ok|unmetered|doubtful)$') group by agent
 )
 select name as agent, coalesce(requests, 0) as requests, latency_median_s, latency_p99_s, queue_median_s, queue_p99_s,
     coalesce(failed, 0)::bigint as failed, coalesce(failures, map {}) as failures

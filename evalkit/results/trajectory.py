@@ -16,7 +16,7 @@ from evalkit.errors import QUIT
 from evalkit.money import show_usd
 from evalkit.results.asks import Ask
 from evalkit.results.moves import Move
-from evalkit.store.files.record import DOUBTFUL, ESTIMATED, UNMETERED, UNSCORED
+from evalkit.store.files.record import DOUBTFUL, UNMETERED, UNSCORED
 from evalkit.text import BOUND, bounded, seconds, visible
 from evalkit.wire.thoughts import thoughts_of
 
@@ -178,8 +178,6 @@ def _titled(row: Mapping[str, Any]) -> str:
 def usage_words(rows: Iterable[Mapping[str, Any]]) -> str:
     """What is said after the tokens of rows some of which their provider did not count; else empty."""
     words = {str(row.get("attempts", "")).rpartition(",")[2] for row in rows}
-    if ESTIMATED in words:
-        return " (estimated from the text)"
     if DOUBTFUL in words:
         return " (figures that contradict each other; the larger reading is charged)"
     return " (not all stated; cost at worst case)" if UNMETERED in words else ""

@@ -1,10 +1,78 @@
 """A request to the simulated provider, and its outcome. Values only."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from evalkit.serve.bill import BillLine
+import orjson
+
+# Deliberate faults: their kinds, and the draw that decides. It is keyed by the request's id, so that the same request
+# has the same fault in every run, and its retry, which has another id, may have none.
+
+FAULTS: Mapping[str, str] = {
+    "429": "refused as if a limit were reached; not billed",
+    "500": "server error; not billed",
+    "reset": "connection reset after the reply was made; billed",
+    "stall": "the reply is made but never sent: silence until the client gives up; billed",
+    "truncated": "the connection is closed in the middle of the body; billed",
+    "invalid_json": "status 200 and the first half of the body, as if it were complete; billed",
+}
+"""Every fault and what it means."""
+
+
+def pick(probabilities: Mapping[str, float], draw: float, kinds: Iterable[str] = FAULTS) -> str:
+    """The fault for a uniform `draw` in [0, 1), or an empty string for none."""
+    for kind in kinds:
+        draw -= probabilities.get(kind, 0.0)
+        if draw < 0:
+            return kind
+    return ""
+
+
+# The simulated provider's bill: one line per request, decided when the request arrives.
+#
+# A line is complete at arrival: what will be sent, when, and what it costs are known then. So nothing of the bill is
+# lost if the client or the server is killed a moment later. Real providers also bill answers that nobody reads.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BillLine:
+    """One request to a model, billed or not."""
+
+    n: int
+    """Order of arrival, from 1."""
+    seen_s: float
+    """When it arrived, in seconds since the provider started."""
+    answered_s: float | None
+    """When its outcome is due, on the same clock; None for a stall."""
+    request_id: str
+    """The id that the client sends: `X-Client-Request-Id`."""
+    model: str
+    """As asked for; empty if the body could not be read."""
+    status: int
+    """HTTP status; 0 if none is sent."""
+    outcome: str
+    """`ok`, `rate_limit`, a fault's name, or the code of a refused request (`invalid_api_key`, ...)."""
+    billed: bool
+    tokens_in: int
+    """0 if nothing is billed, like the next four."""
+    tokens_out: int
+    tokens_cached: int
+    """Part of `tokens_in` that was read from the prompt cache."""
+    tokens_cache_write: int
+    """Part of `tokens_in` that is billed as written to it."""
+    cost: int
+    """1e-12 USD."""
+    limit: str
+    """The limit that refused the request (`requests`, `tokens`, `input_tokens`, `output_tokens`,
+    `in_flight`); empty if no limit refused it, an injected 429 included."""
+    seed: int | None
+    """The seed of the reply; None if the body could not be read."""
+
+    def json(self) -> bytes:
+        """The line as it stands in the bill's file, newline included."""
+        return orjson.dumps(self, option=orjson.OPT_APPEND_NEWLINE)
+
 
 Ending = Literal["complete", "reset", "stall", "truncated"]
 

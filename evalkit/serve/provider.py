@@ -1,7 +1,7 @@
 """The simulated provider as a pure core: (state, request, now) -> (outcome, and when). No socket, no clock, no file.
 
 Both the HTTP server (`server.py`) and a transport within the process use it. The order in which a request is judged is
-that of real providers: key, body, model, limits; then the faults of `faults.py`; then the policy answers.
+that of real providers: key, body, model, limits; then the faults that were asked for; then the policy answers.
 
 The state is one mutable object, changed by `handle` and `leave` alone; the same calls in the same order, with the same
 times, give the same outcomes. The answer to a request does not even depend on that order: replies come from the
@@ -20,12 +20,10 @@ from evalkit.policy.conversation import answer
 from evalkit.policy.table import served
 from evalkit.seeds import Stream, derive
 from evalkit.serve import limits
-from evalkit.serve.bill import BillLine
-from evalkit.serve.faults import pick
 from evalkit.serve.formats import BASE_PATH, ServedFormat, StreamWish
 from evalkit.serve.openai_chat import SERVED_OPENAI_CHAT, limit_headers
 from evalkit.serve.options import SimulatorOptions
-from evalkit.serve.outcome import JSON, Arrival, RefusedRequest, ServedOutcome
+from evalkit.serve.outcome import JSON, Arrival, BillLine, RefusedRequest, ServedOutcome, pick
 from evalkit.serve.streams import as_unstreamed, streamed
 from evalkit.wire.tokens import BYTES_PER_TOKEN, input_tokens, output_tokens
 

@@ -10,9 +10,9 @@ from typing import Any, Literal
 from evalkit.money import PicoUsd, Price
 from evalkit.seats import AgentCode
 from evalkit.spec.decide import Decide
-from evalkit.wire.billed import BILLED_BY_CLOUD
 from evalkit.wire.dialect import Quirks
-from evalkit.wire.refusals import COUNTED
+from evalkit.wire.exhausted import COUNTED
+from evalkit.wire.http import BILLED_BY_CLOUD
 
 StreamSetting = Literal["auto", "on", "off"]
 """Whether replies are streamed: `auto` where an attempt may be long."""

@@ -15,15 +15,15 @@ import orjson
 from evalkit.envs.environment import Environment
 from evalkit.envs.lines import canonical, reach
 from evalkit.envs.suite_rows import ENDING, MOST_LINES, EncodedRows, SuiteRow, SuiteRows, encode_rows
-from evalkit.envs.table import ENVIRONMENTS
+from evalkit.envs.table import ENVIRONMENTS, OWN_ENVIRONMENTS
 from evalkit.envs.table import known as known_environment
 from evalkit.errors import UsageError, nearest
 from evalkit.files import at_home
-from evalkit.shipped import find
-from evalkit.spec.brought import brought_suite
-from evalkit.spec.byte_marks import without_mark
+from evalkit.plugins import Plugin, PluginTable
+from evalkit.shipped import find, folders
 from evalkit.spec.identity import suite_digest
 from evalkit.spec.model import SuiteInstance, SuiteUse
+from evalkit.spec.reading import without_mark
 
 SUMS = "SHA256SUMS"
 
@@ -298,3 +298,48 @@ def _check_sum(folder: Path, path: Path) -> None:
                 f"{path} does not have the digest in {sums}. A frozen suite must not change: restore the "
                 "file, or copy it under another name and leave the digests as they are."
             )
+
+
+# Suites that packages bring: an entry `offers` of the group `suites` is the folder of the suites `offers/...`.
+
+SUFFIX = ".jsonl"
+
+
+def suite_folders() -> PluginTable[Path]:
+    """The folders, by the first part of their suites' names. Nobody adds to those of evalkit's own suites."""
+    return PluginTable("suites", {name: Path(name) for name in OWN_ENVIRONMENTS}, Path)
+
+
+def suite_plugin(name: str) -> Plugin | None:
+    """Whose folder a suite of this name would lie in; None if no package has it. Raises UsageError if several
+    have."""
+    return suite_folders().plugin(name.partition("/")[0])
+
+
+def brought_suite(name: str) -> Path | None:
+    """The file of a suite that a package brings; None if none brings that folder.
+
+    Raises UsageError if the folder has no such suite, or its package is at fault.
+    """
+    if suite_plugin(name) is None:
+        return None
+    first, _, rest = name.partition("/")
+    folder = suite_folders()[first]
+    path = folder / f"{rest}{SUFFIX}"
+    if not rest or not path.is_file():
+        valid = [f"{first}/{suite}" for suite in suites_in(folder)]
+        raise UsageError(f"There is no suite {name!r} in {folder}.{nearest(name, valid)}")
+    return path
+
+
+def source_of(name: str) -> Plugin | None:
+    """Whose suite it is that a sweep gets by this name; None of a user's own, or of evalkit's."""
+    own = [folder / f"{name}{SUFFIX}" for folder in folders("instances")]
+    if name.endswith(SUFFIX) or any(path.is_file() for path in own):
+        return None
+    return suite_plugin(name)
+
+
+def suites_in(folder: Path) -> list[str]:
+    """The names of the suites in a folder, seen from it."""
+    return sorted(path.relative_to(folder).with_suffix("").as_posix() for path in folder.rglob(f"*{SUFFIX}"))

@@ -9,12 +9,11 @@ from evalkit.store import disk
 from evalkit.store.bucket import BucketPath
 from evalkit.store.events import FILE as EVENTS
 from evalkit.store.lock import refuse_writer
-from evalkit.store.manifests import FOLDER, read_manifest
+from evalkit.store.manifests import FOLDER, SPEC_FOLDER, read_manifest
 from evalkit.store.question_files import ANSWERS, QUESTION
-from evalkit.store.spec_file import FOLDER as SPEC
 
 KEPT = (
-    *(FOLDER, "suites", SPEC, "log", "steps", "ledger", "ends"),
+    *(FOLDER, "suites", SPEC_FOLDER, "log", "steps", "ledger", "ends"),
     *(EVENTS, Path(EVENTS).stem, "voids.jsonl", QUESTION, ANSWERS),
 )
 """What of a run's directory cannot be made again. The rest is derived, a lock, or the bill of a simulated provider."""

@@ -18,7 +18,7 @@ from evalkit.money import Price
 from evalkit.plugins import PREFIX, install_line
 from evalkit.store.instances import ManifestInstance, admission, laid
 from evalkit.store.suite_file import Stored
-from evalkit.wire.refusals import COUNTED
+from evalkit.wire.exhausted import COUNTED
 
 MOST_REPLICATES = 10**6
 """That a sweep may ask for (`spec/sweep.py`)."""
@@ -42,7 +42,7 @@ class ManifestSuite(msgspec.Struct, frozen=True, kw_only=True):
     """Digest of what was read (the suite's file, and what the sweep varies and chooses of it) and of `digest`. While it
     is the same, a run that goes on need not look into the lines again. Empty: it looks into them."""
     counted_refusals: tuple[str, ...] = COUNTED
-    """Kinds of refusals that end an episode as the model's doing (`evalkit/wire/refusals.py`)."""
+    """Kinds of refusals that end an episode as the model's doing (`evalkit/wire/exhausted.py`)."""
 
 
 class ManifestPack(msgspec.Struct, frozen=True, kw_only=True):

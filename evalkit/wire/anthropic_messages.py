@@ -20,19 +20,16 @@ from typing import Any
 import orjson
 
 from evalkit.dialogue import Message, Reply, Sampling, Tool, Usage
-from evalkit.wire.allowance import Allowance, checked_allowance
+from evalkit.wire.allowance import Allowance, checked_allowance, date_of, instant_of, until_s
 from evalkit.wire.anthropic_content import ID, NO_CONTENT, read_content, returned_content, text_block
 from evalkit.wire.anthropic_stream import ANTHROPIC_STREAM
 from evalkit.wire.dialect import Dialect, Quirks, splice
-from evalkit.wire.durations import date_of, instant_of, until_s
 from evalkit.wire.extras import ANTHROPIC_FIELDS
-from evalkit.wire.fields import object_of, sampling_objections, text_of, tool_objections
-from evalkit.wire.finishes import failure_beside, odd
-from evalkit.wire.history import fitting_id
+from evalkit.wire.fields import failure_beside, object_of, odd, sampling_objections, text_of, tool_objections
+from evalkit.wire.history import SYSTEM, extend_turns, fitting_id
 from evalkit.wire.http import HttpResponse, Verdict
 from evalkit.wire.lenient import MalformedReplyError, dumps_any
 from evalkit.wire.streams import stated_status
-from evalkit.wire.turns import SYSTEM, extend_turns
 from evalkit.wire.usage import stated, usage_of
 from evalkit.wire.verdicts import accepted_with, judge, judge_error
 

@@ -20,8 +20,16 @@ from evalkit.dialogue import Message, Reply, Sampling, Tool, ToolCall, Usage
 from evalkit.wire.allowance import read_allowances
 from evalkit.wire.dialect import Dialect, Quirks, splice
 from evalkit.wire.extras import OPENAI_CHAT_FIELDS
-from evalkit.wire.fields import call_ids, object_of, sampling_objections, text_of, tool_objections
-from evalkit.wire.finishes import failure_beside, is_filtered, odd
+from evalkit.wire.fields import (
+    call_ids,
+    failure_beside,
+    is_filtered,
+    object_of,
+    odd,
+    sampling_objections,
+    text_of,
+    tool_objections,
+)
 from evalkit.wire.history import fitting_id, plain_name, returnable, words_of
 from evalkit.wire.http import HttpResponse, Verdict
 from evalkit.wire.lenient import MalformedReplyError, dumps_any, loads_kept
@@ -43,19 +51,24 @@ _ID = re.compile(r".{1,40}", re.DOTALL)
 
 
 def _head(model: str, sampling: Sampling, quirks: Quirks) -> bytes:
-    """The shared part in two lines: what every body has, then what only a body with tools may have."""
     plain: dict[str, Any] = {"model": model, quirks.max_tokens_field: sampling.max_tokens}
     for field, name in (("temperature", "temperature"), ("top_p", "top_p"), ("effort", "reasoning_effort")):
         value = getattr(sampling, field)
         if value not in (None, "") and field not in quirks.refuses:
             plain[name] = value
+    extra = orjson.loads(sampling.extra) if sampling.extra else {}
+    return two_lines(plain | extra, sampling, quirks)
+
+
+def two_lines(plain: Mapping[str, Any], sampling: Sampling, quirks: Quirks) -> bytes:
+    """The shared part of a body in two lines, for OpenAI's other format too: `plain`, which every body has, then what
+    only a body with tools may have."""
     with_tools: dict[str, Any] = {}
     if "tool_choice" not in quirks.refuses:
         with_tools["tool_choice"] = sampling.tool_choice
     if sampling.parallel_calls is not None and "parallel_calls" not in quirks.refuses:
         with_tools["parallel_tool_calls"] = sampling.parallel_calls
-    extra = orjson.loads(sampling.extra) if sampling.extra else {}
-    first, second = orjson.dumps(plain | extra)[:-1], orjson.dumps(with_tools)[1:-1]
+    first, second = orjson.dumps(plain)[:-1], orjson.dumps(with_tools)[1:-1]
     return first + b"\n" + (b"," + second if second else b"")
 
 

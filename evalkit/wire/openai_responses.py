@@ -24,11 +24,20 @@ from evalkit.dialogue import Message, Reply, Sampling, Tool, ToolCall, Usage
 from evalkit.wire.allowance import read_allowances
 from evalkit.wire.dialect import Dialect, Quirks, splice
 from evalkit.wire.extras import OPENAI_RESPONSES_FIELDS
-from evalkit.wire.fields import call_ids, object_of, sampling_objections, text_of, tool_objections
-from evalkit.wire.finishes import failure_beside, is_failure, odd
+from evalkit.wire.fields import (
+    call_ids,
+    failure_beside,
+    is_failure,
+    object_of,
+    odd,
+    sampling_objections,
+    text_of,
+    tool_objections,
+)
 from evalkit.wire.history import NOTHING_SAID, fitting_id, plain_name, words_of
 from evalkit.wire.http import HttpResponse, Verdict
 from evalkit.wire.lenient import MalformedReplyError, dumps_any, loads_kept
+from evalkit.wire.openai_chat import two_lines
 from evalkit.wire.streams import ErrorEvent, StreamForm, loads_event, stated_status
 from evalkit.wire.thoughts import item_text, thoughts_of
 from evalkit.wire.usage import stated, usage_of
@@ -134,7 +143,6 @@ _FINISHES: Mapping[str, str] = {"max_output_tokens": "length", "max_tokens": "le
 
 
 def _head(model: str, sampling: Sampling, quirks: Quirks) -> bytes:
-    """The shared part in two lines: what every body has, then what only a body with tools may have."""
     plain: dict[str, Any] = {"model": model, "max_output_tokens": sampling.max_tokens, "store": False}
     if "encrypted_reasoning" not in quirks.refuses:
         plain["include"] = [_ENCRYPTED]
@@ -145,13 +153,7 @@ def _head(model: str, sampling: Sampling, quirks: Quirks) -> bytes:
     extra = orjson.loads(sampling.extra) if sampling.extra else {}
     if sampling.effort and "effort" not in quirks.refuses:
         plain["reasoning"] = {"effort": sampling.effort, **extra.pop("reasoning", {})}
-    with_tools: dict[str, Any] = {}
-    if "tool_choice" not in quirks.refuses:
-        with_tools["tool_choice"] = sampling.tool_choice
-    if sampling.parallel_calls is not None and "parallel_calls" not in quirks.refuses:
-        with_tools["parallel_tool_calls"] = sampling.parallel_calls
-    first, second = orjson.dumps(plain | extra)[:-1], orjson.dumps(with_tools)[1:-1]
-    return first + b"\n" + (b"," + second if second else b"")
+    return two_lines(plain | extra, sampling, quirks)
 
 
 def _encode_tools(tools: Sequence[Tool]) -> bytes:

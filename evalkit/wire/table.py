@@ -1,13 +1,57 @@
 """All dialects by name: evalkit's own are listed here, one line each; others are found by their packages' entry
 points."""
 
+from collections.abc import Mapping
+from dataclasses import replace
+from functools import partial
+
 from evalkit.plugins import PluginTable
-from evalkit.wire.anthropic_messages import ANTHROPIC_MESSAGES
-from evalkit.wire.clouds import ANTHROPIC_BEDROCK, ANTHROPIC_VERTEX, GEMINI_VERTEX
+from evalkit.wire.anthropic_messages import ANTHROPIC_MESSAGES, head
+from evalkit.wire.anthropic_stream import ANTHROPIC_STREAM
 from evalkit.wire.dialect import Dialect
 from evalkit.wire.gemini import GEMINI
 from evalkit.wire.openai_chat import OPENAI_CHAT
 from evalkit.wire.openai_responses import OPENAI_RESPONSES
+
+# Dialects as clouds speak them: Anthropic Messages on Amazon Bedrock and Google Vertex, and Gemini on Vertex.
+#
+# They differ in where things stand, and in nothing else: the path names the model, a field of the body the version of
+# Anthropic's format, and a bearer token takes the place of the maker's own header. On Bedrock this is InvokeModel,
+# whose streams have a framing of AWS's own, so it is not streamed; the format's streams on Vertex have a path of
+# their own.
+#
+# Chosen: InvokeModel and not Converse. It serves all Claude models, by their inference profiles too, and its body is
+# the format that is there already. Converse would add Bedrock's other models, in a format of its own.
+#
+# Source: https://docs.aws.amazon.com/bedrock/latest/userguide/model-parameters-anthropic-claude-messages.html,
+# https://platform.claude.com/docs/en/api/claude-on-vertex-ai.
+
+BEDROCK_VERSION = "bedrock-2023-05-31"
+VERTEX_VERSION = "vertex-2023-10-16"
+
+
+def _bearer(key: str) -> Mapping[str, str]:
+    return {"Authorization": f"Bearer {key}"} if key else {}
+
+
+ANTHROPIC_BEDROCK = replace(
+    ANTHROPIC_MESSAGES,
+    name="anthropic_bedrock",
+    path="/model/{model}/invoke",
+    head=partial(head, version=BEDROCK_VERSION),
+    headers=_bearer,
+    stream=None,
+)
+ANTHROPIC_VERTEX = replace(
+    ANTHROPIC_MESSAGES,
+    name="anthropic_vertex",
+    path="/models/{model}:rawPredict",
+    head=partial(head, version=VERTEX_VERSION),
+    headers=_bearer,
+    stream=replace(ANTHROPIC_STREAM, path="/models/{model}:streamRawPredict"),
+)
+GEMINI_VERTEX = replace(GEMINI, name="gemini_vertex", headers=_bearer)
+
 
 DIALECTS = PluginTable(
     "dialects",

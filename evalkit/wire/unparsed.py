@@ -17,7 +17,7 @@ from evalkit.wire.lenient import MalformedReplyError, dumps_any, loads_lenient
 DRAWS = 3
 """Times that one step is asked in all, if every draw is refused so."""
 BAD_CALL = "bad_call"
-"""The kind of such a verdict, and its outcome in `billed.py`."""
+"""The kind of such a verdict, and its outcome in `http.py`."""
 FINISH = "malformed_call"
 """Of the reply that stands for such a call."""
 

@@ -1,6 +1,6 @@
 """What to do about an outcome that is not a reply: one table over failure, status and the error's text.
 
-Dialects share it: `judge` reads the spellings of an error that providers use. Pure: no clock is read (`durations.py`).
+Dialects share it: `judge` reads the spellings of an error that providers use. Pure: no clock is read (`allowance.py`).
 """
 
 import re
@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
-from evalkit.wire.durations import date_of, seconds_of, spoken_wait_s, unix_of, until_s
+from evalkit.wire.allowance import date_of, seconds_of, spoken_wait_s, unix_of, until_s
 from evalkit.wire.exhausted import Hopeless, row_of
 from evalkit.wire.fields import object_of, text_of
 from evalkit.wire.http import HttpResponse, Verdict

@@ -1,4 +1,4 @@
-"""What counts and shows the requests of agents that are code: forecasts, tables, `show`, merged runs."""
+"""What counts and shows the requests of agents that are code: forecasts, tables, `show`."""
 
 import asyncio
 import json
@@ -251,17 +251,3 @@ def test_chats_are_exported_with_what_was_asked_and_with_its_money(
     assert sum(chat["metadata"]["chat"]["cost_pico_usd"] for chat in chats) == paid["cost"] > 0
     assert sum(ask["tokens"]["in"] for ask in asks) == paid["tokens"]
     assert sum(chat["metadata"]["chat"]["tokens"]["in"] for chat in chats) == paid["tokens"]
-
-
-@pytest.mark.exhaustive
-def test_runs_whose_episodes_have_asks_are_merged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    for name, suite in (("one", "pricing/basic"), ("two", "pricing/medium")):
-        played(spec("asked", steps=0, more=True), name=name, only={"suite": [suite]})
-    assert main(["tools", "merge", "runs/one", "runs/two", "--out", "runs/both"]) == 0
-    assert main(["verify", "both"]) == 0
-    both = scan_all(Path("runs/both"), ("row_kind",)).column("row_kind").to_pylist()
-    assert both == ["ask"] * 6
-    assert main(["show", "both", PLACE.format(1)]) == 0
-    for name in ("status", "report", "budget"):
-        assert main([name, "both"]) == 0

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 import evalkit
-from evalkit.doors.needs import MissingLibraryError
+from evalkit.doors import MissingLibraryError
 
 PROJECT = Path(__file__).resolve().parent.parent.parent
 

@@ -119,7 +119,7 @@ def test_agents_who_read_the_same_share_the_play_of_their_stand_in(
         played.append(arguments)
         return await play_sample(*arguments)
 
-    monkeypatch.setattr("evalkit.engine.planning.sampling.play_sample", counted)
+    monkeypatch.setattr("evalkit.engine.planning.pilot.play_sample", counted)
     one = SLOW.format(budget=50)
     head, model, suite = (
         one[start:end] for start, end in pairwise([0, one.index("[[ag"), one.index("[[su"), len(one)])

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from evalkit.client import settings
-from evalkit.client.settings import SettingFinding, look, most
+from evalkit.client import check
+from evalkit.client.check import SettingFinding, look, most_of_settings
 from evalkit.dialogue import Reply, ToolCall, Usage
 from evalkit.spec.catalogue import find_model, read_provider
 from tests.provider.heeding import SETTINGS
@@ -63,14 +63,14 @@ def test_the_price_is_told_before_and_kept(call: Call, here: Path) -> None:
     write(here, ",".join(SETTINGS))
     provider = replace(read_provider("mine"), simulate=None)
     model = find_model(provider, "random")
-    bound = most(provider, model)
+    bound = most_of_settings(provider, model)
     assert bound is not None
     said = call("providers", "check", "mine", "--settings")
     words = " ".join(said.out.split())
     assert said.code == 0
     assert "and up to 11 more about its settings" in words
     assert words.count("has an effect") == 5, said.out
-    assert sum(len(one.asked) for one in settings.settings().values()) == 11
+    assert sum(len(one.asked) for one in check.settings().values()) == 11
     write(here, "")
     assert " ".join(call("providers", "check", "mine", "--settings").out.split()).count("IGNORED") == 4
 
@@ -78,7 +78,7 @@ def test_the_price_is_told_before_and_kept(call: Call, here: Path) -> None:
 def test_what_all_of_it_costs_stays_within_what_was_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     seen = found(tmp_path, monkeypatch, heeds="effort")
     provider = read_provider("mine")
-    bound = most(provider, find_model(provider, "random"))
+    bound = most_of_settings(provider, find_model(provider, "random"))
     assert bound is not None
     assert 0 < sum(one.cost or 0 for one in seen.values()) <= bound
 
@@ -104,7 +104,7 @@ def call_of(name: str) -> ToolCall:
     ],
 )
 def test_what_usage_shows(name: str, replies: list[Usage], effect: str, says: str) -> None:
-    judged, words = settings.settings()[name].judge([Reply(usage=one) for one in replies])
+    judged, words = check.settings()[name].judge([Reply(usage=one) for one in replies])
     assert (judged, says in words) == (effect, True), words
 
 
@@ -119,5 +119,5 @@ def test_what_usage_shows(name: str, replies: list[Usage], effect: str, says: st
     ],
 )
 def test_what_replies_show(name: str, replies: list[Reply], effect: str, says: str) -> None:
-    judged, words = settings.settings()[name].judge(replies)
+    judged, words = check.settings()[name].judge(replies)
     assert (judged, says in words) == (effect, True), words

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from evalkit.client.aside import aside
 from evalkit.client.ask import Answer
+from evalkit.client.streaming import aside
 from evalkit.dialogue import Reply, Usage
 from evalkit.serve.openai_chat import SERVED_OPENAI_CHAT
 from evalkit.wire.http import HttpResponse

@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 from evalkit.client.lanes.buckets import PACE
 from evalkit.client.lanes.health import DOWN_AFTER, GIVE_UP_S, LAST_PROBE_S
 from evalkit.client.lanes.lane import Lane
+from evalkit.client.lanes.servers import Ticket
 from evalkit.client.lanes.shared import Pool
-from evalkit.client.lanes.ticket import Ticket
 from evalkit.client.lanes.window import FIRST
 from evalkit.dialogue import Usage
 from evalkit.errors import BudgetReached, EpisodeUnavailable, LaneClosed

@@ -4,8 +4,8 @@ import asyncio
 
 import pytest
 
-from evalkit.client import leading
-from evalkit.client.leading import renewed
+from evalkit.client import ask as leading
+from evalkit.client.ask import renewed
 from evalkit.errors import FencedError
 
 

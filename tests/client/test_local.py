@@ -1,7 +1,7 @@
 import asyncio
 
 from evalkit.client.ask import Question
-from evalkit.client.local import PolicyAsker
+from evalkit.client.outside import PolicyAsker
 from evalkit.dialogue import Message, Reply, Request, Sampling, Tool
 from evalkit.seeds import Stream
 

@@ -11,8 +11,8 @@ from evalkit.client.ask import Answer, Question
 from evalkit.client.budget import Budget
 from evalkit.client.client import ModelAsker
 from evalkit.client.lanes.lane import Lane
-from evalkit.client.long_attempts import LONG_TOKENS, may_be_long
 from evalkit.client.request import RequestTemplate
+from evalkit.client.retry import LONG_TOKENS, may_be_long
 from evalkit.dialogue import Message, Reply, Sampling, Usage
 from evalkit.errors import EpisodeRefused
 from evalkit.money import PicoUsd, Price

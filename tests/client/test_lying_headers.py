@@ -8,11 +8,11 @@ from pathlib import Path
 import orjson
 import pytest
 
-from evalkit.client.lanes.pauses import MOST_PAUSE_S
+from evalkit.client.lanes.health import MOST_PAUSE_S
 from evalkit.client.retry import TOTAL_S
 from evalkit.errors import EpisodeUnavailable, LaneClosed
+from evalkit.wire.allowance import LONGEST_S, date_of, instant_of, seconds_of, span_of, until_s
 from evalkit.wire.dialect import Dialect
-from evalkit.wire.durations import LONGEST_S, date_of, instant_of, seconds_of, span_of, until_s
 from evalkit.wire.http import HttpResponse
 from evalkit.wire.table import DIALECTS
 from evalkit.wire.verdicts import LONGEST_WAIT_S, read_wait_s

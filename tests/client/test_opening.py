@@ -1,6 +1,6 @@
 import pytest
 
-from evalkit.client.lanes.opening import announced_room
+from evalkit.client.lanes.buckets import announced_room
 from evalkit.wire.allowance import Allowance
 
 

@@ -3,7 +3,7 @@ import re
 
 import pytest
 
-from evalkit.client.lanes.pauses import MOST_PAUSE_S, too_long, why_ended
+from evalkit.client.lanes.health import MOST_PAUSE_S, too_long, why_ended
 from evalkit.errors import LaneClosed
 from tests.client.test_client import OK, Scene, refused
 from tests.support.virtual_clock import run_virtual

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 import uvloop
 
-from evalkit.client.rounds import MARK_BYTES, SHARE, SUPPORTED, Gathering, Rounds
+from evalkit.client.streaming import MARK_BYTES, SHARE, SUPPORTED, Gathering, Rounds
 from tests.support.certificates import self_signed
 from tests.support.patience import PATIENCE_S
 
@@ -96,7 +96,7 @@ async def hold_round(rounds: Rounds, monkeypatch: pytest.MonkeyPatch) -> None:
     assert rounds._timer is not None
     rounds._timer.cancel()
     with monkeypatch.context() as patch:
-        patch.setattr("evalkit.client.rounds._EARLY_S", 2 * NEVER_S)
+        patch.setattr("evalkit.client.streaming._EARLY_S", 2 * NEVER_S)
         rounds._begin()
     for _ in range(4):
         await asyncio.sleep(0)
@@ -241,7 +241,7 @@ def test_without_a_descriptor_left_each_piece_is_read_at_once(monkeypatch: pytes
         raise OSError(24, "Too many open files")
 
     async def read(reading: Reading, transport: asyncio.Transport) -> None:
-        monkeypatch.setattr("evalkit.client.rounds.os.dup", none_left)
+        monkeypatch.setattr("evalkit.client.streaming.os.dup", none_left)
         assert Rounds().join(transport, since=0.0) is None
         monkeypatch.undo()
         await reading.until(lambda: reading.ended)

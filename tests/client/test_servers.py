@@ -15,12 +15,12 @@ from evalkit.client.lanes.servers import (
     MOST_PASSED,
     NOWHERE,
     ServerLoad,
+    Ticket,
     Wish,
     belongs,
     chosen,
     may_be_passed,
 )
-from evalkit.client.lanes.ticket import Ticket
 from evalkit.client.lanes.window import FIRST
 from evalkit.dialogue import Usage
 from evalkit.errors import LaneClosed

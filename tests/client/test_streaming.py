@@ -9,8 +9,7 @@ import pytest
 from aiohttp import web
 from aiohttp.client_proto import ResponseHandler
 
-from evalkit.client.rounds import SUPPORTED, Gathering, Rounds
-from evalkit.client.streaming import JOINING, join_pieces
+from evalkit.client.streaming import JOINING, SUPPORTED, Gathering, Rounds, join_pieces
 from evalkit.client.transport import HttpTransport
 from evalkit.dialogue import Reply
 from evalkit.wire.dialect import Dialect, Quirks

@@ -84,7 +84,6 @@ def reading(name: str, other: str, episode: str) -> Mapping[str, Callable[[], Sa
         "show": lambda: run("show", name, episode),
         "compare": lambda: run("compare", name, other),
         "export": lambda: run("export", name, "--format", "jsonl", "--out", str(out / "e.jsonl")),
-        "merge": lambda: run("tools", "merge", name, other, "--out", str(out / "merged"), "--prefer", "first"),
         "plan": lambda: run("plan", "small.toml", "--from", name),
         "pages": lambda: pages(name),
     }

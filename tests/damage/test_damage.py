@@ -154,7 +154,7 @@ def answer(command: str, said: Said, verified: Said, words: str, name: str) -> N
     if said.code == 2:
         # A message about lost steps names the numbers that are missing, a conflict names the agent or suite.
         place = name.rpartition("/")[2].removesuffix(".parquet").split("-")[-1]
-        others = ("is missing", "conflicts with the run", "cannot be merged", "episode ", "is no run directory")
+        others = ("is missing", "conflicts with the run", "episode ", "is no run directory")
         assert place in said.err + said.out or any(one in said.err + said.out for one in others), told
 
 

@@ -34,8 +34,7 @@ from pydantic import TypeAdapter  # noqa: E402
 from pydantic_core import from_json, to_json  # noqa: E402
 
 from evalkit.doors.inspect import TASKS, suite_task  # noqa: E402
-from evalkit.doors.inspect.chats import to_assistant  # noqa: E402
-from evalkit.doors.inspect.policies import PolicyModel  # noqa: E402
+from evalkit.doors.inspect.chats import PolicyModel, to_assistant  # noqa: E402
 
 # Of Inspect's own: it closes streams late, and calls what its libraries deprecate.
 pytestmark = [

@@ -19,7 +19,7 @@ from evalkit.client.budget import BudgetStats
 from evalkit.client.budget_state import Ceiling
 from evalkit.engine.admit.admission import Admission
 from evalkit.engine.admit.backlogs import LaneBacklog
-from evalkit.engine.admit.ceilings import Ceilings
+from evalkit.engine.admit.needs import Ceilings
 from evalkit.engine.forecast import SPREAD, Forecast, Prior
 from evalkit.store.reading.unmetered import Unmetered
 from tests.support.examples import examples

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from evalkit.client.ask import Answer, Question
-from evalkit.client.local import PolicyAsker
+from evalkit.client.outside import PolicyAsker
 from evalkit.dialogue import Message, Reply
 from evalkit.engine.agents.cast import Cast
 from evalkit.engine.agents.playing import CodePlayer
@@ -569,7 +569,7 @@ def test_another_source_is_told_once_and_files_are_counted_for_all_requests(
         asked.append(in_flight)
         return in_flight
 
-    monkeypatch.setattr("evalkit.engine.jobs.make_room", room)
+    monkeypatch.setattr("evalkit.engine.scheduler.make_room", room)
 
     @agent(version=1, parallel=3)
     async def other(seat: Seat) -> None:

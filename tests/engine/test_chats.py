@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from evalkit.client.ask import Answer, Question
-from evalkit.client.local import PolicyAsker
+from evalkit.client.outside import PolicyAsker
 from evalkit.dialogue import Message, Reply, Tool
 from evalkit.engine import episode
 from evalkit.engine.episode import LaneContext, Stop, play

@@ -20,7 +20,7 @@ from evalkit.store import disk
 from evalkit.store.files.record import LedgerRecord
 from evalkit.store.files.schema import ledger_table, steps_table
 from evalkit.store.files.segment import encode_compacted, encode_object, money_text
-from evalkit.store.writing.compactor import Compactor
+from evalkit.store.writing.adopt import Compactor
 from evalkit.store.writing.writer import Store
 from tests.engine.snapshot import snapshot_at
 from tests.engine.tracing import Event, recording, rows_in, rules, surviving, violations

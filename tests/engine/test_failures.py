@@ -15,7 +15,7 @@ from aiohttp import web
 
 from evalkit.cli.display import plain
 from evalkit.client import retry
-from evalkit.client.lanes import health, lane, refusals
+from evalkit.client.lanes import health, lane
 from evalkit.client.lanes.health import MOST_PAID
 from evalkit.engine.episode import Stop
 from evalkit.engine.freezing.freeze import resolve
@@ -202,10 +202,10 @@ def test_requests_taken_for_invalid_end_their_lane_and_the_run_says_why(
     tmp_path: Path, body: bytes, words: str
 ) -> None:
     found = failed(tmp_path, says(400, body))
-    check(found, f"its first {refusals.FIRST} episodes were refused", words, "No score was made of that.")
+    check(found, f"its first {health.FIRST} episodes were refused", words, "No score was made of that.")
     assert found.charges == []
     # What is in flight when the lane ends still comes back; nothing is asked after that.
-    assert refusals.FIRST <= found.requests < refusals.FIRST + 4
+    assert health.FIRST <= found.requests < health.FIRST + 4
 
 
 UNREADABLE = [

@@ -18,8 +18,7 @@ from evalkit.engine.session import RunOptions
 from evalkit.engine.spending.reconcile import read_books
 from evalkit.engine.sweep import run_sweep
 from evalkit.spec.sweep import read_sweep
-from evalkit.wire.billed import counts_as_billed
-from evalkit.wire.http import HttpResponse
+from evalkit.wire.http import HttpResponse, counts_as_billed
 from tests.engine.foreign import BILLED, FREE, LOST, PROVIDER, Expire, Foreign
 from tests.engine.test_failures import listening
 from tests.support.formats import FORMATS

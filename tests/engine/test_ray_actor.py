@@ -6,8 +6,7 @@ from pathlib import Path
 import pytest
 
 from evalkit.engine.machines.messages import Attend, Bye, Directive, Gone, Reply, decode_question, encode
-from evalkit.engine.machines.process import REFUSED
-from evalkit.engine.machines.ray_actor import CalledTransport, RayWorker
+from evalkit.engine.machines.process import REFUSED, CalledTransport, RayWorker
 
 ATTEND, BYE = Attend(evalkit="1", log=2), Bye(writer="one", number=1)
 

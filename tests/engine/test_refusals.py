@@ -1,6 +1,5 @@
 """A refusal is never a score: what the provider refuses stays owed, and a lane that refuses everything stops."""
 
-import shutil
 from collections.abc import Callable
 from contextlib import chdir
 from pathlib import Path
@@ -9,7 +8,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from evalkit.client.lanes.refusals import ALIKE, FIRST, RefusalCount
+from evalkit.client.lanes.health import ALIKE, FIRST, RefusalCount
 from evalkit.dialogue import Message
 from evalkit.engine.outcome import RunOutcome
 from evalkit.engine.status import read_status
@@ -18,15 +17,13 @@ from evalkit.results.derived import read_cells
 from evalkit.results.show import show
 from evalkit.results.verify import verify
 from evalkit.seats import Seat, agent
-from evalkit.store.manifests import read_manifest
 from evalkit.store.reading.index import read_index
 from evalkit.store.reading.reader import scan, scan_all
 from evalkit.store.recovery.check import check_log
-from evalkit.store.recovery.merge import merge_runs
 from evalkit.text import wording
 from evalkit.view.overview import overview
 from evalkit.view.reading import read_run
-from evalkit.wire.refusals import COUNTED, MODELS_PART, is_models_doing
+from evalkit.wire.exhausted import COUNTED, MODELS_PART, is_models_doing
 from tests.support.command_line import caller
 from tests.support.refusing import FOUR, Answer, error, play, sweep_text
 
@@ -234,22 +231,6 @@ def test_the_index_knows_refused_episodes_and_counts_them_as_unfinished(tmp_path
     assert len(index.owed()) == 1
     assert sum(cell.ended for cell in index.cells.values()) == EPISODES - 1
     assert sum(cell.refused for cell in index.cells.values()) == 1
-
-
-def test_a_merge_takes_the_run_in_which_a_refused_episode_went_on(tmp_path: Path) -> None:
-    first: list[str] = []
-
-    def decide(episode: str, step: int, before: int) -> Answer | None:
-        first.append(episode)
-        return ODD if episode == first[0] and step == 1 else None
-
-    play(tmp_path, decide, sweep_text(replicates=1))
-    refused = tmp_path / "run"
-    shutil.copytree(refused, tmp_path / "refused")
-    play(tmp_path, nothing, sweep_text(replicates=1))
-    merge_runs([tmp_path / "refused", refused], read_manifest(refused), tmp_path / "both", prefer_first=False)
-    (cell,) = read_cells(tmp_path / "both")[1]
-    assert (cell.ended, cell.owed, cell.refused) == (4, 0, ())
 
 
 def test_commands_and_the_page_tell_how_many_were_refused_and_what_was_said(

@@ -153,7 +153,7 @@ def test_a_context_that_is_too_long_is_the_models_own_ending(tmp_path: Path) -> 
 
 
 def test_a_bug_ends_its_episode_alone_and_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from evalkit.client.local import PolicyAsker
+    from evalkit.client.outside import PolicyAsker
 
     plain = PolicyAsker.ask
 
@@ -181,7 +181,7 @@ def test_a_bug_ends_its_episode_alone_and_is_kept(tmp_path: Path, monkeypatch: p
 
 
 def test_ten_bugs_in_a_row_stop_the_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from evalkit.client.local import PolicyAsker
+    from evalkit.client.outside import PolicyAsker
 
     async def buggy(self: PolicyAsker, question: Any) -> Any:
         raise ZeroDivisionError("a planted bug")
@@ -193,7 +193,7 @@ def test_ten_bugs_in_a_row_stop_the_run(tmp_path: Path, monkeypatch: pytest.Monk
 
 
 def test_an_unavailable_provider_parks_episodes_that_are_owed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from evalkit.client.local import PolicyAsker
+    from evalkit.client.outside import PolicyAsker
 
     plain = PolicyAsker.ask
 

@@ -12,7 +12,7 @@ import pytest
 from evalkit.client.lanes.lane import Lane
 from evalkit.client.lanes.window import FIRST
 from evalkit.engine import endpoints
-from evalkit.engine.windows import WindowNotes, remembered
+from evalkit.engine.endpoints import WindowNotes, remembered
 from evalkit.spec.model import Limits
 from evalkit.store.events import FILE
 from evalkit.wire.http import HttpResponse

@@ -9,9 +9,8 @@ import pytest
 from evalkit import plugins
 from evalkit.envs.table import ENVIRONMENTS, OWN_ENVIRONMENTS
 from evalkit.errors import RunError, UsageError
-from evalkit.spec.brought import suite_folders
 from evalkit.spec.packs import packs, read_pack
-from evalkit.spec.suites import find_suite
+from evalkit.spec.suites import find_suite, suite_folders
 from evalkit.wire.table import DIALECTS
 from tests.support.plugin_packages import put, put_environment
 

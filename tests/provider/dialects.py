@@ -19,8 +19,8 @@ from evalkit.serve import openai_chat
 from evalkit.serve.formats import Cutter, Event, ServedFormat, StreamWish, list_of, loaded
 from evalkit.serve.limits import LimitStanding
 from evalkit.serve.openai_chat import SERVED_OPENAI_CHAT
-from evalkit.wire.clouds import ANTHROPIC_BEDROCK, ANTHROPIC_VERTEX, BEDROCK_VERSION, GEMINI_VERTEX, VERTEX_VERSION
 from evalkit.wire.lenient import dumps_any
+from evalkit.wire.table import ANTHROPIC_BEDROCK, ANTHROPIC_VERTEX, BEDROCK_VERSION, GEMINI_VERTEX, VERTEX_VERSION
 from tests.provider.cache import Piece, pieces_of
 from tests.provider.gemini import GEMINI_FORMAT, decode_request
 

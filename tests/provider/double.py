@@ -13,9 +13,8 @@ import orjson
 
 from evalkit.dialogue import Reply, Request, Usage
 from evalkit.seeds import Stream
-from evalkit.serve.faults import pick
 from evalkit.serve.formats import Cutter, Event, StreamWish
-from evalkit.serve.outcome import JSON, Arrival, RefusedRequest, ServedOutcome
+from evalkit.serve.outcome import JSON, Arrival, RefusedRequest, ServedOutcome, pick
 from evalkit.serve.provider import (
     BAD_KEY,
     BROKEN,

@@ -7,7 +7,7 @@ import orjson
 
 from evalkit.dialogue import Reply
 from evalkit.serve.outcome import RefusedRequest
-from evalkit.wire.billed import counts_as_billed
+from evalkit.wire.http import counts_as_billed
 from evalkit.wire.tokens import cut, output_tokens
 
 STREAM_FAULTS = (

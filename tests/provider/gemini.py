@@ -12,8 +12,7 @@ from typing import Any
 from evalkit.dialogue import Message, Reply, Request, Sampling, Tool, ToolCall, ToolChoice
 from evalkit.serve.formats import Cutter, Event, EventFormat, ServedFormat, StreamWish, as_written, loaded
 from evalkit.wire.fields import object_of
-from evalkit.wire.gemini import GEMINI
-from evalkit.wire.gemini_content import read_parts, write_parts
+from evalkit.wire.gemini import GEMINI, read_parts, write_parts
 from evalkit.wire.lenient import dumps_any
 
 _FIELDS = frozenset({"model", "contents", "systemInstruction", "tools", "toolConfig", "generationConfig"}) | frozenset(

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field
 
-from evalkit.serve.bill import BillLine
+from evalkit.serve.outcome import BillLine
 
 
 @dataclass(slots=True, kw_only=True)

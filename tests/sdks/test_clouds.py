@@ -9,7 +9,7 @@ import pytest
 
 from evalkit.envs.environment import Environment
 from evalkit.serve.formats import BASE_PATH
-from evalkit.wire.clouds import BEDROCK_VERSION, VERTEX_VERSION
+from evalkit.wire.table import BEDROCK_VERSION, VERTEX_VERSION
 from tests.provider.serving import simulated
 from tests.sdks.holding import EPISODES, KEY, WHY, hold
 

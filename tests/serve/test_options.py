@@ -7,7 +7,6 @@ import pytest
 from evalkit.errors import UsageError
 from evalkit.policy.table import served_names
 from evalkit.seeds import Stream
-from evalkit.serve.latency import parse_latency
 from evalkit.serve.launch import launched
 from evalkit.serve.options import (
     OPTIONS,
@@ -17,6 +16,7 @@ from evalkit.serve.options import (
     given_flags,
     options_from,
     options_of,
+    parse_latency,
 )
 from evalkit.spec.catalogue import read_provider
 

@@ -9,9 +9,8 @@ from hypothesis import strategies as st
 
 from evalkit.dialogue import Usage
 from evalkit.seeds import derive
-from evalkit.serve.faults import FAULTS
 from evalkit.serve.options import SimulatorOptions, options_from
-from evalkit.serve.outcome import Arrival, ServedOutcome
+from evalkit.serve.outcome import FAULTS, Arrival, ServedOutcome
 from evalkit.serve.provider import Simulator
 from evalkit.wire.table import DIALECTS
 from evalkit.wire.tokens import input_tokens, output_tokens

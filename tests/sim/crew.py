@@ -4,7 +4,7 @@ Each has a loop; all loops share the time, the disk and the provider. Whoever dr
 rule) has those go on first whose time is least. So a worker lives on where its coordinator dies, and one that stands
 still is passed over until its time has come; and one that dies leaves all others alone.
 
-What is simulated are workers on Ray: `on_ray.py`, `silence.py` and `spread.py` on one side, `ray_actor.py` and
+What is simulated are workers on Ray: `on_ray.py` and `spread.py` on one side, `process.py` and
 `worker.py` on the other, over calls of `cluster.py`. Left out are the processes of `--workers` alone (`children.py`:
 whether one has ended is asked of the system), and buckets, whose lead beats in a thread: real processes test these.
 """
@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 from unittest import mock
 
 from evalkit.engine import sweep
-from evalkit.engine.machines import on_ray, ray_head, silence, worker
+from evalkit.engine.machines import on_ray, worker
 from evalkit.engine.machines.spread import MachineTimes, Spread
 from evalkit.seeds import Stream
 from evalkit.store.writing.writer import Store, open_beside
@@ -244,12 +244,12 @@ class Crew:
             self._world.cluster.imported(),
             mock.patch.object(sweep, "check_ray"),
             mock.patch.object(sweep, "on_cluster", connected),
-            mock.patch.object(ray_head, "reach", reached),
+            mock.patch.object(on_ray, "reach", reached),
             mock.patch.object(on_ray, "LOOK_S", LOOK_S),
             mock.patch.object(worker, "boottime", self._boottime),
             mock.patch.object(worker, "open_beside", self._open_beside),
             mock.patch.object(worker, "EVERY_S", EVERY_S),
-            mock.patch.object(silence, "TICK_S", TICK_S),
+            mock.patch.object(on_ray, "TICK_S", TICK_S),
             mock.patch.object(Spread, "times", MachineTimes() if self._plan is None else self._plan.times),
         ):
             yield

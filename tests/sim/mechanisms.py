@@ -115,14 +115,14 @@ MUTANTS = (
     ),
     Mutant(
         name="probes go whatever the limit",
-        file="client/lanes/server.py",
+        file="client/lanes/servers.py",
         old="max(self.health.next_probe - now, wait_s(self.buckets, need, now))\n",
         new="max(0.0, self.health.next_probe - now)\n",
         needs=("tight", "outage"),
     ),
     Mutant(
         name="a server is sent what it has no room for",
-        file="client/lanes/server.py",
+        file="client/lanes/servers.py",
         old="        if self.in_flight + 1 > self.window.size or self.in_flight + 1 > self.most:\n",
         new="        if self.in_flight > 3 * self.window.size:\n",
         needs=("servers",),
@@ -154,9 +154,9 @@ MUTANTS = (
     ),
     Mutant(
         name="a broken connection counts as not billed",
-        file="wire/billed.py",
-        old='    "reset": True,\n',
-        new='    "reset": False,\n',
+        file="wire/http.py",
+        old='    "reset": True,',
+        new='    "reset": False,',
         needs=("reset_after",),
     ),
     Mutant(

@@ -96,7 +96,7 @@ MUTANTS = (
     ),
     Mutant(
         name="objects are deleted before files that hold them are named",
-        file="store/writing/compactor.py",
+        file="store/writing/adopt.py",
         old=("        self._unnamed += [tail.segment for tail in batch]\n"),
         new=(
             "        discard(tail.segment for tail in batch)\n"
@@ -106,7 +106,7 @@ MUTANTS = (
     ),
     Mutant(
         name="compacted files are named by no object",
-        file="store/writing/compactor.py",
+        file="store/writing/adopt.py",
         old=("        return dict(self._compacted)\n"),
         new=("        return {}\n"),
     ),

@@ -1,7 +1,7 @@
 """What reading bodies costs: the work of it, by length, compared with itself.
 
-The engine hands long bodies to a thread (`client/aside.py`). Here they are read at once, so that a seed stays the same
-each time. The longest and the shortest are read once more, counted. `tests/support/work.py` says what is counted.
+The engine hands long bodies to a thread (`client/streaming.py`). Here they are read at once, so that a seed stays the
+same each time. The longest and the shortest are read once more, counted. `tests/support/work.py` says what is counted.
 """
 
 from collections.abc import Callable, Mapping

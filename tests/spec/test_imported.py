@@ -12,8 +12,8 @@ from evalkit.envs.pricing.pricing import PRICING
 from evalkit.envs.procurement.plan import menu_text
 from evalkit.envs.procurement.procurement import PROCUREMENT
 from evalkit.errors import UsageError
-from evalkit.spec.importing import pack as packing
-from evalkit.spec.importing.pack import import_reference
+from evalkit.spec.importing import executed as packing
+from evalkit.spec.importing.executed import import_reference
 from evalkit.spec.packs import read_pack
 from tests.support.period_episodes import replying
 

@@ -14,7 +14,7 @@ from evalkit.envs.costbench.domain.ids import show_id
 from evalkit.envs.costbench.instances.costs import show_cost
 from evalkit.envs.environment import Kit
 from evalkit.errors import UsageError
-from evalkit.spec.importing.pack import import_reference
+from evalkit.spec.importing.executed import import_reference
 from evalkit.spec.packs import read_pack
 from evalkit.wire.table import DIALECTS
 from tests.spec.costbench_copy import Ran, banned, changed, composite_text, everything, ran, write_copy

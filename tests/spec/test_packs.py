@@ -8,7 +8,7 @@ from evalkit.envs.environment import Kit, Pack
 from evalkit.envs.scheduling.scheduling import ACTION, HISTORY, SCHEDULING, TEXTS
 from evalkit.errors import UsageError
 from evalkit.spec import packs
-from evalkit.spec.importing.pack import import_reference
+from evalkit.spec.importing.executed import import_reference
 from evalkit.spec.packs import pack_names, read_pack
 from evalkit.spec.reading import parse_text
 from tests.support.scheduling_episodes import SMALL, Play, matched

@@ -7,8 +7,7 @@ import pytest
 
 from evalkit.errors import UsageError
 from evalkit.spec.model import Sweep
-from evalkit.spec.settings import with_settings
-from evalkit.spec.sweep import read_sweep, sweep_from
+from evalkit.spec.sweep import read_sweep, sweep_from, with_settings
 
 FILE = """
 replicates = 2

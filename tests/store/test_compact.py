@@ -15,7 +15,7 @@ from evalkit.store.files.journal import head_of, heads_of
 from evalkit.store.files.layout import compacted, journals
 from evalkit.store.files.segment import KINDS, read_claim
 from evalkit.store.reading.index import read_index
-from evalkit.store.writing import compactor
+from evalkit.store.writing import adopt as compactor
 from evalkit.store.writing.writer import open_store
 from tests.support.patience import PATIENCE_S
 from tests.support.run_directories import a_step, rounds, write_run

@@ -16,7 +16,7 @@ from evalkit.store.files.record import StepRecord
 from evalkit.store.files.segment import KINDS
 from evalkit.store.reading.index import read_index
 from evalkit.store.reading.reader import read_ledger, scan, scan_all
-from evalkit.store.writing import compactor
+from evalkit.store.writing import adopt as compactor
 from evalkit.store.writing.writer import Store, open_store
 from tests.store.test_ends import check_ends
 from tests.support.handmade_logs import contents

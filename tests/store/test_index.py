@@ -18,6 +18,7 @@ from evalkit.store.reading.index import RunIndex, read_index
 from evalkit.store.reading.reader import scan_all
 from evalkit.store.reading.sums import read_totals, totals_of
 from evalkit.store.reading.totals import Totals
+from evalkit.store.reading.unmetered import Unmetered
 from tests.support.examples import examples
 from tests.support.handmade_logs import append, begin, compact, discard
 from tests.support.log_contents import ends_of, state_of
@@ -95,7 +96,7 @@ def test_the_index_is_the_same_whatever_the_rows_lie_in(tmp_path: Path, packed: 
     assert index.cost_by_agent == {one: sum(row.cost for row in rows if row.agent == one) for one in agents}
     assert index.cost_by_worker == {one: sum(row.cost for row in rows if row.worker == one) for one in workers}
     assert [row.amount for row in index.ledger] == [2, 3, 5]
-    assert index.unmetered == {}
+    assert index.unmetered == Unmetered()
     assert_same(read_totals(tmp_path), totals_of(scan_all(tmp_path, STEPS.names), index.ledger))
 
 

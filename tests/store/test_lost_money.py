@@ -12,7 +12,7 @@ from evalkit.store.events import FILE
 from evalkit.store.files.record import LedgerRecord
 from evalkit.store.reading.accounts import BUDGETED, CRASHED, LEASES_LOST, UNBUDGETED, accounts, closing_word
 from evalkit.store.reading.totals import Totals
-from evalkit.store.recovery.lost_money import Remains, lost_money
+from evalkit.store.recovery.correction import Remains, lost_money
 
 
 def row(kind: str, amount: int = 0, reason: str = "", attempt: int = -1) -> LedgerRecord:

@@ -79,7 +79,7 @@ class Game:
                         worker=worker,
                         agent=f"a{sum(map(ord, name)) % 2}",
                         started_at=self.clock,
-                        attempts=self.random.choice(["ok", "ok", "timeout,ok", "unmetered", "overload,estimated"]),
+                        attempts=self.random.choice(["ok", "ok", "timeout,ok", "unmetered", "overload,unmetered"]),
                     )
                 )
                 if ending:

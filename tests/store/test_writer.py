@@ -19,7 +19,7 @@ from evalkit.store.files.schema import steps_table
 from evalkit.store.files.segment import KINDS, WRITER, Segment, read_claim
 from evalkit.store.reading.index import read_index
 from evalkit.store.reading.reader import read_ledger, scan
-from evalkit.store.writing import compactor, writer
+from evalkit.store.writing import adopt, writer
 from evalkit.store.writing.compact import Tail, tail_of
 from evalkit.store.writing.opening import end_journal, take_over
 from evalkit.store.writing.pace import AMPLE_ROWS, COMMITS, LOOK_S, MOST_S, CommitPace
@@ -292,7 +292,7 @@ def test_room_waits_while_the_disk_is_behind(tmp_path: Path, monkeypatch: pytest
         nonlocal most
         for step in range(5000):
             store.append(a_step("a", step))
-            most = max(most, store.unwritten)
+            most = max(most, store._unwritten)
             await store.room()
 
     play(tmp_path / "run", body)
@@ -518,7 +518,7 @@ def _tail(size: int) -> Tail:
 
 
 def test_batches_grow_with_the_run_and_keep_readers_within_a_minute() -> None:
-    backlog = compactor.Backlog(0.0)
+    backlog = adopt.Backlog(0.0)
     tail = _tail(10)
     waits = []
     for now in (1.0, 100.0, 100_000.0):
@@ -528,7 +528,7 @@ def test_batches_grow_with_the_run_and_keep_readers_within_a_minute() -> None:
         waits.append(due - now)
         backlog.take(now)
     assert waits == [5.0, 12.5, 40.0]
-    backlog.add(_tail(compactor.BATCH_BYTES), 7.0)
+    backlog.add(_tail(adopt.BATCH_BYTES), 7.0)
     assert backlog.due_at() == 7.0
 
 

@@ -31,8 +31,7 @@ from evalkit.store.files.record import StepRecord
 from evalkit.store.instances import ManifestInstance
 from evalkit.store.manifest import ManifestSuite
 from evalkit.store.writing import writer
-from evalkit.store.writing.commit import Load, commit
-from evalkit.store.writing.writer import Store, open_store
+from evalkit.store.writing.writer import Load, Store, commit, open_store
 from evalkit.wire.http import HttpResponse
 from tests.support.guessing_runs import an_agent
 from tests.support.virtual_clock import run_virtual

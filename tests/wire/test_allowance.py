@@ -1,7 +1,6 @@
 import pytest
 
-from evalkit.wire.allowance import Allowance, read_allowances
-from evalkit.wire.durations import LONGEST_S, span_of
+from evalkit.wire.allowance import LONGEST_S, Allowance, read_allowances, span_of
 from tests.support.each_case import check_each
 
 

@@ -5,8 +5,7 @@ from typing import Any
 
 import orjson
 
-from evalkit.wire.billed import counts_as_billed
-from evalkit.wire.http import HttpResponse, Verdict
+from evalkit.wire.http import HttpResponse, Verdict, counts_as_billed
 from evalkit.wire.table import DIALECTS
 from tests.support.each_case import check_each
 from tests.support.streaming import assembled, response_of, sse, streamed

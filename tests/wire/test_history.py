@@ -10,7 +10,7 @@ import pytest
 from evalkit.dialogue import Message, ToolCall
 from evalkit.replies import decode_reply, encode_reply
 from evalkit.wire.dialect import Quirks
-from evalkit.wire.gemini_content import accepted_name
+from evalkit.wire.gemini import accepted_name
 from evalkit.wire.history import fitting_id, plain_name
 from evalkit.wire.table import DIALECTS
 from tests.support.formats import FORMATS

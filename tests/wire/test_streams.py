@@ -12,9 +12,8 @@ from hypothesis import strategies as st
 from evalkit.dialogue import Reply, Sampling, ToolCall, Usage
 from evalkit.wire import anthropic_stream, openai_chat_stream, openai_responses
 from evalkit.wire.alike import Alike
-from evalkit.wire.billed import counts_as_billed
 from evalkit.wire.dialect import Quirks
-from evalkit.wire.http import HttpResponse, Verdict
+from evalkit.wire.http import HttpResponse, Verdict, counts_as_billed
 from evalkit.wire.openai_responses import ResponsesAssembler
 from evalkit.wire.streams import RAW_CAP, EventParser, ReplyStream, is_stream, loads_event, next_event, stated_status
 from evalkit.wire.table import DIALECTS

@@ -19,8 +19,7 @@ from evalkit.text import bounded
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from evalkit.client.check import CheckResult
-    from evalkit.client.settings import SettingFinding
+    from evalkit.client.check import CheckResult, SettingFinding
 
 
 # `evalkit providers check`: send one real request to each provider; if it was answered, another that goes on with the
@@ -30,7 +29,7 @@ if TYPE_CHECKING:
 # names, all providers are checked, and these two cases are not failures. The exit code is 0 if nothing failed, else
 # 3. The command prints the highest possible cost and does not ask for consent: calling it is the consent. So is
 # `--settings`, which asks each model that answered some ten times more: which settings have an effect
-# (`client/settings.py`).
+# (`client/check.py`).
 
 NOT_ALL_WORK = 3
 
@@ -151,10 +150,9 @@ def _announcement(cases: Sequence[_ProviderCheck], *, settings: bool) -> str:
 
 def _most(case: _ProviderCheck, *, settings: bool) -> PicoUsd | None:
     from evalkit.client import check
-    from evalkit.client import settings as about
 
     bound = check.most(case.provider, case.model)
-    further = about.most(case.provider, case.model) if settings else 0
+    further = check.most_of_settings(case.provider, case.model) if settings else 0
     return None if bound is None or further is None else PicoUsd(bound + further)
 
 
@@ -166,7 +164,7 @@ async def _ask_all(cases: Sequence[_ProviderCheck], *, settings: bool) -> list[_
 
 async def _ask(case: _ProviderCheck, *, settings: bool) -> _ProviderLine:
     from evalkit.client.check import check as ask
-    from evalkit.client.settings import look
+    from evalkit.client.check import look
 
     name, model = case.provider.name, case.model.name
     try:

@@ -6,7 +6,7 @@ from pathlib import Path
 from evalkit.cli.choosing import program
 from evalkit.plugins import installed
 from evalkit.shipped import folders
-from evalkit.spec.brought import suite_folders, suites_in
+from evalkit.spec.suites import suite_folders, suites_in
 
 
 def suites(_: argparse.Namespace) -> int:

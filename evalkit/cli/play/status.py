@@ -24,7 +24,6 @@ def print_money(run: Path, *, as_json: bool) -> None:
     """Print where a run's money went, as words or as JSON."""
     from evalkit.engine.spending.reconcile import last_budget, read_books
     from evalkit.store.reading.sums import read_totals
-    from evalkit.store.reading.unmetered import together
 
     books = read_books(run)
     accounts, limit = books.accounts.values(), last_budget(run)
@@ -34,7 +33,7 @@ def print_money(run: Path, *, as_json: bool) -> None:
             reasons[row.reason] += row.amount
     leases = [row.amount for row in books.ledger if row.kind == "lease"]
     open_sessions = sum(not account.closed for account in accounts)
-    unmetered = together(read_totals(run).unmetered(), books.manifest)
+    unmetered = read_totals(run).unmetered()
     money = {
         "budget": limit,
         "spent": books.spent,

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from evalkit.client.ask import Answer, Question
-from evalkit.client.local import PolicyAsker
+from evalkit.client.outside import PolicyAsker
 from evalkit.engine.agents.cast import Cast
 from evalkit.engine.agents.playing import CodePlayer
 from evalkit.engine.episode import ActiveEpisode, LaneContext, Stop, play

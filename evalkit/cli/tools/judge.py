@@ -3,7 +3,7 @@
 import argparse
 
 from evalkit.api.specs import run_directory
-from evalkit.cli.tools.queries import tell_next
+from evalkit.cli.choosing import tell_next
 from evalkit.tasks.suites import judged_texts, write_errands
 
 

@@ -14,10 +14,9 @@ from evalkit.errors import EvalkitError, UsageError, nearest
 from evalkit.plugins import AT, GROUPS, Plugin, PluginTable, installed, plain_name, strangers
 from evalkit.policy.table import BROUGHT, find_policy, is_own
 from evalkit.seats import code_of
-from evalkit.spec.brought import SUFFIX, suite_folders, suites_in
 from evalkit.spec.packs import packs, read_pack
 from evalkit.spec.reading import parse_toml
-from evalkit.spec.suites import environment_of, read_lines
+from evalkit.spec.suites import SUFFIX, environment_of, read_lines, suite_folders, suites_in
 from evalkit.text import visible
 from evalkit.wire.table import DIALECTS
 

@@ -4,7 +4,7 @@ import argparse
 from pathlib import Path
 
 from evalkit.files import new_file, write_new
-from evalkit.spec.importing.pack import import_reference
+from evalkit.spec.importing.executed import import_reference
 from evalkit.spec.packs import pack_names
 
 

@@ -2,12 +2,11 @@
 
 import argparse
 import json
-import shlex
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from pathlib import Path
 
 from evalkit.api.specs import run_directory
-from evalkit.cli.choosing import program
+from evalkit.cli.choosing import tell_next
 from evalkit.files import new_file, write_new
 from evalkit.tasks.errands import Applied
 from evalkit.tasks.record import with_queries
@@ -55,19 +54,6 @@ def ask(args: argparse.Namespace) -> int:
     next_command = ["tools", "queries", "apply", f"runs/{args.name}", args.suite, "--out", out]
     tell_next(f"{len(lines):,} {args.what} errands to {suite}", sweep, next_command, "make a suite from the answers")
     return 0
-
-
-def tell_next(wrote: str, sweep: Path, next_command: Sequence[str], what: str) -> None:
-    """Say what was written, and which commands come next: the sweep's plan and run, then `next_command`."""
-    print(f"Wrote {wrote}, and the sweep {sweep}. Next:")
-    evalkit, path = program(), shlex.quote(str(sweep))
-    hints = [
-        (f"{evalkit} plan {path}", "what it will cost"),
-        (f"{evalkit} run {path}", "ask; resumable, within the budget"),
-        (f"{evalkit} {shlex.join(next_command)}", what),
-    ]
-    room = max(len(command) for command, _ in hints) + 2
-    print("\n".join(f"  {command:<{room}}{why}" for command, why in hints))
 
 
 def apply(args: argparse.Namespace) -> int:

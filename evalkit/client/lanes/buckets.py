@@ -7,14 +7,14 @@ are kept.
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 import msgspec
 
+from evalkit.dialogue import Usage
 from evalkit.spec.model import Limits
-from evalkit.wire.allowance import Allowance
-from evalkit.wire.durations import LONGEST_S
+from evalkit.wire.allowance import LONGEST_S, Allowance
 
 BURST_S = 0.5
 PACE = 0.98
@@ -203,3 +203,73 @@ def heed(buckets: Buckets, name: str, allowance: Allowance, now: float) -> None:
         buckets[name] = Bucket(per_s=per_s, at_s=now, level=level, adopted=True)
     elif bucket is not None and allowance.remaining > _HIGH * allowance.limit:
         del buckets[name]
+
+
+# What a request will use, guessed from its size and from the replies so far. Arithmetic only.
+
+FIRST_TOKENS_PER_BYTE = 0.25
+"""Of a request body, until replies have shown the true ratio."""
+_LEARN = 0.1
+"""Weight of the newest reply in the running estimates."""
+
+
+class TokenEstimate:
+    """Input tokens per byte sent, and output tokens, of one lane's requests."""
+
+    __slots__ = ("_output", "_tokens_per_byte")
+
+    def __init__(self) -> None:
+        self._tokens_per_byte = FIRST_TOKENS_PER_BYTE
+        self._output: float | None = None
+
+    def need(self, body_bytes: int, max_tokens: int) -> Need:
+        """The estimate for a request; `max_tokens` bounds its reply, and is used as its estimate until a reply is
+        known."""
+        blind = self._output is None
+        output = max_tokens if self._output is None else min(self._output, max_tokens)
+        return Need(input=body_bytes * self._tokens_per_byte, output=float(output), blind=blind)
+
+    def learn(self, body_bytes: int, booked: Need, usage: Usage) -> Need:
+        """Learn from what a request of that size has used. If its input was not counted (0), the booking is used
+        instead."""
+        if usage.input:
+            self._tokens_per_byte += _LEARN * (usage.input / body_bytes - self._tokens_per_byte)
+        before = usage.output if self._output is None else self._output
+        self._output = before + _LEARN * (usage.output - before)
+        return Need(input=usage.input or booked.input, output=usage.output)
+
+
+# How wide a lane may open by the limits that its provider announces in a reply's headers. Arithmetic only.
+#
+# A window that starts at a few requests needs ten round trips to reach some hundreds: minutes, where a reply takes 20
+# seconds. A provider that announces its limits has said how much it takes.
+
+MINUTE_S = 60.0
+"""Chosen: a limit is taken as one per minute, which it is for nearly all providers. Where it is counted by the day,
+what remains of it bounds the window, and the buckets slow down when little remains."""
+
+
+def announced_room(
+    requests: Allowance | None, tokens: Allowance | None, *, in_flight: int, took_s: float, used: int
+) -> float:
+    """Requests in flight that the announced limits allow; 0 where no limit was announced.
+
+    By each limit it is the lower of two: as many as come back in the time of one reply at the limit's rate, and those
+    in flight with what remains. `in_flight`: requests, the answered one among them. `took_s`: seconds that it took.
+    `used`: its tokens; if more than that is missing from the limit per request in flight, that counts.
+    """
+    return min(_rooms(requests, tokens, in_flight, took_s, used), default=0.0)
+
+
+def _rooms(
+    requests: Allowance | None, tokens: Allowance | None, in_flight: int, took_s: float, used: int
+) -> Iterator[float]:
+    if requests is not None:
+        yield _room(requests, 1.0, in_flight, took_s)
+    if tokens is not None:
+        missing = (tokens.limit - tokens.remaining) / max(1, in_flight)
+        yield _room(tokens, max(1.0, used, missing), in_flight, took_s)
+
+
+def _room(limit: Allowance, need: float, in_flight: int, took_s: float) -> float:
+    return min(limit.limit / need * took_s / MINUTE_S, in_flight + limit.remaining / need)

@@ -7,6 +7,11 @@ Where others answer in its place, it is down sooner, since nobody has to wait fo
 often, since each probe is a request that another would have answered.
 """
 
+from datetime import UTC, datetime
+
+from evalkit.text import wording
+from evalkit.wire.verdicts import LONGEST_WAIT_S
+
 DOWN_AFTER = 10
 """Consecutive failures after which a lane counts as down ..."""
 DOWN_FEW = 4
@@ -103,3 +108,93 @@ class Health:
     def given_up(self, now: float) -> bool:
         """Whether it has been down for too long to wait any longer."""
         return self.down and now - self.down_since >= GIVE_UP_S
+
+
+# When a lane's refusals are no longer those of single episodes: pure counts, which `lane.py` keeps.
+#
+# A wrong setting, a spent account or a model that is gone refuses every request. Nothing is scored by that, but a run
+# should not go through all its episodes to find out.
+
+FIRST = 5
+"""A lane ends when so many episodes were refused and none of its requests was ever answered."""
+ALIKE = 10
+"""A lane that was answered before ends when so many episodes in a row were refused in one wording."""
+
+
+class RefusalCount:
+    """The refusals of a lane since its last answer."""
+
+    __slots__ = ("_alike", "_answered", "_episodes", "_wording")
+
+    def __init__(self) -> None:
+        self._answered = False
+        self._episodes: set[str] = set()
+        self._alike: set[str] = set()
+        self._wording = ""
+
+    def answered(self) -> None:
+        """A reply came."""
+        self._answered = True
+        if self._episodes:
+            self._episodes.clear()
+            self._alike.clear()
+
+    def refused(self, episode: str, words: str) -> str:
+        """An episode's request was refused. Returns what shows that the lane should end, in words; empty: nothing."""
+        said = wording(words)
+        if said != self._wording:
+            self._wording = said
+            self._alike.clear()
+        self._alike.add(episode)
+        self._episodes.add(episode)
+        if not self._answered and len(self._episodes) >= FIRST:
+            return f"its first {FIRST} episodes were refused, and none of their requests was answered"
+        if len(self._alike) >= ALIKE:
+            return f"{ALIKE} episodes in a row were refused in the same words, after others had been answered"
+        return ""
+
+
+# How long a lane waits because its provider asks for it. Arithmetic and messages only.
+#
+# Beyond that the lane ends: its episodes remain, and a later run asks again.
+
+MOST_PAUSE_S = 3600.0
+"""A run does not sleep longer than this for one provider."""
+NOTICED_S = 60.0
+"""If a request waits longer than this because of a provider's headers, the user is told."""
+
+
+def too_long(wait_s: float, left_s: float) -> bool:
+    """Whether a wait that a provider asks for is too long; `left_s` seconds remain before the deadline."""
+    return wait_s > min(MOST_PAUSE_S, left_s)
+
+
+def why_ended(lane: str, wait_s: float, now: float, message: str) -> str:
+    """Why a lane ends instead of waiting, and when to run again. `now` in Unix seconds; `message`: the failure."""
+    resumes_at = datetime.fromtimestamp(now + wait_s, UTC).strftime("%Y-%m-%d %H:%M UTC")
+    why = "longer than evalkit waits for a provider" if wait_s > MOST_PAUSE_S else "later than the run's deadline"
+    return (
+        f"{lane}: its provider asks to wait {_length(wait_s)}, {why} ({message.rstrip('.')}). "
+        f"Its episodes remain: run again at about {resumes_at}."
+    )
+
+
+def used_up(lane: str, wait_s: float, now: float, limit: str) -> str:
+    """Why a lane ends because its provider's headers say that `limit` (`requests`, `tokens`) admits nothing for this
+    long; empty: the lane does not end. `now` in Unix seconds."""
+    if wait_s <= MOST_PAUSE_S:
+        return ""
+    return why_ended(lane, min(wait_s, LONGEST_WAIT_S), now, f"its headers say that its limit on {limit} is used up")
+
+
+def why_paced(lane: str, wait_s: float, limit: str) -> str:
+    """What a user should know about a lane that is slowed down by its provider's headers."""
+    return (
+        f"{lane}: its provider's headers said that its limit on {limit} was nearly used up. Requests waited for it; "
+        f"the first of them {_length(wait_s)}."
+    )
+
+
+def _length(seconds: float) -> str:
+    minutes = max(1, round(seconds / 60))
+    return f"{minutes} min" if minutes < 60 else f"{minutes // 60} h {minutes % 60} min"

@@ -18,6 +18,8 @@ from collections.abc import Callable, Mapping, Sequence
 
 from evalkit.client.lanes.buckets import (
     Need,
+    TokenEstimate,
+    announced_room,
     book,
     correct,
     delay,
@@ -28,18 +30,11 @@ from evalkit.client.lanes.buckets import (
     unbook,
     wait_s,
 )
-from evalkit.client.lanes.estimate import TokenEstimate
-from evalkit.client.lanes.group import JointWindow, LaneServers
-from evalkit.client.lanes.health import GIVE_UP_S, OUTAGE, REFUSAL
-from evalkit.client.lanes.opening import announced_room
-from evalkit.client.lanes.pauses import NOTICED_S, used_up, why_paced
+from evalkit.client.lanes.health import GIVE_UP_S, NOTICED_S, OUTAGE, REFUSAL, RefusalCount, used_up, why_paced
 from evalkit.client.lanes.ramp import BARREN_EPISODES, CANARY_EPISODES, EpisodeRamp
-from evalkit.client.lanes.refusals import RefusalCount
-from evalkit.client.lanes.server import LaneServer
-from evalkit.client.lanes.servers import ANYWHERE, Wish
+from evalkit.client.lanes.servers import ANYWHERE, JointWindow, LaneServer, LaneServers, QueuedRequest, Ticket, Wish
 from evalkit.client.lanes.shared import Pool
 from evalkit.client.lanes.stats import LaneStats, RateMeter, SeenElsewhere
-from evalkit.client.lanes.ticket import QueuedRequest, Ticket
 from evalkit.dialogue import Usage
 from evalkit.errors import EpisodeUnavailable, EvalkitError, LaneClosed
 from evalkit.spec.model import Limits, ServerSpec

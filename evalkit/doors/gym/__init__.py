@@ -10,7 +10,7 @@
 They skip language, so their scores are no model's. docs/gymnasium.md describes all of them.
 """
 
-from evalkit.doors.needs import missing
+from evalkit.doors import missing
 
 try:
     import gymnasium

@@ -9,13 +9,16 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar, TypeVar
 
 import gymnasium
+import numpy as np
 
 from evalkit.api.environments import Instance, env, suite
 from evalkit.api.games import Game, game
 from evalkit.dialogue import Reply, ToolCall
 from evalkit.envs.environment import Environment, Score
 from evalkit.envs.replay import Turn
+from evalkit.envs.rules import Rules
 from evalkit.errors import UsageError
+from evalkit.policy.conversation import action_arguments
 
 SizeT = TypeVar("SizeT")
 
@@ -184,3 +187,21 @@ def _result(score: Score, ending: str) -> dict[str, Any]:
         "ending": ending,
         "metrics": {name: float(value) for name, value in score.metrics.items()},
     }
+
+
+# What the environments of periods share: a step is a period, by one call of the tool that acts.
+
+
+class PeriodsEnv(GameEnv):
+    """A suite whose episodes are periods; a step is a period."""
+
+    rules: ClassVar[Rules[Any]]
+
+    def submitting(self, mapping: Mapping[str, object]) -> tuple[ToolCall, ...]:
+        """The reply that acts, in the form that the tool asks for."""
+        tool = next(tool for tool in self.game.tools if tool.name == self.rules.action)
+        return self.acting(tool.name, action_arguments(tool, mapping))
+
+    def period(self, turn: Turn | None) -> np.int64:
+        """The period that comes next; at the end, how many there were."""
+        return np.int64(self.game.period if turn is None or not turn.ending else turn.period + 1)

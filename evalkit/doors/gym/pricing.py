@@ -8,7 +8,7 @@ import numpy as np
 from gymnasium.spaces import Box, Dict, Discrete
 
 from evalkit.dialogue import ToolCall
-from evalkit.doors.gym.periods import PeriodsEnv
+from evalkit.doors.gym.episode import PeriodsEnv
 from evalkit.envs.environment import Score
 from evalkit.envs.pricing.instance import market_of, optimum_of
 from evalkit.envs.pricing.optimum import hint

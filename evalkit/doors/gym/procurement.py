@@ -7,7 +7,7 @@ import numpy as np
 from gymnasium.spaces import Box, Dict, Discrete, MultiDiscrete
 
 from evalkit.dialogue import ToolCall
-from evalkit.doors.gym.periods import PeriodsEnv
+from evalkit.doors.gym.episode import PeriodsEnv
 from evalkit.envs.procurement.instance import market_of
 from evalkit.envs.procurement.market import ProcurementMarket, workers_of
 from evalkit.envs.procurement.plan import OVER

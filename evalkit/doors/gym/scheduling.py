@@ -8,7 +8,7 @@ from gymnasium.spaces import Box, Dict, Discrete, MultiDiscrete
 from scipy.optimize import linear_sum_assignment
 
 from evalkit.dialogue import ToolCall
-from evalkit.doors.gym.periods import PeriodsEnv
+from evalkit.doors.gym.episode import PeriodsEnv
 from evalkit.envs.replay import Turn
 from evalkit.envs.scheduling.market import task_ids, worker_ids
 from evalkit.envs.scheduling.scheduling import RULES

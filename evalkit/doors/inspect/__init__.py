@@ -7,15 +7,14 @@ Inspect finds this module by the entry point `evalkit`. A suite's task has its n
 extra `inspect`.
 """
 
-from evalkit.doors.needs import missing
+from evalkit.doors import missing
 
 try:
     import inspect_ai  # noqa: F401 - only to see whether it is there
 except ModuleNotFoundError as absent:
     raise missing("Inspect AI", "inspect") from absent
 
-from evalkit.doors.inspect.policies import evalkit
-from evalkit.doors.inspect.solver import play_episode
-from evalkit.doors.inspect.tasks import TASKS, exact_score, suite_task
+from evalkit.doors.inspect.chats import evalkit
+from evalkit.doors.inspect.solver import TASKS, exact_score, play_episode, suite_task
 
 __all__ = ["TASKS", "evalkit", "exact_score", "play_episode", "suite_task"]

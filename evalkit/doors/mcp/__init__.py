@@ -7,7 +7,7 @@ A client of the Model Context Protocol lists the tools, calls them, and reads th
 `mcp`.
 """
 
-from evalkit.doors.needs import missing
+from evalkit.doors import missing
 
 try:
     import mcp  # noqa: F401 - only to see whether it is there

@@ -24,8 +24,17 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
 from evalkit.client.budget import BudgetStats
 from evalkit.engine.admit.backlogs import Came, Flight, LaneBacklog, Learning, Place
-from evalkit.engine.admit.ceilings import Ceilings
-from evalkit.engine.admit.needs import NOTHING, SPREAD, SURE, Figures, InFlight, Predicts, ToldProgress, needed_with
+from evalkit.engine.admit.needs import (
+    NOTHING,
+    SPREAD,
+    SURE,
+    Ceilings,
+    Figures,
+    InFlight,
+    Predicts,
+    ToldProgress,
+    needed_with,
+)
 from evalkit.engine.episode import LEFT_OWED, TOO_LARGE
 from evalkit.engine.universe import PlannedEpisode
 

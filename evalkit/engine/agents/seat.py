@@ -15,9 +15,7 @@ from typing import Any, NoReturn
 from evalkit.client.ask import Answer, Question
 from evalkit.dialogue import Message, Reply, Tool, ToolCall, Usage
 from evalkit.digests import ask_digest
-from evalkit.engine.agents.asks import PlacedAsk, ask_record
-from evalkit.engine.agents.cast import Cast
-from evalkit.engine.agents.shown import ShownChat
+from evalkit.engine.agents.cast import Cast, PlacedAsk, ShownChat, ask_record
 from evalkit.engine.episode import ActiveEpisode, LaneContext, breathe, step_record
 from evalkit.envs.replay import Turn, advance
 from evalkit.errors import (

@@ -18,8 +18,7 @@ from evalkit import __version__
 from evalkit.dialogue import Sampling
 from evalkit.engine.freezing.brought import brought, joined, require
 from evalkit.engine.freezing.dialect_support import OfferedTools, check_offer, check_words, marks_of, offer_of
-from evalkit.engine.freezing.distinct import shared
-from evalkit.engine.freezing.keeping import extended_order, kept
+from evalkit.engine.freezing.keeping import extended_order, kept, shared
 from evalkit.envs.environment import Environment, Pack
 from evalkit.envs.table import ENVIRONMENTS
 from evalkit.errors import RunError, UsageError

@@ -70,11 +70,6 @@ class AssignedEpisodes:
         left, self._left = self._left, []
         return left
 
-    @property
-    def has_news(self) -> bool:
-        """Whether episodes were left since `reports` was called."""
-        return bool(self._left)
-
     def progress(self) -> list[FlightReport]:
         """Of the episodes in flight."""
         return [FlightReport(name, *playing.came()) for name, playing in self._playing.items()]

@@ -13,10 +13,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from evalkit import __version__
-from evalkit.client.leading import renewed
+from evalkit.client.ask import renewed
 from evalkit.engine.endpoints import Endpoints
 from evalkit.engine.machines.coordinator import Coordinator
-from evalkit.engine.machines.dealing import JobDealer
 from evalkit.engine.machines.dealt import DealtLane
 from evalkit.engine.machines.leases import Leases, Pot
 from evalkit.engine.machines.limits import limits_of, seats
@@ -33,7 +32,7 @@ from evalkit.engine.machines.messages import (
     WorkerRefused,
     WorkerSetup,
 )
-from evalkit.engine.machines.mirror import Mirror
+from evalkit.engine.machines.mirror import JobDealer, Mirror
 from evalkit.engine.machines.setup import code_digests, setup_of
 from evalkit.engine.machines.shares import Capacity, Shares
 from evalkit.engine.resume import Holdings

@@ -2,7 +2,7 @@
 
 A run that has begun speaks for itself: what its episodes took, its forecast of the others and the rate of its requests
 are those of `status`. Otherwise each cell (agent x suite) is played in this process by a policy in place of the agent
-(`sampling.py`). Real models differ: the figures of another run can be used instead, and scale the stand-ins of cells
+(`pilot.py`). Real models differ: the figures of another run can be used instead, and scale the stand-ins of cells
 that it lacks (`pilot.py`). A cell names its basis.
 """
 
@@ -16,9 +16,8 @@ from evalkit.engine.forecast import DOUBT, LEAST_SPREAD, Forecast, around, asks_
 from evalkit.engine.freezing.freeze import Resolved, lane_shares
 from evalkit.engine.planning.answerable import question_plan
 from evalkit.engine.planning.machines import StorePlan, WorkersPlan, store_plan, workers_plan
-from evalkit.engine.planning.pilot import NOTHING, Basis, Figures
+from evalkit.engine.planning.pilot import NOTHING, REQUESTS, Basis, Figures, PlayedAgent, Sampled, agent_of, sample
 from evalkit.engine.planning.planned import ITSELF, RATE, STAND_IN, THIS_PROCESS, CellPlan, LanePlan, Plan, QuestionPlan
-from evalkit.engine.planning.sampling import REQUESTS, PlayedAgent, Sampled, agent_of, sample
 from evalkit.engine.resume import LoggedProgress
 from evalkit.engine.servers import capacity
 from evalkit.engine.stand_in import Sample, plays_itself, stand_in_of

@@ -20,7 +20,7 @@ from evalkit.engine.universe import Choice, episodes
 from evalkit.errors import RunError, UsageError, nearest
 from evalkit.money import PicoUsd
 from evalkit.store.events import read_events
-from evalkit.store.files.record import DOUBTFUL, ESTIMATED, UNMETERED, LedgerRecord
+from evalkit.store.files.record import DOUBTFUL, UNMETERED, LedgerRecord
 from evalkit.store.manifest import Manifest
 from evalkit.store.manifests import read_manifest
 from evalkit.store.reading.accounts import Account, accounts, closing_row, spent
@@ -80,7 +80,7 @@ def read_books(run: Path) -> Books:
             step = episode, number
             _place(books, episode, agent)
             books.by_session[worker] += cost
-            if attempts.endswith((UNMETERED, ESTIMATED, DOUBTFUL)):
+            if attempts.endswith((UNMETERED, DOUBTFUL)):
                 books.guessed[step] += cost
                 books.unmetered[step] = worker
             else:
@@ -180,7 +180,7 @@ WHOLE = -1
 
 def _places(books: Books) -> Callable[[Step], Step]:
     """What charges are compared with: a step; of an episode that has a charge for several steps at once (rows that a
-    repair gave up or a merge left out: no attempt of theirs is named), the whole of it."""
+    repair gave up: no attempt of theirs is named), the whole of it."""
     together = {row.episode for row in books.ledger if row.kind == "charge" and row.episode and row.attempt < 0}
     return lambda step: (step[0], WHOLE) if step[0] in together else step
 
@@ -267,7 +267,7 @@ def by_total(books: Books, lane: str, truth: int) -> Iterator[LedgerRecord]:
 
 
 def _lane(books: Books, row: LedgerRecord) -> str:
-    """The lane of a row's money; empty if unknown. A repair's rows and a merge's name the agent alone."""
+    """The lane of a row's money; empty if unknown. A repair's rows name the agent alone."""
     agent = books.manifest.agents.get(row.agent)
     return row.lane or ("" if agent is None else agent.lane)
 

@@ -19,7 +19,7 @@ import orjson
 from evalkit.dialogue import Usage
 from evalkit.errors import UsageError
 from evalkit.money import PICO_PER_USD, pico_at_least
-from evalkit.spec.byte_marks import without_mark
+from evalkit.spec.reading import without_mark
 
 IDS = ("request_id", "client_request_id", "x_client_request_id")
 INPUT, OUTPUT = ("tokens_in", "input_tokens"), ("tokens_out", "output_tokens")

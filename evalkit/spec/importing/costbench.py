@@ -21,8 +21,7 @@ from evalkit.envs.costbench.domain.catalogue import Catalogue, title
 from evalkit.envs.costbench.domain.catalogue_files import shipped
 from evalkit.envs.costbench.domain.world import make_world
 from evalkit.envs.costbench.prompt import FULL, OPEN, SENTENCES, SYSTEM_TEXTS
-from evalkit.spec.importing.executed import Copy, with_locals
-from evalkit.spec.importing.record import PromptImport, Texts, absent_text, table_text
+from evalkit.spec.importing.executed import Copy, PromptImport, Texts, absent_text, table_text, with_locals
 
 RUN, TYPES, EXAMPLE = "env.run", "env.core.base_types", "env.utils.example_generator"
 ATOMIC, COMPOSITE, DESCRIPTIONS, STEPS, ENUMS, REGISTRY = (

@@ -14,8 +14,7 @@ from typing import Any
 from evalkit.envs.rules import repeat_key
 from evalkit.envs.table import ENVIRONMENTS
 from evalkit.spec.identity import REASONING
-from evalkit.spec.importing.executed import Copy
-from evalkit.spec.importing.record import PromptImport, Texts, absent_text, table_text
+from evalkit.spec.importing.executed import Copy, PromptImport, Texts, absent_text, table_text
 
 ROOT = "econ_evals.experiments"
 SAME: Texts = {"results.style": "repr", "results.notes_empty": "", "results.history_empty": ""}

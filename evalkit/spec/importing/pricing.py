@@ -5,8 +5,7 @@ from typing import Any
 from evalkit.envs.pricing.prices import BARE_NUMBER
 from evalkit.errors import UsageError
 from evalkit.spec.importing.econ import Every, Field, Source, importing, parted, use
-from evalkit.spec.importing.executed import Copy
-from evalkit.spec.importing.record import Texts
+from evalkit.spec.importing.executed import Copy, Texts
 
 BOUND, GAP = "{upper_bound_price}", "\n\n"
 """What the opening has there in place of the price that it advises not to exceed; between paragraphs."""

@@ -7,8 +7,7 @@ from types import ModuleType, SimpleNamespace
 from typing import Any
 
 from evalkit.spec.importing.econ import Every, Field, Source, importing
-from evalkit.spec.importing.executed import Copy
-from evalkit.spec.importing.record import Texts
+from evalkit.spec.importing.executed import Copy, Texts
 
 ATTEMPTS = 100
 """How many attempts the texts speak of there."""

@@ -3,8 +3,7 @@
 from typing import Any
 
 from evalkit.spec.importing.econ import Every, Field, Shown, Source, importing, parted, use
-from evalkit.spec.importing.executed import Copy
-from evalkit.spec.importing.record import Texts
+from evalkit.spec.importing.executed import Copy, Texts
 
 
 def _answers(_: Copy, run: Any, agent: Any) -> Texts:

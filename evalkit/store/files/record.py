@@ -7,13 +7,12 @@ from dataclasses import dataclass
 
 from evalkit.money import PicoUsd
 
-OK, UNMETERED, ESTIMATED, DOUBTFUL = "ok", "unmetered", "estimated", "doubtful"
+OK, UNMETERED, DOUBTFUL = "ok", "unmetered", "doubtful"
 """The last entry of `StepRecord.attempts` if there was a reply: with stated usage; with missing or invalid figures,
-charged at their bound; the same, with tokens estimated from the text; with figures that contradict each other, of which
-the larger reading is charged."""
+charged at their bound; with figures that contradict each other, of which the larger reading is charged."""
 STEP, ASK = "step", "ask"
 """Kinds of rows in a file of steps."""
-ANSWERED = (OK, UNMETERED, ESTIMATED, DOUBTFUL)
+ANSWERED = (OK, UNMETERED, DOUBTFUL)
 REFUSED = "refused"
 """In place of an ending: the provider refused the last request, and nothing shows that the model caused it."""
 UNSCORED = frozenset(

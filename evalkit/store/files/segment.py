@@ -36,7 +36,7 @@ from evalkit.store.files.schema import (
     ledger_table,
     no_rows,
 )
-from evalkit.store.formats import other_format
+from evalkit.store.json_text import other_format
 
 Kind = Literal["steps", "ledger", "ends"]
 KINDS: tuple[Kind, ...] = ("steps", "ledger", "ends")

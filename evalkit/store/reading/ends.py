@@ -202,19 +202,18 @@ def _array(standing: Standing) -> bytes | None:
     return b"[" + b",".join(standing.facts) + b"]"
 
 
-def read_standings(table: pa.Table, wanted: Collection[str] | None = None) -> dict[str, Standing]:
+def read_standings(table: pa.Table) -> dict[str, Standing]:
     """Standings of rows of schema ENDS, facts left out; of several rows of an episode the last holds."""
-    standings = {}
     names = [name for name in table.schema.names if name != "facts"]
-    for row in table.select(names).to_pylist():
-        if wanted is None or row["episode"] in wanted:
-            standings[row["episode"]] = Standing(
-                place=tuple(row[name] for name in PLACE),
-                take=row["take"],
-                steps=row["steps"],
-                ending=row["ending"],
-                requests=row["requests"],
-                sums=[row[name] for name in SUMS],
-                facts=None,
-            )
-    return standings
+    return {
+        row["episode"]: Standing(
+            place=tuple(row[name] for name in PLACE),
+            take=row["take"],
+            steps=row["steps"],
+            ending=row["ending"],
+            requests=row["requests"],
+            sums=[row[name] for name in SUMS],
+            facts=None,
+        )
+        for row in table.select(names).to_pylist()
+    }

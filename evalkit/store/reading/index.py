@@ -19,7 +19,7 @@ from evalkit.store.reading.reader import tables_of
 from evalkit.store.reading.states import ROW, STATE, SUMS, TOKENS, States
 from evalkit.store.reading.sums import totals_at
 from evalkit.store.reading.totals import CellTotals
-from evalkit.store.reading.unmetered import UnmeteredRows
+from evalkit.store.reading.unmetered import Unmetered
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,7 +34,7 @@ class RunIndex:
     cost_by_agent: Mapping[str, int]
     cost_by_worker: Mapping[str, int]
     """By the session that wrote the rows."""
-    unmetered: Mapping[str, UnmeteredRows]
+    unmetered: Unmetered
     """By agent, of all rows: replies whose provider did not say what they used. Agents without any are absent."""
     cells: Mapping[tuple[str, str], CellTotals]
     """Sums by agent and suite."""

@@ -13,11 +13,10 @@ import pyarrow as pa
 
 from evalkit.store.files.journal import newest_claims
 from evalkit.store.files.layout import journal_object, lay_out
-from evalkit.store.files.record import DOUBTFUL, ESTIMATED, UNMETERED, UNSCORED, LedgerRecord
+from evalkit.store.files.record import DOUBTFUL, UNMETERED, UNSCORED, LedgerRecord
 from evalkit.store.files.segment import CLOSE, KINDS, SEAL, read_claim
 from evalkit.store.reading.accounts import Account
 from evalkit.store.reading.arrays import coded, floats, ints
-from evalkit.store.reading.effect import Flags
 from evalkit.store.reading.looking import files_at_once, patiently
 from evalkit.store.reading.states import ROW, SUMS, States
 from evalkit.store.reading.totals import PAUSE_S, CellTotals, Totals, far, joined, read, together
@@ -116,8 +115,7 @@ def _add_rows(totals: Totals, rows: pa.Table) -> None:
     words, attempts = coded(rows, "attempts")
     workers, worker = coded(rows, "worker")
     last = [word.rpartition(",")[2] for word in words]
-    estimated = np.array([word == ESTIMATED for word in last], np.bool_)[attempts]
-    unmetered = np.array([word in (UNMETERED, ESTIMATED) for word in last], np.bool_)[attempts]
+    unmetered = np.array([word == UNMETERED for word in last], np.bool_)[attempts]
     doubtful = np.array([word == DOUBTFUL for word in last], np.bool_)[attempts]
     cost, sent = ints(rows, "cost"), floats(rows, "started_at")
     for code, name in enumerate(workers):
@@ -132,7 +130,6 @@ def _add_rows(totals: Totals, rows: pa.Table) -> None:
         cell.unmetered_cost = int(cost[in_cell & unmetered].sum())
         cell.doubtful = int((in_cell & doubtful).sum())
         cell.doubtful_cost = int(cost[in_cell & doubtful].sum())
-        cell.estimated, cell.estimated_in, cell.estimated_out = _estimated(rows, in_cell & estimated)
 
 
 def _spells(sent: npt.NDArray[np.float64]) -> list[tuple[float, float]]:
@@ -140,7 +137,3 @@ def _spells(sent: npt.NDArray[np.float64]) -> list[tuple[float, float]]:
     ends = np.append(np.flatnonzero(np.diff(sent) >= PAUSE_S), len(sent) - 1)
     begins = np.append(0, ends[:-1] + 1)
     return joined(zip(sent[begins].tolist(), sent[ends].tolist(), strict=True))
-
-
-def _estimated(rows: pa.Table, chosen: Flags) -> tuple[int, int, int]:
-    return int(chosen.sum()), int(ints(rows, "tokens_in")[chosen].sum()), int(ints(rows, "tokens_out")[chosen].sum())

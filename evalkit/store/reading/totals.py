@@ -13,9 +13,9 @@ from typing import Protocol
 import msgspec
 
 from evalkit.errors import CorruptLogError
-from evalkit.store.files.record import ASK, DOUBTFUL, ESTIMATED, REFUSED, UNMETERED, UNSCORED, LedgerRecord, StepRecord
+from evalkit.store.files.record import ASK, DOUBTFUL, REFUSED, UNMETERED, UNSCORED, LedgerRecord, StepRecord
 from evalkit.store.reading.accounts import Account
-from evalkit.store.reading.unmetered import UnmeteredRows
+from evalkit.store.reading.unmetered import Unmetered
 
 PAUSE_S = 120.0
 """Seconds without a request after which a run counts as idle."""
@@ -66,11 +66,8 @@ class CellTotals(msgspec.Struct, kw_only=True):
     going: dict[int, list[int]] = msgspec.field(default_factory=dict)
     """Of episodes that continue, by how far they have come (`far`): how many, their rows in effect, their cost."""
     unmetered: int = 0
-    """Replies without usage; then this and what follows as `UnmeteredRows` has them."""
+    """Replies without usage; then this and what follows as `Unmetered` has them."""
     unmetered_cost: int = 0
-    estimated: int = 0
-    estimated_in: int = 0
-    estimated_out: int = 0
     doubtful: int = 0
     doubtful_cost: int = 0
     spells: list[tuple[float, float]] = msgspec.field(default_factory=list)
@@ -205,16 +202,15 @@ class Totals:
             costs[cell.agent] = costs.get(cell.agent, 0) + cell.cost
         return costs
 
-    def unmetered(self) -> dict[str, UnmeteredRows]:
-        """By agent, replies without usage or with doubtful figures; agents without any are absent."""
-        by_agent: dict[str, list[int]] = {}
-        for cell in self.cells.values():
-            if cell.unmetered or cell.doubtful:
-                sums = by_agent.setdefault(cell.agent, [0] * 7)
-                counted = cell.unmetered, cell.unmetered_cost, cell.estimated, cell.estimated_in, cell.estimated_out
-                sums[:] = map(sum, zip(sums, (*counted, cell.doubtful, cell.doubtful_cost), strict=True))
-        names = UnmeteredRows.__dataclass_fields__
-        return {agent: UnmeteredRows(**dict(zip(names, sums, strict=True))) for agent, sums in by_agent.items()}
+    def unmetered(self) -> Unmetered:
+        """Replies without usage or with doubtful figures."""
+        cells = self.cells.values()
+        return Unmetered(
+            replies=sum(cell.unmetered for cell in cells),
+            cost=sum(cell.unmetered_cost for cell in cells),
+            doubtful=sum(cell.doubtful for cell in cells),
+            doubtful_cost=sum(cell.doubtful_cost for cell in cells),
+        )
 
 
 def together(parts: Iterable[Totals]) -> Totals:
@@ -396,13 +392,9 @@ def _end(played: _Played, sign: int) -> None:
 def _meter(cell: CellTotals, row: StepRecord) -> None:
     """Count a reply without usage."""
     word = row.attempts.rpartition(",")[2]
-    if word in (UNMETERED, ESTIMATED):
+    if word == UNMETERED:
         cell.unmetered += 1
         cell.unmetered_cost += row.cost
     elif word == DOUBTFUL:
         cell.doubtful += 1
         cell.doubtful_cost += row.cost
-    if word == ESTIMATED:
-        cell.estimated += 1
-        cell.estimated_in += row.tokens_in
-        cell.estimated_out += row.tokens_out

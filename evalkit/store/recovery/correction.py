@@ -1,8 +1,28 @@
 """Corrections of running totals that do not agree with the rows, for example after a repair."""
 
-from dataclasses import fields
+import time
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from pathlib import Path
 
-from evalkit.store.reading.accounts import Account
+from evalkit.money import PicoUsd
+from evalkit.store.events import read_events
+from evalkit.store.files.record import LedgerRecord
+from evalkit.store.reading.accounts import (
+    APART,
+    BUDGETED,
+    CRASHED,
+    LEASES_LOST,
+    PARTLY,
+    UNACCOUNTED,
+    UNBUDGETED,
+    Account,
+    accounts,
+    closing_word,
+    spent,
+    unaccounted,
+)
 from evalkit.store.reading.totals import SUMMED, CellTotals, Totals
 
 COUNTS = tuple(name for name in SUMMED if name not in ("ended_squares", "earlier", "earlier_s"))
@@ -41,10 +61,146 @@ def difference(wanted: Totals, recorded: Totals) -> Totals:
 def _less(account: Account, other: Account) -> Account:
     """What `_join` adds to the other to make it like the first."""
     remainder = Account(session=account.session)
-    for field in fields(Account):
-        value, subtracted = getattr(account, field.name), getattr(other, field.name)
-        if isinstance(value, bool) or field.name in ("said", "width"):
-            setattr(remainder, field.name, value)
-        elif field.name != "session":
-            setattr(remainder, field.name, value - subtracted)
+    for member in fields(Account):
+        value, subtracted = getattr(account, member.name), getattr(other, member.name)
+        if isinstance(value, bool) or member.name in ("said", "width"):
+            setattr(remainder, member.name, value)
+        elif member.name != "session":
+            setattr(remainder, member.name, value - subtracted)
     return remainder
+
+
+# The cost of rows that a log has lost, as far as the rest of the run still shows it: what was spent stays spent.
+#
+# For a session that ended by itself the sum is known: from its `close` row, or its leases less what it returned. For
+# a crashed session the leases bound it: what no step, no charge and no crash charge accounts for is charged if it may
+# have written lost rows. `events.jsonl` holds what all sessions together had spent whenever one ended; the books
+# never fall below it.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Remnant:
+    """What is left of one file of steps."""
+
+    settled: Mapping[str, int]
+    """Cost of the rows that stay, by session, in the order in which these wrote."""
+    whole: bool
+    """Whether the cost of every row that it held is known, be it kept or given up."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Remains:
+    """What is left of a log."""
+
+    files: Sequence[Remnant]
+    """In the log's order, one without rows for each file that is missing."""
+    ledger: Sequence[LedgerRecord]
+    """The rows that can be read, and the charges for rows that are dropped."""
+    ledger_whole: bool
+    said: Totals = field(default_factory=Totals)
+    """Running totals of the journals, which outlive files."""
+
+
+def lost_money(run: Path, remains: Remains) -> tuple[list[LedgerRecord], tuple[str, ...]]:
+    """(charges for what nothing else shows any more, sessions of which nobody knows what lost rows of theirs cost)."""
+    settled = Counter[str]()
+    for file in remains.files:
+        settled.update(file.settled)
+    known = list(_told(remains, settled))
+    ledger = [*remains.ledger, *known]
+    books = accounts(ledger, settled)
+    charges = [*known, *unaccounted(books)]
+    uncounted: list[str] = []
+    now = time.time()
+    for account in _suspects(remains, books):
+        if account.closed and not account.crashed_close and (account.said or account.leased):
+            continue  # its sum is known, and charged above
+        if not account.had_budget:
+            uncounted.append(account.session)
+            continue
+        amount = account.unspent - account.crashed
+        if amount > 0:
+            account.charged += amount
+            charges.append(_charge(account.session, amount, now))
+    short = _seen_spent(run, ledger) - spent(settled.total(), books.values())
+    if short > 0:
+        session = f"repair:{time.time_ns()}"
+        charges.append(_charge(session, short, now))
+        charges.append(LedgerRecord(kind="close", session=session, amount=PicoUsd(0), reason="repaired", at=now))
+    if not remains.ledger_whole:
+        charges += _unbounded(books, settled, now)
+    return charges, tuple(uncounted)
+
+
+def _told(remains: Remains, settled: Mapping[str, int]) -> Iterator[LedgerRecord]:
+    """Rows that make up for lost ones, so that each session's account is what running totals say it was: how it began
+    and ended, what it leased, and what it spent."""
+    books = accounts(remains.ledger, settled)
+    opened = {row.session for row in remains.ledger if row.kind == "open" and row.reason != LEASES_LOST}
+    now = time.time()
+    for session in dict.fromkeys((*remains.said.accounts, *remains.said.workers)):
+        recorded = remains.said.accounts.get(session, Account(session=session))
+        booked = books.get(session, Account(session=session, settled=settled.get(session, 0)))
+        begun = recorded.width or recorded.had_budget
+        if begun and session not in opened:
+            reason = (BUDGETED if recorded.had_budget else UNBUDGETED) + (APART if recorded.apart else "")
+            yield _row("open", session, 0, reason + (PARTLY if recorded.partial else ""), now, attempt=recorded.width)
+        if recorded.leases_lost and not booked.leases_lost:
+            yield _row("open", session, 0, LEASES_LOST, now, attempt=recorded.width)
+        if recorded.leased > booked.leased:
+            yield _row("lease", session, recorded.leased - booked.leased, "", now)
+        spent_once = remains.said.workers.get(session, 0) + recorded.charged - booked.settled - booked.charged
+        if spent_once > 0:
+            yield _row("charge", session, spent_once, UNACCOUNTED, now)
+        if recorded.crashed > booked.crashed:
+            yield _row("crash", session, recorded.crashed - booked.crashed, "", now)
+        if recorded.closed and not booked.closed:
+            word = CRASHED if recorded.crashed_close else closing_word(recorded.said) if recorded.said else ""
+            yield _row("close", session, max(0, recorded.returned - booked.returned), word, now)
+
+
+def _row(kind: str, session: str, amount: int, reason: str, now: float, attempt: int = -1) -> LedgerRecord:
+    return LedgerRecord(kind=kind, session=session, amount=PicoUsd(amount), reason=reason, at=now, attempt=attempt)
+
+
+def _unbounded(books: Mapping[str, Account], settled: Mapping[str, int], now: float) -> Iterator[LedgerRecord]:
+    """For each session that has not ended, as far as the ledger still says: that its leases may be lost. What it left
+    in flight is then charged at the worst case of each episode, as of a session without a budget."""
+    for session in dict.fromkeys((*books, *settled)):
+        account = books.get(session, Account(session=session))
+        if not account.closed and not account.leases_lost:
+            yield LedgerRecord(
+                kind="open", session=session, amount=PicoUsd(0), attempt=account.width, reason=LEASES_LOST, at=now
+            )
+
+
+def _charge(session: str, amount: int, now: float) -> LedgerRecord:
+    return LedgerRecord(kind="charge", session=session, amount=PicoUsd(amount), reason=UNACCOUNTED, at=now)
+
+
+def _suspects(remains: Remains, books: Mapping[str, Account]) -> Iterator[Account]:
+    """The sessions that may have written what is lost: those from the one that wrote before a hole to the one that
+    wrote after it, in the order in which they began; all of them where money rows are lost."""
+    order = list(dict.fromkeys(row.session for row in remains.ledger))
+    positions = {session: number for number, session in enumerate(order)}
+    suspected = set() if remains.ledger_whole else set(order)
+    wrote = [[positions[session] for session in file.settled if session in positions] for file in remains.files]
+    for number, file in enumerate(remains.files):
+        if not file.whole:
+            ahead = max((position for part in wrote[:number] for position in part), default=0)
+            behind = min((position for part in wrote[number + 1 :] for position in part), default=len(order))
+            suspected.update(order[min([ahead, *wrote[number]]) : max([behind, *wrote[number]]) + 1])
+    return (books[session] for session in order if session in suspected)
+
+
+def _seen_spent(run: Path, ledger: Sequence[LedgerRecord]) -> int:
+    """The most that all sessions together had spent when one of them ended, by `events.jsonl`, less what was released
+    since; in pico-dollars."""
+    releases = [(row.at, row.amount) for row in ledger if row.kind == "release"]
+    most = 0
+    for event in read_events(run, "ended"):
+        usd, ended_at = event.get("spent_usd"), event.get("time")
+        if isinstance(usd, float) and isinstance(ended_at, float) and 0 <= usd < 1e7:
+            # Whole pico-dollars again up to 2,000 dollars; beyond, a float is off by too few to matter.
+            most = max(most, round(usd * 1e12) - sum(amount for when, amount in releases if when > ended_at))
+    return most

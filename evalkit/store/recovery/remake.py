@@ -31,9 +31,8 @@ from evalkit.store.files.segment import (
     money_text,
     read_segment,
 )
-from evalkit.store.recovery.missing import missing_files
 from evalkit.store.recovery.recount import Part, ends_anew, odd_ends
-from evalkit.store.recovery.sources import Sources
+from evalkit.store.recovery.sources import Sources, missing_files
 
 _CARRIED = ("totals", "compacted", "repaired")
 

@@ -2,7 +2,7 @@
 
 Each episode that has lost a step is cut off at its first lost step; it will be continued from there. What is dropped
 was paid for, so its cost goes into the ledger first: where no row tells it any more, by what running totals say, or
-what the sessions of the lost rows had leased and had not given back (`lost_money.py`). Damaged files are kept in
+what the sessions of the lost rows had leased and had not given back (`correction.py`). Damaged files are kept in
 `quarantine/`. A repair is a writer with a journal of its own, which names the files that it replaces by their digests.
 """
 
@@ -42,9 +42,8 @@ from evalkit.store.lock import hold_run
 from evalkit.store.reading.sums import COLUMNS, totals_of
 from evalkit.store.reading.totals import Totals, read, text_of, together
 from evalkit.store.recovery.check import Found, file_flaws, flaws_of, known_rows, look_through
-from evalkit.store.recovery.correction import difference
+from evalkit.store.recovery.correction import Remains, Remnant, difference, lost_money
 from evalkit.store.recovery.examine import Flaw, footer_problem
-from evalkit.store.recovery.lost_money import Remains, Remnant, lost_money
 from evalkit.store.recovery.remake import Remade, remake
 from evalkit.store.recovery.salvage import GIVEN_UP, GivenUp, not_yet, read_money, salvage
 from evalkit.store.recovery.sources import Sources

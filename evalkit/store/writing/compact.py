@@ -7,7 +7,7 @@ the next writer names and deletes them. All kinds are always written, also where
 each have no gap.
 
 Chosen: compacted files are not merged later, because no sequence of deletions and renames replaces two files by one in
-a single step for a reader that has listed them. `compactor.py` bounds their number by its choice of batches.
+a single step for a reader that has listed them. `Compactor` bounds their number by its choice of batches.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence

@@ -26,8 +26,8 @@ from evalkit.engine.machines.messages import (
     WorkerRefused,
     WorkerSetup,
 )
+from evalkit.engine.machines.on_ray import DistantWorkers
 from evalkit.engine.machines.setup import code_digests, resolved_from
-from evalkit.engine.machines.silence import DistantWorkers
 from evalkit.engine.machines.spread import MachineTimes, Spread
 from evalkit.engine.machines.worker import Worker
 from evalkit.engine.outcome import RunOutcome

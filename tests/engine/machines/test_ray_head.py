@@ -6,15 +6,15 @@ import socket
 import pytest
 
 from evalkit.engine.episode import Stop
-from evalkit.engine.machines import ray_head
-from evalkit.engine.machines.ray_head import VARIABLE, RayHead, ray_waits_s
+from evalkit.engine.machines import on_ray
+from evalkit.engine.machines.on_ray import VARIABLE, RayHead, ray_waits_s
 from tests.support.patience import PATIENCE_S
 from tests.support.virtual_clock import run_virtual
 
 
 @pytest.fixture(autouse=True)
 def looks_often(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ray_head, "LOOK_S", 0.01)
+    monkeypatch.setattr(on_ray, "HEAD_LOOK_S", 0.01)
 
 
 def listening(port: int = 0) -> socket.socket:
@@ -56,7 +56,7 @@ def test_a_head_that_is_lost_stops_the_run_and_then_it_is_left(monkeypatch: pyte
         await watching
         return stopped, loop.time()
 
-    monkeypatch.setattr(ray_head, "reach", reach)
+    monkeypatch.setattr(on_ray, "reach", reach)
     assert run_virtual(lose()) == pytest.approx((11.0, 11.4), abs=0.03)
 
 
@@ -92,7 +92,7 @@ def test_an_address_that_was_never_reached_says_nothing(monkeypatch: pytest.Monk
             await asyncio.wait_for(RayHead("127.0.0.1:9").watch(stop), 10.0)
         assert not stop.reason
 
-    monkeypatch.setattr(ray_head, "reach", reach)
+    monkeypatch.setattr(on_ray, "reach", reach)
     run_virtual(wait())
 
 
