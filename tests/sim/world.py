@@ -266,6 +266,9 @@ class World:
     def live(self, life: Life, number: int, *, repair: bool = False) -> RunOutcome | str | None:
         """One process: its outcome, why it was refused, or None where it died."""
         self.wall += life.clock_s
+        if life.crew is not None and life.crew.late_s and self.crew.present:
+            self.counts["comes_late"] += 1
+            self.now += life.crew.late_s
         self.counts["clock"] += bool(life.clock_s)
         if repair or self.checks.suspended:
             life = replace(life, taken_over=None)
