@@ -1,7 +1,7 @@
 """What happens to the workers of one life of a run, and to the calls by which they and their coordinator speak."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from evalkit.engine.machines.spread import MachineTimes
 from evalkit.seeds import Stream
@@ -89,6 +89,23 @@ def crew_plan(active: frozenset[str], seed: int, number: int) -> CrewPlan:
         ),
         times=TIMES[draws.below(len(TIMES))],
         late_s=10 ** (3 * draws.uniform()) if "comes_late" in active else 0.0,
+    )
+
+
+def standing_still(plan: CrewPlan, draws: Stream) -> CrewPlan:
+    """The same where each worker, but for the last, stands still when it has written something, and is sealed."""
+    return replace(
+        plan,
+        processes=(
+            *(
+                WorkerPlan(
+                    begins_s=one.begins_s,
+                    stopped_sent=(2 + draws.below(6), plan.times.silent_s * (1 + 9 * draws.uniform())),
+                )
+                for one in plan.processes[:-1]
+            ),
+            plan.processes[-1],
+        ),
     )
 
 

@@ -67,7 +67,8 @@ MUTANTS = (
         file="engine/machines/coordinator.py",
         old=" for dealt in member.outstanding.values())\n        return len",
         new=" for dealt in ())\n        return len",
-        needs=("workers", "worker_dies"),
+        # Of models, episodes wait for the money of those that are being played.
+        needs=("workers", "worker_dies", "scarce"),
     ),
     Mutant(
         name="a worker hears of a lease before it lasts",
