@@ -67,8 +67,7 @@ MUTANTS = (
         file="engine/machines/coordinator.py",
         old=" for dealt in member.outstanding.values())\n        return len",
         new=" for dealt in ())\n        return len",
-        # Of models, episodes wait for the money of those that are being played.
-        needs=("workers", "worker_dies", "scarce"),
+        needs=("workers", "worker_dies"),
     ),
     Mutant(
         name="a worker hears of a lease before it lasts",
