@@ -92,21 +92,17 @@ def crew_plan(active: frozenset[str], seed: int, number: int) -> CrewPlan:
     )
 
 
-def standing_still(plan: CrewPlan, draws: Stream) -> CrewPlan:
-    """The same where each worker, but for the last, stands still when it has written something, and is sealed."""
-    return replace(
-        plan,
-        processes=(
-            *(
-                WorkerPlan(
-                    begins_s=one.begins_s,
-                    stopped_sent=(2 + draws.below(6), plan.times.silent_s * (1 + 9 * draws.uniform())),
-                )
-                for one in plan.processes[:-1]
-            ),
-            plan.processes[-1],
-        ),
-    )
+def worse(plan: CrewPlan, always: frozenset[str], draws: Stream) -> CrewPlan:
+    """The same, with what each seed is to have befalling all workers that are not left in peace: each stands still when
+    it has written something, until it is sealed; or half of them die with requests in flight."""
+    processes = list(plan.processes)
+    for number, one in enumerate(processes[:-1]):
+        sent, seconds, dies = draws.below(6), plan.times.silent_s * (1 + 9 * draws.uniform()), draws.uniform() < 0.5
+        if "zombie" in always:
+            processes[number] = WorkerPlan(begins_s=one.begins_s, stopped_sent=(2 + sent, seconds))
+        elif "worker_dies" in always and dies:
+            processes[number] = WorkerPlan(begins_s=one.begins_s, die_sent=1 + sent // 2)
+    return replace(plan, processes=tuple(processes))
 
 
 def _worker(active: frozenset[str], draws: Stream) -> WorkerPlan:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from evalkit.seeds import Stream
-from tests.sim.crew_plan import EVERY, PARTS, CrewPlan, crew_plan, standing_still
+from tests.sim.crew_plan import EVERY, PARTS, CrewPlan, crew_plan, worse
 from tests.sim.disk import Plan
 from tests.sim.network import FATES, Weather
 from tests.sim.sweeps import AGENTS, ASKING, SCARCE, SERVED, SERVERS, TIGHT, WIDE
@@ -273,8 +273,8 @@ def _worse(life: Life, always: frozenset[str], place: tuple[int, int]) -> Life:
         life.weather.fates[kind] = max(OFTEN / len(always & FATES.keys()), life.weather.fates.get(kind, 0.0))
     for kind in always & set(DISK):
         life.plan.errors = {Stream(*place, kind).below(120): kind}
-    if "zombie" in always and life.crew is not None:
-        life = replace(life, crew=standing_still(life.crew, Stream(*place, "zombie")))
+    if life.crew is not None:
+        life = replace(life, crew=worse(life.crew, always, Stream(*place, "worse crew")))
     if "dies_compacting" in always:
         life.plan.die_at, life.plan.dies_compacting = None, Stream(*place, "dies_compacting").below(9)
     if "dies_naming" in always:
