@@ -42,6 +42,7 @@ class _Worker:
     plan: WorkerPlan
     actor: Actor
     stopped: dict[int, float]
+    stopped_sent: tuple[int, float] | None
     killed_at: float = math.inf
 
     @property
@@ -174,7 +175,9 @@ class Crew:
         own.of = start.actor.driver.number
         if plan.cut_off is not None:
             own.cut_off = start.at + plan.cut_off[0], start.at + plan.cut_off[1]
-        one = _Worker(process=own, plan=plan, actor=start.actor, stopped=dict(plan.stopped))
+        one = _Worker(
+            process=own, plan=plan, actor=start.actor, stopped=dict(plan.stopped), stopped_sent=plan.stopped_sent
+        )
         self._workers.append(one)
         world.processes[own.number] = own
         with self._acting(own):
@@ -197,6 +200,8 @@ class Crew:
         """Whether a worker's system stops it now, before its loop turns: all others go on meanwhile."""
         own, world = one.process, self._world
         seconds = one.stopped.pop(own.turn + 1, None)
+        if one.stopped_sent is not None and own.sent >= one.stopped_sent[0]:
+            (_, seconds), one.stopped_sent = one.stopped_sent, None
         if seconds is None:
             return False
         with self._acting(own):

@@ -1,14 +1,15 @@
 """What happens to the workers of one life of a run, and to the calls by which they and their coordinator speak."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from evalkit.engine.machines.spread import MachineTimes
 from evalkit.seeds import Stream
 
-PARTS = ("broken_calls", "late_calls", "called_dead", "cut_off", "worker_dies", "zombie")
+PARTS = ("broken_calls", "late_calls", "called_dead", "cut_off", "worker_dies", "zombie", "comes_late")
 """What may befall workers: a call breaks off, heard or not; one takes long; Ray takes an actor for dead that lives; for
-a while nothing comes through to a worker; its process dies; it stands still, as a rule for longer than it may."""
+a while nothing comes through to a worker; its process dies; it stands still, as a rule for longer than it may; the next
+coordinator comes late, as a rule when those of the one before have ended themselves."""
 EVERY = 12
 """Of so many seeds one is played by workers."""
 DISTURBED = 3
@@ -32,6 +33,8 @@ class WorkerPlan:
     """The requests after which it dies, before the last is answered."""
     stopped: Mapping[int, float] = field(default_factory=dict)
     """Seconds for which it stands still, by turn of its loop."""
+    stopped_sent: tuple[int, float] | None = None
+    """The requests after which it stands still, before the last is answered, and for how many seconds."""
     cut_off: tuple[float, float] | None = None
     """From when to when nothing comes through to it, s since its beginning."""
 
@@ -54,6 +57,8 @@ class CrewPlan:
     """In the order in which they begin; the last plan is that of all that follow."""
     calls: CallPlan
     times: MachineTimes
+    late_s: float = 0.0
+    """After the end of the coordinator before."""
 
 
 def peaceful(seed: int) -> CrewPlan:
@@ -83,7 +88,21 @@ def crew_plan(active: frozenset[str], seed: int, number: int) -> CrewPlan:
             called_dead=share / 10 if "called_dead" in active else 0.0,
         ),
         times=TIMES[draws.below(len(TIMES))],
+        late_s=10 ** (3 * draws.uniform()) if "comes_late" in active else 0.0,
     )
+
+
+def worse(plan: CrewPlan, always: frozenset[str], draws: Stream) -> CrewPlan:
+    """The same, with what each seed is to have befalling all workers that are not left in peace: each stands still when
+    it has written something, until it is sealed; or half of them die with requests in flight."""
+    processes = list(plan.processes)
+    for number, one in enumerate(processes[:-1]):
+        sent, seconds, dies = draws.below(6), plan.times.silent_s * (1 + 9 * draws.uniform()), draws.uniform() < 0.5
+        if "zombie" in always:
+            processes[number] = WorkerPlan(begins_s=one.begins_s, stopped_sent=(2 + sent, seconds))
+        elif "worker_dies" in always and dies:
+            processes[number] = WorkerPlan(begins_s=one.begins_s, die_sent=1 + sent // 2)
+    return replace(plan, processes=tuple(processes))
 
 
 def _worker(active: frozenset[str], draws: Stream) -> WorkerPlan:
@@ -94,6 +113,7 @@ def _worker(active: frozenset[str], draws: Stream) -> WorkerPlan:
         begins_s=5 * begins_s**2,
         die_turn=turns[0] if "worker_dies" in active and die < 0.25 else None,
         die_sent=1 + turns[0] % 8 if "worker_dies" in active and 0.25 <= die < 0.5 else None,
-        stopped={turns[1]: spans[0]} if "zombie" in active and stop < 0.6 else {},
+        stopped={turns[1]: spans[0]} if "zombie" in active and stop < 0.3 else {},
+        stopped_sent=(1 + turns[1] % 8, spans[0]) if "zombie" in active and 0.3 <= stop < 0.6 else None,
         cut_off=(spans[1] / 5, spans[1] / 5 + spans[2]) if "cut_off" in active and cut < 0.4 else None,
     )

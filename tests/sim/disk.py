@@ -21,6 +21,7 @@ from unittest import mock
 
 from evalkit.seeds import Stream
 from evalkit.store import disk
+from evalkit.store.files.segment import KINDS
 from tests.sim.loop import Died
 
 
@@ -49,6 +50,8 @@ class Plan:
     """The file's sync that fails, counted by itself."""
     dies_naming: int | None = None
     """The sync of a folder before which the process dies, counted by those with new names that others build on."""
+    dies_compacting: int | None = None
+    """The compacted file in the midst of which the process dies."""
 
 
 class SimDisk:
@@ -65,7 +68,7 @@ class SimDisk:
         self._folders: set[Path] = set()
         """Those whose own names last."""
         self.dead = False
-        self.operations = self.syncs = self.namings = 0
+        self.operations = self.syncs = self.namings = self.compacted = 0
         self.plan = Plan()
         self.looked: Callable[[str, Path], None] | None = None
         """Is told of each operation, before it is carried out."""
@@ -89,7 +92,7 @@ class SimDisk:
     def begin(self, plan: Plan) -> None:
         """A new life begins."""
         self.dead, self.plan = False, plan
-        self.operations = self.syncs = self.namings = 0
+        self.operations = self.syncs = self.namings = self.compacted = 0
 
     # What the store calls.
 
@@ -193,9 +196,11 @@ class SimDisk:
         if self.looked is not None:
             self.looked(what, path)
         number, self.operations = self.operations, self.operations + 1
-        if number == self.plan.die_at:
+        compacts = what == "write" and path.parent.name in KINDS
+        self.compacted += compacts
+        if number == self.plan.die_at or (compacts and self.compacted - 1 == self.plan.dies_compacting):
             self._say(f"the process dies at operation {number} of the disk: {what} {self._short(path)}")
-            self.counts["die_disk"] += 1
+            self.counts["die_disk" if number == self.plan.die_at else "dies_compacting"] += 1
             if torn is not None:
                 torn()
             self.dead = True

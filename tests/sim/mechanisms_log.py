@@ -37,7 +37,7 @@ MUTANTS = (
             "            with write(aside, data) as file:\n"
             "                sync_file(file)\n"
         ),
-        needs=("die_disk",),
+        needs=("dies_compacting",),
     ),
     Mutant(
         name="durable() returns before the commit",

@@ -35,25 +35,18 @@ MUTANTS = (
         needs=("workers", "worker_dies"),
     ),
     Mutant(
-        name="a repeated question does not wait for what its answer lends",
-        file="engine/machines/spread.py",
-        old="        if rows or turn.repeated:\n",
-        new="        if rows:\n",
-        needs=WORKERS,
-    ),
-    Mutant(
         name="leases that a worker has not heard of count as spent",
         file="engine/spending/money.py",
         old="            account.leased -= unheard\n",
         new="            continue\n",
-        needs=("workers", "cut_off"),
+        needs=("workers", "broken_calls", "comes_late", "die_turn"),
     ),
     Mutant(
         name="a lane's seats go to those that came first",
         file="engine/machines/coordinator.py",
         old="            playing.sort(key=lambda other: self._turn(other, lane.name))\n",
         new="            pass\n",
-        needs=WORKERS,
+        needs=("workers", "worker_dies", "tight"),
     ),
     Mutant(
         name="a writer whose journal was ended compacts it",

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from evalkit.seeds import Stream
-from tests.sim.crew_plan import EVERY, PARTS, CrewPlan, crew_plan
+from tests.sim.crew_plan import EVERY, PARTS, CrewPlan, crew_plan, worse
 from tests.sim.disk import Plan
 from tests.sim.network import FATES, Weather
 from tests.sim.sweeps import AGENTS, ASKING, SCARCE, SERVED, SERVERS, TIGHT, WIDE
@@ -54,13 +54,14 @@ _DRAWN = (
 )
 DISTURBANCES = tuple(name for name in _DRAWN if name != GONE)
 """Everything that may go wrong, by name."""
-AIMED = ("scarce", "dies_naming", "agents", "dies_crowded", "asking", "servers", "workers", *PARTS)
+AIMED = ("scarce", "dies_naming", "dies_compacting", "agents", "dies_crowded", "asking", "servers", "workers", *PARTS)
 """What comes about only where it is asked for: requests that wait for money which others may bring back; a process
 that dies between naming a folder, a manifest, a suite or the end of a journal and syncing the folder of that name, and
-a loss of power in the life that builds on it; agents that are code in place of models; a process that dies with all the
-requests in flight that its agent may have there; a sweep that asks something, and lets go agents that no open question
-needs; a model with several servers, of which one and then another is away for a while; a run that workers play, and
-what befalls these (`crew_plan.py`). Of all seeds one in `EVERY` has workers."""
+a loss of power in the life that builds on it; a process that dies in the midst of a compacted file; agents that are
+code in place of models; a process that dies with all the requests in flight that its agent may have there; a sweep
+that asks something, and lets go agents that no open question needs; a model with several servers, of which one and
+then another is away for a while; a run that workers play, and what befalls these (`crew_plan.py`). Of all seeds one in
+`EVERY` has workers."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -272,6 +273,10 @@ def _worse(life: Life, always: frozenset[str], place: tuple[int, int]) -> Life:
         life.weather.fates[kind] = max(OFTEN / len(always & FATES.keys()), life.weather.fates.get(kind, 0.0))
     for kind in always & set(DISK):
         life.plan.errors = {Stream(*place, kind).below(120): kind}
+    if life.crew is not None:
+        life = replace(life, crew=worse(life.crew, always, Stream(*place, "worse crew")))
+    if "dies_compacting" in always:
+        life.plan.die_at, life.plan.dies_compacting = None, Stream(*place, "dies_compacting").below(9)
     if "dies_naming" in always:
         life = _names(life, place)
     if "dies_crowded" in always:

@@ -18,7 +18,7 @@ from unittest import mock
 from evalkit.client import client
 from evalkit.client.ask import Asker
 from evalkit.engine import endpoints, scheduler, sweep
-from evalkit.engine.episode import ActiveEpisode, LaneContext, play
+from evalkit.engine.episode import LEFT_OWED, ActiveEpisode, LaneContext, play
 from evalkit.engine.freezing.freeze import Resolved
 from evalkit.engine.outcome import RunOutcome
 from evalkit.engine.session import RunOptions
@@ -95,6 +95,8 @@ class World:
         self.run = self.folder / "run"
         self.life: Life | None = None
         """The life that is being lived."""
+        self.parked = False
+        """Whether an episode was left in it that has not ended."""
         self._drawn = 0
         self.flaws: list[BaseException] = []
         """What was found, or left the engine, where nobody waits for it."""
@@ -201,6 +203,7 @@ class World:
             playing[lane] -= 1
         if left in ("diverged", "agent_error"):
             raise Broken(f"{episode.id} is left as {left}")
+        self.parked |= left in LEFT_OWED
         return left
 
     # Processes.
@@ -266,6 +269,9 @@ class World:
     def live(self, life: Life, number: int, *, repair: bool = False) -> RunOutcome | str | None:
         """One process: its outcome, why it was refused, or None where it died."""
         self.wall += life.clock_s
+        if life.crew is not None and life.crew.late_s and self.crew.present:
+            self.counts["comes_late"] += 1
+            self.now += life.crew.late_s
         self.counts["clock"] += bool(life.clock_s)
         if repair or self.checks.suspended:
             life = replace(life, taken_over=None)
@@ -276,7 +282,7 @@ class World:
         self.network.begin(life.weather)
         self.reading = Reading()
         self.flaws.clear()
-        self.life, self.second = life, None
+        self.life, self.second, self.parked = life, None, False
         loop = SimLoop(self.now, self._turn)
         loop.beside(self.catch_up)
         self.main = self.process = self.processes[self.network.process] = Process(self.network.process, loop)
@@ -304,6 +310,8 @@ class World:
         self.checks.between_lives(closed=self.closed)
         if isinstance(outcome, RunOutcome) and outcome.reason == "complete" and not self.checks.suspended:
             self.checks.complete(outcome.episodes)
+        if isinstance(outcome, RunOutcome) and outcome.reason == "parked" and not self.parked:
+            raise Broken(f"a life ends with {outcome.owed} episodes that remain, and none was set aside in it")
         flaw = self.reading.flaw(self.network.long_bodies)
         if flaw:
             raise Broken(flaw)

@@ -120,19 +120,16 @@ class Coordinator:
     # A worker asks.
 
     def renew(self, message: Renew, now: float) -> WorkerDecision:
-        """Hear what a worker says, and decide what it does. A repeated message changes nothing."""
+        """Hear what a worker says, and decide what it does."""
         member = self.members[message.writer]
         member.heard = now
-        if message.number <= member.number and member.answer is not None:
-            return WorkerDecision(answer=member.answer, repeated=True)
         returned = self._hear(member, message, now)
         lent = self._lend(member)
         version, rates = self.shares.share(member.writer, now)
         ends = self.finishing or bool(self.stop_reason)
         member.leaving = member.leaving or ends
         blocks = {} if member.leaving else self._blocks(member)
-        member.number = message.number
-        member.answer = Directive(
+        answer = Directive(
             blocks=blocks,
             recall={} if member.leaving else self._recall(member),
             leased=self.leases.leased(member.writer),
@@ -151,7 +148,7 @@ class Coordinator:
             stop=self.stop_reason,
             stop_message=self.stop_message,
         )
-        return WorkerDecision(answer=member.answer, lent=lent, returned=returned)
+        return WorkerDecision(answer=answer, lent=lent, returned=returned)
 
     def _hear(self, member: WorkerState, message: Renew, now: float) -> int:
         writer = member.writer

@@ -64,8 +64,6 @@ class WorkerState:
     heard: float
     outstanding: dict[str, Dealt] = field(default_factory=dict)
     _held: Counter[str] = field(default_factory=Counter)
-    number: int = 0
-    answer: Directive | None = None
     report: Renew | None = None
     _ended: Counter[str] = field(default_factory=Counter)
     """By lane: the episodes that it has left."""
@@ -126,5 +124,3 @@ class WorkerDecision:
     lent: int = 0
     returned: int = 0
     """Given back by the worker: lent anew only after this is durable (`settled`)."""
-    repeated: bool = False
-    """Whether the answer was made before: what it lends may not be durable yet, if that could not be written."""

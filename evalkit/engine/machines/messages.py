@@ -1,9 +1,8 @@
 """What a coordinator and its workers say to each other, and how it is put into bytes.
 
-A worker asks and the coordinator answers: `attend` and `hello` once, `renew` again and again, `bye` at the end. Every
-question may be repeated, with the same answer, where a call of Ray's broke off. Amounts of money that only grow are
-sent as totals, so a repeated or a late message changes nothing. Times are spans, never clocks: no two processes compare
-theirs.
+A worker asks and the coordinator answers: `attend` and `hello` once, `renew` again and again, `bye` at the end. No
+question is answered twice; where a call of Ray's breaks off the answer is repeated. Amounts of money that only grow are
+sent as totals. Times are spans, never clocks: no two processes compare theirs.
 """
 
 from collections.abc import Mapping
@@ -127,8 +126,6 @@ class Renew(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     """What a worker does, and what it needs."""
 
     writer: str
-    number: int
-    """From 1; a repeated one gets the same answer."""
     lanes: dict[str, LaneReport] = {}
     share: int = 0
     """The version of the shares in force."""

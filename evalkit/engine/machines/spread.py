@@ -144,9 +144,7 @@ class Spread:
         self.replaced = 0
         self._accounts: dict[str, Account] = {}
         self._turns: dict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
-        """By writer: its questions are answered one after another, also one that is repeated."""
-        self._gone: set[str] = set()
-        """Writers that have said goodbye."""
+        """By writer: a worker is not settled while its question is answered."""
         self._busy = 0
         """Workers that have ended and are being settled."""
         self._latest = session.store.writer
@@ -192,7 +190,7 @@ class Spread:
     # Questions.
 
     async def answer(self, question: Question) -> Reply:
-        """The answer to a worker's question; a repeated one gets the same."""
+        """The answer to a worker's question."""
         if self.session.store.lead is not None:
             await renewed(self.session.store.lead)
         if isinstance(question, Attend):
@@ -201,12 +199,11 @@ class Spread:
             if isinstance(question, Hello):
                 return await self._welcome(question)
             if question.writer not in self.coordinator.members:
-                return self._stranger(question)
+                return WorkerRefused(why=SEALED)
             if isinstance(question, Renew):
                 return await self._renew(question)
             self.mirror.retire(question.writer)
             self.coordinator.bye(question.writer)
-            self._gone.add(question.writer)
             return Directive(finish=True)
 
     def _attended(self, attend: Attend) -> Reply:
@@ -219,26 +216,14 @@ class Spread:
             return NOTHING_MORE
         return self.setup()
 
-    def _stranger(self, question: Question) -> Reply:
-        """The answer to one that has said goodbye, or whose journal was sealed."""
-        assert not isinstance(question, Attend)
-        if question.writer in self._gone:
-            return Directive(finish=True)
-        return WorkerRefused(
-            why="The coordinator has heard nothing from this worker for too long, or another one has taken the run "
-            "over: its journal was sealed, and others go on with its episodes. What was durable before is valid."
-        )
-
     async def _welcome(self, hello: Hello) -> Reply:
-        member = self.coordinator.members.get(hello.writer)
-        if member is None:
-            refused = self._refused(hello)
-            if refused is not None:
-                return refused
-            self._latest = hello.writer
-            await self._open(hello.writer)
-            member = self.coordinator.hello(hello.writer, self.loop.time())
-            self.show()
+        refused = self._refused(hello)
+        if refused is not None:
+            return refused
+        self._latest = hello.writer
+        await self._open(hello.writer)
+        member = self.coordinator.hello(hello.writer, self.loop.time())
+        self.show()
         return Welcome(widths=member.widths, workers=self.coordinator.workers)
 
     def _refused(self, hello: Hello) -> WorkerRefused | None:
@@ -276,7 +261,7 @@ class Spread:
         self._dealer.progress(question.progress)
         turn = self.coordinator.renew(question, self.loop.time())
         rows = [_lease(question.writer, amount) for amount in (turn.lent, -turn.returned) if amount]
-        if rows or turn.repeated:
+        if rows:
             await self._book(*rows)
         if turn.returned:
             self.coordinator.leases.returned(question.writer, turn.returned)
@@ -345,6 +330,10 @@ def _lease(writer: str, amount: int) -> LedgerRecord:
     return LedgerRecord(kind="lease", session=writer, amount=PicoUsd(amount), at=time.time())
 
 
+SEALED = (
+    "The coordinator has heard nothing from this worker for too long, or another one has taken the run over: its "
+    "journal was sealed, and others go on with its episodes. What was durable before is valid."
+)
 NOTHING_MORE = WorkerRefused(why="The run is ending: there is nothing more to play.")
 
 

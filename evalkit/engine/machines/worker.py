@@ -69,7 +69,7 @@ class Worker:
         self.writer = new_writer([setup.after])
         self._leaving = self._anew = False
         self._stop = Stop()
-        self._number = self._share = 0
+        self._share = 0
         self._workers = 1
         self._valid_until = 0.0
         self._progress_due = 0.0
@@ -182,11 +182,9 @@ class Worker:
         for job in self._jobs:
             if job.context.stopping:
                 back += gate.give_back(job.name)
-        self._number += 1
         asked_at, stats = boottime(), budget.stats()
         question = Renew(
             writer=self.writer,
-            number=self._number,
             lanes={job.name: _report(job, gate, budget) for job in self._jobs},
             share=self._share,
             purses={

@@ -15,10 +15,8 @@ from evalkit.engine import sweep as sweeps
 from evalkit.engine.episode import Stop
 from evalkit.engine.machines.messages import (
     Attend,
-    Bye,
     Directive,
     Hello,
-    LaneReport,
     Question,
     Renew,
     Reply,
@@ -157,32 +155,16 @@ def test_names_of_writers_follow_each_other(tmp_path: Path) -> None:
     coordinated(tmp_path, talk)
 
 
-def test_a_repeated_question_gets_the_same_answer(tmp_path: Path) -> None:
-    async def talk(site: Site) -> None:
-        writer = new_writer([(await site.setup()).after])
-        assert await site.hello(writer) == await site.hello(writer)
-        lanes = {"scripted/knuth": LaneReport(), "scripted/random": LaneReport()}
-        question = Renew(writer=writer, number=1, lanes=lanes)
-        first = await site.ask(question)
-        assert await site.ask(question) == first
-        assert isinstance(first, Directive)
-        assert first.blocks
-        bye = Bye(writer=writer, number=0)
-        assert await site.ask(bye) == await site.ask(bye) == Directive(finish=True)
-
-    coordinated(tmp_path, talk)
-
-
 def test_one_that_is_silent_is_sealed_and_what_it_had_goes_to_a_later_one(tmp_path: Path) -> None:
     async def talk(site: Site) -> None:
         writer = new_writer([(await site.setup()).after])
         await site.hello(writer)
-        had = await site.ask(Renew(writer=writer, number=1))
+        had = await site.ask(Renew(writer=writer))
         assert isinstance(had, Directive)
         assert sum(map(len, had.blocks.values())) == 16, "all there are"
         await asyncio.to_thread(until_lost, site.run)
         assert newest_claims(site.run)[writer]["kind"] == "seal"
-        answer = await site.ask(Renew(writer=writer, number=2))
+        answer = await site.ask(Renew(writer=writer))
         assert isinstance(answer, WorkerRefused)
         assert "its journal was sealed" in answer.why
         await Worker(site.run, await site.setup(), site).work()
@@ -196,7 +178,7 @@ def test_one_that_is_there_begins_anew_and_goes_on_with_what_another_had(tmp_pat
     async def talk(site: Site) -> None:
         writer = new_writer([(await site.setup()).after])
         await site.hello(writer)
-        await site.ask(Renew(writer=writer, number=1))
+        await site.ask(Renew(writer=writer))
         lives = 0
         again = True
         while again:  # it begins while the other is not yet taken for lost
@@ -217,11 +199,10 @@ def test_one_that_has_not_begun_is_awaited_only_while_it_is_connected(tmp_path: 
         await site.hello(first)
         reads = new_writer([first])
         await site.hello(reads)
-        await site.ask(Renew(writer=first, number=1))
+        await site.ask(Renew(writer=first))
         await asyncio.to_thread(until_lost, site.run)
         died = new_writer([reads])
         await site.hello(died)
-        await site.hello(reads)
         site.connected.clear()
         await asyncio.to_thread(until_lost, site.run, 3)
         await Worker(site.run, await site.setup(), site).work()
