@@ -43,7 +43,7 @@ SEEDS = 40
 RARE = (50, 61, 81, 84, 97, 99, 105, 155, 325)
 """Seeds in which something happens that none of the first has, such as a reply without usage."""
 
-WORKERS = (6, 10, 11)
+WORKERS = (10, 11, 19)
 """Seeds in which all that may befall workers does."""
 
 
