@@ -104,6 +104,14 @@ def test_every_promise_holds_of_a_run_that_workers_play(seed: int) -> None:
 
 
 @pytest.mark.exhaustive
+def test_a_lost_end_of_a_workers_journal_is_noticed_before_another_is_written() -> None:
+    """All that the journal held was compacted, and no other journal names its end."""
+    found = live_through(scenario(1014, len(SWEEPS), always=frozenset({"workers", "comes_late", "worker_dies"})))
+    assert not found.broken, "\n".join((*found.story, found.broken))
+    assert found.counts["files_gone"] > 0
+
+
+@pytest.mark.exhaustive
 def test_all_that_may_befall_workers_does() -> None:
     counts = sum((Counter(workers_lived(seed).counts) for seed in WORKERS), Counter[str]())
     assert {part for part in (*PARTS, "fenced") if not counts[part]} == set()
