@@ -43,7 +43,7 @@ SEEDS = 40
 RARE = (50, 61, 81, 84, 97, 99, 105, 155, 325)
 """Seeds in which something happens that none of the first has, such as a reply without usage."""
 
-WORKERS = (6, 10, 11)
+WORKERS = (10, 11, 19)
 """Seeds in which all that may befall workers does."""
 
 
@@ -101,6 +101,14 @@ def test_every_promise_holds_of_a_model_with_several_servers(seed: int) -> None:
 def test_every_promise_holds_of_a_run_that_workers_play(seed: int) -> None:
     found = workers_lived(seed)
     assert not found.broken, "\n".join((*found.story, found.broken))
+
+
+@pytest.mark.exhaustive
+def test_a_lost_end_of_a_workers_journal_is_noticed_before_another_is_written() -> None:
+    """All that the journal held was compacted, and no other journal names its end."""
+    found = live_through(scenario(1014, len(SWEEPS), always=frozenset({"workers", "comes_late", "worker_dies"})))
+    assert not found.broken, "\n".join((*found.story, found.broken))
+    assert found.counts["files_gone"] > 0
 
 
 @pytest.mark.exhaustive

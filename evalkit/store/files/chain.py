@@ -138,6 +138,11 @@ def follow(run: Path) -> DigestChain:
     for position, files in enumerate(newest_first):
         end = max(files.there, default=-1)
         chain.unread |= chain.ends.get(files.writer, -1) > end
+        last = files.compacted[-1] if files.compacted else None
+        if last is not None and last.name in chain.named and chain.ends.get(files.writer, -1) <= end < last.last:
+            # The newest object is never deleted, but no other journal names it if a worker's coordinator has ended it.
+            name = journal_object(run, files.writer, last.last).name
+            chain.flaws.append((name, f"is missing: {last.name} holds its rows, and nothing follows it"))
         for segment in reversed(files.objects):
             _follow_object(chain, run, files, segment)
         for segment in reversed(files.compacted):
