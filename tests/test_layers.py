@@ -94,7 +94,8 @@ PURE_PARTS = ("urllib.parse.",)
 """Of the impure ones, what only turns texts into texts."""
 
 # `random` comes in with argparse's neighbours and costs nothing.
-HEAVY = (frozenset(PLACES) | {"numpy", "msgspec", "orjson"}) - {"random"}
+# pyarrow's data sets import pandas, where it is installed.
+HEAVY = (frozenset(PLACES) | {"numpy", "msgspec", "orjson", "pyarrow.dataset"}) - {"random"}
 
 
 def imported(tree: ast.Module) -> Iterator[tuple[int, str]]:
@@ -216,7 +217,7 @@ def idle_delays(sources: Mapping[str, str]) -> list[str]:
         loads.add_node(module)
         for name in top_imports(tree):
             inside = name if name in trees else name.rpartition(".")[0]
-            loads.add_edge(module, inside if inside in trees else name.split(".")[0])
+            loads.add_edge(module, inside if inside in trees else name if name in HEAVY else name.split(".")[0])
 
     @cache
     def heavy(module: str) -> frozenset[str]:

@@ -569,7 +569,7 @@ def test_another_source_is_told_once_and_files_are_counted_for_all_requests(
         asked.append(in_flight)
         return in_flight
 
-    monkeypatch.setattr("evalkit.engine.scheduler.make_room", room)
+    monkeypatch.setattr("evalkit.engine.session.make_room", room)
 
     @agent(version=1, parallel=3)
     async def other(seat: Seat) -> None:
