@@ -312,7 +312,6 @@ def test_errands_are_planned_and_played_as_any_sweep(call: Call, here: Path, sui
         (
             [
                 "tools",
-                "tools",
                 "queries",
                 "ask",
                 "scheduling/basic",
