@@ -18,7 +18,7 @@ from evalkit.seeds import Stream
 from evalkit.store.files.journal import carried_of, newest_claims
 from evalkit.store.files.layout import began, newest_object
 from evalkit.store.files.record import LedgerRecord
-from evalkit.store.files.segment import CLOSE, claim, json_of, money_of, object_name
+from evalkit.store.files.segment import CLOSE, SEAL, claim, json_of, money_of, object_name
 from evalkit.store.reading.index import read_index
 from evalkit.store.writing.opening import refuse_damage
 from tests.sim.players import Asks
@@ -72,11 +72,12 @@ class Done:
     def at_the_end(self, run: Path) -> bool:
         """Whether all were the last of the newest journal: nothing tells of them.
 
-        A folder without objects is no later journal: its writer died before it named what was before it. Of journals
-        that began in one millisecond, those are the newest that no other of them names.
+        A folder without objects is no later journal, nor is one that begins with the seal of another: its
+        writer died before it named what was before it. Of journals that began in one millisecond, those are the newest
+        that no other of them names.
         """
         lost = {path.parent for path in self.before}
-        journals = [path for path in (run / "log").glob("*/") if path in lost or any(path.glob("*.parquet"))]
+        journals = [path for path in (run / "log").glob("*/") if path in lost or self._names_others(path)]
         last = max((_began(path.name) for path in journals), default=0.0)
         newest = [path for path in journals if _began(path.name) == last]
         named = {name for path in newest for name in self._heads(path)} if len(newest) > 1 else set()
@@ -108,6 +109,11 @@ class Done:
         held = next((held for path in paths if (held := self._held(path))), b"")
         heads: dict[str, object] = json_of(_claim(held), "heads", journal.name) if held else {}
         return heads
+
+    def _names_others(self, journal: Path) -> bool:
+        """Whether its writer has begun it, and so has named the journals before it."""
+        first = journal / object_name(0)
+        return _claim(first.read_bytes()).get("kind") != SEAL if first.exists() else any(journal.glob("*.parquet"))
 
     def _held(self, path: Path) -> bytes:
         return self.before.get(path) or (path.read_bytes() if path.exists() else b"")

@@ -218,8 +218,11 @@ class World:
         return process if process.of is None else self.processes[process.of]
 
     def team(self, process: Process) -> list[Process]:
-        """The processes that play for one coordinator with this one: those that live and that it has not ended."""
+        """The processes that play for one coordinator with this one: those that live and that it has not ended. One that
+        it has ended, and that has not learned it, sends nothing and counts with nobody."""
         leader = self.leader(process)
+        if process is not leader and process.sealed_by == leader.number:
+            return [process]
         others = (one for one in self.processes.values() if not one.dead and one.sealed_by is None)
         return [process, *(one for one in others if one is not process and self.leader(one) is leader)]
 
