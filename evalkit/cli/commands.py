@@ -264,8 +264,8 @@ COMMANDS: Mapping[str, Command] = {
         "tools",
         "release what a run reserved and its provider did not bill",
         (
-            "evalkit tools reconcile runs/nightly --usage usage.jsonl",
-            "evalkit tools reconcile runs/nightly --lane openai/gpt-5-mini --spent 3.27",
+            "evalkit tools reconcile runs/nightly --spent 41.60",
+            "evalkit tools reconcile runs/nightly --spent 3.27 --lane openai/gpt-5-mini",
         ),
         options.reconcile,
     ),

@@ -139,14 +139,11 @@ def status(sub: argparse.ArgumentParser) -> None:
 
 def reconcile(sub: argparse.ArgumentParser) -> None:
     """Options of `tools reconcile`."""
-    sub.usage = "evalkit tools reconcile [-h] [--json] RUN --usage FILE\n"
-    sub.usage += "       evalkit tools reconcile RUN --lane PROVIDER/MODEL --spent USD"
     on_run(sub)
+    sub.add_argument("--spent", metavar="USD", required=True, help="what the provider billed for the run")
     sub.add_argument(
-        "--usage", metavar="FILE", help="what the provider billed, one line per request: JSON lines or CSV"
+        "--lane", metavar="LANE", help="what --spent is for: PROVIDER/MODEL alone; without it, the whole run"
     )
-    sub.add_argument("--lane", metavar="LANE", help="instead of --usage: PROVIDER/MODEL whose total is known")
-    sub.add_argument("--spent", metavar="USD", help="what the provider billed for the lane")
 
 
 def report(sub: argparse.ArgumentParser) -> None:

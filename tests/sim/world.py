@@ -218,8 +218,10 @@ class World:
         return process if process.of is None else self.processes[process.of]
 
     def team(self, process: Process) -> list[Process]:
-        """The processes that play for one coordinator with this one: those that live and that it has not ended. One that
-        it has ended, and that has not learned it, sends nothing and counts with nobody."""
+        """The processes that play for one coordinator with this one: those that live and that it has not ended.
+
+        One that it has ended, and that has not learned it, sends nothing and counts with nobody.
+        """
         leader = self.leader(process)
         if process is not leader and process.sealed_by == leader.number:
             return [process]

@@ -92,12 +92,12 @@ WRITERS: Mapping[str, tuple[str, ...]] = {
     ),
     "finished/reconcile": (
         "tools reconcile runs/sweep --lane chat/noisy --spent 0.1",
-        "tools reconcile runs/sweep --usage runs/sweep/bill-chat.jsonl",
+        "tools reconcile runs/sweep --spent 0.2",
         "status runs/sweep --money --json",
     ),
     "faulty/reconcile": (
-        "tools reconcile runs/sweep --usage sweep.toml",
-        "tools reconcile runs/sweep --usage runs/sweep/bill-chat.jsonl",
+        "tools reconcile runs/sweep --spent much",
+        "tools reconcile runs/sweep --spent 0.2",
         "status runs/sweep --money --json",
     ),
     "faulty/void": (

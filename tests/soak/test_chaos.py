@@ -40,7 +40,7 @@ def check(chaos: Chaos) -> None:
     for cause, (charged, paid) in excess.items():
         print(f"  {cause:24} {(charged - paid) / 1e12:8.4f}  (charged {charged / 1e12:.4f}, billed {paid / 1e12:.4f})")
     assert sum(charged - paid for charged, paid in excess.values()) == total - billed, "an excess without a cause"
-    account = ("--usage", str(chaos.bill_file), "--json")
+    account = ("--spent", f"{billed / 1e12:.12f}", "--json")
     after = json.loads(evalkit(chaos, "tools", "reconcile", "run", *account))["after_pico_usd"]
     print(f"books over bill, reconciled with the provider's account: {after / billed:.3f}")
     assert billed <= after <= MOST_RECONCILED * billed

@@ -76,7 +76,7 @@ def print_money(run: Path, *, as_json: bool) -> None:
     if unmetered.words():
         print(unmetered.advice())
     if money["unconfirmed"]:
-        print("Crash charges are unconfirmed: `evalkit tools reconcile RUN --usage FILE` releases what was not spent.")
+        print("Crash charges are unconfirmed: `evalkit tools reconcile RUN --spent USD` releases what was not spent.")
 
 
 MOST_OPEN = 20

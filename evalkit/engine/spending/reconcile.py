@@ -1,22 +1,17 @@
-"""What the provider's own usage shows was not spent: charges are released down to their true cost.
+"""What the provider's own account shows was not spent: charges are released down to its total.
 
 The ledger is an upper bound of the bill: attempts of unknown usage are charged at their worst case, and so is what a
-crash may have left in flight. Here the provider's account replaces the worst case: never below what it shows, never
-above what was charged, and only for lanes with a complete list of answered requests, since an attempt that is not
-listed counts as not billed. A release is a row of the ledger; a second reconciliation with the same account finds
-nothing.
+crash may have left in flight. The provider's total replaces the worst cases: never below what replies stated, and never
+above what was charged. A release is a row of the ledger; a second reconciliation with the same total finds nothing.
 """
 
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from evalkit.engine.spending.money import crash_row
-from evalkit.engine.spending.usage import Billed
-from evalkit.engine.stand_in import prices_of
-from evalkit.engine.universe import Choice, episodes
 from evalkit.errors import RunError, UsageError, nearest
 from evalkit.money import PicoUsd
 from evalkit.store.events import read_events
@@ -25,30 +20,21 @@ from evalkit.store.manifest import Manifest
 from evalkit.store.manifests import read_manifest
 from evalkit.store.reading.accounts import Account, accounts, closing_row, spent
 from evalkit.store.reading.reader import read_ledger, scan_all
-from evalkit.store.writing.writer import Store, open_store
-
-Step = tuple[str, int]
-"""Episode and step."""
+from evalkit.store.writing.writer import open_store
 
 
 @dataclass(slots=True, kw_only=True)
 class Books:
-    """A run's money as it lies on disk, by where it was spent."""
+    """A run's money as it lies on disk; pico-dollars."""
 
     manifest: Manifest
     ledger: list[LedgerRecord]
-    known: Counter[Step] = field(default_factory=Counter)
-    """Steps at the usage that their replies stated."""
-    guessed: Counter[Step] = field(default_factory=Counter)
-    """Steps whose replies stated none: at their worst case."""
-    lane_of: dict[str, str] = field(default_factory=dict)
-    """By episode, as far as rows name it."""
-    agent_of: dict[str, str] = field(default_factory=dict)
+    known: Counter[str] = field(default_factory=Counter)
+    """By lane: steps at the usage that their replies stated."""
+    guessed: list[LedgerRecord] = field(default_factory=list)
+    """Steps whose replies stated none, at their worst case: as the charges that they are."""
     by_session: Counter[str] = field(default_factory=Counter)
     """Cost of steps."""
-    """Wall time."""
-    unmetered: dict[Step, str] = field(default_factory=dict)
-    """Which session wrote the guessed ones."""
 
     @property
     def accounts(self) -> dict[str, Account]:
@@ -60,10 +46,6 @@ class Books:
         """All that counts against the budget."""
         return spent(self.by_session.total(), self.accounts.values())
 
-    def is_code(self, episode: str) -> bool:
-        """Whether an episode's agent is code, so that a step may have taken several requests, also in other lanes."""
-        return self.manifest.agents[self.agent_of[episode]].code is not None
-
     def paid_lanes(self) -> set[str]:
         """Lanes of models that have a price."""
         return {agent.lane for agent in self.manifest.agents.values() if agent.provider and agent.price}
@@ -74,20 +56,16 @@ def read_books(run: Path) -> Books:
     books = Books(manifest=read_manifest(run), ledger=read_ledger(run))
     columns = ("episode", "step", "agent", "cost", "attempts", "worker")
     for batch in scan_all(run, columns).to_batches():
-        for episode, number, agent, cost, attempts, worker in zip(
+        for episode, step, agent, cost, attempts, session in zip(
             *(column.to_pylist() for column in batch.columns), strict=True
         ):
-            step = episode, number
-            _place(books, episode, agent)
-            books.by_session[worker] += cost
+            lane = _lane(books, agent)
+            books.by_session[session] += cost
             if attempts.endswith((UNMETERED, DOUBTFUL)):
-                books.guessed[step] += cost
-                books.unmetered[step] = worker
+                place = {"lane": lane, "agent": agent, "episode": episode, "step": step}
+                books.guessed.append(LedgerRecord(kind="charge", session=session, amount=PicoUsd(cost), **place))
             else:
-                books.known[step] += cost
-    for row in books.ledger:
-        if row.episode:
-            _place(books, row.episode, row.agent)
+                books.known[lane] += cost
     return books
 
 
@@ -99,62 +77,13 @@ def last_budget(run: Path) -> int | None:
     return budget if isinstance(budget, int) else None
 
 
-def _place(books: Books, episode: str, agent: str) -> None:
-    if episode not in books.agent_of and agent in books.manifest.agents:
-        books.agent_of[episode] = agent
-        books.lane_of[episode] = books.manifest.agents[agent].lane
+def _lane(books: Books, agent: str) -> str:
+    """Of an agent; empty if the run has none of this name."""
+    known = books.manifest.agents.get(agent)
+    return "" if known is None else known.lane
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Word:
-    """The provider's account of a run."""
-
-    billed: Counter[Step]
-    """Pico-dollars, all attempts of a step together."""
-    lanes: frozenset[str]
-    """Those it lists without a gap."""
-    flaws: tuple[str, ...]
-    """Why it does not count for the others, in sentences."""
-    foreign: int
-    """Requests of other runs."""
-
-
-def understand(books: Books, lines: Iterable[Billed]) -> Word:
-    """A usage file in the run's terms."""
-    listed = list(lines)
-    _place_all(books, {bill.episode for bill in listed} - set(books.agent_of))
-    billed, foreign = Counter[Step](), 0
-    prices = {name: prices_of(agent) for name, agent in books.manifest.agents.items()}
-    for bill in listed:
-        agent = books.agent_of.get(bill.episode)
-        if agent is None:
-            foreign += 1
-            continue
-        # Which of an agent's models it was is not known: at worst the dearest.
-        dearest = max(price.of(bill.usage) for price in prices[agent])
-        billed[bill.episode, bill.step] += dearest if bill.cost is None else bill.cost
-    seen = {books.lane_of[episode] for episode, _ in billed}
-    asked, missing = Counter[str](), Counter[str]()
-    for (episode, step), cost in (books.known + books.guessed).items():
-        asked[books.lane_of[episode]] += cost > 0
-        listed_all = billed[episode, step] >= books.known[episode, step] or not books.is_code(episode)
-        missing[books.lane_of[episode]] += cost > 0 and not ((episode, step) in billed and listed_all)
-    flaws = [
-        f"{lane}: the usage lists {asked[lane] - missing[lane]:,} of {asked[lane]:,} requests that were answered, so "
-        "it does not cover this lane: nothing of it is released."
-        for lane in sorted(books.paid_lanes())
-        if missing[lane] or lane not in seen
-    ]
-    lanes = frozenset(lane for lane in seen if not missing[lane])
-    return Word(billed=billed, lanes=lanes, flaws=tuple(flaws), foreign=foreign)
-
-
-def _place_all(books: Books, unknown: set[str]) -> None:
-    """Find the agents of episodes without a row."""
-    if unknown:
-        for episode in episodes(books.manifest, list(books.manifest.agents.values()), Choice()):
-            if episode.id in unknown:
-                _place(books, episode.id, episode.cell.agent.name)
+RECONCILED = "reconciled with the provider's total"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -163,132 +92,71 @@ class HeldCharges:
 
     row: LedgerRecord
     """The first of them."""
+    lane: str
+    """Empty if unknown. A repair's rows name the agent alone."""
     amount: int
     """Pico-dollars that count against the budget, releases taken off."""
 
-    def release(self, amount: int) -> LedgerRecord:
-        """The row that releases this amount."""
-        return replace(self.row, kind="release", amount=PicoUsd(amount), reason=RECONCILED, at=time.time())
 
-
-RECONCILED = "reconciled with the provider's usage"
-
-
-WHOLE = -1
-"""Stands for all steps of an episode together."""
-
-
-def _places(books: Books) -> Callable[[Step], Step]:
-    """What charges are compared with: a step; of an episode that has a charge for several steps at once (rows that a
-    repair gave up: no attempt of theirs is named), the whole of it."""
-    together = {row.episode for row in books.ledger if row.kind == "charge" and row.episode and row.attempt < 0}
-    return lambda step: (step[0], WHOLE) if step[0] in together else step
-
-
-def held_charges(books: Books) -> tuple[dict[Step, HeldCharges], list[HeldCharges]]:
-    """(by step, as `_places` puts them: charges for attempts and steps without usage; charges for crashes and for what
-    a log has lost), releases taken off."""
+def held_charges(books: Books) -> list[HeldCharges]:
+    """Charges for crashes and for what a log has lost, then those for attempts and steps without usage."""
     first: dict[tuple[str, ...], LedgerRecord] = {}
     amounts = Counter[tuple[str, ...]]()
-    key: tuple[str, ...]
-    unit_of = _places(books)
-    for (episode, step), cost in books.guessed.items():
-        key = episode, str(unit_of((episode, step))[1])
-        amounts[key] += cost
-        agent = books.agent_of[episode]
-        first[key] = LedgerRecord(
-            kind="charge",
-            session=books.unmetered[episode, step],
-            amount=PicoUsd(cost),
-            lane=books.lane_of[episode],
-            agent=agent,
-            episode=episode,
-            step=step,
-            attempt=0,
-        )
-    for row in books.ledger:
+    for row in (*books.guessed, *books.ledger):
         if row.kind in ("charge", "crash", "release"):
-            request_key = row.episode, str(unit_of((row.episode, row.step))[1])
-            key = request_key if row.episode else (row.session, row.lane, row.agent)
+            key = (row.episode, str(row.step)) if row.episode else (row.session, row.lane, row.agent)
             first.setdefault(key, row)
             amounts[key] += -row.amount if row.kind == "release" else row.amount
-    charges = [HeldCharges(row=row, amount=amounts[key]) for key, row in first.items()]
-    return (
-        {unit_of((charge.row.episode, charge.row.step)): charge for charge in charges if charge.row.episode},
-        [charge for charge in charges if not charge.row.episode],
+    held = (
+        HeldCharges(row=row, lane=row.lane or _lane(books, row.agent), amount=amounts[key])
+        for key, row in first.items()
     )
+    return sorted(held, key=lambda charge: bool(charge.row.episode))
 
 
-def by_request(books: Books, word: Word) -> Iterator[LedgerRecord]:
-    """The rows that a usage by request leads to: crashed sessions are settled, then charges come down to the truth."""
-    steps, crashes = held_charges(books)
-    lost = Counter[str]()
-    """By lane: billed amounts without a row, which were in flight when a session crashed."""
-    unit_of, truths = _places(books), Counter[Step]()
-    for step, cost in word.billed.items():
-        truths[unit_of(step)] += max(0, cost - books.known[step])
-    for step in {*steps, *truths}:
-        lane = books.lane_of[step[0]]
-        if lane in word.lanes:
-            charged, truth = steps[step].amount if step in steps else 0, truths[step]
-            lost[lane] += max(0, truth - charged)
-            if charged > truth:
-                yield steps[step].release(charged - truth)
-    if books.paid_lanes() <= word.lanes:
-        settled = list(_settle(books, lost.total() - sum(charge.amount for charge in crashes)))
+def releases(books: Books, lane: str | None, truth: int) -> Iterator[LedgerRecord]:
+    """The rows that a total leads to; of all lanes if None: sessions that have crashed are settled then.
+
+    Raises RunError.
+    """
+    whole = lane is None or books.paid_lanes() == {lane}
+    if not whole:
+        _refuse_in_part(books, str(lane))
+    charges = [charge for charge in held_charges(books) if whole or charge.lane == lane]
+    counted = books.known.total() if whole else books.known[str(lane)]
+    if whole:
+        settled = list(_settle(books, truth - counted - sum(charge.amount for charge in charges)))
         yield from settled
-        crashes += [HeldCharges(row=row, amount=row.amount) for row in settled if row.kind == "crash"]
-        yield from _take_off(crashes, sum(charge.amount for charge in crashes) - lost.total())
-        return
-    for lane in word.lanes:
-        lane_charges = [charge for charge in crashes if _lane(books, charge.row) == lane]
-        yield from _take_off(lane_charges, sum(charge.amount for charge in lane_charges) - lost[lane])
+        crashes = (row for row in settled if row.kind == "crash")
+        charges = [*(HeldCharges(row=row, lane="", amount=row.amount) for row in crashes), *charges]
+    spare = counted + sum(charge.amount for charge in charges) - truth
+    for charge in charges:
+        part = min(charge.amount, spare)
+        if part > 0:
+            spare -= part
+            yield replace(charge.row, kind="release", amount=PicoUsd(part), reason=RECONCILED, at=time.time())
 
 
-def by_total(books: Books, lane: str, truth: int) -> Iterator[LedgerRecord]:
-    """The rows that a lane's total leads to. Raises RunError."""
+def _refuse_in_part(books: Books, lane: str) -> None:
+    remedy = "Give the total of the whole run: --spent without --lane."
     several = [agent.name for agent in books.manifest.agents.values() if len(agent.lanes) > 1 and lane in agent.lanes]
     if several:
         raise RunError(
-            f"{several[0]} has models in several lanes, so the total of one lane says too little of its requests. "
-            "Reconcile with --usage, requests of all its lanes together."
+            f"{several[0]} has models in several lanes, so the total of one says too little of its requests. {remedy}"
         )
-    alone = books.paid_lanes() == {lane}
     if any(not account.closed for account in books.accounts.values()):
-        raise RunError("A session of this run has crashed and is not settled. Run it again, or reconcile with --usage.")
-    steps, crashes = held_charges(books)
-    counted = sum(cost for (episode, step), cost in books.known.items() if books.lane_of[episode] == lane)
-    lane_charges = [
-        charge
-        for charge in (*crashes, *steps.values())
-        if _lane(books, charge.row) == lane or (alone and not charge.row.agent)
-    ]
-    yield from _take_off(lane_charges, counted + sum(charge.amount for charge in lane_charges) - truth)
-
-
-def _lane(books: Books, row: LedgerRecord) -> str:
-    """The lane of a row's money; empty if unknown. A repair's rows name the agent alone."""
-    agent = books.manifest.agents.get(row.agent)
-    return row.lane or ("" if agent is None else agent.lane)
+        raise RunError(f"A session of this run has crashed and is not settled. Run it again first. Or: {remedy}")
 
 
 def _settle(books: Books, unexplained: int) -> Iterator[LedgerRecord]:
-    """Charge and close the sessions that have crashed: the rest of their leases, or what the usage shows of them."""
+    """Charge and close the sessions that have crashed: the rest of their leases, or what the total shows of them."""
     for account in books.accounts.values():
         if not account.closed:
             left = account.unspent if account.had_budget else unexplained
             if left > 0:
                 yield crash_row(account.session, left)
+                unexplained -= left
             yield closing_row(account.session)
-
-
-def _take_off(charges: Sequence[HeldCharges], spare: int) -> Iterator[LedgerRecord]:
-    """Release this amount of these charges, one after the other."""
-    for charge in charges:
-        part = min(charge.amount, spare)
-        if part > 0:
-            spare -= part
-            yield charge.release(part)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -300,56 +168,23 @@ class Reconciled:
     released: int
     rows: int
     """Releases written."""
-    billed: int
-    """The total of the provider's account, for the lanes that it covers."""
-    flaws: tuple[str, ...]
-    foreign: int
 
 
-async def reconcile_usage(run: Path, lines: Iterable[Billed]) -> Reconciled:
-    """Release what a usage by request shows was not spent. Raises RunError if another process writes the run,
-    CorruptLogError, StorageError."""
+async def reconcile(run: Path, lane: str | None, truth: int) -> Reconciled:
+    """Release what the provider's total, of one lane or of all, shows was not spent.
+
+    Raises RunError if another process writes the run or one lane's total says too little, UsageError for a lane that
+    the run does not have, CorruptLogError, StorageError.
+    """
     with open_store(run, session=f"reconcile:{time.time():.3f}") as store:
         books = read_books(run)
-        word = understand(books, lines)
-        rows = list(by_request(books, word))
-        return await _write(
-            store,
-            books,
-            rows,
-            billed=sum(cost for (episode, _), cost in word.billed.items() if books.lane_of[episode] in word.lanes),
-            flaws=word.flaws,
-            foreign=word.foreign,
-        )
-
-
-async def reconcile_total(run: Path, lane: str, truth: int) -> Reconciled:
-    """Release what a lane's total shows was not spent. Raises as `reconcile_usage`, and UsageError for a lane that the
-    run does not have."""
-    with open_store(run, session=f"reconcile:{time.time():.3f}") as store:
-        books = read_books(run)
-        if lane not in books.paid_lanes():
+        if lane is not None and lane not in books.paid_lanes():
             raise UsageError(f"--lane: the run has no paid lane {lane!r}.{nearest(lane, books.paid_lanes())}")
-        rows = list(by_total(books, lane, truth))
-        return await _write(store, books, rows, billed=truth, flaws=(), foreign=0)
-
-
-async def _write(
-    store: Store, books: Books, rows: Sequence[LedgerRecord], *, billed: int, flaws: tuple[str, ...], foreign: int
-) -> Reconciled:
-    before = books.spent
-    for row in rows:
-        store.enter(row)
-    await store.durable()
-    books.ledger += rows
-    released = [row for row in rows if row.kind == "release"]
-    store.event("reconciled", releases=len(released), released_pico_usd=sum(row.amount for row in released))
-    return Reconciled(
-        before=before,
-        after=books.spent,
-        released=sum(row.amount for row in released),
-        rows=len(released),
-        billed=billed,
-        flaws=flaws,
-        foreign=foreign,
-    )
+        before, rows = books.spent, list(releases(books, lane, truth))
+        for row in rows:
+            store.enter(row)
+        await store.durable()
+        books.ledger += rows
+        released = [row.amount for row in rows if row.kind == "release"]
+        store.event("reconciled", releases=len(released), released_pico_usd=sum(released))
+    return Reconciled(before=before, after=books.spent, released=sum(released), rows=len(released))
