@@ -220,7 +220,6 @@ COMMANDS: Mapping[str, Command] = {
             "evalkit providers openai gpt-6-sol",
             "evalkit providers check",
             "evalkit providers check openai --model gpt-5-mini",
-            "evalkit providers check openai --settings",
         ),
         options.providers,
     ),

@@ -301,7 +301,7 @@ def describe(sub: argparse.ArgumentParser) -> None:
 
 def providers(sub: argparse.ArgumentParser) -> None:
     """Options of `providers`."""
-    sub.usage = "evalkit providers [-h] [PROVIDER [MODEL ...] | check [PROVIDER ...] [--model MODEL] [--settings]]"
+    sub.usage = "evalkit providers [-h] [PROVIDER [MODEL ...] | check [PROVIDER ...] [--model MODEL]]"
     sub.add_argument("name", nargs="?", metavar="PROVIDER", help="show only this provider, with its models and prices")
     sub.add_argument(
         "names",
@@ -310,11 +310,6 @@ def providers(sub: argparse.ArgumentParser) -> None:
         help="show only these models, also ones that the provider's file does not list",
     )
     sub.add_argument("--model", metavar="MODEL", help="with `check`: this model instead of the cheapest listed one")
-    sub.add_argument(
-        "--settings",
-        action="store_true",
-        help="with `check`: ask also whether effort, seed, parallel_calls, tool_choice and the cache have an effect",
-    )
 
 
 def prompts(sub: argparse.ArgumentParser) -> None:

@@ -375,8 +375,6 @@ def test_the_simulated_provider_is_started_and_asked(call: Call) -> None:
         (["check", "--model", "x"], "--model needs the name of exactly one provider"),
         (["check", "simulatd"], "Did you mean 'simulated'"),
         (["simulated", "--model", "x"], "--model goes with `providers check PROVIDER`"),
-        (["simulated", "--settings"], "--settings goes with `providers check PROVIDER`"),
-        (["check", "--settings"], "--settings needs the names of the providers"),
         (["openai", "gpt-5-mnii"], "Did you mean 'gpt-5-mini'"),
     ],
 )

@@ -26,7 +26,7 @@ from evalkit.serve.provider import (
 )
 from evalkit.serve.streams import PIECES, as_unstreamed, framed, sent_as
 from evalkit.wire.fields import object_text
-from evalkit.wire.tokens import BYTES_PER_TOKEN, cut, output_tokens
+from evalkit.wire.tokens import BYTES_PER_TOKEN, output_tokens
 from tests.provider.cache import Cache, CacheShare
 from tests.provider.dialects import CREATED_S, SERVED_DIALECTS, SpokenDialect, Whole, model_in
 from tests.provider.faults import (
@@ -40,7 +40,6 @@ from tests.provider.faults import (
     may_be_billed,
     unmetered,
 )
-from tests.provider.heeding import heeding
 from tests.provider.options import DoubleOptions
 from tests.provider.totals import BillTotals
 
@@ -170,11 +169,7 @@ class Double(Simulator):
         return replace(self.refused(asked, refusal, model), admitted=True)
 
     def said(self, model: str, request: Request, fault: str) -> Reply:
-        if self.options.heeds is None:
-            reply = super().said(model, request, fault)
-        else:
-            made = heeding(request, self.options.heeds, self.totals.requests)
-            reply = cut(made, request.sampling.max_tokens)
+        reply = super().said(model, request, fault)
         return changed_reply(_thinking(reply, request, self.options.reasoning), fault)
 
     def used(self, asked: Incoming, model: str, usage: Usage) -> Usage:

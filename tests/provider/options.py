@@ -25,8 +25,6 @@ class DoubleOptions(SimulatorOptions):
     """How long a prompt's beginning stays cached after its last use; None: nothing is cached."""
     reasoning: int = 0
     """Tokens of reasoning that each reply shows before its answer; 0: none."""
-    heeds: frozenset[str] | None = None
-    """Settings that replies show, of `heeding.SETTINGS`; the others are ignored. None: replies are the policy's."""
     strict_calls: bool = False
     """Whether a request of OpenAI's formats fails if arguments of an earlier call are no JSON object."""
     bill_failures: bool = False
@@ -62,7 +60,6 @@ OPTIONS: Mapping[str, Option] = {
     "otpm": _option(positive),
     "cache": _option(span),
     "reasoning": _option(lambda value: whole(value, 0, 1_000_000)),
-    "heeds": _option(lambda value: frozenset(value.split(",")) - {""}),
     "strict_calls": _option(bool),
     "bill_failures": _option(bool),
     "retry_after": _option(lambda value: None if value == "none" else parse_span(value)),

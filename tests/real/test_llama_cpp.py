@@ -1,7 +1,6 @@
 """llama.cpp's server with a model of random weights plays whole runs: tools by its grammar, streamed and whole."""
 
 import os
-import re
 import signal
 from pathlib import Path
 
@@ -81,15 +80,3 @@ def test_a_prompt_that_does_not_fit_ends_its_episode_and_nothing_else(tmp_path: 
         said = evalkit(tmp_path, "run", "sweep.toml", "--dir", "run")
     assert said.code == 0, said
     assert {row["ending"] for row in steps(tmp_path / "run")} == {"", "complete", "context_length"}
-
-
-def test_the_check_shows_what_the_server_does_with_each_setting(tmp_path: Path) -> None:
-    with llama_cpp(tmp_path / "log") as url:
-        lab(tmp_path, "llamacpp", shipped("llamacpp", url), "")
-        said = evalkit(tmp_path, "providers", "check", "llamacpp", "--model", "random", "--settings")
-    assert said.code == 0, said
-    effects = dict(
-        re.findall(r"^llamacpp random (\w+) +(has an effect|IGNORED|no effect seen)", said.out, re.MULTILINE)
-    )
-    assert effects.keys() == {"effort", "seed", "parallel_calls", "tool_choice", "cache"}, said
-    assert effects["tool_choice"] == effects["cache"] == "has an effect"

@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 from evalkit.client.clouds import missing_library
 from evalkit.client.keys import key_place, lacking, servers_of, short_names
 from evalkit.errors import EvalkitError, UsageError
-from evalkit.money import PICO_PER_USD, PicoUsd, Price, show_usd
+from evalkit.money import PICO_PER_USD, Price, show_usd
 from evalkit.spec.catalogue import find_model, provider_names, read_provider
 from evalkit.spec.model import Model, Provider
 from evalkit.text import bounded
@@ -19,7 +19,7 @@ from evalkit.text import bounded
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from evalkit.client.check import CheckResult, SettingFinding
+    from evalkit.client.check import CheckResult
 
 
 # `evalkit providers check`: send one real request to each provider; if it was answered, another that goes on with the
@@ -27,9 +27,7 @@ if TYPE_CHECKING:
 #
 # A named provider fails if its key is missing, or if it is a server on this machine that is not running. Without
 # names, all providers are checked, and these two cases are not failures. The exit code is 0 if nothing failed, else
-# 3. The command prints the highest possible cost and does not ask for consent: calling it is the consent. So is
-# `--settings`, which asks each model that answered some ten times more: which settings have an effect
-# (`client/check.py`).
+# 3. The command prints the highest possible cost and does not ask for consent: calling it is the consent.
 
 NOT_ALL_WORK = 3
 
@@ -66,18 +64,14 @@ class _ProviderLine:
     failed: bool
     stream: str = ""
     """What came of the request for a stream; empty: there was none."""
-    findings: "Sequence[SettingFinding]" = ()
-    """By setting, if these were asked for."""
 
 
-def check(names: Sequence[str], model: str | None, *, settings: bool = False) -> int:
+def check(names: Sequence[str], model: str | None) -> int:
     """Check these providers, or all. Raises UsageError for an unknown name."""
     from evalkit.report.render.terminal import console as console_of
 
     if model and len(names) != 1:
         raise UsageError("providers check: --model needs the name of exactly one provider.")
-    if settings and not names:
-        raise UsageError("providers check: --settings needs the names of the providers that are to be asked.")
     console = console_of()
     cases: list[_ProviderCheck] = []
     lines: list[_ProviderLine] = []
@@ -88,11 +82,9 @@ def check(names: Sequence[str], model: str | None, *, settings: bool = False) ->
         else:
             cases += outcome
     if cases:
-        console.print(_announcement(cases, settings=settings), style="dim")
-        lines += asyncio.run(_ask_all(cases, settings=settings))
+        console.print(_announcement(cases), style="dim")
+        lines += asyncio.run(_ask_all(cases))
     _print(lines, console)
-    if any(line.findings for line in lines):
-        _print_findings(lines, console)
     return NOT_ALL_WORK if any(line.failed for line in lines) else 0
 
 
@@ -130,41 +122,30 @@ def _choose(provider: Provider, model: str | None) -> tuple[Model, bool]:
     return find_model(provider, name), provider.simulate is None
 
 
-def _announcement(cases: Sequence[_ProviderCheck], *, settings: bool) -> str:
-    from evalkit.client.check import WITHIN_S
+def _announcement(cases: Sequence[_ProviderCheck]) -> str:
+    from evalkit.client.check import WITHIN_S, most
 
     unknown, cost = 0, 0
     for case in cases:
         if case.provider.simulate is None:
-            bound = _most(case, settings=settings)
+            bound = most(case.provider, case.model)
             unknown, cost = unknown + (bound is None), cost + (bound or 0)
     words = f"at most {show_usd(cost)}"
     if unknown:
         words += f", plus {unknown} of unknown price"
     kind = "servers" if any(case.server for case in cases) else "providers"
     who = "1 provider" if len(cases) == 1 else f"each of {len(cases)} {kind}"
-    further = ", and up to 11 more about its settings" if settings else ""
-    asked = f"Sends two requests to {who}, the first again as a stream, within {WITHIN_S:g} s each"
-    return f"{asked}{further}: {words}."
+    return f"Sends two requests to {who}, the first again as a stream, within {WITHIN_S:g} s each: {words}."
 
 
-def _most(case: _ProviderCheck, *, settings: bool) -> PicoUsd | None:
-    from evalkit.client import check
-
-    bound = check.most(case.provider, case.model)
-    further = check.most_of_settings(case.provider, case.model) if settings else 0
-    return None if bound is None or further is None else PicoUsd(bound + further)
-
-
-async def _ask_all(cases: Sequence[_ProviderCheck], *, settings: bool) -> list[_ProviderLine]:
+async def _ask_all(cases: Sequence[_ProviderCheck]) -> list[_ProviderLine]:
     async with asyncio.TaskGroup() as group:
-        tasks = [group.create_task(_ask(case, settings=settings)) for case in cases]
+        tasks = [group.create_task(_ask(case)) for case in cases]
     return [task.result() for task in tasks]
 
 
-async def _ask(case: _ProviderCheck, *, settings: bool) -> _ProviderLine:
+async def _ask(case: _ProviderCheck) -> _ProviderLine:
     from evalkit.client.check import check as ask
-    from evalkit.client.check import look
 
     name, model = case.provider.name, case.model.name
     try:
@@ -175,13 +156,10 @@ async def _ask(case: _ProviderCheck, *, settings: bool) -> _ProviderLine:
 
                 url = await asyncio.to_thread(stack.enter_context, launched(case.provider))
             finding = await ask(case.provider, case.model, url=url)
-            findings = await look(case.provider, case.model, url=url) if settings and finding.kind == "ok" else []
     except EvalkitError as flaw:
         return _ProviderLine(provider=name, model=model, text=str(flaw), failed=True)
     line = _line(case, finding)
-    if case.server:
-        line = replace(line, text=f"{case.server}: {line.text}")
-    return replace(line, findings=findings)
+    return replace(line, text=f"{case.server}: {line.text}") if case.server else line
 
 
 def _line(case: _ProviderCheck, finding: "CheckResult") -> _ProviderLine:
@@ -229,27 +207,6 @@ def _print(lines: Sequence[_ProviderLine], console: "Console") -> None:
     console.print(table)
 
 
-_EFFECTS = {"yes": "has an effect", "no": "IGNORED", "unclear": "no effect seen"}
-"""Of what needs other words in the table."""
-
-
-def _print_findings(lines: Sequence[_ProviderLine], console: "Console") -> None:
-    from rich.table import Table
-    from rich.text import Text
-
-    table = Table(box=None, header_style="bold", padding=(0, 1, 0, 0))
-    for column in ("provider", "model", "setting", "effect", "seen", "cost"):
-        table.add_column(column, overflow="fold")
-    for line in sorted(lines, key=lambda line: line.provider):
-        for one in line.findings:
-            words = " ".join(bounded(one.words, _MESSAGE_CHARS).split())
-            effect = Text(_EFFECTS.get(one.effect, one.effect), style="bold red" if one.effect == "no" else "")
-            cost = "unknown" if one.cost is None else show_usd(one.cost)
-            table.add_row(line.provider, Text(line.model), one.setting, effect, Text(words), cost)
-    console.print()
-    console.print(table)
-
-
 CHECK = "check"
 
 
@@ -260,10 +217,9 @@ def providers(args: argparse.Namespace) -> int:
     from evalkit.report.render.terminal import console as console_of
 
     if args.name == CHECK:
-        return check(args.names, args.model, settings=args.settings)
-    for flag in ("model", "settings"):
-        if getattr(args, flag):
-            raise UsageError(f"providers: --{flag} goes with `providers {CHECK} PROVIDER`.")
+        return check(args.names, args.model)
+    if args.model:
+        raise UsageError(f"providers: --model goes with `providers {CHECK} PROVIDER`.")
     console = console_of()
     if args.name:
         provider = read_provider(args.name)
