@@ -11,7 +11,6 @@ from docs.tools.simulations import (
     OTHER,
     RARE,
     Figures,
-    Kind,
     Simulated,
     alike_cell,
     answers,
@@ -21,7 +20,6 @@ from docs.tools.simulations import (
     looking_cell,
     other_cell,
     scores,
-    sizes_cell,
     width_cell,
 )
 
@@ -117,17 +115,5 @@ TABLES: Mapping[str, Simulated] = {
         shown=plainly("{0:.1f} ({1:.1f})"),
         numbers=((0,), (1,)),
         studies=100,
-    ),
-    "sizes": Simulated(
-        head="what is drawn",
-        rows={
-            "normal, a spread of 18 points": Kind(draw=lambda draws, n: draws.normal(0.5, 0.18, n), truth=0.5),
-            "Beta(8, 2)": Kind(draw=lambda draws, n: draws.beta(8, 2, n), truth=0.8),
-        },
-        columns={f"pilot of {n}": n for n in (6, 12, 30)},
-        cell=sizes_cell,
-        shown=plainly("{0:.0f} %, {1:.0f} %; {2:.0f} to {3:.0f}"),
-        numbers=((0,), (1,), (2,), (3,)),
-        studies=1000,
     ),
 }

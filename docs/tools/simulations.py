@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 
-from evalkit.report.sizes import half_width, size
 from evalkit.stats import bootstrap, intervals, pairs
 from evalkit.stats.bootstrap import Interval
 from evalkit.stats.contrasts import flips
@@ -309,26 +308,3 @@ def width_cell(draw: Callable[[Draws, int], Values], n: int, draws: Draws, studi
         mine.append(50 * float(high[-1] - low[-1]))
         plain.append(50 * (found.high - found.low))
     return [mean(mine), mean(plain)]
-
-
-# ---- Plans of sizes
-
-
-def sizes_cell(kind: Kind, pilot: int, draws: Draws, studies: int) -> Figures:
-    """How often ± 3 points are reached with as many instances as the plan's middle and as its upper end says, and the
-    10th and 90th percentile of the plans."""
-    reached = [0, 0]
-    plans = []
-    for _ in range(studies):
-        values = kind.draw(draws, pilot)
-        found = size(named(values), 0.03)
-        more = (None, None) if found is None else (found.more_instances, found.more_range[1])
-        for place, count in enumerate(more):
-            if count is not None:
-                whole = np.concatenate([values, kind.draw(draws, count)])
-                reached[place] += half_width(float(whole.var(ddof=1)), len(whole)) <= 0.03
-        plans.append(pilot + (more[0] or 0))
-    low, high = np.quantile(plans, [0.1, 0.9])
-    # Of the percentiles a rough error: that of a quantile of a skewed distribution.
-    rough = 2.5 * float(np.std(plans))
-    return [*(share(count, studies) for count in reached), (float(low), rough), (float(high), rough)]

@@ -164,9 +164,6 @@ def report(sub: argparse.ArgumentParser) -> None:
         action="append",
         help="a judge's run on this run: use the judge's counts for coverage; can be given twice, once per kind",
     )
-    sub.add_argument(
-        "--half-width", metavar="X", type=float, help="estimate how many instances a ±X interval needs (0.05: 5 points)"
-    )
     part = sub.add_argument_group("other tables, instead of the standard ones")
     part.add_argument("--beside", choices=("paper",), help="the papers' tables, each below this run's own")
     part.add_argument("--by", metavar="TAG", help="means of agents that share a tag: family, or open,proprietary")

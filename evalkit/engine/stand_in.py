@@ -175,13 +175,6 @@ def price_of(agent: ManifestAgent) -> Price:
     return FREE if agent.price is None else Price(**agent.price)
 
 
-def prices_of(agent: ManifestAgent) -> list[Price]:
-    """Of each of its models."""
-    if agent.code is None:
-        return [price_of(agent)]
-    return [FREE if role.price is None else Price(**role.price) for role in agent.code.roles.values()]
-
-
 def admitted(manifest: Manifest, cell: AgentSetup, suite: ManifestSuite) -> Iterator[PlannedEpisode]:
     """The episodes of one agent on one suite, in admission order, lazily."""
     for replicate in range(manifest.replicates):

@@ -24,7 +24,6 @@ from evalkit.report.behaviour import (
 from evalkit.report.extras import all_extras, refuse_clashes, refuse_tables
 from evalkit.report.run_data import RunData
 from evalkit.report.scores import packs_of, scores_table
-from evalkit.report.sizes import sizes_table
 from evalkit.report.tables import Column, Table, columns_of
 from evalkit.results.answers import QuestionAnswer, RunQuestion, doubts, read_question
 from evalkit.results.cells import Cell, cells
@@ -211,13 +210,10 @@ class Report:
         }
 
 
-def report(
-    run: Path, *, judged: Mapping[str, Mapping[str, int]] | None = None, half_width: float | None = None
-) -> Report:
+def report(run: Path, *, judged: Mapping[str, Mapping[str, int]] | None = None) -> Report:
     """The report of a run directory, also of one that is being written.
 
     `judged`: how many paths judges counted in a visible plan, by what they counted and by episode id.
-    `half_width`: say what an interval of so much to each side would take, above 0; 0.05 is 5 points.
     Raises RunError if it is none, CorruptLogError if its log is damaged.
     """
     from evalkit.store.files.schema import ledger_table
@@ -230,7 +226,7 @@ def report(
         logged["asks"] = scan_asks(run, tuple(dict.fromkeys((*ASK_COLUMNS, *SERVED_ASK_COLUMNS))))
     voids = read_voids(run)
     run_cells = cells(manifest, results, voids)
-    made = build_report(RunData(manifest, run_cells, logged, judged or {}), half_width)
+    made = build_report(RunData(manifest, run_cells, logged, judged or {}))
     asked = read_question(run, manifest, results)
     return made if asked is None else _answered(made, answers_table(asked, read_given(run), voids.values(), run_cells))
 
@@ -241,7 +237,7 @@ def _answered(made: Report, answers: Table) -> Report:
     return replace(made, tables=(replace(scores, notes=(*scores.notes, LEANS)), answers, *others))
 
 
-def build_report(source: RunData, half_width: float | None = None) -> Report:
+def build_report(source: RunData) -> Report:
     """The report of a source with `steps` (`episodes.NUMBERS`, `behaviour.SERVED_COLUMNS`), `ledger` and `log`
     (`accounts.LOG_COLUMNS`)."""
     drift = drift_tables(source)
@@ -262,5 +258,4 @@ def build_report(source: RunData, half_width: float | None = None) -> Report:
     special = [table for build in builders for table in build(source)]
     tables += caching_tables(source)
     refuse_tables((table.name for table in tables), (table.name for table in special), environments)
-    on_request = () if half_width is None else (sizes_table(source, half_width),)
-    return Report(manifest=source.manifest, cells=source.cells, tables=(*tables, *special, *on_request))
+    return Report(manifest=source.manifest, cells=source.cells, tables=(*tables, *special))

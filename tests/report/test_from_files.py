@@ -50,12 +50,6 @@ def test_a_report_counts_the_latest_take_and_pays_for_all(run: Path) -> None:
     assert any("played again" in note for note in money.notes)
 
 
-def test_a_wanted_half_width_adds_what_it_takes(run: Path) -> None:
-    assert [table.name for table in report(run, half_width=0.05).tables if table.name == "sizes"] == ["sizes"]
-    with pytest.raises(KeyError):
-        report(run).table("sizes")
-
-
 @pytest.mark.parametrize("wanted", ["a:s:i0:0", AGAIN[0].episode, AGAIN[0].episode[:10]])
 def test_an_episode_is_shown_in_its_latest_take(run: Path, wanted: str) -> None:
     found = show(run, wanted)

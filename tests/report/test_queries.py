@@ -22,7 +22,6 @@ from evalkit.report.nights.trends import nights_table
 from evalkit.report.quotes import quotes_table, run_quotes
 from evalkit.report.report import Report, report
 from evalkit.report.run_data import RunData
-from evalkit.report.sizes import sizes_table
 from evalkit.report.tables import Table
 from evalkit.report.views import Views, open_views
 from evalkit.spec.model import AgentSpec, SuiteUse
@@ -181,11 +180,6 @@ def test_two_agents_compare_alike_by_any_number_of_threads_and_as_their_query_sa
         assert row["first"] == pytest.approx(100 * sum(shared) / len(shared))
     monkeypatch.setattr("evalkit.report.comparing.compare.RunData", partial(RunData, threads=threads))
     assert orjson.dumps(compare(first, second, [("random", "greedy")]).to_json()) == orjson.dumps(found.to_json())
-
-
-def test_a_table_on_request_says_its_query_too(made: Report, views: Views) -> None:
-    table = sizes_table(RunData(made.manifest, made.cells), 0.05)
-    assert differences(table, views.sql(table.query).to_pylist()) == []
 
 
 def test_a_wrong_number_and_a_column_without_a_source_are_noticed(made: Report, views: Views) -> None:

@@ -80,8 +80,8 @@ READERS: Mapping[str, Mapping[str, str]] = {
 """By run and name; all of a run on one copy, since they only read."""
 
 FOR_THEIR_KEYS = (
-    "report runs/sweep --half-width 0.05 --json",
     "report runs/sweep --by open,proprietary --json",
+    "report runs/sweep --json",
     "compare runs/sweep:chat runs/sweep:gemini --json",
 )
 """Asked of `finished`: large, and text snapshots hold the numbers. Their keys are kept."""

@@ -14,14 +14,11 @@ from evalkit.report.comparing.compare import compare as build
 from evalkit.report.run_data import RunData
 from evalkit.results.cells import cells
 
-HALF_WIDTH = 0.05
-"""Of an interval of the difference, for which it is said how many instances it takes: 5 points."""
-
 
 def compare(args: argparse.Namespace) -> int:
     """Print the comparison."""
     first, second, agents = _sides(args)
-    comparison = build(first, second, agents, wanted=HALF_WIDTH)
+    comparison = build(first, second, agents)
     if not comparison.tables[0].rows:
         raise UsageError(
             f"{first.label} and {second.label} have no played instance in common, so nothing can be compared. "

@@ -27,7 +27,7 @@ def report(args: argparse.Namespace) -> int:
     directory = run_directory(args.run)
     if args.html:
         return _write_page(directory, Path(args.html))
-    full = build(directory, judged=_judged(directory, args.judged), half_width=_half_width(args.half_width))
+    full = build(directory, judged=_judged(directory, args.judged))
     run = _chosen(args, directory, full)
     if args.json:
         print(orjson.dumps(run.to_json(), option=orjson.OPT_INDENT_2).decode())
@@ -91,12 +91,6 @@ def _chosen(args: argparse.Namespace, directory: Path, run: Report) -> Report:
         quotes = run_quotes(directory, run.manifest, run.cells)
         tables.append(quotes_table(quotes, run.cells, args.run))
     return replace(run, tables=tuple(tables)) if tables else run
-
-
-def _half_width(wanted: float | None) -> float | None:
-    if wanted is not None and not wanted > 0:
-        raise UsageError(f"--half-width: must be above 0 (0.05 is 5 points), not {wanted:g}.")
-    return wanted
 
 
 def _judged(directory: Path, names: Sequence[str] | None) -> dict[str, dict[str, int]]:

@@ -31,7 +31,6 @@ from evalkit.report.comparing.verdicts import (
 from evalkit.report.extras import Measure
 from evalkit.report.run_data import RunData, place
 from evalkit.report.scores import kind_notes, packs_of, where
-from evalkit.report.sizes import size
 from evalkit.report.tables import Column, Table, columns_of, method_of
 from evalkit.results.cells import Cell
 from evalkit.stats.pairs import Pairs, change, pair
@@ -44,7 +43,7 @@ ADDED = """
 -- asked of each run; A, B: means over instances that both sides have, by digest, of the means over replicates; of the
 -- episodes that are not used only those count that looks at a partial side take
 -- B - A: the mean, over these instances, of the differences; interval, p and more: `change` of
--- evalkit/stats/pairs.py (`at_every_look` of verdicts.py where a side is partial), `size` of sizes.py, `corrected` and
+-- evalkit/stats/pairs.py (`at_every_look` of verdicts.py where a side is partial), `corrected` and
 -- `verdict` of verdicts.py"""
 
 
@@ -95,11 +94,8 @@ class Comparison:
         }
 
 
-def compare(first: Side, second: Side, agents: Sequence[tuple[str, str]], *, wanted: float = 0.05) -> Comparison:
-    """Each pair of agents (of the first side, of the second) on every suite that both play.
-
-    `wanted`: the half width of which the tables say what it would take; 0.05 is 5 points.
-    """
+def compare(first: Side, second: Side, agents: Sequence[tuple[str, str]]) -> Comparison:
+    """Each pair of agents (of the first side, of the second) on every suite that both play."""
     cell_pairs = [
         (cell, other)
         for cell in first.cells
@@ -142,7 +138,7 @@ def compare(first: Side, second: Side, agents: Sequence[tuple[str, str]], *, wan
                 _main_table((first, second), cell_pairs, rows, [*zip(ps, verdicts, strict=True)], notes),
                 query=query + ADDED,
             ),
-            replace(_details_table(cell_pairs, rows, wanted), query=query + ADDED),
+            replace(_details_table(cell_pairs, rows), query=query + ADDED),
             *([settings] if settings.rows else []),
         ),
         overall=tuple(together),
@@ -268,7 +264,7 @@ def _figures(row: Tested) -> dict[str, Any]:
     }
 
 
-def _details_table(cell_pairs: Sequence[tuple[Cell, Cell]], tested: Sequence[Tested], wanted: float) -> Table:
+def _details_table(cell_pairs: Sequence[tuple[Cell, Cell]], tested: Sequence[Tested]) -> Table:
     return Table(
         name="compare_details",
         title="How sure",
@@ -282,27 +278,20 @@ def _details_table(cell_pairs: Sequence[tuple[Cell, Cell]], tested: Sequence[Tes
                 "instances",
                 missing_first="Not in B",
                 missing_second="Not in A",
-                more_pairs=f"More for ± {100 * wanted:g}",
             ),
-            Column(key="more_low", title="from", kind="count", unit="instances, 10th percentile"),
-            Column(key="more_high", title="to", kind="count", unit="instances, 90th percentile"),
         ),
-        rows=tuple({**_place(row), **_details(row, wanted)} for row in tested),
+        rows=tuple({**_place(row), **_details(row)} for row in tested),
         packs=packs_of(cell for pair in cell_pairs for cell in pair),
         notes=(
             "least p: the smallest possible p for this number of pairs that differ, not corrected",
             "p McNemar: exact, not corrected, if each side answers yes or no once per instance; alone: solved by "
             "one side only",
-            f"more: further instances, played by both sides, for a half width of {100 * wanted:g} points; enough in "
-            "about half of the cases; from, to: the 10th and 90th percentile",
         ),
     )
 
 
-def _details(row: Tested, wanted: float) -> dict[str, Any]:
+def _details(row: Tested) -> dict[str, Any]:
     change = row.change
-    differences = {name: [value] for name, value in row.pairs.differences.items()}
-    more = size(differences, wanted, _strata(row.first, row.pairs))
     return {
         "method": change.difference.why
         or change.difference.method + (", strata" if change.difference.stratified else ""),
@@ -313,9 +302,6 @@ def _details(row: Tested, wanted: float) -> dict[str, Any]:
         "only_second": change.only_second_solved,
         "missing_first": row.pairs.only_first,
         "missing_second": row.pairs.only_second,
-        "more_pairs": None if more is None else more.more_instances,
-        "more_low": None if more is None else more.more_range[0],
-        "more_high": None if more is None else more.more_range[1],
     }
 
 
