@@ -19,7 +19,6 @@ from evalkit.engine.publishing import CPU_KIND
 from evalkit.money import PicoUsd
 from evalkit.seats import AgentFn
 from evalkit.spec.model import Sweep
-from evalkit.store.bucket import is_bucket
 from evalkit.store.events import read_events
 from evalkit.store.manifests import is_run, manifest_if_run
 
@@ -81,7 +80,7 @@ def planned(
     is another than its name says. Raises UsageError."""
     own = Path("runs") / sweep.name if directory is None else directory
     resolved = _as_frozen(resolve(sweep, manifest_if_run(own)), own)
-    known = replace(_known(resolved, own, basis), cpu_s=_cpu_s(own), in_bucket=is_bucket(own))
+    known = replace(_known(resolved, own, basis), cpu_s=_cpu_s(own))
     scatter = known.basis
     if basis is None and amount is not None and known.begun is not None:
         scatter = _basis(own)

@@ -17,7 +17,7 @@ from evalkit.engine.planning.planned import (
     QuestionPlan,
 )
 from evalkit.engine.planning.propose import LEAST_INSTANCES, Share, worst
-from evalkit.money import PICO_PER_USD, show_usd
+from evalkit.money import show_usd
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -194,20 +194,14 @@ def _lane_words(plan: Plan, lane: LanePlan) -> str:
 
 
 def _machine_words(plan: Plan) -> Iterator[str]:
-    """How many processes are of use, if that is a question; what a bucket takes."""
-    workers, store = plan.workers, plan.store
+    """How many processes are of use, if that is a question."""
+    workers = plan.workers
     if workers is not None and max(workers.useful, workers.planned) > 1:
         can = f"{workers.useful:,} workers can" if workers.useful > 1 else "1 worker can"
         source = "as this run takes" if workers.measured else "assumed"
         yield (
             f"{can} use these limits; more would wait ({_pace(workers.requests_per_s)} at "
             f"{1000 * workers.cpu_s:.2g} ms of CPU each, {source}; --workers)."
-        )
-    if store is not None:
-        yield (
-            f"The bucket takes about {show_usd(round(store.usd_per_day * PICO_PER_USD))} a day: "
-            f"{store.puts_per_day:,.0f} puts, a commit each {store.commit_s:.2g} s, "
-            f"at an assumed {store.usd_per_million_puts:g} USD a million."
         )
 
 

@@ -1,4 +1,4 @@
-"""How many processes a sweep's limits keep busy, and what a bucket takes for its requests."""
+"""How many processes a sweep's limits keep busy."""
 
 import asyncio
 from dataclasses import replace
@@ -12,16 +12,12 @@ from evalkit.engine.freezing.freeze import Resolved
 from evalkit.engine.planning.machines import (
     BUSY,
     CPU_A_REQUEST_S,
-    DAY_S,
     LEAST_REQUESTS,
-    StorePlan,
-    store_plan,
     workers_plan,
 )
 from evalkit.engine.planning.plan import ASSUMED_REPLY_S, PriorKnowledge, plan_sweep
 from evalkit.engine.planning.planned import Plan
 from evalkit.engine.universe import Choice
-from evalkit.store.writing.pace import LINES_S, PUT_LEAST_S, PUT_MOST_S
 from tests.support.small_sweeps import resolved
 from tests.support.sweep_runs import go_served, served
 
@@ -53,27 +49,8 @@ def test_the_run_s_own_time_counts_instead_of_the_assumed_one() -> None:
     assert workers_plan({}, [], 2, None) is None
 
 
-@pytest.mark.parametrize(
-    ("reply_s", "writers", "rows_per_s", "commit_s"),
-    [
-        (0.5, 1, 1e6, PUT_LEAST_S),
-        (10.0, 1, 1e6, 1.0),
-        (60.0, 1, 1e6, PUT_MOST_S),
-        (10.0, 1, 0.1, 10.0),
-        (10.0, 64, 1e6, 1.0),
-    ],
-    ids=["quick replies", "slow ones", "slower ones", "few rows", "many workers"],
-)
-def test_commits_are_paid_for(reply_s: float, writers: int, rows_per_s: float, commit_s: float) -> None:
-    plan = store_plan(reply_s, writers, rows_per_s)
-    assert plan.commit_s == pytest.approx(commit_s)
-    assert plan.puts_per_day == pytest.approx(DAY_S * (writers / commit_s + 3 / LINES_S))
-    assert plan.usd_per_day == pytest.approx(5e-6 * plan.puts_per_day)
-    assert StorePlan(puts_per_day=2e6, commit_s=1.0, usd_per_million_puts=2.5).usd_per_day == 5.0
-
-
-def plan_of(sweep: Resolved, *, in_bucket: bool = False) -> Plan:
-    return asyncio.run(plan_sweep(sweep, Choice(), requests=0, known=PriorKnowledge(in_bucket=in_bucket)))
+def plan_of(sweep: Resolved) -> Plan:
+    return asyncio.run(plan_sweep(sweep, Choice(), requests=0, known=PriorKnowledge()))
 
 
 SEVERAL = """
@@ -109,20 +86,14 @@ def test_a_plan_counts_the_limits_of_all_servers(tmp_path: Path, monkeypatch: py
     assert own.requests / own.seconds == pytest.approx(30 / ASSUMED_REPLY_S), "one has no limit of its own"
 
 
-def test_a_plan_says_what_a_bucket_takes_and_how_many_workers_are_of_use(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_plan_says_how_many_workers_are_of_use(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     sweep = resolved(tmp_path, served(replicates=1000, width=4000))
-    plan = plan_of(sweep, in_bucket=True)
+    plan = plan_of(sweep)
     assert plan.workers is not None
     assert plan.workers.requests_per_s == pytest.approx(2 * 4000 / ASSUMED_REPLY_S)
     assert plan.workers.useful == 3
-    assert plan.store is not None
-    said = plan.to_json()
-    assert said["workers"]["cpu_is"] == "supposed"
-    assert said["store"]["assumed_usd_per_million_puts"] == 5.0
-    assert "store" not in plan_of(sweep).to_json()
+    assert plan.to_json()["workers"]["cpu_is"] == "supposed"
 
 
 def test_a_run_notes_its_own_cpu_time_and_a_plan_uses_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

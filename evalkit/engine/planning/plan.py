@@ -15,7 +15,7 @@ from evalkit.client.budget_state import in_flight_bound
 from evalkit.engine.forecast import DOUBT, LEAST_SPREAD, Forecast, around, asks_per_step, beyond, spread_of
 from evalkit.engine.freezing.freeze import Resolved, lane_shares
 from evalkit.engine.planning.answerable import question_plan
-from evalkit.engine.planning.machines import StorePlan, WorkersPlan, store_plan, workers_plan
+from evalkit.engine.planning.machines import WorkersPlan, workers_plan
 from evalkit.engine.planning.pilot import NOTHING, REQUESTS, Basis, Figures, PlayedAgent, Sampled, agent_of, sample
 from evalkit.engine.planning.planned import ITSELF, RATE, STAND_IN, THIS_PROCESS, CellPlan, LanePlan, Plan, QuestionPlan
 from evalkit.engine.resume import LoggedProgress
@@ -64,8 +64,6 @@ class PriorKnowledge:
     """Assumed seconds per reply, by lane."""
     cpu_s: float | None = None
     """CPU seconds of one request, as that run has taken them; None: not known."""
-    in_bucket: bool = False
-    """Whether the run is to be played in a bucket."""
     spread: float | None = None
     """Standard deviation of a pair's differences, as a share of the range of scores, where the run has scores of what
     the sweep asks."""
@@ -137,7 +135,6 @@ async def plan_sweep(
     named = {agent.lane: known.basis.reply_s(agent) for agent in agents}
     reply_s = {cell.lane: known.reply_s.get(cell.lane) or named[cell.lane] or ASSUMED_REPLY_S for cell in plans}
     lanes = [_plan_lane(resolved, lane, plans, reply_s[lane], known.spent, rates.get(lane)) for lane in sorted(reply_s)]
-    workers, store = _machines(resolved, lanes, plans, reply_s, known)
     return Plan(
         name=resolved.sweep.name,
         cells=tuple(plans),
@@ -149,29 +146,24 @@ async def plan_sweep(
         in_flight=_in_flight(resolved, plans, known.spent),
         marks={agent.name: agent.marks for agent in agents},
         question=_question(resolved, plans, known),
-        workers=workers,
-        store=store,
+        workers=_workers(resolved, lanes, plans, reply_s, known),
     )
 
 
-def _machines(
+def _workers(
     resolved: Resolved,
     lanes: Sequence[LanePlan],
     plans: Sequence[CellPlan],
     reply_s: Mapping[str, float],
     known: PriorKnowledge,
-) -> tuple[WorkersPlan | None, StorePlan | None]:
-    """How many processes the limits keep busy; what the bucket takes."""
+) -> WorkersPlan | None:
+    """How many processes the limits keep busy."""
     busy = [lane for lane in lanes if lane.requests]
     rates = {
         lane.lane: lane.requests / max(_paced(resolved, lane.lane, plans, reply_s[lane.lane]).values()) for lane in busy
     }
     shared = [(share.members, share.requests / share.seconds) for share in _shared(resolved, busy)]
-    workers = workers_plan(rates, shared, resolved.sweep.workers, known.cpu_s)
-    if workers is None or not known.in_bucket:
-        return workers, None
-    quickest = min(reply_s[lane] for lane in rates)
-    return workers, store_plan(quickest, resolved.sweep.workers, workers.requests_per_s)
+    return workers_plan(rates, shared, resolved.sweep.workers, known.cpu_s)
 
 
 def _question(resolved: Resolved, plans: Sequence[CellPlan], known: PriorKnowledge) -> QuestionPlan | None:

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from evalkit.engine.planning.machines import StorePlan, WorkersPlan
+from evalkit.engine.planning.machines import WorkersPlan
 from evalkit.engine.stand_in import TooLong
 
 USD = 1e-12
@@ -155,7 +155,7 @@ class Plan:
     seconds    how long it takes at least
     budget     pico-dollars, or None; `spent` is what the run has spent already
     marks      by agent: settings of an environment that its provider does not support
-    workers    how many processes the limits keep busy, or None; `store`: what a bucket takes, or None
+    workers    how many processes the limits keep busy, or None
 
     `to_json()` gives all of it as plain values, money in USD: what `evalkit plan --json` prints.
 
@@ -183,7 +183,6 @@ class Plan:
     """What can be found out, and at what price; None: the sweep asks nothing."""
     workers: WorkersPlan | None = None
     """How many processes the limits keep busy; None: no requests are sent."""
-    store: StorePlan | None = None
     """What a bucket takes for its requests; None: the run is on a disk."""
 
     @property
@@ -271,7 +270,6 @@ class Plan:
             "marks": {agent: list(marks) for agent, marks in self.marks.items() if marks},
             **({} if self.question is None else {"question": self.question.to_json()}),
             **({} if self.workers is None else {"workers": self.workers.to_json()}),
-            **({} if self.store is None else {"store": self.store.to_json()}),
         }
 
 
