@@ -51,16 +51,16 @@ def test_what_it_says_of_installing_and_testing_works(project: Installed) -> Non
     assert "pytest" in lines
     done = project.python("-m", "pytest", "-q", "-p", "no:cacheprovider")
     assert (done.returncode, "5 passed" in done.stdout) == (0, True), done.stdout
-    assert "wrong" not in project.evalkit(*called("plugins"))
+    assert "wrong" not in project.evalkit(*called("tools", "plugins"))
 
 
 def test_policies_play_the_suite_that_it_generates(project: Installed) -> None:
-    project.evalkit(*called("generate"))
+    project.evalkit(*called("suites", "generate"))
     assert (project.here / "basic.jsonl").read_text().split("\n")[:-1] == [
         json.dumps(json.loads(line), separators=(",", ":"))
         for line in project_files("offers")["evalkit_offers/suites/basic.jsonl"].splitlines()
     ]
-    project.evalkit(*called("describe"))
+    project.evalkit(*called("suites", "describe"))
     for name in ("run", "report", "verify"):
         project.evalkit(*called(name, "runs/baselines.toml" if name == "run" else "runs/baselines"))
 
