@@ -19,12 +19,12 @@ from evalkit.envs.costbench.domain.ids import show_id
 from evalkit.envs.costbench.events import course_of, terms_of, world_of
 from evalkit.envs.costbench.instances.instance import PlanningProblem
 from evalkit.envs.costbench.instances.parameters import CHARGED
-from evalkit.envs.costbench.planning.solve import greedy_path
 from evalkit.envs.costbench.score import score, units, walked
 from evalkit.envs.costbench.step import TEXTS
 from evalkit.envs.environment import Facts, Kit, Pack
 from evalkit.tasks.costbench.queries import read_queries, suite_lines
 from tests.conform.compare.goldens import EQUAL, GoldenVerdict, Row, differing, documented, out_of_scope, parting
+from tests.support.greedy_paths import greedy_path
 
 QUERIES = Path("costbench", "test", "queries.json")
 """Below the folder with the reference's data set."""

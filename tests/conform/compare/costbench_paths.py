@@ -14,10 +14,11 @@ from typing import Any
 from evalkit.envs.costbench.domain.catalogue_files import shipped
 from evalkit.envs.costbench.domain.world import Terms, World, make_world
 from evalkit.envs.costbench.instances.costs import query_seed, reference_costs
-from evalkit.envs.costbench.planning.solve import float_cost, greedy_path, optimal_paths, reference_path
+from evalkit.envs.costbench.planning.solve import float_cost, optimal_paths, reference_path
 from evalkit.envs.costbench.score import edit_distance, normalised
 from tests.conform.compare.costbench_costs import LEAST_LENGTH
 from tests.conform.compare.goldens import GoldenVerdict, Row, differing, judged, out_of_scope
+from tests.support.greedy_paths import greedy_path
 
 LOW, HIGH, NOISE, STEPS = 15, 25, 0.1, 20
 """The reference's settings: range of atomic costs, noise, and calls at most."""

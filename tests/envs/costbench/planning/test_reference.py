@@ -10,6 +10,7 @@ from evalkit.envs.costbench.domain.world import Terms, World, make_world
 from evalkit.envs.costbench.instances.costs import reference_costs
 from evalkit.envs.costbench.planning import solve
 from tests.envs.costbench.planning.test_solve import chain_world, drawn_state, drawn_terms
+from tests.support.greedy_paths import greedy_path
 
 
 def named(world: World, path: tuple[int, ...] | None) -> list[str]:
@@ -27,7 +28,7 @@ def test_every_golden_plan_and_its_cost_are_met_bit_for_bit(shared: Path, seed: 
         world = make_world(shipped("travel"), row["task"], row["task_length"], whole=False)
         terms = Terms(tuple(reference_costs(world, row["tool_creation_seed"], 15, 25, 0.1)))
         truth = solve.reference_path(world, terms, world.start)
-        greedy = solve.greedy_path(world, terms, world.start, None, 20)
+        greedy = greedy_path(world, terms, world.start, None, 20)
         assert named(world, truth) == row["gt_path"]
         assert named(world, greedy) == row["greedy_path"]
         assert truth is not None

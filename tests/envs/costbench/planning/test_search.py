@@ -14,6 +14,7 @@ from evalkit.envs.costbench.domain.world import Terms, World, make_world
 from evalkit.envs.costbench.planning import search, solve
 from evalkit.errors import UsageError
 from tests.support.each_case import check_each
+from tests.support.greedy_paths import greedy_path
 
 Places = tuple[int, ...]
 
@@ -136,12 +137,12 @@ def test_what_is_held_needs_no_call_and_what_is_off_cannot_help() -> None:
 def test_the_greedy_plan_of_a_graph_uses_what_the_last_call_gave() -> None:
     world = graph_world([("S", "A"), ("S", "B"), ("A", "C"), ("B C", "G"), ("A", "G")])
     # Free to choose: the cheapest first. Then B alone leads nowhere.
-    assert solve.greedy_path(world, Terms((3, 2, 1, 1, 9)), world.start, None, 20) == (1,)
-    assert solve.greedy_path(world, Terms((2, 3, 1, 1, 9)), world.start, None, 20) == (0, 2)
-    assert solve.greedy_path(world, Terms((2, 3, 1, 1, 1), frozenset({2})), world.start, None, 20) == (0, 4)
-    assert solve.greedy_path(world, Terms((2, 3, 1, 1, 9)), world.start | world.bit["B"], None, 20) == (0, 2, 3)
-    assert solve.greedy_path(world, Terms((1, 1, 1, 1, 1)), world.start, 0, 20) == ()  # what it gave is not held
-    assert solve.greedy_path(world, Terms((1, 1, 1, 1, 1)), world.start | world.goal, None, 20) == ()
+    assert greedy_path(world, Terms((3, 2, 1, 1, 9)), world.start, None, 20) == (1,)
+    assert greedy_path(world, Terms((2, 3, 1, 1, 9)), world.start, None, 20) == (0, 2)
+    assert greedy_path(world, Terms((2, 3, 1, 1, 1), frozenset({2})), world.start, None, 20) == (0, 4)
+    assert greedy_path(world, Terms((2, 3, 1, 1, 9)), world.start | world.bit["B"], None, 20) == (0, 2, 3)
+    assert greedy_path(world, Terms((1, 1, 1, 1, 1)), world.start, 0, 20) == ()  # what it gave is not held
+    assert greedy_path(world, Terms((1, 1, 1, 1, 1)), world.start | world.goal, None, 20) == ()
 
 
 def test_a_graph_with_too_many_states_is_refused_with_their_number() -> None:

@@ -5,6 +5,7 @@ from evalkit.envs.costbench.domain.catalogue_files import shipped
 from evalkit.envs.costbench.domain.world import Terms, World, make_world
 from evalkit.envs.costbench.planning import solve
 from tests.envs.costbench.planning.test_search import check_against_oracle
+from tests.support.greedy_paths import greedy_path
 
 TASKS = ("location", "transportation", "dining")
 
@@ -84,7 +85,7 @@ def test_the_goal_held_leaves_nothing_to_do() -> None:
     assert solve.optimal_paths(world, terms, state) == ((),)
     assert solve.reference_path(world, terms, state) == ()
     assert not any(solve.call_is_optimal(world, terms, state, place) for place in range(len(world.tools)))
-    assert solve.greedy_path(world, terms, state, None, 20) == ()
+    assert greedy_path(world, terms, state, None, 20) == ()
 
 
 def test_without_a_last_tool_the_goal_is_out_of_reach() -> None:
@@ -130,12 +131,12 @@ def test_the_greedy_plan_is_that_of_the_rule(length: int, spread: int) -> None:
             state |= world.tools[last].gives if i % 10 == 0 else 0
         most = int(draws.integers(1, 9))
         expected = greedy_by_names(world, terms, state, last, most)
-        assert list(solve.greedy_path(world, terms, state, last, most)) == expected
+        assert list(greedy_path(world, terms, state, last, most)) == expected
 
 
 def test_equal_shares_go_to_the_tool_offered_first() -> None:
     world = chain_world(5)
     terms = Terms(tuple(100 * tool.size for tool in (*world.tools, *world.foreign)))
-    assert solve.greedy_path(world, terms, world.start, None, 20) == (0, 1, 2, 3, 4)
-    assert solve.greedy_path(world, terms, world.start, None, 2) == (0, 1)
-    assert solve.greedy_path(world, terms, world.start | world.tools[1].gives, 1, 20) == (2, 3, 4)
+    assert greedy_path(world, terms, world.start, None, 20) == (0, 1, 2, 3, 4)
+    assert greedy_path(world, terms, world.start, None, 2) == (0, 1)
+    assert greedy_path(world, terms, world.start | world.tools[1].gives, 1, 20) == (2, 3, 4)
