@@ -4,8 +4,8 @@ What only some runs have comes after all other columns, so that these keep their
 
 `steps`, `log` and `calls` are read from the log's files as they lie there, through evalkit's own reader. `episodes` and
 `scores` are made by folding the environments' scores over the logged facts, only where a query names them, and kept
-(`derived.py`); `periods` is made again (`periods.py`), and so is `instances`, for which every suite is read whole. A query reads these
-views and nothing else: it has neither the disk nor the network, and cannot change that.
+(`derived.py`); `periods` is made again (`periods.py`), and so is `instances`, for which every suite is read whole. A
+query reads these views and nothing else: it has neither the disk nor the network, and cannot change that.
 """
 
 import re
