@@ -131,7 +131,8 @@ def drift_notes(versions: Sequence[Row]) -> tuple[str, ...]:
 
 def drift_tables(source: RunData) -> tuple[Table, ...]:
     """The versions of the agents that drifted, with their scores; none if nobody did."""
-    rows = [row for row in versions(source) if row["versions"] > 1]
+    query = _versions_query(source, "where v.versions > 1")
+    rows = source.rows(query)
     if not rows:
         return ()
     unit = score_unit(litmus_of(source.cells))
@@ -156,13 +157,13 @@ def drift_tables(source: RunData) -> tuple[Table, ...]:
             "served at other times and on other episodes",
             "all ended episodes count here, also those after one that has not ended, which other tables leave out",
         ),
-        query=_versions_query(source),
+        query=query,
     )
     return (table,)
 
 
-def _versions_query(source: RunData) -> str:
-    return _VERSIONS.format(asked=_ASKED if source.coded else "")
+def _versions_query(source: RunData, which: str = "") -> str:
+    return _VERSIONS.format(asked=_ASKED if source.coded else "", which=which)
 
 
 _ASKED = """
@@ -201,5 +202,6 @@ select v.agent, v.role, v.served_model, v.fingerprint,
     100 * favg(m.score order by suite, instance) filter (where everybody) as shared_score
 from versions v left join marked m on m.agent = v.agent and m.role = v.role and m.served_model = v.served_model
     and m.fingerprint = v.fingerprint
+{which}
 group by v.agent, v.role, v.served_model, v.fingerprint, v.first, v.last
 order by v.agent, v.role, v.first, v.served_model, v.fingerprint"""
