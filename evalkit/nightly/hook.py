@@ -11,7 +11,7 @@ import orjson
 
 from evalkit.errors import EvalkitError, UsageError
 from evalkit.nightly.history_files import nights
-from evalkit.report.nights.history import CellNight, NightRecord, earlier
+from evalkit.report.nights.history import CellNight, NightRecord
 from evalkit.text import visible
 
 HOOK_WITHIN_S = 60.0
@@ -25,7 +25,8 @@ def facts(
     alarms = []
     for cell in cells:
         assert cell.alarm is not None
-        alarm, was = cell.alarm, earlier(history, cell, cell.alarm.since, {})
+        alarm = cell.alarm
+        before = [known for record in history if record.night in alarm.was[-1:] for known in record.cells]
         alarms.append(
             {
                 "agent": cell.agent,
@@ -43,7 +44,7 @@ def facts(
                 **({"alarm": cell.alarm_word} if cell.litmus is True else {}),
                 "words": cell.why,
                 "served": list(cell.served),
-                "served_before": list(was[-1][1].served) if was else [],
+                "served_before": [model for known in before if known.cell == cell.cell for model in known.served],
                 "compare": compare_words(run, cell),
             }
         )
