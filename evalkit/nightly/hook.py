@@ -10,8 +10,8 @@ from typing import Any
 import orjson
 
 from evalkit.errors import EvalkitError, UsageError
-from evalkit.nightly.history_files import nights
-from evalkit.report.nights.history import CellNight, NightRecord
+from evalkit.nightly.history_files import nights, spans_of
+from evalkit.report.nights.history import AlarmNote, CellNight, NightRecord
 from evalkit.text import visible
 
 HOOK_WITHIN_S = 60.0
@@ -52,12 +52,15 @@ def facts(
 
 
 def compare_words(run: Path, cell: CellNight) -> list[str]:
-    """The `evalkit compare` that shows a cell's fall: the last night before the alarm beside this one."""
+    """The `evalkit compare` of the nights that the alarm compares; empty if those of a side are gone."""
     assert cell.alarm is not None
-    before = [night for night in nights(run.parent) if night < cell.alarm.since]
-    if not before:
-        return []
-    return ["evalkit", "compare", f"{run.parent / before[-1]}:{cell.agent}", f"{run}:{cell.agent}"]
+    sides = compared(cell.alarm, nights(run.parent))
+    return ["evalkit", "compare", *(f"{run.parent / side}:{cell.agent}" for side in sides)] if all(sides) else []
+
+
+def compared(alarm: AlarmNote, night_names: Sequence[str]) -> tuple[str, str]:
+    """The nights before the fall and those of the window, as `history_files.spans_of` writes them."""
+    return spans_of(alarm.was, night_names), spans_of(alarm.window, night_names)
 
 
 def message(payload: Mapping[str, Any]) -> list[str]:

@@ -13,7 +13,7 @@ from evalkit.envs.table import OPTIMUM_UNIT
 from evalkit.errors import EvalkitError
 from evalkit.money import show_usd
 from evalkit.nightly.history_files import accepted, nights, read_history, read_journal
-from evalkit.nightly.hook import unmeasured
+from evalkit.nightly.hook import compared, unmeasured
 from evalkit.report.nights.history import NightRecord, taken
 from evalkit.report.nights.trends import NO_MEASUREMENT, alarms_table, changes, nights_table, trend_figure, trend_table
 from evalkit.report.tables import Column, Table
@@ -60,7 +60,9 @@ def nights_overview(
     night_names = [] if offline else nights(folder)
     tables = [grid(trend_table(history), run, href=_to_last(name, last.night, night_names), marks=_night_marks)]
     if any(record.raised for record in history):
-        tables.append(grid(alarms_table(history), run, href=_to_compared(name, night_names), marks=_night_marks))
+        tables.append(
+            grid(alarms_table(history), run, href=_to_compared(name, history, night_names), marks=_night_marks)
+        )
     tables.append(grid(costs, run, href=_to_night(name, night_names), marks=_night_marks))
     return Overview(
         name=f"{name}: nights",
@@ -107,14 +109,15 @@ def _to_last(name: str, night: str, night_names: Sequence[str]) -> Href:
     return href
 
 
-def _to_compared(name: str, night_names: Sequence[str]) -> Href:
-    """From an alarm to the comparison of its night with the last one before the fall."""
+def _to_compared(name: str, history: Sequence[NightRecord], night_names: Sequence[str]) -> Href:
+    """From an alarm to the comparison of the nights that it compares."""
+    alarms = {(record.night, *cell.cell): cell.alarm for record in history for cell in record.raised if cell.alarm}
 
     def href(row: Mapping[str, Any], key: str) -> str:
-        before = [night for night in night_names if night < row["since"]]
-        if key != "agent" or not before or row["night"] not in night_names:
+        sides = compared(alarms[row["night"], row["agent"], row["suite"]], night_names)
+        if key != "agent" or not all(sides):
             return ""
-        first, second = night_name(name, before[-1]), night_name(name, row["night"])
+        first, second = (night_name(name, side) for side in sides)
         parameters = {"first": first, "second": second, "first_agent": row["agent"], "second_agent": row["agent"]}
         return f"/compare?{urlencode(parameters)}"
 

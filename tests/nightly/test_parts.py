@@ -10,11 +10,21 @@ import pytest
 
 from evalkit.engine.freezing.freeze import Resolved
 from evalkit.errors import CorruptLogError, UsageError
-from evalkit.nightly.history_files import FILE, accepted, last_end, note, read_journal, told
+from evalkit.nightly.history_files import (
+    FILE,
+    accepted,
+    among,
+    last_end,
+    note,
+    read_journal,
+    several,
+    spans_of,
+    told,
+)
 from evalkit.nightly.hook import facts, message
 from evalkit.nightly.night import rotated, tonight, utc_date
 from evalkit.report.nights.history import FORMAT, CellNight, NightRecord, Rule, cell_key, decode, encode, with_alarms
-from evalkit.report.nights.trends import alarms_table, bars, changes
+from evalkit.report.nights.trends import alarms_table, bars, changes, trend_figure
 from evalkit.stats.alarm import EARLY_PART
 from evalkit.store.manifest import ManifestOrder
 from tests.support.small_sweeps import TWO_POLICIES, resolved
@@ -195,6 +205,22 @@ def test_the_journal_keeps_its_lines_also_behind_one_that_was_cut(tmp_path: Path
     assert told(entries, "2026-11-03") == {("b", "s")}
 
 
+def test_some_of_the_nights_are_named_by_first_and_last() -> None:
+    nights = [f"2026-11-{night:02}" for night in (1, 2, 3, 6, 7, 9)]
+    for chosen, words in (
+        (nights, "2026-11-01..2026-11-09"),
+        (nights[:1], "2026-11-01"),
+        ([*nights[:2], *nights[4:]], "2026-11-01..2026-11-02,2026-11-07..2026-11-09"),
+        ([nights[0], nights[2]], "2026-11-01,2026-11-03"),
+        ([], ""),
+    ):
+        assert spans_of(chosen, nights) == words
+        assert among(words, nights) == chosen
+    assert several(f"runs/n/nights/{nights[0]}..{nights[3]}") == ("runs/n/nights", "2026-11-01..2026-11-06")
+    for other in ("runs/n/nights/2026-11-01", "runs/mine", "2026-11-01..2026-11-06", "n/2026-11-01..mine"):
+        assert several(other) == ("", "")
+
+
 def test_a_history_is_read_as_it_was_written_and_a_damaged_line_is_named() -> None:
     records = [record("2026-11-02", cell(values={"i": (0.5, 0.25)})), record("2026-11-01", cell())]
     data = encode(records)
@@ -261,6 +287,16 @@ def test_the_nights_since_a_fall_are_no_part_of_what_it_was(missing: int) -> Non
         assert told["served_before"] == ["m0.999"]
     (row, *_) = alarms_table(nights).rows
     assert row["before"] == pytest.approx(99.9)
+    drawn = trend_figure([msgspec.structs.replace(one, cells=(scored(one.cells[0]),)) for one in nights])
+    assert drawn is not None
+    assert "dashed: the nights it compares with" in str(drawn.spec)
+    dashed = {point["night"]: point["was"] for point in drawn.table.rows}
+    assert [night for night, was in dashed.items() if was is None] == (["2026-11-06"] if missing == 11 else [])
+    assert [was for was in dashed.values() if was is not None] == pytest.approx([99.9] * (9 if missing == 11 else 10))
+
+
+def scored(plain: CellNight) -> CellNight:
+    return msgspec.structs.replace(plain, score=100 * sum(value for (value,) in plain.values.values()) / 12)
 
 
 def test_an_alarm_ends_on_the_fourth_night_on_which_the_scores_are_back() -> None:

@@ -44,7 +44,7 @@ def test_two_different_things_are_compared_by_default(runs: dict[str, Path], rea
     assert read_compared({"first": ["again"]}, runs).runs == ("shown", "again")
     assert read_compared({"run": ["shown", "other"]}, runs) == ComparedAgents(first="shown", second="other")
     alone = read_compared({}, {"shown": runs["shown"]})
-    page = comparing(alone, [reading], ["shown"])
+    page = comparing(alone, [[reading]], ["shown"])
     assert page.text == ""
     assert page.asked.first_agent != page.asked.second_agent
     scores = {row["agent"]: row["score"] for row in reading.report.table("scores").rows if row["suite"].startswith("s")}

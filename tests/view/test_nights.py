@@ -18,7 +18,16 @@ from tests.view.browser import chromium, tab, viewing
 from tests.view.conftest import ask, client
 
 ALARM = AlarmNote(
-    raised=True, p=0.001, threshold=0.01, nights=1, before=0.9, now=0.1, words="regression: down", since="2026-11-02"
+    raised=True,
+    p=0.001,
+    threshold=0.01,
+    nights=1,
+    before=0.9,
+    now=0.1,
+    words="regression: down",
+    since="2026-11-02",
+    was=("2026-11-01",),
+    window=("2026-11-02",),
 )
 
 
