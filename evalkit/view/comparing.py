@@ -26,6 +26,7 @@ from evalkit.store.manifests import read_manifest
 from evalkit.store.reading.reader import facts_of
 from evalkit.view.chat import PeriodView, bounded_to, periods_of
 from evalkit.view.grid import Grid, grid
+from evalkit.view.leaderboard import ranked
 from evalkit.view.listing import COLUMNS as LISTED
 from evalkit.view.listing import score_words
 from evalkit.view.overview import run_address, run_links
@@ -128,6 +129,8 @@ class Comparing:
     text: str
     """Why there is nothing to show; empty if there is."""
     tables: Sequence[Grid]
+    summary: Sequence[str] = ()
+    """What it comes to over all suites, in words; nothing for a single one."""
 
 
 def read_compared(query: Mapping[str, Sequence[str]], runs: Mapping[str, Path]) -> ComparedAgents:
@@ -216,7 +219,7 @@ def _pair(
         best = _two_best(first)
         asked = replace(asked, first_agent=best[0], second_agent=best[1]) if best else asked
     first_agent, second_agent = asked.first_agent or asked.second_agent, asked.second_agent or asked.first_agent
-    text, tables = "", list[Grid]()
+    text, tables, summary = "", list[Grid](), list[str]()
     if (asked.first, first_agent) == (asked.second, second_agent):
         text = "Choose two runs, or two agents."
     else:
@@ -230,6 +233,7 @@ def _pair(
         tables = [
             grid(table, str(first.directory), apart="measure", every=True) for table in comparison.tables if table.rows
         ]
+        summary = [whole.words for whole in comparison.overall if whole.suites > 1]
         if not comparison.tables[0].rows:
             text, tables = "They have no played instance in common, so nothing can be compared.", []
         if asked.first != asked.second and not first_agent and len(firsts) == len(seconds) == 1:
@@ -241,11 +245,16 @@ def _pair(
         heading=_heading(asked.first, first_agent) + " and " + _heading(asked.second, second_agent),
         text=text,
         tables=tables,
+        summary=summary,
     )
 
 
 def _two_best(reading: Reading) -> tuple[str, str] | None:
-    """The two agents of a run with the best scores on one suite, its widest; None: there are no two on any."""
+    """The best agent of a run as B, and the one after it as A: of those that have a score on every suite; else on one
+    suite, the widest; None: there are no two on any."""
+    first = ranked(reading.report)[:2]
+    if len(first) == 2:
+        return first[1], first[0]
     by_suite: dict[str, list[tuple[float, str]]] = {}
     for row in reading.report.table("scores").rows:
         if row["score"] is not None:

@@ -289,7 +289,7 @@ def test_the_nights_since_a_fall_are_no_part_of_what_it_was(missing: int) -> Non
     assert row["before"] == pytest.approx(99.9)
     drawn = trend_figure([msgspec.structs.replace(one, cells=(scored(one.cells[0]),)) for one in nights])
     assert drawn is not None
-    assert "dashed: the nights it compares with" in str(drawn.spec)
+    assert "dashed: the nights that it compares with" in str(drawn.spec)
     dashed = {point["night"]: point["was"] for point in drawn.table.rows}
     assert [night for night, was in dashed.items() if was is None] == (["2026-11-06"] if missing == 11 else [])
     assert [was for was in dashed.values() if was is not None] == pytest.approx([99.9] * (9 if missing == 11 else 10))

@@ -145,7 +145,7 @@ def alarms_table(history: Sequence[NightRecord]) -> Table:
         rows=tuple(rows),
         packs=_packs(history),
         notes=(
-            "before, now: means over the compared instances, of the nights before the window and of the window",
+            "before, now: means over the compared instances, of the nights before the fall and of the last ones (nights)",
             f"seen in {BY['windows']}: p is of a one-sided permutation test of the last 1, 2 and 4, times windows tried"
             + (", and of litmus tests times the two directions" if unit != OPTIMUM_UNIT else ""),
             f"seen in {BY['evidence']}: in those since the last accepted change; p is the chance of a false alarm in "
@@ -238,8 +238,8 @@ def trend_figure(history: Sequence[NightRecord]) -> Figure | None:
         return None
     title = "Scores by night"
     words = [
-        "Mean over instances with its 95 % interval; ringed: alarm; dashed: the nights it compares with, at their mean; "
-        "triangle: another model was served"
+        "Mean over instances with its 95 % interval; ringed: alarm; dashed: the nights that it compares with, at their "
+        "mean; triangle: another model was served"
     ]
     left = f"drawn: the last {len(history) - first:,} of {len(history):,} nights; all are in the history"
     return Figure(
