@@ -145,7 +145,7 @@ def alarms_table(history: Sequence[NightRecord]) -> Table:
         rows=tuple(rows),
         packs=_packs(history),
         notes=(
-            "before, now: means over the compared instances, of the nights before the fall and of the last ones (nights)",
+            "before, now: means over the compared instances, of the nights before the fall and of the last ones judged",
             f"seen in {BY['windows']}: p is of a one-sided permutation test of the last 1, 2 and 4, times windows tried"
             + (", and of litmus tests times the two directions" if unit != OPTIMUM_UNIT else ""),
             f"seen in {BY['evidence']}: in those since the last accepted change; p is the chance of a false alarm in "
