@@ -63,7 +63,7 @@ def _pages(run: Path) -> bool:
     process = subprocess.Popen(words, stdout=subprocess.PIPE, text=True)
     assert process.stdout is not None
     try:
-        page = f"{process.stdout.readline().split()[2].rstrip('/')}/run/{run.name}/"
+        page = process.stdout.readline().split()[2]
         began, slowest, whole = time.perf_counter(), 0.0, 0
         while whole < ANSWERS and time.perf_counter() - began < READ_S:
             asked = time.perf_counter()

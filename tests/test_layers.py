@@ -242,22 +242,22 @@ def package() -> dict[str, str]:
 MOST_LINES = {
     "engine": 12_450,
     "envs": 11_800,
-    "report": 10_700,
+    "report": 10_800,
     "store": 9_550,
     "client": 5_650,
-    "cli": 5_150,
+    "cli": 5_200,
     "wire": 4_600,
-    "view": 3_750,
+    "view": 3_850,
     "spec": 3_300,
     "policy": 3_050,
     "doors": 2_950,
     "results": 2_900,
     ".": 2_500,
-    "stats": 2_450,
+    "stats": 2_500,
     "serve": 1_650,
     "api": 1_400,
     "tasks": 900,
-    "nightly": 550,
+    "nightly": 600,
 }
 """Lines of each folder of evalkit/, and of the modules beside them. A change that raises one says what it is worth."""
 

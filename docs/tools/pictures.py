@@ -70,7 +70,7 @@ def served(*words: str) -> Iterator[str]:
     # Our own command, without a shell.
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as server:  # noqa: S603
         assert server.stdout
-        found = re.search(r"http://\S+", server.stdout.readline())
+        found = re.search(r"http://[\w.:]+", server.stdout.readline())
         assert found, f"evalkit {words[0]} said no address"
         try:
             yield found[0]

@@ -181,7 +181,7 @@ def sql(sub: argparse.ArgumentParser) -> None:
 
 def compare(sub: argparse.ArgumentParser) -> None:
     """Options of `compare`."""
-    sub.add_argument("first", metavar="A", help="a run, or RUN:AGENT")
+    sub.add_argument("first", metavar="A", help="a run, or RUN:AGENT; or several nights: runs/NAME/nights/FIRST..LAST")
     sub.add_argument("second", metavar="B", nargs="?", help="a second one; agents with the same name are compared")
     sub.add_argument("--agents", metavar=("X", "Y"), nargs=2, help="two agents of one run")
     sub.add_argument("--json", action="store_true", help="the same as JSON, with a stable schema")

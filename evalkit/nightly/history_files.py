@@ -90,11 +90,43 @@ def told(entries: Sequence[JournalEntry], night: str) -> frozenset[tuple[str, st
 FOLDER = "nights"
 HISTORY = "history.jsonl"
 _DATE = re.compile(r"\d{4}-\d\d-\d\d")
+_SEVERAL = re.compile(rf"{_DATE.pattern}(\.\.{_DATE.pattern})?(,{_DATE.pattern}(\.\.{_DATE.pattern})?)*")
 
 
 def nights(folder: Path) -> list[str]:
     """The nights whose runs exist, oldest first."""
     return sorted(path.name for path in runs_in(folder) if _DATE.fullmatch(path.name))
+
+
+def is_night(run: Path) -> bool:
+    """Whether a run is a night of a sweep."""
+    path = run.resolve()
+    return path.parent.name == FOLDER and _DATE.fullmatch(path.name) is not None
+
+
+def several(name: str) -> tuple[str, str]:
+    """(folder, which) of a name such as `runs/mine/nights/2026-11-01..2026-11-05,2026-11-09`; empty: it is no such."""
+    folder, _, which = name.rpartition("/")
+    return (folder, which) if folder and _SEVERAL.fullmatch(which) and not _DATE.fullmatch(which) else ("", "")
+
+
+def among(which: str, night_names: Sequence[str]) -> list[str]:
+    """Of these nights those that `several` means."""
+    spans = [span.partition("..") for span in which.split(",")]
+    return [night for night in night_names if any(first <= night <= (last or first) for first, _, last in spans)]
+
+
+def spans_of(chosen: Sequence[str], night_names: Sequence[str]) -> str:
+    """What `among` reads as some of these nights, both in order; a night alone by its name."""
+    runs: list[list[str]] = []
+    for night in night_names:
+        if night not in chosen:
+            runs.append([])
+        elif runs:
+            runs[-1].append(night)
+        else:
+            runs.append([night])
+    return ",".join(run[0] if len(run) == 1 else f"{run[0]}..{run[-1]}" for run in runs if run)
 
 
 def read_history(folder: Path) -> list[NightRecord]:

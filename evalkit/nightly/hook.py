@@ -10,8 +10,8 @@ from typing import Any
 import orjson
 
 from evalkit.errors import EvalkitError, UsageError
-from evalkit.nightly.history_files import nights
-from evalkit.report.nights.history import CellNight, NightRecord, earlier
+from evalkit.nightly.history_files import nights, spans_of
+from evalkit.report.nights.history import AlarmNote, CellNight, NightRecord
 from evalkit.text import visible
 
 HOOK_WITHIN_S = 60.0
@@ -25,7 +25,8 @@ def facts(
     alarms = []
     for cell in cells:
         assert cell.alarm is not None
-        alarm, was = cell.alarm, earlier(history, cell, cell.alarm.since, {})
+        alarm = cell.alarm
+        before = [known for record in history if record.night in alarm.was[-1:] for known in record.cells]
         alarms.append(
             {
                 "agent": cell.agent,
@@ -43,7 +44,7 @@ def facts(
                 **({"alarm": cell.alarm_word} if cell.litmus is True else {}),
                 "words": cell.why,
                 "served": list(cell.served),
-                "served_before": list(was[-1][1].served) if was else [],
+                "served_before": [model for known in before if known.cell == cell.cell for model in known.served],
                 "compare": compare_words(run, cell),
             }
         )
@@ -51,12 +52,15 @@ def facts(
 
 
 def compare_words(run: Path, cell: CellNight) -> list[str]:
-    """The `evalkit compare` that shows a cell's fall: the last night before the alarm beside this one."""
+    """The `evalkit compare` of the nights that the alarm compares; empty if those of a side are gone."""
     assert cell.alarm is not None
-    before = [night for night in nights(run.parent) if night < cell.alarm.since]
-    if not before:
-        return []
-    return ["evalkit", "compare", f"{run.parent / before[-1]}:{cell.agent}", f"{run}:{cell.agent}"]
+    sides = compared(cell.alarm, nights(run.parent))
+    return ["evalkit", "compare", *(f"{run.parent / side}:{cell.agent}" for side in sides)] if all(sides) else []
+
+
+def compared(alarm: AlarmNote, night_names: Sequence[str]) -> tuple[str, str]:
+    """The nights before the fall and those of the window, as `history_files.spans_of` writes them."""
+    return spans_of(alarm.was, night_names), spans_of(alarm.window, night_names)
 
 
 def message(payload: Mapping[str, Any]) -> list[str]:

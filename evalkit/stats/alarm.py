@@ -86,18 +86,31 @@ class Alarm:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Look:
-    """One window against the nights before it."""
+    """One window against what it was before."""
 
     p: float
     nights: int
+    against: int
+    """Nights of what it was."""
     before: float
     now: float
     pairs: int = 0
     left_out: int = 0
 
+    @property
+    def contrast(self) -> float:
+        """How far the two sides are apart, in units of the noise of a night but for a factor."""
+        return abs(self.before - self.now) / math.sqrt(1 / self.nights + 1 / self.against)
+
 
 def regression(
-    history: Sequence[Night], tonight: Night, alpha: float = 0.05, *, tolerance: float = 0.0, both_ways: bool = False
+    history: Sequence[Night],
+    tonight: Night,
+    alpha: float = 0.05,
+    *,
+    tolerance: float = 0.0,
+    both_ways: bool = False,
+    fallen: int | None = None,
 ) -> Alarm:
     """Whether the mean has fallen by more than `tolerance` below what it was.
 
@@ -106,6 +119,8 @@ def regression(
     alpha      chance of a false alarm within `HORIZON` nights, 0 to 1; the less, the more draws
     tolerance  a fall that does not matter, in the values' units, 0 or more; exact where a fall shifts all values alike
     both_ways  whether it has risen counts as much: each direction gets half of alpha
+    fallen     how many nights at the end of the history belong to an alarm that stands: they are no part of what it
+               was, whichever window is compared with that; None: none stands
 
     Raises ValueError for another alpha or tolerance.
     """
@@ -113,16 +128,23 @@ def regression(
         raise ValueError(f"alpha is between 0 and 1 and a tolerance 0 or more, not {alpha} and {tolerance}")
     nights = [means(night) for night in (*history, tonight) if night]
     threshold = alpha / HORIZON
-    if not tonight or len(nights) < 2:
+    standing = fallen is not None
+    since = 1 + _told(history, fallen)
+    if not tonight or len(nights) <= since:
         why = "no earlier night" if tonight else "nothing was scored"
         return Alarm(raised=False, p=None, threshold=threshold, words=f"no test: {why}")
     # Twice as many as the least p-value that raises an alarm needs.
     ways = (1.0, -1.0) if both_ways else (1.0,)
     draws = max(LEAST_DRAWS, math.ceil(2 * len(ways) * len(WINDOWS) / threshold))
-    looks = [look(nights, size, tolerance, draws, way) for size in WINDOWS if size < len(nights) for way in ways]
+    sizes = [size for size in WINDOWS if size <= (since if standing else len(nights) - 1)]
+    looks = [look(nights, size, tolerance, draws, way, max(size, since)) for size in sizes for way in ways]
     best = min(looks, key=lambda found: found.p)
+    clear = [found for found in looks if found.p * len(looks) <= threshold]
+    if clear:
+        # Draws can tell no two of them apart. A window that begins after the fall has fallen nights before it.
+        best = max(clear, key=lambda found: found.contrast)
     best = replace(best, p=min(1.0, best.p * len(looks)))
-    raised = best.p <= threshold
+    raised = bool(clear)
     return Alarm(
         raised=raised,
         p=best.p,
@@ -132,8 +154,13 @@ def regression(
         now=best.now,
         pairs=best.pairs,
         left_out=best.left_out,
-        words=words(best, raised, len(nights) - best.nights, both_ways, f"p = {best.p:.2g}"),
+        words=words(best, raised, both_ways, f"p = {best.p:.2g}", stands=standing),
     )
+
+
+def _told(history: Sequence[Night], fallen: int | None) -> int:
+    """Nights of a standing alarm, without those that have no value."""
+    return sum(map(bool, history[len(history) - (fallen or 0) :]))
 
 
 def means(night: Night) -> dict[str, float]:
@@ -141,16 +168,20 @@ def means(night: Night) -> dict[str, float]:
     return {name: math.fsum(values) / len(values) for name, values in night.items()}
 
 
-def look(nights: Sequence[Mapping[str, float]], size: int, tolerance: float, draws: int, way: float) -> Look:
-    """The test of the last `size` nights; `way`: 1 for a fall, -1 for a rise."""
-    first, second = (_by_instance(part, way) for part in (nights[:-size], nights[-size:]))
+def look(
+    nights: Sequence[Mapping[str, float]], size: int, tolerance: float, draws: int, way: float, since: int
+) -> Look:
+    """The test of the last `size` nights against those before the last `since`; `way`: 1 for a fall, -1 for a rise."""
+    first, second = (_by_instance(part, way) for part in (nights[:-since], nights[-size:]))
+    against = len(nights) - since
     shared = sorted(first.keys() & second.keys())
-    stream = Stream(_SEED, "report", "alarm", len(nights), size)
+    stream = Stream(_SEED, "report", "alarm", against + size, size)
     if len(shared) < max(LEAST_PAIRS, len(second) / 2):
         sides = [np.array([np.mean(values) for _, values in sorted(side.items())]) for side in (first, second)]
         return Look(
             p=_dealt(sides[0], sides[1] + tolerance, stream, draws),
             nights=size,
+            against=against,
             before=way * float(sides[0].mean()),
             now=way * float(sides[1].mean()),
         )
@@ -159,6 +190,7 @@ def look(nights: Sequence[Mapping[str, float]], size: int, tolerance: float, dra
     return Look(
         p=_turned(before, [values + tolerance for values in now], stream, draws),
         nights=size,
+        against=against,
         before=way * float(np.mean([values.mean() for values in before])),
         now=way * float(np.mean([values.mean() for values in now])),
         pairs=len(shared),
@@ -229,13 +261,14 @@ def _chance(observed: float, draw: "Callable[[int], Doubles]", size: float, draw
     return (1 + hits) / (1 + drawn)
 
 
-def words(found: Look, raised: bool, before: int, both_ways: bool, certainty: str) -> str:
-    """The sentence for people. `before`: nights that the window is compared with; `certainty`: how clear it is."""
+def words(found: Look, raised: bool, both_ways: bool, certainty: str, *, stands: bool) -> str:
+    """The sentence for people. `certainty`: how clear it is; `stands`: whether the alarm stood before tonight."""
     alarm = "change" if both_ways else "regression"
     window = "tonight" if found.nights == 1 else f"the last {found.nights} nights"
     over = f"{found.pairs:,} shared instances" if found.pairs else "all instances, unpaired"
-    plural = "night" if before == 1 else "nights"
-    what = f"{100 * found.now:.1f} against {100 * found.before:.1f} in the {before} {plural} before"
+    plural = "night" if found.against == 1 else "nights"
+    before = f"before the {'change' if both_ways else 'fall'}" if stands else "before"
+    what = f"{100 * found.now:.1f} against {100 * found.before:.1f} in the {found.against} {plural} {before}"
     return f"{alarm if raised else f'no {alarm}'}: {window} {what}, over {over}; {certainty}"
 
 
@@ -283,62 +316,71 @@ def watched(
     *,
     tolerance: float = 0.0,
     both_ways: bool = False,
-    standing: bool = False,
+    fallen: int | None = None,
 ) -> Alarm:
     """Whether the mean has fallen by more than `tolerance` below what it was, on a night or over all of them.
 
     history    earlier nights since the last change that was accepted, oldest first
-    standing   whether an alarm stands: it ends when neither test would raise it with all of alpha, the evidence with
-               `RELEASE` of what it needs, so that chance does not end and raise it in turns
+    fallen     as of `regression`. An alarm that stands ends when neither test would raise it with all of alpha, the
+               evidence with `RELEASE` of what it needs, so that chance does not end and raise it in turns
 
     The other parameters, and errors, as of `alarm.regression`.
     """
     # In order: the last bits of sums must not tell in which order episodes ended.
     nights = [dict(sorted(means(night).items())) for night in (*history, tonight) if night]
-    if not tonight or len(nights) < 2:
-        return regression(history, tonight, alpha, tolerance=tolerance, both_ways=both_ways)
+    standing = fallen is not None
+    first = len(nights) - 1 - _told(history, fallen)
+    if not tonight or first < 1:
+        return regression(history, tonight, alpha, tolerance=tolerance, both_ways=both_ways, fallen=fallen)
     ways = (1.0, -1.0) if both_ways else (1.0,)
     each = alpha / len(ways)
-    summed, places = _summed(nights, bounded=not both_ways)
-    before, share = summed.until(-1), EVIDENCE_PART * each
+    summed, places = _summed(nights, first, bounded=not both_ways)
+    since = sum(place >= first for place in places)
+    before, share = summed.until(-since), EVIDENCE_PART * each
     windows = 1.0 if standing else EARLY_PART if len(nights) <= FEW + 1 else LATE_PART
     more = 0.0 if standing else float(allowance(before, windows * each / HORIZON))
-    alarm = regression(history, tonight, windows * alpha, tolerance=tolerance + more, both_ways=both_ways)
-    best = max((_gathered(summed, places, tolerance, way) for way in ways), key=lambda found: found.log)
+    alarm = regression(
+        history, tonight, windows * alpha, tolerance=tolerance + more, both_ways=both_ways, fallen=fallen
+    )
+    known = since if standing else 0
+    best = max((_gathered(summed, places, tolerance, way, known) for way in ways), key=lambda found: found.log)
     alarm = replace(alarm, evidence=math.exp(min(best.log, _MOST)), visible=visible_fall(before, tolerance, share))
     if alarm.raised or best.log < needed(share) + (math.log(RELEASE) if standing else 0.0):
         return alarm
-    checked = check(nights, best.nights, tolerance, each, best.way)
+    checked = check(nights, len(nights) - first if standing else best.nights, tolerance, each, best.way)
     if checked.p > CHECK * each and not standing:
         return alarm
-    return _by_evidence(alarm, best, checked, share, both_ways, nights)
+    return _by_evidence(alarm, best, checked, share, both_ways, standing=standing)
 
 
 def check(nights: Sequence[Mapping[str, float]], since: int, tolerance: float, alpha: float, way: float) -> Look:
     """The permutation test of the last `since` nights, whose p-value is at most `CHECK` times alpha in an alarm."""
-    return look(nights, since, tolerance, max(LEAST_DRAWS, math.ceil(2 / (CHECK * alpha))), way)
+    return look(nights, since, tolerance, max(LEAST_DRAWS, math.ceil(2 / (CHECK * alpha))), way, since)
 
 
-def _summed(nights: Sequence[dict[str, float]], *, bounded: bool) -> tuple[Levels, list[int]]:
-    """The nights' levels, and for each the place of its night: nights that share no instance with others have none."""
+def _summed(nights: Sequence[dict[str, float]], first: int, *, bounded: bool) -> tuple[Levels, list[int]]:
+    """The nights' levels, and for each the place of its night: nights that share no instance with others have none.
+
+    `first`: the place of the first night that is compared with those before.
+    """
     shows: dict[str, int] = {}
     for night in nights:
         for name in night:
             shows[name] = shows.get(name, 0) + 1
     linked = [{name: value for name, value in night.items() if shows[name] > 1} for night in nights]
-    if len(linked[-1]) < max(LEAST_PAIRS, len(nights[-1]) / 2):
+    if len(linked[-1]) < max(LEAST_PAIRS, len(nights[-1]) / 2) or not any(linked[:first]):
         return levels(nights, paired=False, bounded=bounded), list(range(len(nights)))
     places = [place for place, night in enumerate(linked) if night]
     return levels([linked[place] for place in places], paired=True, bounded=bounded), places
 
 
-def _gathered(summed: Levels, places: Sequence[int], tolerance: float, way: float) -> _Gathered:
-    log, nights = gathered(replace(summed, means=way * summed.means), tolerance)
+def _gathered(summed: Levels, places: Sequence[int], tolerance: float, way: float, since: int) -> _Gathered:
+    log, nights = gathered(replace(summed, means=way * summed.means), tolerance, since)
     return _Gathered(log=float(log), nights=places[-1] + 1 - places[len(places) - int(nights)], way=way)
 
 
 def _by_evidence(
-    alarm: Alarm, found: _Gathered, checked: Look, share: float, both_ways: bool, nights: Sequence[object]
+    alarm: Alarm, found: _Gathered, checked: Look, share: float, both_ways: bool, *, standing: bool
 ) -> Alarm:
     """The alarm that the evidence raises. Its p-value: what alpha would have to be for it."""
     certainty = f"evidence of all nights {math.exp(min(found.log, _MOST)):.2g}, alarm at {math.exp(needed(share)):.2g}"
@@ -348,10 +390,10 @@ def _by_evidence(
         by="evidence",
         p=min(1.0, math.exp(-found.log)),
         threshold=share,
-        nights=found.nights,
+        nights=checked.nights,
         before=checked.before,
         now=checked.now,
         pairs=checked.pairs,
         left_out=checked.left_out,
-        words=words(checked, True, len(nights) - found.nights, both_ways, certainty),
+        words=words(checked, True, both_ways, certainty, stands=standing),
     )

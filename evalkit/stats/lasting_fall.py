@@ -206,10 +206,11 @@ def _angle(loss: "Doubles", base: "Doubles") -> "Doubles":
     return angles
 
 
-def gathered(nights: Levels, tolerance: float) -> "tuple[Doubles, npt.NDArray[np.int64]]":
+def gathered(nights: Levels, tolerance: float, since: int = 0) -> "tuple[Doubles, npt.NDArray[np.int64]]":
     """(log of the evidence of a fall beyond the tolerance, nights since its likeliest beginning).
 
     nights  of shape (..., nights), at least two; both results have the shape of what comes before nights
+    since   nights since the beginning, where it is known: less than all; 0: any may be it
     """
     model = _Likelihood(nights)
     step = nights.step(tolerance)[..., None]
@@ -220,6 +221,8 @@ def gathered(nights: Levels, tolerance: float) -> "tuple[Doubles, npt.NDArray[np
     count = beginnings(step / spread, nights.means.shape[-1] - 1) - fewer
     logs = [bet + harmless - count[..., None, :] for bet in model.bets(step, spread)]
     parts = _logsum(np.concatenate(logs, axis=-1)) - _logsum(harmless)
+    if since:
+        return parts[..., -since], np.full(parts.shape[:-1], since)
     return np.logaddexp.reduce(parts, axis=-1), nights.means.shape[-1] - 1 - np.argmax(parts, axis=-1)
 
 

@@ -11,8 +11,9 @@ import orjson
 from evalkit.envs.table import ENVIRONMENTS, is_litmus, score_unit
 from evalkit.errors import EvalkitError, RunError, UsageError, nearest
 from evalkit.money import show_usd
+from evalkit.nightly.history_files import among, is_night, several
 from evalkit.report.charts.drawing import line_specs, lines_of, quoted
-from evalkit.report.comparing.compare import Side, compare, narrowed, same_agents
+from evalkit.report.comparing.compare import Side, compare, narrowed, same_agents, together
 from evalkit.report.extras import EpisodeLine, LinePlots
 from evalkit.report.figures.marks import suite_of
 from evalkit.report.scores import REFUSED, in_unit, litmus_of
@@ -25,11 +26,13 @@ from evalkit.store.manifests import read_manifest
 from evalkit.store.reading.reader import facts_of
 from evalkit.view.chat import PeriodView, bounded_to, periods_of
 from evalkit.view.grid import Grid, grid
+from evalkit.view.leaderboard import ranked
 from evalkit.view.listing import COLUMNS as LISTED
 from evalkit.view.listing import score_words
 from evalkit.view.overview import run_address, run_links
 from evalkit.view.reading import Reading
 from evalkit.view.render import Frame, episode_address, place_of, titled, with_query
+from evalkit.view.run_cache import night_name
 
 # Two or three trajectories beside each other, period by period.
 
@@ -126,6 +129,8 @@ class Comparing:
     text: str
     """Why there is nothing to show; empty if there is."""
     tables: Sequence[Grid]
+    summary: Sequence[str] = ()
+    """What it comes to over all suites, in words; nothing for a single one."""
 
 
 def read_compared(query: Mapping[str, Sequence[str]], runs: Mapping[str, Path]) -> ComparedAgents:
@@ -136,23 +141,32 @@ def read_compared(query: Mapping[str, Sequence[str]], runs: Mapping[str, Path]) 
     """
     if not runs:
         raise UsageError("There is no run to compare.")
-    several = list(dict.fromkeys(name for name in query.get("run", ()) if name))
+    chosen = list(dict.fromkeys(name for name in query.get("run", ()) if name))
     keys = ("first", "second", "first_agent", "second_agent")
     first, second, *agents = (next(iter(query.get(key, ())), "") for key in keys)
-    if several:
-        first, second = several[0], several[1] if len(several) > 1 else ""
-    for name in filter(None, (first, second, *several)):
-        if name not in runs:
+    if chosen:
+        first, second = chosen[0], chosen[1] if len(chosen) > 1 else ""
+    for name in filter(None, (first, second, *chosen)):
+        if name not in runs and (chosen or not named(name, runs)):
             raise UsageError(f"There is no run {name!r} here.{nearest(name, list(runs))}")
-    if len(several) > MOST_RUNS:
-        raise UsageError(f"Choose at most {MOST_RUNS} runs to compare, not {len(several)}.")
+    if len(chosen) > MOST_RUNS:
+        raise UsageError(f"Choose at most {MOST_RUNS} runs to compare, not {len(chosen)}.")
     if not (first and second) and any(agents):
         first = second = first or second or next(iter(runs))
     elif not (first and second):
         first, second = _in_common(runs, first or second)
     return ComparedAgents(
-        first=first, second=second, first_agent=agents[0], second_agent=agents[1], more=tuple(several[2:])
+        first=first, second=second, first_agent=agents[0], second_agent=agents[1], more=tuple(chosen[2:])
     )
+
+
+def named(name: str, runs: Mapping[str, Path]) -> list[str]:
+    """The runs that a name means: itself, or nights as of `history_files.several`; none if there are none."""
+    sweep, which = several(name)
+    if not sweep:
+        return [name] if name in runs else []
+    dates = sorted(run.removeprefix(f"{sweep}/") for run in runs if run.startswith(f"{sweep}/"))
+    return [night_name(sweep, night) for night in among(which, dates)]
 
 
 def _in_common(runs: Mapping[str, Path], named: str) -> tuple[str, str]:
@@ -176,8 +190,9 @@ def _played(directory: Path) -> set[tuple[str, str]]:
     return {(agent, suite) for agent in manifest.agents for suite in manifest.suites}
 
 
-def comparing(asked: ComparedAgents, readings: Sequence[Reading], runs: Sequence[str]) -> Comparing:
-    """The comparison; `readings`: of `asked.runs`. Raises UsageError for an agent that a run does not have."""
+def comparing(asked: ComparedAgents, readings: Sequence[Sequence[Reading]], runs: Sequence[str]) -> Comparing:
+    """The comparison; `readings`: by `asked.runs`, of what each means. Raises UsageError for an agent that a
+    run does not have."""
     if asked.more:
         return Comparing(
             asked=asked,
@@ -185,13 +200,17 @@ def comparing(asked: ComparedAgents, readings: Sequence[Reading], runs: Sequence
             agents={},
             heading=", ".join(asked.runs),
             text="",
-            tables=[_several(asked.runs, readings)],
+            tables=[_several(asked.runs, [reading for (reading,) in readings])],
         )
     return _pair(asked, readings[0], readings[-1], runs)
 
 
-def _pair(asked: ComparedAgents, first: Reading, second: Reading, runs: Sequence[str]) -> Comparing:
-    first_side, second_side = _side(first, asked.first), _side(second, asked.second)
+def _pair(
+    asked: ComparedAgents, firsts: Sequence[Reading], seconds: Sequence[Reading], runs: Sequence[str]
+) -> Comparing:
+    first, second = firsts[-1], seconds[-1]
+    first_side = together([_side(one, asked.first) for one in firsts], asked.first)
+    second_side = together([_side(one, asked.second) for one in seconds], asked.second)
     for side, name in ((first_side, asked.first_agent), (second_side, asked.second_agent)):
         if name and name not in side.manifest.agents:
             raise UsageError(f"{side.label} has no agent {name!r}.{nearest(name, list(side.manifest.agents))}")
@@ -200,7 +219,7 @@ def _pair(asked: ComparedAgents, first: Reading, second: Reading, runs: Sequence
         best = _two_best(first)
         asked = replace(asked, first_agent=best[0], second_agent=best[1]) if best else asked
     first_agent, second_agent = asked.first_agent or asked.second_agent, asked.second_agent or asked.first_agent
-    text, tables = "", list[Grid]()
+    text, tables, summary = "", list[Grid](), list[str]()
     if (asked.first, first_agent) == (asked.second, second_agent):
         text = "Choose two runs, or two agents."
     else:
@@ -214,22 +233,28 @@ def _pair(asked: ComparedAgents, first: Reading, second: Reading, runs: Sequence
         tables = [
             grid(table, str(first.directory), apart="measure", every=True) for table in comparison.tables if table.rows
         ]
+        summary = [whole.words for whole in comparison.overall if whole.suites > 1]
         if not comparison.tables[0].rows:
             text, tables = "They have no played instance in common, so nothing can be compared.", []
-        if asked.first != asked.second and not first_agent:
+        if asked.first != asked.second and not first_agent and len(firsts) == len(seconds) == 1:
             tables = [_several(asked.runs, (first, second)), *tables]
     return Comparing(
         asked=asked,
-        runs=runs,
+        runs=[*(name for name in asked.runs if name not in runs), *runs],
         agents=agents,
         heading=_heading(asked.first, first_agent) + " and " + _heading(asked.second, second_agent),
         text=text,
         tables=tables,
+        summary=summary,
     )
 
 
 def _two_best(reading: Reading) -> tuple[str, str] | None:
-    """The two agents of a run with the best scores on one suite, its widest; None: there are no two on any."""
+    """The best agent of a run as B, and the one after it as A: of those that have a score on every suite; else on one
+    suite, the widest; None: there are no two on any."""
+    first = ranked(reading.report)[:2]
+    if len(first) == 2:
+        return first[1], first[0]
     by_suite: dict[str, list[tuple[float, str]]] = {}
     for row in reading.report.table("scores").rows:
         if row["score"] is not None:
@@ -274,7 +299,11 @@ def _side(reading: Reading, name: str) -> Side:
     notes = dict.fromkeys(note for one in reading.report.tables for note in one.notes if note.startswith(said))
     report = reading.report
     return Side(
-        label=name, manifest=report.manifest, cells=report.cells, notes=tuple(f"{name}: {note}" for note in notes)
+        label=name,
+        manifest=report.manifest,
+        cells=report.cells,
+        notes=tuple(f"{name}: {note}" for note in notes),
+        night=is_night(reading.directory),
     )
 
 

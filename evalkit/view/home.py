@@ -13,7 +13,7 @@ from evalkit.envs.table import OPTIMUM_UNIT
 from evalkit.errors import EvalkitError
 from evalkit.money import show_usd
 from evalkit.nightly.history_files import accepted, nights, read_history, read_journal
-from evalkit.nightly.hook import unmeasured
+from evalkit.nightly.hook import compared, unmeasured
 from evalkit.report.nights.history import NightRecord, taken
 from evalkit.report.nights.trends import NO_MEASUREMENT, alarms_table, changes, nights_table, trend_figure, trend_table
 from evalkit.report.tables import Column, Table
@@ -23,7 +23,7 @@ from evalkit.store.manifests import read_manifest
 from evalkit.text import bounded
 from evalkit.view.grid import Grid, Href, grid, plot, sql_command
 from evalkit.view.overview import Fact, Overview, overview_frame
-from evalkit.view.reading import BEST, Glance
+from evalkit.view.reading import BEST, Glance, last_session
 from evalkit.view.render import render
 from evalkit.view.run_cache import RunCache, night_name
 
@@ -37,6 +37,11 @@ def known_nights(folder: Path) -> list[NightRecord]:
     """The nights of a history, oldest first, the last one without alarms that were accepted. Raises CorruptLogError."""
     history = read_history(folder)
     return [*history[:-1], *(taken(record, accepted(read_journal(folder))) for record in history[-1:])]
+
+
+def nights_address(sweep: str) -> str:
+    """Where the page of a sweep's nights is."""
+    return f"/nights/{quote(sweep, safe='')}"
 
 
 def nights_page(name: str, folder: Path, history: Sequence[NightRecord]) -> str:
@@ -60,7 +65,9 @@ def nights_overview(
     night_names = [] if offline else nights(folder)
     tables = [grid(trend_table(history), run, href=_to_last(name, last.night, night_names), marks=_night_marks)]
     if any(record.raised for record in history):
-        tables.append(grid(alarms_table(history), run, href=_to_compared(name, night_names), marks=_night_marks))
+        tables.append(
+            grid(alarms_table(history), run, href=_to_compared(name, history, night_names), marks=_night_marks)
+        )
     tables.append(grid(costs, run, href=_to_night(name, night_names), marks=_night_marks))
     return Overview(
         name=f"{name}: nights",
@@ -107,14 +114,15 @@ def _to_last(name: str, night: str, night_names: Sequence[str]) -> Href:
     return href
 
 
-def _to_compared(name: str, night_names: Sequence[str]) -> Href:
-    """From an alarm to the comparison of its night with the last one before the fall."""
+def _to_compared(name: str, history: Sequence[NightRecord], night_names: Sequence[str]) -> Href:
+    """From an alarm to the comparison of the nights that it compares."""
+    alarms = {(record.night, *cell.cell): cell.alarm for record in history for cell in record.raised if cell.alarm}
 
     def href(row: Mapping[str, Any], key: str) -> str:
-        before = [night for night in night_names if night < row["since"]]
-        if key != "agent" or not before or row["night"] not in night_names:
+        sides = compared(alarms[row["night"], row["agent"], row["suite"]], night_names)
+        if key != "agent" or not all(sides):
             return ""
-        first, second = night_name(name, before[-1]), night_name(name, row["night"])
+        first, second = (night_name(name, side) for side in sides)
         parameters = {"first": first, "second": second, "first_agent": row["agent"], "second_agent": row["agent"]}
         return f"/compare?{urlencode(parameters)}"
 
@@ -165,20 +173,40 @@ SILENT_S = 10.0
 
 def progress(directory: Path) -> dict[str, Any]:
     """`running`: whether a process writes the run; `silent_s`: for how long it has said nothing, if that is long;
-    `live`: what it published last (`docs/run-directory.md`), or null.
+    `live`: what it published last (`docs/run-directory.md`), or null; `ended`: of a run that nobody writes, when its
+    last process ended and why, in words, if its events say so.
 
     Texts in it (names, a provider's words) are safe to show.
     """
     writer = holder(directory)
     if writer is None:
-        return {"running": False, "silent_s": None, "live": None}
+        return {"running": False, "silent_s": None, "live": None, "ended": _ended(directory)}
     live = read_live(directory)
     # A file that an earlier process left behind says nothing of this one.
     written_at = live.get("at") if live is not None else None
     if not isinstance(written_at, int | float) or written_at < writer.started_at:
-        return {"running": True, "silent_s": None, "live": None}
+        return {"running": True, "silent_s": None, "live": None, "ended": ""}
     silent = time.time() - written_at
-    return {"running": True, "silent_s": round(silent) if silent > SILENT_S else None, "live": _shown(live)}
+    return {
+        "running": True,
+        "silent_s": round(silent) if silent > SILENT_S else None,
+        "live": _shown(live),
+        "ended": "",
+    }
+
+
+def _ended(directory: Path) -> str:
+    started, ended = last_session(directory)
+    at = (ended or started).get("time")
+    if not isinstance(at, int | float):
+        return ""
+    try:
+        when = f"{datetime.fromtimestamp(at, UTC):%Y-%m-%d %H:%M} UTC"
+    except (OverflowError, ValueError, OSError):
+        return ""
+    if not ended:
+        return f"began {when} and did not say how it ended"
+    return bounded(f"ended {when}: {ended.get('reason')}", MOST_TEXT)
 
 
 def _shown(value: Any) -> Any:
@@ -229,7 +257,7 @@ select agent, avg(mean) as score from (
     select agent, suite, avg(by_instance) as mean from (
         select agent, suite, instance, 100 * avg(score) as by_instance from episodes where used group by all
     ) group by all
-) group by agent order by count(*) desc, score desc
+) group by agent order by score desc, count(*) desc, agent
 -- ended, planned and spent: the summary of the run's page"""
 
 
@@ -277,7 +305,10 @@ def home(cache: RunCache) -> Home:
 def _scores_notes(glances: Sequence[Glance]) -> Iterator[str]:
     """What the scores of these runs are, and why some have none."""
     if not glances or not all(glance.litmus for glance in glances):
-        yield f"scores: {OPTIMUM_UNIT}; mean of an agent's suites, of each the mean over instances; the best {BEST}"
+        yield (
+            f"scores: {OPTIMUM_UNIT}; mean of an agent's suites, of each the mean over instances; the best {BEST}; "
+            "on 1 of 5: an agent that has a score on so many of the suites"
+        )
     if any(glance.litmus for glance in glances):
         yield "scores of litmus tests are on the run's page: none of theirs is better than another"
 
@@ -294,7 +325,7 @@ def _nights_grid(rows: Sequence[Mapping[str, Any]]) -> Grid:
     return grid(
         table,
         "",
-        href=lambda row, key: f"/nights/{quote(row['sweep'], safe='')}" if key == "sweep" else "",
+        href=lambda row, key: nights_address(row["sweep"]) if key == "sweep" else "",
         marks=_marks,
     )
 

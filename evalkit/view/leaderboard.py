@@ -31,7 +31,7 @@ with by_cell as (
         select agent, suite, instance, 100 * avg(score) as by_instance from episodes where used group by all
     ) group by all
 )
-select agent, avg(score) as mean, count(*) as suites from by_cell group by all order by suites desc, mean desc
+select agent, avg(score) as mean, count(*) as suites from by_cell group by all order by mean desc, suites desc, agent
 -- each score with its interval, and how that is made: the table of scores"""
 
 
@@ -52,6 +52,8 @@ class LeaderboardScore:
 class LeaderboardRow:
     """One agent."""
 
+    rank: str
+    """Its place among the agents with a score on every suite; empty: it has not."""
     agent: str
     href: str
     """Where its episodes are listed; empty: nowhere."""
@@ -69,7 +71,7 @@ class LeaderboardRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Leaderboard:
-    """Agents, best first: those that have a score in every column before the others."""
+    """Agents, best mean first."""
 
     heads: Sequence[list[str]]
     """Titles of the columns, in parts between which a line may break: suites with what the sweep varied of them, or
@@ -85,15 +87,23 @@ class Leaderboard:
 
 def standings(report: Report) -> list[tuple[str, list[float]]]:
     """(agent, the scores of its suites), best mean first; agents without a score are left out, and so are suites of
-    which no score is better than another.
-
-    Agents that played all that any agent played come first: a mean over other suites cannot be compared with theirs.
-    """
+    which no score is better than another."""
     scores: dict[str, list[float]] = {}
     for cell, row in _scored(report):
         if row["score"] is not None and not is_litmus(cell.suite.environment):
             scores.setdefault(cell.agent, []).append(row["score"])
-    return sorted(scores.items(), key=lambda pair: (-len(pair[1]), -sum(pair[1]) / len(pair[1]), pair[0]))
+    return sorted(scores.items(), key=lambda pair: (-sum(pair[1]) / len(pair[1]), -len(pair[1]), pair[0]))
+
+
+def suites_of(report: Report) -> int:
+    """How many suites there are of which one score is better than another."""
+    return len({cell.suite.name for cell in report.cells if not is_litmus(cell.suite.environment)})
+
+
+def ranked(report: Report) -> list[str]:
+    """The agents that have a score on each of these suites, best mean first: those whose means can be compared."""
+    suites = suites_of(report)
+    return [agent for agent, scores in standings(report) if len(scores) == suites]
 
 
 def _scored(report: Report) -> list[tuple[Cell, Mapping[str, Any]]]:
@@ -113,19 +123,24 @@ def leaderboard(report: Report, run: str, prefix: str) -> Leaderboard:
     for cell, row in scored:
         head = cell.suite.environment if wide else suite_of(place(cell))
         by_agent.setdefault(cell.agent, {}).setdefault(head, []).append((cell, row))
-    ranked = standings(report)
-    without = [agent for agent in by_agent if agent not in dict(ranked)]
+    standing = standings(report)
+    places = {agent: str(place) for place, agent in enumerate(ranked(report), 1)}
+    without = [agent for agent in by_agent if agent not in dict(standing)]
     ends = [end for _, row in scored if row["interval"] is not None for end in row["interval"]]
     scale = (min(0.0, *ends), max(100.0, *ends)) if ends else (0.0, 100.0)
     rows = [
-        _standing(agent, scores, by_agent[agent], heads, scale, prefix)
-        for agent, scores in [*ranked, *((agent, list[float]()) for agent in without)]
+        _standing(agent, places.get(agent, ""), scores, by_agent[agent], heads, scale, prefix)
+        for agent, scores in [*standing, *((agent, list[float]()) for agent in without)]
     ]
     what = "an environment's suites" if wide else "the instances of a suite"
     names = [cell.suite.environment for cell, _ in scored]
     meaning = scale_words(names) if any(map(is_litmus, names)) else OPTIMUM_UNIT
     counted = ", without those of which no score is better" if meaning != OPTIMUM_UNIT else ""
-    notes = [f"score: {meaning}; mean over {what}; line: 95 % interval; mean: over the columns' suites{counted}"]
+    notes = [
+        f"score: {meaning}; mean over {what}; line: 95 % interval; mean: over the columns' suites{counted}",
+        "order: by the mean; rank: among the agents that have a score on every suite, since the mean of others is over "
+        "other suites",
+    ]
     return Leaderboard(
         heads=[_parts(head) for head in heads],
         rows=rows[:MOST_AGENTS],
@@ -142,6 +157,7 @@ def _parts(head: str) -> list[str]:
 
 def _standing(
     agent: str,
+    rank: str,
     scores: Sequence[float],
     cells: Mapping[str, Sequence[tuple[Cell, Mapping[str, Any]]]],
     heads: Sequence[str],
@@ -155,6 +171,7 @@ def _standing(
     ended, planned = sum(cell.ended for cell in played), sum(cell.planned for cell in played)
     cost = sum(episode.cost for cell in played for episode in cell.episodes)
     return LeaderboardRow(
+        rank=rank,
         agent=agent,
         href=f"{prefix}/episodes?{urlencode({'agent': agent})}" if prefix else "",
         mean=shown(SCORE, mean),

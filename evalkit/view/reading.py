@@ -16,7 +16,7 @@ from evalkit.store.events import read_events
 from evalkit.store.lock import holder
 from evalkit.store.manifests import FOLDER as MANIFESTS
 from evalkit.store.void import FILE as VOIDS
-from evalkit.view.leaderboard import standings
+from evalkit.view.leaderboard import standings, suites_of
 
 FOLDERS = ("log/*", "steps", "ends", "ledger")
 """What a report depends on, and on what is void: files of the folders are never touched again, so their names say it
@@ -106,7 +106,7 @@ def read_run(directory: Path) -> Reading:
     """All but figures and quotes. Raises RunError if there is no run, CorruptLogError if its log is damaged."""
     began, state = time.time(), log_state(directory)
     run_report = report(directory)
-    started, ended = _last_session(directory)
+    started, ended = last_session(directory)
     budget = started.get("budget_pico_usd")
     return Reading(
         directory=directory,
@@ -140,9 +140,12 @@ def completed(reading: Reading) -> Reading:
 
 
 def _scores(run_report: Report) -> str:
-    ranked = standings(run_report)
-    words = [f"{agent} {sum(scores) / len(scores):.1f}" for agent, scores in ranked[:BEST]]
-    return ", ".join(words) + (f" and {len(ranked) - BEST} more" if len(ranked) > BEST else "")
+    standing, suites = standings(run_report), suites_of(run_report)
+    words = [
+        f"{agent} {sum(scores) / len(scores):.1f}" + (f" on {len(scores)} of {suites}" if len(scores) < suites else "")
+        for agent, scores in standing[:BEST]
+    ]
+    return ", ".join(words) + (f" and {len(standing) - BEST} more" if len(standing) > BEST else "")
 
 
 def log_state(directory: Path) -> LogState:
@@ -161,7 +164,7 @@ def _stamp(path: Path) -> tuple[int, int]:
     return stat.st_mtime_ns, stat.st_size
 
 
-def _last_session(directory: Path) -> tuple[dict[str, Any], dict[str, Any]]:
+def last_session(directory: Path) -> tuple[dict[str, Any], dict[str, Any]]:
     """(how the last session started, how it ended); empty if the events do not say."""
     started: dict[str, Any] = {}
     ended: dict[str, Any] = {}

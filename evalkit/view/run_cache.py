@@ -13,7 +13,7 @@ from pathlib import Path
 
 from evalkit.errors import RunError, nearest
 from evalkit.nightly.history_files import FOLDER as NIGHTS
-from evalkit.nightly.history_files import nights
+from evalkit.nightly.history_files import is_night, nights
 from evalkit.store.manifests import manifest_file, runs_in
 from evalkit.view.reading import Glance, LogState, Reading, completed, log_state, read_run
 
@@ -205,7 +205,7 @@ def night_name(sweep: str, night: str) -> str:
 def run_name(run: Path) -> str:
     """What a run is called: its directory's name, after its sweep's if it is a night."""
     resolved = run.resolve()
-    return night_name(resolved.parent.parent.name, resolved.name) if resolved.parent.name == NIGHTS else resolved.name
+    return night_name(resolved.parent.parent.name, resolved.name) if is_night(run) else resolved.name
 
 
 def _named(runs: Sequence[Path]) -> dict[str, Path]:

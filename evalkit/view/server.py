@@ -22,7 +22,15 @@ from evalkit.results.cells import Cell
 from evalkit.results.episodes import EpisodeResult
 from evalkit.store.lock import holder
 from evalkit.store.manifests import read_manifest
-from evalkit.view.comparing import beside_frame, beside_page, comparing, instance_frame, instance_page, read_compared
+from evalkit.view.comparing import (
+    beside_frame,
+    beside_page,
+    comparing,
+    instance_frame,
+    instance_page,
+    named,
+    read_compared,
+)
 from evalkit.view.episode import episode_figure, episode_frame, episode_page, period_frame, period_page
 from evalkit.view.grid import NUMBERS, Plot, plot
 from evalkit.view.home import home, known_nights, nights_overview, progress
@@ -364,7 +372,7 @@ async def _compare(request: web.Request) -> web.Response:
     cache = request.app[RUN_CACHE]
     runs = cache.everything()
     asked = read_compared({key: request.query.getall(key) for key in request.query}, runs)
-    readings = [await _read(request, name, runs[name]) for name in asked.runs]
+    readings = [[await _read(request, one, runs[one]) for one in named(name, runs)] for name in asked.runs]
     page = await asyncio.to_thread(comparing, asked, readings, list(runs))
     frame = Frame(title=f"Compare {page.heading}", links=_shelf_links("/compare"))
     return answer("compare.html", frame, page=page)

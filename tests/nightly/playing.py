@@ -54,6 +54,8 @@ class House:
     """The ids of all requests, in order of arrival."""
     models: dict[str, str] = field(default_factory=dict)
     """By episode, the model that was asked for."""
+    requests: dict[str, Request] = field(default_factory=dict)
+    """By its id, the last request that was read."""
     billed: int = 0
     """What the provider took for the last night's play, in pico-dollars."""
     rule: Rule = field(default_factory=Rule)
@@ -90,6 +92,7 @@ class House:
             name = asked.arrival.headers["x-client-request-id"]
             self.asked.append(name)
             self.models[name.partition("/")[0]] = model
+            self.requests[name] = request
             return self.instead.get(model, model), replace(request, seed=(request.seed + 1009 * seed) % 2**31)
 
         patch.setattr(Double, "read", read)

@@ -99,7 +99,7 @@ def test_an_alarm_is_mailed() -> None:
     assert "gpt on scheduling/basic" in text
     assert "tonight 71.2" in text
     assert "served: gpt-5-mini-2026-11-18; before: gpt-5-mini-2026-08-07" in text
-    assert "evalkit compare runs/nightly/nights/2026-11-20:gpt" in text
+    assert "evalkit compare runs/nightly/nights/2026-11-07..2026-11-20:gpt" in text
 
 
 def test_a_mail_that_is_not_sent_is_an_error_in_one_line() -> None:

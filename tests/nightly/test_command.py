@@ -50,12 +50,40 @@ def test_a_fall_is_exit_code_4_and_one_screen_that_says_where_to_look(
     at = lines.index("REGRESSION: knuth on scheduling/basic?periods=4")
     assert "against" in lines[at + 1]
     look = shlex.split(lines[at + 2].removeprefix("  look: "))
-    assert look == ["evalkit", "compare", f"{NIGHTS}/2026-11-02:knuth", f"{NIGHTS}/2026-11-03:knuth"]
+    assert look == ["evalkit", "compare", f"{NIGHTS}/2026-11-01..2026-11-02:knuth", f"{NIGHTS}/2026-11-03:knuth"]
     assert call(*look[1:]).code == 0
     assert "REGRESSION: random" not in said.out
     again = call("nightly", "mine.toml", "--date", "2026-11-03")
     assert again.code == 4
     assert "2026-11-03: all 24 episodes have ended. Nothing to do." in again.out
+
+
+def test_the_command_of_an_alarm_compares_what_the_alarm_compares_also_when_the_scores_are_back(
+    call: Call, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for night in ("2026-10-29", "2026-10-30", "2026-10-31"):
+        assert call("nightly", "mine.toml", "--date", night).code == 0
+    two_nights(call)
+    shown = []
+    for night in ("2026-11-03", "2026-11-04"):
+        with monkeypatch.context() as patch:
+            if night == "2026-11-03":
+                fall(patch)
+            said = call("nightly", "mine.toml", "--date", night, "--json")
+        (alarm,) = json.loads(said.out)["alarms"]
+        assert alarm["since"] == "2026-11-03"
+        tables = json.loads(call(*alarm["compare"][1:], "--json").out)["tables"]
+        score = tables["compare"]["rows"][0]
+        assert (score["measure"], score["verdict"], score["pairs"]) == ("Score", "A better", 12)
+        assert (score["first"], score["second"]) == pytest.approx((alarm["before"], alarm["now"]))
+        shown.append(alarm["compare"][-1].rpartition("/")[2])
+    assert shown == ["2026-11-03:knuth", "2026-11-03..2026-11-04:knuth"]
+    for gone in ("2026-10-29", "2026-10-30", "2026-10-31", "2026-11-01", "2026-11-02"):
+        shutil.rmtree(NIGHTS / gone)
+    (alarm,) = json.loads(call("nightly", "mine.toml", "--look", "--json").out)["alarms"]
+    assert alarm["compare"] == []
+    refused = call("compare", f"{NIGHTS}/2026-11-01..2026-11-02:knuth", f"{NIGHTS}/2026-11-03:knuth").message
+    assert refused == f"evalkit: compare: {NIGHTS} has no night of 2026-11-01..2026-11-02."
 
 
 def test_the_hook_hears_of_a_new_alarm_once(call: Call, here: Path, monkeypatch: pytest.MonkeyPatch) -> None:

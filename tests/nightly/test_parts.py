@@ -10,11 +10,21 @@ import pytest
 
 from evalkit.engine.freezing.freeze import Resolved
 from evalkit.errors import CorruptLogError, UsageError
-from evalkit.nightly.history_files import FILE, accepted, last_end, note, read_journal, told
+from evalkit.nightly.history_files import (
+    FILE,
+    accepted,
+    among,
+    last_end,
+    note,
+    read_journal,
+    several,
+    spans_of,
+    told,
+)
 from evalkit.nightly.hook import facts, message
 from evalkit.nightly.night import rotated, tonight, utc_date
 from evalkit.report.nights.history import FORMAT, CellNight, NightRecord, Rule, cell_key, decode, encode, with_alarms
-from evalkit.report.nights.trends import bars, changes
+from evalkit.report.nights.trends import alarms_table, bars, changes, trend_figure
 from evalkit.stats.alarm import EARLY_PART
 from evalkit.store.manifest import ManifestOrder
 from tests.support.small_sweeps import TWO_POLICIES, resolved
@@ -195,6 +205,22 @@ def test_the_journal_keeps_its_lines_also_behind_one_that_was_cut(tmp_path: Path
     assert told(entries, "2026-11-03") == {("b", "s")}
 
 
+def test_some_of_the_nights_are_named_by_first_and_last() -> None:
+    nights = [f"2026-11-{night:02}" for night in (1, 2, 3, 6, 7, 9)]
+    for chosen, words in (
+        (nights, "2026-11-01..2026-11-09"),
+        (nights[:1], "2026-11-01"),
+        ([*nights[:2], *nights[4:]], "2026-11-01..2026-11-02,2026-11-07..2026-11-09"),
+        ([nights[0], nights[2]], "2026-11-01,2026-11-03"),
+        ([], ""),
+    ):
+        assert spans_of(chosen, nights) == words
+        assert among(words, nights) == chosen
+    assert several(f"runs/n/nights/{nights[0]}..{nights[3]}") == ("runs/n/nights", "2026-11-01..2026-11-06")
+    for other in ("runs/n/nights/2026-11-01", "runs/mine", "2026-11-01..2026-11-06", "n/2026-11-01..mine"):
+        assert several(other) == ("", "")
+
+
 def test_a_history_is_read_as_it_was_written_and_a_damaged_line_is_named() -> None:
     records = [record("2026-11-02", cell(values={"i": (0.5, 0.25)})), record("2026-11-01", cell())]
     data = encode(records)
@@ -227,6 +253,62 @@ def test_an_alarm_stands_while_nothing_changes_and_goes_when_the_scores_are_back
     assert {one.cells[0].alarm.since for one in done[4:16] if one.cells[0].alarm} == {"2026-11-05"}
     again = with_alarms(done, {}, Rule(), [done[9].night])
     assert again == done
+
+
+def ten_nights(missing: int = 0) -> list[NightRecord]:
+    """Twelve instances on ten nights: 99.9 until the fall to about 20 on nights 6 to 8; of night 6 some are missing."""
+    scores = [0.999 if night not in (6, 7, 8) else 0.15 + 0.02 * night for night in range(1, 11)]
+    nights = [
+        record(
+            f"2026-11-{night:02}",
+            cell(values={f"i{i}": (share,) for i in range(missing if night == 6 else 0, 12)}, served=(f"m{share}",)),
+        )
+        for night, share in enumerate(scores, 1)
+    ]
+    return with_alarms(nights, {}, Rule(), [one.night for one in nights])
+
+
+@pytest.mark.parametrize("missing", [0, 4, 9, 11])
+def test_the_nights_since_a_fall_are_no_part_of_what_it_was(missing: int) -> None:
+    nights = ten_nights(missing)
+    raised = [one for one in nights if one.raised]
+    assert [one.night for one in raised] == [f"2026-11-{night:02}" for night in range(7 if missing == 11 else 6, 11)]
+    for one in raised:
+        (fallen,) = one.raised
+        alarm = fallen.alarm
+        assert alarm is not None
+        assert alarm.before == pytest.approx(0.999)
+        assert alarm.was == tuple(f"2026-11-{night:02}" for night in range(1, 6))
+        assert alarm.window == tuple(known.night for known in nights if known.night <= one.night)[-alarm.nights :]
+        stands = " the fall" if alarm.since != one.night else ""
+        assert f" against 99.9 in the 5 nights before{stands}, over" in alarm.words
+        (told,) = facts("s", Path("run"), one.night, one.raised, nights)["alarms"]
+        assert told["before"] == pytest.approx(99.9)
+        assert told["served_before"] == ["m0.999"]
+    (row, *_) = alarms_table(nights).rows
+    assert row["before"] == pytest.approx(99.9)
+    drawn = trend_figure([msgspec.structs.replace(one, cells=(scored(one.cells[0]),)) for one in nights])
+    assert drawn is not None
+    assert "dashed: the nights that it compares with" in str(drawn.spec)
+    dashed = {point["night"]: point["was"] for point in drawn.table.rows}
+    assert [night for night, was in dashed.items() if was is None] == (["2026-11-06"] if missing == 11 else [])
+    assert [was for was in dashed.values() if was is not None] == pytest.approx([99.9] * (9 if missing == 11 else 10))
+
+
+def scored(plain: CellNight) -> CellNight:
+    return msgspec.structs.replace(plain, score=100 * sum(value for (value,) in plain.values.values()) / 12)
+
+
+def test_an_alarm_ends_on_the_fourth_night_on_which_the_scores_are_back() -> None:
+    shares = [0.999] * 5 + [0.2] * 3 + [0.999] * 5
+    nights = [flat(night, share) for night, share in enumerate(shares, 1)]
+    done = with_alarms(nights, {}, Rule(), [one.night for one in nights])
+    assert [int(one.night[-2:]) for one in done if one.raised] == [6, 7, 8, 9, 10, 11]
+    # None of its nights is a part of what it was or is afterwards.
+    last = done[-1].cells[0].alarm
+    assert last is not None
+    assert last.words.startswith("no regression: ")
+    assert last.before == last.now == pytest.approx(0.999)
 
 
 def test_what_was_accepted_is_the_new_level() -> None:

@@ -1,12 +1,13 @@
 """Two runs of the guessing game side by side, and two agents of one run."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import orjson
 import pytest
 
-from evalkit.report.comparing.compare import Comparison, Side, compare, narrowed
+from evalkit.report.comparing.compare import Comparison, Side, compare, narrowed, together
 from evalkit.report.report import Report
 from evalkit.report.tables import as_csv, markdown
 from evalkit.results.cells import cells
@@ -182,6 +183,29 @@ def test_suites_are_told_one_by_one_and_all_together() -> None:
     assert together.p < 0.05
     assert together.words in found.tables[0].notes
     assert orjson.loads(orjson.dumps(found.to_json()))["overall"][0]["verdicts"] == together.counts
+
+
+def test_nights_are_compared_by_what_has_ended_in_all_of_them() -> None:
+    """One of three nights was cut by its budget: at every look its four pairs would say nothing."""
+    manifest = a_manifest([an_agent("a")], [a_suite("s", SECRETS)])
+
+    def night(solved: Sequence[int], ended: int) -> Side:
+        # 40 rows an episode that fumbles, fewer one that solves: the log is cut behind a whole one.
+        log = played(manifest, "a", solved)
+        ids = list(dict.fromkeys(row.episode for row in log))[:ended]
+        return replace(side("night", manifest, [row for row in log if row.episode in ids]), night=True)
+
+    good, cut = [night(range(8), 8), night(range(7), 8)], night([], 6)
+    found = compare(together(good, "good"), cut, [("a", "a")])
+    solved = row(found, "compare", "Solved")
+    assert (solved["first"], solved["second"], solved["pairs"], solved["unpaired"]) == (100.0, 0.0, 6, 2)
+    assert row(found, "compare", "Score")["verdict"] == "A better"
+    notes = found.tables[0].notes
+    assert "A: 2 nights: the replicates of all of them together" in notes
+    assert "partial: a on s: 6 of 8 episodes" in notes
+    assert not any("at every look" in note for note in notes)
+    undecided = compare(together(good, "good"), replace(cut, night=False), [("a", "a")])
+    assert row(undecided, "compare", "Score")["verdict"] == "undecided"
 
 
 def test_a_partial_side_is_judged_by_what_holds_at_every_look(one_run: Side) -> None:

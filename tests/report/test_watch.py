@@ -218,7 +218,7 @@ def test_a_standing_alarm_needs_less_to_go_on() -> None:
     told = [
         (
             watched(falling[:n], falling[n], tolerance=0.02),
-            watched(falling[:n], falling[n], tolerance=0.02, standing=True),
+            watched(falling[:n], falling[n], tolerance=0.02, fallen=n - 30),
         )
         for n in range(30, 40)
     ]

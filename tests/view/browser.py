@@ -94,7 +94,7 @@ def viewing(folder: Path, *runs: str) -> Iterator[str]:
     )
     assert process.stdout is not None
     try:
-        found = re.search(r"http://\S+", process.stdout.readline())
+        found = re.search(r"http://[\w.:]+", process.stdout.readline())
         assert found is not None
         yield found[0]
     finally:

@@ -44,7 +44,7 @@ def test_two_different_things_are_compared_by_default(runs: dict[str, Path], rea
     assert read_compared({"first": ["again"]}, runs).runs == ("shown", "again")
     assert read_compared({"run": ["shown", "other"]}, runs) == ComparedAgents(first="shown", second="other")
     alone = read_compared({}, {"shown": runs["shown"]})
-    page = comparing(alone, [reading], ["shown"])
+    page = comparing(alone, [[reading]], ["shown"])
     assert page.text == ""
     assert page.asked.first_agent != page.asked.second_agent
     scores = {row["agent"]: row["score"] for row in reading.report.table("scores").rows if row["suite"].startswith("s")}
@@ -124,4 +124,25 @@ def test_the_first_table_is_not_wider_than_its_page(run: Path) -> None:
         first.wait_for()
         assert opened.overflow() <= 0
         assert first.evaluate("box => box.scrollWidth - box.clientWidth") <= 0
+        opened.clean()
+
+
+@pytest.mark.exhaustive
+def test_a_telephone_shows_by_how_much_the_best_is_ahead_before_all_else(run: Path) -> None:
+    with chromium() as browser, served(run) as url, tab(browser, f"{url}/compare", width=390) as opened:
+        page = opened.page
+        page.locator("#compare").wait_for()
+        assert page.locator("select[name=second_agent]").input_value() == "oracle"
+        assert "mean over suites B - A" in page.locator("main").inner_text()
+        card = page.locator("#compare tbody tr").first
+        difference, first, measure = (
+            card.locator(f'td[data-label="{label}"]').bounding_box() for label in ("B - A", "A", "Measure")
+        )
+        assert difference is not None
+        assert first is not None
+        assert measure is not None
+        assert 0 <= difference["x"] < difference["x"] + difference["width"] <= 390
+        assert measure["y"] <= difference["y"] < first["y"]
+        assert difference["y"] < 844  # of a telephone's first screen
+        assert opened.overflow() == 0
         opened.clean()

@@ -8,7 +8,8 @@ import pytest
 
 from evalkit.report.views import open_views
 from evalkit.view import leaderboard as module
-from evalkit.view.leaderboard import QUERY, leaderboard, standings
+from evalkit.view.comparing import _two_best
+from evalkit.view.leaderboard import QUERY, leaderboard, ranked, standings
 from evalkit.view.overview import overview, overview_frame
 from evalkit.view.reading import Reading
 from evalkit.view.render import render
@@ -46,7 +47,7 @@ def test_each_score_stands_in_its_suites_column_with_its_interval(reading: Readi
     assert board.more == 0
 
 
-def test_agents_that_played_less_stand_behind_those_that_played_all(reading: Reading) -> None:
+def test_agents_stand_in_the_order_of_their_means_and_those_that_played_all_have_a_rank(reading: Reading) -> None:
     report = reading.report
     scores = report.table("scores")
     rows = tuple(
@@ -56,9 +57,17 @@ def test_agents_that_played_less_stand_behind_those_that_played_all(reading: Rea
         for row in scores.rows
     )
     less = replace(report, tables=(replace(scores, rows=rows), *report.tables[1:]))
-    assert [agent for agent, _ in standings(less)][-1] == "oracle"
-    (row,) = [row for row in leaderboard(less, "x", "").rows if row.agent == "oracle"]
+    assert [agent for agent, _ in standings(less)] == ["oracle", "noisy", "hostile"]
+    assert ranked(less) == ["noisy", "hostile"]
+    board = leaderboard(less, "x", "")
+    assert [(row.agent, row.rank) for row in board.rows] == [("oracle", ""), ("noisy", "1"), ("hostile", "2")]
+    row = board.rows[0]
     assert (row.mean, row.scored, row.href) == ("100.0", "1 of 4", "")
+    assert any(note.startswith("order: by the mean; rank: among") for note in board.notes)
+    glance = replace(reading, report=less).glance
+    assert glance.scores == "oracle 100.0 on 1 of 4, noisy 76.3, hostile 0.0"
+    assert _two_best(replace(reading, report=less)) == ("hostile", "noisy")
+    assert _two_best(reading) == ("noisy", "oracle")
 
 
 def test_many_suites_become_a_column_for_each_environment(reading: Reading, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from evalkit.cli.read.view import _named
+from evalkit.cli.read.view import _named, first_page
 from evalkit.errors import RunError
 from evalkit.nightly.history_files import HISTORY, derive, note
 from evalkit.report.nights.history import AlarmNote, NightRecord, Rule, encode
@@ -18,7 +18,16 @@ from tests.view.browser import chromium, tab, viewing
 from tests.view.conftest import ask, client
 
 ALARM = AlarmNote(
-    raised=True, p=0.001, threshold=0.01, nights=1, before=0.9, now=0.1, words="regression: down", since="2026-11-02"
+    raised=True,
+    p=0.001,
+    threshold=0.01,
+    nights=1,
+    before=0.9,
+    now=0.1,
+    words="regression: down",
+    since="2026-11-02",
+    was=("2026-11-01",),
+    window=("2026-11-02",),
 )
 
 
@@ -117,6 +126,19 @@ def test_a_sweep_its_nights_or_some_of_them_can_be_named(folder: Path, monkeypat
     assert list(RunCache(runs, None, sweeps).everything()) == ["<b>/2026-11-01", "<b>/2026-11-02"]
     with pytest.raises(RunError, match="is a file"):
         _named([globbed[-1]])
+
+
+def test_one_run_or_sweep_that_is_named_is_where_its_pages_begin(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(folder.parent)
+    night = str(folder / "<b>" / "nights" / "2026-11-01")
+    for names, address in (
+        (["<b>"], "/nights/%3Cb%3E"),
+        ([night], "/run/%3Cb%3E%2F2026-11-01/"),
+        ([night, "<b>"], ""),
+    ):
+        runs, sweeps = _named(names)
+        assert first_page(RunCache(runs, None, sweeps)) == address
+        assert not address or ask(RunCache(runs, None, sweeps), address)[0].status == 200
 
 
 @pytest.mark.exhaustive

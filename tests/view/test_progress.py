@@ -13,13 +13,29 @@ STATE: dict[str, Any] = {"event": "live", "done": 3, "lanes": {"a\u202eb": {"wai
 
 def test_nothing_is_live_without_a_writer_whatever_lies_there(tmp_path: Path) -> None:
     publish(tmp_path, {**STATE, "at": time.time()})
-    assert progress(tmp_path) == {"running": False, "silent_s": None, "live": None}
+    assert progress(tmp_path) == {"running": False, "silent_s": None, "live": None, "ended": ""}
+
+
+def test_a_run_that_nobody_writes_says_when_it_ended_and_why(tmp_path: Path) -> None:
+    events = tmp_path / "events.jsonl"
+    events.write_text('{"time": 1764288000.5, "kind": "started"}\n')
+    assert progress(tmp_path)["ended"] == "began 2025-11-28 00:00 UTC and did not say how it ended"
+    with events.open("a") as file:
+        file.write('{"time": 1764291600, "kind": "ended", "reason": "budget"}\n')
+    assert progress(tmp_path)["ended"] == "ended 2025-11-28 01:00 UTC: budget"
+    events.write_text('{"time": 1e300, "kind": "ended", "reason": "budget"}\n')
+    assert progress(tmp_path)["ended"] == ""
 
 
 def test_a_writer_is_shown_with_texts_made_safe(tmp_path: Path) -> None:
     publish(tmp_path, {**STATE, "at": time.time()})
     with hold_run(tmp_path):
-        assert progress(tmp_path) == {"running": True, "silent_s": None, "live": None}  # left by an earlier process
+        assert progress(tmp_path) == {
+            "running": True,
+            "silent_s": None,
+            "live": None,
+            "ended": "",
+        }  # left by an earlier process
         publish(tmp_path, {**STATE, "at": time.time()})
         said = progress(tmp_path)
         assert said["running"]

@@ -187,33 +187,37 @@ def _tell(
             print()
             calm = ["No alarm."] if last.measured else ["no measurement: this night says nothing of any agent."]
             print("\n".join([*lines, *unmeasured(last), *(message(about) or calm)]))
-    if hook is not None:
-        _call(hook, folder, about)
+    done = [] if hook is None else _call(hook, folder, about)
     if args.html is not None:
         from evalkit.view.home import nights_page
 
         try:
             Path(args.html).write_text(nights_page(name, folder, history), encoding="utf-8", newline="")
+            done.append(f"Wrote {args.html}.")
         except OSError as flaw:
             # Only a message: the exit code remains that of the night.
             print(f"evalkit: --html: {args.html} cannot be written: {flaw.strerror}.", file=sys.stderr)
+    with unread():
+        print("".join(f"{line}\n" for line in done if not args.json), end="")
     return bool(last.raised)
 
 
-def _call(hook: Sequence[str], folder: Path, about: dict[str, Any]) -> None:
-    """Call the hook once for the alarms that are new tonight. A failure is reported; the next call tries again."""
+def _call(hook: Sequence[str], folder: Path, about: dict[str, Any]) -> list[str]:
+    """Call the hook once for the alarms that are new tonight; the line that says so. A failure is reported; the next
+    call tries again."""
     from evalkit.nightly.hook import call_hook
 
     night = str(about["night"])
     new = [(alarm["agent"], alarm["suite"]) for alarm in about["alarms"] if alarm["new"]]
     if not set(new) - told(read_journal(folder), night):
-        return
+        return []
     try:
         call_hook(hook, about)
     except EvalkitError as error:
         print(f"evalkit: {error}", file=sys.stderr)
-        return
+        return []
     note(folder, "told", night, cells=new)
+    return [f"--on-alarm: {hook[0]} was told of {len(new):,} new alarm{'s' if len(new) > 1 else ''}."]
 
 
 def _print_json(about: dict[str, Any], last: NightRecord, lines: Sequence[str]) -> None:

@@ -8,8 +8,9 @@ import orjson
 
 from evalkit.api.specs import run_directory
 from evalkit.errors import UsageError, nearest
+from evalkit.nightly.history_files import among, is_night, nights, several
 from evalkit.report.behaviour import SERVED_COLUMNS, drift_notes, versions
-from evalkit.report.comparing.compare import Side, narrowed, same_agents
+from evalkit.report.comparing.compare import Side, narrowed, same_agents, together
 from evalkit.report.comparing.compare import compare as build
 from evalkit.report.run_data import RunData
 from evalkit.results.cells import cells
@@ -69,21 +70,30 @@ def _pairs(first: Side, second: Side) -> list[tuple[str, str]]:
 
 
 def _side(text: str) -> tuple[Side, str]:
-    """Read RUN or RUN:AGENT as (the run, the agent or nothing)."""
+    """Read RUN or RUN:AGENT as (the run, the agent or nothing); RUN may be several nights."""
+    top, slashes, rest = text.rpartition("://")  # of a run in a bucket
+    name, _, agent = (text, "", "") if Path(text).is_dir() else rest.partition(":")
+    name = name if name == text else f"{top}{slashes}{name}"
+    folder, which = several(name)
+    names = [f"{folder}/{night}" for night in among(which, nights(run_directory(folder)))] if folder else [name]
+    if not names:
+        raise UsageError(f"compare: {folder} has no night of {which}.")
+    side = together([_read(one) for one in names], name)
+    return side, _known(agent, side) if agent else ""
+
+
+def _read(name: str) -> Side:
     from evalkit.report.scores import refused_notes
     from evalkit.results.derived import read_run
     from evalkit.results.voided import void_notes
     from evalkit.store.question_files import read_frozen
     from evalkit.store.void import read_voids
 
-    top, slashes, rest = text.rpartition("://")  # of a run in a bucket
-    name, _, agent = (text, "", "") if Path(text).is_dir() else rest.partition(":")
-    name = name if name == text else f"{top}{slashes}{name}"
     directory = run_directory(name)
     manifest, steps, results = read_run(directory, SERVED_COLUMNS)
     run_cells = tuple(cells(manifest, results, read_voids(directory)))
     served = versions(RunData(manifest, (), {"steps": steps}))
-    side = Side(
+    return Side(
         label=name,
         manifest=manifest,
         cells=run_cells,
@@ -91,8 +101,8 @@ def _side(text: str) -> tuple[Side, str]:
             f"{name}: {note}" for note in (*drift_notes(served), *void_notes(run_cells), *refused_notes(run_cells))
         ),
         asked=read_frozen(directory) is not None,
+        night=is_night(directory),
     )
-    return side, _known(agent, side) if agent else ""
 
 
 def _only(side: Side, agent: str) -> str:

@@ -5,11 +5,15 @@ import asyncio
 import os
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from evalkit.api.specs import run_directory
 from evalkit.errors import RunError, UsageError
 from evalkit.nightly.history_files import FOLDER as NIGHTS
 from evalkit.store.manifests import is_run, read_manifest
+
+if TYPE_CHECKING:
+    from evalkit.view.run_cache import RunCache
 
 FOLDER = Path("runs")
 
@@ -25,7 +29,8 @@ def view(args: argparse.Namespace) -> int:
     if not args.runs and not FOLDER.is_dir():
         raise RunError("There is no folder runs/ here. Name a run: evalkit view RUN")
     cache = RunCache(runs, None if args.runs else FOLDER, sweeps)
-    asyncio.run(serve_until_signal(cache, port=args.port, ready=_tell))
+    page = first_page(cache) if args.runs else ""
+    asyncio.run(serve_until_signal(cache, port=args.port, ready=lambda url: _tell(url + page)))
     if cache.busy:
         # The interpreter would wait for the reading thread, for seconds if a run is long. The thread only reads, and
         # derived files are written completely or not at all.
@@ -53,6 +58,15 @@ def _named(names: Sequence[str]) -> tuple[list[Path], list[Path]]:
     if names and not runs and not sweeps:
         raise RunError(f"{names[0]} is a file, not a run directory.")
     return runs, sweeps
+
+
+def first_page(cache: "RunCache") -> str:
+    """The address below the server's: of the only run or sweep that is shown, else of the list of runs."""
+    from evalkit.view.home import nights_address
+    from evalkit.view.overview import run_address
+
+    pages = [*(f"{run_address(name)}/" for name in cache.runs()), *map(nights_address, cache.sweeps())]
+    return pages[0] if len(pages) == 1 else ""
 
 
 def _tell(url: str) -> None:

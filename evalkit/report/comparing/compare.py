@@ -6,7 +6,7 @@ are made together (Holm), and the scores' say what the comparison comes to (`ver
 """
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -64,6 +64,11 @@ class Side:
     """What a reader must know of it."""
     asked: bool = False
     """Whether the run may have ended agents because their questions were answered."""
+    night: bool = False
+    """Whether it is a night: what its budget or deadline left out was decided by no score, and the next night has it
+    first. So what has ended is a sample of one look."""
+    earlier: tuple["Side", ...] = ()
+    """Nights that are compared together with it, oldest first: each adds replicates."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,14 +110,13 @@ def compare(first: Side, second: Side, agents: Sequence[tuple[str, str]]) -> Com
     compared = [(cell, other, measure) for cell, other in cell_pairs for measure in measures(cell, other)]
     query = measures_query((cell.suite.environment, measure) for cell, _, measure in compared)
     known = [_figures_of(side, query) for side in (first, second)] if compared else []
-    asked = first.asked or second.asked
-    figures = [tuple(side[measure.key] for side in known) for _, _, measure in compared]
     paired = [
-        (cell, other, measure, (ours, theirs), pairs)
-        for (cell, other, measure), (ours, theirs) in zip(compared, figures, strict=True)
-        if (pairs := pair(_values(cell, ours), _values(other, theirs))).names
+        (cell, other, measure, (ours[-1][1][measure.key], theirs[-1][1][measure.key]), pairs)
+        for (cell, other, measure) in compared
+        for ours, theirs in [known]
+        if (pairs := pair(_values(cell, ours, measure.key), _values(other, theirs, measure.key))).names
     ]
-    rows = [_tested(*found, asked, len(paired)) for found in paired]
+    rows = [_tested(*found, (first, second), len(paired)) for found in paired]
     settings = settings_table(first.manifest, second.manifest, cell_pairs)
     ps = corrected(rows)
     verdicts = [
@@ -126,8 +130,9 @@ def compare(first: Side, second: Side, agents: Sequence[tuple[str, str]]) -> Com
         *settings.notes,
         *dict.fromkeys((*first.notes, *second.notes)),
         *_replicate_notes(rows),
-        *_partial_notes(cell_pairs),
-        *([ASKED] if asked else []),
+        *_partial_notes(cell_pairs, rows),
+        *_nights_notes(first, second),
+        *([ASKED] if first.asked or second.asked else []),
     )
     return Comparison(
         first=first,
@@ -145,26 +150,36 @@ def compare(first: Side, second: Side, agents: Sequence[tuple[str, str]]) -> Com
     )
 
 
-def _figures_of(side: Side, query: str) -> dict[str, dict[str, float]]:
-    """By measure and episode id: what a side was asked."""
-    figures: dict[str, dict[str, float]] = defaultdict(dict)
-    for row in RunData(side.manifest, side.cells).rows(query):
-        for key, value in row.items():
-            if value is not None:
-                figures[key][row["episode"]] = value
-    return figures
+_Known = Sequence[tuple[Side, Mapping[str, Figures]]]
+"""A side's runs, the last of its nights last: by measure and episode id, what each was asked."""
 
 
-def _values(cell: Cell, figures: Figures) -> dict[str, list[float]]:
+def _figures_of(side: Side, query: str) -> _Known:
+    known = []
+    for one in (*side.earlier, side):
+        figures: dict[str, dict[str, float]] = defaultdict(dict)
+        for row in RunData(one.manifest, one.cells).rows(query):
+            for key, value in row.items():
+                if value is not None:
+                    figures[key][row["episode"]] = value
+        known.append((one, figures))
+    return known
+
+
+def _values(like: Cell, known: _Known, key: str) -> dict[str, list[float]]:
     """By instance, named by its content: instances that changed between two runs do not pair. One that the provider has
-    refused a replicate of is left out."""
-    digests = {name: target.digest for name, target in cell.targets.items()}
+    refused a replicate of is left out. `like`: the cell in the last night."""
     values: dict[str, list[float]] = {}
-    refused = cell.refused_instances
-    for episode in cell.prefix:
-        value = figures.get(episode.id)
-        if value is not None and episode.instance not in refused:
-            values.setdefault(digests[episode.instance], []).append(value)
+    for side, figures in known:
+        for cell in side.cells:
+            if (cell.agent, cell.suite.name) != (like.agent, like.suite.name):
+                continue
+            digests = {name: target.digest for name, target in cell.targets.items()}
+            refused = cell.refused_instances
+            for episode in cell.prefix:
+                value = figures[key].get(episode.id)
+                if value is not None and episode.instance not in refused:
+                    values.setdefault(digests[episode.instance], []).append(value)
     return values
 
 
@@ -174,7 +189,7 @@ def _tested(
     measure: Measure,
     figures: tuple[Figures, Figures],
     pairs: Pairs,
-    asked: bool,
+    sides: tuple[Side, Side],
     tests: int,
 ) -> Tested:
     found = change(
@@ -185,7 +200,17 @@ def _tested(
         unmet=measure.unmet,
         tests=tests,
     )
-    row = Tested(first=first, second=second, measure=measure, asked=asked, pairs=pairs, change=found)
+    asked = any(side.asked for side in sides)
+    whole = all(side.night or cell.complete for side, cell in zip(sides, (first, second), strict=True))
+    row = Tested(
+        first=first,
+        second=second,
+        measure=measure,
+        asked=asked,
+        partial=asked or not whole,
+        pairs=pairs,
+        change=found,
+    )
     if not row.partial:
         return row
     return replace(row, change=at_every_look(found, (first, second), figures, measure.width))
@@ -314,15 +339,23 @@ def _replicate_notes(rows: Sequence[Tested]) -> list[str]:
     ]
 
 
-def _partial_notes(cell_pairs: Sequence[tuple[Cell, Cell]]) -> list[str]:
+def _nights_notes(first: Side, second: Side) -> list[str]:
+    nights = [f"{name}: {len(side.earlier) + 1} nights" for name, side in (("A", first), ("B", second)) if side.earlier]
+    notes = [f"{', '.join(nights)}: the replicates of all of them together"] if nights else []
+    if first.night or second.night:
+        notes.append("nights: what has ended is compared; what a budget or a deadline left out depends on no score")
+    return notes
+
+
+def _partial_notes(cell_pairs: Sequence[tuple[Cell, Cell]], rows: Sequence[Tested]) -> list[str]:
     partial = dict.fromkeys(
         f"partial: {cell.agent} on {cell.suite.name}: {len(cell.prefix):,} of {cell.planned:,} episodes"
         for pair in cell_pairs
         for cell in pair
         if not cell.complete
     )
-    if not partial:
-        return []
+    if not partial or not any(row.partial for row in rows):
+        return list(partial)
     return [
         *partial,
         f"where a side is partial p and interval are by {BY}: they hold at every look, over first replicates that both "
@@ -335,6 +368,12 @@ def same_agents(first: Side, second: Side) -> list[tuple[str, str]]:
     first_agents, second_agents = list(first.manifest.agents), list(second.manifest.agents)
     same = [(name, name) for name in first_agents if name in second_agents]
     return same or ([(first_agents[0], second_agents[0])] if len(first_agents) == len(second_agents) == 1 else [])
+
+
+def together(nights: Sequence[Side], label: str) -> Side:
+    """Some nights as one side, oldest first, at least one."""
+    notes = tuple(note for night in nights for note in night.notes)
+    return replace(nights[-1], label=label, notes=notes, earlier=tuple(nights[:-1]))
 
 
 def narrowed(side: Side, agent: str) -> Side:

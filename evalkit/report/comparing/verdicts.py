@@ -247,6 +247,8 @@ class Tested:
     measure: Measure
     asked: bool
     """Whether a side may have ended because a question was answered, so that no test of one look is valid."""
+    partial: bool
+    """Whether a side still owes episodes, or need not have played them; what a night left out it does not owe."""
     pairs: Pairs
     change: Change
 
@@ -259,11 +261,6 @@ class Tested:
     def agents(self) -> str:
         """Of both sides; once, where they are the same."""
         return " → ".join(dict.fromkeys((self.first.agent, self.second.agent)))
-
-    @property
-    def partial(self) -> bool:
-        """Whether a side still owes episodes, or need not have played them."""
-        return self.asked or not (self.first.complete and self.second.complete)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

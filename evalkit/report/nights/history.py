@@ -60,6 +60,10 @@ class AlarmNote(msgspec.Struct, frozen=True, kw_only=True):
     """The night in which it was raised first, with none without an alarm between; empty if it is not raised."""
     fell: str = ""
     """The first night of the window that raised it then; empty if it is not raised."""
+    was: tuple[str, ...] = ()
+    """The nights before it, with which this night and all later ones of the alarm are compared, oldest first."""
+    window: tuple[str, ...] = ()
+    """The last `nights` nights, oldest first; both are empty if it is not raised."""
     by: Literal["windows", "evidence"] = "windows"
     evidence: float | None = None
     """Both as of `alarm.Alarm`; None where nobody gathered it."""
@@ -283,27 +287,34 @@ def earlier(history: Sequence[NightRecord], cell: CellNight, night: str, accepte
 
 
 def _note(before: Sequence[Dated], cell: CellNight, night: str, alpha: float, tolerance: float) -> AlarmNote:
-    """While an alarm stands, of the nights since the fall only the last are there, as many as the windows take or as it
-    took to raise it: as a part of what it was before they would let the alarm fade though nothing had changed. The
-    nights of an alarm that has ended are left out: they are neither what it was before nor what it is now."""
+    """While an alarm stands, what it was before stays what it was when it was raised. Of the nights since the fall only
+    the last count, as many as the windows take or as it took to raise it. The nights of an alarm that has ended are
+    left out: they are neither what it was before nor what it is now."""
     measured = [dated for dated in before if dated[1].values]
     last = measured[-1][1].alarm if measured else None
     standing = last if last is not None and last.raised else None
     comparable = [dated for dated in _alike(measured, cell) if not _ended(dated[0], before, standing)]
+    fallen: list[Dated] = []
     if standing is not None:
         fallen = [dated for dated in comparable if dated[0] >= standing.fell]
-        comparable = [dated for dated in comparable if dated[0] < standing.fell]
         took = sum(dated[0] <= standing.since for dated in fallen)
-        comparable += fallen[1 - max(*WINDOWS, took) :]
+        fallen = fallen[1 - max(*WINDOWS, took) :]
+        comparable = [*(dated for dated in comparable if dated[0] < standing.fell), *fallen]
     nights: list[Night] = [cell_night.values for _, cell_night in comparable]
     alarm = watched(
-        nights, cell.values, alpha, tolerance=tolerance, both_ways=cell.litmus is True, standing=standing is not None
+        nights,
+        cell.values,
+        alpha,
+        tolerance=tolerance,
+        both_ways=cell.litmus is True,
+        fallen=None if standing is None else len(fallen),
     )
     since = fell = ""
+    was, window = tuple[str, ...](), tuple[str, ...]()
     if alarm.raised:
-        since, fell = night, [*(date for date, _ in comparable), night][-alarm.nights]
-        if standing is not None:
-            since, fell = standing.since, standing.fell
+        dates = (*(date for date, _ in comparable), night)
+        was, window = dates[: -max(alarm.nights, len(fallen) + 1)], dates[-alarm.nights :]
+        since, fell = (night, window[0]) if standing is None else (standing.since, standing.fell)
     return AlarmNote(
         raised=alarm.raised,
         p=alarm.p,
@@ -314,6 +325,8 @@ def _note(before: Sequence[Dated], cell: CellNight, night: str, alpha: float, to
         words=alarm.words,
         since=since,
         fell=fell,
+        was=was,
+        window=window,
         by=alarm.by,
         evidence=alarm.evidence,
         visible=alarm.visible,

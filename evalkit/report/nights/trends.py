@@ -145,7 +145,7 @@ def alarms_table(history: Sequence[NightRecord]) -> Table:
         rows=tuple(rows),
         packs=_packs(history),
         notes=(
-            "before, now: means over the compared instances, of the nights before the window and of the window",
+            "before, now: means over the compared instances, of the nights before the fall and of the last ones judged",
             f"seen in {BY['windows']}: p is of a one-sided permutation test of the last 1, 2 and 4, times windows tried"
             + (", and of litmus tests times the two directions" if unit != OPTIMUM_UNIT else ""),
             f"seen in {BY['evidence']}: in those since the last accepted change; p is the chance of a false alarm in "
@@ -225,8 +225,9 @@ ALARM = "#C1121F"
 def trend_figure(history: Sequence[NightRecord]) -> Figure | None:
     """Every cell's scores by night; None if nothing was scored. `history`: oldest first."""
     first = _first_drawn(history)
+    was = _baselines(history)
     rows = [
-        _dot(record, cell, cell.agent in changed)
+        _dot(record, cell, cell.agent in changed) | was.get((record.night, *cell.cell), {})
         for index, record in enumerate(history)
         if index >= first
         for changed in [changes(history, index)]
@@ -236,7 +237,10 @@ def trend_figure(history: Sequence[NightRecord]) -> Figure | None:
     if not rows:
         return None
     title = "Scores by night"
-    words = ["Mean over instances with its 95 % interval; ringed: alarm; triangle: another model was served"]
+    words = [
+        "Mean over instances with its 95 % interval; ringed: alarm; dashed: the nights that it compares with, at their "
+        "mean; triangle: another model was served"
+    ]
     left = f"drawn: the last {len(history) - first:,} of {len(history):,} nights; all are in the history"
     return Figure(
         name="figure_trend",
@@ -246,6 +250,17 @@ def trend_figure(history: Sequence[NightRecord]) -> Figure | None:
         query=history[-1].query,
         notes=(left,) if first else (),
     )
+
+
+def _baselines(history: Sequence[NightRecord]) -> Mapping[tuple[str, str, str], dict[str, Any]]:
+    """By night and cell: what the latest alarm that concerns it compares with, from the first of these nights on."""
+    return {
+        (night, *cell.cell): {"was": _points(cell.alarm.before), "since": cell.alarm.since}
+        for record in history
+        for cell in record.raised
+        if cell.alarm is not None
+        for night in (*cell.alarm.was, record.night)
+    }
 
 
 def _first_drawn(history: Sequence[NightRecord]) -> int:
@@ -271,6 +286,8 @@ def _dot(record: NightRecord, cell: CellNight, changed: bool) -> dict[str, Any]:
         "alarm": "alarm" if raised else "",
         "changed": "served anew" if changed else "",
         "served": ", ".join(cell.served),
+        "was": None,
+        "since": "",
     }
 
 
@@ -308,6 +325,13 @@ def _trend_chart(rows: Rows) -> Spec:
     layers = [
         mark("rule", {**base, "y": number("low"), "y2": {"field": "high"}, **colour}, strokeWidth=1.5, opacity=0.4),
         mark("line", {**scored, **colour}, strokeWidth=1.8),
+        mark(
+            "line",
+            {**base, "y": number("was"), "detail": {"field": "since"}, **colour},
+            where="datum.was != null",
+            strokeDash=[4, 3],
+            strokeWidth=1.2,
+        ),
         mark("point", {**scored, **dotted(look)}, filled=True, size=40, opacity=1),
         mark("point", scored, where="datum.alarm != ''", **ring),
         mark("point", {**base, "y": {"datum": ends[0]}, **colour}, where="datum.changed != ''", **triangle),

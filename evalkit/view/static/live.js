@@ -103,7 +103,8 @@
     const word = !said.running ? "not running" : !live ? "starting" : live.stopping ? "stopping" : "running";
     if (state.textContent !== word) state.textContent = word;
     state.className = `state ${word === "running" ? "running" : ""}`;
-    part("live-note").textContent = said.silent_s ? `no update for ${span(said.silent_s)}`
+    part("live-over").hidden = said.running;
+    part("live-note").textContent = !said.running ? said.ended : said.silent_s ? `no update for ${span(said.silent_s)}`
       : live && live.stopping ? `${live.stopping}: waiting for replies in flight` : "";
     if (!live) return;
     part("live-body").hidden = false;
