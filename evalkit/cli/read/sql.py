@@ -29,7 +29,7 @@ def sql(args: argparse.Namespace) -> int:
         form = orjson.OPT_INDENT_2 | orjson.OPT_NON_STR_KEYS
         print(orjson.dumps(rows_of(answer), option=form, default=plain).decode())
     elif args.csv:
-        sys.stdout.buffer.write(answer_csv(answer))
+        print(answer_csv(answer).decode(), end="")
     else:
         _print(rows_of(answer.slice(0, MOST_ROWS)), numbers(answer))
         if answer.num_rows > MOST_ROWS:
