@@ -25,6 +25,7 @@ LAYERS = {
             "files",
             "money",
             "plugins",
+            "redact",
             "replies",
             "seats",
             "seeds",

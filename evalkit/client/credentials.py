@@ -12,8 +12,8 @@ from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from evalkit.client.redact import Redactor
 from evalkit.errors import UsageError
+from evalkit.redact import Redactor
 
 RENEWAL_S = 60.0
 """For one renewal, whatever it does."""

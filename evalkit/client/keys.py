@@ -12,8 +12,8 @@ from typing import Literal
 
 from evalkit.client.clouds import from_cloud, missing_library
 from evalkit.client.credentials import Credentials
-from evalkit.client.redact import Redactor
 from evalkit.errors import UsageError
+from evalkit.redact import Redactor
 from evalkit.spec.catalogue import PLACE_HOLDER
 from evalkit.spec.model import Provider, ServerSpec
 from evalkit.wire.table import DIALECTS

@@ -1,8 +1,8 @@
 """From the catalogue's values to a connection."""
 
 from evalkit.client.keys import credentials_of, read_key, servers_of
-from evalkit.client.redact import Redactor
 from evalkit.client.transport import HttpTransport, Transport
+from evalkit.redact import Redactor
 from evalkit.spec.model import Model, Provider
 from evalkit.wire.table import DIALECTS
 

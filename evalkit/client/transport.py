@@ -21,9 +21,9 @@ from yarl import URL
 
 from evalkit import __version__
 from evalkit.client.credentials import Credentials
-from evalkit.client.redact import Redactor
 from evalkit.client.streaming import Rounds, Timeouts, aside, feed, join_pieces
 from evalkit.errors import UsageError
+from evalkit.redact import Redactor
 from evalkit.wire.http import Failure, HttpResponse
 from evalkit.wire.lenient import ON_LOOP_BYTES
 from evalkit.wire.streams import ReplyStream, StreamForm, is_stream

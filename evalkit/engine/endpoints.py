@@ -18,7 +18,6 @@ from evalkit.client.lanes.shared import Pool
 from evalkit.client.lanes.window import FIRST
 from evalkit.client.open import endpoint_of, open_transport, stream_endpoint_of
 from evalkit.client.outside import OutsideAsker, PolicyAsker
-from evalkit.client.redact import Redactor
 from evalkit.client.request import RequestTemplate, request_template
 from evalkit.client.transport import HttpTransport
 from evalkit.engine.agents.cast import Cast
@@ -30,6 +29,7 @@ from evalkit.engine.universe import AgentSetup, Choice, PlannedEpisode, lanes
 from evalkit.errors import UsageError
 from evalkit.money import FREE, PicoUsd, Price
 from evalkit.policy.table import find_policy, player
+from evalkit.redact import Redactor
 from evalkit.spec.model import Provider, ServerSpec
 from evalkit.store.events import read_events
 from evalkit.store.manifest import Manifest, ManifestCode

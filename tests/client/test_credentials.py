@@ -8,8 +8,8 @@ import pytest
 
 from evalkit.client import credentials
 from evalkit.client.credentials import Credentials, Grant, key_grant
-from evalkit.client.redact import Redactor
 from evalkit.errors import UsageError
+from evalkit.redact import Redactor
 
 TOKEN = "token-0123456789-abcdefghij"
 URL = "https://acme.example/v1"

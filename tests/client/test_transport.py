@@ -11,11 +11,11 @@ from aiohttp import web
 
 from evalkit.client.credentials import Credentials, Grant, key_grant
 from evalkit.client.open import endpoint_of, open_transport
-from evalkit.client.redact import Redactor
 from evalkit.client.streaming import Timeouts
 from evalkit.client.transport import HttpTransport, checked_url, is_loopback
 from evalkit.engine.session import make_room
 from evalkit.errors import UsageError
+from evalkit.redact import Redactor
 from evalkit.spec.model import Provider
 from evalkit.wire.http import HttpResponse
 from evalkit.wire.verdicts import judge

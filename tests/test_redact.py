@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evalkit.client.redact import SECRET_CHARS, Redactor
+from evalkit.redact import SECRET_CHARS, Redactor
 from tests.support.each_case import check_each
 from tests.support.growth import assert_linear
 from tests.support.hostile_replies import BODIES, times
