@@ -1,7 +1,8 @@
 """The one door through which everything is printed: results, errors, warnings, tracebacks.
 
 What comes through it is seen: a character that could move a cursor, or hide or reorder text, is written as an escape.
-Tables and the live display pass by it, with a console that does the same and adds its own colours (`Output`).
+Keys that this process has read, and long pieces of them, are removed. Tables and the live display pass by it, with a
+console that does the same and adds its own colours (`Output`).
 
 Where a reader has gone (`evalkit report RUN | head`) or a disk is full, printing ends and the command goes on. A full
 disk is told.
@@ -17,6 +18,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import Any, TextIO, cast
 
+from evalkit.redact import KEYS
 from evalkit.text import json_escapes, visible, visible_json
 
 # Output in encodings that lack some of the characters (`PYTHONIOENCODING=ascii`, an ISO-8859-1 locale): what one
@@ -83,7 +85,7 @@ class Door:
 
     def write(self, text: str) -> int:
         """Write a text; the number of its characters."""
-        self.rich_proxied_file.write(self._escape(text))
+        self.rich_proxied_file.write(self._escape(KEYS.text(text, good=True)))
         return len(text)
 
     def __getattr__(self, name: str) -> Any:

@@ -12,7 +12,7 @@ from typing import Any
 from evalkit.client.ask import Asker, SendingRight
 from evalkit.client.budget import OUTSIZE, Budget
 from evalkit.client.client import ModelAsker
-from evalkit.client.keys import check_key, read_key, servers_of, short_names
+from evalkit.client.keys import check_key, servers_of, short_names
 from evalkit.client.lanes.lane import Lane
 from evalkit.client.lanes.shared import Pool
 from evalkit.client.lanes.window import FIRST
@@ -29,7 +29,6 @@ from evalkit.engine.universe import AgentSetup, Choice, PlannedEpisode, lanes
 from evalkit.errors import UsageError
 from evalkit.money import FREE, PicoUsd, Price
 from evalkit.policy.table import find_policy, player
-from evalkit.redact import Redactor
 from evalkit.spec.model import Provider, ServerSpec
 from evalkit.store.events import read_events
 from evalkit.store.manifest import Manifest, ManifestCode
@@ -285,7 +284,6 @@ async def open_endpoints(
     pools = endpoints.pools
     chosen = resolved.chosen(choice.agents).values()
     servers: dict[str, tuple[ServerSpec, ...]] = {}
-    redactor = Redactor(*(read_key(endpoint.provider) for endpoint in chosen))
     for endpoint in chosen:
         provider, lane = endpoint.provider, endpoint.lane
         if provider.name not in endpoints.transports:
@@ -303,7 +301,7 @@ async def open_endpoints(
             servers[provider.name] = (ServerSpec(url=url),) if url else servers_of(provider)
             endpoints.transports[provider.name] = tuple(
                 [
-                    await stack.enter_async_context(open_transport(provider, url=server.url, redactor=redactor))
+                    await stack.enter_async_context(open_transport(provider, url=server.url))
                     for server in servers[provider.name]
                 ]
             )

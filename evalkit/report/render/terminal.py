@@ -19,6 +19,7 @@ from rich.segment import Segment
 from rich.table import Table as Grid
 from rich.text import Text
 
+from evalkit.redact import KEYS
 from evalkit.report.tables import MISSING, Column, Table, shown, without_empty, without_shared_packs, written
 from evalkit.text import visible
 
@@ -47,10 +48,7 @@ class Output(Console):
     def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterator[Segment]:
         """As rich does; what is no control of a display is visible."""
         for segment in super().render(renderable, options):
-            if segment.control or segment.text.isprintable():
-                yield segment
-            else:
-                yield Segment(visible(segment.text), segment.style)
+            yield segment if segment.control else Segment(visible(KEYS.text(segment.text, good=True)), segment.style)
 
     def on_broken_pipe(self) -> None:
         """Called while the error is handled."""
