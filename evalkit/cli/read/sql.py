@@ -5,6 +5,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from evalkit.api.runs import asked
 from evalkit.api.specs import run_directory
 from evalkit.report.views import VIEWS, answer_csv, numbers, open_views, plain, rows_of
 from evalkit.text import visible
@@ -22,7 +23,7 @@ def sql(args: argparse.Namespace) -> int:
             print(f"{name}: {words}")
             print("    " + ", ".join(f"{column['column_name']} {column['column_type'].lower()}" for column in columns))
         return 0
-    answer = views.sql(args.query)
+    answer = asked(views, args.query)
     if args.json:
         import orjson
 
