@@ -23,6 +23,7 @@ LAYERS = {
             "digests",
             "errors",
             "files",
+            "loopback",
             "money",
             "plugins",
             "redact",
