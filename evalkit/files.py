@@ -8,6 +8,9 @@ from pathlib import Path
 
 from evalkit.errors import UsageError
 
+TOO_LONG = "A name has at most 255 bytes, a path 4,095. Choose a shorter one."
+"""What to do about a name that no usual file system takes."""
+
 
 def new_file(name: str, ending: str, what: str) -> Path:
     """Where `what` is to be written. Raises UsageError for another ending, and where the file exists already."""

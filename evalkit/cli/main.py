@@ -5,6 +5,7 @@ regression; 130 interrupted.
 """
 
 import argparse
+import errno
 import gc
 import importlib
 import os
@@ -20,7 +21,7 @@ from evalkit.cli.options import Help
 from evalkit.cli.pipes import Door, behind, doors, give_up, is_unwritable, put_doors, unread
 from evalkit.engine.gc_threshold import COLLECT_EVERY, OLDER_EVERY
 from evalkit.errors import EvalkitError, UsageError, nearest
-from evalkit.files import at_home
+from evalkit.files import TOO_LONG, at_home
 
 COULD_NOT_START = 2
 INTERRUPTED = 130
@@ -115,6 +116,10 @@ def _run(argv: Sequence[str]) -> int:
             print(f"evalkit: {error}", file=sys.stderr)
         return COULD_NOT_START
     except OSError as flaw:
+        if flaw.errno == errno.ENAMETOOLONG:
+            with unread(sys.stderr):
+                print(f"evalkit: {_too_long(flaw.filename)}", file=sys.stderr)
+            return COULD_NOT_START
         if not is_unwritable(flaw):
             raise
         give_up(sys.stdout, flaw)
@@ -122,6 +127,12 @@ def _run(argv: Sequence[str]) -> int:
     except KeyboardInterrupt:
         return INTERRUPTED
     return code
+
+
+def _too_long(name: object) -> str:
+    """What to say of a name that no usual file system takes."""
+    part = max(str(name).split("/"), key=len)
+    return f"{part[:40]}... is no name of a file. {TOO_LONG}"
 
 
 def _at_home(word: str) -> str:
