@@ -61,13 +61,23 @@ def display(*, json_lines: bool) -> Iterator[Display]:
         write = _line_writer(lambda view: json.dumps(view.to_json()) if json_lines else plain(view))
         yield Display(write, _say_nothing)
         return
-    # Doors before what the live display puts in the place of both outputs: it would read escapes as colours and links.
-    with Live(console=console, refresh_per_second=4, transient=True) as live, doors():
-        began = monotonic()
-        yield Display(
-            lambda view: live.update(render(view, console.width, console.height)),
-            lambda words: live.update(Phase(words, began), refresh=True),
-        )
+    live, began = Live(console=console, refresh_per_second=4, transient=True), monotonic()
+
+    def show(what: Group | Phase, *, refresh: bool = False) -> None:
+        with unread(sys.stderr):  # the run goes on, and ends in good order, if the terminal has gone
+            live.update(what, refresh=refresh)
+
+    live.start()
+    try:
+        # Before what the live display puts in the place of both outputs: it would read escapes as colours and links.
+        with doors():
+            yield Display(
+                lambda view: show(render(view, console.width, console.height)),
+                lambda words: show(Phase(words, began), refresh=True),
+            )
+    finally:
+        with unread(sys.stderr):
+            live.stop()
 
 
 def _say_nothing(words: str) -> None:
