@@ -1,10 +1,15 @@
-"""Files that are made for the user, and names of files that a user gives. An existing file is never overwritten."""
+"""Files that are made for the user, whole or not at all, and names of files that a user gives."""
 
+import errno
 import os
 import re
+import secrets
 from pathlib import Path
 
 from evalkit.errors import UsageError
+
+TOO_LONG = "A name has at most 255 bytes, a path 4,095. Choose a shorter one."
+"""What to do about a name that no usual file system takes."""
 
 
 def new_file(name: str, ending: str, what: str) -> Path:
@@ -21,10 +26,28 @@ def write_new(path: Path, text: str) -> None:
     """Write text to a new file; its parent folders are created. Raises UsageError."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        with path.open("x", encoding="utf-8") as file:
-            file.write(text)
+        if path.exists() or path.is_symlink():
+            raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST))
+        write_whole(path, text.encode())
     except OSError as flaw:
         raise UsageError(f"{path} cannot be written: {flaw.strerror or flaw}.") from flaw
+
+
+def write_whole(path: Path, data: bytes) -> None:
+    """Write a file, or what a link leads to; an older one stays as it is until the new one is complete. Raises
+    OSError."""
+    path = path.resolve()
+    if path.exists() and not path.is_file():  # a device or a pipe
+        path.write_bytes(data)
+        return
+    aside = path.with_name(f".{secrets.token_hex(8)}.tmp")
+    try:
+        aside.write_bytes(data)
+        if path.exists():
+            aside.chmod(path.stat().st_mode)
+        aside.replace(path)
+    finally:
+        aside.unlink(missing_ok=True)
 
 
 _IN_A_HOME = re.compile(r"~[^/\s=]*/")

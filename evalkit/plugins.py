@@ -130,6 +130,14 @@ def plain_name(package: str) -> str:
     return re.sub(r"[-_.]+", "-", package).lower()
 
 
+def is_plain(word: str) -> bool:
+    """Whether it can be the name or the version of a package, which is quoted in commands for a reader's shell."""
+    return _PLAIN.fullmatch(word) is not None
+
+
+_PLAIN = re.compile(r"[0-9A-Za-z][0-9A-Za-z.+!_-]{0,99}")
+
+
 def install_line(package: str, version: str = "") -> str:
     """The command that installs a package."""
     return f"pip install {package}{version and f'=={version}'}"

@@ -18,11 +18,26 @@ def visible(text: str) -> str:
     """
     if text.isprintable():
         return text
-    return "".join([_shown(char) for char in text])
+    return "\n".join([line if line.isprintable() else "".join(map(_shown, line)) for line in text.split("\n")])
+
+
+def visible_json(text: str) -> str:
+    """JSON that has the same value, in which what `visible` escapes is escaped as JSON does."""
+    return "\n".join([line if line.isprintable() else "".join(map(_in_json, line)) for line in text.split("\n")])
+
+
+def _in_json(char: str) -> str:
+    return char if _is_seen(char) or char in "\t\r" else json_escapes(char)
+
+
+def json_escapes(text: str) -> str:
+    """Each character as JSON can write it in ASCII."""
+    units = text.encode("utf-16-be", "surrogatepass")
+    return "".join(f"\\u{units[at : at + 2].hex()}" for at in range(0, len(units), 2))
 
 
 def _shown(char: str) -> str:
-    if char.isprintable() or char == "\n" or unicodedata.category(char) == "Zs":
+    if _is_seen(char):
         return char
     code = ord(char)
     if char == "\t":
@@ -30,6 +45,10 @@ def _shown(char: str) -> str:
     if char == "\r":
         return "\\r"
     return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
+
+
+def _is_seen(char: str) -> bool:
+    return char.isprintable() or unicodedata.category(char) == "Zs"
 
 
 def bounded(text: str, most: int = BOUND) -> str:

@@ -1,13 +1,14 @@
 """What all tests share: where the reference data lies, how Hypothesis searches, which modules assert beside tests."""
 
 import gc
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from itertools import groupby
 from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
 
+from evalkit.redact import KEYS
 from tests.support.examples import LESS, MOST
 
 pytest.register_assert_rewrite("tests.support.hostile_answers")
@@ -47,6 +48,13 @@ SOAK_S = 4 * 3600.0
 
 YOUNG = 20_000
 """Objects that are made until the collector looks at them; 700 as Python begins, which takes 3 % of the tests' time."""
+
+
+@pytest.fixture(autouse=True)
+def no_keys_of_another_test() -> Iterator[None]:
+    """A process never forgets a key that it has read; tests do, since theirs may be words of another one."""
+    yield
+    KEYS.learn(forget=tuple(KEYS._known))
 
 
 @pytest.hookimpl(tryfirst=True)  # before tests are deselected by their markers

@@ -173,8 +173,8 @@ def run(
         UsageError, RunError: the spec, an argument or the directory cannot be used; nothing was written.
         CorruptLogError: rows of the log are changed or missing.
         StorageError: the disk refused a write.
-        KeyboardInterrupt: Ctrl-C, or SIGTERM, in the main thread. The first signal drains the run: it waits for replies
-            in flight, keeps them, and sends nothing new. A second signal stops at once. The next call resumes the run.
+        KeyboardInterrupt: Ctrl-C, SIGTERM or SIGHUP in the main thread. The first signal drains the run: it waits for
+            replies in flight, keeps them, and sends nothing new. A second one stops at once. The next call resumes it.
 
     It works in any thread, in a notebook, several times at once in one process, and inside a running event loop
     (which it blocks; `run_async` does not). Signals are handled only in the main thread.

@@ -1,5 +1,6 @@
 """A run for programs: figures, tables, queries, episodes."""
 
+from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from os import PathLike
@@ -16,11 +17,14 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from evalkit.report.tables import Column, Table
+    from evalkit.report.views import Views
     from evalkit.store.manifest import Manifest
     from evalkit.store.reading.totals import Totals
 
 REPORT = "report."
 """Prefix of a table's name: the report's table, if a view has the same name."""
+AGAIN_S = 0.1
+"""Between two tries to end a query."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
@@ -112,7 +116,7 @@ class Run:
 
         if not isinstance(query, str):
             raise UsageError(f"query: expected SQL as a string, got {type(query).__name__}.")
-        return open_views(self.directory).sql(query)
+        return asked(open_views(self.directory), query)
 
     def episode(self, name: str) -> Episode:
         """One episode, replayed from the log: by its id, the start of one, or `agent:suite:instance:replicate`.
@@ -244,3 +248,17 @@ def _texts(values: list[Any]) -> "pa.Array":
     if len(kinds) == 1 and kinds <= {int, float, bool}:
         return pa.array(values)
     return pa.array([None if value is None else str(value) for value in values], pa.string())
+
+
+def asked(views: "Views", query: str) -> "pa.Table":
+    """The answer to a query, in a thread: Ctrl-C reaches Python while DuckDB computes, and ends the query. Raises as
+    `Views.sql`."""
+    with ThreadPoolExecutor(1) as thread:
+        answer = thread.submit(views.sql, query)
+        try:
+            return answer.result()
+        except KeyboardInterrupt:
+            while not answer.done():  # an interruption before the query has begun is lost
+                views.interrupt()
+                wait([answer], AGAIN_S)
+            raise

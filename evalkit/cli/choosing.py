@@ -15,6 +15,7 @@ from evalkit.engine.freezing.brought import require
 from evalkit.engine.freezing.freeze import Resolved
 from evalkit.engine.universe import Choice
 from evalkit.errors import UsageError
+from evalkit.files import write_whole
 from evalkit.spec.model import Sweep
 from evalkit.spec.sweep import find_sweep, read_sweep
 from evalkit.store.bucket import place_of
@@ -35,9 +36,9 @@ def write_csv(folder: Path, tables: "Sequence[Table]") -> None:
     try:
         folder.mkdir(parents=True, exist_ok=True)
         for table in tables:
-            (folder / f"{table.name}.csv").write_text(as_csv(table), encoding="utf-8", newline="")
+            write_whole(folder / f"{table.name}.csv", as_csv(table).encode())
     except OSError as flaw:
-        raise UsageError(f"--csv: {folder} cannot be written: {flaw}") from flaw
+        raise UsageError(f"--csv: {folder} cannot be written: {flaw.strerror}.") from flaw
     print(f"Wrote {len(tables)} tables to {folder}.")
 
 

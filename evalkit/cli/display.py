@@ -6,18 +6,19 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from time import monotonic
 
-from rich.console import Console, Group
+from rich.console import Group
 from rich.live import Live
 from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from evalkit.cli.pipes import unread
+from evalkit.cli.pipes import doors, unread
 from evalkit.cli.plan_words import show_span
 from evalkit.cli.question_words import counted, open_lines, server_words
 from evalkit.engine.episode import TOO_LARGE
 from evalkit.engine.view import LaneView, View
 from evalkit.money import show_usd
+from evalkit.report.render.terminal import Output
 from evalkit.text import visible
 
 LINE_EVERY_S = 5.0
@@ -55,17 +56,28 @@ class Display:
 @contextmanager
 def display(*, json_lines: bool) -> Iterator[Display]:
     """Yields what shows a run. The display goes to standard error; results go to standard output."""
-    console = Console(stderr=True)
+    console = Output(stderr=True)
     if json_lines or not console.is_terminal:
         write = _line_writer(lambda view: json.dumps(view.to_json()) if json_lines else plain(view))
         yield Display(write, _say_nothing)
         return
-    with Live(console=console, refresh_per_second=4, transient=True) as live:
-        began = monotonic()
-        yield Display(
-            lambda view: live.update(render(view, console.width, console.height)),
-            lambda words: live.update(Phase(words, began), refresh=True),
-        )
+    live, began = Live(console=console, refresh_per_second=4, transient=True), monotonic()
+
+    def show(what: Group | Phase, *, refresh: bool = False) -> None:
+        with unread(sys.stderr):  # the run goes on, and ends in good order, if the terminal has gone
+            live.update(what, refresh=refresh)
+
+    live.start()
+    try:
+        # Before what the live display puts in the place of both outputs: it would read escapes as colours and links.
+        with doors():
+            yield Display(
+                lambda view: show(render(view, console.width, console.height)),
+                lambda words: show(Phase(words, began), refresh=True),
+            )
+    finally:
+        with unread(sys.stderr):
+            live.stop()
 
 
 def _say_nothing(words: str) -> None:

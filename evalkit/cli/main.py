@@ -5,6 +5,7 @@ regression; 130 interrupted.
 """
 
 import argparse
+import errno
 import gc
 import importlib
 import os
@@ -17,10 +18,10 @@ from typing import NoReturn
 from evalkit import __version__
 from evalkit.cli.commands import COMMANDS, GROUPS, OWN_OPTIONS, TAKES_ANY, TOOLS, called, module_of
 from evalkit.cli.options import Help
-from evalkit.cli.pipes import give_up, is_unwritable, unread, write_any
+from evalkit.cli.pipes import Door, behind, doors, give_up, is_unwritable, put_doors, unread
 from evalkit.engine.gc_threshold import COLLECT_EVERY, OLDER_EVERY
 from evalkit.errors import EvalkitError, UsageError, nearest
-from evalkit.files import at_home
+from evalkit.files import TOO_LONG, at_home
 
 COULD_NOT_START = 2
 INTERRUPTED = 130
@@ -57,6 +58,7 @@ COLLECT_LATE = 1_000_000
 def entry() -> NoReturn:
     """The `evalkit` command."""
     open_missing_descriptors()
+    put_doors()  # for good: Python prints a traceback after `main`
     reads_only = not READS_ONLY.isdisjoint(sys.argv[1:2])
     # A command makes many records and few cycles: with the default of 700 a sixth of a report's time is collecting.
     late = not NO_LOOP.isdisjoint(sys.argv[1:2])
@@ -91,19 +93,19 @@ def open_missing_descriptors() -> None:
 
 def main(argv: Sequence[str]) -> int:
     """Run one command; returns its exit code."""
-    try:
-        return _run(argv)
-    finally:  # here, where a closed pipe or a full disk is no traceback: `--help` and errors leave text, too
-        with unread():
-            pass
+    with doors():
+        try:
+            return _run(argv)
+        finally:  # here, where a closed pipe or a full disk is no traceback: `--help` and errors leave text, too
+            with unread():
+                pass
 
 
 def _run(argv: Sequence[str]) -> int:
-    for stream in (sys.stdout, sys.stderr):
-        write_any(stream)
     try:
         args = parse([_at_home(word) for word in argv])
-        write_any(sys.stdout, json=getattr(args, "json", False))
+        if isinstance(sys.stdout, Door):
+            sys.stdout.holds_json(getattr(args, "json", False))
         with beginning("" if getattr(args, "json", False) else COMMANDS[args.module].begins):
             command = importlib.import_module(f"evalkit.cli.{module_of(args.module)}")
         call: Callable[[argparse.Namespace], int] = getattr(command, args.call)
@@ -114,6 +116,10 @@ def _run(argv: Sequence[str]) -> int:
             print(f"evalkit: {error}", file=sys.stderr)
         return COULD_NOT_START
     except OSError as flaw:
+        if flaw.errno == errno.ENAMETOOLONG:
+            with unread(sys.stderr):
+                print(f"evalkit: {_too_long(flaw.filename)}", file=sys.stderr)
+            return COULD_NOT_START
         if not is_unwritable(flaw):
             raise
         give_up(sys.stdout, flaw)
@@ -121,6 +127,12 @@ def _run(argv: Sequence[str]) -> int:
     except KeyboardInterrupt:
         return INTERRUPTED
     return code
+
+
+def _too_long(name: object) -> str:
+    """What to say of a name that no usual file system takes."""
+    part = max(str(name).split("/"), key=len)
+    return f"{part[:40]}... is no name of a file. {TOO_LONG}"
 
 
 def _at_home(word: str) -> str:
@@ -135,13 +147,13 @@ def beginning(words: str) -> Iterator[None]:
     told = bool(words) and sys.stderr.isatty() and os.environ.get("TERM") not in (None, "dumb", "unknown")
     if told:
         with unread(sys.stderr):
-            sys.stderr.write(f"\x1b[1m{words} ...\x1b[0m")
+            behind(sys.stderr).write(f"\x1b[1m{words} ...\x1b[0m")
     try:
         yield
     finally:
         if told:
             with unread(sys.stderr):
-                sys.stderr.write("\r\x1b[2K")
+                behind(sys.stderr).write("\r\x1b[2K")
 
 
 def parse(argv: Sequence[str]) -> argparse.Namespace:

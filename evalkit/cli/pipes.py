@@ -1,5 +1,12 @@
-"""Output that nobody takes: where its reader has gone (`evalkit report RUN | head`) or its disk is full, printing ends
-and the command goes on. A full disk is told."""
+"""The one door through which everything is printed: results, errors, warnings, tracebacks.
+
+What comes through it is seen: a character that could move a cursor, or hide or reorder text, is written as an escape.
+Keys that this process has read, and long pieces of them, are removed. Tables and the live display pass by it, with a
+console that does the same and adds its own colours (`Output`).
+
+Where a reader has gone (`evalkit report RUN | head`) or a disk is full, printing ends and the command goes on. A full
+disk is told.
+"""
 
 import codecs
 import errno
@@ -9,7 +16,10 @@ import sys
 import unicodedata
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from typing import TextIO
+from typing import Any, TextIO, cast
+
+from evalkit.redact import KEYS
+from evalkit.text import json_escapes, visible, visible_json
 
 # Output in encodings that lack some of the characters (`PYTHONIOENCODING=ascii`, an ISO-8859-1 locale): what one
 # lacks is written in plain ASCII, and no command fails at its last line because of a dash.
@@ -52,19 +62,60 @@ def _as_ascii(character: str) -> str:
 def _escaped(flaw: UnicodeError) -> tuple[str, int]:
     """The same characters in JSON, where a string may escape them."""
     assert isinstance(flaw, UnicodeEncodeError)
-    units = flaw.object[flaw.start : flaw.end].encode("utf-16-be", "surrogatepass")
-    return "".join(f"\\u{units[at : at + 2].hex()}" for at in range(0, len(units), 2)), flaw.end
+    return json_escapes(flaw.object[flaw.start : flaw.end]), flaw.end
 
 
 codecs.register_error("evalkit-plain", _plain)
 codecs.register_error("evalkit-json", _escaped)
 
 
-def write_any(stream: TextIO | None, *, json: bool = False) -> None:
-    """From now on the stream takes any text; `json`: it holds JSON, which stays the same value."""
-    # Bytes of a name that are no text pass through `surrogateescape` as they came.
-    if isinstance(stream, io.TextIOWrapper) and stream.errors != "surrogateescape":
-        stream.reconfigure(errors="evalkit-json" if json else "evalkit-plain")
+class Door:
+    """A stream that takes any text and shows every character of it. All else is as on the stream behind it."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self.rich_proxied_file = stream
+        """What is behind the door. A console of rich writes there by itself, because of this name."""
+        self.holds_json(False)
+
+    def holds_json(self, json: bool) -> None:
+        """Whether what is written from now on is JSON, which stays the same value."""
+        self._escape = visible_json if json else visible
+        if isinstance(self.rich_proxied_file, io.TextIOWrapper):
+            self.rich_proxied_file.reconfigure(errors="evalkit-json" if json else "evalkit-plain")
+
+    def write(self, text: str) -> int:
+        """Write a text; the number of its characters."""
+        self.rich_proxied_file.write(self._escape(KEYS.text(text, good=True)))
+        return len(text)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.rich_proxied_file, name)
+
+
+def put_doors() -> None:
+    """From now on both outputs of this process are behind doors; standard output holds text."""
+    for name in ("stdout", "stderr"):
+        stream = getattr(sys, name)
+        if isinstance(stream, Door):
+            stream.holds_json(False)
+        elif stream is not None:
+            setattr(sys, name, Door(stream))
+
+
+@contextmanager
+def doors() -> Iterator[None]:
+    """Within, both outputs are behind doors; then they are as before."""
+    before = sys.stdout, sys.stderr
+    put_doors()
+    try:
+        yield
+    finally:
+        sys.stdout, sys.stderr = before
+
+
+def behind(stream: TextIO) -> TextIO:
+    """What is behind the door, for what evalkit itself writes to move a cursor."""
+    return cast(TextIO, getattr(stream, "rich_proxied_file", stream))
 
 
 _UNWRITABLE = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO})

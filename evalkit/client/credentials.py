@@ -12,8 +12,8 @@ from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from evalkit.client.redact import Redactor
 from evalkit.errors import UsageError
+from evalkit.redact import KEYS
 
 RENEWAL_S = 60.0
 """For one renewal, whatever it does."""
@@ -47,9 +47,8 @@ Fetch = Callable[[], Coroutine[Any, Any, Grant]]
 class Credentials:
     """What authenticates one provider's requests, renewed as needed."""
 
-    def __init__(self, fetch: Fetch, redactor: Redactor) -> None:
+    def __init__(self, fetch: Fetch) -> None:
         self._fetch = fetch
-        self._redactor = redactor
         self._grant: Grant | None = None
         self._count = 0
         """Grants so far."""
@@ -96,12 +95,12 @@ class Credentials:
                     return grant
                 if isinstance(flaw, TimeoutError):
                     raise UsageError(f"No credentials within {RENEWAL_S:g} s.") from None
-                raise UsageError(self._redactor.text(str(flaw))) from None
+                raise UsageError(KEYS.text(str(flaw))) from None
             oldest = self._remembered[0] if len(self._remembered) == _REMEMBERED else ()
             self._remembered.append(fresh.secrets)
             kept = {secret for secrets in self._remembered for secret in secrets}
             # In a thread: the patterns of a long token take a tenth of a second.
-            await asyncio.to_thread(self._redactor.learn, *fresh.secrets, forget={*oldest} - kept)
+            await asyncio.to_thread(KEYS.learn, *fresh.secrets, forget={*oldest} - kept)
             self._grant, self._count, self._again_at = fresh, self._count + 1, 0.0
             return fresh
 

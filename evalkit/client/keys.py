@@ -12,8 +12,8 @@ from typing import Literal
 
 from evalkit.client.clouds import from_cloud, missing_library
 from evalkit.client.credentials import Credentials
-from evalkit.client.redact import Redactor
 from evalkit.errors import UsageError
+from evalkit.redact import KEYS
 from evalkit.spec.catalogue import PLACE_HOLDER
 from evalkit.spec.model import Provider, ServerSpec
 from evalkit.wire.table import DIALECTS
@@ -41,6 +41,7 @@ def read_key(provider: Provider) -> str:
         raise UsageError(
             f"The key in {provider.key_env} ({source}) contains characters that an HTTP header cannot carry."
         )
+    KEYS.learn(key)
     return key
 
 
@@ -69,11 +70,11 @@ def check_key(provider: Provider) -> None:
         raise UsageError(f"Provider {provider.name!r} needs a key: {reason}.")
 
 
-def credentials_of(provider: Provider, *, url: str, redactor: Redactor) -> Credentials | None:
+def credentials_of(provider: Provider, *, url: str) -> Credentials | None:
     """What gives the provider's keys, where `read_key` gives none; None if none is needed. Raises UsageError if the SDK
     of a cloud is not installed."""
     if provider.credentials:
-        return Credentials(from_cloud(provider.credentials, url), redactor)
+        return Credentials(from_cloud(provider.credentials, url))
     return None
 
 

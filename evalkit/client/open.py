@@ -1,21 +1,19 @@
 """From the catalogue's values to a connection."""
 
 from evalkit.client.keys import credentials_of, read_key, servers_of
-from evalkit.client.redact import Redactor
 from evalkit.client.transport import HttpTransport, Transport
 from evalkit.spec.model import Model, Provider
 from evalkit.wire.table import DIALECTS
 
 
-def open_transport(provider: Provider, *, url: str = "", redactor: Redactor | None = None) -> HttpTransport:
+def open_transport(provider: Provider, *, url: str = "") -> HttpTransport:
     """One of the provider's servers: the first, unless `url` is that of another (or of a simulated provider that was
-    just started). `redactor`: what removes the keys of other providers too, which its answers must not show either; it
-    learns this one's.
+    just started).
 
     Raises UsageError if the key or a variable of the URL is missing, or the key would be sent unencrypted. To be
     used as `async with`, which raises UsageError if an SDK that gives the key fails.
     """
-    key, url, redactor = read_key(provider), url or servers_of(provider)[0].url, redactor or Redactor()
+    key, url = read_key(provider), url or servers_of(provider)[0].url
     headers = DIALECTS[provider.dialect].headers
     return HttpTransport(
         url,
@@ -23,8 +21,7 @@ def open_transport(provider: Provider, *, url: str = "", redactor: Redactor | No
         key=key,
         timeout_s=provider.timeout_s,
         silence_s=provider.silence_s,
-        credentials=None if key else credentials_of(provider, url=url, redactor=redactor),
-        redactor=redactor,
+        credentials=None if key else credentials_of(provider, url=url),
     )
 
 

@@ -21,9 +21,9 @@ from yarl import URL
 
 from evalkit import __version__
 from evalkit.client.credentials import Credentials
-from evalkit.client.redact import Redactor
 from evalkit.client.streaming import Rounds, Timeouts, aside, feed, join_pieces
 from evalkit.errors import UsageError
+from evalkit.redact import KEYS
 from evalkit.wire.http import Failure, HttpResponse
 from evalkit.wire.lenient import ON_LOOP_BYTES
 from evalkit.wire.streams import ReplyStream, StreamForm, is_stream
@@ -71,18 +71,16 @@ class HttpTransport:
         timeout_s: float,
         silence_s: float = math.inf,
         credentials: Credentials | None = None,
-        redactor: Redactor | None = None,
     ) -> None:
         """`headers`: the dialect's, made from `key`. `silence_s`: of streams alone; `timeout_s` bounds every attempt.
-        `credentials`: what authenticates the requests instead. `redactor`: what removes further secrets too.
+        `credentials`: what authenticates the requests instead.
 
         Raises UsageError if a key would be sent unencrypted.
         """
         self._url = checked_url(url, with_key=bool(key or credentials))
         self._proxy = _proxy_for(self._url)
         self._credentials = credentials
-        self._redactor = redactor or Redactor()
-        self._redactor.learn(key, (self._proxy and self._proxy.password) or "")
+        KEYS.learn(key, (self._proxy and self._proxy.password) or "")
         self._signed = {"Content-Type": "application/json", "Accept": "application/json"}
         self._headers = {
             **self._signed,
@@ -199,7 +197,7 @@ class HttpTransport:
             failure, detail = self._broken(flaw)
         body = await self._redacted(body, good=reply.status == 200)
         if reply.status >= 300 and "location" in reply.headers:
-            detail = self._redactor.text(f"redirected to {reply.headers['location']}, which is not followed")
+            detail = KEYS.text(f"redirected to {reply.headers['location']}, which is not followed")
         return HttpResponse(status=reply.status, headers=reply.headers, body=body, failure=failure, detail=detail)
 
     async def _read_stream(self, reply: aiohttp.ClientResponse, form: StreamForm, since: float) -> HttpResponse:
@@ -233,8 +231,8 @@ class HttpTransport:
 
     async def _redacted(self, body: bytes, *, good: bool) -> bytes:
         if len(body) > ON_LOOP_BYTES:
-            return await aside(lambda: self._redactor.body(body, good=good), len(body))
-        return self._redactor.body(body, good=good)
+            return await aside(lambda: KEYS.body(body, good=good), len(body))
+        return KEYS.body(body, good=good)
 
     async def _body(self, reply: aiohttp.ClientResponse) -> bytes:
         """The body, cut soon after the cap. Raises TimeoutError when it stalls."""
@@ -268,7 +266,7 @@ class HttpTransport:
         if isinstance(flaw, aiohttp.ClientConnectorError) and flaw.errno == errno.ECONNREFUSED and not self._proxy:
             words = f"nothing listens at {self._url.origin()} (connection refused)"
             return f"{words}: start its server, or correct the provider's `url`"
-        return self._redactor.text(f"{type(flaw).__name__}: {flaw}")
+        return KEYS.text(f"{type(flaw).__name__}: {flaw}")
 
 
 class EndpointTransport:

@@ -12,13 +12,12 @@ from typing import Any
 from evalkit.client.ask import Asker, SendingRight
 from evalkit.client.budget import OUTSIZE, Budget
 from evalkit.client.client import ModelAsker
-from evalkit.client.keys import check_key, read_key, servers_of, short_names
+from evalkit.client.keys import check_key, servers_of, short_names
 from evalkit.client.lanes.lane import Lane
 from evalkit.client.lanes.shared import Pool
 from evalkit.client.lanes.window import FIRST
 from evalkit.client.open import endpoint_of, open_transport, stream_endpoint_of
 from evalkit.client.outside import OutsideAsker, PolicyAsker
-from evalkit.client.redact import Redactor
 from evalkit.client.request import RequestTemplate, request_template
 from evalkit.client.transport import HttpTransport
 from evalkit.engine.agents.cast import Cast
@@ -285,7 +284,6 @@ async def open_endpoints(
     pools = endpoints.pools
     chosen = resolved.chosen(choice.agents).values()
     servers: dict[str, tuple[ServerSpec, ...]] = {}
-    redactor = Redactor(*(read_key(endpoint.provider) for endpoint in chosen))
     for endpoint in chosen:
         provider, lane = endpoint.provider, endpoint.lane
         if provider.name not in endpoints.transports:
@@ -303,7 +301,7 @@ async def open_endpoints(
             servers[provider.name] = (ServerSpec(url=url),) if url else servers_of(provider)
             endpoints.transports[provider.name] = tuple(
                 [
-                    await stack.enter_async_context(open_transport(provider, url=server.url, redactor=redactor))
+                    await stack.enter_async_context(open_transport(provider, url=server.url))
                     for server in servers[provider.name]
                 ]
             )

@@ -9,9 +9,10 @@ per episode.
 import math
 from collections import defaultdict
 from collections.abc import Coroutine, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import Annotated, Any, NamedTuple, TypeVar
 
 import msgspec
 from msgspec import structs
@@ -19,6 +20,7 @@ from msgspec import structs
 from evalkit.dialogue import Usage
 from evalkit.engine.stand_in import PLAIN, Sample, admitted, play_sample, price_of, stand_in_of
 from evalkit.engine.universe import AgentSetup, Choice, cells
+from evalkit.errors import CorruptLogError, StorageError
 from evalkit.store.disk import read_whole, write_parts_durably
 from evalkit.store.json_text import decode
 from evalkit.store.manifest import Manifest, ManifestAgent, ManifestSuite
@@ -27,6 +29,8 @@ from evalkit.store.reading.totals import CellTotals as Sums
 T = TypeVar("T")
 
 FILE = "forecast.json"
+MOST_BYTES = 64 << 20
+"""Of a file that is read."""
 WEIGHT = 3.0
 """Episodes that a prior counts as."""
 AGENT_WEIGHT = 2.0
@@ -62,6 +66,10 @@ class Range(NamedTuple):
     high: float
 
 
+Figure = Annotated[float, msgspec.Meta(ge=0, le=1e24)]
+"""What a file may hold: sums of these stay numbers."""
+
+
 class Prior(msgspec.Struct, frozen=True, kw_only=True):
     """What a cell is expected to take before any of its episodes has ended."""
 
@@ -71,14 +79,14 @@ class Prior(msgspec.Struct, frozen=True, kw_only=True):
     """The policy whose play it comes from."""
     played: int
     """Episodes of it; the last one perhaps in part."""
-    cost: float
+    cost: Figure
     """Of an episode, in pico-dollars, as are the other figures of one episode."""
-    requests: float
-    tokens_in: float
-    tokens_out: float
-    spread: float
+    requests: Figure
+    tokens_in: Figure
+    tokens_out: Figure
+    spread: Figure
     """Standard deviation of an episode's cost over its mean."""
-    doubt: float = DOUBT
+    doubt: Figure = DOUBT
     """The same of the agent's true mean around this one; 0 if the stand-in is the agent itself."""
 
     @property
@@ -354,7 +362,7 @@ async def forecast_run(
 ) -> Forecast:
     """The forecast at a run's start: priors as the run wrote them once, new cells played now, ended episodes learned.
 
-    Writes `forecast.json` where there are new cells. Raises StorageError, CorruptLogError.
+    Writes `forecast.json` where there are new cells. Raises CorruptLogError.
     """
     known = {(prior.agent, prior.suite): prior for prior in read_priors(directory)}
     new = await make_priors(manifest, choice, known=known)
@@ -389,15 +397,19 @@ def asks_per_step(agent: ManifestAgent, sums: Sums | None) -> float:
 
 
 def read_priors(directory: Path) -> list[Prior]:
-    """The priors with which a run started; none if it wrote none. Raises CorruptLogError if the file is damaged."""
-    data = read_whole(directory / FILE)
-    if data is None:
+    """The priors with which a run started; none if it wrote none, or if nothing can be made of the file: they are made
+    again."""
+    path = directory / FILE
+    try:
+        data = read_whole(path) if path.stat().st_size <= MOST_BYTES else None
+        return [] if data is None else list(decode(data, _File, FILE, "").cells)
+    except (CorruptLogError, StorageError, OSError):
         return []
-    return list(decode(data, _File, str(directory / FILE), "Delete it: it is made again from the run.").cells)
 
 
 def write_priors(directory: Path, priors: Iterable[Prior]) -> None:
-    """Write `forecast.json`: derived data, which may be deleted. Raises StorageError."""
-    write_parts_durably(
-        directory / FILE, [msgspec.json.format(msgspec.json.encode(_File(version=1, cells=tuple(priors))))]
-    )
+    """Write `forecast.json`. It is derived, so a disk that refuses it stops nothing."""
+    with suppress(StorageError):
+        write_parts_durably(
+            directory / FILE, [msgspec.json.format(msgspec.json.encode(_File(version=1, cells=tuple(priors))))]
+        )

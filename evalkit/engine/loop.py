@@ -16,7 +16,9 @@ Result = TypeVar("Result")
 Play = Callable[[Stop | None], Coroutine[Any, Any, Result]]
 """Gives a run that ends when it is told to by this `Stop`; with None it has one of its own, and heeds signals."""
 
-SIGNALS = (signal.SIGINT, signal.SIGTERM)
+_NOHUP = signal.getsignal(signal.SIGHUP) == signal.SIG_IGN
+SIGNALS = (signal.SIGINT, signal.SIGTERM, *(() if _NOHUP else (signal.SIGHUP,)))
+"""What ends a run in good order. That a terminal has gone is no reason under `nohup`."""
 
 
 def run_loop(coroutine: Coroutine[None, None, Result]) -> Result:
@@ -66,7 +68,7 @@ def interrupt(stop: Stop, task: "asyncio.Task[Any] | None") -> None:
 
 @contextmanager
 def interruptible(stop: Stop) -> Iterator[None]:
-    """Ctrl-C or SIGTERM drains, a second one stops at once. Outside the main thread signals are not handled."""
+    """Ctrl-C, SIGTERM or SIGHUP drains, a second one stops at once. Outside the main thread signals are not handled."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return

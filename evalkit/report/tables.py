@@ -250,10 +250,13 @@ def _parts(column: Column, value: Any, names: Mapping[str, list[str]]) -> list[A
         return ["", ""] if value is None else list(value)
     if column.kind == "counts":
         return [(value or {}).get(name, 0) for name in names[column.key]]
-    if not isinstance(value, str):
-        return ["" if value is None else value]
-    text = visible(value)
-    return [f"'{text}" if text[:1] in _FORMULA else text]
+    return [as_cell(value) if isinstance(value, str) else "" if value is None else value]
+
+
+def as_cell(text: str) -> str:
+    """A text as a cell of CSV: visible, and with an apostrophe before what a spreadsheet takes for a formula."""
+    text = visible(text)
+    return f"'{text}" if text[:1] in _FORMULA else text
 
 
 _FORMULA = frozenset("=+-@\n＝＋－＠")

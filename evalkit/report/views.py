@@ -10,6 +10,7 @@ query reads these views and nothing else: it has neither the disk nor the networ
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
@@ -23,6 +24,7 @@ from evalkit.errors import EvalkitError, RunError, UsageError
 from evalkit.report.periods import VIEW as PERIODS
 from evalkit.report.periods import period_scores
 from evalkit.report.run_data import ASKED_AT, ROLE, SCORES
+from evalkit.report.tables import as_cell
 from evalkit.results.cells import Cell
 from evalkit.results.derived import read_cells
 from evalkit.results.rows import agent_table, cell_table, episode_table, instance_table
@@ -134,15 +136,15 @@ class Views:
         self._cells: Sequence[Cell] | None = None
         self._episodes: pa.Table | None = None
         self._periods: pa.Table | None = None
+        self._asking: list[duckdb.DuckDBPyConnection] = []
 
     def sql(self, query: str) -> pa.Table:
         """What a query gives. Raises UsageError with DuckDB's words for a query that it refuses, CorruptLogError."""
         import duckdb
 
         for _ in range(ATTEMPTS):
-            with duckdb.connect() as connection, TemporaryDirectory(prefix="evalkit-") as room:
+            with self._connected() as connection:
                 log = self._open(connection, query)
-                _shut(connection, room)
                 try:
                     found = connection.sql(query)
                     # None of a statement that gives no rows, as a comment.
@@ -155,8 +157,26 @@ class Views:
                     raise UsageError(f"The query could not be answered: {flaw}\n{_hint(flaw)}") from flaw
         raise RunError(f"{self._run}: its files keep moving while they are read. Ask again.")
 
+    @contextmanager
+    def _connected(self) -> "Iterator[duckdb.DuckDBPyConnection]":
+        """A connection that holds nothing yet, and has nothing else from the beginning: to take a query apart DuckDB
+        opens the files that it names."""
+        import duckdb
+
+        with duckdb.connect() as connection, TemporaryDirectory(prefix="evalkit-") as room:
+            _shut(connection, room)
+            self._asking.append(connection)
+            try:
+                yield connection
+            finally:
+                self._asking.remove(connection)
+
+    def interrupt(self) -> None:
+        """End the queries that are being answered, from another thread: they raise UsageError."""
+        for connection in tuple(self._asking):
+            connection.interrupt()
+
     def _open(self, connection: "duckdb.DuckDBPyConnection", query: str) -> "LogRows":
-        connection.execute("set timezone = 'UTC'")
         periods, instances = (_names_view(connection, query, name) for name in ("periods", "instances"))
         manifest = read_manifest(self._run)
         log = _make_steps(connection, self._run, manifest)
@@ -219,9 +239,10 @@ def plain(value: object) -> str:
 
 
 def answer_csv(answer: pa.Table) -> bytes:
-    """What a query gave as CSV, with a line of names; lists, structs and maps as JSON, bytes in hexadecimal digits."""
-    out = pa.BufferOutputStream()
-    csv.write_csv(pa.table([_flat(column) for column in answer.columns], names=answer.column_names), out)
+    """What a query gave as CSV, with a line of names; lists, structs and maps as JSON, bytes in hexadecimal digits,
+    texts as in every CSV file (`as_cell`)."""
+    out, names = pa.BufferOutputStream(), [as_cell(name) for name in answer.column_names]
+    csv.write_csv(pa.table([_flat(column) for column in answer.columns], names=names), out)
     return bytes(out.getvalue())
 
 
@@ -237,6 +258,8 @@ def _flat(column: pa.ChunkedArray) -> pa.ChunkedArray | pa.Array:
             ],
             pa.string(),
         )
+    if pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_dictionary(kind):
+        return pa.array([None if value is None else as_cell(str(value)) for value in column.to_pylist()], pa.string())
     if pa.types.is_binary(kind) or pa.types.is_large_binary(kind) or pa.types.is_interval(kind):
         return pa.array([None if value is None else plain(value) for value in column.to_pylist()], pa.string())
     return column
@@ -254,6 +277,7 @@ def numbers(answer: pa.Table) -> dict[str, bool]:
 def _shut(connection: "duckdb.DuckDBPyConnection", room: str) -> None:
     """Leave a connection nothing but what it holds; `room`: a folder for what outgrows the memory."""
     connection.execute("set temp_directory = '{}'".format(room.replace("'", "''")))
+    connection.execute("set timezone = 'UTC'")
     connection.execute("set enable_external_access = false")
     connection.execute("set lock_configuration = true")
 

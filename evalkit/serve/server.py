@@ -28,6 +28,7 @@ from evalkit.serve.formats import BASE_PATH
 from evalkit.serve.options import given_flags, options_from
 from evalkit.serve.outcome import Arrival, Ending, ServedOutcome
 from evalkit.serve.provider import Simulator
+from evalkit.text import visible
 
 READY = "listening on "
 """The first line printed begins with it; the base URL follows."""
@@ -199,7 +200,7 @@ def main(values: str) -> int:
     try:
         serve(partial(Simulator, options_from(orjson.loads(values))), until_eof=True)
     except EvalkitError as flaw:
-        print(flaw, file=sys.stderr)
+        print(visible(str(flaw)), file=sys.stderr)
         return 2
     return 0
 

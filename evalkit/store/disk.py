@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Protocol
 
 from evalkit.errors import StorageError
+from evalkit.files import TOO_LONG
 from evalkit.store.bucket import BucketPath
 
 ASIDE = ".tmp"
@@ -304,6 +305,8 @@ def _remedy(number: int | None) -> str:
         return "The disk or quota is full: free some space, then start the same command again; the log is valid."
     if number in (errno.EACCES, errno.EPERM, errno.EROFS):
         return "Make the directory writable for this user, then start the same command again; the log is valid."
+    if number == errno.ENAMETOOLONG:
+        return TOO_LONG
     return "Check the disk, then start the same command again; what was durable before is valid."
 
 

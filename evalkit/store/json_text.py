@@ -1,6 +1,5 @@
 """JSON that evalkit wrote and that may be damaged: decoded to a record, or one typed error that says where."""
 
-import re
 from typing import TypeVar
 
 import msgspec
@@ -8,7 +7,7 @@ import orjson
 
 from evalkit import __version__
 from evalkit.errors import CorruptLogError
-from evalkit.plugins import install_line
+from evalkit.plugins import install_line, is_plain
 
 KindT = TypeVar("KindT")
 
@@ -28,13 +27,11 @@ def decode(data: bytes, kind: type[KindT], where: str, remedy: str) -> KindT:
 
 # What is said of a file in a format that this evalkit does not read.
 
-_VERSION = re.compile(r"[0-9][0-9A-Za-z.+!-]{0,40}")
-
 
 def other_format(where: object, what: str, number: object, written_by: object, own: int) -> str:
     """A sentence on what is wrong and what to do. `what`: `log format`; `written_by`: the version of evalkit, as far as
     the file says."""
-    version = written_by if isinstance(written_by, str) and _VERSION.fullmatch(written_by) else ""
+    version = written_by if isinstance(written_by, str) and is_plain(written_by) else ""
     return (
         f"{where} has {what} {number}, written by {f'evalkit {version}' if version else 'another evalkit'}; this is "
         f"evalkit {__version__}, which reads format {own}. Use the evalkit that wrote it"

@@ -15,7 +15,7 @@ from evalkit.envs.environment import Environment, Kit, Pack
 from evalkit.envs.table import ENVIRONMENTS
 from evalkit.errors import CorruptLogError, UsageError
 from evalkit.money import Price
-from evalkit.plugins import PREFIX, install_line
+from evalkit.plugins import PREFIX, install_line, is_plain
 from evalkit.store.instances import ManifestInstance, admission, laid
 from evalkit.store.suite_file import Stored
 from evalkit.wire.exhausted import COUNTED
@@ -246,6 +246,8 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
 
 def flaws_of(manifest: Manifest) -> Iterator[str]:
     """Contradictions in a manifest: checks everything that readers rely on."""
+    words = [manifest.evalkit, *(word for plugin in manifest.plugins for word in (plugin.package, plugin.version))]
+    yield from (f"{word!r} is no package or version" for word in words if not is_plain(word))
     if not 1 <= manifest.replicates <= MOST_REPLICATES:
         yield f"{manifest.replicates} replicates"
     for kind, parts in (("agent", manifest.agents), ("suite", manifest.suites)):

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from evalkit.envs.table import is_litmus
 from evalkit.errors import EvalkitError, UsageError
+from evalkit.files import write_whole
 from evalkit.report.quotes import Quote
 from evalkit.report.scores import in_unit
 from evalkit.report.tables import Column, Table
@@ -66,11 +67,12 @@ def write_page(directory: Path, file: Path) -> tuple[int, int]:
     """Write the file; (its bytes, how many trajectories it holds). Raises UsageError if it cannot be written, else
     as `offline_page`."""
     text, trajectories = offline_page(directory)
+    data = text.encode()
     try:
-        size = file.write_bytes(text.encode())
+        write_whole(file, data)
     except OSError as flaw:
-        raise UsageError(f"--html: {file} cannot be written: {flaw}") from flaw
-    return size, trajectories
+        raise UsageError(f"--html: {file} cannot be written: {flaw.strerror}.") from flaw
+    return len(data), trajectories
 
 
 def offline_page(directory: Path) -> tuple[str, int]:

@@ -5,7 +5,6 @@ Whoever can reach the loopback can read the pages: they show what the run direct
 
 import asyncio
 import logging
-import re
 import signal
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
@@ -17,6 +16,7 @@ from aiohttp import web
 from aiohttp.http_exceptions import HttpProcessingError
 
 from evalkit.errors import EvalkitError, RunError, UsageError
+from evalkit.loopback import HOST, REFUSED, refusal
 from evalkit.report.tables import as_csv
 from evalkit.results.cells import Cell
 from evalkit.results.episodes import EpisodeResult
@@ -51,7 +51,6 @@ from evalkit.view.tables import read_query, table_of, table_page
 
 # What every request to the pages is checked for, and what every answer is sent with.
 
-HOST = "127.0.0.1"
 RETRY_S = 1
 """Seconds after which a page that is being computed is asked for again."""
 
@@ -68,9 +67,6 @@ HEADERS = {
     "Cross-Origin-Opener-Policy": "same-origin",
     "Cache-Control": "no-store",
 }
-
-_NAMED = re.compile(rf"({re.escape(HOST)}|localhost)(:\d{{1,5}})?", re.ASCII | re.IGNORECASE)
-"""The `Host` of a request for this server: nothing else, such as a user's name in front, belongs there."""
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
@@ -105,9 +101,8 @@ async def guard(request: web.Request, handler: Handler) -> web.StreamResponse:
 
 
 async def _guarded(request: web.Request, handler: Handler) -> web.StreamResponse:
-    # A page of another site that has its own name point at 127.0.0.1 (DNS rebinding) sends that name here.
-    if _NAMED.fullmatch(request.host) is None:
-        return message(403, "Refused", f"This server answers only requests to {HOST} and localhost.")
+    if why := refusal(request.headers.getall("Host", []), request.headers.getall("Origin", [])):
+        return message(REFUSED, "Refused", why)
     if request.method not in ("GET", "HEAD"):
         return message(405, "Refused", "Pages can only be read.")
     return await handler(request)

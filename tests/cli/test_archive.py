@@ -10,11 +10,14 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from evalkit.report.exports import archive as archives
 from evalkit.store.lock import hold_run
 from tests.support.command_line import Call, Said, finish, start, tree
+from tests.support.each_case import check_each
 
 Change = Callable[[dict[str, bytes]], None]
 SUMS = "SHA256SUMS"
@@ -185,7 +188,7 @@ def member(name: str, data: bytes = b"x", *, mode: int = 0, method: int = zipfil
 
 def understated(path: Path) -> None:
     """A file that says that it is smaller than it is."""
-    member("run/zeros", bytes(1 << 20))(path)  # type: ignore[arg-type]
+    member("run/log/zeros", bytes(1 << 20))(path)  # type: ignore[arg-type]
     data = bytearray(path.read_bytes())
     struct.pack_into("<I", data, data.rindex(b"PK\x01\x02") + 24, 10)
     path.write_bytes(data)
@@ -200,15 +203,18 @@ NAMES = (
     ".",
     "run",
     "report.json/evil",
-    "run/a\n",
+    "run/log/a\n",
+    "run/derived/a",
+    "run/log/a/b/c/d/e",
 )
 HOSTILE: dict[str, tuple[Any, str]] = {
     **{f"the name {name!r}": (member(name), "is not allowed") for name in NAMES},
     "a link": (member("run/evil", b"/etc/passwd", mode=0o120777), "'run/evil' is not allowed"),
     "a device": (member("run/evil", mode=0o020666), "'run/evil' is not allowed"),
-    "other compression": (member("run/evil", method=zipfile.ZIP_LZMA), "'run/evil' is not allowed"),
+    "other compression": (member("run/log/evil", method=zipfile.ZIP_LZMA), "'run/log/evil' is not allowed"),
     "two of a name": (member("report.json"), "a name is there twice"),
-    "a bomb": (member("run/evil", bytes(2 << 20)), "bytes are unpacked"),
+    "a bomb": (member("run/log/evil", bytes(2 << 20)), "bytes are unpacked"),
+    "many folders": (lambda path: [member(f"run/log/{name}/a/b/c")(path) for name in range(100)], "bytes are unpacked"),
     "a wrong size": (understated, "is damaged"),
     "text": (lambda path: path.write_text("hello"), "is damaged"),
     "a half": (lambda path: path.write_bytes(path.read_bytes()[:-200]), "is damaged"),
@@ -232,6 +238,42 @@ def test_what_is_no_archive_is_refused(call: Call, archive: Path, here: Path, mo
     monkeypatch.setattr(archives, "MOST_FILES", 3)
     assert "at most 3 files" in call("verify", archive).message
     assert not list(here.parent.rglob("evil"))
+
+
+TEXT = pa.string()
+COLUMNS: dict[str, tuple[pa.Table, dict[str, Any], str]] = {
+    "zeros": (pa.table({"reply": ["0" * (18 << 20)]}), {"compression": "zstd"}, "take more than"),
+    "a long word by number": (
+        pa.table({"agent": pa.array(["w" * (1 << 16)], TEXT).take(pa.array([0] * 300))}),
+        {"use_dictionary": True},
+        "take more than",
+    ),
+    "many rows": (pa.table({"step": pa.array([0]).take(pa.array([0] * (3 << 19)))}), {}, "take more than"),
+    "prefixes": (
+        pa.table({"reply": ["x" * (1 << 16)] * 300}),
+        {"use_dictionary": False, "column_encoding": {"reply": "DELTA_BYTE_ARRAY"}},
+        "is encoded as",
+    ),
+    "no columns": (pa.table({}), {}, ""),
+}
+
+
+def test_columns_that_grow_in_memory_are_refused_before_they_are_read(call: Call, archive: Path) -> None:
+    whole = contents(archive)
+
+    def check(case: tuple[pa.Table, dict[str, Any], str]) -> None:
+        table, settings, words = case
+        sink = pa.BufferOutputStream()
+        pq.write_table(table, sink, **settings)
+        write(archive, {**whole, "run/log/evil/000000001.parquet": bytes(sink.getvalue())})
+        assert archive.stat().st_size < archives.SMALL // archives.MOST_GROWTH
+        said = call("verify", archive)
+        assert said.code in (1, 2)
+        assert words in said.out + said.err
+
+    check_each(COLUMNS.items(), check)
+    write(archive, {**whole, "run/log/evil/000000001.parquet": b"PAR1 is none"})
+    assert "000000001.parquet cannot be read" in call("verify", archive).message
 
 
 def test_what_cannot_be_archived_is_refused(call: Call, archive: Path, run: Path, here: Path) -> None:

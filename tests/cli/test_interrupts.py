@@ -2,9 +2,12 @@
 
 import json
 import os
+import pty
 import signal
 import socket
 import subprocess
+import sys
+import time
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -15,6 +18,7 @@ import pytest
 from evalkit.client.lanes.ramp import CANARY_EPISODES
 from tests.provider.serving import simulated
 from tests.support.command_line import Call, await_requests, bill_lines, finish, interrupt, lab, start
+from tests.support.patience import PATIENCE_S
 
 LATENCY_S = 0.1
 FLIGHT = 24
@@ -43,8 +47,8 @@ def until_heard(process: "subprocess.Popen[str]") -> bool:
     return any("stopping: waiting for replies in flight" in line for line in iter(process.stderr.readline, ""))
 
 
-@pytest.mark.exhaustive(but=1)
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.exhaustive(but=2)
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_one_signal_lets_requests_in_flight_finish_and_the_next_call_asks_nothing_twice(
     call: Call, here: Path, slow: Path, number: int
 ) -> None:
@@ -70,6 +74,43 @@ def test_one_signal_lets_requests_in_flight_finish_and_the_next_call_asks_nothin
     assert json.loads(rest.out)["unconfirmed_usd"] == 0
     assert json.loads(rest.out)["spent_usd"] == pytest.approx(sum(line["cost"] for line in bill_lines(slow)) / 1e12)
     assert call("verify", "sweep").code == 0
+
+
+IN_A_TERMINAL = """
+import fcntl, os, signal, sys, termios
+fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+if sys.argv[1:] == ["nohup"]:
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
+os.execv(sys.executable, [sys.executable, "-m", "evalkit", "run", "sweep.toml"])
+"""
+
+
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("heeded", [True, False])
+def test_a_run_whose_terminal_has_gone_is_closed_and_goes_on_under_nohup(
+    call: Call, here: Path, slow: Path, heeded: bool
+) -> None:
+    own, theirs = pty.openpty()
+    process = subprocess.Popen(
+        [sys.executable, "-c", IN_A_TERMINAL, *([] if heeded else ["nohup"])],
+        cwd=here,
+        env={**os.environ, "TERM": "xterm"},
+        stdin=theirs,
+        stdout=theirs,
+        stderr=theirs,
+        start_new_session=True,
+    )
+    os.close(theirs)
+    until = time.monotonic() + PATIENCE_S
+    while len(bill_lines(slow)) < REQUESTS:
+        os.read(own, 65536)
+        assert process.poll() is None
+        assert time.monotonic() < until
+    os.close(own)
+    assert process.wait(PATIENCE_S) == (130 if heeded else 0)
+    status = json.loads(call("status", "sweep", "--json").out)
+    assert status["money"]["spent_pico_usd"] == sum(line["cost"] for line in bill_lines(slow))
+    assert (status["steps"], status["running"]) == (len(asked(slow)), False)
 
 
 @pytest.mark.exhaustive

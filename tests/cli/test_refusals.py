@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.command_line import LAB, Call, tree
+from tests.support.each_case import check_each
 
 SUITE = '[[suites]]\nname = "scheduling/basic"\ninstances = ["seed-0"]\n'
 AGENT = '[[agents]]\npolicy = "knuth"\n'
@@ -143,3 +144,31 @@ def test_a_provider_that_cannot_listen_is_refused(call: Call) -> None:
         said = call("simulate", "--port", str(taken.getsockname()[1]))
     assert said.code == 2
     assert "cannot listen" in said.message
+
+
+LONG = "n" * 300
+TOO_LONG: dict[str, tuple[str, ...]] = {
+    "a run": ("report", LONG),
+    "a spec": ("plan", f"{LONG}.toml"),
+    "a run's name": ("run", "mine.toml", "--name", LONG),
+    "a run's directory": ("run", "mine.toml", "--dir", f"runs/{LONG}"),
+    "a path": ("status", "/".join(["a" * 200] * 25)),
+    "a new spec": ("new", f"{LONG}.toml"),
+    "a suite": ("suites", "describe", LONG),
+    "a provider": ("providers", LONG),
+    "a side": ("compare", LONG, LONG),
+    "a name in letters of two bytes": ("report", "ä" * 150),
+}
+
+
+def test_a_name_that_no_file_may_have_is_refused_in_a_sentence(call: Call, spec: Path, here: Path) -> None:
+    def check(words: tuple[str, ...]) -> None:
+        said = call(*words)
+        assert said.code == 2
+        assert "A name has at most 255 bytes, a path 4,095. Choose a shorter one." in said.message
+
+    check_each(TOO_LONG.items(), check)
+    for key, other in {"name": "scheduling/basic", "policy": "knuth"}.items():
+        (here / "long.toml").write_text(spec.read_text().replace(f'{key} = "{other}"', f'{key} = "{LONG}"', 1))
+        assert call("plan", "long.toml").code == 2
+        assert call("plan", "long.toml").message

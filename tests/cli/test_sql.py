@@ -1,11 +1,18 @@
 import csv
 import io
 import json
+import os
+import signal
+import threading
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
+from evalkit.cli.main import INTERRUPTED
+from evalkit.report.views import Views
 from tests.support.command_line import Call
+from tests.support.patience import PATIENCE_S
 
 
 @pytest.fixture
@@ -69,3 +76,35 @@ def test_a_wrong_query_names_what_there_is(ran: str, call: Call) -> None:
     assert refused.code == 2
     assert "nothing" in refused.err
     assert "The views are" in refused.err
+
+
+LONG = "select count(*) from range(1000000000) a, range(1000000000) b where hash(a.range * b.range) % 7 = 3"
+
+
+@pytest.mark.parametrize("query", [LONG, f"with never as ({LONG}) select * from periods, never"])
+def test_an_interrupt_ends_a_query(ran: str, call: Call, monkeypatch: pytest.MonkeyPatch, query: str) -> None:
+    began, own = threading.Event(), Views.sql
+
+    def told(views: Views, words: str) -> pa.Table:
+        began.set()
+        return own(views, words)
+
+    def interrupt() -> None:
+        assert began.wait(PATIENCE_S)
+        os.kill(os.getpid(), signal.SIGINT)
+
+    monkeypatch.setattr(Views, "sql", told)
+    thread = threading.Thread(target=interrupt)
+    thread.start()
+    said = call("sql", ran, query)
+    thread.join()
+    assert (said.code, said.out, said.err) == (INTERRUPTED, "", "")
+
+
+def test_no_cell_begins_a_formula(ran: str, call: Call) -> None:
+    query = "select '=1' as a, '+1' as \"=b\", '@x' as c, -1 as d, '-1' as e, -1.5 as f, 'a=1' as g"
+    head, line = csv.reader(io.StringIO(call("sql", ran, query, "--csv").out))
+    assert head == ["a", "'=b", "c", "d", "e", "f", "g"]
+    assert line == ["'=1", "'+1", "'@x", "-1", "'-1", "-1.5", "a=1"]
+    (row,) = json.loads(call("sql", ran, "select '=1' as a", "--json").out)
+    assert row["a"] == "=1"

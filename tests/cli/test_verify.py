@@ -158,11 +158,3 @@ def test_a_folder_in_place_of_a_file_is_told(ran: Path, call: Call, name: str) -
     said = call("verify", "run")
     assert said.code == 1
     assert f"{name}: is not a file: move it elsewhere" in said.out
-
-
-def test_a_damaged_forecast_is_told_by_all(ran: Path, call: Call) -> None:
-    (ran / "forecast.json").write_text("null")
-    said = call("verify", "run")
-    assert (said.code, "forecast.json" in said.out) == (1, True)
-    refused = call("status", "run")
-    assert (refused.code, "forecast.json is damaged" in refused.err) == (2, True)

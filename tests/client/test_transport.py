@@ -11,7 +11,6 @@ from aiohttp import web
 
 from evalkit.client.credentials import Credentials, Grant, key_grant
 from evalkit.client.open import endpoint_of, open_transport
-from evalkit.client.redact import Redactor
 from evalkit.client.streaming import Timeouts
 from evalkit.client.transport import HttpTransport, checked_url, is_loopback
 from evalkit.engine.session import make_room
@@ -462,11 +461,10 @@ def test_only_a_refusal_that_is_about_the_key_renews_it(status: int, says: str, 
         return web.json_response({"error": {"message": says}}, status=status)
 
     async def main() -> list[int]:
-        redactor = Redactor()
         async with serving(handler) as url:
-            credentials = Credentials(fetch, redactor)
+            credentials = Credentials(fetch)
             async with HttpTransport(
-                url, headers={}, key="", timeout_s=PATIENCE_S, credentials=credentials, redactor=redactor
+                url, headers={}, key="", timeout_s=PATIENCE_S, credentials=credentials
             ) as transport:
                 return [(await transport.send(b"{}", f"episode/{n}/0")).credentials for n in range(3)]
 

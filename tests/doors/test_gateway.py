@@ -166,6 +166,23 @@ def test_keys_and_dialects_that_cannot_be_are_refused() -> None:
             gate.base_url(**words)
 
 
+def test_another_site_is_refused() -> None:
+    statuses = []
+
+    @evalkit.agent(version=1)
+    async def outside(seat: evalkit.Seat) -> None:
+        async with evalkit.gateway(seat) as gate:
+            for headers in ({"Host": "evil"}, {"Host": "127.0.0.1:1@evil"}, {"Origin": "http://127.0.0.1:1@evil"}):
+                async with aiohttp.ClientSession() as session:
+                    url = gate.base_url("openai_chat") + "/chat/completions"
+                    async with session.post(url, data=b"{}", headers=headers) as response:
+                        statuses.append(response.status)
+        await inside(seat)
+
+    played(outside)
+    assert statuses == [403, 403, 403]
+
+
 def test_what_was_asked_through_it_is_not_asked_again(tmp_path: Path) -> None:
     fails = [True]
 

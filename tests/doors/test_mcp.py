@@ -4,6 +4,7 @@ import asyncio
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -120,7 +121,8 @@ def serving(folder: Path, *more: str) -> Iterator[tuple[str, subprocess.Popen[st
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, cwd=folder) as started:
         assert started.stderr is not None
         line = started.stderr.readline()
-        rest = threading.Thread(target=started.stderr.read)
+        said: list[str] = []
+        rest = threading.Thread(target=said.extend, args=(started.stderr,))
         rest.start()
         try:
             assert "http://" in line, line
@@ -132,6 +134,7 @@ def serving(folder: Path, *more: str) -> Iterator[tuple[str, subprocess.Popen[st
             finally:
                 started.kill()
                 rest.join()
+        assert "Traceback" not in "".join(said)
 
 
 @asynccontextmanager
@@ -299,8 +302,12 @@ def test_episodes_are_asked_for_over_http_and_not_from_another_site(tmp_path: Pa
         assert "seed-0" in words_of_it
         for body in (b"[", b"[]", b'{"a": 1}', b'{"instance": 1}', b'{"replicate": true}', b"[" * 5000, b"x" * 70_000):
             assert post(base, body)[0] == 400, body[:20]
-        assert post(base, b"{}", Origin="http://evil.example")[0] == 403
-        assert post(base, b"{}", Host="evil.example")[0] == 421
+        for origin in ("http://evil.example", "http://127.0.0.1:1@evil.example"):
+            assert post(base, b"{}", Origin=origin)[0] == 403
+            assert post(url, b"{}", Origin=origin)[0] == 403
+        for host in ("evil.example", "127.0.0.1:80@evil.example", "127.0.0.1:evil"):
+            assert post(base, b"{}", Host=host)[0] == 403
+        assert post(base, b"{}", Host="localhost:1")[1]["url"].startswith(base)
         assert post(base, b"{}", **{"Content-Type": "text/plain"})[0] == 400
         with pytest.raises(urllib.error.HTTPError, match="404"):
             urllib.request.urlopen(f"{base}/episodes/{'x' * 32}/mcp", timeout=PATIENCE_S)
@@ -311,6 +318,14 @@ def test_episodes_are_asked_for_over_http_and_not_from_another_site(tmp_path: Pa
                 assert (await second.call_tool("get_attempt_number", {})).structured_content["step"] == 1
 
         asyncio.run(both())
+        for path in ("/episodes", url.removeprefix(base)):
+            gone = (
+                f"POST {path} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+                "Accept: application/json, text/event-stream\r\nContent-Length: 100\r\n\r\n{"
+            )
+            with socket.create_connection(("127.0.0.1", int(base.rpartition(":")[2]))) as client:
+                client.sendall(gone.encode())
+            assert post(base, b"[")[0] == 400  # it has heard of the one before
         assert server.poll() is None
 
 

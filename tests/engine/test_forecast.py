@@ -2,6 +2,7 @@
 
 import asyncio
 import itertools
+import json
 import math
 from dataclasses import replace
 from pathlib import Path
@@ -24,8 +25,9 @@ from evalkit.engine.forecast import (
 )
 from evalkit.engine.resume import read_holdings
 from evalkit.engine.stand_in import PLAIN, admitted, play_sample, stand_in_of
+from evalkit.engine.status import read_status
 from evalkit.engine.universe import Choice, cells
-from evalkit.errors import CorruptLogError
+from tests.support.each_case import check_each
 from tests.support.small_sweeps import resolved
 from tests.support.sweep_runs import go_served, served
 
@@ -247,11 +249,48 @@ def test_a_run_writes_its_priors_once_and_its_ended_episodes_correct_them(tmp_pa
     assert (run / FILE).read_bytes() != written
 
 
-def test_a_damaged_file_of_priors_is_named(tmp_path: Path) -> None:
+def damaged(whole: bytes) -> dict[str, bytes]:
+    """The file of priors in states that it may be found in."""
+    plain = json.loads(whole)
+    cell = plain["cells"][0]
+    wrong = {"agent": 3, "cost": "much", "played": 1.5, "spread": None, "requests": -1, "tokens_in": 1e300}.items()
+    cells = {f"{name} {value}": [{**cell, name: value}] for name, value in wrong}
+    return {
+        "half": whole[: len(whole) // 2],
+        "nothing": b"",
+        "null": b"null",
+        "random": bytes(range(256)) * 9,
+        "nested": b"[" * 100_000,
+        "other": b'{"version": 1, "cells": 3}',
+        "a number beyond": whole.replace(b'"cost": ', b'"cost": 9' + b"9" * 400, 1),
+        **{name: json.dumps({**plain, "cells": other}).encode() for name, other in cells.items()},
+    }
+
+
+def test_priors_that_cannot_be_read_are_made_again(tmp_path: Path) -> None:
     assert read_priors(tmp_path) == []
-    (tmp_path / FILE).write_text('{"version": 1, "cells": [{"agent": 3}]}')
-    with pytest.raises(CorruptLogError, match=r"forecast\.json is damaged.*Delete it"):
-        read_priors(tmp_path)
+    sweep = resolved(tmp_path, served(periods=3))
+    run = tmp_path / "run"
+    go_served(sweep, run)
+    asyncio.run(forecast_run(sweep.manifest, {}, run, Choice()))
+    whole = (run / FILE).read_bytes()
+    (run / FILE).unlink()
+    told = read_status(run).to_json()
+
+    def check(data: bytes) -> None:
+        (run / FILE).write_bytes(data)
+        assert read_priors(run) == []
+        assert read_status(run).to_json()["cells"] == told["cells"]
+        asyncio.run(forecast_run(sweep.manifest, {}, run, Choice()))
+        assert (run / FILE).read_bytes() == whole
+
+    check_each(damaged(whole).items(), check)
+    with (run / FILE).open("wb") as file:
+        file.truncate(1 << 40)  # which takes no disk, and would take all memory
+    assert read_priors(run) == []
+    (run / FILE).unlink()
+    (run / FILE).mkdir()
+    assert len(asyncio.run(forecast_run(sweep.manifest, {}, run, Choice())).priors) == len(json.loads(whole)["cells"])
 
 
 def test_a_run_that_holds_nothing_teaches_nothing(tmp_path: Path) -> None:

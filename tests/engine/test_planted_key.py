@@ -27,12 +27,12 @@ OTHER_KEY = "sk-of-another-provider-9876543210"
 IN_BASE64 = base64.b64encode(f"user:{KEY}".encode()).decode()
 PERCENT = "".join(f"%{ord(char):02X}" if place % 2 else char for place, char in enumerate(KEY))
 TRACES = (
-    *(KEY, KEY[6:22], json.dumps(KEY)[1:-1].replace("/", "\\/"), OTHER_KEY),
+    *(KEY, *(KEY[at : at + 12] for at in range(len(KEY) - 11)), json.dumps(KEY)[1:-1].replace("/", "\\/"), OTHER_KEY),
     *(base64.b64encode(KEY.encode()).decode(), base64.urlsafe_b64encode(KEY.encode()).decode()),
     *(IN_BASE64[8:30], IN_BASE64[8:30].replace("/", "\\/")),
     *(KEY.encode().hex(), KEY.encode().hex().upper(), PERCENT, PERCENT[10:40]),
 )
-"""The keys, the middle of one, and how it may be spelled."""
+"""The keys, each long piece of one, and how it may be spelled."""
 
 KINDS = ("echo", "escaped", "encoded", "denied", "page", "moved", "cut", "reason", "cookie")
 
@@ -68,7 +68,9 @@ async def throw_back(request: web.Request) -> web.StreamResponse:
     await asyncio.sleep(0.02)
     headers = {"x-request-id": KEY, "x-ratelimit-limit-requests": KEY}
     if kind == "denied":
-        return web.json_response({"error": {"message": f"No: {KEY}", "code": KEY}}, status=401, headers=headers)
+        return web.json_response(
+            {"error": {"message": f"No: {KEY}, {KEY[:24]}...{KEY[-13:]}", "code": KEY[4:]}}, status=401, headers=headers
+        )
     if kind == "page":
         return web.Response(text=f"<html><head><title>{KEY}</title></head></html>", headers=headers)
     if kind == "moved":
@@ -98,7 +100,11 @@ async def throw_back(request: web.Request) -> web.StreamResponse:
 def reply(kind: str) -> object:
     call = {"name": KEY, "arguments": json.dumps({"assignment": KEY})}
     calls = [{"id": KEY, "type": "function", "function": call}]
-    message = {"content": f"Your key is {KEY}.", "tool_calls": calls, "reasoning_content": KEY}
+    message = {
+        "content": f"Your key is {KEY}. It begins with {KEY[:20]}.",
+        "tool_calls": calls,
+        "reasoning_content": KEY,
+    }
     choices = [{"message": message, "finish_reason": "tool_calls"}]
     said = {"id": KEY, "model": f"{kind}-{KEY}", "system_fingerprint": KEY}
     return {**said, "choices": choices, "usage": {"prompt_tokens": 50, "completion_tokens": 9}}

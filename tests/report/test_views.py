@@ -1,5 +1,6 @@
 """A run as SQL: a log in three commits, in which one episode was played again."""
 
+import os
 import shutil
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -170,6 +171,21 @@ def test_a_query_has_neither_files_nor_the_network(
     assert "abc" not in str(flaw.value)
     assert "The views are" in str(flaw.value) or "nothing else" in str(flaw.value)
     assert [path.name for path in here.iterdir()] == ["secret.csv"]
+
+
+def test_no_query_opens_a_file_before_access_is_shut(run: Path, tmp_path: Path) -> None:
+    """A file of which others would see that it is opened: a pipe, which lets an opener wait."""
+    os.mkfifo(pipe := tmp_path / "pipe.csv")
+    reader = os.open(pipe, os.O_RDWR)  # so nobody waits
+    os.write(reader, b"key\nabc\n")
+    for view in VIEWS:
+        with pytest.raises(UsageError, match="nothing else"):
+            open_views(run).sql(f"select * from {view}, read_csv('{pipe}')")
+        with pytest.raises(UsageError, match="The query could not be answered"):
+            open_views(run).sql(f"select * from '{pipe}', {view}")
+    os.set_blocking(reader, False)
+    assert os.read(reader, 100) == b"key\nabc\n"
+    os.close(reader)
 
 
 def test_a_query_sees_no_names_of_python(run: Path) -> None:

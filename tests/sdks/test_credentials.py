@@ -21,6 +21,7 @@ from aiohttp import web
 from evalkit.client import clouds
 from evalkit.client.open import endpoint_of, open_transport
 from evalkit.errors import UsageError
+from evalkit.redact import KEYS
 from evalkit.spec.model import Provider
 from evalkit.wire.http import HttpResponse
 from tests.sdks.holding import WHY
@@ -189,7 +190,7 @@ def test_aws_credentials_that_expire_are_found_again(monkeypatch: pytest.MonkeyP
                 valid = newest
                 response = await endpoint.send(BODY, "e/0/0")
                 found.append((response.status, response.credentials))
-                assert "token-of-the-night" not in transport._redactor.text(" ".join(tokens))
+                assert "token-of-the-night" not in KEYS.text(" ".join(tokens))
             return found
 
     assert asyncio.run(main()) == [(200, 1), (403, 1), (200, 2), (200, 2)]

@@ -156,6 +156,9 @@ def test_only_its_own_host_is_answered_and_only_reading(run: Path) -> None:
                 assert "scheduling" not in said.text
             assert (await get("/", Host=f"localhost:{port}")).status == 200
             assert (await get("/", Host=f"LocalHost:{port}")).status == 200
+            for origin in ("http://evil.example", f"http://127.0.0.1:{port}@evil.example", "null"):
+                assert (await get("/run/shown/", Origin=origin)).status == 403
+            assert (await get("/run/shown/", Origin=url)).status == 200
             for method in ("POST", "PUT", "DELETE", "OPTIONS", "PATCH"):
                 assert (await get("/run/shown/", method=method)).status == 405
             assert (await get("/run/shown/", method="HEAD")).status == 200

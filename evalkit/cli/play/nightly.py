@@ -16,6 +16,7 @@ from evalkit.cli.pipes import unread
 from evalkit.engine.freezing.freeze import Resolved, resolve
 from evalkit.engine.outcome import COMPLETE, INCOMPLETE, INTERRUPTED, REFUSED, RunOutcome
 from evalkit.errors import EvalkitError, RunError, UsageError
+from evalkit.files import write_whole
 from evalkit.money import show_usd
 from evalkit.nightly.history_files import (
     FOLDER,
@@ -192,7 +193,7 @@ def _tell(
         from evalkit.view.home import nights_page
 
         try:
-            Path(args.html).write_text(nights_page(name, folder, history), encoding="utf-8", newline="")
+            write_whole(Path(args.html), nights_page(name, folder, history).encode())
             done.append(f"Wrote {args.html}.")
         except OSError as flaw:
             # Only a message: the exit code remains that of the night.

@@ -19,6 +19,7 @@ from evalkit.doors.sitting import Sitting, outcome_of
 from evalkit.envs.arguments import clean
 from evalkit.envs.replay import Turn
 from evalkit.envs.table import is_litmus
+from evalkit.report.render.terminal import Output
 from evalkit.text import visible
 
 # What a person who plays sees, and how they are asked. What the environment says is never read as markup.
@@ -35,7 +36,7 @@ _STYLES = {"system": "cyan", "user": "green", "tool": "yellow", "assistant": "di
 
 def hello(sitting: Sitting) -> None:
     """The episode, and all that its chat has said so far."""
-    console = Console(highlight=False)
+    console = Output()
     console.print(Text(sitting.tag, style="bold"))
     console.print(Text(HELP, style="dim"))
     _messages(console, sitting.game.messages)
@@ -43,7 +44,7 @@ def hello(sitting: Sitting) -> None:
 
 def show(turn: Turn, game: Game) -> None:
     """What a reply has led to."""
-    console = Console(highlight=False)
+    console = Output()
     outcome = outcome_of(turn.facts)
     if outcome != "ok":
         console.print(Text(f"Refused: {outcome}", style="red"))
@@ -56,7 +57,7 @@ def show(turn: Turn, game: Game) -> None:
 
 def closing(sitting: Sitting, command: str) -> None:
     """The score, or how to go on."""
-    console, game = Console(highlight=False), sitting.game
+    console, game = Output(), sitting.game
     if not game.ending:
         console.print(Text(f"The episode waits at step {game.step}. Go on: {command}"))
         return
@@ -67,7 +68,7 @@ def closing(sitting: Sitting, command: str) -> None:
 
 def ask(game: Game) -> Reply | None:
     """The person's next reply; None if they leave."""
-    console = Console(highlight=False)
+    console = Output()
     while True:
         names = "  ".join(f"{number} {visible(tool.name)}" for number, tool in enumerate(game.tools, 1))
         console.print(Text(names, style="magenta"))

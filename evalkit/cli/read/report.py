@@ -69,7 +69,7 @@ def _write_figures(directory: Path, run: Report, folder: Path) -> None:
     try:
         write_figures(folder, run.manifest.name, figures)
     except OSError as flaw:
-        raise UsageError(f"--figures: {folder} cannot be written: {flaw}") from flaw
+        raise UsageError(f"--figures: {folder} cannot be written: {flaw.strerror}.") from flaw
     print(f"Wrote {len(figures)} figures to {folder}; {folder / 'index.html'} shows all of them.")
 
 

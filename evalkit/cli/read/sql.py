@@ -5,6 +5,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from evalkit.api.runs import asked
 from evalkit.api.specs import run_directory
 from evalkit.report.views import VIEWS, answer_csv, numbers, open_views, plain, rows_of
 from evalkit.text import visible
@@ -22,14 +23,14 @@ def sql(args: argparse.Namespace) -> int:
             print(f"{name}: {words}")
             print("    " + ", ".join(f"{column['column_name']} {column['column_type'].lower()}" for column in columns))
         return 0
-    answer = views.sql(args.query)
+    answer = asked(views, args.query)
     if args.json:
         import orjson
 
         form = orjson.OPT_INDENT_2 | orjson.OPT_NON_STR_KEYS
         print(orjson.dumps(rows_of(answer), option=form, default=plain).decode())
     elif args.csv:
-        sys.stdout.buffer.write(answer_csv(answer))
+        print(answer_csv(answer).decode(), end="")
     else:
         _print(rows_of(answer.slice(0, MOST_ROWS)), numbers(answer))
         if answer.num_rows > MOST_ROWS:

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 from evalkit.api.specs import run_directory
 from evalkit.cli.pipes import unread
-from evalkit.errors import CorruptLogError, StorageError
 
 if TYPE_CHECKING:
     from evalkit.results.verify import Finding
@@ -73,7 +72,6 @@ def _tell(
 
 def _beside(run: Path) -> "Iterator[Finding]":
     """Findings in files next to the log, which other commands read or write."""
-    from evalkit.engine import forecast
     from evalkit.envs.table import ENVIRONMENTS
     from evalkit.results.frozen import frozen_flaws
     from evalkit.results.verify import Finding
@@ -81,10 +79,6 @@ def _beside(run: Path) -> "Iterator[Finding]":
 
     for flaw in frozen_flaws(manifests.read_manifest(run), ENVIRONMENTS):
         yield Finding(segment=manifests.manifest_name(run), problem=flaw)
-    try:
-        forecast.read_priors(run)
-    except (CorruptLogError, StorageError) as damage:
-        yield Finding(segment=forecast.FILE, problem=str(damage))
     for name in (events.FILE, live.FILE, lock.FILE):
         if (run / name).exists() and not (run / name).is_file():
             yield Finding(segment=name, problem="is not a file: move it elsewhere")

@@ -22,6 +22,7 @@ from evalkit.digests import ask_digest
 from evalkit.doors.gateway.anthropic_messages import SERVED_ANTHROPIC_MESSAGES
 from evalkit.doors.gateway.openai_responses import SERVED_OPENAI_RESPONSES
 from evalkit.errors import AgentError, AskRefused
+from evalkit.loopback import HOST, REFUSED, refusal
 from evalkit.replies import decode_reply, encode_reply
 from evalkit.seats import Fork, Seat
 from evalkit.seeds import Stream
@@ -207,7 +208,7 @@ class _Server:
                 web.Server(self.answer, request_factory=request, access_log=None), shutdown_timeout=0.1
             )
             await runner.setup()
-            await web.TCPSite(runner, "127.0.0.1", 0).start()
+            await web.TCPSite(runner, HOST, 0).start()
             (host, port), self.runner = runner.addresses[0][:2], runner
             self.url = f"http://{host}:{port}"
 
@@ -231,6 +232,8 @@ class _Server:
         if served is None:
             key, _, rest = rest.partition("/")
             served = _BY_PATH.get(f"/{rest}")
+        if why := refusal(request.headers.getall("Host", []), request.headers.getall("Origin", [])):
+            return _refused(served or SERVED_OPENAI_CHAT, REFUSED, "refused", why)
         if desk is None or not request.path.startswith("/g/"):
             return _unknown(served, "There is no such episode here, or it is over.")
         if served is None or request.method != "POST":

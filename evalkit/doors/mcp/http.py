@@ -1,37 +1,39 @@
 """ServedEpisodes over HTTP, on this machine alone: each has a URL of its own that nobody can guess.
 
-`POST /episodes` begins one and answers with its URL. What a browser sends for another site is refused, by the
-SDK's checks of Host, Origin and content type.
+`POST /episodes` begins one and answers with its URL. What a browser sends for another site is refused
+(`loopback.py`).
 """
 
 import json
+import logging
 import secrets
 import socket
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import Any
 
 import anyio
 import uvicorn
 from anyio.abc import TaskGroup, TaskStatus
+from mcp.server import streamable_http
 from mcp.server.streamable_http_manager import StreamableHTTPASGIApp, StreamableHTTPSessionManager
-from mcp.server.transport_security import TransportSecurityMiddleware, TransportSecuritySettings
+from mcp.server.transport_security import TransportSecuritySettings
 from starlette.applications import Starlette
-from starlette.requests import Request
+from starlette.datastructures import Headers
+from starlette.middleware import Middleware
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Mount, Route
-from starlette.types import Receive, Scope, Send
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from evalkit.doors.mcp.server import EpisodeServer
 from evalkit.doors.sitting import Sitting
 from evalkit.errors import UsageError
+from evalkit.loopback import HOST, REFUSED, refusal
 
-HOST = "127.0.0.1"
-_SECURITY = TransportSecuritySettings(
-    enable_dns_rebinding_protection=True,
-    allowed_hosts=[f"{HOST}:*", "localhost:*"],
-    allowed_origins=[f"http://{HOST}:*", "http://localhost:*"],
-)
+_SDK = TransportSecuritySettings(enable_dns_rebinding_protection=False)
+"""The SDK's own check takes anything for a port."""
+JSON = "application/json"
 MOST_EPISODES = 1000
 """That one server keeps."""
 MOST_BODY = 64 * 1024
@@ -45,7 +47,7 @@ class ServedEpisodes:
 
     def __init__(self, begin: Begin) -> None:
         self._begin = begin
-        self._checks = TransportSecurityMiddleware(_SECURITY)
+        logging.getLogger(streamable_http.__name__).addFilter(_stayed)
         self._apps: dict[str, StreamableHTTPASGIApp] = {}
         self._tasks: TaskGroup | None = None
 
@@ -61,14 +63,14 @@ class ServedEpisodes:
                 tasks.cancel_scope.cancel()
 
         routes = [Route("/episodes", self._post, methods=["POST"]), Mount("/episodes", app=self._episode)]
-        return Starlette(routes=routes, lifespan=lifespan)
+        return Starlette(routes=routes, lifespan=lifespan, middleware=[Middleware(Guard)])
 
     async def add(self, sitting: Sitting) -> str:
         """Serve an episode; its path. Raises UsageError."""
         if len(self._apps) >= MOST_EPISODES:
             raise UsageError(f"This server has {MOST_EPISODES:,} episodes, which is the most. Start another.")
         episode = EpisodeServer(sitting)
-        manager = StreamableHTTPSessionManager(app=episode.server, security_settings=_SECURITY)
+        manager = StreamableHTTPSessionManager(app=episode.server, security_settings=_SDK)
         assert self._tasks is not None
         await self._tasks.start(_host, manager)
         name = secrets.token_urlsafe(24)
@@ -84,18 +86,39 @@ class ServedEpisodes:
             await app(scope, receive, send)
 
     async def _post(self, request: Request) -> Response:
-        refused = await self._checks.validate_request(request, is_post=True)
-        if refused is not None:
-            return refused
         try:
+            if request.headers.get("Content-Type", "").partition(";")[0].strip().lower() != JSON:
+                raise UsageError(f"The content type must be {JSON}.")
             wanted = await _body(request)
             sitting = await self._begin(wanted.get("instance", ""), wanted.get("replicate", 0))
             path = await self.add(sitting)
         except UsageError as flaw:
             return JSONResponse({"error": str(flaw)}, status_code=400)
         game = sitting.game
-        told = {"url": f"http://{request.headers['host']}{path}", "suite": game.instance.suite}
+        host, port = request.scope["server"]
+        told = {"url": f"http://{host}:{port}{path}", "suite": game.instance.suite}
         return JSONResponse({**told, "instance": game.instance.id, "step": game.step}, status_code=201)
+
+
+def _stayed(record: logging.LogRecord) -> bool:
+    """Whether what the SDK logs is not only that a client has gone."""
+    return record.exc_info is None or not isinstance(record.exc_info[1], ClientDisconnect)
+
+
+class Guard:
+    """Refuses what another site sends; a client that has gone gets no answer, and leaves no traceback."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer a request."""
+        headers = Headers(raw=scope.get("headers", []))
+        if scope["type"] != "lifespan" and (why := refusal(headers.getlist("Host"), headers.getlist("Origin"))):
+            await JSONResponse({"error": why}, status_code=REFUSED)(scope, receive, send)
+            return
+        with suppress(ClientDisconnect):
+            await self._app(scope, receive, send)
 
 
 async def _body(request: Request) -> dict[str, Any]:

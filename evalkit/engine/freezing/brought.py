@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from evalkit.envs.table import ENVIRONMENTS
 from evalkit.errors import UsageError
-from evalkit.plugins import GROUPS, Plugin, find, install_line
+from evalkit.plugins import GROUPS, Plugin, find, install_line, is_plain
 from evalkit.policy.table import policy_plugin
 from evalkit.spec.agent_code import agent_plugin
 from evalkit.spec.model import Provider, Sweep
@@ -20,13 +20,16 @@ from evalkit.wire.table import DIALECTS
 
 
 def brought(sweep: Sweep, environments: Sequence[str], providers: Sequence[Provider]) -> tuple[ManifestPlugin, ...]:
-    """What packages contribute to a sweep with resolved names, by entry."""
-    plugins = dict.fromkeys(_used(sweep, environments, providers))
-    lines = {
-        ManifestPlugin(entry=plugin.entry, package=plugin.package, version=plugin.version)
-        for plugin in plugins
-        if plugin
-    }
+    """What packages contribute to a sweep with resolved names, by entry. Raises UsageError if a package has no name or
+    version that a manifest may hold."""
+    plugins = [plugin for plugin in dict.fromkeys(_used(sweep, environments, providers)) if plugin]
+    for plugin in plugins:
+        if not (is_plain(plugin.package) and is_plain(plugin.version)):
+            raise UsageError(
+                f"{plugin.source}: the package's name and version must be letters, digits and any of .+!_- only. "
+                "Correct them where the package is made, and install it again."
+            )
+    lines = {ManifestPlugin(entry=plugin.entry, package=plugin.package, version=plugin.version) for plugin in plugins}
     return tuple(sorted(lines, key=lambda line: line.entry))
 
 

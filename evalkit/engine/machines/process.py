@@ -25,6 +25,7 @@ from evalkit.errors import EvalkitError, UsageError
 from evalkit.store.bucket import is_bucket, place_of
 from evalkit.store.files.schema import FORMAT
 from evalkit.store.manifests import is_run
+from evalkit.text import visible
 
 GONE, FAILED, REFUSED = 4, 1, 2
 """Exit codes: the coordinator has ended; the worker could not go on; it may not, or need not, work."""
@@ -77,7 +78,7 @@ async def main(descriptor: int, run: str) -> int:
     finally:
         link.close()
     if code:
-        print(words, file=sys.stderr, flush=True)
+        print(visible(words), file=sys.stderr, flush=True)
     return code
 
 

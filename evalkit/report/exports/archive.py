@@ -3,9 +3,9 @@
 `run/` holds the run's files as they are, `report.json` the rows of every table, `SHA256SUMS` the digest of each other
 file. The same run gives the same bytes: names are sorted, and no time is written.
 
-An archive may come from anybody. It is unpacked into a folder of its own, within bounds. Its checksums are compared
-first, and a damaged archive is not looked into further. Then its log is checked and replayed as that of any run, and
-the report is made again.
+An archive may come from anybody. It is unpacked into a folder of its own, within bounds of disk and memory
+(`docs/exports.md`). Its checksums are compared first, and a damaged archive is not looked into further. Then its log is
+checked and replayed as that of any run, and the report is made again.
 """
 
 import hashlib
@@ -23,6 +23,9 @@ from typing import IO, Any
 from zipfile import ZIP_DEFLATED, ZIP_STORED, BadZipFile, ZipFile, ZipInfo
 
 import orjson
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
 
 from evalkit import __version__
 from evalkit.errors import RunError, StorageError
@@ -30,7 +33,7 @@ from evalkit.report.exports.episodes import Chosen
 from evalkit.report.report import report
 from evalkit.results.verify import Finding, verify
 from evalkit.store import disk
-from evalkit.store.copying import kept_files, on_disk
+from evalkit.store.copying import KEPT, kept_files, on_disk
 from evalkit.store.folder import refuse_existing
 from evalkit.store.lock import refuse_writer
 from evalkit.text import visible
@@ -39,10 +42,20 @@ RUN, REPORT, CHECKSUMS = "run", "report.json", "SHA256SUMS"
 PACKED = (".parquet", ".zst")
 """Files that are compressed already, so they are stored as they are."""
 MOST_FILES = 100_000
-MOST_GROWTH = 100
-"""How many times the size of its file an archive may have once it is unpacked; texts of a log shrink to a tenth."""
-SMALL = 64 << 20
-"""Bytes that any archive may have once it is unpacked."""
+MOST_GROWTH = 30
+"""How many times the size of its file an archive may have, unpacked on the disk, and the columns of its log in memory.
+Texts of a log shrink to a tenth."""
+SMALL = 16 << 20
+"""Bytes that any archive may have so."""
+MOST_PARTS = 6
+"""Of the path of a file. Each folder takes a block of the disk, too."""
+BLOCK = 4096
+"""Bytes that the least file takes on a disk."""
+VALUE = 16
+"""Bytes that a value of a column takes in memory, beside its text, at most."""
+_NUMBERED = frozenset({"RLE_DICTIONARY", "PLAIN_DICTIONARY"})
+_ENCODINGS = _NUMBERED | {"PLAIN", "RLE"}
+"""Of the columns of a log: words by number, and others. What is not here makes long texts of short ones."""
 LAST_DIGITS = 1e-9
 """The relative difference up to which two numbers differ in their last digits alone: sums of fractions and functions
 of the mathematical library may round otherwise on another machine."""
@@ -133,6 +146,7 @@ def verify_archive(path: Path, check: Callable[[Path], list[Finding]]) -> Verifi
         done.findings += _unlike(folder, path)
         if done.findings:
             return done
+        _refuse_large_columns(folder, path)
         try:
             stored = orjson.loads((folder / REPORT).read_bytes())
             done.written_by, tables = str(stored["evalkit"]), dict(stored["tables"])
@@ -160,11 +174,13 @@ def _unpacked(path: Path) -> Iterator[Path]:
 def _unpack(archive: ZipFile, path: Path, room: Path) -> None:
     entries = [entry for entry in archive.infolist() if not entry.is_dir()]
     names = {entry.filename for entry in entries}
-    size, most = sum(entry.file_size for entry in entries), max(SMALL, MOST_GROWTH * path.stat().st_size)
+    folders = {parent for name in names for parent in PurePosixPath(name).parents} if len(names) <= MOST_FILES else ()
+    blocks = len(folders) + sum(entry.file_size // BLOCK + 1 for entry in entries)
+    size, most = blocks * BLOCK, _most(path)
     if len(entries) > MOST_FILES or size > most:
         raise RunError(
-            f"{path} has {len(entries):,} files of {size:,} bytes; at most {MOST_FILES:,} files of {most:,} bytes are "
-            "unpacked. If you trust it, unpack it yourself, and verify the folder `run` in it."
+            f"{path} has {len(entries):,} files, which take {size:,} bytes; at most {MOST_FILES:,} files of {most:,} "
+            "bytes are unpacked. If you trust it, unpack it yourself, and verify the folder `run` in it."
         )
     odd = next((entry for entry in entries if not _plain(entry, names)), None)
     if odd is not None or len(names) < len(entries):
@@ -185,6 +201,48 @@ def _unpack(archive: ZipFile, path: Path, room: Path) -> None:
             shutil.copyfileobj(source, copy)
 
 
+def _most(path: Path) -> int:
+    return max(SMALL, MOST_GROWTH * path.stat().st_size)
+
+
+def _refuse_large_columns(folder: Path, path: Path) -> None:
+    """Raises RunError if the columns of the log would take more memory than is allowed; nothing is read for that but
+    what the files say of themselves, and then the columns that hold words by number."""
+    size, most = 0, _most(path)
+    for file in sorted(folder.rglob("*.parquet")):
+        try:
+            for part in _sizes(file):
+                size += part
+                if size > most:
+                    raise RunError(
+                        f"{path}: the columns of its log take more than {most:,} bytes once they are read, which is "
+                        "the most. If you trust it, unpack it yourself, and verify the folder `run` in it."
+                    )
+        except (pa.ArrowException, OSError, ValueError) as flaw:
+            name = file.relative_to(folder).as_posix()
+            raise RunError(f"{path} is no archive of evalkit, or is damaged: {name} cannot be read ({flaw}).") from flaw
+
+
+def _sizes(path: Path) -> Iterator[int]:
+    """Bytes of memory, part by part, of the columns of a file. Raises what reading it raises."""
+    with pq.ParquetFile(path) as file:
+        groups = [file.metadata.row_group(number) for number in range(file.num_row_groups)]
+        columns = [group.column(number) for group in groups for number in range(group.num_columns)]
+        for column in columns:
+            if not _ENCODINGS.issuperset(column.encodings):
+                raise ValueError(f"its column {column.path_in_schema} is encoded as {', '.join(column.encodings)}")
+            yield column.total_uncompressed_size + VALUE * column.num_values
+        words = [field.name for field in file.schema_arrow if field.type in (pa.string(), pa.binary())]
+    with pq.ParquetFile(path, read_dictionary=words) as file:
+        for number, group in enumerate(groups):
+            for at in range(group.num_columns):
+                name = group.column(at).path_in_schema
+                if name in words and _NUMBERED & set(group.column(at).encodings):
+                    for chunk in file.read_row_group(number, [name], use_threads=False).column(0).chunks:
+                        lengths = pc.take(pc.binary_length(chunk.dictionary), chunk.indices)
+                        yield pc.sum(lengths).as_py() or 0
+
+
 def _plain(entry: ZipInfo, names: set[str]) -> bool:
     """Whether an entry is a regular file that stays within its folder, and that no other file is within."""
     name, kind = PurePosixPath(entry.filename), stat.S_IFMT(entry.external_attr >> 16)
@@ -193,7 +251,8 @@ def _plain(entry: ZipInfo, names: set[str]) -> bool:
         and entry.filename == str(name)
         and entry.compress_type in (ZIP_STORED, ZIP_DEFLATED)
         and entry.filename.isprintable()
-        and (name.parts[:1] == (RUN,) or len(name.parts) == 1)
+        and len(name.parts) <= MOST_PARTS
+        and (str(name) in (REPORT, CHECKSUMS) or name.parts[:2] in {(RUN, top) for top in KEPT})
         and ".." not in name.parts
         and not name.is_absolute()
         and not names & {str(parent) for parent in name.parents}

@@ -13,6 +13,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from evalkit.files import write_whole
 from evalkit.report.tables import as_csv
 from evalkit.report.vega import Figure
 from evalkit.text import visible
@@ -208,7 +209,7 @@ def write_figures(folder: Path, run: str, figures: Iterable[Figure]) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     drawn = list(figures)
     for figure in drawn:
-        (folder / f"{figure.name}.svg").write_bytes(svg(figure).encode())
-        (folder / f"{figure.name}.png").write_bytes(png(figure))
-        (folder / f"{figure.name}.csv").write_bytes(as_csv(figure.table).encode())
-    (folder / "index.html").write_bytes(page(f"Figures of {run}", drawn).encode())
+        write_whole(folder / f"{figure.name}.svg", svg(figure).encode())
+        write_whole(folder / f"{figure.name}.png", png(figure))
+        write_whole(folder / f"{figure.name}.csv", as_csv(figure.table).encode())
+    write_whole(folder / "index.html", page(f"Figures of {run}", drawn).encode())

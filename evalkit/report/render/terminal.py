@@ -12,12 +12,14 @@ from itertools import groupby, takewhile
 from typing import TYPE_CHECKING, Any
 
 from rich import box
-from rich.console import Console
+from rich.console import Console, ConsoleOptions, RenderableType
 from rich.padding import Padding
 from rich.rule import Rule
+from rich.segment import Segment
 from rich.table import Table as Grid
 from rich.text import Text
 
+from evalkit.redact import KEYS
 from evalkit.report.tables import MISSING, Column, Table, shown, without_empty, without_shared_packs, written
 from evalkit.text import visible
 
@@ -31,8 +33,22 @@ NARROW = 80
 """Columns that a terminal is taken to have at least, so that numbers are not cut."""
 
 
-class _Output(Console):
-    """A console that leaves a closed pipe to its caller, where rich would end the process with an error."""
+class Output(Console):
+    """A console that reads no markup and shows every character of what it prints.
+
+    It leaves a closed pipe to its caller, where rich would end the process with an error.
+    """
+
+    def __init__(self, *, stderr: bool = False, width: int | None = None) -> None:
+        # What is behind evalkit's door, which would show the console's own colours as escapes.
+        stream = sys.stderr if stderr else sys.stdout
+        file = getattr(stream, "rich_proxied_file", stream)
+        super().__init__(file=file, stderr=stderr, width=width, highlight=False, markup=False, emoji=False)
+
+    def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterator[Segment]:
+        """As rich does; what is no control of a display is visible."""
+        for segment in super().render(renderable, options):
+            yield segment if segment.control else Segment(visible(KEYS.text(segment.text, good=True)), segment.style)
 
     def on_broken_pipe(self) -> None:
         """Called while the error is handled."""
@@ -41,10 +57,8 @@ class _Output(Console):
 
 def console() -> Console:
     """A console on standard output; without a terminal it is wide, so that no line is broken in a file."""
-    plain = _Output(highlight=False)
-    if plain.is_terminal:
-        return _Output(highlight=False, width=max(NARROW, plain.width))
-    return _Output(highlight=False, width=160, file=sys.stdout)
+    plain = Output()
+    return Output(width=max(NARROW, plain.width) if plain.is_terminal else 160)
 
 
 def print_report(report: "Report", *, to: Console | None = None) -> None:

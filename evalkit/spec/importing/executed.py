@@ -25,6 +25,7 @@ from typing import Any
 
 from evalkit.envs.table import ENVIRONMENTS, named
 from evalkit.errors import EvalkitError, UsageError, nearest
+from evalkit.text import visible
 
 # What reads an environment's texts out of a user's copy of its reference: its record names it.
 
@@ -251,7 +252,7 @@ def _tell(repo: Path, kind: type[BaseException], flaw: BaseException, trace: Tra
     """Say where in the copy its code has failed."""
     frames = extract_tb(trace)
     at = next((frame for frame in reversed(frames) if repo in Path(frame.filename).parents), frames[-1])
-    print(f"{at.filename}, line {at.lineno}: {kind.__name__}: {flaw}", file=sys.stderr)
+    print(visible(f"{at.filename}, line {at.lineno}: {kind.__name__}: {flaw}"), file=sys.stderr)
 
 
 def _read(repo: Path, wording: str) -> str:

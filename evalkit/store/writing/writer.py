@@ -21,6 +21,7 @@ import orjson
 import pyarrow as pa
 
 from evalkit.errors import CorruptLogError, EvalkitError, StorageError
+from evalkit.redact import KEYS
 from evalkit.store import disk
 from evalkit.store.bucket import BucketPath
 from evalkit.store.events import FILE as EVENTS
@@ -207,7 +208,7 @@ class Store:
     def event(self, kind: str, **facts: object) -> None:
         """Add a line to `events.jsonl`: for people and tools, not part of the log, not synced. Never refuses."""
         line = {"time": time.time(), "session": self._session, "kind": kind, **facts}
-        self._group.lines.append(_json_line(line))
+        self._group.lines.append(KEYS.body(_json_line(line), good=True))
         if self._timer is None and not self._closed:
             self._begin()
 

@@ -1,19 +1,20 @@
-"""Keys are removed from every response of a provider, before anything else sees it.
+"""Keys are removed from every response of a provider, before anything else sees it; from all that is printed, and from
+the lines of `events.jsonl`.
 
 Some endpoints repeat the key that they received: in an error, in a redirect, and debugging proxies even in a good
-reply. What is removed here reaches no log, message or report. The log holds the text without it, so replay is not
-affected.
+reply. The log holds the text without it, so replay is not affected.
 
 A key is found as it is; with any of its characters escaped, some of them several times over (`%2D`, `\\u002d`, `\\x2d`,
-`\\/`); in hexadecimal digits; and in Base64 of either alphabet, wherever it stands in the text that was encoded. It is
-not found in pieces (line breaks, masks), in other encodings (HTML's, Base32, compressed) or in two of these at once.
+`\\/`); in hexadecimal digits; and in Base64 of either alphabet, wherever it stands in the text that was encoded. Of a
+key that is a secret each piece of at least `PIECE` characters is found too, as it is. A key is not found in shorter
+pieces (line breaks, masks), in other encodings (HTML's, Base32, compressed) or in two of these at once.
 The time is linear in the length of the searched text.
 """
 
 import base64
 import re
 import threading
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 SECRET_CHARS = 16
 """A shorter key is not a secret (`EMPTY`, `none`, for local servers) and may be a word of a good reply, so it is kept
@@ -22,11 +23,15 @@ there. Providers' keys are longer."""
 LEAST_ENCODED = 8
 """A shorter key is not searched in hexadecimal digits or Base64, where it would be a common piece of text."""
 
+PIECE, MOST_PIECES = 12, 16
+"""Characters of a secret that are removed where they stand together: errors quote keys shortened. Of a longer secret,
+such as a token, one part in so many: each body is searched for all of them."""
+
 _STANDS_IN = b"***"
 _PERCENT = re.compile(rb"%[0-9A-Fa-f]{2}")
+_BEGINNING = 32
 _WINDOW = 64 * 1024
 """Bytes that are searched at once: other threads can run between two such pieces."""
-_BEGINNING = 32
 _LONGEST = 16
 """Bytes that one character may be escaped to."""
 
@@ -34,7 +39,7 @@ _LONGEST = 16
 class Redactor:
     """Keys, and the forms in which they may come back; without a key every response stays as it is.
 
-    All providers of a run share one. It may be used in several threads, and changed on the event loop.
+    It may be used in several threads, and changed on the event loop.
     """
 
     __slots__ = ("_known", "_learning", "_secrets")
@@ -47,17 +52,19 @@ class Redactor:
 
     def learn(self, *keys: str, forget: Iterable[str] = ()) -> None:
         """Remove these keys too, and no longer those to `forget`, because they have expired."""
-        fresh = {key: _Secret(key) for key in {*keys} - {""}}
+        fresh = {key: _Secret(key) for key in {*keys} - {""} - self._known.keys()}
+        if not fresh and self._known.keys().isdisjoint(forget):
+            return
         with self._learning:
             known = {key: secret for key, secret in self._known.items() if key not in forget} | fresh
             # A key that begins with another key comes first.
             self._known, self._secrets = known, [known[key] for key in sorted(known, key=len, reverse=True)]
 
-    def text(self, text: str) -> str:
-        """A message for people, without the keys."""
+    def text(self, text: str, *, good: bool = False) -> str:
+        """A message for people, without the keys; `good`: as for `body`."""
         if not self._secrets:
             return text
-        return self.body(text.encode("utf-8", "surrogatepass"), good=False).decode("utf-8", "surrogatepass")
+        return self.body(text.encode("utf-8", "surrogatepass"), good=good).decode("utf-8", "surrogatepass")
 
     def body(self, body: bytes, *, good: bool) -> bytes:
         """A body without the keys; `good`: it is a reply, not an error."""
@@ -70,7 +77,7 @@ class Redactor:
 class _Secret:
     """One key in all its spellings."""
 
-    __slots__ = ("_escape", "_longest", "_pattern", "_plain", "size")
+    __slots__ = ("_escape", "_least", "_longest", "_parts", "_pattern", "_plain", "size")
 
     def __init__(self, key: str) -> None:
         self.size = len(key)
@@ -80,6 +87,10 @@ class _Secret:
             wrapped = _in_base64(raw)
             self._plain += [raw.hex().encode(), raw.hex().upper().encode(), *wrapped]
             self._plain += [text.translate(_URLSAFE) for text in wrapped if text.translate(_URLSAFE) != text]
+        self._least = max(PIECE, self.size // MOST_PIECES)
+        # Each piece has one of these parts within it, wherever it begins.
+        width, secret = self._least // 2, self.size >= SECRET_CHARS
+        self._parts = [(at, raw[at : at + width]) for at in range(0, len(raw) - width + 1, width) if secret]
         self._pattern = _pattern(raw, wrapped)
         self._longest = _LONGEST * max(map(len, self._plain))
         marks = {bytes([char]) for text in self._plain for char in text if not bytes([char]).isalnum()}
@@ -94,7 +105,29 @@ class _Secret:
             # A long token is prepared for its search each time: most bodies do not have its beginning either.
             if plain[:_BEGINNING] in body and plain in body:
                 body = body.replace(plain, _STANDS_IN)
-        return body
+        kept, done = list[bytes](), 0
+        for start, stop in sorted(self._pieces(body)):
+            kept += [body[done:start], _STANDS_IN] if start >= done else []
+            done = max(done, stop)
+        return b"".join([*kept, body[done:]]) if kept else body
+
+    def _pieces(self, body: bytes) -> Iterator[tuple[int, int]]:
+        """(the beginning, the end) of each piece of the key in a body, in no order. Backslashes before one belong to
+        it: they would escape what stands in for it."""
+        raw = self._plain[0]
+        for place, part in self._parts:
+            at = body.find(part)
+            while at >= 0:
+                start, first, stop, behind = at, place, at + len(part), place + len(part)
+                while start and first and body[start - 1] == raw[first - 1]:
+                    start, first = start - 1, first - 1
+                while stop < len(body) and behind < len(raw) and body[stop] == raw[behind]:
+                    stop, behind = stop + 1, behind + 1
+                if stop - start >= self._least:
+                    while body[start - 1 : start] == b"\\":
+                        start -= 1
+                    yield start, stop
+                at = body.find(part, stop)
 
     def _searched(self, body: bytes) -> bytes:
         """The body without what fits the pattern, searched window by window."""
@@ -178,3 +211,7 @@ def _alphabets(code: int) -> list[bytes]:
     """A character of Base64 in both alphabets."""
     char = bytes([code])
     return [char] if char.isalnum() else [char, char.translate(_URLSAFE)]
+
+
+KEYS = Redactor()
+"""All keys that this process has read. One for all: an answer of one provider may hold the key of another."""

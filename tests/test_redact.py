@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evalkit.client.redact import SECRET_CHARS, Redactor
+from evalkit.redact import PIECE, SECRET_CHARS, Redactor
 from tests.support.each_case import check_each
 from tests.support.growth import assert_linear
 from tests.support.hostile_replies import BODIES, times
@@ -75,6 +75,24 @@ def test_a_body_without_the_key_stays_as_it_is() -> None:
     body = b'{"text":"sk-planted\\u00e4 \\/ sk-plante\\u0064"}'
     assert Redactor(KEY).body(body, good=True) == body
     assert Redactor("").body(body, good=False) is body
+
+
+LONG = "sk-proj-Aq3xZ81kLmWv7tRnC5bYp0dHsJ9uEfGiTo2-XK6_aQBvNrPw"
+
+
+@pytest.mark.parametrize("good", [True, False])
+def test_a_long_piece_of_a_key_is_blacked_out(good: bool) -> None:
+    blackout, last = Redactor(LONG), len(LONG) - PIECE
+    quotes = [LONG[start:stop] for start in range(last + 1) for stop in range(start + PIECE, len(LONG) + 1)]
+    assert {blackout.text(f"({quote}...)", good=good) for quote in quotes} == {"(***...)"}
+    assert blackout.text(f"Wrong: {LONG[:40]}… ({LONG[-12:]})", good=good) == "Wrong: ***… (***)"
+    for body in (json.dumps({"a": f'"\\{LONG[3:30]}\\'}), json.dumps([LONG[:14] * 2])):
+        assert LONG[8:14] not in json.dumps(json.loads(blackout.text(body, good=good)))
+
+
+def test_a_short_piece_of_a_key_stays() -> None:
+    text = f"{LONG[:8]} {LONG[:11]} {LONG[20:31]} {LONG[-4:]}"
+    assert Redactor(LONG).text(text, good=True) == text
 
 
 def test_a_short_key_is_no_secret_and_stays_in_a_reply_but_not_in_an_error() -> None:
