@@ -240,7 +240,7 @@ def package() -> dict[str, str]:
 
 
 MOST_LINES = {
-    "engine": 12_450,
+    "engine": 12_600,
     "envs": 11_800,
     "report": 10_700,
     "store": 9_550,

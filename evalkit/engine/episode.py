@@ -66,15 +66,15 @@ class Stop:
 
     reason: str = ""
     message: str = ""
-    wake: Callable[[], None] | None = None
-    """Called once when the reason is set: players that wait for a limit must be woken."""
+    wakes: dict[object, Callable[[], None]] = field(default_factory=dict)
+    """By who waits, called once when the reason is set: players that wait for a limit must be woken."""
 
     def set(self, reason: str, message: str = "") -> None:
         """Ask all players to stop."""
         if not self.reason:
             self.reason, self.message = reason, message
-            if self.wake is not None:
-                self.wake()
+            for wake in list(self.wakes.values()):
+                wake()
 
 
 class LoggedReply(Protocol):

@@ -285,7 +285,7 @@ async def _endpoints(session: Session) -> AsyncIterator[Endpoints]:
                 session=session.name,
                 ceilings=_ceilings(session, crashes),
             )
-        session.stop.wake = lambda: _wake(session, endpoints)
+        session.stop.wakes[session.name] = lambda: _wake(session, endpoints)
         try:
             yield endpoints
         except asyncio.CancelledError:
