@@ -161,7 +161,7 @@ def parse(argv: Sequence[str]) -> argparse.Namespace:
         top.print_help()
         raise UsageError("A command is missing.")
     if word in OWN_OPTIONS:
-        importlib.import_module(f"evalkit.cli.{module_of(word)}").add_options(commands[word])
+        importlib.import_module(f"evalkit.cli.{module_of(word)}").add_options(commands[word], argv)
     args, rest = top.parse_known_args(argv)
     if rest and args.module not in TAKES_ANY:
         known = re.findall(r"--[\w-]+", commands[args.module].format_usage())
