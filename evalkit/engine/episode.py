@@ -265,7 +265,7 @@ async def play(
     except (StorageError, CorruptLogError) as flaw:
         context.stop.set("storage" if isinstance(flaw, StorageError) else "corrupt", str(flaw))
         left = "stopped"
-    except Exception as bug:  # noqa: BLE001 - the one place: a bug of ours ends its episode alone
+    except (Exception, SystemExit) as bug:  # noqa: BLE001 - the one place: a bug of ours ends its episode alone
         left = _park(episode, context, "internal_error", "".join(traceback.format_exception(bug)))
         context.errors_in_a_row += 1
         if context.errors_in_a_row >= ERRORS_THAT_STOP:

@@ -45,8 +45,8 @@ def run_loop(coroutine: Coroutine[None, None, Result]) -> Result:
         while True:
             try:
                 return loop.run_until_complete(task)
-            except (SystemExit, KeyboardInterrupt):
-                if task.done() or _is_interrupt():
+            except (SystemExit, KeyboardInterrupt) as flaw:
+                if task.done() or _is_interrupt(flaw):
                     raise
     finally:
         loop.run_until_complete(_end_others(task))
@@ -56,10 +56,10 @@ def run_loop(coroutine: Coroutine[None, None, Result]) -> Result:
         loop.close()
 
 
-def _is_interrupt() -> bool:
-    """Whether a KeyboardInterrupt is Ctrl-C: not where signals are handled otherwise, and never in another thread."""
-    in_main = threading.current_thread() is threading.main_thread()
-    return in_main and signal.getsignal(signal.SIGINT) is signal.default_int_handler
+def _is_interrupt(flaw: BaseException) -> bool:
+    """Whether it is Ctrl-C: not where signals are handled otherwise, and never in another thread."""
+    heard = threading.current_thread() is threading.main_thread() and isinstance(flaw, KeyboardInterrupt)
+    return heard and signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
 
 async def _end_others(task: "asyncio.Task[Any]") -> None:

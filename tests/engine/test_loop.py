@@ -3,7 +3,7 @@
 import asyncio
 import signal
 import threading
-from contextlib import suppress
+from contextlib import AbstractContextManager, nullcontext, suppress
 from typing import Any
 
 import pytest
@@ -24,10 +24,19 @@ async def leaving(flaw: BaseException) -> None:
     raise flaw
 
 
-@pytest.mark.parametrize("flaw", [SystemExit(7), KeyboardInterrupt()])
-def test_what_a_task_beside_a_run_raises_does_not_end_it(flaw: BaseException) -> None:
+@pytest.mark.parametrize(
+    ("flaw", "signals"),
+    [
+        (SystemExit(7), interruptible(Stop())),
+        (KeyboardInterrupt(), interruptible(Stop())),
+        (SystemExit(7), nullcontext()),
+    ],
+)
+def test_what_a_task_beside_a_run_raises_does_not_end_it(
+    flaw: BaseException, signals: AbstractContextManager[None]
+) -> None:
     async def run() -> str:
-        with interruptible(Stop()):
+        with signals:
             beside = asyncio.ensure_future(leaving(flaw))
             asyncio.get_running_loop().call_soon(lambda: (_ for _ in ()).throw(flaw))
             await asyncio.wait({beside})
