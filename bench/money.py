@@ -411,7 +411,7 @@ async def _play(
             first_bound=first_bound,
         )
         gate = AdmissionQueue(admission, over=lambda _: None)
-    stop.wake = partial(_wake, lanes, budget, gate)
+    stop.wakes[gate] = partial(_wake, lanes, budget, gate)
     jobs = []
     for name in cast:
         asker = ModelAsker(templates[name], lane=lanes[name], budget=budget.of(name, name), transport=providers[name])

@@ -77,6 +77,9 @@ def keep_here() -> None:
     """Have numba keep what it compiles from now on in our own folder."""
     config: Any = import_module("numba.core.config")  # its stub does not know what it reads from the environment
     config.CACHE_DIR = str(_folder())
+    # Else it reads what every installed package declares, to run the code of those that extend it.
+    entrypoints: Any = import_module("numba.core.entrypoints")
+    entrypoints._already_initialized = True
 
 
 @cache

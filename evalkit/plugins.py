@@ -9,11 +9,16 @@ package cannot take a name of evalkit's own. A name that two packages claim must
 import re
 import sys
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, is_dataclass, replace
 from functools import lru_cache
-from typing import Any, Generic, TypeVar, cast
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 
 from evalkit.errors import UsageError
+
+if TYPE_CHECKING:
+    from importlib.metadata import Distribution
 
 ValueT = TypeVar("ValueT")
 
@@ -27,6 +32,9 @@ GROUPS: Mapping[str, str] = {
     "suites": "folder of suites",
 }
 """Groups of entry points, without `PREFIX`, and what an entry of each is. Each is a promise: none is added lightly."""
+
+DAMAGE = (OSError, ValueError, LookupError, TypeError)
+"""What reading a package's metadata may raise where they are not as installers write them."""
 
 AT = "@"
 """Between a policy of evalkit's and an environment: `random@offers` is that environment's player of `random`."""
@@ -58,51 +66,111 @@ class Plugin:
         """Import what the entry names. Raises UsageError with package, version, entry and cause."""
         from importlib.metadata import EntryPoint
 
-        try:
+        with importing(self.source):
             return EntryPoint(name=self.name, value=self.value, group=PREFIX + self.group).load()
-        except Exception as flaw:  # code of another package: whatever it raises is reported as its fault
-            raise UsageError(f"{self.source} cannot be imported: {type(flaw).__name__}: {flaw}") from flaw
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Unread:
+    """A package of which not everything could be read that says what it brings."""
+
+    package: str
+    why: str
+    brings: bool
+    """Whether it has entries for evalkit; else nothing is lost."""
+
+
+@contextmanager
+def importing(what: str) -> Iterator[None]:
+    """Code of another package: whatever it raises, `SystemExit` included, is told as its fault. Raises UsageError."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        raise
+    except BaseException as flaw:
+        raise UsageError(f"{what} cannot be imported: {type(flaw).__name__}: {flaw}") from flaw
 
 
 def installed(group: str) -> tuple[Plugin, ...]:
     """All entries of a group, by name and package; nothing is imported. Takes 0.1 CPU s, once in a process."""
-    return tuple(plugin for plugin in _scanned(tuple(sys.path)) if plugin.group == group)
+    return tuple(plugin for plugin in _scanned(tuple(sys.path))[0] if plugin.group == group)
 
 
 def strangers() -> tuple[Plugin, ...]:
     """Entries of groups that begin as evalkit's do, and that this evalkit does not know."""
-    return tuple(plugin for plugin in _scanned(tuple(sys.path)) if plugin.group not in GROUPS)
+    return tuple(plugin for plugin in _scanned(tuple(sys.path))[0] if plugin.group not in GROUPS)
+
+
+def unread() -> tuple[Unread, ...]:
+    """What could not be read of the packages that are there."""
+    return _scanned(tuple(sys.path))[1]
 
 
 @lru_cache(maxsize=8)
-def _scanned(path: tuple[str, ...]) -> tuple[Plugin, ...]:
-    """Entries of all packages on this path: what is added to it later is found too."""
+def _scanned(path: tuple[str, ...]) -> tuple[tuple[Plugin, ...], tuple[Unread, ...]]:
+    """Entries of all packages on this path: what is added to it later is found too; and what could not be read.
+
+    Read as text, line by line: a damaged file of one package hides neither others nor what is legible in it.
+    """
     del path
     from importlib.metadata import distributions  # slow to import, and most calls do not need it
 
     by_package: dict[str, list[Plugin]] = {}
+    hidden: list[Unread] = []
     for package in distributions():
-        # Looked at as text first: what other packages declare, and whether it is well formed, is not evalkit's concern.
-        if f"[{PREFIX}" not in (package.read_text("entry_points.txt") or ""):
+        text, why = _text(package)
+        brings = f"[{PREFIX}" in text
+        if not why and not brings:
             continue
-        plugins = [
-            Plugin(
-                group=entry_point.group.removeprefix(PREFIX),
-                name=entry_point.name,
-                value=entry_point.value,
-                package=package.name,
-                version=package.version,
-            )
-            for entry_point in package.entry_points
-            if entry_point.group.startswith(PREFIX)
+        name, version, nameless = _about(package)
+        if plain_name(name) in by_package:  # as imports do, the first on the path wins
+            continue
+        entries, broken = _entries(text)
+        by_package[plain_name(name)] = [
+            Plugin(group=group, name=entry, value=value, package=name, version=version)
+            for group, entry, value in entries
         ]
-        by_package.setdefault(plain_name(package.name), plugins)  # as imports do, the first on the path wins
-    return tuple(
-        sorted(
-            {plugin for plugins in by_package.values() for plugin in plugins},
-            key=lambda plugin: (plugin.group, plugin.name, plugin.package),
-        )
-    )
+        flaws = [why, nameless, *broken] if brings else [why]
+        hidden += [Unread(package=name, why=flaw, brings=brings) for flaw in flaws if flaw]
+    plugins = {plugin for plugins in by_package.values() for plugin in plugins}
+    return tuple(sorted(plugins, key=lambda plugin: (plugin.group, plugin.name, plugin.package))), tuple(hidden)
+
+
+def _text(package: "Distribution") -> tuple[str, str]:
+    """(what a package says that it brings, why not all of it can be read)"""
+    try:
+        return package.read_text("entry_points.txt") or "", ""
+    except DAMAGE as flaw:
+        legible = flaw.object.decode(errors="replace") if isinstance(flaw, UnicodeDecodeError) else ""
+        return legible, f"entry_points.txt: {flaw}."
+
+
+def _about(package: "Distribution") -> tuple[str, str, str]:
+    """(a package's name, its version, what is wrong with what it says of them)"""
+    try:
+        name, version = package.name, package.version
+    except DAMAGE:
+        name = version = ""
+    if name and version:
+        return name, version, ""
+    folder = Path(str(getattr(package, "_path", ""))).name.removesuffix(".dist-info")
+    stem, _, number = folder.partition("-")
+    return name or stem or "?", version or number, "METADATA states no name, or no version."
+
+
+def _entries(text: str) -> tuple[list[tuple[str, str, str]], list[str]]:
+    """((group, name, value) of each entry for evalkit, what is wrong with lines among them)"""
+    entries, flaws, group = list[tuple[str, str, str]](), list[str](), ""
+    for line in filter(None, map(str.strip, text.splitlines())):
+        if line.startswith("["):
+            group = line.strip("[]")
+        elif group.startswith(PREFIX) and not line.startswith("#"):
+            name, sign, value = (part.strip() for part in line.partition("="))
+            if sign:
+                entries.append((group.removeprefix(PREFIX), name, value))
+            else:
+                flaws.append(f"entry_points.txt: [{group}]: {line!r:.80} is not `name = module:attribute`.")
+    return entries, flaws
 
 
 def find(group: str, name: str) -> Plugin | None:

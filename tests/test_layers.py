@@ -242,7 +242,7 @@ def package() -> dict[str, str]:
 
 
 MOST_LINES = {
-    "engine": 12_450,
+    "engine": 12_600,
     "envs": 11_800,
     "report": 10_800,
     "store": 9_550,
@@ -254,7 +254,7 @@ MOST_LINES = {
     "policy": 3_050,
     "doors": 2_950,
     "results": 2_900,
-    ".": 2_500,
+    ".": 2_650,
     "stats": 2_500,
     "serve": 1_650,
     "api": 1_400,

@@ -11,6 +11,7 @@ from typing import Any
 from evalkit.api.specs import Spec, chosen, run_directory, sweep_of
 from evalkit.engine.forecast import alone
 from evalkit.engine.freezing.freeze import Resolved, resolve
+from evalkit.engine.loop import run_loop
 from evalkit.engine.planning.machines import LEAST_REQUESTS
 from evalkit.engine.planning.pilot import NOTHING, Basis
 from evalkit.engine.planning.plan import Begun, PriorKnowledge, plan_sweep
@@ -98,9 +99,9 @@ def _waited(planning: Coroutine[Any, Any, Plan]) -> Plan:
     try:
         asyncio.get_running_loop()
     except RuntimeError:
-        return asyncio.run(planning)
+        return run_loop(planning)
     with ThreadPoolExecutor(1, thread_name_prefix="evalkit") as pool:
-        return pool.submit(asyncio.run, planning).result()
+        return pool.submit(run_loop, planning).result()
 
 
 def _as_frozen(resolved: Resolved, own: Path) -> Resolved:

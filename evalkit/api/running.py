@@ -254,4 +254,4 @@ def _check_listener(on_progress: object) -> None:
 def _run(outcome: RunOutcome) -> Run:
     if outcome.reason == "corrupt":
         raise CorruptLogError(" ".join(outcome.messages))
-    return run_at(outcome.directory, reason=outcome.reason, messages=outcome.messages)
+    return run_at(outcome.place, reason=outcome.reason, messages=outcome.messages)

@@ -11,6 +11,7 @@ import importlib
 import os
 import re
 import sys
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import NoReturn
@@ -69,6 +70,8 @@ def entry() -> NoReturn:
     code = main(sys.argv[1:])
     if reads_only and "duckdb" not in sys.modules:  # which reports on standard error what was not collected
         gc.freeze()  # at its end Python collects several times: a tenth of a second or two, to free what ends anyway
+    if any(thread.name.startswith("evalkit-loop") for thread in threading.enumerate()):
+        os._exit(code)  # an agent's thread that does not end would hold this process up
     sys.exit(code)
 
 
@@ -170,7 +173,7 @@ def parse(argv: Sequence[str]) -> argparse.Namespace:
         top.print_help()
         raise UsageError("A command is missing.")
     if word in OWN_OPTIONS:
-        importlib.import_module(f"evalkit.cli.{module_of(word)}").add_options(commands[word])
+        importlib.import_module(f"evalkit.cli.{module_of(word)}").add_options(commands[word], argv)
     args, rest = top.parse_known_args(argv)
     if rest and args.module not in TAKES_ANY:
         known = re.findall(r"--[\w-]+", commands[args.module].format_usage())

@@ -149,7 +149,7 @@ def _from_keyring(variable: str) -> str:
         return (keyring.get_password(SERVICE, variable) or "").strip()
     except NoKeyringError:
         return ""
-    except (KeyringError, OSError, RuntimeError) as flaw:
+    except (KeyringError, OSError, RuntimeError, ValueError, TypeError) as flaw:  # it reads all packages' metadata
         # Only the type of the error is shown: a backend's message could contain anything.
         raise UsageError(
             f"The keyring could not be read for {variable} ({type(flaw).__name__}). Unlock it, or set the environment "

@@ -43,6 +43,7 @@ def outcome_of(session: Session) -> RunOutcome:
     owed_cost = session.gate.admission.owed() if session.gate is not None and owed else None
     return RunOutcome(
         directory=session.options.directory,
+        place=session.options.place,
         reason=_reason(session, owed, bool(ended_lanes)),
         messages=(
             *_in_vain(session),
@@ -247,6 +248,7 @@ def nothing_to_do(resolved: Resolved, options: RunOptions) -> RunOutcome | None:
     unmetered = totals.unmetered()
     return RunOutcome(
         directory=options.directory,
+        place=options.place,
         reason="complete",
         messages=tuple(filter(None, [unmetered.advice()])),
         episodes=sum(planned.values()),

@@ -66,15 +66,15 @@ class Stop:
 
     reason: str = ""
     message: str = ""
-    wake: Callable[[], None] | None = None
-    """Called once when the reason is set: players that wait for a limit must be woken."""
+    wakes: dict[object, Callable[[], None]] = field(default_factory=dict)
+    """By who waits, called once when the reason is set: players that wait for a limit must be woken."""
 
     def set(self, reason: str, message: str = "") -> None:
         """Ask all players to stop."""
         if not self.reason:
             self.reason, self.message = reason, message
-            if self.wake is not None:
-                self.wake()
+            for wake in list(self.wakes.values()):
+                wake()
 
 
 class LoggedReply(Protocol):
@@ -265,7 +265,7 @@ async def play(
     except (StorageError, CorruptLogError) as flaw:
         context.stop.set("storage" if isinstance(flaw, StorageError) else "corrupt", str(flaw))
         left = "stopped"
-    except Exception as bug:  # noqa: BLE001 - the one place: a bug of ours ends its episode alone
+    except (Exception, SystemExit) as bug:  # noqa: BLE001 - the one place: a bug of ours ends its episode alone
         left = _park(episode, context, "internal_error", "".join(traceback.format_exception(bug)))
         context.errors_in_a_row += 1
         if context.errors_in_a_row >= ERRORS_THAT_STOP:

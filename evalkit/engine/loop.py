@@ -3,6 +3,7 @@
 import asyncio
 import signal
 import threading
+import time
 from collections.abc import Callable, Coroutine, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
@@ -21,13 +22,58 @@ SIGNALS = (signal.SIGINT, signal.SIGTERM, *(() if _NOHUP else (signal.SIGHUP,)))
 """What ends a run in good order. That a terminal has gone is no reason under `nohup`."""
 
 
+GRACE_S = 1.0
+"""How long tasks and threads are waited for that a run has left behind."""
+STUCK_S = 1.0
+"""A second signal that finds the loop held up for so long is raised in what holds it up."""
+
+
 def run_loop(coroutine: Coroutine[None, None, Result]) -> Result:
-    """Run on uvloop if it is installed: it saves a quarter of the CPU time of a request."""
+    """Run on uvloop if it is installed: it saves a quarter of the CPU time of a request.
+
+    An agent's code ends or holds up nothing but its episode: not by `sys.exit` in a task of its own, nor by a task
+    that catches its cancellation, nor by a thread that does not end.
+    """
     try:
         import uvloop
+
+        loop: asyncio.AbstractEventLoop = uvloop.new_event_loop()
     except ImportError:
-        return asyncio.run(coroutine)
-    return uvloop.run(coroutine)
+        loop = asyncio.new_event_loop()
+    pool = ThreadPoolExecutor(thread_name_prefix="evalkit-loop")  # `cli.main.entry` looks for it
+    loop.set_default_executor(pool)
+    task = loop.create_task(coroutine)
+    try:
+        while True:
+            try:
+                return loop.run_until_complete(task)
+            except (SystemExit, KeyboardInterrupt) as flaw:
+                if task.done() or _is_interrupt(flaw):
+                    raise
+    finally:
+        loop.run_until_complete(_end_others(task))
+        closing = threading.Thread(target=pool.shutdown, daemon=True)
+        closing.start()
+        closing.join(GRACE_S)
+        loop.close()
+
+
+def _is_interrupt(flaw: BaseException) -> bool:
+    """Whether it is Ctrl-C: not where signals are handled otherwise, and never in another thread."""
+    heard = threading.current_thread() is threading.main_thread() and isinstance(flaw, KeyboardInterrupt)
+    return heard and signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+async def _end_others(task: "asyncio.Task[Any]") -> None:
+    """Cancel what is left: a run's own task until it has ended, others for as long as `GRACE_S`."""
+    loop, others = asyncio.get_running_loop(), {one for one in asyncio.all_tasks() if one is not asyncio.current_task()}
+    for one in others:
+        one.cancel()
+    await asyncio.wait({task})
+    await asyncio.wait({task, *others}, timeout=GRACE_S)
+    with suppress(TimeoutError):
+        await asyncio.wait_for(loop.shutdown_asyncgens(), GRACE_S)
+    loop.set_exception_handler(lambda *_: None)  # it would tell of each task that is left, in its own words
 
 
 def finish(play: Play[Result]) -> Result:
@@ -74,8 +120,23 @@ def interruptible(stop: Stop) -> Iterator[None]:
         return
     loop, task = asyncio.get_running_loop(), asyncio.current_task()
     before = {number: signal.getsignal(number) for number in SIGNALS}
+    unheard: list[float] = []
+    """When signals came that the loop has not been able to pass on."""
+
+    def pass_on() -> None:
+        unheard.clear()
+        interrupt(stop, task)
+
+    def arrived(number: int, frame: FrameType | None) -> None:
+        del number, frame
+        now = time.monotonic()
+        if unheard and now - unheard[0] >= STUCK_S:
+            raise KeyboardInterrupt
+        unheard.append(now)
+
     for number in SIGNALS:
-        loop.add_signal_handler(number, interrupt, stop, task)
+        loop.add_signal_handler(number, pass_on)
+        signal.signal(number, arrived)  # the loop hears of them all the same
     try:
         yield
     finally:

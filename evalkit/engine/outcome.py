@@ -14,6 +14,9 @@ class RunOutcome:
     """What a call of `run` has done, and what remains."""
 
     directory: Path
+    """As it was given, for words."""
+    place: Path
+    """The same, absolute."""
     reason: str
     """Why it stopped: `complete`, `decided`, `limit`, `budget`, `deadline`, `interrupt`, `storage`, `corrupt`,
     `errors`, `lane`, `refused`, `parked`, `workers`, `cluster`."""

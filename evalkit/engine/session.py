@@ -24,6 +24,7 @@ from evalkit.engine.resume import KINDS, Holdings, RunPart, order
 from evalkit.engine.scheduler import CellCount, LaneJob
 from evalkit.engine.universe import Choice, PlannedEpisode, lanes
 from evalkit.money import PicoUsd
+from evalkit.store.bucket import is_bucket
 from evalkit.store.manifest import Manifest, ManifestAgent
 from evalkit.store.reading.accounts import Account, spent
 from evalkit.store.reading.unmetered import Unmetered
@@ -35,6 +36,9 @@ class RunOptions:
     """The arguments of one call of `run`, in addition to the spec."""
 
     directory: Path
+    """As it was given, for words."""
+    here: Path = field(default_factory=Path.cwd)
+    """Where a relative `directory` begins. Code that is played may change the working directory."""
     choice: Choice = field(default_factory=Choice)
     limit: int | None = None
     """End at most this many episodes per lane in this call."""
@@ -54,6 +58,11 @@ class RunOptions:
     """Gives the replies of agents that are played from outside; None: they cannot be played in this call."""
     stop: Stop | None = None
     """Set by the caller to end the run. None: signals end it, if this is the main thread."""
+
+    @property
+    def place(self) -> Path:
+        """The directory, wherever the process works by now."""
+        return self.directory if is_bucket(self.directory) else self.here / self.directory
 
 
 @dataclass(slots=True, kw_only=True)
@@ -264,7 +273,7 @@ def _cells(session: Session, backlog: LaneBacklog) -> dict[Place, CellCount]:
 
 async def _gate(session: Session, endpoints: Endpoints, budget: Budget, backlogs: list[LaneBacklog]) -> AdmissionQueue:
     clock, deadline_s = asyncio.get_running_loop().time, session.resolved.sweep.deadline_s
-    holdings, directory = session.holdings, session.options.directory
+    holdings, directory = session.holdings, session.options.place
     began = clock()
     forecast = await forecast_run(session.manifest, holdings.cells, directory, session.options.choice)
     session.forecast = forecast

@@ -79,11 +79,12 @@ async def run_sweep(resolved: Resolved, options: RunOptions, show: Callable[[Vie
     loop = asyncio.get_running_loop()
     name = new_writer([journal.writer for journal in journals(directory)])
     repaired = _repair(options) if options.repair and old is not None else ()
-    with open_store(directory, session=name) as store:
+    place = options.place
+    with open_store(place, session=name) as store:
         for line in repaired:
             store.event("repaired", detail=line)
         coded = any(agent.code for agent in (old or resolved.manifest).agents.values())
-        holdings = read_holdings(directory, options.retry, store.found, coded=coded, keep_facts=frozen is not None)
+        holdings = read_holdings(place, options.retry, store.found, coded=coded, keep_facts=frozen is not None)
         asked = None if frozen is None else question_of(directory, frozen, ended=holdings.ended_in_all)
         if old is None or manifest != old:
             manifest = write_manifest(directory, manifest)
@@ -107,9 +108,7 @@ async def run_sweep(resolved: Resolved, options: RunOptions, show: Callable[[Vie
             jobs=[],
         )
         if asked is not None:
-            session.question = LiveQuestion(
-                RunQuestion(manifest, asked[0]), directory, store, play_all=options.play_all
-            )
+            session.question = LiveQuestion(RunQuestion(manifest, asked[0]), place, store, play_all=options.play_all)
         _log_start(session)
         try:
             await _play(session, show)
@@ -255,13 +254,13 @@ async def _endpoints(session: Session) -> AsyncIterator[Endpoints]:
             options.choice,
             stack,
             launch=options.launch,
-            directory=options.directory,
+            directory=options.place,
         )
         endpoints.outside, endpoints.right = options.outside, store.lead
         if endpoints.lanes:
             all_known = not (_strangers(session) or is_bucket(options.directory))  # there it may still be alive
             crashes = list(settle_crashes(session.accounts, _worst_cases(session, endpoints), all_known=all_known))
-            crashes += unheard_leases(options.directory, session.accounts)
+            crashes += unheard_leases(options.place, session.accounts)
             # What a damaged log, or a bug, has lost of what was paid for: closed sessions know the sum.
             crashes += unaccounted(session.accounts)
             for row in crashes:
@@ -285,7 +284,7 @@ async def _endpoints(session: Session) -> AsyncIterator[Endpoints]:
                 session=session.name,
                 ceilings=_ceilings(session, crashes),
             )
-        session.stop.wake = lambda: _wake(session, endpoints)
+        session.stop.wakes[session.name] = lambda: _wake(session, endpoints)
         try:
             yield endpoints
         except asyncio.CancelledError:
@@ -371,7 +370,7 @@ def _timed(session: Session) -> Iterator[None]:
 @asynccontextmanager
 async def _watched(session: Session, show: Callable[[View], None]) -> AsyncIterator[None]:
     """While the lanes play: show the run regularly, to other processes too, and set the log's pace by the replies."""
-    pace, directory = Pace(), session.options.directory
+    pace, directory = Pace(), session.options.place
     unmetered_before = session.unmetered_before
     time_left = TimeLeft(session.jobs, session.forecast, pace.began)
 

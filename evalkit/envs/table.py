@@ -11,7 +11,7 @@ from typing import Any, TypeVar, cast
 
 from evalkit.envs.environment import ActionShare, Environment
 from evalkit.errors import RunError, UsageError
-from evalkit.plugins import PluginTable
+from evalkit.plugins import PluginTable, importing
 
 _PLACES: Mapping[str, tuple[str, str]] = {
     "scheduling": ("evalkit.envs.scheduling.scheduling", "SCHEDULING"),
@@ -155,11 +155,8 @@ ValueT = TypeVar("ValueT")
 def named(environment: str, field: str, reference: str, kind: type[ValueT]) -> ValueT:
     """The value of that kind that a field of an environment's record names. Raises UsageError if there is none."""
     module, _, name = reference.partition(":")
-    try:
+    with importing(f"{environment}: {field}: {reference!r}"):
         value = getattr(import_module(module), name)
-    except Exception as flaw:  # a package's own code: whatever it raises is what is wrong with it
-        why = f"{type(flaw).__name__}: {flaw}"
-        raise UsageError(f"{environment}: {field}: {reference!r} cannot be read: {why}.") from flaw
     if not isinstance(value, kind):
         raise UsageError(f"{environment}: {field}: expected 'module:name' of {_article(kind)}, got {reference!r}.")
     return value

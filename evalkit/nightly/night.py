@@ -213,6 +213,7 @@ async def play_night(resolved: Resolved, options: NightOptions, show: Callable[[
     if old is not None and sweep.deadline_s is not None:
         resolved = replace(resolved, sweep=replace(sweep, deadline_s=old.created_at + sweep.deadline_s - now))
     note(folder, "began", night)
+    folder = folder.absolute()  # what is played may change the working directory
     outcome = await run_sweep(
         resolved,
         RunOptions(

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from evalkit.errors import UsageError, nearest
-from evalkit.plugins import Plugin, find, names
+from evalkit.plugins import Plugin, find, importing, names
 from evalkit.seats import AgentCode, code_of
 
 GROUP = "agents"
@@ -40,12 +40,10 @@ def find_agent(name: str, given: Mapping[str, Any], where: str) -> AgentCode:
 
 
 def _attribute(module: str, attribute: str, where: str) -> Any:
-    try:
+    with importing(f"{where}: {module}:{attribute}"):
         value: Any = _imported(module)
         for part in attribute.split("."):
             value = getattr(value, part)
-    except Exception as flaw:  # the user's own code: whatever it raises is told as its fault
-        raise UsageError(f"{where}: {module}:{attribute} cannot be imported: {type(flaw).__name__}: {flaw}") from flaw
     return value
 
 

@@ -171,6 +171,44 @@ def test_a_second_signal_does_not_wait_for_a_provider_that_is_silent(call: Call,
     assert json.loads(call("status", "sweep", "--json").out)["steps"] == 0
 
 
+HOLDING = """
+import asyncio, threading
+from pathlib import Path
+import evalkit
+
+@evalkit.agent(version=1)
+async def holding(seat):
+    blocked = asyncio.create_task(asyncio.to_thread(threading.Event().wait))
+    await asyncio.sleep(0)
+    Path("begun").touch()
+    while True:
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            pass
+"""
+
+
+def test_one_signal_ends_a_run_whose_agent_holds_on_to_it(here: Path) -> None:
+    (here / "holding.py").write_text(HOLDING)
+    (here / "sweep.toml").write_text(
+        'budget_usd = "1"\n[[agents]]\nagent = "holding:holding"\nmodels = { main = "simulated/random" }\n'
+        '[[suites]]\nname = "pricing/basic"\ninstances = ["seed-0"]\n'
+    )
+    process = start(here, "run", "sweep.toml")
+    until = time.monotonic() + PATIENCE_S
+    while not (here / "begun").exists():
+        assert process.poll() is None, process.communicate()
+        assert time.monotonic() < until
+        time.sleep(0.02)
+    interrupt(process)
+    said = finish(process)
+    assert said.code == 130, said.err
+    assert "0 of 1 episodes ended, 1 remains (interrupted)" in said.out
+    assert "Traceback" not in said.err
+    assert "Task" not in said.err
+
+
 @pytest.mark.exhaustive
 def test_a_second_run_is_refused_and_names_the_first(call: Call, here: Path, slow: Path) -> None:
     process = start(here, "run", "sweep.toml", "--json")

@@ -228,3 +228,35 @@ def test_what_to_do_next_names_evalkit_as_it_was_called(monkeypatch: pytest.Monk
     assert program() == ".venv/bin/evalkit"
     (tmp_path / "evalkit").touch(0o755)
     assert program() == "evalkit"
+
+
+WANDERING = """
+import os
+import evalkit
+
+@evalkit.agent(version=1)
+async def wandering(seat):
+    os.chdir("/")
+    while not seat.ending:
+        await seat.act("nothing")
+"""
+
+
+@pytest.mark.parametrize("command", ["run", "nightly"])
+def test_an_agent_that_changes_the_working_directory_changes_nothing_else(
+    call: Call, here: Path, monkeypatch: pytest.MonkeyPatch, command: str
+) -> None:
+    monkeypatch.syspath_prepend(here)
+    (here / "wandering_agent.py").write_text(WANDERING)
+    (here / "walk.toml").write_text(
+        'budget_usd = "1"\n[[agents]]\nagent = "wandering_agent:wandering"\nmodels = { main = "simulated/random" }\n'
+        '[[suites]]\nname = "pricing/basic"\nvary = { periods = [1] }\n'
+    )
+    said = call(command, "walk.toml")
+    assert (said.code, said.err.count("moved")) == (0, 0), said.err
+    assert "12 of 12 episodes ended" in said.out
+    assert str(here) not in said.out
+    monkeypatch.chdir(here)
+    (manifest,) = here.rglob("manifest")
+    assert call("verify", manifest.parent).code == 0
+    assert not (manifest.parent / "live.json").exists()

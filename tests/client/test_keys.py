@@ -71,7 +71,9 @@ def test_a_key_that_is_nowhere_is_asked_for(
 
 
 @pytest.mark.parametrize(
-    "flaw", [KeyringLocked(KEY), OSError(KEY), RuntimeError(KEY)], ids=lambda flaw: type(flaw).__name__
+    "flaw",
+    [KeyringLocked(KEY), OSError(KEY), RuntimeError(KEY), ValueError(KEY), TypeError(KEY)],
+    ids=lambda flaw: type(flaw).__name__,
 )
 def test_a_keyring_that_fails_is_named_without_its_words(flaw: Exception, monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(service: str, name: str) -> str:

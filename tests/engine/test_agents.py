@@ -1,7 +1,7 @@
 """Agents that are code: asks as rows, replay that asks nothing twice, and what stops an episode."""
 
 import asyncio
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -12,6 +12,7 @@ import pytest
 from evalkit.client.ask import Answer, Question
 from evalkit.client.outside import PolicyAsker
 from evalkit.dialogue import Message, Reply
+from evalkit.engine.agents import playing
 from evalkit.engine.agents.cast import Cast
 from evalkit.engine.agents.playing import CodePlayer
 from evalkit.engine.episode import ERRORS_THAT_STOP, ActiveEpisode, LaneContext, Stop, play
@@ -36,6 +37,7 @@ from evalkit.store.files.record import ASK, STEP, StepRecord
 from evalkit.store.files.schema import steps_table
 from evalkit.store.reading.ends import SUMS, Standing, fold
 from evalkit.store.reading.states import States
+from tests.support.patience import PATIENCE_S
 from tests.support.sweep_runs import go_served
 
 
@@ -76,6 +78,9 @@ class Log:
 
 
 Answers = Callable[[str, Question], None]
+
+AFTER = 20
+"""Turns of the loop after an episode was left: what an agent has left behind runs on in a run, too."""
 
 
 class Model:
@@ -164,8 +169,14 @@ def played(
         asks = {(row.step, row.ask_key, row.ask_n): row for row in rows if row.row_kind == ASK}
         return ActiveEpisode(episode=episode, position=position, rows=steps, asks=asks)
 
-    left = asyncio.run(play(episode, activate, CodePlayer(cast), context))
-    return Outcome(left, log, asked, context)
+    async def whole(context: LaneContext) -> str:
+        async with asyncio.timeout(PATIENCE_S):
+            left = await play(episode, activate, CodePlayer(cast), context)
+        for _ in range(AFTER):
+            await asyncio.sleep(0)
+        return left
+
+    return Outcome(asyncio.run(whole(context)), log, asked, context)
 
 
 def what(rows: Sequence[StepRecord]) -> list[tuple[Any, ...]]:
@@ -531,6 +542,146 @@ def test_a_wrong_use_of_the_seat_is_told(words: str, use: Callable[[Seat], Any])
 
     assert played(wrong, an_episode(wrong)).left == "agent_error"
     assert words in told[0]
+
+
+# What an agent's code does beside its episode.
+
+
+async def acts(seat: Seat) -> None:
+    await seat.act("late")
+
+
+async def asks(seat: Seat) -> None:
+    await seat.ask([Message(role="user", text="late")])
+
+
+async def asks_beside(seat: Seat) -> None:
+    await seat.fork("late").ask()
+
+
+@pytest.mark.parametrize("use", [acts, asks, asks_beside])
+@pytest.mark.parametrize("how", ["returns", "raises", "is stopped"])
+def test_nothing_is_written_after_the_end_of_an_agent(how: str, use: Callable[[Seat], Any]) -> None:
+    told, kept = list[BaseException](), list[asyncio.Task[None]]()
+    context = LaneContext(log=Log(), worker="w", stop=Stop(), lane_stop=Stop())
+
+    async def later(seat: Seat, turns: int) -> None:
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        try:
+            await use(seat)
+        except BaseException as flaw:
+            told.append(flaw)
+            raise
+
+    @agent(version=1, parallel=10)
+    async def leaving(seat: Seat) -> None:
+        await seat.act(await seat.ask())
+        loop = asyncio.get_running_loop()
+        for turns in range(3, 9):
+            kept.append(loop.create_task(later(seat, turns)))
+        if how == "raises":
+            raise ValueError("mine")
+        if how == "is stopped":
+            context.stop.set("interrupt")
+            await asyncio.Event().wait()
+
+    outcome = played(leaving, an_episode(leaving), context=context)
+    assert outcome.left == {"returns": "quit", "raises": "agent_error", "is stopped": "stopped"}[how]
+    assert [type(flaw) for flaw in told] == [AgentError] * 6
+    assert all("its agent has returned" in str(flaw) for flaw in told)
+    assert (len(outcome.asks), len(outcome.steps)) == (1, 2 if how == "returns" else 1)
+
+
+@pytest.mark.parametrize("flaw", [SystemExit(7), KeyboardInterrupt(), GeneratorExit(), asyncio.CancelledError()])
+def test_whatever_an_agent_raises_parks_its_episode_alone(flaw: BaseException) -> None:
+    @agent(version=1)
+    async def raising(seat: Seat) -> None:
+        await seat.ask()
+        raise flaw
+
+    outcome = played(raising, an_episode(raising))
+    assert outcome.left == "agent_error"
+    assert type(flaw).__name__ in str(outcome.log.events[-1][1]["detail"])
+
+
+def asyncio_run(use: Callable[[], Coroutine[Any, Any, Any]]) -> None:
+    asyncio.run(use())
+
+
+def test_a_seat_is_not_used_from_another_thread_or_loop() -> None:
+    told: list[str] = []
+
+    @agent(version=1)
+    async def threaded(seat: Seat) -> None:
+        loop, fork = asyncio.get_running_loop(), seat.fork("elsewhere")
+        for use in (seat.ask, lambda: seat.act("x"), fork.ask):
+            try:
+                await asyncio.to_thread(asyncio_run, use)
+            except AgentError as flaw:
+                told.append(str(flaw))
+        try:
+            await asyncio.to_thread(lambda: seat.fork("new"))
+        except AgentError as flaw:
+            told.append(str(flaw))
+        while not seat.ending:
+            reply = await asyncio.to_thread(lambda: asyncio.run_coroutine_threadsafe(seat.ask(), loop).result())
+            await seat.act(reply)
+
+    episode = an_episode(threaded)
+    assert what(played(threaded, episode).log.rows) == what(played(plain, episode).log.rows)
+    assert [words.partition(":")[0] for words in told] == ["ask", "act", "ask", "fork"]
+    assert all("asyncio.run_coroutine_threadsafe" in words for words in told)
+
+
+@pytest.mark.parametrize("lane", [False, True])
+@pytest.mark.parametrize("deaf", [False, True])
+def test_an_agent_that_never_asks_is_left_when_the_run_or_its_lane_stops(
+    deaf: bool, lane: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(playing, "CANCELS", 3)
+
+    @agent(version=1)
+    async def idle(seat: Seat) -> None:
+        stop = context.lane_stop if lane else context.stop
+        asyncio.get_running_loop().call_soon(stop.set, "interrupt")
+        for _ in range(4 if deaf else 1):  # the last cancellation is that of the loop, at its end
+            try:
+                await asyncio.Event().wait()
+            except asyncio.CancelledError:
+                if not deaf:
+                    raise
+
+    context = LaneContext(log=Log(), worker="w", stop=Stop(), lane_stop=Stop())
+    outcome = played(idle, an_episode(idle), context=context)
+    assert (outcome.left, outcome.log.rows) == ("stopped", [])
+    assert not context.stop.wakes
+    assert not context.lane_stop.wakes
+
+
+def test_an_agent_that_catches_all_and_tries_again_lets_others_run() -> None:
+    tries: dict[str, int] = {}
+
+    async def in_vain(seat: Seat) -> None:
+        await seat.act([1])  # type: ignore[list-item]
+
+    async def wrongly(seat: Seat) -> None:
+        await seat.ask(model="jugde")
+
+    @agent(version=1)
+    async def trying(seat: Seat) -> None:
+        for use in (in_vain, wrongly):
+            turned = asyncio.Event()
+            asyncio.get_running_loop().call_soon(turned.set)
+            for number in range(1000):
+                if turned.is_set():
+                    break
+                tries[use.__name__] = number
+                with suppress(AgentError):
+                    await use(seat)
+
+    assert played(trying, an_episode(trying)).left == "quit"
+    assert max(tries.values()) < 3, tries
 
 
 def test_the_log_in_numbers_counts_asks_as_requests_and_money_alone() -> None:

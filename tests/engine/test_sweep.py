@@ -152,14 +152,17 @@ def test_a_context_that_is_too_long_is_the_models_own_ending(tmp_path: Path) -> 
     assert whole.spent == retried.spent
 
 
-def test_a_bug_ends_its_episode_alone_and_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("bug", [ZeroDivisionError, SystemExit])
+def test_a_bug_ends_its_episode_alone_and_is_kept(
+    bug: type[BaseException], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     from evalkit.client.outside import PolicyAsker
 
     plain = PolicyAsker.ask
 
     async def buggy(self: PolicyAsker, question: Any) -> Any:
         if question.step == 2 and question.episode.startswith(tuple("01234567")):
-            raise ZeroDivisionError("a planted bug")
+            raise bug("a planted bug")
         return await plain(self, question)
 
     sweep = resolved(tmp_path)

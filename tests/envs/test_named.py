@@ -18,11 +18,11 @@ def test_what_is_named_is_read() -> None:
     [
         (
             "no_such_module:X",
-            "offers: report: 'no_such_module:X' cannot be read: ModuleNotFoundError: No module named 'no_such_module'",
+            "offers: report: 'no_such_module:X' cannot be imported: ModuleNotFoundError: No module named 'no_such_module'",
         ),
-        ("math:tau_of", "'math:tau_of' cannot be read: AttributeError: module 'math' has no attribute 'tau_of'"),
-        ("math", "'math' cannot be read"),
-        (":pi", "':pi' cannot be read"),
+        ("math:tau_of", "'math:tau_of' cannot be imported: AttributeError: module 'math' has no attribute 'tau_of'"),
+        ("math", "'math' cannot be imported"),
+        (":pi", "':pi' cannot be imported"),
         ("math:sin", "expected 'module:name' of a float, got 'math:sin'"),
     ],
 )

@@ -1,18 +1,24 @@
 """How packages' entries are found: late, one by one, and never in place of evalkit's own."""
 
+import json
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from numba.core.entrypoints import init_all
 
 from evalkit import plugins
-from evalkit.envs.table import ENVIRONMENTS, OWN_ENVIRONMENTS
+from evalkit.cli.main import main
+from evalkit.compiled import keep_here
+from evalkit.envs.table import ENVIRONMENTS, OWN_ENVIRONMENTS, named
 from evalkit.errors import RunError, UsageError
+from evalkit.plugins import plain_name
+from evalkit.spec.agent_code import find_agent
 from evalkit.spec.packs import packs, read_pack
 from evalkit.spec.suites import find_suite, suite_folders
 from evalkit.wire.table import DIALECTS
-from tests.support.plugin_packages import put, put_environment
+from tests.support.plugin_packages import ENVIRONMENT, put, put_environment
 
 PROJECT = Path(__file__).resolve().parent.parent.parent
 
@@ -171,3 +177,116 @@ def test_suites_of_a_package_come_after_the_users_and_ours(
     (tmp_path / "instances" / "more").mkdir(parents=True)
     (tmp_path / "instances" / "more" / "tiny.jsonl").write_text("{}\n")
     assert find_suite("more/tiny").resolve() == tmp_path / "instances" / "more" / "tiny.jsonl"
+
+
+POLICY = "from evalkit.policy.conversation import Policy\nP = Policy(help='x', reply=lambda request, draws: None)\n"
+ENTRY = "[evalkit.environments]\nhaggling = haggling_games:RECORD\n"
+ABOUT = b"Metadata-Version: 2.1\nName: haggling-games\nVersion: 1\n"
+
+
+def put_files(site: Path, folder: str, about: bytes | None, entries: bytes) -> None:
+    (site / folder).mkdir()
+    if about is not None:
+        (site / folder / "METADATA").write_bytes(about)
+    (site / folder / "entry_points.txt").write_bytes(entries)
+
+
+@pytest.mark.parametrize(
+    ("about", "entries", "why"),
+    [
+        (ABOUT, b"[console_scripts]\ncaf\xe9 = a:b\n" + ENTRY.encode(), "entry_points.txt: 'utf-8' codec can't decode"),
+        (ABOUT, ENTRY.encode() + b"no entry\n[other\nno entry\n", "[evalkit.environments]: 'no entry' is not `name ="),
+        (b"Metadata-Version: 2.1\nVersion: 1\n", ENTRY.encode(), "METADATA states no name"),
+        (b"Name: caf\xe9\n\xff\xfe\x00", ENTRY.encode(), "METADATA states no name"),
+        (None, ENTRY.encode(), "METADATA states no name"),
+    ],
+)
+def test_a_damaged_package_is_told_and_hides_neither_others_nor_what_is_legible_in_it(
+    site: Path, about: bytes | None, entries: bytes, why: str
+) -> None:
+    put_environment(site, "sound-games", "auction", module="sound_games")
+    (site / "haggling_games.py").write_text(ENVIRONMENT.format(name="haggling", version=1))
+    put_files(site, "haggling_games-1.dist-info", about, entries)
+    assert list(ENVIRONMENTS) == [*OWN_ENVIRONMENTS, "auction", "haggling"]
+    assert ENVIRONMENTS["haggling"].name == "haggling"
+    found = plugins.find("environments", "haggling")
+    assert found is not None
+    assert (plain_name(found.package), found.version) == ("haggling-games", "1")
+    (unread,) = plugins.unread()
+    assert why in unread.why
+    assert unread.brings
+
+
+@pytest.mark.parametrize(
+    ("about", "entries", "told"),
+    [
+        (ABOUT, b"[console_scripts]\ncaf\xe9 = a:b\n", True),
+        (ABOUT, b"[console_scripts\nno entry\n", False),
+        (b"", b"[console_scripts]\na = a:b\n", False),
+        (b"\xff\xfe\x00", b"[console_scripts]\na = a:b\n", False),
+    ],
+)
+def test_a_damaged_package_that_brings_nothing_changes_nothing(
+    site: Path, about: bytes, entries: bytes, told: bool, capsys: pytest.CaptureFixture[str]
+) -> None:
+    put(site, "sound", "1", {"policies": {"fine@pricing": "sound:P"}}, {"sound": POLICY})
+    put_files(site, "haggling_games-1.dist-info", about, entries)
+    assert [plugin.name for plugin in plugins.installed("policies")] == ["fine@pricing"]
+    assert main(["tools", "plugins"]) == 0
+    said = capsys.readouterr().out
+    assert ("could not be read: haggling-games: entry_points.txt: 'utf-8' codec" in said) == told
+    assert ("No entry for evalkit is legible in it." in said) == told
+    assert main(["tools", "plugins", "--json"]) == 0
+    assert len(json.loads(capsys.readouterr().out)["unread"]) == told
+
+
+@pytest.mark.parametrize(
+    "flaw", ["SystemExit('gone')", "GeneratorExit('gone')", "type('Odd', (BaseException,), {})('gone')"]
+)
+def test_a_module_that_leaves_as_it_is_imported_is_told_and_ends_nothing(
+    site: Path, flaw: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    groups = ("environments", "agents", "suites", "prompts")
+    put(site, "leaving", "1", {group: {"gone": "leaving:X"} for group in groups}, {"leaving": f"raise {flaw}"})
+    for load in (
+        lambda: ENVIRONMENTS["gone"],
+        lambda: find_agent("gone", {}, "test"),
+        lambda: find_agent("leaving:X", {}, "test"),
+        lambda: named("gone", "report", "leaving:X", str),
+        lambda: read_pack("gone", "pricing"),
+    ):
+        with pytest.raises(UsageError, match=r"cannot be imported: .*: gone"):
+            load()
+    assert main(["suites"]) == 0
+    said = capsys.readouterr()
+    assert "scheduling/basic" in said.out
+    assert "leaving 1 (evalkit.suites:gone = leaving:X) cannot be imported" in said.err
+    assert main(["tools", "prompts", "list"]) == 0
+    assert main(["tools", "plugins"]) == 1
+    assert capsys.readouterr().out.count("wrong: leaving 1") == len(groups)
+
+
+def test_ctrl_c_while_a_module_is_imported_is_no_fault_of_it(site: Path) -> None:
+    put(site, "slow", "1", {"environments": {"slow": "slow:X"}}, {"slow": "raise KeyboardInterrupt"})
+    with pytest.raises(KeyboardInterrupt):
+        ENVIRONMENTS["slow"]
+
+
+def test_kernels_do_not_read_what_other_packages_declare(site: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    put_files(site, "other-1.dist-info", ABOUT, b"[console_scripts]\ncaf\xe9 = a:b\n")
+    monkeypatch.setattr("numba.core.entrypoints._already_initialized", False)
+    monkeypatch.setattr("numba.core.config.CACHE_DIR", "")
+    keep_here()
+    init_all()  # type: ignore[no-untyped-call]
+
+
+def test_help_has_the_parameters_of_the_generator_that_is_named(site: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    put_environment(site, "sound-games", "auction", module="sound_games")
+    for name, there in (("auction", ENVIRONMENTS["auction"]), ("pricing", ENVIRONMENTS["pricing"])):
+        with pytest.raises(SystemExit):
+            main(["suites", "generate", "--out", "x.jsonl", name, "--help"])
+        said = capsys.readouterr().out
+        assert said.count("\nparameters of ") == 1
+        assert f"\nparameters of {name}:" in said
+        for parameter in there.parameters:
+            assert parameter == "seed" or f"\n  --{parameter.replace('_', '-')} " in said

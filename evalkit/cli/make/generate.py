@@ -4,7 +4,7 @@ instances of a text file as a Parquet file."""
 import argparse
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
 from pathlib import Path
@@ -93,16 +93,20 @@ class _Lines:
             yield line
 
 
-def add_options(parser: argparse.ArgumentParser) -> None:
-    """Add the environments and their parameters to the command's help."""
+def add_options(parser: argparse.ArgumentParser, words: Sequence[str] = ()) -> None:
+    """Add the environments to the command's help, with the parameters of the one that `words` name, else of
+    evalkit's."""
     generated = [name for name, env in OWN_ENVIRONMENTS.items() if env.parameters]
-    others = "; or one from a plug-in (`evalkit tools plugins`); or a suite's file, to write it as Parquet"
+    others = (
+        "; or one of a plug-in, whose parameters its name and --help list; or a suite's file, to write it as Parquet"
+    )
     parser.add_argument("environment", metavar="ENVIRONMENT", help=", ".join(generated) + others)
     width = min(100, get_terminal_size().columns - 1)
     lines: list[str] = []
-    for name in generated:
+    wanted = [word for word in words if word in ENVIRONMENTS] if {"-h", "--help"} & set(words) else []
+    for name in wanted[:1] or generated:
         lines.append(f"parameters of {name}:")
-        for key, parameter in OWN_ENVIRONMENTS[name].parameters.items():
+        for key, parameter in ENVIRONMENTS[name].parameters.items():
             if key != SEED:
                 head = f"  --{key.replace('_', '-')} {parameter.kind.__name__.upper()}"
                 lines += wrap(f"{head:<24}  {_help(parameter)}", width, subsequent_indent=" " * 26)

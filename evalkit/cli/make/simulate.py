@@ -5,7 +5,7 @@ import argparse
 from evalkit.serve.options import add_arguments
 
 
-def add_options(parser: argparse.ArgumentParser) -> None:
+def add_options(parser: argparse.ArgumentParser, *_: object) -> None:
     """All flags of the provider."""
     add_arguments(parser)
 

@@ -1,10 +1,12 @@
 """`evalkit suites`: the suites that can be named."""
 
 import argparse
+import sys
 from pathlib import Path
 
 from evalkit.cli.choosing import program
-from evalkit.plugins import installed
+from evalkit.errors import UsageError
+from evalkit.plugins import names
 from evalkit.shipped import folders
 from evalkit.spec.suites import suite_folders, suites_in
 
@@ -15,10 +17,13 @@ def suites(_: argparse.Namespace) -> int:
     for folder in folders("instances"):
         for name in suites_in(folder):
             found.setdefault(name, folder)
-    for plugin in installed("suites"):
-        folder = suite_folders()[plugin.name]
-        for name in suites_in(folder):
-            found.setdefault(f"{plugin.name}/{name}", folder)
+    brought = suite_folders()
+    for of_plugin in names("suites", brought.built_in):
+        try:
+            folder = brought[of_plugin]
+            found.update({f"{of_plugin}/{name}": folder for name in suites_in(folder)})
+        except UsageError as flaw:
+            print(f"evalkit: {flaw}", file=sys.stderr)
     room = max(map(len, found), default=0)
     print("\n".join(f"{name:<{room}}  {folder}" for name, folder in sorted(found.items())))
     print(f"\nInstances, parameters and tools of a suite: {program()} suites describe NAME")

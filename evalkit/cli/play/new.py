@@ -121,7 +121,7 @@ def new(args: argparse.Namespace) -> int:
 def _plugin(folder: Path) -> int:
 
     name = write_project(folder)
-    print(f"Wrote {folder}: a package with the environment {name!r}. Next, in that folder:")
+    print(f"Wrote {folder}: a package with the environment {name!r}, so far an example game of offers. Next, there:")
     for line in (
         "pip install -e '.[dev]'",
         "pytest",

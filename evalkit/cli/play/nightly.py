@@ -8,6 +8,7 @@ import argparse
 import shlex
 import sys
 from collections.abc import Sequence
+from contextlib import chdir
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -65,7 +66,7 @@ def _play(args: argparse.Namespace, resolved: Resolved, folder: Path, rule: Rule
     from evalkit.engine.loop import run_loop
     from evalkit.nightly.night import NightOptions, play_night
 
-    with display(json_lines=args.json) as show:
+    with display(json_lines=args.json) as show, chdir("."):  # agents' code may leave it
         options = NightOptions(
             directory=folder.parent,
             date=args.date,

@@ -75,7 +75,7 @@ def _print_scores(outcome: RunOutcome, args: argparse.Namespace) -> None:
     from evalkit.report.render.terminal import console, print_bare, print_notes
     from evalkit.report.report import report
 
-    scores, to = report(outcome.directory).tables[0], console()
+    scores, to = report(outcome.place).tables[0], console()
     print_notes(scores, to)
     if not outcome.owed or outcome.reason == "decided":
         print(f"\n{_hints(outcome, args)}")

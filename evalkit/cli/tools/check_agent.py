@@ -12,6 +12,7 @@ from evalkit.engine.agents.cast import Cast
 from evalkit.engine.agents.playing import CodePlayer
 from evalkit.engine.episode import ActiveEpisode, LaneContext, Stop, play
 from evalkit.engine.freezing.freeze import resolve
+from evalkit.engine.loop import run_loop
 from evalkit.engine.universe import Choice, PlannedEpisode, episodes
 from evalkit.envs.replay import begin
 from evalkit.errors import UsageError
@@ -169,7 +170,7 @@ def check_agent(args: argparse.Namespace) -> int:
         if find_policy(args.policy, environment) is None:
             raise UsageError(f"--policy: {args.policy!r} does not play {environment!r}.")
     policy = args.policy or episode.cell.env.stand_in
-    done = asyncio.run(rehearse(code, episode, dict.fromkeys(code.models, policy)))
+    done = run_loop(rehearse(code, episode, dict.fromkeys(code.models, policy)))
     print(
         f"{args.agent} on {args.suite}:{episode.target.id}, played by {policy}: {done.steps} steps, {done.asks} asks, "
         f"{done.left}."

@@ -2,7 +2,7 @@
 
 import argparse
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -11,7 +11,7 @@ from evalkit.checking import check_record
 from evalkit.cli.choosing import program
 from evalkit.envs.table import ENVIRONMENTS, OWN_ENVIRONMENTS
 from evalkit.errors import EvalkitError, UsageError, nearest
-from evalkit.plugins import AT, GROUPS, Plugin, PluginTable, installed, plain_name, strangers
+from evalkit.plugins import AT, GROUPS, Plugin, PluginTable, Unread, installed, plain_name, strangers, unread
 from evalkit.policy.table import BROUGHT, find_policy, is_own
 from evalkit.seats import code_of
 from evalkit.spec.packs import packs, read_pack
@@ -180,23 +180,28 @@ WRONG = 1
 
 
 def plugins(args: argparse.Namespace) -> int:
-    """List the plug-ins; return 1 if something is wrong with one, else 0."""
-    inspected = inspect_plugins()
+    """List the plug-ins, and what could not be read; return 1 if something is wrong with a plug-in, else 0."""
+    inspected, hidden = inspect_plugins(), unread()
     if args.json:
         import orjson
 
-        plain = {"schema": SCHEMA, "version": VERSION, "plugins": [entry.to_json() for entry in inspected]}
+        plain = {
+            "schema": SCHEMA,
+            "version": VERSION,
+            "plugins": [entry.to_json() for entry in inspected],
+            "unread": [{"package": one.package, "problem": one.why} for one in hidden],
+        }
         print(orjson.dumps(plain, option=orjson.OPT_INDENT_2).decode())
-    elif not inspected:
-        print(f"No plug-in is installed. `{program()} new --plugin DIR` writes one to start from.")
     else:
-        _print(inspected)
-    return WRONG if any(entry.problems for entry in inspected) else 0
+        _print(inspected, hidden)
+    return WRONG if any(entry.problems for entry in inspected) or any(one.brings for one in hidden) else 0
 
 
-def _print(inspected: list[Inspected]) -> None:
-    room = max(len(entry.plugin.name) for entry in inspected) + 2
-    package_width = max(len(_package(entry)) for entry in inspected) + 2
+def _print(inspected: list[Inspected], hidden: Sequence[Unread]) -> None:
+    if not inspected:
+        print(f"No plug-in is installed. `{program()} new --plugin DIR` writes one to start from.")
+    room = max((len(entry.plugin.name) for entry in inspected), default=0) + 2
+    package_width = max((len(_package(entry)) for entry in inspected), default=0) + 2
     for group in dict.fromkeys(entry.plugin.group for entry in inspected):
         print(f"{group}:")
         for entry in inspected:
@@ -206,6 +211,9 @@ def _print(inspected: list[Inspected]) -> None:
                 )
                 for problem in entry.problems:
                     print(f"    wrong: {visible(problem)}")
+    for one in hidden:
+        lost = "" if one.brings else " No entry for evalkit is legible in it."
+        print(f"could not be read: {visible(one.package)}: {visible(one.why)}{lost}")
 
 
 def _package(entry: Inspected) -> str:

@@ -13,7 +13,7 @@ from typing import Any
 from evalkit.engine.agents.cast import Cast
 from evalkit.engine.agents.seat import EpisodeSeat
 from evalkit.engine.episode import ActiveEpisode, LaneContext, Player, leave_refused
-from evalkit.errors import QUIT, AgentFailed, AskRefused, Diverged
+from evalkit.errors import QUIT, AgentError, AgentFailed, AskRefused, Diverged
 
 CANCELS = 100
 """How often a task that catches its cancellation is cancelled before it is left alone."""
@@ -34,20 +34,27 @@ async def play_code(cast: Cast, active: ActiveEpisode, context: LaneContext) -> 
     """Play; returns how the episode was left. Raises what `episode.play` turns into a way of leaving it."""
     seat = EpisodeSeat(cast, active, context)
     running = asyncio.ensure_future(_run(cast, seat))
+    running.add_done_callback(_read)
     either: set[asyncio.Future[Any]] = {running, seat.fate}
+    stops = context.stop, context.lane_stop
+    for stop in stops:
+        stop.wakes[seat] = seat.stop
     try:
         await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
     except asyncio.CancelledError:
         seat.abandon()
         raise
     finally:
+        for stop in stops:
+            del stop.wakes[seat]
         await _stop(running)
+        seat.close()
         await seat.settle()
     if seat.fate.done():
         how = seat.fate.result()
         if isinstance(how, BaseException):
             raise how
-        return how
+        return active.position.ending or how
     why = _why_left(running, seat)
     if active.position.ending:
         return active.position.ending
@@ -57,7 +64,12 @@ async def play_code(cast: Cast, active: ActiveEpisode, context: LaneContext) -> 
 
 
 async def _run(cast: Cast, seat: EpisodeSeat) -> None:
-    await cast.code.play(seat)
+    try:
+        await cast.code.play(seat)
+    except (SystemExit, KeyboardInterrupt) as flaw:  # a task passes these on to its loop, and that would end the run
+        raise AgentError(f"the agent raised {flaw!r}.") from flaw
+    finally:
+        seat.close()
 
 
 def _why_left(running: "asyncio.Future[None]", seat: EpisodeSeat) -> AskRefused:
@@ -78,6 +90,12 @@ def _refused(flaw: BaseException) -> list[AskRefused]:
         return [flaw]
     each = [_refused(one) for one in flaw.exceptions] if isinstance(flaw, BaseExceptionGroup) else []
     return [one for several in each for one in several] if all(each) else []
+
+
+def _read(running: "asyncio.Future[None]") -> None:
+    """Else asyncio prints what the code of an episode raised that was left anyway."""
+    if not running.cancelled():
+        running.exception()
 
 
 async def _stop(running: "asyncio.Future[None]") -> None:

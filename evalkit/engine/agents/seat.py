@@ -6,11 +6,13 @@ request must be what it was, and an act must lead to the state that it led to.
 """
 
 import asyncio
+import threading
 import time
 from collections import Counter
-from collections.abc import Coroutine, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, NoReturn
+from functools import wraps
+from typing import Any, NoReturn, ParamSpec, TypeVar
 
 from evalkit.client.ask import Answer, Question
 from evalkit.dialogue import Message, Reply, Tool, ToolCall, Usage
@@ -38,6 +40,24 @@ ASKS_OF_STEP, ASKS_OF_EPISODE = 64, 10_000
 """Beyond these an ask is refused (`ask_limit`)."""
 MOST_KEY = 200
 """Letters of a fork's key."""
+CLOSED = "is closed, because its agent has returned or its episode was left"
+
+Given = ParamSpec("Given")
+Got = TypeVar("Got")
+
+
+def _yielding(call: Callable[Given, Coroutine[Any, Any, Got]]) -> Callable[Given, Coroutine[Any, Any, Got]]:
+    """A call that lets others run before it raises: who catches that may call again at once, without end."""
+
+    @wraps(call)
+    async def called(*args: Given.args, **how: Given.kwargs) -> Got:
+        try:
+            return await call(*args, **how)
+        except (AgentError, AskRefused):
+            await asyncio.sleep(0)
+            raise
+
+    return called
 
 
 class EpisodeSeat:
@@ -48,6 +68,9 @@ class EpisodeSeat:
         self._position = active.position
         self.fate: asyncio.Future[str | BaseException] = asyncio.get_running_loop().create_future()
         """How the episode is left if not by its agent: a way, or an error."""
+        self._thread = threading.get_ident()
+        self._closed = asyncio.Event()
+        """The agent's coroutine has ended, or was given up."""
         self._flights: set[asyncio.Task[Answer | AskRefused]] = set()
         self._unawaited: set[asyncio.Task[Answer | AskRefused]] = set()
         """Of these, the ones that the agent has cancelled its wait for."""
@@ -138,10 +161,13 @@ class EpisodeSeat:
         """See `Seat`."""
         return self._root.fork(key)
 
+    @_yielding
     async def act(self, reply: Reply | Sequence[ToolCall] | str) -> None:
         """See `Seat`."""
+        self.check("act")
         while self._unawaited:
             await asyncio.wait(self._unawaited)
+        self.check("act")
         await self._stay()
         if self._position.ending:
             raise AgentError(f"act: the episode is over ({self._position.ending}).")
@@ -186,6 +212,7 @@ class EpisodeSeat:
 
     def add_fork(self, key: str) -> "EpisodeAsker":
         """A fork of this step. Raises AgentError if the step has one of that key."""
+        self.check("fork")
         if key in self._keys:
             raise AgentError(f"fork: the key {key!r} is used twice at step {self.step}.")
         self._keys.add(key)
@@ -333,6 +360,25 @@ class EpisodeSeat:
 
     # What ends it.
 
+    def check(self, call: str) -> None:
+        """Raises AgentError where nobody may use the seat any more, or from elsewhere."""
+        if threading.get_ident() != self._thread:
+            raise AgentError(
+                f"{call}: a seat is used in its agent's own event loop alone. From another thread, give that loop the "
+                "coroutine: `asyncio.run_coroutine_threadsafe(seat.ask(), loop).result()`."
+            )
+        if self._closed.is_set():
+            raise AgentError(f"{call}: the seat {CLOSED}.")
+
+    def stop(self) -> None:
+        """Leave the episode: the run stops, or its lane."""
+        if not self.fate.done():
+            self.fate.set_result("stopped")
+
+    def close(self) -> None:
+        """Nothing is asked or acted any more: what the agent began and did not wait for would follow its end."""
+        self._closed.set()
+
     async def _stay(self) -> None:
         """Go on only while the episode does."""
         if self.fate.done() or self._context.stopping:
@@ -342,8 +388,8 @@ class EpisodeSeat:
         """The episode is left; the agent learns it by being cancelled."""
         if not self.fate.done():
             self.fate.set_result(how)
-        await asyncio.get_running_loop().create_future()
-        raise AssertionError("nobody wakes it")
+        await self._closed.wait()
+        raise AgentError(f"The seat {CLOSED}.")
 
 
 class EpisodeAsker:
@@ -361,6 +407,7 @@ class EpisodeAsker:
         """It asks for this step from now on."""
         self._step, self._n = step, 0
 
+    @_yielding
     async def ask(
         self,
         messages: Sequence[Message] | None = None,
@@ -370,6 +417,7 @@ class EpisodeAsker:
         sampling: Mapping[str, Any] = {},
     ) -> Reply:
         """See `Fork`."""
+        self._seat.check("ask")
         if self.waits:
             raise AgentError("ask: this asker still waits for a reply; ask beside it with `fork`.")
         if self._step != self._seat.step:

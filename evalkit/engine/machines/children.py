@@ -147,7 +147,7 @@ class _Children:
         """One process of a slot, to its end; whether it has said goodbye."""
         slot.writer, said_goodbye = "", False
         self._starting.add(slot.number)
-        run, complaints = self._session.options.directory, self._folder / f"{slot.number}.txt"
+        run, complaints = self._session.options.place, self._folder / f"{slot.number}.txt"
         child = Child(run, self._session.store.descriptors, complaints)
         watch = self._loop.create_task(self._watch(slot, child))
         link: WorkerLink | None = None

@@ -80,7 +80,7 @@ class DistantWorkers:
         if store.lead is None and not self._coordinator.members and now >= self._asked_at + ASK_S:
             self._asked_at = now
             try:
-                refuse_sealed(self._session.options.directory, store.writer)
+                refuse_sealed(self._session.options.place, store.writer)
             except (StorageError, CorruptLogError) as flaw:
                 self._stop(flaw)
 
@@ -261,7 +261,7 @@ class _RayActors:
         import ray
 
         self._spread, self._session, self._coordinator = spread, spread.session, spread.coordinator
-        directory = spread.session.options.directory
+        directory = spread.session.options.place
         self._directory = directory if is_bucket(directory) else directory.resolve()
         self._ray = ray
         self._actor = ray.remote(RayWorker).options(
@@ -414,7 +414,7 @@ class _RayActors:
 
     def _sees(self, writer: str) -> bool:
         """Whether this node sees the journal that a worker has begun: else both have directories of the same name."""
-        directory = self._session.options.directory
+        directory = self._session.options.place
         return is_bucket(directory) or any(journal.writer == writer for journal in journals(directory))
 
     def _elsewhere(self) -> str:

@@ -149,7 +149,7 @@ class Spread:
         """Workers that have ended and are being settled."""
         self._latest = session.store.writer
         self._started_at = self.loop.time()
-        self._digest = manifest_digest(session.options.directory)
+        self._digest = manifest_digest(session.options.place)
         self._code = code_digests(session.resolved.manifest)
 
     def _pots(self) -> dict[str, Pot]:
@@ -304,7 +304,7 @@ class Spread:
         del self._accounts[writer]
         account.partial = not reaped  # else just which episodes it had is known
         # Where it has closed its journal itself, others may have what it never heard of.
-        rows = list(unheard_leases(session.options.directory, {writer: account}))
+        rows = list(unheard_leases(session.options.place, {writer: account}))
         rows += settle_crashes({writer: account}, self._worst_cases(held, settled.holdings))
         for row in rows if self.endpoints.lanes else ():
             session.store.enter(row)
@@ -361,7 +361,7 @@ class Settled:
 def settle(session: Session, writer: str, held: Sequence[PlannedEpisode]) -> Settled:
     """End the journal of a worker, and look what it did with the episodes that it had. Raises CorruptLogError,
     StorageError."""
-    run = session.options.directory
+    run = session.options.place
     adopted = end_journal(run, writer, by=session.store.writer)
     claim = newest_claim(run, writer)
     index = read_index(run)

@@ -137,7 +137,7 @@ class Worker:
             names = [name for name in lanes(resolved.manifest, setup.choice) if welcome.widths.get(name)]
             gate = AssignedEpisodes(resolved.manifest, holdings, names, low=self._urgent.set)
             self._jobs = [self._job(name, welcome.widths[name], endpoints, holdings, gate, store) for name in names]
-            self._stop.wake = lambda: self._wake(endpoints, gate)
+            self._stop.wakes[self] = lambda: self._wake(endpoints, gate)
             try:
                 await self._with_coordinator(endpoints, budget, gate, store)
             finally:
