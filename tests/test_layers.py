@@ -240,7 +240,7 @@ def package() -> dict[str, str]:
 
 
 MOST_LINES = {
-    "engine": 12_450,
+    "engine": 12_650,
     "envs": 11_800,
     "report": 10_700,
     "store": 9_550,
@@ -251,7 +251,7 @@ MOST_LINES = {
     "spec": 3_300,
     "policy": 3_050,
     "doors": 2_950,
-    "results": 2_900,
+    "results": 2_950,
     ".": 2_500,
     "stats": 2_450,
     "serve": 1_650,

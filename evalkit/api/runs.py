@@ -185,12 +185,9 @@ def _counts(directory: Path, manifest: "Manifest", totals: "Totals") -> tuple[in
 
 def _last_reason(directory: Path) -> str:
     """Why the last call of `run` ended; empty if it is running or was killed."""
-    from evalkit.store.events import read_events
+    from evalkit.store.events import last_session
 
-    last: dict[str, object] = {}
-    for event in read_events(directory, "started", "ended"):
-        last = event
-    return str(last.get("reason", "")) if last.get("kind") == "ended" else ""
+    return str(last_session(directory)[1].get("reason", ""))
 
 
 # A report's table as columns of Arrow, for programs: the values of its JSON, typed.

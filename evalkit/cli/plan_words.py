@@ -17,7 +17,8 @@ from evalkit.engine.planning.planned import (
     QuestionPlan,
 )
 from evalkit.engine.planning.propose import LEAST_INSTANCES, Share, worst
-from evalkit.money import PICO_PER_USD, show_usd
+from evalkit.money import PICO_PER_USD, show_usd, simulated_words
+from evalkit.text import span
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -140,7 +141,7 @@ def _summary(plan: Plan, *, judge: bool) -> Iterator[str]:
     ended = sum(cell.ended for cell in plan.cells)
     left = f" left to play ({ended:,} have ended, {show_usd(plan.spent)} spent)" if ended or plan.spent else ""
     yield f"{episodes:,} episodes{left}, {requests:,} requests, {tokens[0]} tokens in, {tokens[1]} out."
-    yield f"Cost: {_cost_words(plan)}."
+    yield f"Cost: {_cost_words(plan)}{simulated_words(plan.simulated)}."
     if judge:
         yield _budget_words(plan)
     guessed = sorted({cell.agent for cell in plan.cells if cell.basis == STAND_IN and cell.cost})
@@ -181,14 +182,14 @@ def _cost_words(plan: Plan) -> str:
 def _lane_words(plan: Plan, lane: LanePlan) -> str:
     if lane.members:
         return (
-            f"{lane.lane}: {len(lane.members)} lanes, at least {show_span(lane.seconds)}; "
+            f"{lane.lane}: {len(lane.members)} lanes, at least {span(lane.seconds)}; "
             f"what limits them: {lane.bound}, which they share."
         )
     if lane.bound == RATE:
-        return f"{lane.lane}: about {show_span(lane.seconds)} at {RATE}, {_pace(lane.requests / lane.seconds)}."
+        return f"{lane.lane}: about {span(lane.seconds)} at {RATE}, {_pace(lane.requests / lane.seconds)}."
     assumed = " (assumed)" if lane.lane in plan.assumed else ""
     return (
-        f"{lane.lane}: about {show_span(lane.seconds)} at {plan.reply_s[lane.lane] * 1000:,.0f} ms a reply{assumed}; "
+        f"{lane.lane}: about {span(lane.seconds)} at {plan.reply_s[lane.lane] * 1000:,.0f} ms a reply{assumed}; "
         f"what limits it: {lane.bound}."
     )
 
@@ -364,10 +365,3 @@ def _short(count: float) -> str:
         if count >= size:
             return f"{count / size:.3g}{unit}"
     return f"{count:.0f}"
-
-
-def show_span(seconds: float) -> str:
-    """A time for display: `40 s`, `12 min`, `3.5 h`."""
-    if seconds < 90:
-        return f"{seconds:.0f} s"
-    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"

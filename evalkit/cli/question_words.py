@@ -3,8 +3,8 @@
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from evalkit.cli.plan_words import show_span
 from evalkit.client.lanes.stats import ServerStats
+from evalkit.text import span
 
 # The servers of a lane in a line.
 
@@ -27,9 +27,9 @@ def server_words(servers: Sequence[ServerStats]) -> str:
 
 def _words(server: ServerStats) -> str:
     if server.is_down:
-        return f"{server.server} down for {show_span(server.down_s)} ({server.trouble[:MOST_WORDS]})"
+        return f"{server.server} down for {span(server.down_s)} ({server.trouble[:MOST_WORDS]})"
     if server.paused_s:
-        return f"{server.server} paused for {show_span(server.paused_s)}"
+        return f"{server.server} paused for {span(server.paused_s)}"
     return f"{server.server} {server.in_flight:,}/{server.window:,}"
 
 

@@ -19,22 +19,6 @@ from evalkit.view.reading import LogState, Reading, log_state
 from evalkit.view.render import Frame, PageLink, figure_address
 from evalkit.view.tables import run_tables
 
-WHY = {
-    "budget": "the budget was reached",
-    "deadline": "the deadline has passed",
-    "interrupt": "interrupted",
-    "limit": "--limit was reached",
-    "lane": "a provider failed for good",
-    "refused": "a provider refused requests",
-    "parked": "a provider did not answer, or episodes are set aside",
-    "errors": "too many internal errors",
-    "workers": "too many worker processes ended",
-    "cluster": "the Ray cluster has lost its head",
-    "storage": "the disk refused a write",
-    "corrupt": "the log has changed or is damaged",
-}
-"""By the reason of an outcome: why episodes remain."""
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fact:
@@ -188,11 +172,9 @@ def warnings(reading: Reading) -> list[str]:
             "estimated from its longest prefix of ended episodes (see Completeness)."
         )
     elif report.planned > report.ended:
-        why = WHY.get(reading.stopped, "")
-        because = f": {why}" if why and reading.word != "running" else ""
         cells = f"{sum(bool(cell.owed) for cell in report.cells):,} of {len(report.cells):,} cells"
         messages.append(
-            f"Partial{because}. {report.planned - report.ended:,} episodes remain in {cells}; each cell is "
+            f"Partial. {report.planned - report.ended:,} episodes remain in {cells}; each cell is "
             "estimated from its longest prefix of ended episodes (see Completeness)."
         )
         messages += [] if reading.word == "running" else reading.messages

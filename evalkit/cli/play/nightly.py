@@ -16,7 +16,7 @@ from evalkit.cli.pipes import unread
 from evalkit.engine.freezing.freeze import Resolved, resolve
 from evalkit.engine.outcome import COMPLETE, INCOMPLETE, INTERRUPTED, REFUSED, RunOutcome
 from evalkit.errors import EvalkitError, RunError, UsageError
-from evalkit.money import show_usd
+from evalkit.money import money_words, usd_number
 from evalkit.nightly.history_files import (
     FOLDER,
     accepted,
@@ -31,6 +31,7 @@ from evalkit.nightly.history_files import (
 from evalkit.nightly.night import parse_date
 from evalkit.report.nights.history import NightRecord, Rule, taken
 from evalkit.store.lock import hold_run
+from evalkit.text import many
 
 ALARM, NO_MEASUREMENT = 4, 5
 MOST_TOLERANCE = 100.0
@@ -103,10 +104,9 @@ def _code(outcome: RunOutcome | None, record: NightRecord | None) -> int:
 
 
 def _summary(record: NightRecord, outcome: RunOutcome) -> str:
-    spent = show_usd(record.spent)
-    money = f"{spent} spent" if outcome.budget is None else f"{spent} of {show_usd(outcome.budget)} spent"
+    money = money_words(record.spent, outcome.budget, outcome.simulated)
     ended = record.planned - record.owed
-    return f"{record.night}: {ended:,} of {record.planned:,} episodes ended; {outcome.steps:,} steps; {money}."
+    return f"{record.night}: {ended:,} of {record.planned:,} episodes ended; {many(outcome.steps, 'step')}; {money}."
 
 
 def _without_playing(args: argparse.Namespace, resolved: Resolved | None, name: str, folder: Path, rule: Rule) -> int:
@@ -221,7 +221,7 @@ def _print_json(about: dict[str, Any], last: NightRecord, lines: Sequence[str]) 
 
     cells = [
         {"agent": cell.agent, "suite": cell.suite, "score": cell.score, "low": cell.low, "high": cell.high}
-        | {"instances": len(cell.values), "owed": cell.owed, "cost_usd": cell.cost / 1e12, "served": cell.served}
+        | {"instances": len(cell.values), "owed": cell.owed, "cost_usd": usd_number(cell.cost), "served": cell.served}
         | {"visible_fall": None if cell.visible is None else 100 * cell.visible}
         | {"refused": sum(cell.gone.values()), "unmeasured": cell.why_unmeasured}
         for cell in last.cells
@@ -230,7 +230,7 @@ def _print_json(about: dict[str, Any], last: NightRecord, lines: Sequence[str]) 
         "measured": last.measured,
         "episodes": last.planned,
         "owed": last.owed,
-        "spent_usd": last.spent / 1e12,
+        "spent_usd": usd_number(last.spent),
         "messages": lines,
     }
     print(msgspec.json.encode({**about, **more, "cells": cells}).decode())

@@ -148,6 +148,7 @@ async def plan_sweep(
         spent=known.spent,
         in_flight=_in_flight(resolved, plans, known.spent),
         marks={agent.name: agent.marks for agent in agents},
+        simulated=resolved.manifest.simulated,
         question=_question(resolved, plans, known),
         workers=workers,
         store=store,

@@ -19,7 +19,6 @@ from evalkit.engine.stand_in import prices_of
 from evalkit.engine.universe import Choice, episodes
 from evalkit.errors import RunError, UsageError, nearest
 from evalkit.money import PicoUsd
-from evalkit.store.events import read_events
 from evalkit.store.files.record import DOUBTFUL, UNMETERED, LedgerRecord
 from evalkit.store.manifest import Manifest
 from evalkit.store.manifests import read_manifest
@@ -89,14 +88,6 @@ def read_books(run: Path) -> Books:
         if row.episode:
             _place(books, row.episode, row.agent)
     return books
-
-
-def last_budget(run: Path) -> int | None:
-    """The budget of the run's latest session, in pico-dollars; None if it had none."""
-    budget = None
-    for event in read_events(run, "started"):
-        budget = event.get("budget_pico_usd")
-    return budget if isinstance(budget, int) else None
 
 
 def _place(books: Books, episode: str, agent: str) -> None:
