@@ -18,7 +18,7 @@ from evalkit.client.lanes.health import GIVE_UP_S
 from evalkit.engine.episode import TOO_LARGE
 from evalkit.engine.view import LaneView, View
 from evalkit.money import money_words, show_usd
-from evalkit.text import span, visible
+from evalkit.text import many, span, visible
 
 LINE_EVERY_S = 5.0
 BAR_LEAST, BAR_MOST = 6, 24
@@ -239,18 +239,22 @@ def _time_words(view: View) -> Iterator[str]:
     """How long it still takes; before the first replies, that these are awaited."""
     models = [lane for lane in view.lanes if lane.window]
     if models and not any(lane.steps for lane in models):
-        yield f"~{view.requests_left:,} replies awaited" if view.requests_left else "first replies awaited"
+        yield (
+            f"~{many(view.requests_left, 'reply', 'replies')} awaited"
+            if view.requests_left
+            else "first replies awaited"
+        )
     elif view.eta_s is not None:
         yield f"about {span(view.eta_s)} to go"
     elif view.requests_left:
-        yield f"~{view.requests_left:,} requests to go"
+        yield f"~{many(view.requests_left, 'request')} to go"
 
 
 def _progress(view: View) -> str:
     done, target, episodes = (sum(getattr(lane, key) for lane in view.lanes) for key in ("done", "target", "episodes"))
     spared = f" ({view.spared:,} spared)" if view.spared else ""
     limited = f" (--limit; {episodes:,} in all)" if target + view.spared < episodes else spared
-    return f"{done:,}/{target:,} episodes{limited}   {sum(lane.rate for lane in view.lanes):,.0f} steps/s"
+    return f"{done:,}/{many(target, 'episode')}{limited}   {sum(lane.rate for lane in view.lanes):,.0f} steps/s"
 
 
 def _money_line(view: View) -> str:

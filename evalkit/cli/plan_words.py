@@ -18,7 +18,7 @@ from evalkit.engine.planning.planned import (
 )
 from evalkit.engine.planning.propose import LEAST_INSTANCES, Share, worst
 from evalkit.money import PICO_PER_USD, show_usd, simulated_words
-from evalkit.text import span
+from evalkit.text import many, span
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -64,7 +64,7 @@ def _question_words(question: QuestionPlan) -> Iterator[str]:
     """What can be decided, for differences that are supposed."""
     what = "instances" if question.about == "instances like these" else "draws"
     yield (
-        f"What can be decided: {question.parts:,} questions about {question.agents:,} agents, equal within "
+        f"What can be decided: {many(question.parts, 'question')} about {many(question.agents, 'agent')}, equal within "
         f"{question.margin:g} points, from at most {question.draws:,} {what}."
     )
     if question.least > question.draws:
@@ -140,7 +140,7 @@ def _summary(plan: Plan, *, judge: bool) -> Iterator[str]:
     tokens = [_short(sum(getattr(cell, key) for cell in plan.cells)) for key in ("tokens_in", "tokens_out")]
     ended = sum(cell.ended for cell in plan.cells)
     left = f" left to play ({ended:,} have ended, {show_usd(plan.spent)} spent)" if ended or plan.spent else ""
-    yield f"{episodes:,} episodes{left}, {requests:,} requests, {tokens[0]} tokens in, {tokens[1]} out."
+    yield f"{many(episodes, 'episode')}{left}, {many(requests, 'request')}, {tokens[0]} tokens in, {tokens[1]} out."
     yield f"Cost: {_cost_words(plan)}{simulated_words(plan.simulated)}."
     if judge:
         yield _budget_words(plan)
@@ -155,8 +155,8 @@ def _summary(plan: Plan, *, judge: bool) -> Iterator[str]:
             yield _lane_words(plan, lane)
     if plan.in_flight is not None and any("in flight" in lane.bound for lane in plan.lanes):
         yield (
-            f"By worst-case cost, the budget allows {plan.in_flight:,} requests in flight at first, over all lanes "
-            f"({show_usd(plan.dearest)} each)."
+            f"By worst-case cost, the budget allows {many(plan.in_flight, 'request')} in flight at first, "
+            f"over all lanes ({show_usd(plan.dearest)} each)."
         )
     yield from _machine_words(plan)
     for cell in plan.cells:
@@ -198,7 +198,7 @@ def _machine_words(plan: Plan) -> Iterator[str]:
     """How many processes are of use, if that is a question; what a bucket takes."""
     workers, store = plan.workers, plan.store
     if workers is not None and max(workers.useful, workers.planned) > 1:
-        can = f"{workers.useful:,} workers can" if workers.useful > 1 else "1 worker can"
+        can = f"{many(workers.useful, 'worker')} can"
         source = "as this run takes" if workers.measured else "assumed"
         yield (
             f"{can} use these limits; more would wait ({_pace(workers.requests_per_s)} at "
@@ -335,7 +335,7 @@ def _print_nights(proposal: "Proposal") -> None:
 
     console, count = console_of(), len(proposal.nights)
     console.print(
-        f"\nThe whole sweep takes {count:,} night{'s' if count > 1 else ''} of {show_usd(proposal.amount)}. "
+        f"\nThe whole sweep takes {many(count, 'night')} of {show_usd(proposal.amount)}. "
         "--budget limits the whole run, so it grows each night:",
         markup=False,
     )

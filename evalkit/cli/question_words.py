@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from evalkit.client.lanes.stats import ServerStats
-from evalkit.text import span
+from evalkit.text import many, span
 
 # The servers of a lane in a line.
 
@@ -48,7 +48,7 @@ def open_lines(question: Mapping[str, Any] | None, most: int) -> Iterator[str]:
         return
     still = [answer for answer in question["answers"] if answer["open"] and answer["draws"]]
     still.sort(key=lambda answer: answer["high"] - answer["low"])
-    yield from (f"{answer['words']} {answer['draws']:,} draws" for answer in still[:most])
+    yield from (f"{answer['words']} {many(answer['draws'], 'draw')}" for answer in still[:most])
     if len(still) > most:
         yield f"and {len(still) - most:,} more open questions"
 
@@ -60,5 +60,5 @@ def question_lines(question: Mapping[str, Any] | None, most: int) -> Iterator[st
     yield f"{counted(question)}:"
     for answer in question["answers"]:
         if answer["answered_at"]:
-            yield f"  {answer['words']} Answered with {answer['answered_at']:,} draws."
+            yield f"  {answer['words']} Answered with {many(answer['answered_at'], 'draw')}."
     yield from (f"  {line}" for line in open_lines(question, most))

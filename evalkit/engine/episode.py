@@ -272,7 +272,7 @@ async def play(
         left = _park(episode, context, "internal_error", "".join(traceback.format_exception(bug)))
         context.errors_in_a_row += 1
         if context.errors_in_a_row >= ERRORS_THAT_STOP:
-            message = f"{ERRORS_THAT_STOP} episodes in a row ended in an internal error, with tracebacks in events.jsonl; the last: {bug!r}."
+            message = f"{ERRORS_THAT_STOP} episodes in a row ended in an internal error (events.jsonl): {bug!r}."
             context.stop.set("errors", message)
     finally:
         context.playing -= 1

@@ -25,7 +25,7 @@ from evalkit.report.extras import all_extras, refuse_clashes, refuse_tables
 from evalkit.report.run_data import RunData
 from evalkit.report.scores import packs_of, scores_table
 from evalkit.report.sizes import sizes_table
-from evalkit.report.tables import Column, Table, columns_of
+from evalkit.report.tables import Column, Table, columns_of, marked
 from evalkit.results.answers import QuestionAnswer, RunQuestion, doubts, read_question
 from evalkit.results.cells import Cell, cells
 from evalkit.results.derived import read_run
@@ -149,7 +149,7 @@ class Report:
         evalkit           version that began the run
         run               name, created_at (s since 1970), replicates, planned, ended, owed, refused (of the owed ones),
                           void (episodes; what is void is not planned), complete (bool); refused_words (by agent, what
-                          the provider said)
+                          the provider said); simulated_money (bool: nobody pays it, or not all of it)
         agents            in the spec's order: name, lane, prompts, notes (bool), tags, marks
         suites            in the spec's order: name, base, axes, environment, instances (count)
         tables            by name: title; columns (key, title, kind, unit); rows (objects by column key); prompts;
@@ -185,6 +185,7 @@ class Report:
                 "refused_words": self.refused_words,
                 "void": self.voided,
                 "complete": self.planned == self.ended,
+                "simulated_money": bool(manifest.simulated),
             },
             "agents": [
                 {
@@ -263,4 +264,5 @@ def build_report(source: RunData, half_width: float | None = None) -> Report:
     tables += caching_tables(source)
     refuse_tables((table.name for table in tables), (table.name for table in special), environments)
     on_request = () if half_width is None else (sizes_table(source, half_width),)
-    return Report(manifest=source.manifest, cells=source.cells, tables=(*tables, *special, *on_request))
+    every = tuple(marked(table, source.manifest.simulated) for table in (*tables, *special, *on_request))
+    return Report(manifest=source.manifest, cells=source.cells, tables=every)

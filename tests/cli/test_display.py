@@ -34,7 +34,13 @@ def lane(i: int, **more: Any) -> LaneView:
 
 
 def view(*lanes: LaneView, **more: Any) -> View:
-    values: dict[str, Any] = {"simulated": "", "spent": 2 * 10**12, "reserved": 10**10, "budget": 4 * 10**12, "stopping": ""}
+    values: dict[str, Any] = {
+        "simulated": "",
+        "spent": 2 * 10**12,
+        "reserved": 10**10,
+        "budget": 4 * 10**12,
+        "stopping": "",
+    }
     return View(name="x", elapsed_s=61.0, lanes=lanes, **{**values, **more})
 
 

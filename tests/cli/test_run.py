@@ -115,7 +115,10 @@ def test_a_call_with_nothing_to_play_makes_no_report(call: Call, spec: Path, mon
 def test_a_limit_leaves_the_run_incomplete_and_says_how_to_go_on(call: Call, spec: Path) -> None:
     said = call("run", "mine.toml", "--limit", "1", "--name", "small", "--only", "agent=knuth")
     assert said.code == 3
-    assert "`--limit 1` is reached: this call was to end 1 episode of each model.\n1 of 2 episodes ended, 1 remains; " in said.out
+    assert (
+        "`--limit 1` is reached: this call was to end 1 episode of each model.\n1 of 2 episodes ended, 1 remains; "
+        in said.out
+    )
     (command,) = recommended(said)
     assert command == ["run", "mine.toml", "--name", "small", "--only", "agent=knuth"]
     rest = call(*command, "--json")

@@ -86,10 +86,10 @@ def _play(args: argparse.Namespace, resolved: Resolved, folder: Path, rule: Rule
         return code
     refused = sum(sum(cell.gone.values()) for cell in record.cells)
     if refused:
-        lines.append(f"{refused:,} of {record.planned:,} episodes were refused by their provider and are not scored.")
+        lines.append(f"{refused:,} of {many(record.planned, 'episode')}: refused by their provider, and not scored.")
     if record.owed > refused:
         lines.append(
-            f"{record.owed - refused:,} of {record.planned:,} episodes remain. The next night starts with them."
+            f"{record.owed - refused:,} of {many(record.planned, 'episode')} to go. The next night starts with them."
         )
     raised = _tell(args, resolved.sweep.name, folder, done.history, lines, hook)
     return ALARM if raised else code if record.measured else NO_MEASUREMENT
@@ -122,7 +122,9 @@ def _without_playing(args: argparse.Namespace, resolved: Resolved | None, name: 
     with hold_run(folder):
         if args.rebuild:
             history, kept = rebuild(folder, rule)
-            lines.append(f"{folder / 'history.jsonl'}: {len(history) - len(kept):,} nights rebuilt from their logs.")
+            lines.append(
+                f"{folder / 'history.jsonl'}: {many(len(history) - len(kept), 'night')} rebuilt from the logs."
+            )
             if kept:
                 lines.append(f"Kept unchanged, since their logs are missing: {', '.join(kept)}.")
         else:
@@ -157,7 +159,7 @@ def _accept(words: list[str], resolved: Resolved, folder: Path, last: NightRecor
     done = (
         "1 cell is accepted at its current level"
         if len(cells) == 1
-        else f"{len(cells):,} cells are accepted at their current level"
+        else f"{many(len(cells), 'cell is', 'cells are')} accepted at the current level"
     )
     return f"{done}: later nights are compared with {last.night} and the nights after it."
 

@@ -11,6 +11,7 @@ from evalkit.engine.spending.reconcile import reconcile_total, reconcile_usage
 from evalkit.engine.spending.usage import read_usage
 from evalkit.errors import UsageError
 from evalkit.money import parse_usd, show_usd
+from evalkit.text import many
 
 
 def reconcile(args: argparse.Namespace) -> int:
@@ -41,11 +42,11 @@ def reconcile(args: argparse.Namespace) -> int:
         print(orjson.dumps(values, option=orjson.OPT_INDENT_2).decode())
         return 0
     print(
-        f"{show_usd(outcome.released)} released in {outcome.rows:,} rows: {show_usd(outcome.before)} spent before, "
-        f"{show_usd(outcome.after)} now. The usage sums to {show_usd(outcome.billed)}."
+        f"{show_usd(outcome.released)} released in {many(outcome.rows, 'row')}: {show_usd(outcome.before)} spent "
+        f"before, {show_usd(outcome.after)} now. The usage sums to {show_usd(outcome.billed)}."
     )
     for line in outcome.flaws:
         print(line)
     if outcome.foreign:
-        print(f"{outcome.foreign:,} requests of the usage do not belong to this run, and were ignored.")
+        print(f"{many(outcome.foreign, 'request')} of the usage: not of this run, and ignored.")
     return 0
