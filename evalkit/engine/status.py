@@ -39,6 +39,7 @@ from evalkit.store.reading.totals import CellTotals, Totals, rate
 from evalkit.store.reading.unmetered import Unmetered
 
 NOTHING = Range(0.0, 0.0, 0.0)
+KILLED = "The process that played it last ended without a word: it was killed, or its machine stopped."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,7 +102,7 @@ class Status:
     simulated: str
     """Whether its money is real, as of the manifest."""
     reason: str = ""
-    """Why the last session ended, in one word; empty: it has not, or its process was killed."""
+    """Why the last session ended, in one word (`RunOutcome`, or `killed`); empty: it has not."""
     why: str = ""
     """The same in a sentence."""
     parked_words: tuple[str, ...] = ()
@@ -222,6 +223,7 @@ def status_of(directory: Path, manifest: Manifest, totals: Totals) -> Status:
     steps_cost = sum(cell.cost for cell in totals.cells.values())
     written_by = holder(directory)
     live = read_live(directory) if written_by is not None else None
+    killed = bool(started) and not ended and written_by is None
     return Status(
         directory=directory,
         name=manifest.name,
@@ -238,8 +240,8 @@ def status_of(directory: Path, manifest: Manifest, totals: Totals) -> Status:
         open_sessions=sum(not account.closed for account in books.values()),
         budget=budget_of(started),
         simulated=manifest.simulated,
-        reason=str(ended.get("reason", "")),
-        why=str(ended.get("why", "")),
+        reason="killed" if killed else str(ended.get("reason", "")),
+        why=KILLED if killed else str(ended.get("why", "")),
         parked_words=_parked_words(parked) if any(cell.owed for cell in cells) else (),
         kept=tuple(reworded(manifest)),
         refused_words=_refused_words(directory) if any(cell.refused for cell in cells) else {},

@@ -128,7 +128,9 @@ def find_episode(keys: Iterable[EpisodeKey], wanted: str) -> EpisodeKey:
         named = "".join(f"\n  {key.id}  {key.place}" for key in matches[:NAMED])
         more = f"\n  and {len(matches) - NAMED:,} more" if len(matches) > NAMED else ""
         raise RunError(f"{wanted!r} is the beginning of {len(matches):,} episodes; write more of it:{named}{more}")
-    hint = nearest(wanted, [key.place for key in known]) if ":" in wanted else ""
+    replicate = next((key.place for key in known if key.place.startswith(f"{wanted}:")), "")
+    hint = f" Did you mean {replicate!r}?" if replicate else ""
+    hint = hint or (nearest(wanted, [key.place for key in known]) if ":" in wanted else "")
     if len(hint) > 200:
         hint = f" One that the run holds: {known[0].place}"
     form = "Write an id, the beginning of one, or agent:suite:instance:replicate."

@@ -206,8 +206,7 @@ def _words(status: Status) -> list[str]:
         if status.workers:
             state += f" (workers: {status.workers})"
     else:
-        stopped = "not running" if status.reason or not status.open_sessions else KILLED
-        state = "complete" if ended == planned else "every question answered" if answered else stopped
+        state = "complete" if ended == planned else "every question answered" if answered else "not running"
     spent = money_words(status.spent, status.budget, status.simulated)
     money = [f"{spent}: {show_usd(status.steps_cost)} for replies"]
     if status.charges:
@@ -225,9 +224,6 @@ def _words(status: Status) -> list[str]:
     lines += [visible(f"Servers of {lane}: {server_words(servers)}.") for lane, servers in status.servers.items()]
     lines = list(dict.fromkeys(filter(None, lines)))
     return [*lines, *question_lines(status.question, MOST_OPEN), *status.kept]
-
-
-KILLED = "not running: the process that played it last ended without a word (killed, or its machine stopped)"
 
 
 def _left_words(status: Status) -> Iterator[str]:
