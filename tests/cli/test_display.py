@@ -138,6 +138,14 @@ def test_it_says_what_each_lane_waits_for(width: int) -> None:
     assert ("waits for requests per minute: provider-1/model-1" in text) == (width == 80)
 
 
+def test_what_is_left_is_counted_while_others_are_played() -> None:
+    assert plain(view(lane(1, left={"agent_error": 8, "stopped": 2, "stable": 4}))).endswith(": agent_error 8")
+
+
+def test_where_the_whole_run_stops_no_lane_says_so_again() -> None:
+    assert "Interrupted." not in plain(view(lane(1, ended="Interrupted."), stopping="interrupt"))
+
+
 def test_names_and_words_of_others_cannot_move_the_cursor() -> None:
     text = "\n".join(shown(view(lane(1, name="a\x1b[2J", ended="\x1b]0;x\x07")), 100, 24))
     assert "\x1b]" not in text
