@@ -39,7 +39,7 @@ def counted(question: Mapping[str, Any] | None) -> str:
         return ""
     answers = question["answers"]
     still = sum(answer["open"] for answer in answers)
-    return f"{len(answers) - still:,} of {len(answers):,} questions answered"
+    return f"{len(answers) - still:,} of {many(len(answers), 'question')} answered"
 
 
 def open_lines(question: Mapping[str, Any] | None, most: int) -> Iterator[str]:

@@ -307,8 +307,8 @@ def _partial_summary(cells: Sequence[Cell], partial: Sequence[Cell]) -> str:
     planned = sorted(kinds - ANYTIME_KINDS)
     words = f"; intervals by {', '.join(planned)} are as if these lengths had been planned" if planned else ""
     return (
-        f"partial: {len(partial):,} of {len(cells):,} rows, {owed:,} episodes remaining; each row uses its first "
-        f"episodes, up to the first that has not ended ({outside:,} that ended later are left out), and its mean "
+        f"partial: {len(partial):,} of {many(len(cells), 'row')}, {many(owed, 'episode')} remaining; each row uses its "
+        f"first episodes, up to the first that has not ended ({outside:,} that ended later are left out), and its mean "
         f"favours short ones{words}; see the table of completeness"
     )
 

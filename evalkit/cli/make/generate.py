@@ -90,7 +90,7 @@ class _Lines:
                 self.unproven.append(str(line["id"]))
             if time.monotonic() - shown >= SHOW_EVERY_S:
                 shown = time.monotonic()
-                print(f"{self.made:,} of {self.count:,} instances", file=sys.stderr, flush=True)
+                print(f"{self.made:,} of {many(self.count, 'instance')}", file=sys.stderr, flush=True)
             yield line
 
 

@@ -106,7 +106,9 @@ def _code(outcome: RunOutcome | None, record: NightRecord | None) -> int:
 def _summary(record: NightRecord, outcome: RunOutcome) -> str:
     money = money_words(record.spent, outcome.budget, outcome.simulated)
     ended = record.planned - record.owed
-    return f"{record.night}: {ended:,} of {record.planned:,} episodes ended; {many(outcome.steps, 'step')}; {money}."
+    return (
+        f"{record.night}: {ended:,} of {many(record.planned, 'episode')} ended; {many(outcome.steps, 'step')}; {money}."
+    )
 
 
 def _without_playing(args: argparse.Namespace, resolved: Resolved | None, name: str, folder: Path, rule: Rule) -> int:

@@ -217,7 +217,7 @@ def _fewer_notes(
             known_agents = len({row["agent"] for row in rows if row.get(column.key) is not None})
             if column.kind in MEANS and 0 < known_agents < agents:
                 row_name = ", ".join(part for part in key if part != "None")
-                notes.append(f"fewer: {column.title} of {row_name}: over {known_agents:,} of {agents:,} agents")
+                notes.append(f"fewer: {column.title} of {row_name}: over {known_agents:,} of {many(agents, 'agent')}")
     if len(notes) > FEWER_NAMED:
         notes[FEWER_NAMED:] = [f"fewer: {len(notes) - FEWER_NAMED:,} more means are over a part of their agents"]
     return notes
