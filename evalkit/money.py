@@ -118,6 +118,11 @@ def usd(amount: int) -> Decimal:
     return Decimal(amount) / PICO_PER_USD
 
 
+def usd_number(amount: float) -> float:
+    """Pico-dollars in USD, for JSON: the number nearest to the amount, which reads as exactly that up to 15 digits."""
+    return round(amount) / PICO_PER_USD
+
+
 def pico_at_least(amount: Decimal) -> int:
     """An amount of pico-dollars, rounded up to a whole one."""
     return int(amount.to_integral_value(ROUND_CEILING))
@@ -145,3 +150,14 @@ def show_usd(amount: int) -> str:
     places = 2 if abs(usd) >= 1 else 4
     shown = f"{usd:.{places}f}"
     return f"${shown}" if Decimal(shown) != 0 else f"${usd:.2g}"
+
+
+def money_words(spent: int, budget: int | None, simulated: str) -> str:
+    """`$1.80 of $5.00 spent (simulated money)`; `simulated`: as of a manifest."""
+    of = "" if budget is None else f" of {show_usd(budget)}"
+    return f"{show_usd(spent)}{of} spent{simulated_words(simulated)}"
+
+
+def simulated_words(simulated: str) -> str:
+    """What marks an amount of money that nobody pays: ` (simulated money)`; empty where it is real."""
+    return f" ({simulated} money)" if simulated else ""

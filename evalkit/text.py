@@ -58,6 +58,22 @@ def bounded(text: str, most: int = BOUND) -> str:
     return f"{visible(text[:most])}... {len(text) - most:,} more characters"
 
 
+def many(count: int, one: str, several: str = "") -> str:
+    """A number of things: `1 episode`, `2,048 episodes`; `several`: the plural, where it is not `one` with an s.
+
+    >>> many(1, "query", "queries"), many(0, "query", "queries")
+    ('1 query', '0 queries')
+    """
+    return f"{count:,} {one if count == 1 else several or f'{one}s'}"
+
+
+def span(value: float) -> str:
+    """A time for people, roughly: `40 s`, `12 min`, `3.5 h`."""
+    if value < 90:
+        return f"{value:.0f} s"
+    return f"{value / 60:.0f} min" if value < 5400 else f"{value / 3600:.1f} h"
+
+
 def seconds(value: float) -> str:
     """A time with a unit that fits: `0`, `850 ms`, `12.3 s`, `5.2 min`."""
     if value >= 120:

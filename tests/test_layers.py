@@ -242,7 +242,7 @@ def package() -> dict[str, str]:
 
 
 MOST_LINES = {
-    "engine": 12_600,
+    "engine": 12_650,
     "envs": 11_800,
     "report": 10_800,
     "store": 9_550,
@@ -250,10 +250,10 @@ MOST_LINES = {
     "cli": 5_200,
     "wire": 4_600,
     "view": 3_850,
-    "spec": 3_300,
+    "spec": 3_350,
     "policy": 3_050,
     "doors": 2_950,
-    "results": 2_900,
+    "results": 2_950,
     ".": 2_650,
     "stats": 2_500,
     "serve": 1_650,

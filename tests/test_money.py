@@ -1,6 +1,7 @@
 """Prices: what a reply costs, and the bound of what it may cost."""
 
 from dataclasses import asdict
+from decimal import Decimal
 
 import pytest
 from hypothesis import given
@@ -8,8 +9,9 @@ from hypothesis import strategies as st
 
 from evalkit.dialogue import Usage
 from evalkit.engine.freezing.freeze import price_fields
-from evalkit.money import Price, parse_usd, pico_per_token
+from evalkit.money import Price, money_words, parse_usd, pico_per_token, usd_number
 
+CENTS = 10**10
 FLAT = Price(input=10, output=100, cached_read=1, cached_write=12, request=7)
 TIERED = Price(
     input=10,
@@ -96,3 +98,15 @@ def test_the_dearest_reply_there_can_be_fits_the_log() -> None:
     price = Price(input=dearest, output=dearest, cached_read=dearest, cached_write=dearest)
     assert price.of(Usage(input=2**31 - 1, output=2**31 - 1)) < 2**63
     assert parse_usd("9000000") < 2**63
+
+
+@given(st.integers(0, 10**15 - 1), st.integers(0, 4))
+def test_an_amount_in_json_reads_as_what_it_is(digits: int, zeros: int) -> None:
+    amount = digits * 10**zeros
+    assert Decimal(repr(usd_number(amount))) * 10**12 == amount
+    assert usd_number(amount + 0.4 if amount < 10**12 else amount) == usd_number(amount)
+
+
+def test_money_is_marked_where_nobody_pays_it() -> None:
+    assert money_words(180 * CENTS, None, "") == "$1.80 spent"
+    assert money_words(180 * CENTS, 500 * CENTS, "simulated") == "$1.80 of $5.00 spent (simulated money)"

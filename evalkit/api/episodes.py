@@ -8,6 +8,7 @@ from evalkit.dialogue import Message, Reply
 from evalkit.envs.environment import Facts, Score
 from evalkit.money import usd
 from evalkit.results.asks import Ask
+from evalkit.text import many
 
 if TYPE_CHECKING:
     from evalkit.results.moves import Move
@@ -75,7 +76,7 @@ class Episode:
     def __repr__(self) -> str:
         score = "not ended" if self.score is None else f"score {self.score.value:g}"
         address = f"{self.agent}:{self.suite}:{self.instance}:{self.replicate}"
-        return f"Episode({address}: {self.ending or 'not ended'}, {len(self.replies)} steps, {score})"
+        return f"Episode({address}: {self.ending or 'not ended'}, {many(len(self.replies), 'step')}, {score})"
 
     def __str__(self) -> str:
         return self.text

@@ -1,6 +1,5 @@
 """Predict what a sweep costs: `evalkit plan` for programs."""
 
-import asyncio
 from collections.abc import Coroutine, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
@@ -11,7 +10,7 @@ from typing import Any
 from evalkit.api.specs import Spec, chosen, run_directory, sweep_of
 from evalkit.engine.forecast import alone
 from evalkit.engine.freezing.freeze import Resolved, resolve
-from evalkit.engine.loop import run_loop
+from evalkit.engine.loop import inside_loop, run_loop
 from evalkit.engine.planning.machines import LEAST_REQUESTS
 from evalkit.engine.planning.pilot import NOTHING, Basis
 from evalkit.engine.planning.plan import Begun, PriorKnowledge, plan_sweep
@@ -96,9 +95,7 @@ def planned(
 
 def _waited(planning: Coroutine[Any, Any, Plan]) -> Plan:
     """Run what may wait, as an agent's code does; also where a loop is running."""
-    try:
-        asyncio.get_running_loop()
-    except RuntimeError:
+    if not inside_loop():
         return run_loop(planning)
     with ThreadPoolExecutor(1, thread_name_prefix="evalkit") as pool:
         return pool.submit(run_loop, planning).result()

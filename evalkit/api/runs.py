@@ -34,8 +34,9 @@ class Run:
     name        as in the spec
     directory   absolute Path
     reason      why the last call of `run` ended: `complete`, `limit`, `budget`, `deadline`, `interrupt`, `lane` (a
-                provider failed for good), `refused` (it refused requests), `parked` (it did not answer), `storage`,
-                `errors`; empty while another process writes the run, or if that process was killed
+                provider failed for good), `agent` (its own code failed), `refused` (its provider refused requests),
+                `parked` (it did not answer), `storage`, `errors`; empty while another process writes the run, or if
+                that process was killed
     planned     all episodes of the run: agents x instances x replicates, without void ones
     ended       of these, the episodes that have ended and have a score; the others remain
     void        ended episodes that `evalkit tools void` excludes
@@ -189,12 +190,9 @@ def _counts(directory: Path, manifest: "Manifest", totals: "Totals") -> tuple[in
 
 def _last_reason(directory: Path) -> str:
     """Why the last call of `run` ended; empty if it is running or was killed."""
-    from evalkit.store.events import read_events
+    from evalkit.store.events import last_session
 
-    last: dict[str, object] = {}
-    for event in read_events(directory, "started", "ended"):
-        last = event
-    return str(last.get("reason", "")) if last.get("kind") == "ended" else ""
+    return str(last_session(directory)[1].get("reason", ""))
 
 
 # A report's table as columns of Arrow, for programs: the values of its JSON, typed.

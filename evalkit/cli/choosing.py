@@ -21,6 +21,7 @@ from evalkit.spec.sweep import find_sweep, read_sweep
 from evalkit.store.bucket import place_of
 from evalkit.store.manifest import Manifest
 from evalkit.store.manifests import is_run, read_manifest
+from evalkit.text import many
 
 if TYPE_CHECKING:
     from evalkit.report.tables import Table
@@ -39,7 +40,7 @@ def write_csv(folder: Path, tables: "Sequence[Table]") -> None:
             write_whole(folder / f"{table.name}.csv", as_csv(table).encode())
     except OSError as flaw:
         raise UsageError(f"--csv: {folder} cannot be written: {flaw.strerror}.") from flaw
-    print(f"Wrote {len(tables)} tables to {folder}.")
+    print(f"Wrote {many(len(tables), 'table')} to {folder}.")
 
 
 def sweep_of(args: argparse.Namespace) -> Sweep:

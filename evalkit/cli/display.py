@@ -13,13 +13,13 @@ from rich.table import Table
 from rich.text import Text
 
 from evalkit.cli.pipes import doors, unread
-from evalkit.cli.plan_words import show_span
 from evalkit.cli.question_words import counted, open_lines, server_words
-from evalkit.engine.episode import TOO_LARGE
+from evalkit.client.lanes.health import GIVE_UP_S
+from evalkit.engine.episode import LEFT_OWED
 from evalkit.engine.view import LaneView, View
-from evalkit.money import show_usd
+from evalkit.money import money_words, show_usd
 from evalkit.report.render.terminal import Output
-from evalkit.text import visible
+from evalkit.text import many, span, visible
 
 LINE_EVERY_S = 5.0
 BAR_LEAST, BAR_MOST = 6, 24
@@ -116,9 +116,7 @@ def plain(view: View) -> str:
     """The view in one line, plus one line per lane that is delayed."""
     known = f"   {counted(view.question)}" if view.question is not None else ""
     lines = [f"{_progress(view)}   {_money_line(view)}{known}"]
-    return "\n".join(
-        [*lines, *(f"  {line}" for line in (*_unmetered(view), *_servers(view.lanes), *_troubles(view.lanes)))]
-    )
+    return "\n".join([*lines, *(f"  {line}" for line in (*_unmetered(view), *_servers(view.lanes), *_troubles(view)))])
 
 
 def render(view: View, width: int, height: int = 50) -> Group:
@@ -136,7 +134,7 @@ def render(view: View, width: int, height: int = 50) -> Group:
             Text(visible(line), no_wrap=True, overflow="ellipsis") for line in open_lines(view.question, OPEN_MOST)
         ]
     room = max(LANES_LEAST + 1, height - len(head) - 2)
-    troubles = [*_servers(view.lanes), *_troubles(view.lanes)]
+    troubles = [*_servers(view.lanes), *_troubles(view)]
     lanes, hidden = _fitting(view.lanes, room - min(TROUBLES_MOST, len(troubles) + 1))
     table, waits_told = _table(lanes, width)
     below = troubles if waits_told else [*troubles, *_waits(view.lanes, width)]
@@ -205,22 +203,18 @@ def _cells(lane: LaneView) -> list[str]:
     return [visible(lane.name), f"{lane.done:,}/{lane.target:,}", f"{lane.rate:,.0f}", flight, reply]
 
 
-def _troubles(lanes: Sequence[LaneView]) -> Iterator[str]:
+def _troubles(view: View) -> Iterator[str]:
     """A line for each lane that is delayed or has failures."""
-    for lane in lanes:
+    for lane in view.lanes:
         parts = []
-        if lane.ended:
+        if lane.ended and not view.stopping:  # else all of them have
             parts.append(lane.ended)
         elif lane.paused_s >= LONG_PAUSE_S:
             parts.append(f"paused, retries in {lane.paused_s:.0f} s")
         elif lane.trouble:
-            parts.append(lane.trouble)
+            parts.append(f"{lane.trouble} (tried for {span(GIVE_UP_S)} at most)")
         parts += [f"{kind} {count:,}" for kind, count in sorted(lane.failures.items())]
-        parts += [
-            f"{why} {count:,}"
-            for why, count in lane.left.items()
-            if why in ("unavailable", TOO_LARGE, "internal_error")
-        ]
+        parts += [f"{why} {count:,}" for why, count in lane.left.items() if why in LEFT_OWED - {"stopped"}]
         if parts:
             yield visible(f"{lane.name}: {', '.join(parts)}")
 
@@ -253,18 +247,22 @@ def _time_words(view: View) -> Iterator[str]:
     """How long it still takes; before the first replies, that these are awaited."""
     models = [lane for lane in view.lanes if lane.window]
     if models and not any(lane.steps for lane in models):
-        yield f"~{view.requests_left:,} replies awaited" if view.requests_left else "first replies awaited"
+        yield (
+            f"~{many(view.requests_left, 'reply', 'replies')} awaited"
+            if view.requests_left
+            else "first replies awaited"
+        )
     elif view.eta_s is not None:
-        yield f"about {show_span(view.eta_s)} to go"
+        yield f"about {span(view.eta_s)} to go"
     elif view.requests_left:
-        yield f"~{view.requests_left:,} requests to go"
+        yield f"~{many(view.requests_left, 'request')} to go"
 
 
 def _progress(view: View) -> str:
     done, target, episodes = (sum(getattr(lane, key) for lane in view.lanes) for key in ("done", "target", "episodes"))
     spared = f" ({view.spared:,} spared)" if view.spared else ""
     limited = f" (--limit; {episodes:,} in all)" if target + view.spared < episodes else spared
-    return f"{done:,}/{target:,} episodes{limited}   {sum(lane.rate for lane in view.lanes):,.0f} steps/s"
+    return f"{done:,}/{many(target, 'episode')}{limited}   {sum(lane.rate for lane in view.lanes):,.0f} steps/s"
 
 
 def _money_line(view: View) -> str:
@@ -273,8 +271,7 @@ def _money_line(view: View) -> str:
         parts.append(f"workers {view.workers}")
     if not view.stopping:
         parts += _time_words(view)
-    spent = show_usd(view.spent)
-    parts.append(f"{spent} spent" if view.budget is None else f"{spent} of {show_usd(view.budget)} spent")
+    parts.append(money_words(view.spent, view.budget, view.simulated))
     if view.reserved:
         parts.append(f"{show_usd(view.reserved)} reserved")
     if view.stopping == "interrupt":

@@ -17,7 +17,8 @@ from evalkit.engine.planning.planned import (
     QuestionPlan,
 )
 from evalkit.engine.planning.propose import LEAST_INSTANCES, Share, worst
-from evalkit.money import show_usd
+from evalkit.money import show_usd, simulated_words
+from evalkit.text import many, span
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -63,7 +64,7 @@ def _question_words(question: QuestionPlan) -> Iterator[str]:
     """What can be decided, for differences that are supposed."""
     what = "instances" if question.about == "instances like these" else "draws"
     yield (
-        f"What can be decided: {question.parts:,} questions about {question.agents:,} agents, equal within "
+        f"What can be decided: {many(question.parts, 'question')} about {many(question.agents, 'agent')}, equal within "
         f"{question.margin:g} points, from at most {question.draws:,} {what}."
     )
     if question.least > question.draws:
@@ -139,8 +140,8 @@ def _summary(plan: Plan, *, judge: bool) -> Iterator[str]:
     tokens = [_short(sum(getattr(cell, key) for cell in plan.cells)) for key in ("tokens_in", "tokens_out")]
     ended = sum(cell.ended for cell in plan.cells)
     left = f" left to play ({ended:,} have ended, {show_usd(plan.spent)} spent)" if ended or plan.spent else ""
-    yield f"{episodes:,} episodes{left}, {requests:,} requests, {tokens[0]} tokens in, {tokens[1]} out."
-    yield f"Cost: {_cost_words(plan)}."
+    yield f"{many(episodes, 'episode')}{left}, {many(requests, 'request')}, {tokens[0]} tokens in, {tokens[1]} out."
+    yield f"Cost: {_cost_words(plan)}{simulated_words(plan.simulated)}."
     if judge:
         yield _budget_words(plan)
     guessed = sorted({cell.agent for cell in plan.cells if cell.basis == STAND_IN and cell.cost})
@@ -154,8 +155,8 @@ def _summary(plan: Plan, *, judge: bool) -> Iterator[str]:
             yield _lane_words(plan, lane)
     if plan.in_flight is not None and any("in flight" in lane.bound for lane in plan.lanes):
         yield (
-            f"By worst-case cost, the budget allows {plan.in_flight:,} requests in flight at first, over all lanes "
-            f"({show_usd(plan.dearest)} each)."
+            f"By worst-case cost, the budget allows {many(plan.in_flight, 'request')} in flight at first, "
+            f"over all lanes ({show_usd(plan.dearest)} each)."
         )
     yield from _machine_words(plan)
     for cell in plan.cells:
@@ -181,14 +182,14 @@ def _cost_words(plan: Plan) -> str:
 def _lane_words(plan: Plan, lane: LanePlan) -> str:
     if lane.members:
         return (
-            f"{lane.lane}: {len(lane.members)} lanes, at least {show_span(lane.seconds)}; "
+            f"{lane.lane}: {len(lane.members)} lanes, at least {span(lane.seconds)}; "
             f"what limits them: {lane.bound}, which they share."
         )
     if lane.bound == RATE:
-        return f"{lane.lane}: about {show_span(lane.seconds)} at {RATE}, {_pace(lane.requests / lane.seconds)}."
+        return f"{lane.lane}: about {span(lane.seconds)} at {RATE}, {_pace(lane.requests / lane.seconds)}."
     assumed = " (assumed)" if lane.lane in plan.assumed else ""
     return (
-        f"{lane.lane}: about {show_span(lane.seconds)} at {plan.reply_s[lane.lane] * 1000:,.0f} ms a reply{assumed}; "
+        f"{lane.lane}: about {span(lane.seconds)} at {plan.reply_s[lane.lane] * 1000:,.0f} ms a reply{assumed}; "
         f"what limits it: {lane.bound}."
     )
 
@@ -197,7 +198,7 @@ def _machine_words(plan: Plan) -> Iterator[str]:
     """How many processes are of use, if that is a question."""
     workers = plan.workers
     if workers is not None and max(workers.useful, workers.planned) > 1:
-        can = f"{workers.useful:,} workers can" if workers.useful > 1 else "1 worker can"
+        can = f"{many(workers.useful, 'worker')} can"
         source = "as this run takes" if workers.measured else "assumed"
         yield (
             f"{can} use these limits; more would wait ({_pace(workers.requests_per_s)} at "
@@ -328,7 +329,7 @@ def _print_nights(proposal: "Proposal") -> None:
 
     console, count = console_of(), len(proposal.nights)
     console.print(
-        f"\nThe whole sweep takes {count:,} night{'s' if count > 1 else ''} of {show_usd(proposal.amount)}. "
+        f"\nThe whole sweep takes {many(count, 'night')} of {show_usd(proposal.amount)}. "
         "--budget limits the whole run, so it grows each night:",
         markup=False,
     )
@@ -358,10 +359,3 @@ def _short(count: float) -> str:
         if count >= size:
             return f"{count / size:.3g}{unit}"
     return f"{count:.0f}"
-
-
-def show_span(seconds: float) -> str:
-    """A time for display: `40 s`, `12 min`, `3.5 h`."""
-    if seconds < 90:
-        return f"{seconds:.0f} s"
-    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"

@@ -3,8 +3,8 @@
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from evalkit.cli.plan_words import show_span
 from evalkit.client.lanes.stats import ServerStats
+from evalkit.text import many, span
 
 # The servers of a lane in a line.
 
@@ -27,9 +27,9 @@ def server_words(servers: Sequence[ServerStats]) -> str:
 
 def _words(server: ServerStats) -> str:
     if server.is_down:
-        return f"{server.server} down for {show_span(server.down_s)} ({server.trouble[:MOST_WORDS]})"
+        return f"{server.server} down for {span(server.down_s)} ({server.trouble[:MOST_WORDS]})"
     if server.paused_s:
-        return f"{server.server} paused for {show_span(server.paused_s)}"
+        return f"{server.server} paused for {span(server.paused_s)}"
     return f"{server.server} {server.in_flight:,}/{server.window:,}"
 
 
@@ -39,7 +39,7 @@ def counted(question: Mapping[str, Any] | None) -> str:
         return ""
     answers = question["answers"]
     still = sum(answer["open"] for answer in answers)
-    return f"{len(answers) - still:,} of {len(answers):,} questions answered"
+    return f"{len(answers) - still:,} of {many(len(answers), 'question')} answered"
 
 
 def open_lines(question: Mapping[str, Any] | None, most: int) -> Iterator[str]:
@@ -48,7 +48,7 @@ def open_lines(question: Mapping[str, Any] | None, most: int) -> Iterator[str]:
         return
     still = [answer for answer in question["answers"] if answer["open"] and answer["draws"]]
     still.sort(key=lambda answer: answer["high"] - answer["low"])
-    yield from (f"{answer['words']} {answer['draws']:,} draws" for answer in still[:most])
+    yield from (f"{answer['words']} {many(answer['draws'], 'draw')}" for answer in still[:most])
     if len(still) > most:
         yield f"and {len(still) - most:,} more open questions"
 
@@ -60,5 +60,5 @@ def question_lines(question: Mapping[str, Any] | None, most: int) -> Iterator[st
     yield f"{counted(question)}:"
     for answer in question["answers"]:
         if answer["answered_at"]:
-            yield f"  {answer['words']} Answered with {answer['answered_at']:,} draws."
+            yield f"  {answer['words']} Answered with {many(answer['answered_at'], 'draw')}."
     yield from (f"  {line}" for line in open_lines(question, most))

@@ -1,7 +1,8 @@
 """How a session ended: its outcome, in numbers and in sentences."""
 
 import asyncio
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import chain
 from pathlib import Path
 
 from evalkit.engine.episode import LEFT_OWED, TOO_LARGE
@@ -12,6 +13,7 @@ from evalkit.engine.session import RunOptions, Session
 from evalkit.engine.universe import Choice
 from evalkit.errors import RunError, nearest
 from evalkit.money import show_usd
+from evalkit.results.endings import parked_words
 from evalkit.store.bucket import is_bucket
 from evalkit.store.files.record import REFUSED
 from evalkit.store.manifest import Manifest
@@ -20,6 +22,7 @@ from evalkit.store.reading.accounts import spent, unaccounted
 from evalkit.store.reading.sums import closed_totals
 from evalkit.store.reading.totals import CellTotals
 from evalkit.store.writing.opening import refuse_damage
+from evalkit.text import many, seconds, span
 
 
 def outcome_of(session: Session) -> RunOutcome:
@@ -28,8 +31,11 @@ def outcome_of(session: Session) -> RunOutcome:
     left = [ending for job in jobs for ending, count in job.context.ended.items() for _ in range(count)]
     ended = sum(job.done_before for job in jobs) + sum(ending not in LEFT_OWED for ending in left)
     total = sum(job.episodes for job in jobs)
+    code_words = list(_code_words(session))
     ended_lanes = [job.context.lane_stop.message for job in jobs if job.context.lane_stop.message]
-    ended_lanes += [message for job in jobs for message in job.context.stopped.values()]
+    stopped = {agent: message for job in jobs for agent, message in job.context.stopped.items()}
+    failed = {agent for job in jobs for agent, why in job.context.parked if why == "agent_error"}
+    ended_lanes += [message for agent, message in stopped.items() if agent not in failed]
     # A lane may have dismissed all its episodes before one of them noticed that it has ended.
     lane_words = ended_lanes + [
         job.context.unavailable for job in jobs if job.context.unavailable and not job.context.lane_stop.message
@@ -41,23 +47,31 @@ def outcome_of(session: Session) -> RunOutcome:
     if unfinished:
         session.store.event("unfinished", episodes=unfinished, why=stop.reason)
     owed_cost = session.gate.admission.owed() if session.gate is not None and owed else None
+    reason = _reason(session, owed, lane_ended=bool(ended_lanes), code_failed=bool(code_words))
+    refused_words, too_large_words = list(_refused_words(session)), list(_too_large_words(session))
+    told = {"lane": ended_lanes, "agent": code_words, "refused": refused_words}
+    why = _why(session, reason, left, {**told, "parked": [*lane_words, *too_large_words]})
+    messages = (
+        *_in_vain(session),
+        *([] if session.question is None else session.question.asked.words()),
+        why,
+        *_owed_words(session, owed, owed_cost),
+        *_ceiling_words(session),
+        *_unfinished_words(session, unfinished),
+        *lane_words,
+        *code_words,
+        *stopped.values(),
+        *too_large_words,
+        *refused_words,
+        session.unmetered.advice(),
+        *(job.lane.notice for job in jobs if job.lane is not None),
+    )
     return RunOutcome(
         directory=session.options.directory,
         place=session.options.place,
-        reason=_reason(session, owed, bool(ended_lanes)),
-        messages=(
-            *_in_vain(session),
-            *([] if session.question is None else session.question.asked.words()),
-            *([stop.message] if stop.reason not in ("", "interrupt") else []),
-            *_cut_words(session, owed, owed_cost),
-            *_ceiling_words(session),
-            *_unfinished_words(unfinished, stop.reason),
-            *lane_words,
-            *_too_large_words(session),
-            *_refused_words(session),
-            *filter(None, [session.unmetered.advice()]),
-            *(job.lane.notice for job in jobs if job.lane is not None and job.lane.notice),
-        ),
+        reason=reason,
+        why=why,
+        messages=tuple(dict.fromkeys(filter(None, messages))),
         episodes=total,
         ended=ended,
         owed=owed,
@@ -70,6 +84,7 @@ def outcome_of(session: Session) -> RunOutcome:
         spent=session.spent,
         unconfirmed=sum(account.crashed - account.confirmed for account in session.accounts.values()),
         budget=session.resolved.sweep.budget,
+        simulated=session.manifest.simulated,
         unmetered=session.unmetered,
         question=None if session.question is None else session.question.asked.to_json(),
         spared=0 if session.question is None else session.question.spared,
@@ -85,23 +100,75 @@ def _unfinished(session: Session) -> int:
     return sum(job.context.ended.get("stopped", 0) for job in session.jobs if job.gate is not None)
 
 
-def _cut_words(session: Session, owed: int, owed_cost: int | None) -> Iterator[str]:
-    """Sentences that say that no further episode was started, why, and what would be needed."""
-    budget, spent = session.resolved.sweep.budget, session.spent
-    if session.cut == "budget" and budget is not None and owed_cost is not None and _all_wait(session):
-        yield (
-            f"The budget of {show_usd(budget)} is reached: {show_usd(max(0, budget - spent))} remain, too little to "
-            f"finish another episode. {_episodes(owed)}, with a predicted cost of about {show_usd(owed_cost)}. "
-            "To continue, raise `budget_usd` in the sweep and run it again."
+def _why(session: Session, reason: str, left: Sequence[str], told: Mapping[str, Sequence[str]]) -> str:
+    """Why it stopped although episodes remain, in a sentence that names what decided; empty where none remain
+    or all questions are answered.
+
+    `left`: how episodes were left in this call; `told`: by reason, what is said of each lane or agent.
+    """
+    elapsed_s, limit = asyncio.get_running_loop().time() - session.began, session.options.limit
+    if reason == "interrupt":
+        return f"{session.stop.message.removesuffix('.')} after {seconds(elapsed_s)}."
+    if session.stop.reason:
+        return session.stop.message
+    if reason in ("complete", "decided"):
+        return ""
+    if told.get(reason) and (reason in SEVERAL or len(told[reason]) == 1):
+        count, first = len(told[reason]), told[reason][0]
+        return first if count == 1 else f"{many(count, *SEVERAL[reason])}; the first: {first}"
+    if reason == "limit" and limit is not None:
+        return f"`--limit {limit}` is reached: this call was to end {many(limit, 'episode')} of each model."
+    if reason == "budget":
+        return next(chain(_budget_words(session), _ceiling_words(session)), "")
+    if reason == "deadline" and session.gate is not None:
+        return (
+            f"No further episode would end before the deadline of {span(session.resolved.sweep.deadline_s or 0)}: "
+            f"{span(elapsed_s)} have passed, and the next one may take {span(session.gate.admission.next_s())}."
         )
-    elif session.cut == "deadline":
+    counts = {way: left.count(way) for way in LEFT_BECAUSE}
+    counts["internal_error"] += sum(job.broken_before for job in session.jobs)
+    parts = [f"{count:,} {LEFT_BECAUSE[way]}" for way, count in counts.items() if count]
+    return f"Of the episodes that remain, {'; '.join(parts)}." if parts else ""
+
+
+SEVERAL = {
+    "lane": ("model takes", "models take no more requests"),
+    "agent": ("agent", "agents' code failed"),
+    "refused": ("provider refuses", "models' requests were refused"),
+}
+"""By a reason that several lanes or agents may have."""
+
+LEFT_BECAUSE = {
+    REFUSED: "were refused by their provider",
+    "unavailable": "got no answer from their provider",
+    TOO_LARGE: f"need a request that is too large for the budget (`{TOO_LARGE}`)",
+    "internal_error": "were stopped by an error in evalkit, whose traceback is in events.jsonl",
+}
+"""By way of leaving an episode: why it remains."""
+
+
+def _budget_words(session: Session) -> Iterator[str]:
+    """That the run's own budget lets no further episode start; nothing where others hold them back."""
+    budget, left = session.resolved.sweep.budget, 0
+    if session.gate is not None and budget is not None and _all_wait(session):
+        left, needed = max(0, budget - session.spent), round(session.gate.admission.next_cost())
+        kept = " with what is kept for others" if needed <= left else ""
         yield (
-            f"No further episode would end before the deadline. {_episodes(owed)}"
-            f"{'' if not owed_cost else f', with a predicted cost of about {show_usd(owed_cost)}'}. "
-            "Run again to continue."
+            f"The budget of {show_usd(budget)} is reached: {show_usd(left)} remain, and the next episode may take up "
+            f"to {show_usd(needed)}{kept}."
         )
-    elif session.stop.reason in ("budget", "deadline") and owed_cost:
-        yield f"{_episodes(owed)}, with a predicted cost of about {show_usd(owed_cost)}."
+
+
+def _owed_words(session: Session, owed: int, owed_cost: int | None) -> Iterator[str]:
+    """What remains when money or time is over, what it will cost, and what to do."""
+    over = session.stop.reason or session.cut
+    if owed and over in ("budget", "deadline"):
+        cost = f", with a predicted cost of about {show_usd(owed_cost)}" if owed_cost else ""
+        raised = "To continue, raise `budget_usd` in the sweep and run it again."
+        remedy = (
+            "" if over == session.stop.reason == "budget" else raised if over == "budget" else "Run again to continue."
+        )
+        yield f"{_episodes(owed)}{cost}. {remedy}".rstrip()
 
 
 def _all_wait(session: Session) -> bool:
@@ -122,13 +189,30 @@ def _ceiling_words(session: Session) -> Iterator[str]:
             )
 
 
-def _unfinished_words(unfinished: int, why: str) -> Iterator[str]:
-    if unfinished:
-        what = "money" if why == "budget" else "time"
-        yield (
-            f"{unfinished:,} of them had started and did not end: they took more {what} than predicted. "
-            "They resume first when the run is started again."
-        )
+def _unfinished_words(session: Session, unfinished: int) -> Iterator[str]:
+    """That episodes had started: what of them took too long, and what had no provider that answers."""
+    waited = sum(
+        job.context.ended.get("stopped", 0)
+        for job in session.jobs
+        if unfinished and job.gate is not None and job.lane is not None and job.lane.trouble
+    )
+    what = "money" if session.stop.reason == "budget" else "time"
+    for count, why in (
+        (unfinished - waited, f"more {what} was needed than predicted"),
+        (waited, "their provider does not answer"),
+    ):
+        if count:
+            yield (
+                f"{count:,} of them had started and did not end, since {why}. "
+                "What has started resumes first when the run is started again."
+            )
+
+
+def _code_words(session: Session) -> Iterator[str]:
+    """Of which agents the own code has failed, in how many episodes, and how."""
+    for job in session.jobs:
+        for (agent, why), parked in job.context.parked.items():
+            yield from filter(None, [parked_words(agent, why, parked)])
 
 
 def _too_large_words(session: Session) -> Iterator[str]:
@@ -144,18 +228,18 @@ def _refused_words(session: Session) -> Iterator[str]:
     for job in session.jobs:
         count = job.context.ended.get(REFUSED, 0)
         if count and job.context.refused not in job.context.lane_stop.message:
-            many = "1 episode was refused and is" if count == 1 else f"{count:,} episodes were refused and are"
+            refused = many(count, "episode was refused and is", "episodes were refused and are")
             yield (
-                f"{job.name}: {many} not scored. The provider's last words: {job.context.refused} "
+                f"{job.name}: {refused} not scored. The provider's last words: {job.context.refused} "
                 "The same command plays what was refused again."
             )
 
 
 def _episodes(count: int) -> str:
-    return f"{count:,} episodes remain" if count != 1 else "1 episode remains"
+    return many(count, "episode remains", "episodes remain")
 
 
-def _reason(session: Session, owed: int, lane_ended: bool) -> str:
+def _reason(session: Session, owed: int, *, lane_ended: bool, code_failed: bool) -> str:
     if session.stop.reason:
         return session.stop.reason
     if not owed:
@@ -168,7 +252,9 @@ def _reason(session: Session, owed: int, lane_ended: bool) -> str:
         return "lane"
     if any(job.context.ended.get(REFUSED) for job in session.jobs):
         return "refused"
-    return "limit" if session.options.limit is not None else "parked"
+    if any(job.limit is not None and job.taken >= job.limit for job in session.jobs):
+        return "limit"
+    return "agent" if code_failed else "parked"
 
 
 def example_of(manifest: Manifest, choice: Choice) -> str:
@@ -250,6 +336,7 @@ def nothing_to_do(resolved: Resolved, options: RunOptions) -> RunOutcome | None:
         directory=options.directory,
         place=options.place,
         reason="complete",
+        why="",
         messages=tuple(filter(None, [unmetered.advice()])),
         episodes=sum(planned.values()),
         ended=sum(planned.values()),
@@ -263,6 +350,7 @@ def nothing_to_do(resolved: Resolved, options: RunOptions) -> RunOutcome | None:
         spent=spent(sum(cell.cost for cell in totals.cells.values()), books),
         unconfirmed=sum(account.crashed - account.confirmed for account in books),
         budget=sweep.budget,
+        simulated=resolved.manifest.simulated,
         unmetered=unmetered,
         example=example_of(resolved.manifest, choice),
     )

@@ -33,6 +33,7 @@ from evalkit.errors import (
     StorageError,
 )
 from evalkit.replies import encode_reply
+from evalkit.results.endings import Parked
 from evalkit.seeds import derive
 from evalkit.store.files.record import REFUSED, StepRecord
 from evalkit.wire.exhausted import is_models_doing
@@ -181,6 +182,8 @@ class LaneContext:
     """What the provider said of the last request that it refused, where the model did not cause it."""
     failures: dict[str, int] = field(default_factory=dict)
     """By agent that is code: how many of its episodes in a row its code has failed."""
+    parked: dict[tuple[str, str], Parked] = field(default_factory=dict)
+    """By agent and way of leaving (`why` of the event `parked`)."""
     stopped: dict[str, str] = field(default_factory=dict)
     """Agents that are played no more although their lane goes on, and why."""
 
@@ -251,7 +254,7 @@ async def play(
         left = _park(episode, context, "diverged", str(flaw))
     except AgentFailed as flaw:
         left = _park(episode, context, "agent_error", str(flaw))
-        _count_failure(agent, str(flaw), context)
+        _count_failure(agent, context)
     except AgentStopped as flaw:
         context.stopped.setdefault(agent, str(flaw))
         left = "stopped"
@@ -269,7 +272,7 @@ async def play(
         left = _park(episode, context, "internal_error", "".join(traceback.format_exception(bug)))
         context.errors_in_a_row += 1
         if context.errors_in_a_row >= ERRORS_THAT_STOP:
-            message = f"{ERRORS_THAT_STOP} episodes in a row ended in an internal error; the last: {bug!r}"
+            message = f"{ERRORS_THAT_STOP} episodes in a row ended in an internal error (events.jsonl): {bug!r}."
             context.stop.set("errors", message)
     finally:
         context.playing -= 1
@@ -287,17 +290,18 @@ def final_score(active: ActiveEpisode) -> float | None:
     return float(episode.cell.env.score(episode.instance, [orjson.loads(text) for text in logged]).value)
 
 
-def _count_failure(agent: str, traceback: str, context: LaneContext) -> None:
+def _count_failure(agent: str, context: LaneContext) -> None:
     """Stop an agent alone whose code fails again and again."""
     context.failures[agent] = context.failures.get(agent, 0) + 1
     if context.failures[agent] >= ERRORS_THAT_STOP:
-        last = traceback.strip().rpartition("\n")[2]
         context.stopped.setdefault(
-            agent, f"agent {agent}: its code failed in {ERRORS_THAT_STOP} episodes in a row; the last: {last}"
+            agent, f"Agent {agent} failed {ERRORS_THAT_STOP} times in a row and was played no further."
         )
 
 
 def _park(episode: PlannedEpisode, context: LaneContext, why: str, detail: str) -> str:
+    known = context.parked.get((episode.cell.agent.name, why), Parked())
+    context.parked[episode.cell.agent.name, why] = known.and_another(detail)
     context.log.event(
         "parked",
         episode=episode.id,

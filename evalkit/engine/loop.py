@@ -76,14 +76,21 @@ async def _end_others(task: "asyncio.Task[Any]") -> None:
     loop.set_exception_handler(lambda *_: None)  # it would tell of each task that is left, in its own words
 
 
+def inside_loop() -> bool:
+    """Whether this thread is running an event loop."""
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return True
+
+
 def finish(play: Play[Result]) -> Result:
     """Run to the end, from any thread, also inside a running loop, which is blocked meanwhile.
 
     Signals are handled in the main thread: the first drains, a second one stops at once.
     """
-    try:
-        asyncio.get_running_loop()
-    except RuntimeError:
+    if not inside_loop():
         return run_loop(play(None))
     apart = _Apart(play)
     with apart.interruptible(), ThreadPoolExecutor(1, thread_name_prefix="evalkit") as pool:

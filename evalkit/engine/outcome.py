@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from evalkit.money import usd_number
 from evalkit.store.reading.unmetered import Unmetered
 
 COMPLETE, FAILED, REFUSED, INCOMPLETE, INTERRUPTED = 0, 1, 2, 3, 130
@@ -19,7 +20,9 @@ class RunOutcome:
     """The same, absolute."""
     reason: str
     """Why it stopped: `complete`, `decided`, `limit`, `budget`, `deadline`, `interrupt`, `storage`, `corrupt`,
-    `errors`, `lane`, `refused`, `parked`, `workers`, `cluster`."""
+    `errors`, `lane`, `agent`, `refused`, `parked`, `workers`, `cluster`."""
+    why: str
+    """The same in a sentence that names what decided; empty where nothing remains to be played."""
     messages: tuple[str, ...]
     """What went wrong, in sentences with remedies."""
     episodes: int
@@ -42,6 +45,8 @@ class RunOutcome:
     unconfirmed: int
     """Of it, charges for what crashes may have left in flight."""
     budget: int | None
+    simulated: str
+    """Whether its money is real, as of the manifest."""
     unmetered: Unmetered
     """Replies whose provider did not say what they used, all calls together."""
     example: str
@@ -75,19 +80,21 @@ class RunOutcome:
             "run": str(self.directory),
             "exit_code": self.exit_code,
             "reason": self.reason,
+            "why": self.why,
             "messages": list(self.messages),
             "episodes": self.episodes,
             "ended": self.ended,
             "owed": self.owed,
             "unfinished": self.unfinished,
-            "owed_usd": None if self.owed_cost is None else self.owed_cost / 1e12,
+            "owed_usd": None if self.owed_cost is None else usd_number(self.owed_cost),
             "refused": self.refused,
             "broken": self.broken,
             "steps": self.steps,
             "elapsed_s": round(self.elapsed_s, 3),
-            "spent_usd": self.spent / 1e12,
-            "unconfirmed_usd": self.unconfirmed / 1e12,
-            "budget_usd": None if self.budget is None else self.budget / 1e12,
+            "simulated_money": bool(self.simulated),
+            "spent_usd": usd_number(self.spent),
+            "unconfirmed_usd": usd_number(self.unconfirmed),
+            "budget_usd": None if self.budget is None else usd_number(self.budget),
             **self.unmetered.to_json(),
             **self._decided(),
         }
@@ -95,4 +102,4 @@ class RunOutcome:
     def _decided(self) -> dict[str, Any]:
         if self.question is None:
             return {}
-        return {"question": self.question, "spared": self.spared, "spared_usd": self.spared_cost / 1e12}
+        return {"question": self.question, "spared": self.spared, "spared_usd": usd_number(self.spared_cost)}

@@ -24,8 +24,9 @@ from evalkit.engine.forecast import (
 from evalkit.engine.freezing.keeping import reworded
 from evalkit.engine.universe import Choice
 from evalkit.envs.table import ENVIRONMENTS
-from evalkit.results.endings import most_said, refused_episodes
-from evalkit.store.events import read_events
+from evalkit.money import usd_number
+from evalkit.results.endings import Parked, most_said, parked_episodes, parked_words, refused_episodes
+from evalkit.store.events import budget_of, last_session
 from evalkit.store.files.record import UNSCORED
 from evalkit.store.live import read_live
 from evalkit.store.lock import Holder, holder
@@ -38,6 +39,7 @@ from evalkit.store.reading.totals import CellTotals, Totals, rate
 from evalkit.store.reading.unmetered import Unmetered
 
 NOTHING = Range(0.0, 0.0, 0.0)
+KILLED = "The process that played it last ended without a word: it was killed, or its machine stopped."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,6 +58,8 @@ class CellStatus:
     endings: dict[str, int]
     refused: int = 0
     """Of the started ones: how many remain because the provider refused their last request."""
+    parked: Mapping[str, int] = field(default_factory=dict)
+    """Of those that remain: how many the last session left, by way (`agent_error`, `unavailable`, ...)."""
     predicted: Expected | None = None
     """An episode as it was expected before any had ended; None if nobody asks for money."""
     seen: Expected | None = None
@@ -93,6 +97,16 @@ class Status:
     """Seconds to finish, by lane, for lanes with remaining episodes and a known rate."""
     open_sessions: int
     """Sessions that have neither closed nor been charged for their crash, the present one included."""
+    budget: int | None
+    """In pico-dollars, of the last session; None: it had none."""
+    simulated: str
+    """Whether its money is real, as of the manifest."""
+    reason: str = ""
+    """Why the last session ended, in one word (`RunOutcome`, or `killed`); empty: it has not."""
+    why: str = ""
+    """The same in a sentence."""
+    parked_words: tuple[str, ...] = ()
+    """What agents' own code kept from being played, in sentences."""
     kept: tuple[str, ...] = ()
     """Prompt packs that evalkit has changed since the run began, and that the run keeps as they were; in lines."""
     workers: str = ""
@@ -131,9 +145,14 @@ class Status:
             "running": self.written_by is not None,
             **({"workers": self.workers} if self.workers else {}),
             **({"servers": _servers_json(self.servers)} if self.servers else {}),
+            "reason": self.reason,
+            "why": self.why,
             "written_by": None if self.written_by is None else f"{self.written_by.host}:{self.written_by.pid}",
             "money": {
-                "spent_usd": self.spent / 1e12,
+                "simulated": bool(self.simulated),
+                "budget_usd": None if self.budget is None else usd_number(self.budget),
+                "left_usd": None if self.budget is None else usd_number(max(0, self.budget - self.spent)),
+                "spent_usd": usd_number(self.spent),
                 "spent_pico_usd": self.spent,
                 "steps_pico_usd": self.steps_cost,
                 "attempt_charges_pico_usd": self.charges,
@@ -162,9 +181,10 @@ def _cell_json(cell: CellStatus) -> dict[str, Any]:
         "started": cell.started,
         "owed": cell.owed,
         "steps": cell.steps,
-        "spent_usd": cell.cost / 1e12,
+        "spent_usd": usd_number(cell.cost),
         "endings": cell.endings,
         "refused": cell.refused,
+        "parked": dict(cell.parked),
         "predicted": _episode_json(cell.predicted),
         "seen": _episode_json(cell.seen),
         "to_finish_usd": _usd(cell.to_finish),
@@ -174,11 +194,11 @@ def _cell_json(cell: CellStatus) -> dict[str, Any]:
 
 
 def _episode_json(expected: Expected | None) -> dict[str, float] | None:
-    return None if expected is None else {"usd": expected.cost / 1e12, "requests": expected.requests}
+    return None if expected is None else {"usd": usd_number(expected.cost), "requests": expected.requests}
 
 
 def _usd(amount: Range) -> dict[str, float]:
-    return {"low": amount.low / 1e12, "expected": amount.expected / 1e12, "high": amount.high / 1e12}
+    return {"low": usd_number(amount.low), "expected": usd_number(amount.expected), "high": usd_number(amount.high)}
 
 
 def read_status(directory: Path) -> Status:
@@ -194,13 +214,16 @@ def status_of(directory: Path, manifest: Manifest, totals: Totals) -> Status:
     books = totals.books()
     logged = logged_cells(manifest, totals.cells)
     forecast = forecast_of(directory, manifest, logged)
-    cells = [_cell(manifest, cell, forecast) for cell in logged]
+    started, ended = last_session(directory)
+    parked = parked_episodes(directory)
+    cells = [_parked(_cell(manifest, cell, forecast), parked) for cell in logged]
     lanes = {agent.name: agent.lane for agent in manifest.agents.values()}
     rates = lane_rates(totals.cells.values(), manifest) if any(cell.owed for cell in cells) else {}
     lane_seconds = _lane_seconds(cells, lanes, rates)
     steps_cost = sum(cell.cost for cell in totals.cells.values())
     written_by = holder(directory)
     live = read_live(directory) if written_by is not None else None
+    killed = bool(started) and not ended and written_by is None
     return Status(
         directory=directory,
         name=manifest.name,
@@ -215,10 +238,28 @@ def status_of(directory: Path, manifest: Manifest, totals: Totals) -> Status:
         unmetered=totals.unmetered(),
         lane_seconds=lane_seconds,
         open_sessions=sum(not account.closed for account in books.values()),
+        budget=budget_of(started),
+        simulated=manifest.simulated,
+        reason="killed" if killed else str(ended.get("reason", "")),
+        why=KILLED if killed else str(ended.get("why", "")),
+        parked_words=_parked_words(parked) if any(cell.owed for cell in cells) else (),
         kept=tuple(reworded(manifest)),
         refused_words=_refused_words(directory) if any(cell.refused for cell in cells) else {},
-        question=_question(directory, live),
+        question=_question(directory, live, ended),
     )
+
+
+def _parked(cell: CellStatus, parked: Mapping[tuple[str, str, str], Parked]) -> CellStatus:
+    here = {why: one.episodes for (*place, why), one in parked.items() if place == [cell.agent, cell.suite]}
+    return replace(cell, parked=here) if cell.owed else cell
+
+
+def _parked_words(parked: Mapping[tuple[str, str, str], Parked]) -> tuple[str, ...]:
+    by_agent: dict[tuple[str, str], Parked] = {}
+    for (agent, _, why), one in parked.items():
+        before = by_agent.get((agent, why), Parked())
+        by_agent[agent, why] = Parked(before.episodes + one.episodes, one.last)
+    return tuple(filter(None, (parked_words(*key, one) for key, one in by_agent.items())))
 
 
 def _refused_words(directory: Path) -> dict[str, str]:
@@ -228,12 +269,11 @@ def _refused_words(directory: Path) -> dict[str, str]:
     return {agent: most_said(said) for agent, said in by_agent.items()}
 
 
-def _question(directory: Path, live: dict[str, Any] | None) -> dict[str, Any] | None:
+def _question(directory: Path, live: dict[str, Any] | None, ended: dict[str, Any]) -> dict[str, Any] | None:
     """What is known at the last look: of a running process, or of the last that has ended."""
     if read_frozen(directory) is None:
         return None
-    told = [live] if live is not None else list(read_events(directory, "ended"))[-1:]
-    question = told[0].get("question") if told else None
+    question = (ended if live is None else live).get("question")
     # Anybody may have edited these files.
     answers = question.get("answers") if isinstance(question, dict) else None
     whole = isinstance(answers, list) and all(isinstance(one, dict) and one.keys() >= _ANSWER for one in answers)

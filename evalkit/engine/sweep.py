@@ -50,6 +50,7 @@ from evalkit.store.question_files import write_frozen
 from evalkit.store.reading.accounts import accounts, unaccounted
 from evalkit.store.recovery.repair import Repair, repair
 from evalkit.store.writing.writer import open_store
+from evalkit.text import span
 
 
 async def run_sweep(resolved: Resolved, options: RunOptions, show: Callable[[View], None]) -> RunOutcome:
@@ -359,7 +360,7 @@ def _timed(session: Session) -> Iterator[None]:
         yield
         return
     timer = asyncio.get_running_loop().call_later(
-        deadline_s, session.stop.set, "deadline", "The run's deadline has passed."
+        deadline_s, session.stop.set, "deadline", f"The deadline of {span(deadline_s)} has passed."
     )
     try:
         yield
@@ -380,7 +381,7 @@ async def _watched(session: Session, show: Callable[[View], None]) -> AsyncItera
         return view_of(
             session.jobs,
             session.endpoints,
-            session.resolved.sweep,
+            session.resolved,
             pace,
             time_left=time_left,
             spent_before=session.spent_before,

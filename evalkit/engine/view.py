@@ -10,9 +10,10 @@ import msgspec
 
 from evalkit.client.lanes.stats import ServerStats
 from evalkit.engine.endpoints import Endpoints
+from evalkit.engine.freezing.freeze import Resolved
 from evalkit.engine.scheduler import LaneJob
 from evalkit.engine.time_left import TimeLeft
-from evalkit.spec.model import Sweep
+from evalkit.money import usd_number
 from evalkit.store.reading.unmetered import Unmetered
 
 
@@ -101,6 +102,8 @@ class View:
     """Pico-dollars: steps and charges, earlier calls included."""
     reserved: int
     budget: int | None
+    simulated: str
+    """Whether its money is real, as of the manifest."""
     stopping: str
     """Why the run is draining; empty while it continues."""
     cells: tuple[CellView, ...] = ()
@@ -129,8 +132,9 @@ class View:
             "episodes": sum(lane.episodes for lane in self.lanes),
             "steps": sum(lane.steps for lane in self.lanes),
             "steps_per_s": round(sum(lane.rate for lane in self.lanes), 1),
-            "spent_usd": self.spent / 1e12,
-            "budget_usd": None if self.budget is None else self.budget / 1e12,
+            "simulated_money": bool(self.simulated),
+            "spent_usd": usd_number(self.spent),
+            "budget_usd": None if self.budget is None else usd_number(self.budget),
             "stopping": self.stopping,
             **({"workers": self.workers} if self.workers else {}),
             **self.unmetered.to_json(),
@@ -145,7 +149,7 @@ class View:
             "version": 1,
             "name": self.name,
             "at": time(),
-            "reserved_usd": self.reserved / 1e12,
+            "reserved_usd": usd_number(self.reserved),
             "history": [list(point) for point in self.history],
             "cells": [[cell.agent, cell.suite, cell.ended, cell.planned] for cell in self.cells],
             **({} if self.question is None else {"question": self.question, "spared": self.spared}),
@@ -154,7 +158,12 @@ class View:
 
 RATE_OVER_S = 5.0
 
-HELD_BY = {"budget": "room in the budget", "deadline": "time before the deadline"}
+HELD_BY = {
+    "": "",
+    "budget": "room in the budget",
+    "deadline": "time before the deadline",
+    "trouble": "provider that does not answer",
+}
 """By what holds a lane's next episode back: what it waits for, in words."""
 
 MOST_KEPT = 120
@@ -194,7 +203,7 @@ class Pace:
 def view_of(
     jobs: Sequence[LaneJob],
     endpoints: Endpoints | None,
-    sweep: Sweep,
+    resolved: Resolved,
     pace: Pace,
     *,
     time_left: TimeLeft,
@@ -210,7 +219,7 @@ def view_of(
     pace.remember(now, sum(rates.values()))
     money = endpoints.budget.stats() if endpoints is not None and endpoints.budget is not None else None
     return View(
-        name=sweep.name,
+        name=resolved.sweep.name,
         elapsed_s=now - pace.began,
         history=tuple(pace.history),
         eta_s=eta_s,
@@ -221,7 +230,8 @@ def view_of(
         workers=workers,
         question=question,
         spared=sum(job.spared.total() for job in jobs),
-        budget=sweep.budget,
+        budget=resolved.sweep.budget,
+        simulated=resolved.manifest.simulated,
         unmetered=unmetered_before if money is None else unmetered_before + money.unmetered,
         stopping=next((job.context.stop.reason for job in jobs if job.context.stop.reason), ""),
         cells=tuple(
@@ -247,7 +257,7 @@ def _lane_view(job: LaneJob, endpoints: Endpoints | None, rate: float) -> LaneVi
         in_flight=context.playing if stats is None else stats.in_flight,
         window=0 if stats is None else stats.window,
         waiting=0 if stats is None else stats.waiting,
-        waits_for=(stats.waits_for if stats is not None else "") or HELD_BY.get(job.held_by, ""),
+        waits_for="" if stats is None else stats.waits_for or HELD_BY["trouble" if stats.trouble else job.held_by],
         ended="" if stats is None else stats.ended,
         requests_per_min=0.0 if stats is None else stats.requests_per_min,
         tokens_per_min=0.0 if stats is None else stats.input_tokens_per_min + stats.output_tokens_per_min,

@@ -42,6 +42,7 @@ from evalkit.results.cells import planned_cells
 from evalkit.store.instances import ManifestInstance
 from evalkit.store.manifest import Manifest, ManifestOrder, ManifestSuite
 from evalkit.store.manifests import read_manifest
+from evalkit.text import many
 
 # Which night it is: the UTC date on which it began. No daylight saving time moves it.
 
@@ -244,7 +245,7 @@ def _idle(
     if _planned(merge(old, resolved.manifest, str(run))) > record.planned:
         return ""
     if not record.owed:
-        return f"all {record.planned:,} episodes have ended"
+        return f"all of {many(record.planned, 'episode')} ended"
     if sweep.deadline_s is not None and now >= old.created_at + sweep.deadline_s:
         return "its deadline has passed"
     cut = end.budget if end is not None and end.reason == "budget" else None

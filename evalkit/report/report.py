@@ -24,7 +24,7 @@ from evalkit.report.behaviour import (
 from evalkit.report.extras import all_extras, refuse_clashes, refuse_tables
 from evalkit.report.run_data import RunData
 from evalkit.report.scores import packs_of, scores_table
-from evalkit.report.tables import Column, Table, columns_of
+from evalkit.report.tables import Column, Table, columns_of, marked
 from evalkit.results.answers import QuestionAnswer, RunQuestion, doubts, read_question
 from evalkit.results.cells import Cell, cells
 from evalkit.results.derived import read_run
@@ -148,7 +148,7 @@ class Report:
         evalkit           version that began the run
         run               name, created_at (s since 1970), replicates, planned, ended, owed, refused (of the owed ones),
                           void (episodes; what is void is not planned), complete (bool); refused_words (by agent, what
-                          the provider said)
+                          the provider said); simulated_money (bool: nobody pays it, or not all of it)
         agents            in the spec's order: name, lane, prompts, notes (bool), tags, marks
         suites            in the spec's order: name, base, axes, environment, instances (count)
         tables            by name: title; columns (key, title, kind, unit); rows (objects by column key); prompts;
@@ -184,6 +184,7 @@ class Report:
                 "refused_words": self.refused_words,
                 "void": self.voided,
                 "complete": self.planned == self.ended,
+                "simulated_money": bool(manifest.simulated),
             },
             "agents": [
                 {
@@ -258,4 +259,5 @@ def build_report(source: RunData) -> Report:
     special = [table for build in builders for table in build(source)]
     tables += caching_tables(source)
     refuse_tables((table.name for table in tables), (table.name for table in special), environments)
-    return Report(manifest=source.manifest, cells=source.cells, tables=(*tables, *special))
+    every = tuple(marked(table, source.manifest.simulated) for table in (*tables, *special))
+    return Report(manifest=source.manifest, cells=source.cells, tables=every)

@@ -22,7 +22,7 @@ from evalkit.stats.bootstrap import LEAST_INSTANCES, Interval
 from evalkit.stats.intervals import Method, estimate, unmet_share
 from evalkit.stats.sequential import filled, sequence
 from evalkit.store.manifest import Manifest
-from evalkit.text import bounded
+from evalkit.text import bounded, many
 
 ACCEPTED = "ok"
 """The outcome of a tool call that did what it should; every other outcome is a refusal of some kind."""
@@ -213,7 +213,7 @@ def kind_notes(
     if enough and met & ALLOWING:
         ends = dict.fromkeys((enough[0], enough[-1]))
         shares = "; ".join(
-            f"with {n:,} instances, one on up to {100 * unmet_share(n):.2g} % of all instances is not excluded"
+            f"with {many(n, 'instance')}, one on up to {100 * unmet_share(n):.2g} % of all instances is not excluded"
             for n in ends
         )
         notes.append(f"assumed: no loss is rarer and larger than those observed; {shares}")
@@ -307,8 +307,8 @@ def _partial_summary(cells: Sequence[Cell], partial: Sequence[Cell]) -> str:
     planned = sorted(kinds - ANYTIME_KINDS)
     words = f"; intervals by {', '.join(planned)} are as if these lengths had been planned" if planned else ""
     return (
-        f"partial: {len(partial):,} of {len(cells):,} rows, {owed:,} episodes remaining; each row uses its first "
-        f"episodes, up to the first that has not ended ({outside:,} that ended later are left out), and its mean "
+        f"partial: {len(partial):,} of {many(len(cells), 'row')}, {many(owed, 'episode')} remaining; each row uses its "
+        f"first episodes, up to the first that has not ended ({outside:,} that ended later are left out), and its mean "
         f"favours short ones{words}; see the table of completeness"
     )
 
@@ -361,9 +361,8 @@ def refused_notes(cells: Iterable[Cell]) -> list[str]:
 
 def _told(cell: Cell) -> str:
     refused, (low, high) = cell.refused, cell.if_refused or (0.0, 0.0)
-    many = "1 episode" if len(refused) == 1 else f"{len(refused):,} episodes"
     words = bounded(most_said(episode.said for episode in refused), _WORDS)
     return (
-        f"{many} without a score, in no mean; if all had scored 0 or 100, the mean would be "
+        f"{many(len(refused), 'episode')} without a score, in no mean; if all had scored 0 or 100, the mean would be "
         f"{100 * low:.1f} or {100 * high:.1f}; the provider said: {words}"
     )

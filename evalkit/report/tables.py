@@ -166,6 +166,14 @@ def written(column: Column, row: Mapping[str, Any]) -> str:
     return f"{text} ({within[0]}/{within[1]})" if within[0] else f"{text} (0)"
 
 
+def marked(table: Table, simulated: str) -> Table:
+    """The table with a note that its money is not real; as it is where it is real, or has none. `simulated`: as of a
+    manifest."""
+    if not simulated or not any(column.kind == "usd" for column in table.columns):
+        return table
+    return replace(table, notes=(*table.notes, f"{simulated} money"))
+
+
 def without_shared_packs(table: Table) -> Table:
     """The table without the column of prompt packs if all rows share one: then a line below says it."""
     if len(table.packs) != 1:

@@ -33,6 +33,7 @@ from evalkit.store.question_files import (
     read_frozen,
 )
 from evalkit.store.void import Void
+from evalkit.text import many
 
 Subject = tuple[str, ...]
 """A pair of agents, or one agent."""
@@ -296,15 +297,16 @@ def doubts(asked: RunQuestion, given: Iterable[GivenAnswers], voids: Iterable[Vo
         if answer is None:
             found.append(f"There is an answer about {names}, which the question does not ask.")
         elif asked.given(answer) != one:
+            at = f" with {many(answer.at, 'draw')}" if answer.at else ""
             found.append(
-                f"The answer about {names} ({one.answer}, given with {one.draws:,} draws) does not follow from the "
-                f"log: it says {answer.answer}{f' with {answer.at:,} draws' if answer.at else ''}. Episodes that were "
+                f"The answer about {names} ({one.answer}, given with {many(one.draws, 'draw')}) does not follow "
+                f"from the log: it says {answer.answer}{at}. Episodes that were "
                 "played again after it was given (--retry) have other scores; then it has no guarantee any more."
             )
     struck = sum(void.agent in asked.frozen.agents and asked.counts(void.suite) for void in voids)
     if struck:
         found.append(
-            f"{struck:,} episode{'s' if struck > 1 else ''} that count in the answers were excluded when their scores "
+            f"{many(struck, 'episode was', 'episodes were')} counted in the answers, and excluded when their scores "
             "were known. They go on counting here: excluding them would void the guarantee."
         )
     return found

@@ -5,8 +5,9 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from evalkit.store.events import read_events
 from evalkit.store.files.record import REFUSED, UNSCORED
-from evalkit.text import wording
+from evalkit.text import many, visible, wording
 
 
 def ended_rows(run: Path, columns: Sequence[str]) -> list[dict[str, Any]]:
@@ -42,6 +43,48 @@ def refused_episodes(run: Path) -> list[RefusedEpisode]:
     return [
         RefusedEpisode(row["episode"], row["agent"], row["suite"], words) for row, words in zip(rows, said, strict=True)
     ]
+
+
+class Parked(NamedTuple):
+    """Episodes of an agent that remain because they were left in one way."""
+
+    episodes: int = 0
+    last: str = ""
+    """Why the last of them was, in a line."""
+
+    def and_another(self, detail: str) -> "Parked":
+        """With one more; of a traceback the last line is kept."""
+        return Parked(self.episodes + 1, detail.strip().rpartition("\n")[2])
+
+
+def parked_episodes(run: Path) -> dict[tuple[str, str, str], Parked]:
+    """What the last session has left, by agent, suite and way (`agent_error`, `unavailable`, ...)."""
+    found: dict[tuple[str, str, str], Parked] = {}
+    for event in read_events(run, "started", "parked"):
+        if event["kind"] == "started":
+            found = {}
+            continue
+        place = str(event.get("agent")), str(event.get("suite")), str(event.get("why"))
+        found[place] = found.get(place, Parked()).and_another(str(event.get("detail")))
+    return found
+
+
+def parked_words(agent: str, why: str, parked: Parked) -> str:
+    """What was not played, and why, where it is the doing of an agent's own code; empty where it is not."""
+    if why not in CODE_FAILED:
+        return ""
+    what, remedy = CODE_FAILED[why]
+    return (
+        f"agent {agent}: its code {what} {many(parked.episodes, 'episode')}, not scored; the last: "
+        f"{visible(parked.last)} (events.jsonl says more). {remedy}"
+    )
+
+
+CODE_FAILED = {
+    "agent_error": ("failed in", "Once the code is mended, the same command plays on."),
+    "diverged": ("did not repeat the log in", "Mend it, or play them anew with `--retry diverged`."),
+}
+"""By way of leaving an episode: what an agent's own code did, and what to do."""
 
 
 def most_said(words: Iterable[str]) -> str:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from evalkit.envs.table import ENVIRONMENTS
 from evalkit.errors import RunError, nearest
-from evalkit.money import show_usd
+from evalkit.money import show_usd, simulated_words
 from evalkit.results.asks import Ask, ask_of
 from evalkit.results.episodes import COLUMNS as RESULT_COLUMNS
 from evalkit.results.episodes import (
@@ -24,7 +24,7 @@ from evalkit.results.moves import Move, moves
 from evalkit.results.trajectory import Trajectory, folded, trajectory_parts, unfolded
 from evalkit.store.manifest import Manifest, load_target
 from evalkit.store.manifests import read_manifest
-from evalkit.text import BOUND, seconds, visible
+from evalkit.text import BOUND, many, seconds, visible
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -63,6 +63,8 @@ class ReplayedEpisode:
     """The instance that it was played on."""
     pack: str
     """The name of its prompt pack."""
+    simulated: str
+    """Whether the run's money is real, as of its manifest."""
     moves: tuple[Move, ...] = field(repr=False)
     asks: tuple[Ask, ...] = field(default=(), repr=False)
     """What its agent's code asked, also on its way to a step that is not there yet."""
@@ -126,7 +128,9 @@ def find_episode(keys: Iterable[EpisodeKey], wanted: str) -> EpisodeKey:
         named = "".join(f"\n  {key.id}  {key.place}" for key in matches[:NAMED])
         more = f"\n  and {len(matches) - NAMED:,} more" if len(matches) > NAMED else ""
         raise RunError(f"{wanted!r} is the beginning of {len(matches):,} episodes; write more of it:{named}{more}")
-    hint = nearest(wanted, [key.place for key in known]) if ":" in wanted else ""
+    replicate = next((key.place for key in known if key.place.startswith(f"{wanted}:")), "")
+    hint = f" Did you mean {replicate!r}?" if replicate else ""
+    hint = hint or (nearest(wanted, [key.place for key in known]) if ":" in wanted else "")
     if len(hint) > 200:
         hint = f" One that the run holds: {known[0].place}"
     form = "Write an id, the beginning of one, or agent:suite:instance:replicate."
@@ -156,7 +160,9 @@ def replayed(
     env = environments[suite.environment]
     target = load_target(env, manifest.targets([(suite.name, found.instance)])[suite.name, found.instance][1])
     played = tuple(moves(env, target, kit, rows, asks))
-    return ReplayedEpisode(result=found, target=target, pack=kit.pack.name, moves=played, asks=tuple(asks))
+    return ReplayedEpisode(
+        result=found, target=target, pack=kit.pack.name, simulated=manifest.simulated, moves=played, asks=tuple(asks)
+    )
 
 
 def _without_steps(manifest: Manifest, key: EpisodeKey, asks: tuple[Ask, ...]) -> ReplayedEpisode:
@@ -173,7 +179,9 @@ def _without_steps(manifest: Manifest, key: EpisodeKey, asks: tuple[Ask, ...]) -
     require_environments(manifest, [environment], ENVIRONMENTS)
     pack = manifest.kit_of(manifest.agents[spot.agent], environment).pack
     target = load_target(ENVIRONMENTS[environment], spot.target)
-    return ReplayedEpisode(result=result(spot, None), target=target, pack=pack.name, moves=(), asks=asks)
+    return ReplayedEpisode(
+        result=result(spot, None), target=target, pack=pack.name, simulated=manifest.simulated, moves=(), asks=asks
+    )
 
 
 def trajectory_of(episode: ReplayedEpisode, *, period: int | None = None, full: bool = False) -> Trajectory:
@@ -184,10 +192,10 @@ def trajectory_of(episode: ReplayedEpisode, *, period: int | None = None, full: 
     most = sys.maxsize if full else BOUND
     parts = tuple(trajectory_parts(episode.moves, period=period, most=most, pending=episode.pending))
     shown = tuple(map(unfolded if full else folded, parts))
-    return Trajectory(header=_header(episode.result, episode.pack), parts=shown)
+    return Trajectory(header=_header(episode.result, episode.pack, simulated_words(episode.simulated)), parts=shown)
 
 
-def _header(result: EpisodeResult, pack: str) -> dict[str, str]:
+def _header(result: EpisodeResult, pack: str, money: str) -> dict[str, str]:
     score = (
         "none: the episode has not ended"
         if result.score is None
@@ -199,8 +207,8 @@ def _header(result: EpisodeResult, pack: str) -> dict[str, str]:
         "instance": f"{result.suite} {result.instance}, replicate {result.replicate}",
         "score": score,
         "ending": result.ending or "none yet",
-        "length": f"{result.steps:,} steps in {result.periods:,} periods",
-        "cost": f"{show_usd(result.cost)} for {result.tokens_in:,} tokens in, {result.tokens_out:,} out",
+        "length": f"{many(result.steps, 'step')} in {many(result.periods, 'period')}",
+        "cost": f"{show_usd(result.cost)}{money} for {result.tokens_in:,} tokens in, {result.tokens_out:,} out",
         "latency": f"{seconds(result.latency_s)} of replies",
     }
     return {name: visible(value) for name, value in lines.items()}

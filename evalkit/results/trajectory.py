@@ -17,7 +17,7 @@ from evalkit.money import show_usd
 from evalkit.results.asks import Ask
 from evalkit.results.moves import Move
 from evalkit.store.files.record import DOUBTFUL, UNMETERED, UNSCORED
-from evalkit.text import BOUND, bounded, seconds, visible
+from evalkit.text import BOUND, bounded, many, seconds, visible
 from evalkit.wire.thoughts import thoughts_of
 
 # The facts of a turn in words, as its reader wants them: one line a fact, whatever the environment.
@@ -273,7 +273,7 @@ def _thought(reply: Reply, tokens: int, most: int) -> Iterator[TrajectoryPart]:
     thoughts = thoughts_of(reply)
     if not (thoughts.text or thoughts.hidden or tokens):
         return
-    counted = [f"{tokens:,} tokens"] if tokens else []
+    counted = [many(tokens, "token")] if tokens else []
     hidden = [] if thoughts.text else ["encrypted" if thoughts.hidden else "not shown by the provider"]
     title = ", ".join(["agent thinks", *counted, *hidden])
     yield TrajectoryPart(kind="thought", title=title, text=bounded(thoughts.text, most))

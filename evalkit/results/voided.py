@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from evalkit.errors import UsageError, nearest
 from evalkit.store.manifest import Manifest
 from evalkit.store.manifests import read_manifest
-from evalkit.text import visible
+from evalkit.text import many, visible
 
 if TYPE_CHECKING:
     from evalkit.results.cells import Cell
@@ -115,7 +115,7 @@ def void_notes(cells: Iterable["Cell"]) -> list[str]:
 
 def _count(cell: "Cell") -> str:
     count = len(cell.voided)
-    return f"{count:,} episode{'s' if count != 1 else ''}"
+    return many(count, "episode")
 
 
 def reasons(cell: "Cell") -> dict[str, int]:

@@ -193,7 +193,7 @@ def _integers(value: object, key_path: str) -> Iterator[tuple[str, int]]:
 def check_record(data: object, kind: type[RecordT], where: str, at: str = "") -> RecordT:
     """Plain values as a record of `kind`; `where` names their source in errors, and `at` their place in it. Raises
     UsageError."""
-    _refuse_unknown_keys(data, kind, where, at)
+    _check_keys(data, kind, where, at)
     record: RecordT = _converted(data, kind, where, at)
     return record
 
@@ -205,27 +205,38 @@ def _converted(data: object, kind: Any, where: str, key_path: str) -> Any:
         raise UsageError(f"{where}: {_plain(str(flaw), key_path)}") from flaw
 
 
-def _refuse_unknown_keys(data: object, kind: Any, where: str, key_path: str) -> None:
+def _check_keys(data: object, kind: Any, where: str, key_path: str) -> None:
     origin = get_origin(kind)
     if origin in (Union, types.UnionType):
         for option in get_args(kind):
             table = isinstance(option, type) and issubclass(option, msgspec.Struct) and isinstance(data, dict)
             if table or get_origin(option) in (list, tuple):
-                _refuse_unknown_keys(data, option, where, key_path)
+                _check_keys(data, option, where, key_path)
     elif origin in (list, tuple) and isinstance(data, list):
         for i, item in enumerate(data):
-            _refuse_unknown_keys(item, get_args(kind)[0], where, f"{key_path}[{i + 1}]")
+            _check_keys(item, get_args(kind)[0], where, f"{key_path}[{i + 1}]")
     elif origin is dict and isinstance(data, dict):
         for key, item in data.items():
             entry = get_args(kind)[1]
-            _refuse_unknown_keys(item, entry, where, _join(key_path, key))
+            _check_keys(item, entry, where, _join(key_path, key))
             _converted(item, entry, where, _join(key_path, key))  # msgspec itself does not say which key it was
     elif isinstance(kind, type) and issubclass(kind, msgspec.Struct) and isinstance(data, dict):
         known = {field.encode_name: field.type for field in msgspec.structs.fields(kind)}
         for key, item in data.items():
             if key not in known:
                 raise UsageError(f"{where}: unknown key {_join(key_path, key)!r}.{nearest(key, known)}")
-            _refuse_unknown_keys(item, known[key], where, _join(key_path, key))
+            _check_keys(item, known[key], where, _join(key_path, key))
+        for field in msgspec.structs.fields(kind):
+            if field.required and field.encode_name not in data:
+                raise UsageError(f"{where}: {_missing(field, key_path)}")
+
+
+def _missing(field: msgspec.structs.FieldInfo, key_path: str) -> str:
+    """What to write where a table lacks what it must have."""
+    name = field.encode_name
+    tables = any(isinstance(one, type) and issubclass(one, msgspec.Struct) for one in get_args(field.type))
+    sample = f"at least one table [[{name}]]" if tables else f"`{name} = ...`"
+    return f"{_join(key_path, name)} is missing: write {sample}."
 
 
 def _join(key_path: str, key: str) -> str:

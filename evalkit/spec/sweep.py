@@ -452,5 +452,7 @@ def checked_name(name: str, where: str, forbidden: str) -> str:
     """The name, if it is one for a run or an agent. Raises UsageError."""
     wrong = sorted(set(name) - _NAME | set(name) & set(forbidden))
     if not name or wrong or name.startswith((".", "/", "-")):
-        raise UsageError(f"{where}: {name!r} is not a valid name: use letters, digits and . _ - +")
+        raise UsageError(
+            f"{where}: {name!r} is not a valid name: use the letters a to z and A to Z, digits and . _ - +"
+        )
     return name

@@ -30,3 +30,18 @@ def read_events(run: Path, *kinds: str) -> Iterator[dict[str, Any]]:
             continue
         if isinstance(event, dict) and event.get("kind") in kinds:
             yield event
+
+
+def last_session(run: Path) -> tuple[dict[str, Any], dict[str, Any]]:
+    """(how the last session started, how it ended), as events: empty if there was none, or if it has not ended."""
+    started: dict[str, Any] = {}
+    ended: dict[str, Any] = {}
+    for event in read_events(run, "started", "ended"):
+        started, ended = (event, {}) if event["kind"] == "started" else (started, event)
+    return started, ended
+
+
+def budget_of(started: dict[str, Any]) -> int | None:
+    """The budget with which a session started, in pico-dollars; None if it had none."""
+    budget = started.get("budget_pico_usd")
+    return budget if isinstance(budget, int) else None

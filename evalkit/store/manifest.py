@@ -23,6 +23,8 @@ from evalkit.wire.exhausted import COUNTED
 MOST_REPLICATES = 10**6
 """That a sweep may ask for (`spec/sweep.py`)."""
 _MOST_PRICE = 2**53
+SIMULATED = "simulated money"
+"""What is in the source of a price that a simulated provider asks for."""
 REMEDY = "Restore it from a copy; the log beside it is intact."
 
 
@@ -197,6 +199,15 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     def extent(self) -> ManifestExtent:
         """All that the run is to hold."""
         return ManifestExtent(agents=tuple(self.agents), suites=tuple(self.suites), replicates=self.replicates)
+
+    @property
+    def simulated(self) -> str:
+        """Whether its money is real: empty, `simulated` if simulated providers ask for all of it, or `partly
+        simulated`."""
+        agents = self.agents.values()
+        parts = [part for agent in agents for part in (agent, *(agent.code.roles.values() if agent.code else ()))]
+        made_up = {SIMULATED in part.price_source for part in parts if part.provider}
+        return "" if True not in made_up else "simulated" if made_up == {True} else "partly simulated"
 
     def install(self, environment: str) -> str:
         """What to do if an environment of the run is not installed, in a sentence."""

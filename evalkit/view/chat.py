@@ -11,7 +11,7 @@ from evalkit.report.charts.drawing import period_lines
 from evalkit.results.moves import Move
 from evalkit.results.show import ReplayedEpisode
 from evalkit.results.trajectory import TrajectoryPart, pending_parts, trajectory_parts, usage_words
-from evalkit.text import BOUND, seconds
+from evalkit.text import BOUND, many, seconds
 
 OPEN = 5
 """Periods up to which all are unfolded at once."""
@@ -147,7 +147,7 @@ def _view(part: TrajectoryPart) -> PartView:
 
 
 def _numbers(rows: Sequence[Mapping[str, Any]], *, turns: bool = False) -> str:
-    count = [counted(len(rows), "turn")] if turns else []
+    count = [many(len(rows), "turn")] if turns else []
     tokens_in, tokens_out = (sum(row[key] for row in rows) for key in ("tokens_in", "tokens_out"))
     cost, latency = int(sum(row["cost"] for row in rows)), sum(row["latency_s"] for row in rows)
     tokens = [f"{tokens_in:,} in, {tokens_out:,} out{usage_words(rows)}"] if tokens_in or tokens_out else []
@@ -157,11 +157,6 @@ def _numbers(rows: Sequence[Mapping[str, Any]], *, turns: bool = False) -> str:
 def period_address(address: str, number: int) -> str:
     """Where the page of a period is."""
     return f"{address}/period/{number}"
-
-
-def counted(count: int, word: str) -> str:
-    """`1 step`, `2 steps`."""
-    return f"{count:,} {word}{'' if count == 1 else 's'}"
 
 
 def bounded_to(periods: Sequence[PeriodView], room: int) -> list[PeriodView]:

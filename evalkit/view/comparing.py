@@ -24,6 +24,7 @@ from evalkit.results.show import open_episode
 from evalkit.store.manifest import load_target
 from evalkit.store.manifests import read_manifest
 from evalkit.store.reading.reader import facts_of
+from evalkit.text import many
 from evalkit.view.chat import PeriodView, bounded_to, periods_of
 from evalkit.view.grid import Grid, grid
 from evalkit.view.leaderboard import ranked
@@ -407,7 +408,7 @@ def _unknown(cells: Sequence[Cell], place: str) -> RunError:
 
 
 def _card(episode: EpisodeResult, prefix: str, spec: Mapping[str, Any] | None) -> Card:
-    numbers = [f"{episode.periods:,} period{'s' if episode.periods != 1 else ''}", f"{episode.steps:,} steps"]
+    numbers = [many(episode.periods, "period"), many(episode.steps, "step")]
     return Card(
         title=episode.agent if not episode.replicate else f"{episode.agent}, replicate {episode.replicate}",
         place=place_of(episode),

@@ -18,12 +18,11 @@ from evalkit.report.vega import Figure
 from evalkit.results.episodes import EpisodeResult
 from evalkit.results.moves import Move
 from evalkit.results.show import ReplayedEpisode, open_episode
-from evalkit.text import BOUND, seconds
+from evalkit.text import BOUND, many, seconds
 from evalkit.view.chat import (
     PeriodView,
     TurnView,
     bounded_to,
-    counted,
     pending_of,
     period_address,
     periods_of,
@@ -216,7 +215,7 @@ def _facts(replayed: ReplayedEpisode) -> list[Fact]:
         Fact(
             title="Score", value=score, note="remaining" if result.score is None else "solved" if result.solved else ""
         ),
-        Fact(title="Length", value=counted(result.periods, "period"), note=counted(result.steps, "step")),
+        Fact(title="Length", value=many(result.periods, "period"), note=many(result.steps, "step")),
         Fact(title="Cost", value=show_usd(result.cost), note=_per(result.cost and show_usd(result.cost // steps))),
         Fact(
             title="Tokens",
@@ -264,12 +263,12 @@ def _warnings(moves: Sequence[Move]) -> list[str]:
     if differing:
         steps = ", ".join(map(str, differing[:STEPS_NAMED])) + (", ..." if len(differing) > STEPS_NAMED else "")
         warnings.append(
-            f"Replay does not reproduce the log at {counted(len(differing), 'step')} ({steps}): the text "
+            f"Replay does not reproduce the log at {many(len(differing), 'step')} ({steps}): the text "
             "shown there may differ from what the agent read. `evalkit verify` shows details."
         )
     refused = sum(move.reply is None and move.ending != QUIT for move in moves)
     if refused:
-        warnings.append(f"The provider refused {counted(refused, 'request')}.")
+        warnings.append(f"The provider refused {many(refused, 'request')}.")
     if moves and not moves[-1].ending:
         warnings.append("The episode has not ended and has no score yet.")
     return warnings

@@ -17,13 +17,14 @@ from evalkit.nightly.hook import compared, unmeasured
 from evalkit.report.nights.history import NightRecord, taken
 from evalkit.report.nights.trends import NO_MEASUREMENT, alarms_table, changes, nights_table, trend_figure, trend_table
 from evalkit.report.tables import Column, Table
+from evalkit.store.events import last_session
 from evalkit.store.live import read_live
 from evalkit.store.lock import holder
 from evalkit.store.manifests import read_manifest
-from evalkit.text import bounded
+from evalkit.text import bounded, many
 from evalkit.view.grid import Grid, Href, grid, plot, sql_command
 from evalkit.view.overview import Fact, Overview, overview_frame
-from evalkit.view.reading import BEST, Glance, last_session
+from evalkit.view.reading import BEST, Glance
 from evalkit.view.render import render
 from evalkit.view.run_cache import RunCache, night_name
 
@@ -158,7 +159,7 @@ def _warnings(history: Sequence[NightRecord]) -> list[str]:
     if anew:
         warnings.append(f"The provider served a different model than before as {', '.join(anew)}.")
     if last.owed:
-        warnings.append(f"{last.owed:,} episodes of the last night remain; the next night starts with them.")
+        warnings.append(f"{many(last.owed, 'episode')} of the last night to go; the next night starts with them.")
     return warnings
 
 
@@ -225,6 +226,7 @@ COLUMNS = (
     Column(key="planned", title="Planned", kind="count", unit="episodes"),
     Column(key="spent", title="Spent", kind="usd"),
     Column(key="budget", title="Budget", kind="usd"),
+    Column(key="money", title="Money"),
     Column(key="agents", title="Agents", kind="count"),
     Column(key="suites", title="Suites", kind="count"),
     Column(key="began", title="Began (UTC)"),
@@ -375,6 +377,7 @@ def _row(name: str, directory: Path, glance: Glance | None, flaw: str) -> dict[s
     except EvalkitError:
         return row
     row |= {
+        "money": manifest.simulated or None,
         "agents": len(manifest.agents),
         "suites": len(manifest.suites),
         "began": datetime.fromtimestamp(manifest.created_at, UTC).strftime("%Y-%m-%d %H:%M"),

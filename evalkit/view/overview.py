@@ -5,7 +5,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
 from urllib.parse import quote, urlencode
 
 from evalkit.engine.status import read_status
@@ -13,27 +12,12 @@ from evalkit.errors import EvalkitError
 from evalkit.money import show_usd
 from evalkit.report.report import ANSWERS
 from evalkit.report.scores import REFUSED
+from evalkit.text import many
 from evalkit.view.grid import NUMBERS, Grid, Plot, grid, plot, sql_command
 from evalkit.view.leaderboard import Leaderboard, leaderboard
 from evalkit.view.reading import LogState, Reading, log_state
 from evalkit.view.render import Frame, PageLink, figure_address
 from evalkit.view.tables import run_tables
-
-WHY = {
-    "budget": "the budget was reached",
-    "deadline": "the deadline has passed",
-    "interrupt": "interrupted",
-    "limit": "--limit was reached",
-    "lane": "a provider failed for good",
-    "refused": "a provider refused requests",
-    "parked": "a provider did not answer, or episodes are set aside",
-    "errors": "too many internal errors",
-    "workers": "too many worker processes ended",
-    "cluster": "the Ray cluster has lost its head",
-    "storage": "the disk refused a write",
-    "corrupt": "the log has changed or is damaged",
-}
-"""By the reason of an outcome: why episodes remain."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,6 +44,8 @@ class Overview:
     """Of the facts."""
     command: str
     warnings: Sequence[str]
+    simulated: str = ""
+    """Whether the money is real, as of the manifest."""
     leaderboard: Leaderboard | None = None
     """None: the page is not that of one run."""
     answers: Grid | None = None
@@ -82,6 +68,7 @@ def overview(reading: Reading, name: str, *, offline: bool = False) -> Overview:
         query=FACTS,
         command=sql_command(run, FACTS),
         warnings=warnings(reading),
+        simulated=reading.report.manifest.simulated,
         leaderboard=leaderboard(reading.report, run, "" if offline else run_address(name)),
         answers=_answers(reading, run),
         scores="" if offline else f"{run_address(name)}/table/scores",
@@ -130,7 +117,7 @@ def _facts(reading: Reading) -> list[Fact]:
         ),
         Fact(title="Steps", value=f"{steps:,}"),
         Fact(title="Tokens", value=f"{sum(tokens):,}", note=f"{tokens[0]:,} in, {tokens[1]:,} out"),
-        Fact(title="Agents", value=f"{len(report.manifest.agents):,}", note=_count(report.manifest.suites, "suite")),
+        Fact(title="Agents", value=f"{len(report.manifest.agents):,}", note=many(len(report.manifest.suites), "suite")),
     ]
     if report.planned > report.ended and status.to_finish.expected:
         low, high = (show_usd(round(end)) for end in (status.to_finish.low, status.to_finish.high))
@@ -170,10 +157,6 @@ def _begun(reading: Reading) -> str:
     return ", ".join([f"{begun:,} begun"] * bool(begun) + [f"{refused:,} refused"] * bool(refused))
 
 
-def _count(things: Mapping[str, Any], word: str) -> str:
-    return f"{len(things):,} {word}{'' if len(things) == 1 else 's'}"
-
-
 def _decided(reading: Reading) -> bool:
     return reading.word == "partial" and reading.stopped == "decided"
 
@@ -181,21 +164,19 @@ def _decided(reading: Reading) -> bool:
 def warnings(reading: Reading) -> list[str]:
     """What a reader must know before he trusts a number of the run."""
     report, status = reading.report, reading.status
-    messages = []
+    messages, left = [], report.planned - report.ended
     if _decided(reading):
         messages.append(
-            f"Every question is answered, so {report.planned - report.ended:,} episodes were not played. Each cell is "
+            f"Every question is answered, so {many(left, 'episode was', 'episodes were')} not played. Each cell is "
             "estimated from its longest prefix of ended episodes (see Completeness)."
         )
     elif report.planned > report.ended:
-        why = WHY.get(reading.stopped, "")
-        because = f": {why}" if why and reading.word != "running" else ""
-        cells = f"{sum(bool(cell.owed) for cell in report.cells):,} of {len(report.cells):,} cells"
+        cells = f"{sum(bool(cell.owed) for cell in report.cells):,} of {many(len(report.cells), 'cell')}"
         messages.append(
-            f"Partial{because}. {report.planned - report.ended:,} episodes remain in {cells}; each cell is "
+            f"Partial. {many(left, 'episode remains', 'episodes remain')} in {cells}; each cell is "
             "estimated from its longest prefix of ended episodes (see Completeness)."
         )
-        messages += [] if reading.word == "running" else reading.messages
+        messages += [] if reading.word == "running" else filter(None, (status.why, *reading.messages))
     if status.crash_charges:
         messages.append(f"{show_usd(status.crash_charges)} of the cost are unconfirmed crash charges.")
     for table in report.tables:
@@ -211,6 +192,7 @@ def overview_frame(page: Overview, name: str, *, offline: bool = False) -> Frame
     return Frame(
         title=page.name,
         run=page.name,
+        simulated=page.simulated,
         links=() if offline else run_links(name, "overview"),
         sections=sections if page.tables else (),
         figures=bool(page.figures),

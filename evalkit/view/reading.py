@@ -3,7 +3,6 @@
 import time
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 from evalkit.engine.status import Status, read_status
 from evalkit.envs.table import is_litmus
@@ -12,7 +11,7 @@ from evalkit.report.figures.build import run_figures
 from evalkit.report.quotes import Quote, run_quotes
 from evalkit.report.report import Report, report
 from evalkit.report.vega import Figure
-from evalkit.store.events import read_events
+from evalkit.store.events import budget_of, last_session
 from evalkit.store.lock import holder
 from evalkit.store.manifests import FOLDER as MANIFESTS
 from evalkit.store.void import FILE as VOIDS
@@ -107,7 +106,6 @@ def read_run(directory: Path) -> Reading:
     began, state = time.time(), log_state(directory)
     run_report = report(directory)
     started, ended = last_session(directory)
-    budget = started.get("budget_pico_usd")
     return Reading(
         directory=directory,
         report=run_report,
@@ -116,7 +114,7 @@ def read_run(directory: Path) -> Reading:
         whole=False,
         flaw="",
         status=read_status(directory),
-        budget=budget if isinstance(budget, int) else None,
+        budget=budget_of(started),
         stopped=str(ended.get("reason", "")),
         messages=tuple(map(str, messages)) if isinstance(messages := ended.get("messages"), list) else (),
         state=state,
@@ -162,15 +160,3 @@ def _stamp(path: Path) -> tuple[int, int]:
     except OSError:
         return 0, 0
     return stat.st_mtime_ns, stat.st_size
-
-
-def last_session(directory: Path) -> tuple[dict[str, Any], dict[str, Any]]:
-    """(how the last session started, how it ended); empty if the events do not say."""
-    started: dict[str, Any] = {}
-    ended: dict[str, Any] = {}
-    for event in read_events(directory, "started", "ended"):
-        if event["kind"] == "started":
-            started, ended = event, {}
-        else:
-            ended = event
-    return started, ended

@@ -45,6 +45,8 @@ class Frame:
     title: str
     run: str = ""
     """The run's name on the pages; empty: a page of no single run."""
+    simulated: str = ""
+    """Whether the run's money is real, as of its manifest."""
     links: Sequence[PageLink] = ()
     """The pages of the run, or of all runs."""
     sections: Sequence[PageLink] = ()

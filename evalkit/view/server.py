@@ -7,7 +7,8 @@ import asyncio
 import logging
 import signal
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
+from contextvars import ContextVar
 from dataclasses import replace
 from pathlib import Path
 from urllib.parse import quote
@@ -115,8 +116,12 @@ def message(status: int, heading: str, text: str) -> web.Response:
 
 def answer(template: str, frame: Frame, *, status: int = 200, **values: object) -> web.Response:
     """A page of a template; `values`: what it names."""
+    frame = replace(frame, simulated=frame.simulated or _SIMULATED.get())
     return web.Response(status=status, text=render(template, frame, **values), content_type="text/html")
 
+
+_SIMULATED = ContextVar("_SIMULATED", default="")
+"""Whether the money of the run that a request asks about is real, as of its manifest."""
 
 RUN_CACHE = web.AppKey("cache", RunCache)
 FIRST_TABLE = "scores"
@@ -182,7 +187,10 @@ async def _static(request: web.Request) -> web.Response:
 def _place(request: web.Request) -> tuple[str, Path]:
     """(the run's name, its directory) of an address. Raises RunError."""
     name = request.match_info["run"]
-    return name, request.app[RUN_CACHE].directory(name)
+    directory = request.app[RUN_CACHE].directory(name)
+    with suppress(EvalkitError):  # the page itself says what is wrong
+        _SIMULATED.set(read_manifest(directory).simulated)
+    return name, directory
 
 
 async def _reading(request: web.Request) -> tuple[str, Reading]:

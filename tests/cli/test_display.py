@@ -34,7 +34,13 @@ def lane(i: int, **more: Any) -> LaneView:
 
 
 def view(*lanes: LaneView, **more: Any) -> View:
-    values: dict[str, Any] = {"spent": 2 * 10**12, "reserved": 10**10, "budget": 4 * 10**12, "stopping": ""}
+    values: dict[str, Any] = {
+        "simulated": "",
+        "spent": 2 * 10**12,
+        "reserved": 10**10,
+        "budget": 4 * 10**12,
+        "stopping": "",
+    }
     return View(name="x", elapsed_s=61.0, lanes=lanes, **{**values, **more})
 
 
@@ -130,6 +136,14 @@ def test_it_says_what_each_lane_waits_for(width: int) -> None:
     assert "requests per minute" in text
     assert "provider-3/model-3: The key was refused." in text
     assert ("waits for requests per minute: provider-1/model-1" in text) == (width == 80)
+
+
+def test_what_is_left_is_counted_while_others_are_played() -> None:
+    assert plain(view(lane(1, left={"agent_error": 8, "stopped": 2, "stable": 4}))).endswith(": agent_error 8")
+
+
+def test_where_the_whole_run_stops_no_lane_says_so_again() -> None:
+    assert "Interrupted." not in plain(view(lane(1, ended="Interrupted."), stopping="interrupt"))
 
 
 def test_names_and_words_of_others_cannot_move_the_cursor() -> None:

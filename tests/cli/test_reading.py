@@ -16,7 +16,7 @@ from tests.support.command_line import SERVED, Call
 
 PLAN = {
     *("version", "name", "episodes", "requests", "tokens_in", "tokens_out", "usd", "budget_usd", "seconds", "cells"),
-    *("ended", "spent_usd", "in_flight"),
+    *("ended", "spent_usd", "in_flight", "simulated_money"),
 }
 PLAN_CELL = {
     *("agent", "suite", "lane", "stand_in", "episodes", "played", "requests", "tokens_in", "tokens_out", "usd"),
@@ -36,9 +36,9 @@ STATUS = {
     "money",
     "kept",
 }
-STATUS |= {"to_finish_usd", "seconds_left", "refused", "refused_words"}
+STATUS |= {"to_finish_usd", "seconds_left", "refused", "refused_words", "reason", "why"}
 STATUS_CELL = {"agent", "suite", "planned", "ended", "started", "owed", "steps", "spent_usd", "endings"}
-STATUS_CELL |= {"refused", "predicted", "seen", "to_finish_usd", "requests_left", "seconds_left"}
+STATUS_CELL |= {"refused", "parked", "predicted", "seen", "to_finish_usd", "requests_left", "seconds_left"}
 TABLES = [
     *("scores", "behaviour", "refusals", "completeness", "money", "speed"),
     *("econ_scores", "econ_action_quality", "econ_exploration"),
@@ -173,7 +173,12 @@ def test_show_without_an_episode_lists_some_and_each_can_be_shown(call: Call, ru
 
 
 def test_verify_as_json(call: Call, run: str) -> None:
-    assert json.loads(call("verify", run, "--json").out) == {"version": 1, "findings": []}
+    assert json.loads(call("verify", run, "--json").out) == {
+        "version": 1,
+        "findings": [],
+        "episodes": 4,
+        "ended": 4,
+    }
 
 
 def test_providers_fit_80_columns_and_say_which_keys_are_there(call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -210,6 +215,7 @@ def test_the_live_display_cuts_no_number(columns: int) -> None:
         elapsed_s=61.0,
         lanes=(lane,),
         spent=2 * 10**12,
+        simulated="",
         reserved=0,
         budget=4 * 10**12,
         stopping="interrupt",

@@ -20,6 +20,8 @@ OUTCOME = {
         "run",
         "exit_code",
         "reason",
+        "why",
+        "simulated_money",
         "refused",
         "messages",
         "episodes",
@@ -72,7 +74,7 @@ def test_a_partial_run_says_in_one_line_what_is_partial_and_in_one_what_remains(
     assert len(partial) == 1
     assert "partial: 4 of 4 rows, 7 episodes remaining; each row uses its first episodes" in partial[0]
     at = lines.index("Scores")
-    (summary,) = [number for number, line in enumerate(lines) if line.startswith("1 of 8 episodes ended, 7 remain (")]
+    (summary,) = [number for number, line in enumerate(lines) if line.startswith("1 of 8 episodes ended, 7 remain; ")]
     assert summary > at
     assert lines[summary + 1 :] == [
         "Everything so far is on disk in runs/mine. Continue with:",
@@ -113,7 +115,10 @@ def test_a_call_with_nothing_to_play_makes_no_report(call: Call, spec: Path, mon
 def test_a_limit_leaves_the_run_incomplete_and_says_how_to_go_on(call: Call, spec: Path) -> None:
     said = call("run", "mine.toml", "--limit", "1", "--name", "small", "--only", "agent=knuth")
     assert said.code == 3
-    assert "1 of 2 episodes ended, 1 remains (--limit was reached); " in said.out
+    assert (
+        "`--limit 1` is reached: this call was to end 1 episode of each model.\n1 of 2 episodes ended, 1 remains; "
+        in said.out
+    )
     (command,) = recommended(said)
     assert command == ["run", "mine.toml", "--name", "small", "--only", "agent=knuth"]
     rest = call(*command, "--json")

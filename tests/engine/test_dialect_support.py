@@ -76,6 +76,7 @@ def test_any_effort_is_sent_where_its_values_are_not_known(tmp_path: Path) -> No
         ("openai", "extra = { max_completion_tokens = 5 }", "extra may not set 'max_completion_tokens'"),
         ("openai", "max_tokens = 1000000", "max_tokens is 1,000,000, which leaves nothing for the prompt"),
         ("openai-responses", "max_tokens = 8", "max_tokens must be at least 16"),
+        ("openai", "temperature = 9", "temperature must be at most 2, not 9"),
         ("openai-responses", "temperature = 3.0", "temperature must be at most 2, not 3"),
         ("openai-responses", "seed = 7", "openai-responses/gpt-4.1 refuses `seed`"),
         ("anthropic", "temperature = 1.5", "temperature must be at most 1"),

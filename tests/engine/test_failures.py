@@ -264,18 +264,24 @@ def test_where_nothing_listens_is_told_while_it_is_awaited_and_at_the_end(
         place = f"127.0.0.1:{held.getsockname()[1]}"
         (tmp_path / "providers").mkdir()
         (tmp_path / "providers" / "acme.toml").write_text(PROVIDER.format(url=f"http://{place}/v1"))
-        (tmp_path / "mine.toml").write_text(SWEEP.replace(WORKS, ""))
+        (tmp_path / "mine.toml").write_text('budget_usd = "1"\ndeadline = "1h"\n' + SWEEP.replace(WORKS, ""))
         stop, views = Stop(), list[View]()
 
         def look(view: View) -> None:
             views.append(view)
             if view.lanes[0].trouble:
-                stop.set("interrupt")
+                stop.set("deadline", "The deadline has passed.")
 
         options = RunOptions(directory=tmp_path / "run", stop=stop)
         outcome = asyncio.run(run_sweep(resolve(read_sweep(tmp_path / "mine.toml")), options, look))
     words = f"nothing listens at http://{place} (connection refused): start its server, or correct"
-    assert words in plain(next(view for view in views if view.lanes[0].trouble))
+    troubled = next(view for view in views if view.lanes[0].trouble and not view.stopping)
+    assert words in plain(troubled)
+    assert "(tried for 15 min at most)" in plain(troubled)
+    assert troubled.lanes[0].waits_for == "provider that does not answer"
+    assert outcome.why == "The deadline has passed."
+    started = "4 of them had started and did not end, since their provider does not answer."
+    assert [message for message in outcome.messages if message.startswith(started)], outcome.messages
     assert [message for message in outcome.messages if message.startswith(f"acme/m-1: {words}")], outcome.messages
 
 

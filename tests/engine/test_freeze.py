@@ -161,6 +161,22 @@ def test_a_provider_that_takes_fewer_tools_is_an_error_before_anything_is_sent(
     assert list(resolved(tmp_path, SERVED).manifest.agents) == ["m"]
 
 
+def test_a_price_that_a_simulated_provider_asks_for_is_no_real_money(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "providers").mkdir()
+    for name, where in (("simulated", ""), ("lab", 'url = "http://localhost:1/v1"')):
+        served = "" if where else "[simulate]"
+        (tmp_path / "providers" / f"{name}.toml").write_text(f'dialect = "openai_chat"\n{where}\n{FREE}{served}')
+    real = '[[agents]]\nname = "r"\nprovider = "lab"\nmodel = "m-1"\n'
+    policy = '[[agents]]\npolicy = "random"\n'
+    assert resolved(tmp_path, SERVED).manifest.simulated == "simulated"
+    assert resolved(tmp_path, policy + SERVED).manifest.simulated == "simulated"
+    assert resolved(tmp_path, real + SERVED).manifest.simulated == "partly simulated"
+    assert resolved(tmp_path, TWO_POLICIES).manifest.simulated == ""
+
+
 def test_what_two_names_stand_for_is_refused_and_not_logged_twice(tmp_path: Path) -> None:
     agents = TWO_POLICIES.replace('policy = "random"', 'name = "again"\npolicy = "knuth"')
     with pytest.raises(UsageError, match=r"agents 'knuth' and 'again' are the same: .* `replicates`"):

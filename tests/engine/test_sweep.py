@@ -322,7 +322,7 @@ def test_episodes_for_which_the_money_does_not_last_are_an_exception_that_is_rep
         outcome, _ = go_served(with_budget(sweep, whole.spent // 2 + 42_000_000_000), tmp_path / "run")
     assert (outcome.exit_code, outcome.reason) == (3, "budget")
     assert 0 < outcome.unfinished <= 16  # the widths of two lanes
-    words = f"{outcome.unfinished} of them had started and did not end: they took more money than predicted."
+    words = f"{outcome.unfinished} of them had started and did not end, since more money was needed than predicted."
     assert any(words in message for message in outcome.messages)
     events = [json.loads(line) for line in (tmp_path / "run" / "events.jsonl").read_text().splitlines()]
     (event,) = (event for event in events if event["kind"] == "unfinished")

@@ -131,7 +131,7 @@ def test_show_says_it_of_the_steps(run: tuple[Path, RunOutcome], capsys: pytest.
 
 
 def test_the_live_display_has_a_line_for_them() -> None:
-    quiet = View(name="x", elapsed_s=1.0, lanes=(lane(1),), spent=0, reserved=0, budget=None, stopping="")
+    quiet = View(name="x", elapsed_s=1.0, lanes=(lane(1),), spent=0, reserved=0, budget=None, simulated="", stopping="")
     assert "usage" not in plain(quiet)
     some = replace(quiet, unmetered=Unmetered(replies=171, cost=3_860_000_000_000))
     line = "171 replies came without usage: $3.86 at worst case."

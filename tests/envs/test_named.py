@@ -18,7 +18,8 @@ def test_what_is_named_is_read() -> None:
     [
         (
             "no_such_module:X",
-            "offers: report: 'no_such_module:X' cannot be imported: ModuleNotFoundError: No module named 'no_such_module'",
+            "offers: report: 'no_such_module:X' cannot be imported: ModuleNotFoundError: No module named "
+            "'no_such_module'",
         ),
         ("math:tau_of", "'math:tau_of' cannot be imported: AttributeError: module 'math' has no attribute 'tau_of'"),
         ("math", "'math' cannot be imported"),

@@ -10,6 +10,7 @@ import orjson
 from evalkit.envs.environment import Environment, Kit, Pack
 from evalkit.errors import UsageError
 from evalkit.report.tables import Column, Table, columns_of
+from evalkit.text import many
 
 
 def describe(args: argparse.Namespace) -> int:
@@ -189,7 +190,7 @@ def shown_values(values: Iterable[Any]) -> str:
     distinct = sorted(plain, key=lambda value: (value is None, str(type(value)), value))
     if len(distinct) <= VALUES_SHOWN:
         return ", ".join(map(_shown, distinct))
-    return f"{_shown(distinct[0])} to {_shown(distinct[-1])} ({len(distinct)} values)"
+    return f"{_shown(distinct[0])} to {_shown(distinct[-1])} ({many(len(distinct), 'value')})"
 
 
 def _shown(value: Any) -> str:

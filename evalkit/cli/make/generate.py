@@ -19,6 +19,7 @@ from evalkit.envs.suite_rows import ENDING, MOST_LINES, encode_rows
 from evalkit.envs.table import ENVIRONMENTS, OWN_ENVIRONMENTS
 from evalkit.errors import UsageError, nearest
 from evalkit.files import new_file
+from evalkit.text import many
 
 SHOW_EVERY_S = 5.0
 TRUTH = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}
@@ -45,7 +46,7 @@ def generate(args: argparse.Namespace) -> int:
     write_parts_durably(out, chain([first], parts))
     if progress.unproven:
         print(f"The optimum is not proven for {len(progress.unproven)} of them: {', '.join(progress.unproven[:10])}.")
-    print(f'Wrote {progress.made:,} instances to {out}. Use them with `name = "{out}"` in a [[suites]] table.')
+    print(f'Wrote {many(progress.made, "instance")} to {out}. Use it with `name = "{out}"` in a [[suites]] table.')
     return 0
 
 
@@ -89,7 +90,7 @@ class _Lines:
                 self.unproven.append(str(line["id"]))
             if time.monotonic() - shown >= SHOW_EVERY_S:
                 shown = time.monotonic()
-                print(f"{self.made:,} of {self.count:,} instances", file=sys.stderr, flush=True)
+                print(f"{self.made:,} of {many(self.count, 'instance')}", file=sys.stderr, flush=True)
             yield line
 
 

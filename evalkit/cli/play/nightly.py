@@ -18,7 +18,7 @@ from evalkit.engine.freezing.freeze import Resolved, resolve
 from evalkit.engine.outcome import COMPLETE, INCOMPLETE, INTERRUPTED, REFUSED, RunOutcome
 from evalkit.errors import EvalkitError, RunError, UsageError
 from evalkit.files import write_whole
-from evalkit.money import show_usd
+from evalkit.money import money_words, usd_number
 from evalkit.nightly.history_files import (
     FOLDER,
     accepted,
@@ -33,6 +33,7 @@ from evalkit.nightly.history_files import (
 from evalkit.nightly.night import parse_date
 from evalkit.report.nights.history import NightRecord, Rule, taken
 from evalkit.store.lock import hold_run
+from evalkit.text import many
 
 ALARM, NO_MEASUREMENT = 4, 5
 MOST_TOLERANCE = 100.0
@@ -87,10 +88,10 @@ def _play(args: argparse.Namespace, resolved: Resolved, folder: Path, rule: Rule
         return code
     refused = sum(sum(cell.gone.values()) for cell in record.cells)
     if refused:
-        lines.append(f"{refused:,} of {record.planned:,} episodes were refused by their provider and are not scored.")
+        lines.append(f"{refused:,} of {many(record.planned, 'episode')}: refused by their provider, and not scored.")
     if record.owed > refused:
         lines.append(
-            f"{record.owed - refused:,} of {record.planned:,} episodes remain. The next night starts with them."
+            f"{record.owed - refused:,} of {many(record.planned, 'episode')} to go. The next night starts with them."
         )
     raised = _tell(args, resolved.sweep.name, folder, done.history, lines, hook)
     return ALARM if raised else code if record.measured else NO_MEASUREMENT
@@ -105,10 +106,11 @@ def _code(outcome: RunOutcome | None, record: NightRecord | None) -> int:
 
 
 def _summary(record: NightRecord, outcome: RunOutcome) -> str:
-    spent = show_usd(record.spent)
-    money = f"{spent} spent" if outcome.budget is None else f"{spent} of {show_usd(outcome.budget)} spent"
+    money = money_words(record.spent, outcome.budget, outcome.simulated)
     ended = record.planned - record.owed
-    return f"{record.night}: {ended:,} of {record.planned:,} episodes ended; {outcome.steps:,} steps; {money}."
+    return (
+        f"{record.night}: {ended:,} of {many(record.planned, 'episode')} ended; {many(outcome.steps, 'step')}; {money}."
+    )
 
 
 def _without_playing(args: argparse.Namespace, resolved: Resolved | None, name: str, folder: Path, rule: Rule) -> int:
@@ -124,7 +126,9 @@ def _without_playing(args: argparse.Namespace, resolved: Resolved | None, name: 
     with hold_run(folder):
         if args.rebuild:
             history, kept = rebuild(folder, rule)
-            lines.append(f"{folder / 'history.jsonl'}: {len(history) - len(kept):,} nights rebuilt from their logs.")
+            lines.append(
+                f"{folder / 'history.jsonl'}: {many(len(history) - len(kept), 'night')} rebuilt from the logs."
+            )
             if kept:
                 lines.append(f"Kept unchanged, since their logs are missing: {', '.join(kept)}.")
         else:
@@ -159,7 +163,7 @@ def _accept(words: list[str], resolved: Resolved, folder: Path, last: NightRecor
     done = (
         "1 cell is accepted at its current level"
         if len(cells) == 1
-        else f"{len(cells):,} cells are accepted at their current level"
+        else f"{many(len(cells), 'cell is', 'cells are')} accepted at the current level"
     )
     return f"{done}: later nights are compared with {last.night} and the nights after it."
 
@@ -227,7 +231,7 @@ def _print_json(about: dict[str, Any], last: NightRecord, lines: Sequence[str]) 
 
     cells = [
         {"agent": cell.agent, "suite": cell.suite, "score": cell.score, "low": cell.low, "high": cell.high}
-        | {"instances": len(cell.values), "owed": cell.owed, "cost_usd": cell.cost / 1e12, "served": cell.served}
+        | {"instances": len(cell.values), "owed": cell.owed, "cost_usd": usd_number(cell.cost), "served": cell.served}
         | {"visible_fall": None if cell.visible is None else 100 * cell.visible}
         | {"refused": sum(cell.gone.values()), "unmeasured": cell.why_unmeasured}
         for cell in last.cells
@@ -236,7 +240,7 @@ def _print_json(about: dict[str, Any], last: NightRecord, lines: Sequence[str]) 
         "measured": last.measured,
         "episodes": last.planned,
         "owed": last.owed,
-        "spent_usd": last.spent / 1e12,
+        "spent_usd": usd_number(last.spent),
         "messages": lines,
     }
     print(msgspec.json.encode({**about, **more, "cells": cells}).decode())

@@ -13,7 +13,8 @@ from evalkit.cli.display import display
 from evalkit.cli.pipes import unread
 from evalkit.engine.loop import finish
 from evalkit.engine.outcome import RunOutcome
-from evalkit.money import show_usd
+from evalkit.money import money_words, show_usd
+from evalkit.text import many
 
 
 def run(args: argparse.Namespace) -> int:
@@ -37,9 +38,8 @@ def run(args: argparse.Namespace) -> int:
         )
         call = replace(call, options=more)
         outcome = finish(lambda stop: call.play(stop, show))
-    providers = [endpoint.provider for endpoint in call.resolved.endpoints.values()]
     with unread():
-        _tell(outcome, args, made_up=bool(providers) and all(provider.simulate is not None for provider in providers))
+        _tell(outcome, args)
     return outcome.exit_code
 
 
@@ -50,7 +50,7 @@ def announce(lines: Sequence[str]) -> None:
             print(line, file=sys.stderr, flush=True)
 
 
-def _tell(outcome: RunOutcome, args: argparse.Namespace, *, made_up: bool) -> None:
+def _tell(outcome: RunOutcome, args: argparse.Namespace) -> None:
     """Print how the call ended: explanations first, then the scores, then what went wrong and one line that sums up.
 
     The end of what is printed is what a terminal shows.
@@ -66,7 +66,7 @@ def _tell(outcome: RunOutcome, args: argparse.Namespace, *, made_up: bool) -> No
         print(_hints(outcome, args), end="\n\n")
     for line in outcome.messages:
         print(line)
-    print(_summary(outcome, made_up=made_up))
+    print(_summary(outcome))
     if outcome.owed and outcome.reason != "decided":
         print(_remedy(outcome, args))
 
@@ -84,33 +84,23 @@ def _print_scores(outcome: RunOutcome, args: argparse.Namespace) -> None:
     to.print()
 
 
-def _summary(outcome: RunOutcome, *, made_up: bool) -> str:
-    spent = show_usd(outcome.spent)
-    money = f"{spent} spent" if outcome.budget is None else f"{spent} of {show_usd(outcome.budget)} spent"
-    if made_up:
-        money += " (simulated money)"
+def _summary(outcome: RunOutcome) -> str:
+    money = money_words(outcome.spent, outcome.budget, outcome.simulated)
     if outcome.unconfirmed:
         money += f", {show_usd(outcome.unconfirmed)} of it unconfirmed crash charges"
-    done = f"{outcome.ended:,} of {outcome.episodes:,} episodes ended"
+    done = f"{outcome.ended:,} of {many(outcome.episodes, 'episode')} ended"
     if outcome.reason == "decided":
         worth = f", about {show_usd(outcome.spared_cost)} worth," if outcome.spared_cost else ""
         done += f", {outcome.spared:,}{worth} were spared: every question is answered (`--play-all` plays them)"
     elif outcome.owed:
-        why = _why(outcome)[0]
-        done += f", {outcome.owed:,} remain{'' if outcome.owed > 1 else 's'}{why and f' ({why})'}"
-    return f"{done}; {outcome.steps:,} steps in {outcome.elapsed_s:,.1f} s; {money}."
-
-
-def _why(outcome: RunOutcome) -> tuple[str, str]:
-    """(why episodes remain, what the next call needs in addition)"""
-    if outcome.owed == outcome.broken:
-        return "stopped by an error in evalkit, see events.jsonl", " --retry internal_error"
-    return WHY.get(outcome.reason, ("", ""))
+        done += f", {outcome.owed:,} remain{'' if outcome.owed > 1 else 's'}"
+    return f"{done}; {many(outcome.steps, 'step')} in {outcome.elapsed_s:,.1f} s; {money}."
 
 
 def _remedy(outcome: RunOutcome, args: argparse.Namespace) -> str:
     directory = shlex.quote(str(outcome.directory))
-    return f"Everything so far is on disk in {directory}. Continue with:\n  {_again(args, _why(outcome)[1])}"
+    more = MORE["errors"] if outcome.owed == outcome.broken else MORE.get(outcome.reason, "")
+    return f"Everything so far is on disk in {directory}. Continue with:\n  {_again(args, more)}"
 
 
 def _hints(outcome: RunOutcome, args: argparse.Namespace) -> str:
@@ -128,21 +118,8 @@ def _hints(outcome: RunOutcome, args: argparse.Namespace) -> str:
 
 FIRST_SWEEP = "quickstart"
 
-WHY = {
-    "interrupt": ("interrupted", ""),
-    "limit": ("--limit was reached", ""),
-    "budget": ("no further episode is predicted to fit the budget", " --budget MORE"),
-    "deadline": ("the deadline has passed", ""),
-    "storage": ("the disk refused a write", ""),
-    "corrupt": ("the log has changed or is damaged", " --repair"),
-    "errors": ("too many internal errors, see events.jsonl", " --retry internal_error"),
-    "lane": ("a provider failed for good", ""),
-    "workers": ("too many worker processes ended", ""),
-    "cluster": ("the Ray cluster has lost its head", ""),
-    "refused": ("their provider refused requests", ""),
-    "parked": ("their provider did not answer, or they are set aside", ""),
-}
-"""By the reason of an outcome: why episodes remain, and what the next call needs in addition."""
+MORE = {"budget": " --budget MORE", "corrupt": " --repair", "errors": " --retry internal_error"}
+"""By the reason of an outcome: what the next call needs in addition."""
 
 
 def _again(args: argparse.Namespace, more: str) -> str:

@@ -2,19 +2,18 @@
 
 import argparse
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import orjson
 
 from evalkit.api.specs import run_directory
-from evalkit.cli.plan_words import show_span
 from evalkit.cli.question_words import question_lines, server_words
 from evalkit.engine.forecast import Range
 from evalkit.engine.status import CellStatus, Status, read_status
-from evalkit.money import show_usd
-from evalkit.text import visible
+from evalkit.money import money_words, show_usd
+from evalkit.text import many, span, visible
 
 if TYPE_CHECKING:
     from evalkit.report.tables import Column, Table
@@ -22,11 +21,12 @@ if TYPE_CHECKING:
 
 def print_money(run: Path, *, as_json: bool) -> None:
     """Print where a run's money went, as words or as JSON."""
-    from evalkit.engine.spending.reconcile import last_budget, read_books
+    from evalkit.engine.spending.reconcile import read_books
+    from evalkit.store.events import budget_of, last_session
     from evalkit.store.reading.sums import read_totals
 
     books = read_books(run)
-    accounts, limit = books.accounts.values(), last_budget(run)
+    accounts, limit = books.accounts.values(), budget_of(last_session(run)[0])
     reasons = Counter[str]()
     for row in books.ledger:
         if row.kind == "charge":
@@ -67,10 +67,11 @@ def print_money(run: Path, *, as_json: bool) -> None:
     for name, amount, words in rows:
         sign = "-" if (amount or 0) < 0 else ""
         print(f"{name:<{room}}  {sign + show_usd(abs(amount or 0)):>12}  {words}".rstrip())
-    print(f"Sessions: {len(accounts):,}. Leases: {len(leases):,}, the largest {show_usd(money['largest_lease'] or 0)}.")
+    largest = show_usd(money["largest_lease"] or 0)
+    print(f"{many(len(accounts), 'session')}; {many(len(leases), 'lease')}, the largest {largest}.")
     if open_sessions:
         print(
-            f"{open_sessions} sessions are open (running, or crashed and not settled) and hold "
+            f"{many(open_sessions, 'session is', 'sessions are')} open (running, or crashed and not settled), with "
             f"{show_usd(money['in_open_leases'] or 0)} in leases."
         )
     if unmetered.words():
@@ -139,7 +140,7 @@ def _progress(cells: Sequence[CellStatus]) -> "Table":
                 "refused": cell.refused,
                 "steps": cell.steps,
                 "spent": cell.cost,
-                "endings": cell.endings,
+                "endings": {**cell.endings, **cell.parked},
             }
             for cell in cells
         ),
@@ -189,7 +190,7 @@ def _prediction(cell: CellStatus) -> dict[str, Any]:
         "left": cell.owed or None,
         "to_finish": round(cell.to_finish.expected) if cell.owed else None,
         "range": _range(cell.to_finish) if cell.owed else None,
-        "time": show_span(cell.seconds_left or 0.0) if known else None,
+        "time": span(cell.seconds_left or 0.0) if known else None,
     }
 
 
@@ -206,19 +207,35 @@ def _words(status: Status) -> list[str]:
             state += f" (workers: {status.workers})"
     else:
         state = "complete" if ended == planned else "every question answered" if answered else "not running"
-    money = [f"{show_usd(status.spent)} spent: {show_usd(status.steps_cost)} for replies"]
+    spent = money_words(status.spent, status.budget, status.simulated)
+    money = [f"{spent}: {show_usd(status.steps_cost)} for replies"]
     if status.charges:
         money.append(f"{show_usd(status.charges)} charged for attempts whose cost nobody knows")
     if status.crash_charges:
         money.append(f"{show_usd(status.crash_charges)} for what crashes may have left in flight (unconfirmed)")
-    lines = [f"{status.name}: {ended:,} of {planned:,} episodes ended, {state}.", ", ".join(money) + "."]
-    lines += refused_lines(status)
+    lines = [f"{status.name}: {ended:,} of {many(planned, 'episode')} ended, {state}."]
+    if status.written_by is None and ended < planned:
+        lines.append(visible(status.why))
+    lines += [*status.parked_words, ", ".join(money) + ".", *_left_words(status), *refused_lines(status)]
     if status.unmetered.words():
         lines.append(status.unmetered.advice())
     if ended < planned:
         lines.append(_finish(status) + (" Only `--play-all` plays on." if answered else ""))
     lines += [visible(f"Servers of {lane}: {server_words(servers)}.") for lane, servers in status.servers.items()]
+    lines = list(dict.fromkeys(filter(None, lines)))
     return [*lines, *question_lines(status.question, MOST_OPEN), *status.kept]
+
+
+def _left_words(status: Status) -> Iterator[str]:
+    """What is left of the budget, beside what is still to be spent."""
+    if status.budget is None:
+        return
+    left, wanted = status.budget - status.spent, round(status.to_finish.expected)
+    if left < 0:
+        yield f"That is {show_usd(-left)} more than the budget: nothing is sent until it is raised."
+    elif wanted:
+        enough = "" if wanted <= left else ", less than finishing is predicted to cost"
+        yield f"{show_usd(left)} of the budget remain{enough}."
 
 
 def refused_lines(status: Status) -> list[str]:
@@ -227,7 +244,7 @@ def refused_lines(status: Status) -> list[str]:
     for cell in status.cells:
         counts[cell.agent] += cell.refused
     return [
-        f"{agent}: {count:,} episode{'s were' if count > 1 else ' was'} refused by the provider and not scored; the "
+        f"{agent}: {many(count, 'episode was', 'episodes were')} refused by the provider and not scored; the "
         f"same command plays {'them' if count > 1 else 'it'} again. It said: {visible(status.refused_words[agent])}"
         for agent, count in counts.items()
         if count and agent in status.refused_words
@@ -240,6 +257,6 @@ def _finish(status: Status) -> str:
         words += f" ({_range(status.to_finish)})"
     if status.seconds_left is not None:
         slowest = max(status.lane_seconds, key=lambda lane: status.lane_seconds[lane])
-        words += f", about {show_span(status.seconds_left)} at the rate so far"
+        words += f", about {span(status.seconds_left)} at the rate so far"
         words += f" ({slowest} takes longest)" if len(status.lane_seconds) > 1 else ""
     return words + "."

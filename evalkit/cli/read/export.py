@@ -12,6 +12,7 @@ from evalkit.envs.table import ENVIRONMENTS
 from evalkit.errors import UsageError, nearest
 from evalkit.report.exports.episodes import Chosen, choose, write_sheets
 from evalkit.store.manifests import read_manifest
+from evalkit.text import many
 
 
 def export(args: argparse.Namespace) -> int:
@@ -27,13 +28,13 @@ def export(args: argparse.Namespace) -> int:
         raise UsageError(f"{directory}: none of the chosen episodes has ended, so there is nothing to export.")
     out = Path(args.out)
     differing = exporter.write(chosen, out)
-    print(f"Wrote {out}: {chosen.episodes:,} episodes from {len(chosen.cells):,} pairs of agent and suite.")
+    print(f"Wrote {out}: {many(chosen.episodes, 'episode')} from {many(len(chosen.cells), 'pair')} of agent and suite.")
     if not exporter.whole and (chosen.owed or chosen.voided):
         print(f"Not included: {chosen.owed:,} remaining episodes, {chosen.voided:,} void episodes.")
     if differing:
         print(
-            f"warning: {differing:,} episodes replay differently from the log: their texts may differ from "
-            "what the agent read (`reproduced` is false there). `evalkit verify` shows where.",
+            f"warning: {many(differing, 'episode replays', 'episodes replay')} differently from the log: the texts "
+            "may differ from what the agent read (`reproduced` is false there). `evalkit verify` shows where.",
             file=sys.stderr,
         )
     return 0

@@ -20,6 +20,7 @@ from evalkit.report.tables import Column, Kind, Table, estimated, markdown, meth
 from evalkit.stats.bootstrap import LEAST_INSTANCES
 from evalkit.stats.intervals import estimate
 from evalkit.store.manifest import Manifest
+from evalkit.text import many
 
 
 def report(args: argparse.Namespace) -> int:
@@ -52,9 +53,8 @@ def _write_page(directory: Path, file: Path) -> int:
     from evalkit.view.offline import write_page
 
     size, trajectories = write_page(directory, file)
-    print(
-        f"Wrote {file}: {size / 1e6:.1f} MB, every table and figure, {trajectories:,} trajectories. It opens offline."
-    )
+    kept = many(trajectories, "trajectory", "trajectories")
+    print(f"Wrote {file}: {size / 1e6:.1f} MB, every table and figure, {kept}. It opens offline.")
     return 0
 
 
@@ -70,7 +70,7 @@ def _write_figures(directory: Path, run: Report, folder: Path) -> None:
         write_figures(folder, run.manifest.name, figures)
     except OSError as flaw:
         raise UsageError(f"--figures: {folder} cannot be written: {flaw.strerror}.") from flaw
-    print(f"Wrote {len(figures)} figures to {folder}; {folder / 'index.html'} shows all of them.")
+    print(f"Wrote {many(len(figures), 'figure')} to {folder}; {folder / 'index.html'} shows all.")
 
 
 def _chosen(args: argparse.Namespace, directory: Path, run: Report) -> Report:
@@ -211,7 +211,7 @@ def _fewer_notes(
             known_agents = len({row["agent"] for row in rows if row.get(column.key) is not None})
             if column.kind in MEANS and 0 < known_agents < agents:
                 row_name = ", ".join(part for part in key if part != "None")
-                notes.append(f"fewer: {column.title} of {row_name}: over {known_agents:,} of {agents:,} agents")
+                notes.append(f"fewer: {column.title} of {row_name}: over {known_agents:,} of {many(agents, 'agent')}")
     if len(notes) > FEWER_NAMED:
         notes[FEWER_NAMED:] = [f"fewer: {len(notes) - FEWER_NAMED:,} more means are over a part of their agents"]
     return notes

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from evalkit.api.specs import run_directory
 from evalkit.errors import RunError, UsageError
+from evalkit.text import many
 
 CELLS = 12
 """Agents on suites whose episodes are listed."""
@@ -36,9 +37,8 @@ def _list(run: Path, name: str) -> int:
     played = [cell for cell in cells(manifest, results, read_voids(run)) if cell.ended]
     if not played:
         raise RunError("No episode of the run has ended yet, so there is none to list.")
-    print(
-        f"{sum(cell.ended for cell in played):,} episodes have ended. The worst and the best of each agent on a suite:"
-    )
+    ended = many(sum(cell.ended for cell in played), "episode has", "episodes have")
+    print(f"{ended} ended. The worst and the best of each agent on a suite:")
     example = ""
     for cell in played[:CELLS]:
         scored = sorted((one for one in cell.episodes if one.score is not None), key=lambda one: one.score or 0.0)

@@ -5,8 +5,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from evalkit.api.runs import run_at
 from evalkit.api.specs import run_directory
 from evalkit.cli.pipes import unread
+from evalkit.text import many
 
 if TYPE_CHECKING:
     from evalkit.results.verify import Finding
@@ -20,8 +22,12 @@ def verify(args: argparse.Namespace) -> int:
         return _verify_archive(args)
     directory = run_directory(args.run)
     findings = check(directory)
-    whole = f"{directory}: {'every episode replays to what the log holds.' if not findings else 'the log is damaged.'}"
-    return _tell(args, findings, {}, [whole])
+    if findings:
+        return _tell(args, findings, {}, [f"{directory}: the log is damaged."])
+    run = run_at(directory, reason="")
+    far = f"{run.ended:,} of {many(run.planned, 'episode')} {'has' if run.planned == 1 else 'have'} ended"
+    lines = [f"{directory}: every episode replays to what the log holds; {far}."]
+    return _tell(args, findings, {"episodes": run.planned, "ended": run.ended}, lines)
 
 
 def check(directory: Path) -> "list[Finding]":
@@ -40,7 +46,8 @@ def _verify_archive(args: argparse.Namespace) -> int:
     if done.written_by not in ("", __version__):
         lines.append(f"evalkit {done.written_by} wrote it, and this is {__version__}: what it wrote was compared.")
     if done.rounded:
-        lines.append(f"{done.rounded:,} numbers differ in their last digits, by less than one part in a billion.")
+        differ = many(done.rounded, "number differs", "numbers differ")
+        lines.append(f"{differ} in the last digits, by less than one part in a billion.")
     if done.findings:
         lines.append(f"{args.run}: the archive is not what its log gives.")
     else:

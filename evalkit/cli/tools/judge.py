@@ -5,6 +5,7 @@ import argparse
 from evalkit.api.specs import run_directory
 from evalkit.cli.choosing import tell_next
 from evalkit.tasks.suites import judged_texts, write_errands
+from evalkit.text import many
 
 
 def judge(args: argparse.Namespace) -> int:
@@ -19,7 +20,7 @@ def judge(args: argparse.Namespace) -> int:
         name=name,
         suite=f"instances/judge/{args.name or of}.jsonl",
         model=args.model,
-        about=f"Counts the paths in the first texts of {texts:,} episodes of {of}; equal texts are counted once.",
+        about=f"Counts the paths in the first texts of {many(texts, 'episode')} of {of}; equal texts are counted once.",
     )
     after = ["report", str(run), "--judged", f"runs/{name}"]
     tell_next(f"{len(lines):,} {kind} errands to {suite}", sweep, after, "coverage with the judge's counts")

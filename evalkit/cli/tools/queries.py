@@ -11,6 +11,7 @@ from evalkit.files import new_file, write_new
 from evalkit.tasks.errands import Applied
 from evalkit.tasks.record import with_queries
 from evalkit.tasks.suites import answered_suite, asked_about, imported_suite, suite_text, write_errands
+from evalkit.text import many
 
 SHOWN = 10
 """The most ids that a message lists."""
@@ -22,7 +23,7 @@ def import_queries(args: argparse.Namespace) -> int:
     files = [Path(name).expanduser() for name in args.files]
     lines, cut = imported_suite(files, length=args.length, seed=args.seed, alternatives=args.alternatives)
     write_new(out, suite_text(lines))
-    print(f"Wrote {len(lines):,} {'query' if len(lines) == 1 else 'queries'} to {out}.")
+    print(f"Wrote {many(len(lines), 'query', 'queries')} to {out}.")
     if cut:
         share = f"{cut:,} of them ({100 * cut / len(lines):.1f} %)"
         print(f"Marked as truncated: {share}, whose texts end in mid-sentence.")
@@ -35,7 +36,7 @@ def raw(args: argparse.Namespace) -> int:
     out = new_file(args.out, ".json", "a file of raw queries")
     rows = with_queries()[1].raw(args.split, args.total)
     write_new(out, json.dumps(rows, ensure_ascii=False, indent=4))
-    print(f"Wrote {len(rows):,} raw queries of the {args.split} split to {out}.")
+    print(f"Wrote {many(len(rows), 'raw query', 'raw queries')} of the {args.split} split to {out}.")
     return 0
 
 

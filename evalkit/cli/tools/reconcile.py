@@ -9,6 +9,7 @@ from evalkit.api.specs import run_directory
 from evalkit.engine.spending.reconcile import reconcile as release
 from evalkit.errors import UsageError
 from evalkit.money import parse_usd, show_usd
+from evalkit.text import many
 
 
 def reconcile(args: argparse.Namespace) -> int:
@@ -32,7 +33,7 @@ def reconcile(args: argparse.Namespace) -> int:
         print(orjson.dumps(values, option=orjson.OPT_INDENT_2).decode())
         return 0
     print(
-        f"{show_usd(outcome.released)} released in {outcome.rows:,} rows: {show_usd(outcome.before)} spent before, "
-        f"{show_usd(outcome.after)} now. The provider billed {show_usd(truth)}."
+        f"{show_usd(outcome.released)} released in {many(outcome.rows, 'row')}: {show_usd(outcome.before)} spent "
+        f"before, {show_usd(outcome.after)} now. The provider billed {show_usd(truth)}."
     )
     return 0

@@ -8,6 +8,7 @@ import time
 from evalkit.api.specs import run_directory
 from evalkit.cli.choosing import only_of
 from evalkit.errors import UsageError
+from evalkit.text import many
 
 
 def void(args: argparse.Namespace) -> int:
@@ -50,7 +51,7 @@ def void(args: argparse.Namespace) -> int:
         if decisions:
             add_voids(directory, decisions)
     done = "count again" if args.undo else "are void: kept in the log, excluded from all results"
-    print(f"{directory}: {len(changed):,} of {len(episodes):,} episodes {done}.")
+    print(f"{directory}: {len(changed):,} of {many(len(episodes), 'episode')} {done}.")
     if len(episodes) > len(ended):
         print(
             f"{len(episodes) - len(ended):,} have not ended, so no result uses them yet: void them after "

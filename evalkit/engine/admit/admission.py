@@ -259,6 +259,18 @@ class Admission:
         words |= {"budget"} if self.ceilings.used_up or self.given_up else set()
         return next((word for word in ("budget", "deadline") if word in words), "")
 
+    def next_cost(self) -> float:
+        """Pico-dollars that the cheapest of the episodes that wait for money may need, with room for one more
+        request."""
+        heads = [(backlog, backlog.head) for backlog in self.backlogs.values() if backlog.head is not None]
+        return min((self._alone(backlog, head) for backlog, head in heads if backlog.why != "deadline"), default=0.0)
+
+    def next_s(self) -> float:
+        """Seconds that the shortest of the episodes that wait for time may take."""
+        waiting = [(one, one.head.cell_key) for one in self.backlogs.values() if one.head and one.why == "deadline"]
+        margin = 1 + SURE * SPREAD
+        return min((margin * self.forecast.whole(*key).requests * one.step_s for one, key in waiting), default=0.0)
+
     def owed(self) -> int:
         """Predicted pico-dollars to end everything that has not ended."""
         self._forget()

@@ -43,6 +43,7 @@ from evalkit.spec.packs import STANDARD, is_file, keys_of, read_pack
 from evalkit.spec.suites import Expanded, digests, expand
 from evalkit.store.instances import ManifestInstance, laid
 from evalkit.store.manifest import (
+    SIMULATED,
     Manifest,
     ManifestAgent,
     ManifestCode,
@@ -312,7 +313,7 @@ def _agent(
         tags=spec.tags,
         marks=tuple(marks),
         price=None if price is None else price_fields(price),
-        price_source="" if endpoint is None else endpoint.model.price_source,
+        price_source=_price_source(endpoint),
         code=_code(spec, roles),
     )
 
@@ -330,7 +331,7 @@ def _code(spec: AgentSpec, roles: Mapping[str, Endpoint | None]) -> ManifestCode
                 provider=part.provider,
                 model=part.model,
                 price=None if endpoint.model.price is None else price_fields(endpoint.model.price),
-                price_source=endpoint.model.price_source,
+                price_source=_price_source(endpoint),
             )
             for (role, part), endpoint in zip(spec.roles.items(), roles.values(), strict=True)
             if endpoint
@@ -338,6 +339,13 @@ def _code(spec: AgentSpec, roles: Mapping[str, Endpoint | None]) -> ManifestCode
         params=dict(spec.params),
         source=source_digest(spec.code),
     )
+
+
+def _price_source(endpoint: Endpoint | None) -> str:
+    source = "" if endpoint is None else endpoint.model.price_source
+    if endpoint is None or endpoint.provider.simulate is None or SIMULATED in source:
+        return source
+    return f"{SIMULATED}: {source}"
 
 
 def _frozen(pack: Pack, spec: AgentSpec, environment: str) -> ManifestPack:

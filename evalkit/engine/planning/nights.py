@@ -7,8 +7,9 @@ from typing import Any
 
 from evalkit.engine.freezing.freeze import Resolved
 from evalkit.engine.planning.pilot import BETWEEN, WITHIN, Basis
-from evalkit.engine.planning.planned import USD, CellPlan, Plan
+from evalkit.engine.planning.planned import CellPlan, Plan
 from evalkit.engine.planning.propose import Share, SuiteShare, propose, rotate, worst
+from evalkit.money import usd_number
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,12 +63,12 @@ class Proposal:
     def to_json(self) -> dict[str, Any]:
         """Plain values: money in USD, widths in the units of the score, null if there is no interval."""
         return {
-            "usd": self.amount * USD,
-            "kept_usd": self.kept * USD,
-            "expected_usd": self.cost * USD,
+            "usd": usd_number(self.amount),
+            "kept_usd": usd_number(self.kept),
+            "expected_usd": usd_number(self.cost),
             "half_width": _finite(self.worst),
             "scatter_guessed": self.guessed,
-            "budget_usd_of_run": self.ceiling * USD,
+            "budget_usd_of_run": usd_number(self.ceiling),
             "suites": [_share_json(share) for share in self.shares],
             "commands": [
                 {
@@ -140,7 +141,7 @@ def _share_json(share: Share) -> dict[str, Any]:
         "of": share.part.most,
         "more": share.more,
         "instances": min(share.episodes, share.part.instances),
-        "expected_usd": share.cost * USD,
+        "expected_usd": usd_number(share.cost),
         "half_width": _finite(share.width),
     }
 

@@ -25,6 +25,7 @@ from evalkit.engine.universe import Choice, cells
 from evalkit.spec.model import Limits
 from evalkit.store.manifest import Manifest
 from evalkit.store.reading.totals import CellTotals
+from evalkit.text import many
 
 WIDTH = "width"
 """What takes a lane's time where its requests in flight do."""
@@ -145,6 +146,7 @@ async def plan_sweep(
         spent=known.spent,
         in_flight=_in_flight(resolved, plans, known.spent),
         marks={agent.name: agent.marks for agent in agents},
+        simulated=resolved.manifest.simulated,
         question=_question(resolved, plans, known),
         workers=_workers(resolved, lanes, plans, reply_s, known),
     )
@@ -321,7 +323,7 @@ def _estimate(
 
 
 def _count_words(count: int, run: str) -> str:
-    return f"{count:,} episode{'s' if count != 1 else ''} of {run}"
+    return f"{many(count, 'episode')} of {run}"
 
 
 def _part(estimate: _EpisodeEstimate, progress: LoggedProgress) -> float:

@@ -7,8 +7,8 @@ from typing import Any
 
 from evalkit.engine.planning.machines import WorkersPlan
 from evalkit.engine.stand_in import TooLong
+from evalkit.money import usd_number
 
-USD = 1e-12
 ITSELF = "the policy itself"
 """The basis of a cell whose agent is simulated by the policy that was played."""
 STAND_IN, THIS_PROCESS = "stand-in", "this process"
@@ -92,8 +92,8 @@ class Answerable:
             "points": self.points,
             "draws_half": _finite(self.half),
             "draws_nine_tenths": _finite(self.nine_tenths),
-            "usd_half": _finite(self.usd_half * USD),
-            "usd_nine_tenths": _finite(self.usd_nine_tenths * USD),
+            "usd_half": _finite(usd_number(self.usd_half)),
+            "usd_nine_tenths": _finite(usd_number(self.usd_nine_tenths)),
         }
 
 
@@ -179,6 +179,8 @@ class Plan:
     in_flight: int | None = None
     """Requests that the budget's worst cases allow in flight at once, in all lanes; None: no bound."""
     marks: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    simulated: str = ""
+    """Whether its money is real, as of the manifest."""
     question: QuestionPlan | None = None
     """What can be found out, and at what price; None: the sweep asks nothing."""
     workers: WorkersPlan | None = None
@@ -246,13 +248,14 @@ class Plan:
             "tokens_in": round(sum(cell.tokens_in for cell in self.cells)),
             "tokens_out": round(sum(cell.tokens_out for cell in self.cells)),
             "usd": {
-                "low": self.low * USD,
-                "expected": self.cost * USD,
-                "high": self.high * USD,
-                "limit": None if self.limit is None else self.limit * USD,
+                "low": usd_number(self.low),
+                "expected": usd_number(self.cost),
+                "high": usd_number(self.high),
+                "limit": None if self.limit is None else usd_number(self.limit),
             },
-            "spent_usd": self.spent * USD,
-            "budget_usd": None if self.budget is None else self.budget * USD,
+            "simulated_money": bool(self.simulated),
+            "spent_usd": usd_number(self.spent),
+            "budget_usd": None if self.budget is None else usd_number(self.budget),
             "in_flight": self.in_flight,
             "seconds": self.seconds,
             "cells": [_cell_json(cell) for cell in self.cells],
@@ -288,10 +291,10 @@ def _cell_json(cell: CellPlan) -> dict[str, Any]:
         "tokens_in": round(cell.tokens_in),
         "tokens_out": round(cell.tokens_out),
         "usd": {
-            "low": cell.cost_low * USD,
-            "expected": cell.cost * USD,
-            "high": cell.cost_high * USD,
-            "limit": None if cell.limit is None else cell.limit * USD,
+            "low": usd_number(cell.cost_low),
+            "expected": usd_number(cell.cost),
+            "high": usd_number(cell.cost_high),
+            "limit": None if cell.limit is None else usd_number(cell.limit),
         },
         "longest_chain": cell.chain,
         "longest_prompt_tokens": cell.longest_prompt,

@@ -14,7 +14,6 @@ from pathlib import Path
 from evalkit.engine.spending.money import crash_row
 from evalkit.errors import RunError, UsageError, nearest
 from evalkit.money import PicoUsd
-from evalkit.store.events import read_events
 from evalkit.store.files.record import DOUBTFUL, UNMETERED, LedgerRecord
 from evalkit.store.manifest import Manifest
 from evalkit.store.manifests import read_manifest
@@ -67,14 +66,6 @@ def read_books(run: Path) -> Books:
             else:
                 books.known[lane] += cost
     return books
-
-
-def last_budget(run: Path) -> int | None:
-    """The budget of the run's latest session, in pico-dollars; None if it had none."""
-    budget = None
-    for event in read_events(run, "started"):
-        budget = event.get("budget_pico_usd")
-    return budget if isinstance(budget, int) else None
 
 
 def _lane(books: Books, agent: str) -> str:

@@ -35,6 +35,7 @@ from evalkit.report.tables import Column, Table, columns_of, method_of
 from evalkit.results.cells import Cell
 from evalkit.stats.pairs import Pairs, change, pair
 from evalkit.store.manifest import Manifest
+from evalkit.text import many
 
 SCHEMA = "evalkit.compare"
 VERSION = 1
@@ -349,7 +350,7 @@ def _nights_notes(first: Side, second: Side) -> list[str]:
 
 def _partial_notes(cell_pairs: Sequence[tuple[Cell, Cell]], rows: Sequence[Tested]) -> list[str]:
     partial = dict.fromkeys(
-        f"partial: {cell.agent} on {cell.suite.name}: {len(cell.prefix):,} of {cell.planned:,} episodes"
+        f"partial: {cell.agent} on {cell.suite.name}: {len(cell.prefix):,} of {many(cell.planned, 'episode')}"
         for pair in cell_pairs
         for cell in pair
         if not cell.complete

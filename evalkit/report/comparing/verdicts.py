@@ -28,6 +28,7 @@ from evalkit.stats.intervals import NONE, Estimate, estimate
 from evalkit.stats.pairs import Change, Pairs, holm, sign_flips
 from evalkit.stats.sequential import filled, sequence, sequential_p
 from evalkit.store.manifest import Manifest, ManifestAgent
+from evalkit.text import many
 
 # What `evalkit compare` compares (of each environment its measures, which direction is better, how far they can go),
 # and in what two sides differ beside: prompts, sampling, versions, instances.
@@ -280,7 +281,7 @@ class Overall:
     def words(self) -> str:
         """One sentence."""
         counted = ", ".join(f"{verdict} on {count:,}" for verdict, count in self.counts.items())
-        text = f"{self.agents}: of {self.suites:,} suites {counted}"
+        text = f"{self.agents}: of {many(self.suites, 'suite')} {counted}"
         if self.difference is None or self.p is None or self.difference.interval is None:
             return text
         low, high = (100 * end for end in (self.difference.interval.low, self.difference.interval.high))

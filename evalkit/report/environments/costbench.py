@@ -32,6 +32,7 @@ from evalkit.report.extras import (
 from evalkit.report.tables import Column, columns_of
 from evalkit.report.vega import Figure, Rows, Spec, mark, number, tips, word
 from evalkit.results.moves import Move
+from evalkit.text import many
 
 COLOUR = compared(offset=30)
 """With room between legend and plot for the names of what happens."""
@@ -160,7 +161,7 @@ def costbench_lines(target: PlanningProblem, moves: Sequence[Move]) -> dict[int,
     path = path_of(target, moves)
     if not path.calls:
         return {}
-    calls = f"{len(path.calls):,} call{'s' if len(path.calls) > 1 else ''}"
+    calls = many(len(path.calls), "call")
     spent = f"{path.calls[-1].spent / 100:,.2f} spent, optimal path {sum(path.optimal_costs) / 100:,.2f}"
     return {0: f"{'goal reached' if path.goal else 'goal not reached'}, {calls}, {spent}"}
 

@@ -18,6 +18,7 @@ from evalkit.report.periods import Action, alone, by_period
 from evalkit.report.tables import Column, columns_of
 from evalkit.report.vega import Figure, mark, number, panels, scaled, span, tips
 from evalkit.results.moves import Move
+from evalkit.text import many
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -210,7 +211,7 @@ def _regret(target: PricingInstance, episode: str, periods: Sequence[PricedPerio
     notes = [
         "The best profit less what was earned, added up: where it is flat, nothing is lost any more.",
         f"{periods[-1].regret:,.2f} of {everything:,.2f} ({100 * periods[-1].regret / everything:.1f} %)"
-        f" in {len(periods):,} periods",
+        f" in {many(len(periods), 'period')}",
         "profits are shown, and counted, with two decimals: the best prices may seem to lose or win that little",
     ]
     running = "regret: the running sum of the best profit - profit over all periods; one without prices earns 0"

@@ -19,6 +19,7 @@ from evalkit.report.scores import ACCEPTED
 from evalkit.report.tables import Column, columns_of
 from evalkit.report.vega import Figure, Spec, data, mark, number, scaled, span, tips, word
 from evalkit.results.moves import Move
+from evalkit.text import many
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -149,7 +150,7 @@ def _values(target: ProcurementInstance, episode: str, plans: Sequence[Planned],
         "How many workers each plan supports, against the optimal plan; the line is the best so far.",
         f"the optimum is {proof}; a plan that cannot be bought supports nobody",
         f"score: {100 * plans[-1].best:.2f}, of the best plan; {sum(plan.feasible for plan in plans):,} of "
-        f"{len(plans):,} plans can be bought",
+        f"{many(len(plans), 'plan')} can be bought",
     ]
     return drawing.period_figure(
         episode,

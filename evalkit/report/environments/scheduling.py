@@ -23,6 +23,7 @@ from evalkit.report.periods import Action, by_period, last_so_far
 from evalkit.report.tables import Column, columns_of
 from evalkit.report.vega import MOST_MARKS, Figure, Spec, data, mark, scaled, span, tips, word
 from evalkit.results.moves import Move
+from evalkit.text import many
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -200,11 +201,7 @@ def scheduling_lines(target: SchedulingInstance, moves: Sequence[Move]) -> dict[
     """A line a period: how stable its assignment is."""
     lines = {}
     for assignment in assigned(target, moves):
-        pairs = (
-            "stable"
-            if not assignment.blocking
-            else f"{assignment.blocking:,} blocking pair{'s' if assignment.blocking > 1 else ''}"
-        )
+        pairs = "stable" if not assignment.blocking else many(assignment.blocking, "blocking pair")
         marks = ", fewest so far" if assignment.record else ", submitted before" if assignment.repeat else ""
         lines[assignment.period] = f"{pairs}, score {100 * assignment.score:.1f}{marks}"
     return lines

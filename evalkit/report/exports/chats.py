@@ -13,6 +13,7 @@ from typing import Any
 import orjson
 
 from evalkit.dialogue import Message, Tool, ToolCall
+from evalkit.money import usd_number
 from evalkit.report.exports.episodes import Chosen, Exported, stream
 from evalkit.results.episodes import Environments
 from evalkit.results.moves import Move
@@ -155,7 +156,7 @@ def episode_json(episode: Exported) -> Plain:
         "used": episode.used,
         "steps": result.steps,
         "periods": result.periods,
-        "cost_usd": result.cost / 1e12,
+        "cost_usd": usd_number(result.cost),
         "cost_pico_usd": result.cost,
         "tokens": tokens(episode.rows),
         "latency_s": result.latency_s,
@@ -212,7 +213,7 @@ def _asks(episode: Exported, chat: Chat) -> Iterator[Plain]:
                 "model": ask.role,
                 "message": None if said is None else message_json(said),
                 "refused": ask.refused,
-                "cost_usd": ask.cost_pico_usd / 1e12,
+                "cost_usd": usd_number(ask.cost_pico_usd),
                 "cost_pico_usd": ask.cost_pico_usd,
                 "tokens": {"in": ask.tokens_in, "out": ask.tokens_out},
                 "latency_s": ask.latency_s,
@@ -227,7 +228,7 @@ def _about(chat: Chat) -> Plain:
         "first_step": chat.rows[0]["step"],
         "steps": len(chat.rows),
         "last": bool(chat.ending),
-        "cost_usd": cost / 1e12,
+        "cost_usd": usd_number(cost),
         "cost_pico_usd": cost,
         "tokens": tokens(chat.rows),
         "reproduced": chat.reproduced,

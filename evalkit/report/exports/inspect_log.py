@@ -23,6 +23,7 @@ import orjson
 from evalkit import __version__
 from evalkit.dialogue import Tool
 from evalkit.envs.table import is_litmus
+from evalkit.money import usd_number
 from evalkit.report.exports.chats import Chat, ChatEntry, Plain, chats, episode_json, tokens
 from evalkit.report.exports.episodes import Chosen, Exported, stream
 from evalkit.report.scores import by_instance
@@ -226,7 +227,7 @@ def usage_of(used: Mapping[str, int], cost: int) -> Plain:
         "input_tokens_cache_read": used["cached_read"],
         "input_tokens_cache_write": used["cached_write"],
         "reasoning_tokens": used["reasoning"],
-        "total_cost": cost / 1e12,
+        "total_cost": usd_number(cost),
     }
 
 

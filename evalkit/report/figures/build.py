@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from evalkit.envs.table import is_litmus
+from evalkit.money import simulated_words, usd_number
 from evalkit.report import queries, vega
 from evalkit.report.extras import all_extras
 from evalkit.report.figures.curves import curve_figures, varied_figures
@@ -15,7 +16,7 @@ from evalkit.report.figures.marks import bounds, by_agent, dotted, estimates, ho
 from evalkit.report.report import Report
 from evalkit.report.run_data import RunData
 from evalkit.report.scores import AGENT, INTERVAL, packs_of
-from evalkit.report.tables import Column, Table, method_of, shown
+from evalkit.report.tables import Column, Table, marked, method_of, shown
 from evalkit.report.vega import Figure
 
 
@@ -168,16 +169,23 @@ def money_figures(agents: Sequence[str], scores: Table, source: RunData) -> tupl
         packs=packs_of(source.cells),
         query=query,
     )
+    table = marked(table, source.manifest.simulated)
     marks = [
         {
             **{name: row[name] for name in ("suite", "agent", "score", "episodes", "frontier")},
-            "usd": row["cost_pico_usd"] / 1e12,
+            "usd": usd_number(row["cost_pico_usd"]),
             **bounds(row["interval"]),
         }
         for row in rows
     ]
     kept, notes = at_most(marks, MOST_DOTS, "suite", MOST_PANELS)
-    words = ["Mean cost of an episode, logarithmic", "Mean score with its 95 % interval", FRONTIER, *hollow(kept)]
+    money = simulated_words(source.manifest.simulated)
+    words = [
+        f"Mean cost of an episode{money}, logarithmic",
+        "Mean score with its 95 % interval",
+        FRONTIER,
+        *hollow(kept),
+    ]
     spec = vega.spec_of(_cost_chart(agents, vega.clean(kept)), title, words)
     return (Figure(name="figure_cost", title=title, spec=spec, table=table, query=table.query, notes=notes),)
 

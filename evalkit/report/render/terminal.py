@@ -21,7 +21,7 @@ from rich.text import Text
 
 from evalkit.redact import KEYS
 from evalkit.report.tables import MISSING, Column, Table, shown, without_empty, without_shared_packs, written
-from evalkit.text import visible
+from evalkit.text import many, visible
 
 if TYPE_CHECKING:
     from evalkit.report.report import Report
@@ -68,7 +68,7 @@ def print_report(report: "Report", *, to: Console | None = None) -> None:
     state += f", {report.refused:,} of them refused by the provider" if report.refused else ""
     state += f", {report.voided:,} void" if report.voided else ""
     name = visible(report.manifest.name)
-    to.print(Text(f"{name}: {report.ended:,} of {report.planned:,} episodes ended, {state}"))
+    to.print(Text(f"{name}: {report.ended:,} of {many(report.planned, 'episode')} ended, {state}"))
     for table in report.tables:
         print_table(table, to)
 

@@ -4,6 +4,7 @@ and what is charged for them."""
 from dataclasses import dataclass
 
 from evalkit.money import show_usd
+from evalkit.text import many
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,7 +35,7 @@ class Unmetered:
         """Of those whose figures contradict each other."""
         if not self.doubtful:
             return ""
-        who = "1 reply has" if self.doubtful == 1 else f"{self.doubtful:,} replies have"
+        who = many(self.doubtful, "reply has", "replies have")
         return (
             f"{who} figures of usage that contradict each other (more cached tokens than the prompt, or a total beyond "
             f"its parts): the larger reading is charged, {show_usd(self.doubtful_cost)}"
@@ -44,7 +45,7 @@ class Unmetered:
         """Of those without usage."""
         if not self.replies:
             return ""
-        who = "1 reply" if self.replies == 1 else f"{self.replies:,} replies"
+        who = many(self.replies, "reply", "replies")
         return f"{who} came without usage: {show_usd(self.cost)} at worst case"
 
     def advice(self) -> str:

@@ -48,6 +48,7 @@ from evalkit.store.recovery.remake import Remade, remake
 from evalkit.store.recovery.salvage import GIVEN_UP, GivenUp, not_yet, read_money, salvage
 from evalkit.store.recovery.sources import Sources
 from evalkit.store.writing.opening import tidy
+from evalkit.text import many
 
 # A log with its files under the names in their own footers, so that swapped or renamed files are not lost.
 
@@ -174,7 +175,7 @@ class Repair:
         """The same in sentences."""
         if not self.flaws:
             return ["The log is whole: nothing to repair."]
-        sentences = [f"{len(self.flaws)} flaws in the log. Damaged files are kept in {QUARANTINE}/."]
+        sentences = [f"{many(len(self.flaws), 'flaw')} in the log. Damaged files are kept in {QUARANTINE}/."]
         for cut in self.given_up:
             sentences.append(
                 f"Episode {cut.episode}{f' ({cut.place})' if cut.place else ''} is cut off at step {cut.step}: "

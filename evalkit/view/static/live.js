@@ -75,7 +75,7 @@
   const lane = ([name, one]) => {
     const paused = one.paused_s >= 2;
     const waits = one.ended || (paused ? `paused, retries in ${span(one.paused_s)}` : one.waits_for);
-    const owed = Object.entries(one.left).filter(([why]) => ["unavailable", "too_large", "internal_error"].includes(why));
+    const owed = Object.entries(one.left).filter(([why]) => ["unavailable", "too_large", "internal_error", "agent_error", "diverged", "refused"].includes(why));
     const failed = counts({ ...one.failures, ...Object.fromEntries(owed) });
     return [[
       [name, "text"], [bar(one.done / Math.max(1, one.episodes)), ""],

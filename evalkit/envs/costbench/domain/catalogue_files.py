@@ -71,7 +71,7 @@ def _identifiers(names: Iterable[str], where: str) -> None:
             )
         if _IDENTIFIER.match(name) is None:
             raise UsageError(
-                f"{where}: {name!r} is not a valid name: use letters, digits and underscores, starting with a letter."
+                f"{where}: {name!r} is not a valid name: use a to z, A to Z, 0 to 9 and _, with a letter first."
             )
 
 

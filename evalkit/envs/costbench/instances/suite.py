@@ -42,6 +42,7 @@ from evalkit.envs.costbench.planning.solve import optimum
 from evalkit.envs.parameters import check_digest, check_names, checked, read_line, written
 from evalkit.errors import UsageError, nearest
 from evalkit.seeds import Stream
+from evalkit.text import many
 
 # Whether an instance's events can be played: they have the queries they need, and leave a way to the goal.
 
@@ -143,15 +144,10 @@ def _check_way(instance: PlanningProblem, world: World) -> None:
             )
         if stands < bans:
             raise UsageError(
-                f"{where}: {counted(bans, 'ban')} may leave no way to the goal; the tools of task {instance.task!r} "
+                f"{where}: {many(bans, 'ban')} may leave no way to the goal; the tools of task {instance.task!r} "
                 f"stand {stands or 'none'}{f', {hidden}' if hidden else ''} (appendix B.5 of the paper). Ask for fewer"
                 f"{', or for a longer chain' if world.chain else ''}."
             )
-
-
-def counted(number: int, what: str) -> str:
-    """A number and what it counts: `1 ban`, `2 bans`."""
-    return f"{number} {what}{'' if number == 1 else 's'}"
 
 
 ALTERNATIVES = 3
