@@ -81,6 +81,15 @@ def test_an_accepted_alarm_is_over_and_a_deleted_night_keeps_its_line(folder: Pa
     assert 'href="/run/%3Cb%3E%2F2026-11-01/"' not in said.text
 
 
+def test_several_nights_are_one_side_of_a_comparison(folder: Path) -> None:
+    both = "/compare?second=%3Cb%3E/2026-11-02&second_agent=noisy&first_agent=oracle&first=%3Cb%3E/2026-11-01.."
+    found, missing = ask(RunCache([], folder), f"{both}2026-11-02", f"{both}2026-10-31")
+    assert found.status == 200
+    assert "A: 2 nights: the replicates of all of them together" in found.text
+    assert '<option value="&lt;b&gt;/2026-11-01..2026-11-02" selected>' in found.text
+    assert (missing.status, "There is no run" in missing.text) == (400, True)
+
+
 @pytest.mark.exhaustive
 def test_readings_are_let_go_and_the_list_of_runs_keeps_their_numbers(
     folder: Path, monkeypatch: pytest.MonkeyPatch

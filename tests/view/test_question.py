@@ -56,5 +56,6 @@ def test_the_pages_say_nothing_on_the_console(folder: Path, width: int, dark: bo
         assert opened.overflow() <= 0
         opened.clean()
         opened.page.goto(f"{url}/run/asked/live")
-        opened.page.wait_for_selector("#live-state")
+        opened.page.locator("#live-note", has_text="UTC: decided").wait_for()
+        assert opened.page.locator("#live-over").is_visible()
         opened.clean()
