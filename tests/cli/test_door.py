@@ -28,7 +28,9 @@ SOURCES = Path(evalkit.__file__).parent
 def around(path: str, tree: ast.Module) -> Iterator[str]:
     """What in a module prints around the door."""
     for node in ast.walk(tree):
-        words = ast.unparse(node) if isinstance(node, ast.Call | ast.Attribute) else ""
+        if not isinstance(node, ast.Call | ast.Attribute):
+            continue
+        words = ast.unparse(node)
         if isinstance(node, ast.Call) and words.startswith("print(") and not path.startswith("cli/"):
             # Where no door may be: the text itself is made visible, but for the address that a program reads.
             shown = node.args and ast.unparse(node.args[0])
