@@ -17,6 +17,7 @@ from rich.text import Text
 import evalkit
 from evalkit.cli.main import COULD_NOT_START, main
 from evalkit.cli.pipes import Door, doors
+from evalkit.redact import KEYS
 from evalkit.report.render.terminal import Output
 from evalkit.text import visible
 
@@ -136,6 +137,26 @@ def test_a_console_keeps_its_own_colours_and_shows_those_of_others(monkeypatch: 
     assert text.count(SEEN) == 1
     assert text.count("\\x1b[2J") == 4
     assert text.count("[link=http://x]word[/link]") == 2
+
+
+KEY = "sk-planted-0123456789abcdefGHIJ"
+
+
+def test_no_long_piece_of_a_key_is_printed(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    KEYS.learn(KEY)
+    monkeypatch.setenv("COLUMNS", "200")
+    for words in (["report", KEY[:20]], [KEY[3:]], ["plan", f"{KEY}.toml"]):
+        assert main(words) == COULD_NOT_START
+    with doors():
+        print(json.dumps({"a": KEY[2:18]}))
+        Output().print(Text(f"An agent said {KEY[:25]}."), KEY[-14:])
+        try:
+            raise ValueError(KEY[1:16])
+        except ValueError as flaw:
+            sys.excepthook(type(flaw), flaw, None)
+    said = "".join(capsys.readouterr())
+    assert [piece for at in range(len(KEY) - 11) if (piece := KEY[at : at + 12]) in said] == []
+    assert said.count("***") == 7
 
 
 def test_a_door_is_the_stream_behind_it_in_all_else() -> None:

@@ -11,6 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from evalkit.errors import CorruptLogError, FencedError, RunError, StorageError
+from evalkit.redact import KEYS
 from evalkit.store import disk
 from evalkit.store.files.chain import check_chain
 from evalkit.store.files.journal import new_writer, seal
@@ -474,14 +475,17 @@ def test_a_second_writer_is_refused(tmp_path: Path) -> None:
     play(tmp_path / "run", body)
 
 
-def test_events_are_lines_that_keep_odd_values(tmp_path: Path) -> None:
+def test_events_are_lines_that_keep_odd_values_and_no_keys(tmp_path: Path) -> None:
     async def body(store: Store) -> None:
         store.event("pause", lane="p/m", seconds=1.5)
         store.event("odd", text="half \ud800", path=Path("x"), big=10**30)
+        KEYS.learn(key := "sk-planted-0123456789abcdefGHIJ")
+        store.event("parked", detail=f"Wrong key: {key[:20]}... or {key}")
 
     play(tmp_path / "run", body)
     lines = [json.loads(line) for line in (tmp_path / "run" / "events.jsonl").read_text().splitlines()]
-    assert [(line["session"], line["kind"]) for line in lines] == [("s", "pause"), ("s", "odd")]
+    assert [(line["session"], line["kind"]) for line in lines] == [("s", "pause"), ("s", "odd"), ("s", "parked")]
+    assert lines[2]["detail"] == "Wrong key: ***... or ***"
     assert lines[0]["seconds"] == 1.5
     assert lines[1]["big"] == 10**30
     assert abs(lines[0]["time"] - (tmp_path / "run" / "events.jsonl").stat().st_mtime) < PATIENCE_S

@@ -31,7 +31,6 @@ def _list(run: Path, name: str) -> int:
     from evalkit.results.cells import cells
     from evalkit.results.derived import read_run
     from evalkit.store.void import read_voids
-    from evalkit.text import visible
 
     manifest, _, results = read_run(run)
     played = [cell for cell in cells(manifest, results, read_voids(run)) if cell.ended]
@@ -46,9 +45,9 @@ def _list(run: Path, name: str) -> int:
         for episode in ends:
             place = f"{episode.agent}:{episode.suite}:{episode.instance}:{episode.replicate}"
             example = example or place
-            print(f"  {100 * (episode.score or 0.0):6.1f}  {visible(place)}")
+            print(f"  {100 * (episode.score or 0.0):6.1f}  {place}")
     if len(played) > CELLS:
         print(f"  and {len(played) - CELLS:,} more agents on suites")
-    print(f"Show one: evalkit show {shlex.quote(name)} {shlex.quote(visible(example))}")
+    print(f"Show one: evalkit show {shlex.quote(name)} {shlex.quote(example)}")
     print(f"All of them, in the browser: evalkit view {shlex.quote(name)}")
     return 0

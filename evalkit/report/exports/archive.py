@@ -36,7 +36,6 @@ from evalkit.store import disk
 from evalkit.store.copying import KEPT, kept_files, on_disk
 from evalkit.store.folder import refuse_existing
 from evalkit.store.lock import refuse_writer
-from evalkit.text import visible
 
 RUN, REPORT, CHECKSUMS = "run", "report.json", "SHA256SUMS"
 PACKED = (".parquet", ".zst")
@@ -184,9 +183,7 @@ def _unpack(archive: ZipFile, path: Path, room: Path) -> None:
         )
     odd = next((entry for entry in entries if not _plain(entry, names)), None)
     if odd is not None or len(names) < len(entries):
-        what = (
-            "a name is there twice" if odd is None else f"the name or kind of {visible(odd.filename)!r} is not allowed"
-        )
+        what = "a name is there twice" if odd is None else f"the name or kind of {odd.filename!r} is not allowed"
         raise RunError(f"{path} is no archive of evalkit: {what}.")
     if size > (free := shutil.disk_usage(room).free):
         raise StorageError(
