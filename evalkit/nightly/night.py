@@ -245,7 +245,7 @@ def _idle(
     if _planned(merge(old, resolved.manifest, str(run))) > record.planned:
         return ""
     if not record.owed:
-        return f"all of {many(record.planned, 'episode')} ended"
+        return f"all {many(record.planned, 'episode has', 'episodes have')} ended"
     if sweep.deadline_s is not None and now >= old.created_at + sweep.deadline_s:
         return "its deadline has passed"
     cut = end.budget if end is not None and end.reason == "budget" else None

@@ -78,9 +78,18 @@ def nights_overview(
         query=costs.query,
         command=sql_command(run, costs.query),
         warnings=_warnings(history),
+        simulated=_simulated(folder / last.night),
         figures=[] if figure is None else [plot(figure, run)],
         tables=tables,
     )
+
+
+def _simulated(night: Path) -> str:
+    """Whether a night's money is real, as of its manifest; where that is gone, nothing is said."""
+    try:
+        return read_manifest(night).simulated
+    except EvalkitError:
+        return ""
 
 
 def state_of(last: NightRecord) -> str:

@@ -162,7 +162,7 @@ def test_last_digits_and_what_another_version_did_not_write_are_no_findings(call
     write(archive, files)
     said = call("verify", archive)
     assert said.code == 0
-    assert "1 numbers differ in their last digits" in said.out
+    assert "1 number differs in the last digits" in said.out
     with_score(files, 0.0, evalkit="0.0.1")
     without_a_table(files)
     write(archive, files)

@@ -21,7 +21,7 @@ def test_a_run_is_exported_and_left_as_it_is(call: Call, run: str, here: Path, f
     before = {name: data for name, data in tree(here / run).items() if "derived" not in name}
     said = call("export", run, "--format", form, "--out", "out", "--only", "agent=knuth")
     assert (said.code, said.err) == (0, "")
-    assert "Wrote out: 2 episodes from 1 pairs of agent and suite." in said.out
+    assert "Wrote out: 2 episodes from 1 pair of agent and suite." in said.out
     assert (here / "out").exists()
     assert {name: data for name, data in tree(here / run).items() if "derived" not in name} == before
     again = call("export", run, "--format", form, "--out", "out")

@@ -64,7 +64,7 @@ def test_one_signal_lets_requests_in_flight_finish_and_the_next_call_asks_nothin
     assert status["money"]["spent_pico_usd"] == sum(line["cost"] for line in bill_lines(slow))
     assert not status["running"]
     # It says how to go on.
-    assert "interrupted" in said.out
+    assert "Interrupted after " in said.out
     assert "evalkit run sweep.toml" in said.out
 
     rest = call("run", "sweep.toml", "--json")

@@ -120,7 +120,7 @@ def test_excluded_episodes_go_on_counting_and_are_told(run: Path, tmp_path: Path
         ],
     )
     assert asked(copy).answers == before
-    assert any("1 episode that count" in note for note in report(copy).table("answers").notes)
+    assert any("1 episode was counted in the answers" in note for note in report(copy).table("answers").notes)
 
 
 def test_lines_for_people_name_what_is_open_first_by_how_far_it_is() -> None:

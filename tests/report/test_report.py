@@ -182,6 +182,7 @@ def test_json_keeps_its_schema(the_report: Report) -> None:
         "refused_words": {},
         "void": 0,
         "complete": False,
+        "simulated_money": False,
     }
     assert set(value["agents"][0]) == {"name", "lane", "prompts", "notes", "tags", "marks"}
     assert set(value["suites"][0]) == {"name", "base", "axes", "environment", "instances"}

@@ -93,8 +93,6 @@ def status(args: argparse.Namespace) -> int:
         return 0
     status = read_status(run_directory(args.run))
     if args.json:
-        import orjson
-
         print(orjson.dumps(status.to_json(), option=orjson.OPT_INDENT_2).decode())
     else:
         _print(status)

@@ -50,8 +50,9 @@ def void(args: argparse.Namespace) -> int:
         ]
         if decisions:
             add_voids(directory, decisions)
-    done = "count again" if args.undo else "are void: kept in the log, excluded from all results"
-    print(f"{directory}: {len(changed):,} of {many(len(episodes), 'episode')} {done}.")
+    one, several = ("counts", "count") if args.undo else ("is", "are")
+    done = "again" if args.undo else "void: kept in the log, excluded from all results"
+    print(f"{directory}: {len(changed):,} of {many(len(episodes), f'episode {one}', f'episodes {several}')} {done}.")
     if len(episodes) > len(ended):
         print(
             f"{len(episodes) - len(ended):,} have not ended, so no result uses them yet: void them after "
