@@ -88,8 +88,7 @@ def planned(
         resolved = replace(resolved, sweep=replace(resolved.sweep, budget=PicoUsd(known.spent + amount)))
     choice = chosen(only, resolved.manifest, f"{mark}only")
     planning = plan_sweep(resolved, choice, known=known)
-    coded = any(spec.code is not None for spec in sweep.agents)
-    made = _waited(planning) if coded else alone(planning)
+    made = _waited(planning) if any(spec.code is not None for spec in sweep.agents) else alone(planning)
     return MadePlan(plan=made, resolved=resolved, scatter=scatter)
 
 

@@ -660,6 +660,16 @@ def test_an_agent_that_never_asks_is_left_when_the_run_or_its_lane_stops(
     assert not context.lane_stop.wakes
 
 
+def test_a_request_in_flight_when_the_run_stops_is_awaited_and_logged() -> None:
+    context = LaneContext(log=Log(), worker="w", stop=Stop(), lane_stop=Stop())
+    outcome = played(
+        plain, an_episode(plain), meets=lambda role, question: context.stop.set("interrupt"), context=context
+    )
+    assert outcome.left == "stopped"
+    assert [row.row_kind for row in outcome.log.rows] == [ASK]
+    assert len(outcome.asked) == 1
+
+
 def test_an_agent_that_catches_all_and_tries_again_lets_others_run() -> None:
     tries: dict[str, int] = {}
 

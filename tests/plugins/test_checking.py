@@ -286,7 +286,7 @@ BROKEN: Mapping[str, tuple[Callable[[Env], Env], str]] = {
     ),
     "a report that is not there": (
         lambda env: shown(env, report="nowhere.report:EXTRAS"),
-        "cannot be read",
+        "cannot be imported",
     ),
     "a share that is a column of ours": (
         lambda env: shown(env, shares={"episodes": ActionShare(title="E", about="all")}),
