@@ -102,7 +102,6 @@ class ProviderFile(msgspec.Struct, frozen=True, kw_only=True):
     stream: StreamSetting = "auto"
     silence_s: float = 300.0
     cache_key: bool = False
-    most_temperature: float | None = None
     most_tools: int | None = None
     extra_allowed: tuple[str, ...] = ()
     limits: LimitsFile = LimitsFile()
@@ -216,7 +215,6 @@ def _provider(name: str, file: ProviderFile, where: str) -> Provider:
         silence_s=file.silence_s,
         simulate=file.simulate,
         cache_key=file.cache_key,
-        most_temperature=file.most_temperature,
         most_tools=file.most_tools,
         extra_allowed=_extra_allowed(file, where),
         default_price=_price(file.usd_per_mtok, f"{where}: usd_per_mtok"),

@@ -107,8 +107,6 @@ class Provider:
     """For models that the file does not list; None: it must list all."""
     default_source: str = ""
     """Where that price comes from, with its date."""
-    most_temperature: float | None = None
-    """The highest that its API takes; None: not known."""
     most_tools: int | None = None
     """Tools a request may offer; None: no such limit is known."""
     extra_allowed: tuple[str, ...] = ()

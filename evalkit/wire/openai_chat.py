@@ -281,7 +281,9 @@ def _all_filtered(value: Mapping[str, Any], why: str) -> Verdict:
 
 
 def _objections(sampling: Sampling, tools: Sequence[Tool]) -> Sequence[str]:
-    return sampling_objections(sampling, OPENAI_CHAT_FIELDS) + tool_objections(tools)
+    return sampling_objections(sampling, OPENAI_CHAT_FIELDS, highest={"temperature": 2, "top_p": 1}) + tool_objections(
+        tools
+    )
 
 
 OPENAI_CHAT = Dialect(

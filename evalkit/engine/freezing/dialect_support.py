@@ -78,9 +78,6 @@ def marks_of(spec: AgentSpec, provider: Provider, model: Model, sampling: Sampli
     efforts = DIALECTS[provider.dialect].efforts
     if "effort" in asked and efforts and sampling.effort not in efforts:
         raise UsageError(f"{spec.lane}: effort must be one of {', '.join(efforts)}, not {sampling.effort!r}.")
-    most, hot = provider.most_temperature, None if "temperature" in unsent else sampling.temperature
-    if most is not None and hot is not None and hot > most:
-        raise UsageError(f"{spec.lane}: temperature must be at most {most:g}, not {hot:g}.")
     _check_extra(spec, provider, model, sampling)
     if model.context_tokens is not None and sampling.max_tokens >= model.context_tokens:
         raise UsageError(
