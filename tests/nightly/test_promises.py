@@ -115,6 +115,9 @@ def test_an_alarm_that_took_long_to_be_found_looks_back_as_far() -> None:
 def outcome(reason: str, owed: int, **more: Any) -> RunOutcome:
     plain: dict[str, Any] = {
         "directory": Path(),
+        "place": Path(),
+        "why": "",
+        "simulated": "",
         "messages": (),
         "episodes": 4,
         "ended": 4 - owed,

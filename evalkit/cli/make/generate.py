@@ -97,7 +97,7 @@ class _Lines:
 def add_options(parser: argparse.ArgumentParser, words: Sequence[str] = ()) -> None:
     """Add the environments to the command's help, with the parameters of the one that `words` name, else of
     evalkit's."""
-    generated = [name for name, env in OWN_ENVIRONMENTS.items() if env.parameters]
+    generated = {name: env for name, env in OWN_ENVIRONMENTS.items() if env.parameters}
     others = (
         "; or one of a plug-in, whose parameters its name and --help list; or a suite's file, to write it as Parquet"
     )
@@ -105,9 +105,9 @@ def add_options(parser: argparse.ArgumentParser, words: Sequence[str] = ()) -> N
     width = min(100, get_terminal_size().columns - 1)
     lines: list[str] = []
     wanted = [word for word in words if word in ENVIRONMENTS] if {"-h", "--help"} & set(words) else []
-    for name in wanted[:1] or generated:
+    for name, env in {name: ENVIRONMENTS[name] for name in wanted[:1]}.items() or generated.items():
         lines.append(f"parameters of {name}:")
-        for key, parameter in ENVIRONMENTS[name].parameters.items():
+        for key, parameter in env.parameters.items():
             if key != SEED:
                 head = f"  --{key.replace('_', '-')} {parameter.kind.__name__.upper()}"
                 lines += wrap(f"{head:<24}  {_help(parameter)}", width, subsequent_indent=" " * 26)
