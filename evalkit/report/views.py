@@ -2,7 +2,7 @@
 
 What only some runs have comes after all other columns, so that these keep their places.
 
-`steps`, `log` and `calls` are read from the log's files as they lie there, through evalkit's own reader. `episodes` and
+`steps`, `log` and `calls` are read from the log's files as they lie there (`log_rows.py`). `episodes` and
 `scores` are made by folding the environments' scores over the logged facts, only where a query names them, and kept
 (`derived.py`); `periods` is made again (`periods.py`), and so is `instances`, for which every suite is read whole. A
 query reads these views and nothing else: it has neither the disk nor the network, and cannot change that.
@@ -17,10 +17,9 @@ from typing import TYPE_CHECKING, Any
 
 import orjson
 import pyarrow as pa
-import pyarrow.dataset as ds
 from pyarrow import csv
 
-from evalkit.errors import EvalkitError, RunError, UsageError
+from evalkit.errors import RunError, UsageError
 from evalkit.report.periods import VIEW as PERIODS
 from evalkit.report.periods import period_scores
 from evalkit.report.run_data import ASKED_AT, ROLE, SCORES
@@ -28,8 +27,7 @@ from evalkit.report.tables import as_cell
 from evalkit.results.cells import Cell
 from evalkit.results.derived import read_cells
 from evalkit.results.rows import agent_table, cell_table, episode_table, instance_table
-from evalkit.store.files.schema import STEPS, UNASKED, conform, ledger_table
-from evalkit.store.files.segment import Segment, read_segment
+from evalkit.store.files.schema import UNASKED, ledger_table
 from evalkit.store.manifest import Manifest
 from evalkit.store.manifests import read_manifest
 from evalkit.store.reading.reader import read_ledger, step_segments, superseded
@@ -37,44 +35,7 @@ from evalkit.store.reading.reader import read_ledger, step_segments, superseded
 if TYPE_CHECKING:
     import duckdb
 
-
-# A log's steps as DuckDB reads them: through evalkit's own reader, so that DuckDB itself never opens a file.
-#
-# Thereby a query can be cut off from the disk and the network altogether, damage is noticed and named as everywhere
-# else (page checksums, columns, what a file says of itself), and what a path is made of has no meaning. Of each file
-# only the columns that a query needs are read, one file at a time.
-
-
-class LogRows(ds.Dataset):  # type: ignore[misc]
-    """All rows of these segments, in the log's order: DuckDB asks for `schema`, and for a `scanner` in each scan."""
-
-    def __init__(self, segments: Sequence[Segment]) -> None:
-        # Without the constructor of `Dataset`, which refuses to be called: this one is not an Arrow object inside.
-        self._segments = segments
-        self.flaw: EvalkitError | FileNotFoundError | None = None
-        """Why the last scan ended early: DuckDB keeps no more of an error than its words."""
-
-    @property
-    def schema(self) -> pa.Schema:
-        """The columns of `STEPS`."""
-        return STEPS
-
-    def scanner(self, columns: Sequence[str] | None = None, filter: Any = None) -> ds.Scanner:  # noqa: A002 (DuckDB's word)
-        """The rows that fit an expression, with these columns; None: all."""
-        wanted = STEPS.names if columns is None else list(columns)
-        # An expression does not tell its columns, but its text holds their names: at worst one too many is read.
-        words = set() if filter is None else set(re.findall(r"\w+", str(filter)))
-        read = [name for name in STEPS.names if name in wanted or name in words] or STEPS.names[:1]
-        schema = pa.schema([STEPS.field(name) for name in read])
-        return ds.Scanner.from_batches(self._batches(schema), schema=schema, columns=wanted, filter=filter)
-
-    def _batches(self, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-        try:
-            for segment in self._segments:
-                yield from conform(read_segment(segment, schema.names), schema).to_batches()
-        except (EvalkitError, FileNotFoundError) as flaw:
-            self.flaw = flaw
-            raise
+    from evalkit.report.log_rows import LogRows
 
 
 ATTEMPTS = 4
@@ -294,6 +255,7 @@ def _hint(flaw: Exception) -> str:
 
 
 def _make_steps(connection: "duckdb.DuckDBPyConnection", run: Path, manifest: Manifest) -> "LogRows":
+    from evalkit.report.log_rows import LogRows  # pyarrow's data sets import pandas, where it is installed
 
     log = LogRows(step_segments(run))
     gone = superseded(run)

@@ -204,7 +204,7 @@ def test_one_signal_ends_a_run_whose_agent_holds_on_to_it(here: Path) -> None:
     interrupt(process)
     said = finish(process)
     assert said.code == 130, said.err
-    assert "0 of 1 episodes ended, 1 remains (interrupted)" in said.out
+    assert "0 of 1 episode ended, 1 remains" in said.out
     assert "Traceback" not in said.err
     assert "Task" not in said.err
 

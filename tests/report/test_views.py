@@ -255,14 +255,14 @@ def test_files_that_move_while_a_query_runs_are_looked_for_again(run: Path, monk
             raise FileNotFoundError("log/w/000000000.parquet")
         return read(*words)
 
-    monkeypatch.setattr("evalkit.report.views.read_segment", once_gone)
+    monkeypatch.setattr("evalkit.report.log_rows.read_segment", once_gone)
     assert open_views(run).sql("select step from log").num_rows == len(FIRST) + len(AGAIN) + len(OTHERS)
     moved.clear()
 
     def always_gone(*words: Any) -> Any:
         raise FileNotFoundError("log/w/000000000.parquet")
 
-    monkeypatch.setattr("evalkit.report.views.read_segment", always_gone)
+    monkeypatch.setattr("evalkit.report.log_rows.read_segment", always_gone)
     with pytest.raises(RunError, match="keep moving"):
         open_views(run).sql("select step from log")
 
