@@ -1,6 +1,7 @@
 """What all tests share: where the reference data lies, how Hypothesis searches, which modules assert beside tests."""
 
 import gc
+import signal
 from collections.abc import Iterator, Sequence
 from itertools import groupby
 from pathlib import Path
@@ -12,6 +13,11 @@ from evalkit.redact import KEYS
 from tests.support.examples import LESS, MOST
 
 pytest.register_assert_rewrite("tests.support.hostile_answers")
+
+# Of tests that are called in the background or by `nohup`, both are ignored, and would be in each process that one starts.
+for number, handler in ((signal.SIGINT, signal.default_int_handler), (signal.SIGHUP, signal.SIG_DFL)):
+    if signal.getsignal(number) == signal.SIG_IGN:
+        signal.signal(number, handler)
 
 PROJECT = Path(__file__).resolve().parent.parent
 

@@ -20,7 +20,6 @@ PROJECT = Path(__file__).resolve().parent.parent.parent
 
 ENDS = """
 import json, signal, sys
-signal.signal(signal.SIGINT, signal.default_int_handler)  # a process in the background may have been begun without
 def ended(how):
     mine = signal.getsignal(signal.SIGINT) is signal.default_int_handler
     print(json.dumps({"how": how, "handlers": mine}), flush=True)
