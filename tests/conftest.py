@@ -14,7 +14,7 @@ from tests.support.examples import LESS, MOST
 
 pytest.register_assert_rewrite("tests.support.hostile_answers")
 
-# Of tests that are called in the background or by `nohup`, both are ignored, and would be in each process that one starts.
+# In tests that are called in the background or by `nohup` both are ignored, also in the processes that they start.
 for number, handler in ((signal.SIGINT, signal.default_int_handler), (signal.SIGHUP, signal.SIG_DFL)):
     if signal.getsignal(number) == signal.SIG_IGN:
         signal.signal(number, handler)
