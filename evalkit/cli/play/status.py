@@ -213,7 +213,7 @@ def _words(status: Status) -> list[str]:
         money.append(f"{show_usd(status.crash_charges)} for what crashes may have left in flight (unconfirmed)")
     lines = [f"{status.name}: {ended:,} of {many(planned, 'episode')} ended, {state}."]
     if status.written_by is None and ended < planned:
-        lines.append(visible(status.why))
+        lines += map(visible, status.why.splitlines())
     lines += [*status.parked_words, ", ".join(money) + ".", *_left_words(status), *refused_lines(status)]
     if status.unmetered.words():
         lines.append(status.unmetered.advice())
