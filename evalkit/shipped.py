@@ -30,8 +30,9 @@ def find(kind: str, name: str) -> Path:
     looked = ", ".join(str(folder) for folder in places) or f"no folder {kind!r} exists"
     wanted = PurePosixPath(name)
     pattern = "/".join(["*"] * len(wanted.parts[:-1]) + [f"*{wanted.suffix}"])
-    valid = {path.relative_to(folder).as_posix() for folder in places for path in folder.glob(pattern)}
-    raise UsageError(f"There is no {kind}/{name} (looked in: {looked}).{nearest(name, valid)}")
+    valid = {path.relative_to(folder).with_suffix("").as_posix() for folder in places for path in folder.glob(pattern)}
+    near = nearest(str(wanted.with_suffix("")), valid)  # without its ending, as sweeps and commands name it
+    raise UsageError(f"There is no {kind}/{name} (looked in: {looked}).{near}")
 
 
 def _existing(kind: str, package: Path) -> list[Path]:

@@ -208,7 +208,7 @@ def _troubles(view: View) -> Iterator[str]:
     for lane in view.lanes:
         parts = []
         if lane.ended and not view.stopping:  # else all of them have
-            parts.append(lane.ended)
+            parts.append(lane.ended.removeprefix(f"{lane.name}: "))
         elif lane.paused_s >= LONG_PAUSE_S:
             parts.append(f"paused, retries in {lane.paused_s:.0f} s")
         elif lane.trouble:

@@ -74,7 +74,8 @@ def _question_words(question: QuestionPlan) -> Iterator[str]:
         )
         return
     for answer in question.answers:
-        yield f"  {answer.points:g} points apart: {_answer_words(answer, question.draws, what)}"
+        points = f"{answer.points:g} point{'s' * (answer.points != 1)}"
+        yield f"  {points} apart: {_answer_words(answer, question.draws, what)}"
     source = "as the run's pairs do so far" if question.seen else "which is supposed, as nothing has been played"
     yield (
         f"These are forecasts for one pair whose differences vary by {question.spread:.0f} points, {source}; dollars "

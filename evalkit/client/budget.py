@@ -323,9 +323,11 @@ class Budget:
             left = max(0, state.budget - state.before - state.spent)
             if self._is_alone(head.item, budget=state.budget, left=left):
                 raise RequestTooLarge(
-                    _too_large(amount, f"the budget of {show_usd(state.budget)}", left, "`budget_usd`")
+                    _too_large(amount, f"the budget of {show_usd(state.budget)}", left, "`--budget`, or `budget_usd`")
                 )
-            raise BudgetReached(_reached(f"The budget of {show_usd(state.budget)}", left, amount, "`budget_usd`"))
+            raise BudgetReached(
+                _reached(f"The budget of {show_usd(state.budget)}", left, amount, "`--budget`, or `budget_usd`")
+            )
 
     async def _refill(self, head: _Waiter) -> None:
         shared = self._shared

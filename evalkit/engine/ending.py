@@ -54,7 +54,7 @@ def outcome_of(session: Session) -> RunOutcome:
     messages = (
         *_in_vain(session),
         *([] if session.question is None else session.question.asked.words()),
-        why,
+        *why.splitlines(),
         *_owed_words(session, owed, owed_cost),
         *_ceiling_words(session),
         *_unfinished_words(session, unfinished),
@@ -101,8 +101,8 @@ def _unfinished(session: Session) -> int:
 
 
 def _why(session: Session, reason: str, left: Sequence[str], told: Mapping[str, Sequence[str]]) -> str:
-    """Why it stopped although episodes remain, in a sentence that names what decided; empty where none remain
-    or all questions are answered.
+    """Why it stopped although episodes remain, in a sentence that names what decided, or a line for each lane or
+    agent that did; empty where none remain or all questions are answered.
 
     `left`: how episodes were left in this call; `told`: by reason, what is said of each lane or agent.
     """
@@ -113,9 +113,8 @@ def _why(session: Session, reason: str, left: Sequence[str], told: Mapping[str, 
         return session.stop.message
     if reason in ("complete", "decided"):
         return ""
-    if told.get(reason) and (reason in SEVERAL or len(told[reason]) == 1):
-        count, first = len(told[reason]), told[reason][0]
-        return first if count == 1 else f"{many(count, *SEVERAL[reason])}; the first: {first}"
+    if told.get(reason) and (reason != "parked" or len(told[reason]) == 1):
+        return "\n".join(told[reason])
     if reason == "limit" and limit is not None:
         return f"`--limit {limit}` is reached: this call was to end {many(limit, 'episode')} of each model."
     if reason == "budget":
@@ -130,13 +129,6 @@ def _why(session: Session, reason: str, left: Sequence[str], told: Mapping[str, 
     parts = [f"{count:,} {LEFT_BECAUSE[way]}" for way, count in counts.items() if count]
     return f"Of the episodes that remain, {'; '.join(parts)}." if parts else ""
 
-
-SEVERAL = {
-    "lane": ("model takes", "models take no more requests"),
-    "agent": ("agent", "agents' code failed"),
-    "refused": ("provider refuses", "models' requests were refused"),
-}
-"""By a reason that several lanes or agents may have."""
 
 LEFT_BECAUSE = {
     REFUSED: "were refused by their provider",
@@ -164,7 +156,7 @@ def _owed_words(session: Session, owed: int, owed_cost: int | None) -> Iterator[
     over = session.stop.reason or session.cut
     if owed and over in ("budget", "deadline"):
         cost = f", with a predicted cost of about {show_usd(owed_cost)}" if owed_cost else ""
-        raised = "To continue, raise `budget_usd` in the sweep and run it again."
+        raised = "To continue, raise `--budget`, or `budget_usd` in the sweep and run it again."
         remedy = (
             "" if over == session.stop.reason == "budget" else raised if over == "budget" else "Run again to continue."
         )

@@ -256,8 +256,11 @@ class _Meter:
         return Answer(reply=reply, cost=PicoUsd(0), latency_s=0.0, queue_s=0.0, attempts="ok", started_at=0.0)
 
 
+@dataclass(frozen=True, slots=True)
 class _NoLog:
     """A log that stores nothing."""
+
+    agent: str
 
     def append(self, record: StepRecord) -> None:
         """Forget it."""
@@ -270,7 +273,7 @@ class _NoLog:
 
     def event(self, kind: str, **facts: object) -> None:
         """An internal error must not pass for a cheap episode."""
-        raise UsageError(f"plan: an episode could not be played ({kind}): {facts.get('detail', '')}")
+        raise UsageError(f"plan: an episode of agent {self.agent!r} could not be played: {facts.get('detail', kind)}")
 
 
 async def play_sample(
@@ -282,7 +285,7 @@ async def play_sample(
     the policy or the code fails.
     """
     cell = episode.cell
-    table = LaneContext(log=_NoLog(), worker="plan", stop=Stop(), lane_stop=Stop())
+    table = LaneContext(log=_NoLog(cell.agent.name), worker="plan", stop=Stop(), lane_stop=Stop())
     periods: int | None = episode.target.line.get("periods")
     active = Holdings(episodes={}, rows={}).activate(episode)
     tally = _MeteredEpisode(

@@ -187,7 +187,7 @@ WORDS: Mapping[str, str] = {
     "bootstrap-t": "resampled t",
     "bootstrap": "resampled percentiles",
     "betting": "for a partial run, valid at every look",
-    "bernstein": "the same, if strata do not take turns",
+    "bernstein": "for a partial run whose strata do not take turns, valid at every look",
     EXACT: "the score of the optimum is not an estimate and has no interval",
 }
 """What a method's name means."""

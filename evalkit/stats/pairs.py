@@ -210,7 +210,7 @@ def relabelled(pairs: Pairs, *, place: Sequence[str], tests: int = 1) -> Hypothe
         count = min(rows, draws - done)
         sums = sum(_dealt(pool, counts, stream, count) for counts, pool in pools.items())
         hits += int(np.count_nonzero(np.abs(sums) >= least))
-    return HypothesisTest(p=(1 + hits) / (1 + draws))
+    return HypothesisTest(p=max((1 + hits) / (1 + draws), least_p(pairs)))  # draws may miss some of the deals
 
 
 def _dealt(pool: "Doubles", counts: tuple[int, int], stream: Stream, draws: int) -> "Doubles":

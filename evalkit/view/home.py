@@ -259,6 +259,7 @@ NIGHTS_COLUMNS = (
     Column(key="ended", title="Ended", kind="count", unit="episodes of the last night"),
     Column(key="planned", title="Planned", kind="count", unit="episodes of the last night"),
     Column(key="spent", title="Spent", kind="usd", unit="in the last night"),
+    Column(key="money", title="Money"),
     Column(key="alarms", title="Alarms"),
 )
 
@@ -364,6 +365,7 @@ def _sweep_row(name: str, folder: Path) -> dict[str, Any]:
         "ended": last.planned - last.owed,
         "planned": last.planned,
         "spent": last.spent,
+        "money": _simulated(folder / last.night) or None,
         "alarms": ", ".join(f"{cell.agent} on {cell.suite}" for cell in last.raised) or "none",
     }
 

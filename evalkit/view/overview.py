@@ -176,7 +176,7 @@ def warnings(reading: Reading) -> list[str]:
             f"Partial. {many(left, 'episode remains', 'episodes remain')} in {cells}; each cell is "
             "estimated from its longest prefix of ended episodes (see Completeness)."
         )
-        messages += [] if reading.word == "running" else filter(None, (status.why, *reading.messages))
+        messages += [] if reading.word == "running" else (*status.why.splitlines(), *reading.messages)
     if status.crash_charges:
         messages.append(f"{show_usd(status.crash_charges)} of the cost are unconfirmed crash charges.")
     for table in report.tables:

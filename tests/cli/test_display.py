@@ -143,6 +143,7 @@ def test_what_is_left_is_counted_while_others_are_played() -> None:
 
 
 def test_where_the_whole_run_stops_no_lane_says_so_again() -> None:
+    assert "m: m: " not in plain(view(lane(1, name="m", ended="m: The key was refused.")))
     assert "Interrupted." not in plain(view(lane(1, ended="Interrupted."), stopping="interrupt"))
 
 

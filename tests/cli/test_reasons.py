@@ -67,6 +67,12 @@ CASES = (
     Case("deadline", r"The deadline of 1 s has passed\.", top='deadline = "1s"', answers="late"),
     Case("interrupt", r"Interrupted after .* m?s\.", answers="interrupts"),
     Case("lane", r"acme/m-1: .*Wrong key.*", answers="wrong key"),
+    Case(
+        "lane",
+        r"acme/m-1: .*Wrong key.*\nacme/m-2: .*Wrong key.*",
+        more='[[agents]]\nname = "n"\nprovider = "acme"\nmodel = "m-2"',
+        answers="wrong key",
+    ),
     Case("refused", r"acme/m-1: 1 episode was refused and is not scored\. .*", answers="one"),
     Case("parked", r"acme/m-1: .*attempts.*", answers="down for one"),
     Case(
@@ -149,12 +155,23 @@ def test_each_reason(call: Call, here: Path, monkeypatch: pytest.MonkeyPatch, ca
     assert re.fullmatch(case.words, ended["why"]), ended["why"]
     assert status["why"] == ended["why"]
     assert "no running event loop" not in (run / "events.jsonl").read_text()  # before an agent's own traceback
-    if case.words:
-        assert ended["why"] in ended["messages"]
-        lines = said.out.splitlines()
-        assert ended["why"] in lines[-8:], said.out
-        assert ended["why"] in " ".join(call("status", "mine").out.split())
-        assert ended["why"] in overview(read_run(run), "mine").warnings
+    lines = said.out.splitlines()
+    for line in ended["why"].splitlines():
+        assert line in ended["messages"]
+        assert line in lines[-8:], said.out
+        assert lines.count(line) == 1
+        assert line in " ".join(call("status", "mine").out.split())
+        assert line in overview(read_run(run), "mine").warnings
     if case.reason == "agent":
         assert re.search(r"coded .*\sagent_error\s1\d", call("status", "mine").out)
         assert [cell["parked"].get("agent_error", 0) >= 10 for cell in status["cells"]] == [False, True]
+
+
+def test_a_plan_names_the_agent_whose_code_fails(call: Call, here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(here)
+    (here / "failing.py").write_text(CODE)
+    agent = '[[agents]]\nname = "coded"\nagent = "failing:crash"\nmodels = { main = "simulated/knuth" }'
+    (here / "mine.toml").write_text(f'budget_usd = "5"\n{agent}\n[[suites]]\nname = "scheduling/basic"\n')
+    said = call("plan", "mine.toml")
+    assert "plan: an episode of agent 'coded' could not be played: " in said.err
+    assert "KeyError: 'prices'" in said.err

@@ -20,11 +20,12 @@ def test_simulated_money_is_marked_wherever_it_is_shown(call: Call, here: Path) 
     assert outcome.to_json()["simulated_money"] is True
     told = [
         call("status", "mine"),
+        call("status", "mine", "--money"),
         call("report", "mine"),
         call("show", "mine", "knuth:scheduling/basic?periods=4:seed-0:0"),
     ]
     told.append(call("plan", "mine.toml"))
-    assert ["simulated money" in one.out for one in told] == [True] * 4
+    assert ["simulated money" in one.out for one in told] == [True] * len(told)
     write_page(run, here / "page.html")
     assert "simulated money" in (here / "page.html").read_text()
     assert json.loads(call("status", "mine", "--json").out)["money"]["simulated"] is True

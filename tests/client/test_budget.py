@@ -125,7 +125,7 @@ def test_it_says_so_at_once_when_nothing_in_flight_could_free_enough() -> None:
 
     async def main() -> None:
         await money.reserve(40)
-        with pytest.raises(BudgetReached, match="raise `budget_usd`"):
+        with pytest.raises(BudgetReached, match="raise `--budget`, or `budget_usd` in the sweep"):
             await money.reserve(51)
         assert money.stats().waiting == 0
 

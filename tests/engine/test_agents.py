@@ -519,7 +519,7 @@ def wrong_uses() -> Iterator[tuple[str, Callable[[Seat], Any]]]:
         await seat.act([1])  # type: ignore[list-item]
 
     yield "still waits", twice_at_once
-    yield "declares 2 requests", too_many
+    yield "as the agent declares (`parallel=2`)", too_many
     yield "used twice", same_key
     yield "belongs to step 0", late_fork
     yield "still in flight", in_flight

@@ -61,7 +61,9 @@ def test_twelve_instances_cannot_decide(tmp_path: Path, call: Call, monkeypatch:
     said = call("plan", str(path))
     assert "Nothing can be decided with 8 instances" in said.out
     path = written(tmp_path, 12)
-    assert "10 points apart: cannot be decided with 12 instances" in call("plan", str(path)).out
+    said = call("plan", str(path)).out
+    assert "10 points apart: cannot be decided with 12 instances" in said
+    assert "  1 point apart: " in said
 
 
 def test_a_budget_is_told_in_instances(tmp_path: Path, call: Call, monkeypatch: pytest.MonkeyPatch) -> None:

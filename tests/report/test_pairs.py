@@ -90,6 +90,9 @@ def test_dealing_replicates_anew_is_the_definition() -> None:
     assert found.p == pytest.approx(want, abs=0.02)
     assert relabelled(pairs, place=PLACE) == found
     assert least_p(pairs) == pytest.approx(1 / 9)
+    rare = pair({name: [1.0] * 3 for name in "abc"}, {name: [0.0] for name in "abc"})
+    drawn = [relabelled(rare, place=("rare", str(number))).p or 0.0 for number in range(6)]
+    assert min(drawn) == least_p(rare) == 1 / 64
     same = pair(several(np.full((4, 2), 0.5)), several(np.full((4, 1), 0.5)))
     assert relabelled(same, place=PLACE).why == NO_DIFFERENCE
 

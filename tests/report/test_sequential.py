@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from evalkit.report.report import Report
-from evalkit.report.scores import anytime_interval
+from evalkit.report.scores import anytime_interval, kind_notes
 from evalkit.seeds import derive
 from evalkit.stats.sequential import bernstein, betting, betting_now, filled, rounds, sequence, sequential_p, wealth
 from evalkit.store.manifest import ManifestOrder, ManifestSuite
@@ -205,3 +205,8 @@ def test_a_suite_sorted_by_difficulty_misleads_nobody_once_its_order_is_random(k
     missed = (wealth(values, 0.5, up=True) >= 0) | (wealth(values, 0.5, up=False) >= 0)
     # In the file's order every run is misled.
     assert missed.any(axis=1).mean() <= 0.05 if keyed else missed.any()
+
+
+def test_the_note_explains_each_method_without_the_others() -> None:
+    (note,) = kind_notes([{"kind": "bernstein"}], [])
+    assert note.endswith("bernstein: for a partial run whose strata do not take turns, valid at every look")

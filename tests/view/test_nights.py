@@ -13,6 +13,7 @@ from evalkit.cli.read.view import _named, first_page
 from evalkit.errors import RunError
 from evalkit.nightly.history_files import HISTORY, derive, note
 from evalkit.report.nights.history import AlarmNote, NightRecord, Rule, encode
+from evalkit.store.manifest import Manifest
 from evalkit.view.run_cache import RunCache
 from tests.view.browser import chromium, tab, viewing
 from tests.view.conftest import ask, client
@@ -47,6 +48,12 @@ def alarmed(record: NightRecord) -> NightRecord:
     return msgspec.structs.replace(
         record, cells=(msgspec.structs.replace(record.cells[0], alarm=ALARM), *record.cells[1:])
     )
+
+
+def test_simulated_money_of_nights_is_marked_among_the_runs(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Manifest, "simulated", "simulated")
+    (home,) = ask(RunCache([], folder), "/")
+    assert re.search(r"<td[^>]*>simulated</td>", home.text)
 
 
 def test_nights_stand_among_the_runs_and_lead_to_runs_and_comparisons(folder: Path) -> None:

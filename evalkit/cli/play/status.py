@@ -12,7 +12,7 @@ from evalkit.api.specs import run_directory
 from evalkit.cli.question_words import question_lines, server_words
 from evalkit.engine.forecast import Range
 from evalkit.engine.status import CellStatus, Status, read_status
-from evalkit.money import money_words, show_usd
+from evalkit.money import money_words, show_usd, simulated_words
 from evalkit.text import many, span, visible
 
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ def print_money(run: Path, *, as_json: bool) -> None:
         *((f"charge: {why}", amount, "cost unknown, counted at its worst case") for why, amount in reasons.items()),
         ("crashes", money["crash_charges"], "may have been in flight when a session died"),
         ("released", -(money["released"] or 0), "shown unspent by the provider's usage"),
-        ("spent", money["spent"], bound),
+        ("spent", money["spent"], bound + simulated_words(books.manifest.simulated)),
     ]
     room = max(len(name) for name, _, _ in rows)
     for name, amount, words in rows:
@@ -213,7 +213,7 @@ def _words(status: Status) -> list[str]:
         money.append(f"{show_usd(status.crash_charges)} for what crashes may have left in flight (unconfirmed)")
     lines = [f"{status.name}: {ended:,} of {many(planned, 'episode')} ended, {state}."]
     if status.written_by is None and ended < planned:
-        lines.append(visible(status.why))
+        lines += map(visible, status.why.splitlines())
     lines += [*status.parked_words, ", ".join(money) + ".", *_left_words(status), *refused_lines(status)]
     if status.unmetered.words():
         lines.append(status.unmetered.advice())

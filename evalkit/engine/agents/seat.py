@@ -237,7 +237,8 @@ class EpisodeSeat:
                 ASK_LIMIT, f"An agent asks at most {ASKS_OF_STEP} times a step, {ASKS_OF_EPISODE:,} in all."
             )
         if len(self._flights) - len(self._unawaited) >= self._cast.code.parallel:
-            raise AgentError(f"ask: the agent declares {self._cast.code.parallel} requests in flight (`parallel`).")
+            most = self._cast.code.parallel
+            raise AgentError(f"ask: as many requests are in flight as the agent declares (`parallel={most}`).")
         digest = self._digest(model, messages, tools, settings)
         self._asks += 1
         self.asks_of_step += 1
