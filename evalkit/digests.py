@@ -61,7 +61,7 @@ def ask_digest(role: str, shown: bytes, messages: Messages, tools: Sequence[Tool
     tools     those that it composed; None: those that the environment offers
     settings  its own sampling, as JSON
     """
-    offered = b"" if tools is None else _kept_tools(tools)
+    offered = b"" if tools is None else _tools(tools)  # of code that may change them: none are kept
     return _digest(b"ask", role.encode(), shown, encoded(messages), b"" if tools is None else b"own", offered, settings)
 
 

@@ -7,7 +7,7 @@ decide what it does.
 
 import inspect
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol, TypeVar
 
 from evalkit.dialogue import Message, Reply, Tool, ToolCall
@@ -170,3 +170,26 @@ def code_of(value: object, where: str) -> AgentCode:
             f"{where}: {value!r:.80} is not an agent: declare the function with `@evalkit.agent(version=1)`."
         )
     return code
+
+
+class OwnTools:
+    """Tools as a caller's code may have them: what it changes in their schemas is seen by nobody else."""
+
+    __slots__ = ("_copies", "_tools")
+
+    def __init__(self) -> None:
+        self._tools = self._copies = tuple[Tool, ...]()
+
+    def of(self, tools: tuple[Tool, ...]) -> tuple[Tool, ...]:
+        """Copies of the tools: the same as long as these are the same object."""
+        if tools is not self._tools:
+            self._tools = tools
+            self._copies = tuple([replace(tool, parameters=_own(tool.parameters)) for tool in tools])
+        return self._copies
+
+
+def _own(value: Any) -> Any:
+    """A copy of a JSON value."""
+    if isinstance(value, Mapping):
+        return {key: _own(one) for key, one in value.items()}
+    return [_own(one) for one in value] if isinstance(value, list | tuple) else value

@@ -21,9 +21,9 @@ from evalkit.envs.environment import Facts, Kit, Score
 from evalkit.envs.replay import Turn, advance, begin
 from evalkit.errors import RunError, UsageError, nearest
 from evalkit.policy.table import is_policy, policy_names
-from evalkit.replies import encode_reply
+from evalkit.replies import composed
 from evalkit.results.show import open_episode
-from evalkit.seats import AgentFn, code_of
+from evalkit.seats import AgentFn, OwnTools, code_of
 from evalkit.spec.packs import read_pack
 from evalkit.spec.sweep import sweep_from
 from evalkit.store.events import read_events
@@ -47,7 +47,7 @@ class Game:
     ('unparseable', 1, '')
     """
 
-    __slots__ = ("_env", "_facts", "_loaded", "_position", "instance")
+    __slots__ = ("_env", "_facts", "_loaded", "_position", "_tools", "instance")
 
     def __init__(self, instance: Instance, *, prompts: str = "standard", notes: bool = True) -> None:
         """As `game` has it."""
@@ -57,6 +57,7 @@ class Game:
         self._loaded: Any = self._env.load(instance.line)
         kit = Kit(pack=read_pack(prompts, self._env.name), notes=bool(notes))
         self._position = begin(self._env, self._loaded, kit)
+        self._tools = OwnTools()
         self._facts: list[Facts] = []
         self.instance = instance
 
@@ -68,7 +69,7 @@ class Game:
     @property
     def tools(self) -> tuple[Tool, ...]:
         """The tools that the next reply may call. In some environments they change during the episode."""
-        return self._position.tools
+        return self._tools.of(self._position.tools)
 
     @property
     def tool_choice(self) -> ToolChoice:
@@ -114,12 +115,7 @@ class Game:
         >>> game.messages[-1].role
         'user'
         """
-        answer = _reply(reply)
-        try:
-            data = encode_reply(answer)
-        except (TypeError, UnicodeError) as flaw:
-            raise ValueError(f"the reply is not valid text: {flaw}") from flaw
-        turn = advance(self._env, self._position, answer, data)
+        turn = advance(self._env, self._position, *composed(reply))
         self._facts.append(turn.facts)
         return turn
 
@@ -155,32 +151,6 @@ def game(instance: Instance, *, prompts: str = "standard", notes: bool = True) -
     ['system', 'user']
     """
     return Game(instance, prompts=prompts, notes=notes)
-
-
-def _reply(reply: object) -> Reply:
-    """Convert a caller's value to a `Reply`. Raises TypeError."""
-    if isinstance(reply, str):
-        return Reply(text=reply)
-    if isinstance(reply, Reply):
-        texts = (reply.text, reply.finish, reply.reasoning)
-        if not all(isinstance(text, str) for text in texts) or not isinstance(reply.opaque, bytes):
-            raise TypeError("reply: text, finish and reasoning of a Reply must be strings, opaque must be bytes")
-        _check_calls(reply.calls)
-        return reply
-    if isinstance(reply, Sequence) and not isinstance(reply, bytes | bytearray):
-        _check_calls(reply)
-        return Reply(calls=tuple(reply), finish="tool_calls" if reply else "stop")
-    raise TypeError(f"reply: expected a Reply, a list of ToolCalls or a string, got {type(reply).__name__}")
-
-
-def _check_calls(calls: Sequence[object]) -> None:
-    for call in calls:
-        if not isinstance(call, ToolCall):
-            raise TypeError(f"reply: expected ToolCalls, got {type(call).__name__}")
-        if not all(isinstance(text, str) for text in (call.id, call.name, call.arguments)):
-            raise TypeError(
-                "reply: id, name and arguments of a ToolCall must be strings; arguments is JSON: json.dumps(...)"
-            )
 
 
 # Play one episode: for a first try of an agent, a test or a notebook.

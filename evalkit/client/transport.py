@@ -24,13 +24,12 @@ from evalkit.client.credentials import Credentials
 from evalkit.client.streaming import Rounds, Timeouts, aside, feed, join_pieces
 from evalkit.errors import UsageError
 from evalkit.redact import KEYS
+from evalkit.replies import MOST_BYTES
 from evalkit.wire.http import Failure, HttpResponse
 from evalkit.wire.lenient import ON_LOOP_BYTES
 from evalkit.wire.streams import ReplyStream, StreamForm, is_stream
 from evalkit.wire.verdicts import judge
 
-BODY_CAP_BYTES = 8 * 2**20
-"""Ten times the longest reply of a model; the log has to store it, and every later request may contain it."""
 CONNECT_S = 30.0
 IDLE_S = 120.0
 """Between two pieces of a body that has begun. While a model thinks, no body has begun: only the total timeout
@@ -90,7 +89,7 @@ class HttpTransport:
             **headers,
         }
         self._timeout_s = timeout_s
-        self._body_cap = BODY_CAP_BYTES
+        self._body_cap = MOST_BYTES
         self._idle_s = min(IDLE_S, timeout_s)
         self._silence_s = min(silence_s, timeout_s)
 

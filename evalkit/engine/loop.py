@@ -26,13 +26,16 @@ GRACE_S = 1.0
 """How long tasks and threads are waited for that a run has left behind."""
 STUCK_S = 1.0
 """A second signal that finds the loop held up for so long is raised in what holds it up."""
+LEFT: list[object] = []
+"""Tasks and threads that a run has left behind. They are kept, since what Python throws into a task that is freed, the
+task may catch without end; and a process that has any ends without Python's own end, which waits for them."""
 
 
 def run_loop(coroutine: Coroutine[None, None, Result]) -> Result:
     """Run on uvloop if it is installed: it saves a quarter of the CPU time of a request.
 
-    An agent's code ends or holds up nothing but its episode: not by `sys.exit` in a task of its own, nor by a task
-    that catches its cancellation, nor by a thread that does not end.
+    An agent's code ends or holds up nothing but its episode: not by `sys.exit` in a task of its own, nor by stopping
+    the loop, nor by a task that catches its cancellation, nor by a thread that does not end.
     """
     try:
         import uvloop
@@ -40,22 +43,32 @@ def run_loop(coroutine: Coroutine[None, None, Result]) -> Result:
         loop: asyncio.AbstractEventLoop = uvloop.new_event_loop()
     except ImportError:
         loop = asyncio.new_event_loop()
-    pool = ThreadPoolExecutor(thread_name_prefix="evalkit-loop")  # `cli.main.entry` looks for it
+    pool = ThreadPoolExecutor(thread_name_prefix="evalkit-loop")
     loop.set_default_executor(pool)
     task = loop.create_task(coroutine)
     try:
-        while True:
-            try:
-                return loop.run_until_complete(task)
-            except (SystemExit, KeyboardInterrupt) as flaw:
-                if task.done() or _is_interrupt(flaw):
-                    raise
+        return _driven(loop, task)
     finally:
-        loop.run_until_complete(_end_others(task))
+        _driven(loop, loop.create_task(_end_others(task)))
         closing = threading.Thread(target=pool.shutdown, daemon=True)
         closing.start()
         closing.join(GRACE_S)
+        if closing.is_alive():
+            LEFT.append(closing)
         loop.close()
+
+
+def _driven(loop: asyncio.AbstractEventLoop, task: "asyncio.Task[Result]") -> Result:
+    """What comes of a task, whatever others do to its loop."""
+    while True:
+        try:
+            return loop.run_until_complete(task)
+        except (SystemExit, KeyboardInterrupt) as flaw:
+            if task.done() or _is_interrupt(flaw):
+                raise
+        except RuntimeError:  # the loop was stopped
+            if task.done():
+                raise
 
 
 def _is_interrupt(flaw: BaseException) -> bool:
@@ -70,7 +83,8 @@ async def _end_others(task: "asyncio.Task[Any]") -> None:
     for one in others:
         one.cancel()
     await asyncio.wait({task})
-    await asyncio.wait({task, *others}, timeout=GRACE_S)
+    _, left = await asyncio.wait({task, *others}, timeout=GRACE_S)
+    LEFT.extend(left)
     with suppress(TimeoutError):
         await asyncio.wait_for(loop.shutdown_asyncgens(), GRACE_S)
     loop.set_exception_handler(lambda *_: None)  # it would tell of each task that is left, in its own words

@@ -10,6 +10,7 @@ import errno
 import fcntl
 import os
 import secrets
+import stat
 import sys
 import time
 from collections.abc import Iterable, Iterator, Sequence
@@ -261,8 +262,11 @@ def remove_leftovers(directory: Path) -> None:
 
 
 def read_whole(path: Path) -> bytes | None:
-    """A file's content; None if there is none. Raises StorageError for one that cannot be read."""
+    """A file's content; None if there is none. Raises StorageError for one that cannot be read. A pipe or a device is
+    none: it would be read without end."""
     with storage_errors(path), suppress(FileNotFoundError):
+        if not isinstance(path, BucketPath) and not stat.S_ISREG(path.stat().st_mode) and not path.is_dir():
+            raise OSError(errno.EINVAL, "this is no regular file")
         return path.read_bytes()
     return None
 

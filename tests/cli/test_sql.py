@@ -64,6 +64,14 @@ def test_odd_values_are_told(ran: str, call: Call) -> None:
     assert json.loads(call("sql", ran, query, "--json").out)[0]["m"] == {"1": "x"}
 
 
+@pytest.mark.parametrize("value", ["date '20000-01-01'", "interval '2147483646 days'", "map {[1]: 2}", "1::bignum"])
+def test_a_value_that_cannot_be_printed_is_told(ran: str, call: Call, value: str) -> None:
+    for form in ([], ["--json"], ["--csv"]):
+        told = call("sql", ran, f"select [{value}] as a", *form)
+        assert told.code == 0 or "Cast it in the query" in told.err
+        assert call("sql", ran, f"select cast({value} as varchar) as a", *form).code == 0
+
+
 def test_without_a_query_the_views_are_told(ran: str, call: Call) -> None:
     told = call("sql", ran).out
     for name in ("steps", "calls", "episodes", "scores", "ledger", "agents", "instances"):

@@ -5,13 +5,14 @@ from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import pytest
 
 from evalkit.client.ask import Answer, Question
 from evalkit.client.outside import PolicyAsker
-from evalkit.dialogue import Message, Reply
+from evalkit.dialogue import Message, Reply, ToolCall
 from evalkit.engine.agents import playing
 from evalkit.engine.agents.cast import Cast
 from evalkit.engine.agents.playing import CodePlayer
@@ -31,6 +32,7 @@ from evalkit.errors import (
 )
 from evalkit.money import PicoUsd
 from evalkit.policy.table import player
+from evalkit.replies import MOST_BYTES
 from evalkit.seats import AgentFn, Seat, agent, code_of
 from evalkit.spec.sweep import sweep_from
 from evalkit.store.files.record import ASK, STEP, StepRecord
@@ -148,6 +150,7 @@ def played(
     *,
     meets: Answers = nothing,
     context: LaneContext | None = None,
+    params: Mapping[str, Any] = MappingProxyType({"n": 3}),
 ) -> Outcome:
     """Play on from what a log has."""
     asked: list[str] = []
@@ -161,7 +164,7 @@ def played(
         return Model(role, policy, asked, meets)
 
     lanes = {role: f"simulated/{role}" for role in code_of(code, "test").models}
-    cast = Cast(code=code_of(code, "test"), lanes=lanes, params={"n": 3}, max_tokens=100, make=make)
+    cast = Cast(code=code_of(code, "test"), lanes=lanes, params=params, max_tokens=100, make=make)
 
     def activate(episode: PlannedEpisode) -> ActiveEpisode:
         position = begin(episode.cell.env, episode.instance, episode.cell.kit)
@@ -518,6 +521,18 @@ def wrong_uses() -> Iterator[tuple[str, Callable[[Seat], Any]]]:
     async def no_reply(seat: Seat) -> None:
         await seat.act([1])  # type: ignore[list-item]
 
+    async def no_text(seat: Seat) -> None:
+        await seat.act(Reply(text=5))  # type: ignore[arg-type]
+
+    async def no_json(seat: Seat) -> None:
+        await seat.act([ToolCall(id="1", name="x", arguments={})])  # type: ignore[arg-type]
+
+    async def half_a_pair(seat: Seat) -> None:
+        await seat.act("\ud800")
+
+    async def too_many_bytes(seat: Seat) -> None:
+        await seat.act("x" * MOST_BYTES)
+
     yield "still waits", twice_at_once
     yield "as the agent declares (`parallel=2`)", too_many
     yield "used twice", same_key
@@ -526,7 +541,11 @@ def wrong_uses() -> Iterator[tuple[str, Callable[[Seat], Any]]]:
     yield "no role 'jugde'", no_role
     yield "'temprature' cannot be set", no_setting
     yield "max_tokens must be 1 to the agent's 100", too_long
-    yield "expected a Reply", no_reply
+    yield "expected ToolCalls", no_reply
+    yield "must be strings", no_text
+    yield "must be strings", no_json
+    yield "not valid text", half_a_pair
+    yield "at most 8,388,608 are taken", too_many_bytes
 
 
 @pytest.mark.parametrize(("words", "use"), list(wrong_uses()))
@@ -546,6 +565,40 @@ def test_a_wrong_use_of_the_seat_is_told(words: str, use: Callable[[Seat], Any])
 
 
 # What an agent's code does beside its episode.
+
+
+def test_what_an_agent_changes_in_tools_and_settings_is_its_own() -> None:
+    seen: list[tuple[int, list[int]]] = []
+
+    @agent(version=1)
+    async def changing(seat: Seat) -> None:
+        params: Any = seat.params
+        seen.append((len(seat.tools[0].parameters), list(params["kept"])))
+        for tool in seat.tools:
+            schema: Any = tool.parameters
+            schema["description"] = "mine"
+            schema.get("properties", {}).clear()
+        params["kept"].append(1)
+        assert seat.tools[0].parameters["description"] == "mine"
+        await plain(seat)
+
+    episode = an_episode(changing)
+    before = what(played(plain, episode).log.rows)
+    kept: list[int] = []
+    assert [what(played(changing, episode, params={"kept": kept}).log.rows) for _ in range(2)] == [before] * 2
+    assert seen[0] == seen[1]
+
+
+def test_an_ask_with_tools_that_the_agent_has_changed_is_another_one() -> None:
+    @agent(version=1)
+    async def changing(seat: Seat) -> None:
+        await seat.ask(tools=seat.tools)
+        schema: Any = seat.tools[0].parameters
+        schema["description"] = "mine"
+        await seat.ask(tools=seat.tools)
+
+    one, other = played(changing, an_episode(changing)).asks
+    assert one.request_digest != other.request_digest
 
 
 async def acts(seat: Seat) -> None:

@@ -63,8 +63,18 @@ def test_ctrl_c_before_a_run_hears_of_signals_ends_it() -> None:
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
 
-def test_what_does_not_end_is_left_behind(capfd: pytest.CaptureFixture[str]) -> None:
+def test_a_loop_that_is_stopped_goes_on() -> None:
+    async def run() -> str:
+        asyncio.get_running_loop().stop()
+        await asyncio.sleep(0)
+        return "ended"
+
+    assert run_loop(run()) == "ended"
+
+
+def test_what_does_not_end_is_left_behind(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     over, kept = threading.Event(), list[Any]()
+    monkeypatch.setattr(loops, "LEFT", [])
 
     async def deaf() -> None:
         while True:
@@ -81,6 +91,8 @@ def test_what_does_not_end_is_left_behind(capfd: pytest.CaptureFixture[str]) -> 
 
     assert run_loop(run()) == "ended"
     assert kept[2:] == ["cancelled"]
+    assert loops.LEFT[0] is kept[0]
+    assert [type(one) for one in loops.LEFT[1:]] == [threading.Thread]
     blocked = [thread for thread in threading.enumerate() if thread.name.startswith("evalkit-loop")]
     assert len(blocked) == 1
     over.set()

@@ -149,3 +149,10 @@ def test_a_disk_that_refuses_to_create_is_told(tmp_path: Path, monkeypatch: pyte
     with pytest.raises(StorageError, match="free some space"):
         disk.create_durably(tmp_path / "one", b"data")
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("make", [os.mkfifo, lambda path: path.symlink_to("/dev/zero"), Path.mkdir])
+def test_what_is_no_file_is_not_read(tmp_path: Path, make: Callable[[Path], None]) -> None:
+    make(tmp_path / "events.jsonl")
+    with pytest.raises(StorageError, match=r"events\.jsonl: (this is no regular file|Is a directory)"):
+        disk.read_lines(tmp_path / "events.jsonl")

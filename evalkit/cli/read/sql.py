@@ -3,12 +3,16 @@
 import argparse
 import sys
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from evalkit.api.runs import asked
 from evalkit.api.specs import run_directory
+from evalkit.errors import UsageError
 from evalkit.report.views import VIEWS, answer_csv, numbers, open_views, plain, rows_of
 from evalkit.text import visible
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 MOST_ROWS = 1_000
 """Of a table that is set for reading: its columns are as wide as all of them need."""
@@ -24,6 +28,16 @@ def sql(args: argparse.Namespace) -> int:
             print("    " + ", ".join(f"{column['column_name']} {column['column_type'].lower()}" for column in columns))
         return 0
     answer = asked(views, args.query)
+    try:
+        _tell(answer, args)
+    except (OverflowError, ValueError, TypeError) as flaw:  # Arrow's too: dates after 9999, lists as keys of maps
+        raise UsageError(
+            f"The answer holds a value that cannot be printed ({flaw}). Cast it in the query: `COLUMN::varchar`."
+        ) from flaw
+    return 0
+
+
+def _tell(answer: "pa.Table", args: argparse.Namespace) -> None:
     if args.json:
         import orjson
 
@@ -36,7 +50,6 @@ def sql(args: argparse.Namespace) -> int:
         if answer.num_rows > MOST_ROWS:
             more = f"{answer.num_rows - MOST_ROWS:,} more rows: --csv and --json print all {answer.num_rows:,}."
             print(f"evalkit: {more}", file=sys.stderr)
-    return 0
 
 
 def _print(rows: Sequence[Mapping[str, Any]], columns: Mapping[str, bool]) -> None:

@@ -18,6 +18,9 @@ from evalkit.errors import QUIT, AgentError, AgentFailed, AskRefused, Diverged
 CANCELS = 100
 """How often a task that catches its cancellation is cancelled before it is left alone."""
 
+MOST_TOLD = 64 * 1024
+"""Letters of what it raised, from the end."""
+
 
 @dataclass(frozen=True, slots=True)
 class CodePlayer(Player):
@@ -81,7 +84,7 @@ def _why_left(running: "asyncio.Future[None]", seat: EpisodeSeat) -> AskRefused:
     refused = _refused(flaw)
     if refused:
         return min(refused, key=lambda one: one.kind)
-    raise AgentFailed("".join(traceback.format_exception(flaw)))
+    raise AgentFailed("".join(traceback.format_exception(flaw))[-MOST_TOLD:])
 
 
 def _refused(flaw: BaseException) -> list[AskRefused]:

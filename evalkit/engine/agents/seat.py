@@ -10,6 +10,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Coroutine, Mapping, Sequence
+from copy import deepcopy
 from dataclasses import replace
 from functools import wraps
 from typing import Any, NoReturn, ParamSpec, TypeVar
@@ -31,8 +32,8 @@ from evalkit.errors import (
     LaneClosed,
 )
 from evalkit.money import PicoUsd
-from evalkit.replies import decode_reply, encode_reply
-from evalkit.seats import MAIN
+from evalkit.replies import composed, decode_reply
+from evalkit.seats import MAIN, OwnTools
 from evalkit.seeds import Stream, derive
 from evalkit.store.files.record import OK
 
@@ -90,6 +91,7 @@ class EpisodeSeat:
         for (step, *_), ask in active.asks.items():
             self._logged[step] = max(self._logged[step], ask.turn + 1)
         self._shown: tuple[Message, ...] | None = None
+        self._tools, self._params = OwnTools(), deepcopy(dict(cast.params))
 
     # What an agent reads.
 
@@ -103,7 +105,7 @@ class EpisodeSeat:
     @property
     def tools(self) -> tuple[Tool, ...]:
         """See `Seat`."""
-        return self._position.tools
+        return self._tools.of(self._position.tools)
 
     @property
     def step(self) -> int:
@@ -133,7 +135,7 @@ class EpisodeSeat:
     @property
     def params(self) -> Mapping[str, Any]:
         """See `Seat`."""
-        return self._cast.params
+        return self._params
 
     @property
     def parallel(self) -> int:
@@ -173,8 +175,11 @@ class EpisodeSeat:
             raise AgentError(f"act: the episode is over ({self._position.ending}).")
         if self._flights or self._root.waits:
             raise AgentError("act: a request is still in flight; await it first.")
-        answer = _as_reply(reply)
-        data, step, active = encode_reply(answer), self._position.step, self._active
+        try:
+            answer, data = composed(reply)
+        except (TypeError, ValueError) as flaw:
+            raise AgentError(f"act: {flaw}.") from flaw
+        step, active = self._position.step, self._active
         turn = advance(active.episode.cell.env, self._position, answer, data)
         if step < len(active.rows):
             logged = active.rows[step]
@@ -189,7 +194,7 @@ class EpisodeSeat:
     async def _log_act(self, answer: Reply, data: bytes, turn: Turn) -> None:
         active, context = self._active, self._context
         acted = Answer(
-            reply=_as_logged(answer),
+            reply=answer,
             cost=PicoUsd(0),
             latency_s=0.0,
             queue_s=0.0,
@@ -439,15 +444,3 @@ class EpisodeAsker:
 def _as_logged(reply: Reply) -> Reply:
     """A reply as it is read back from the log: so a resumed agent reads what it read before."""
     return replace(reply, usage=Usage(), model="", fingerprint="", response_id="")
-
-
-def _as_reply(reply: Reply | Sequence[ToolCall] | str) -> Reply:
-    """What an act says as a reply. Raises AgentError."""
-    if isinstance(reply, Reply):
-        return reply
-    if isinstance(reply, str):
-        return Reply(text=reply)
-    calls = tuple(reply)
-    if not all(isinstance(call, ToolCall) for call in calls):
-        raise AgentError(f"act: expected a Reply, a list of ToolCall or a text, got {reply!r:.80}.")
-    return Reply(calls=calls, finish="tool_calls")
