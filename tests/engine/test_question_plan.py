@@ -61,9 +61,9 @@ def test_twelve_instances_cannot_decide(tmp_path: Path, call: Call, monkeypatch:
     said = call("plan", str(path))
     assert "Nothing can be decided with 8 instances" in said.out
     path = written(tmp_path, 12)
-    said = call("plan", str(path)).out
-    assert "10 points apart: cannot be decided with 12 instances" in said
-    assert "  1 point apart: " in said
+    said = call("plan", str(path))
+    assert "10 points apart: cannot be decided with 12 instances" in said.out
+    assert "  1 point apart: " in said.out
 
 
 def test_a_budget_is_told_in_instances(tmp_path: Path, call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
