@@ -3,16 +3,13 @@
 import argparse
 import sys
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from evalkit.api.runs import asked
 from evalkit.api.specs import run_directory
 from evalkit.errors import UsageError
 from evalkit.report.views import VIEWS, answer_csv, numbers, open_views, plain, rows_of
 from evalkit.text import visible
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 MOST_ROWS = 1_000
 """Of a table that is set for reading: its columns are as wide as all of them need."""
@@ -37,7 +34,7 @@ def sql(args: argparse.Namespace) -> int:
     return 0
 
 
-def _tell(answer: "pa.Table", args: argparse.Namespace) -> None:
+def _tell(answer: Any, args: argparse.Namespace) -> None:
     if args.json:
         import orjson
 
