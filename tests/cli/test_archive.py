@@ -1,6 +1,7 @@
 """`evalkit export --format archive`, and `evalkit verify` of it: on another machine nothing else is needed."""
 
 import hashlib
+import io
 import json
 import shutil
 import struct
@@ -258,6 +259,24 @@ COLUMNS: dict[str, tuple[pa.Table, dict[str, Any], str]] = {
 }
 
 
+def lying_footer(size: int) -> bytes:
+    """A file with a column of so many bytes, of which its footer says that it has 100."""
+
+    def as_thrift(number: int) -> bytes:
+        parts = [number * 2 >> 7 * place & 127 | 128 for place in range(4)]
+        return bytes([*parts[:-1], parts[-1] & 127])
+
+    sink = pa.BufferOutputStream()
+    pq.write_table(pa.table({"reply": ["0" * size]}), sink, compression="zstd", use_dictionary=False)
+    whole = bytes(sink.getvalue())
+    column = pq.ParquetFile(io.BytesIO(whole)).metadata.row_group(0).column(0)
+    start = len(whole) - 8 - int.from_bytes(whole[-8:-4], "little")
+    footer = whole[start:].replace(as_thrift(column.total_uncompressed_size), as_thrift(100))
+    lying = whole[:start] + footer
+    assert pq.ParquetFile(io.BytesIO(lying)).metadata.row_group(0).column(0).total_uncompressed_size == 100
+    return lying
+
+
 def test_columns_that_grow_in_memory_are_refused_before_they_are_read(call: Call, archive: Path) -> None:
     whole = contents(archive)
 
@@ -272,6 +291,8 @@ def test_columns_that_grow_in_memory_are_refused_before_they_are_read(call: Call
         assert words in said.out + said.err
 
     check_each(COLUMNS.items(), check)
+    write(archive, {**whole, "run/log/evil/000000001.parquet": lying_footer(18 << 20)})
+    assert "take more than" in call("verify", archive).message
     write(archive, {**whole, "run/log/evil/000000001.parquet": b"PAR1 is none"})
     assert "000000001.parquet cannot be read" in call("verify", archive).message
 

@@ -215,7 +215,7 @@ def _refuse_large_columns(folder: Path, path: Path) -> None:
                         f"{path}: the columns of its log take more than {most:,} bytes once they are read, which is "
                         "the most. If you trust it, unpack it yourself, and verify the folder `run` in it."
                     )
-        except (pa.ArrowException, OSError, ValueError) as flaw:
+        except (pa.ArrowException, OSError, ValueError, LookupError, RecursionError) as flaw:
             name = file.relative_to(folder).as_posix()
             raise RunError(f"{path} is no archive of evalkit, or is damaged: {name} cannot be read ({flaw}).") from flaw
 
@@ -228,7 +228,15 @@ def _sizes(path: Path) -> Iterator[int]:
         for column in columns:
             if not _ENCODINGS.issuperset(column.encodings):
                 raise ValueError(f"its column {column.path_in_schema} is encoded as {', '.join(column.encodings)}")
-            yield column.total_uncompressed_size + VALUE * column.num_values
+            yield VALUE * max(column.num_values, file.metadata.num_rows)
+            if not column.num_values:  # its pages are not read, and their place is not told
+                continue
+            start, size = column.data_page_offset, column.total_compressed_size
+            if column.has_dictionary_page:
+                start = min(start, column.dictionary_page_offset)
+            with path.open("rb") as raw:
+                raw.seek(start)
+                yield from _pages(raw.read(size))
         words = [field.name for field in file.schema_arrow if field.type in (pa.string(), pa.binary())]
     with pq.ParquetFile(path, read_dictionary=words) as file:
         for number, group in enumerate(groups):
@@ -238,6 +246,50 @@ def _sizes(path: Path) -> Iterator[int]:
                     for chunk in file.read_row_group(number, [name], use_threads=False).column(0).chunks:
                         lengths = pc.take(pc.binary_length(chunk.dictionary), chunk.indices)
                         yield pc.sum(lengths).as_py() or 0
+
+
+def _pages(chunk: bytes) -> Iterator[int]:
+    """Bytes that each page of a column takes once it is unpacked, as its header says, which a reader goes by: what the
+    footer says of all of them may be anything. Raises ValueError, LookupError, RecursionError."""
+    at = 0
+    while at < len(chunk):
+        fields, at = _header(chunk, at)
+        unpacked, packed = fields[2], fields[3]
+        if min(unpacked, packed) < 0:
+            raise ValueError("a page has less than no bytes")
+        yield unpacked
+        at += packed
+
+
+def _header(chunk: bytes, at: int) -> tuple[dict[int, int], int]:
+    """(the whole numbers of a struct in Thrift's compact protocol by their fields, where it ends); Apache Thrift,
+    `thrift-compact-protocol.md`."""
+    found, field = dict[int, int](), 0
+    while head := chunk[at]:
+        kind, step, at = head & 15, head >> 4, at + 1
+        if not step:
+            raise ValueError("a page's header has a field of no known number")
+        field += step
+        if kind in (4, 5, 6):  # whole numbers
+            number, at = _varint(chunk, at)
+            found[field] = number >> 1 ^ -(number & 1)
+        elif kind == 8:  # bytes
+            size, at = _varint(chunk, at)
+            at += size
+        elif kind == 12:
+            _, at = _header(chunk, at)
+        elif kind not in (1, 2):  # true, false
+            raise ValueError("a page's header has a field of no known kind")
+    return found, at + 1
+
+
+def _varint(chunk: bytes, at: int) -> tuple[int, int]:
+    value = 0
+    for place in range(10):
+        value |= (chunk[at + place] & 127) << 7 * place
+        if chunk[at + place] < 128:
+            return value, at + place + 1
+    raise ValueError("a page's header has a number of more than 64 bits")
 
 
 def _plain(entry: ZipInfo, names: set[str]) -> bool:
