@@ -1,10 +1,11 @@
 """A run for programs: figures, tables, queries, episodes."""
 
-from concurrent.futures import ThreadPoolExecutor, wait
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from os import PathLike
 from pathlib import Path
+from threading import Thread
 from typing import TYPE_CHECKING, Any
 
 from evalkit.api.episodes import Episode, episode_of
@@ -251,12 +252,15 @@ def _texts(values: list[Any]) -> "pa.Array":
 def asked(views: "Views", query: str) -> "pa.Table":
     """The answer to a query, in a thread: Ctrl-C reaches Python while DuckDB computes, and ends the query. Raises as
     `Views.sql`."""
-    with ThreadPoolExecutor(1) as thread:
-        answer = thread.submit(views.sql, query)
-        try:
-            return answer.result()
-        except KeyboardInterrupt:
-            while not answer.done():  # an interruption before the query has begun is lost
-                views.interrupt()
-                wait([answer], AGAIN_S)
-            raise
+    pool = ThreadPoolExecutor(1)
+    try:
+        return pool.submit(views.sql, query).result()
+    except KeyboardInterrupt:
+        ending = Thread(target=pool.shutdown)
+        ending.start()
+        while ending.is_alive():  # an interruption before the query has begun is lost
+            views.interrupt()
+            ending.join(AGAIN_S)
+        raise
+    finally:
+        pool.shutdown()
