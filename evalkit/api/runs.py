@@ -1,6 +1,6 @@
 """A run for programs: figures, tables, queries, episodes."""
 
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from os import PathLike
@@ -254,7 +254,10 @@ def asked(views: "Views", query: str) -> "pa.Table":
     `Views.sql`."""
     pool = ThreadPoolExecutor(1)
     try:
-        return pool.submit(views.sql, query).result()
+        answer = pool.submit(views.sql, query)
+        while not answer.done():  # not for ever: a signal that comes just before it waits does not wake it
+            wait([answer], AGAIN_S)
+        return answer.result()
     except KeyboardInterrupt:
         ending = Thread(target=pool.shutdown)
         ending.start()

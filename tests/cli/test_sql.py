@@ -91,6 +91,7 @@ LONG = "select count(*) from range(1000000000) a, range(1000000000) b where hash
 
 @pytest.mark.parametrize("query", [LONG, f"with never as ({LONG}) select * from periods, never"])
 def test_an_interrupt_ends_a_query(ran: str, call: Call, monkeypatch: pytest.MonkeyPatch, query: str) -> None:
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler  # else the query would never end
     began, own = threading.Event(), Views.sql
 
     def told(views: Views, words: str) -> pa.Table:
