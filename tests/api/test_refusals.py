@@ -18,7 +18,7 @@ def instance() -> evalkit.Instance:
 
 WRONG: list[tuple[Callable[[], Any], str]] = [
     (lambda: evalkit.run(3), r"spec: expected a sweep's name, its path or a mapping, got int"),  # type: ignore[arg-type]
-    (lambda: evalkit.run("quickstrat"), r"Did you mean 'quickstart.toml'"),
+    (lambda: evalkit.run("quickstrat"), r"Did you mean 'quickstart'"),
     (lambda: evalkit.run(Path("none.toml")), r"none.toml"),
     (lambda: evalkit.run({}), r"spec: agents is missing: write at least one table \[\[agents\]\]\."),
     (lambda: evalkit.run({**SPEC, "name": ""}), r"spec: name: .* needs a name"),

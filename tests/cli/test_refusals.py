@@ -56,7 +56,7 @@ def test_a_bad_spec_is_refused(call: Call, here: Path, text: str, words: tuple[s
 @pytest.mark.parametrize(
     ("argv", "words"),
     [
-        (["run", "quikstart"], ("'quickstart.toml'",)),
+        (["run", "quikstart"], ("Did you mean 'quickstart'",)),
         (["run", "runs/none.toml"], ("runs/none.toml", "evalkit new")),
         (["run", "mine.toml", "--only", "agnt=knuth"], ("--only", "'agnt=knuth'", "agent=NAME")),
         (["run", "mine.toml", "--only", "agent=knut"], ("--only", "'knut'", "'knuth'")),

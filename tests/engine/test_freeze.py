@@ -50,7 +50,7 @@ def test_strata_are_interleaved(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("change", "says"),
     [
-        (("scheduling/basic", "scheduling/basics"), r"Did you mean 'scheduling/basic\.jsonl'"),
+        (("scheduling/basic", "scheduling/basics"), r"Did you mean 'scheduling/basic'"),
         (('"seed-0", ', '"seed-99", '), "no instance 'seed-99'"),
         (("periods = [5]", "periodes = [5]"), r"vary\.periodes: .*Did you mean 'periods'"),
         (("periods = [5]", "periods = ['five']"), r"basic\?periods=five: seed-0: periods: expected a whole number"),
