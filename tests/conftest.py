@@ -63,6 +63,16 @@ def no_keys_of_another_test() -> Iterator[None]:
     KEYS.learn(forget=tuple(KEYS._known))
 
 
+@pytest.fixture(autouse=True)
+def signals_as_before() -> Iterator[None]:
+    """A process that dies in the simulation gives nothing back, nor the signals that it has asked to hear."""
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
+    yield
+    for number, handler in before.items():
+        if signal.getsignal(number) is not handler:
+            signal.signal(number, handler)
+
+
 @pytest.hookimpl(tryfirst=True)  # before tests are deselected by their markers
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """The longest files first, else the order in which they were found; a soak has more time."""

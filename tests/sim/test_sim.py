@@ -1,8 +1,7 @@
 """Seeds lived through, and what the simulation itself promises: the same story each time, the shortest one told."""
 
-import signal
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -12,7 +11,6 @@ from unittest import mock
 import pytest
 
 from evalkit.engine import sweep
-from evalkit.engine.loop import SIGNALS
 from evalkit.errors import StorageError
 from evalkit.seeds import Stream
 from evalkit.store import disk
@@ -38,16 +36,6 @@ from tests.sim.shrink import shrunk
 from tests.sim.sweeps import SWEEPS
 from tests.sim.taking_over import TakingOver
 from tests.support.run_directories import a_charge, a_step
-
-
-@pytest.fixture(autouse=True)
-def signals_of_the_tests() -> Iterator[None]:
-    """A process that dies in the simulation gives nothing back, nor the signals that it has asked to hear."""
-    before = {number: signal.getsignal(number) for number in SIGNALS}
-    yield
-    for number, handler in before.items():
-        signal.signal(number, handler)
-
 
 SEEDS = 40
 """The first of those that `make sim` lives through; `.ci/run` asks it for 20."""
