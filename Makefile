@@ -87,8 +87,11 @@ sim: $(READY) ## whole runs in virtual time, with a simulated network and disk: 
 mutants: $(READY) ## remove one mechanism at a time from a copy, and check that the simulation notices
 	$(PY) -m tests.sim.mutants
 
+# A client of an SDK that is freed at the end of all tests leaves its socket to Python.
+THEIR_SOCKETS := -W ignore::pytest.PytestUnraisableExceptionWarning
+
 sdks: $(OTHERS)/.ready ## test with the providers' own SDKs, LiteLLM and Inspect's reader of logs, installed in .venv-others
-	$(OTHERS)/bin/python -m pytest -p no:cacheprovider tests/sdks
+	$(OTHERS)/bin/python -m pytest -p no:cacheprovider $(THEIR_SOCKETS) tests/sdks
 
 $(OTHERS)/.ready: pyproject.toml $(OTHERS_LOCK) | $(READY)
 	$(PY) -m venv $(OTHERS)
