@@ -38,13 +38,13 @@ def test_a_report_is_written_as_one_page(call: Call, spec: Path, here: Path, whe
 @pytest.mark.exhaustive
 def test_ctrl_c_does_not_wait_for_what_is_being_read(call: Call, spec: Path, here: Path) -> None:
     call("run", "mine.toml")
-    events = here / "runs" / "mine" / "events.jsonl"
-    events.unlink()
-    os.mkfifo(events)  # nobody writes to it, so that whoever reads it waits
+    steps = next((here / "runs" / "mine" / "steps").iterdir())
+    steps.unlink()
+    os.mkfifo(steps)  # nobody writes to it, so that whoever reads it waits
     process = start(here, "view", "mine")
     assert process.stdout is not None
     url = process.stdout.readline().split()[2]
-    with urllib.request.urlopen(f"{url}/run/mine/") as answer:
+    with urllib.request.urlopen(url) as answer:
         assert answer.status == 202
     process.send_signal(signal.SIGINT)
     said = finish(process)

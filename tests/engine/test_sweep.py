@@ -303,7 +303,7 @@ def test_a_cut_run_holds_whole_episodes_and_says_what_the_rest_would_cost(tmp_pa
     assert abs(counts[0] - counts[1]) <= 3
     assert outcome.owed == 48 - outcome.ended
     assert outcome.owed_cost == pytest.approx(whole.spent - outcome.spent, rel=0.4)
-    assert f"{outcome.owed} episodes remain, with a predicted cost of about $" in outcome.messages[0]
+    assert f"{outcome.owed} episodes remain, with a predicted cost of about $" in outcome.messages[1]
     assert outcome.owed_cost is not None
     assert outcome.to_json()["owed_usd"] == pytest.approx(outcome.owed_cost / 1e12)
 

@@ -272,7 +272,7 @@ def test_a_killed_night_goes_on_and_a_budget_cut_one_is_as_it_should_be(here: Pa
         assert sum(line["cost"] for line in bill_lines(bill)) / 1e12 <= spent <= 3
         cut = call("nightly", "sweep.toml", "--date", "2026-11-02", "--budget", "0.3")
         assert cut.code == 0, cut.out
-        assert "episodes remain. The next night starts with them." in cut.out
+        assert "episodes to go. The next night starts with them." in cut.out
         nothing = call("nightly", "sweep.toml", "--date", "2026-11-03", "--budget", "0.0001")
         assert nothing.code == 5
         assert "0 of 24 episodes ended" in nothing.out
