@@ -11,7 +11,7 @@ from contextlib import contextmanager, suppress
 from functools import cached_property, lru_cache
 from io import FileIO
 from pathlib import Path
-from types import ModuleType
+from types import MethodType, ModuleType
 from typing import Any
 
 import pyarrow as pa
@@ -209,7 +209,8 @@ def remembered() -> Iterator[Remembered]:
         _read_rows: memory.read_rows,
         _open_file: memory.open_file,
     }
-    places = list(_places(frozenset(sys.modules)))
+    before = frozenset(sys.modules)
+    places = list(_places(before))
     for module, name, value in places:
         setattr(module, name, own[value])
     try:
@@ -217,6 +218,12 @@ def remembered() -> Iterator[Remembered]:
     finally:
         for module, name, value in places:
             setattr(module, name, value)
+        true = {stand_in: value for value, stand_in in own.items()}
+        for module in (sys.modules[name] for name in frozenset(sys.modules) - before if name.startswith("evalkit.")):
+            # It was loaded meanwhile, and knows the stand-ins by the names that it has imported.
+            for name, value in list(vars(module).items()):
+                if isinstance(value, MethodType) and value in true:
+                    setattr(module, name, true[value])
 
 
 @lru_cache(1)
