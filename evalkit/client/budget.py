@@ -24,7 +24,6 @@ from evalkit.client.budget_state import BudgetState, Ceiling
 from evalkit.errors import BudgetReached, EpisodeUnavailable, EvalkitError, RequestTooLarge
 from evalkit.money import PicoUsd, show_usd
 from evalkit.store.files.record import LedgerRecord
-from evalkit.store.reading.accounts import closing_word
 from evalkit.store.reading.unmetered import Unmetered
 from evalkit.waiting import Waiter, WaitQueue
 
@@ -210,7 +209,9 @@ class _SharedBudget:
         self, lane_queue: _LaneQueue, ceilings: Mapping[tuple[str, str], Ceiling], reserved: int, cost: int
     ) -> None:
         """A reservation has come back at its true cost."""
-        self.state.settle(reserved, cost)
+        over = self.state.settle(reserved, cost)
+        if over:
+            self.write("lease", over)
         lane_queue.reserved -= reserved
         for ceiling in ceilings.values():
             ceiling.settle(reserved, cost)
@@ -307,7 +308,7 @@ class Budget:
         """The next step of the waiter whose turn it is: leases for itself and for the others, a wait, or the end."""
         shared = self._shared
         step = shared.state.next(head.item.amount)
-        if shared.borrows is not None and step.action in ("lease", "wait"):
+        if shared.borrows is not None and shared.state.budget is not None and step.action in ("lease", "wait"):
             shared.borrows()
             await head.woken()
         elif shared.entered or step.action == "lease":
@@ -331,9 +332,8 @@ class Budget:
         shared = self._shared
         if not shared.entered:
             others = (waiter.item.amount for waiter in shared.waiters() if waiter is not head and waiter.item.fits)
-            for lease in shared.state.leases([head.item.amount, *others]):
-                shared.write("lease", lease, lane=self._lane, agent=self._agent)
-                shared.entered += lease
+            shared.entered = shared.state.lease_for([head.item.amount, *others])
+            shared.write("lease", shared.entered)
         shared.refilling = True
         try:
             await shared.ledger.durable()
@@ -467,15 +467,8 @@ class Budget:
             lane_queue.queue.nudge_all()
 
     def close(self) -> None:
-        """Return the unspent part of the leases at a clean end. Nothing may be in flight.
-
-        Written even if there is nothing to return: a session without a `close` has crashed.
-        """
-        shared, state = self._shared, self._shared.state
-        unused = 0 if state.budget is None else max(0, state.room) + shared.entered
-        shared.write("close", unused, reason=closing_word(state.spent))
-        if state.budget is not None:
-            state.leased, state.room, shared.entered = state.leased - unused, 0, 0
+        """Write what was spent, at a clean end: leases hold nothing any more. Nothing may be in flight."""
+        self._shared.write("close", self._shared.state.spent)
 
     def stats(self) -> BudgetStats:
         """The state of the money of all lanes."""

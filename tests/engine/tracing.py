@@ -6,6 +6,7 @@ after write, fsync of the file, naming (by a link or by renaming) and fsync of t
 """
 
 import io
+import math
 import threading
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
@@ -99,10 +100,14 @@ class _Books:
         return any((row["session"], row["kind"]) == (session, kind) for row in self.money)
 
     def unsettled(self) -> Iterator[str]:
-        """Sessions that have not been closed, or had money left that nobody has charged."""
+        """Sessions that have not been closed, or of which leases or spending are not on the books."""
         for session in {row["session"] for row in self.money}:
-            left = self.sum(session, "lease") - self.sum(session, "charge") - self.cost.get(session, 0)
-            if not self.has(session, "close") or (left > self.sum(session, "close") and not self.has(session, "crash")):
+            booked = self.sum(session, "charge") + self.sum(session, "crash") + self.cost.get(session, 0)
+            if self.has(session, "crash"):
+                owed = self.sum(session, "lease")
+            else:
+                owed = self.sum(session, "close") if self.has(session, "close") else math.inf
+            if booked < owed:
                 yield session
 
 

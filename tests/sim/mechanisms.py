@@ -66,9 +66,9 @@ MUTANTS = (
     ),
     Mutant(
         name="a crash is charged at half",
-        file="client/budget_state.py",
-        old="    bound = sum(worst_cases)\n",
-        new="    bound = sum(worst_cases) // 8\n",
+        file="store/reading/accounts.py",
+        old="crash_row(account.session, account.unspent)",
+        new="crash_row(account.session, account.unspent // 8)",
     ),
     Mutant(
         name="a request is bounded by an eighth of its body",

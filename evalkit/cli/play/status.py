@@ -45,7 +45,7 @@ def print_money(run: Path, *, as_json: bool) -> None:
         "released": sum(account.released for account in accounts),
         "leased": sum(leases),
         "largest_lease": max(leases, default=0),
-        "in_open_leases": sum(account.unspent for account in accounts if not account.closed),
+        "in_open_leases": sum(account.open_leases for account in accounts),
     }
     if as_json:
         pico = {f"{name}_pico_usd": amount for name, amount in money.items()}
@@ -70,13 +70,18 @@ def print_money(run: Path, *, as_json: bool) -> None:
     print(f"Sessions: {len(accounts):,}. Leases: {len(leases):,}, the largest {show_usd(money['largest_lease'] or 0)}.")
     if open_sessions:
         print(
-            f"{open_sessions} sessions are open (running, or crashed and not settled) and hold "
-            f"{show_usd(money['in_open_leases'] or 0)} in leases."
+            f"{open_sessions} sessions are open (running, or crashed and not settled). "
+            + crash_words(money["in_open_leases"] or 0)
         )
     if unmetered.words():
         print(unmetered.advice())
     if money["unconfirmed"]:
         print("Crash charges are unconfirmed: `evalkit tools reconcile RUN --spent USD` releases what was not spent.")
+
+
+def crash_words(open_leases: int) -> str:
+    """What a crash costs of a run with sessions that are open."""
+    return f"If they have crashed, or do so now, the next run charges their open leases: {show_usd(open_leases)}."
 
 
 MOST_OPEN = 20
@@ -212,6 +217,9 @@ def _words(status: Status) -> list[str]:
     if status.crash_charges:
         money.append(f"{show_usd(status.crash_charges)} for what crashes may have left in flight (unconfirmed)")
     lines = [f"{status.name}: {ended:,} of {planned:,} episodes ended, {state}.", ", ".join(money) + "."]
+    if status.open_leases:
+        when = "A crash now would cost" if status.written_by is not None else "A session has crashed; that costs"
+        lines.append(f"{when} {show_usd(status.open_leases)}, its open leases, until `tools reconcile` releases them.")
     lines += refused_lines(status)
     if status.unmetered.words():
         lines.append(status.unmetered.advice())
