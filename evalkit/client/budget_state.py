@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from typing import Literal
 
 LEASE_PARTS = 1000
-"""A lease is this part of the budget, or what the requests in flight have reserved if that is more. A crash costs what
-is leased and not spent, so leases are small; each takes a commit, so they are not smaller."""
+"""A tranche is this part of the budget, or what the requests in flight have reserved if that is more: each lease makes
+so much room. A crash costs what is leased and not spent, so leases are small."""
 
 _BOUNDLESS = 1 << 100
 """What an unlimited budget has to lease: 10^18 dollars."""
@@ -85,13 +85,23 @@ class BudgetState:
         return WAIT if amount <= self.budget - self.before - self.spent else NEVER
 
     def lease_for(self, amounts: Iterable[int]) -> int:
-        """The lease that these reservations need, in order, as far as the budget allows."""
-        leasable, needed = self.leasable, -self.room
+        """The lease that makes room for these reservations, in order, as far as the budget allows, or for a tranche."""
+        leasable, needed = self.leasable, 0
         for amount in amounts:
-            if needed + amount > leasable:
+            if needed + amount - self.room > leasable:
                 break
             needed += amount
-        return min(leasable, max(needed, (self.budget or 0) // LEASE_PARTS, self.reserved))
+        return min(leasable, max(0, max(needed, self.tranche) - self.room))
+
+    @property
+    def tranche(self) -> int:
+        """The room that a lease makes at least."""
+        return max((self.budget or 0) // LEASE_PARTS, self.reserved)
+
+    @property
+    def runs_low(self) -> bool:
+        """Whether less than half a tranche is left of the leases."""
+        return 2 * self.room < self.tranche
 
     @property
     def leasable(self) -> int:

@@ -1,5 +1,6 @@
 import asyncio
 import random
+from collections.abc import Callable
 
 import pytest
 from hypothesis import given
@@ -18,20 +19,24 @@ class Disk:
 
     def __init__(self, *, fails: bool = False) -> None:
         self.entered: list[LedgerRecord] = []
+        self.then: list[Callable[[], None] | None] = []
         self.safe = 0
         self.commits = 0
         self.fails = fails
 
-    def enter(self, record: LedgerRecord) -> None:
+    def enter(self, record: LedgerRecord, then: Callable[[], None] | None = None) -> None:
         self.entered.append(record)
+        self.then.append(then)
 
     async def durable(self) -> None:
         count = len(self.entered)
         await asyncio.sleep(0.1)
         if self.fails:
             raise StorageError("disk full")
-        self.safe = max(self.safe, count)
+        fresh, self.safe = self.then[self.safe : count], max(self.safe, count)
         self.commits += 1
+        for then in filter(None, fresh):
+            then()
 
     def total(self, kind: str, *, durable: bool = False) -> int:
         rows = self.entered[: self.safe] if durable else self.entered
@@ -185,13 +190,34 @@ def test_a_lease_that_cannot_be_written_is_not_spent() -> None:
 
 
 def test_what_a_reply_spends_beyond_all_leases_is_leased_at_once() -> None:
-    """So a crash costs all that is in flight still."""
+    """So a crash still costs all that is in flight."""
     disk = Disk()
     money = opened(None, disk)
     for _ in range(2):
         run_virtual(money.reserve(100))
     assert not money.settle(100, 350)
-    assert disk.total("lease") - money.stats().spent == money.stats().reserved == 100
+    assert [row.amount for row in disk.entered] == [100, 100, 250, 100], "the last is a tranche"
+    assert disk.total("lease") - money.stats().spent >= money.stats().reserved == 100
+
+
+def test_a_lease_that_runs_low_is_renewed_before_it_is_used_up() -> None:
+    """With the row of the step that runs it low: nobody waits for it."""
+    disk, waits = Disk(), list[float]()
+    money = opened(10**6, disk)  # a tranche is 1,000
+
+    async def main() -> None:
+        await money.reserve(100)
+        for _ in range(200):
+            money.settle(100, 40)
+            await disk.durable()  # of the step
+            began = asyncio.get_running_loop().time()
+            await money.reserve(100)
+            waits.append(asyncio.get_running_loop().time() - began)
+
+    run_virtual(main())
+    assert set(waits) == {0.0}
+    assert disk.commits == 201, "one a step, and the first lease's"
+    assert disk.total("lease") - money.stats().spent <= 100 + 1_000
 
 
 def test_ending_frees_all_that_wait() -> None:

@@ -6,7 +6,6 @@ after write, fsync of the file, naming (by a link or by renaming) and fsync of t
 """
 
 import io
-import math
 import threading
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
@@ -103,11 +102,8 @@ class _Books:
         """Sessions that have not been closed, or of which leases or spending are not on the books."""
         for session in {row["session"] for row in self.money}:
             booked = self.sum(session, "charge") + self.sum(session, "crash") + self.cost.get(session, 0)
-            if self.has(session, "crash"):
-                owed = self.sum(session, "lease")
-            else:
-                owed = self.sum(session, "close") if self.has(session, "close") else math.inf
-            if booked < owed:
+            settled = next((kind for kind in ("crash", "close") if self.has(session, kind)), None)
+            if settled is None or booked < self.sum(session, "lease" if settled == "crash" else "close"):
                 yield session
 
 

@@ -26,19 +26,14 @@ MUTANTS = (
     Mutant(
         name="a lease is spent before it is durable",
         file="client/budget.py",
-        old=(
-            "        try:\n"
-            "            await shared.ledger.durable()\n"
-            "        finally:\n"
-            "            shared.refilling = False\n"
-        ),
-        new="        shared.refilling = False\n",
+        old='            self.write("lease", self.entered, then=self.leased)\n',
+        new='            self.write("lease", self.entered)\n            self.leased()\n',
     ),
     Mutant(
         name="leases are not written",
         file="client/budget.py",
-        old="        self.ledger.enter(\n",
-        new='        kind == "lease" or self.ledger.enter(\n',
+        old="        self.ledger.enter(row, then)\n",
+        new='        then() if kind == "lease" and then else self.ledger.enter(row, then)\n',
     ),
     Mutant(
         name="a charge is not booked",
