@@ -37,7 +37,7 @@ class RunOutcome:
     spent: int
     """Pico-dollars, all calls together: steps and charges."""
     unconfirmed: int
-    """Of it, charges for what crashes may have left in flight."""
+    """Of it, the open leases of crashed sessions."""
     budget: int | None
     unmetered: Unmetered
     """Replies whose provider did not say what they used, all calls together."""

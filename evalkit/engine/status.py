@@ -140,7 +140,7 @@ class Status:
                 "steps_pico_usd": self.steps_cost,
                 "attempt_charges_pico_usd": self.charges,
                 "crash_charges_pico_usd": self.crash_charges,
-                "open_leases_pico_usd": self.open_leases,
+                "in_open_leases_pico_usd": self.open_leases,
                 "open_sessions": self.open_sessions,
                 **self.unmetered.to_json(),
             },

@@ -1,9 +1,9 @@
 """A planted key, and every way in which an endpoint may throw it back."""
 
 import asyncio
-from collections.abc import Callable
 import logging
 import traceback
+from collections.abc import Callable
 
 import pytest
 from aiohttp import web
