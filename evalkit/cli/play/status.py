@@ -70,18 +70,13 @@ def print_money(run: Path, *, as_json: bool) -> None:
     print(f"Sessions: {len(accounts):,}. Leases: {len(leases):,}, the largest {show_usd(money['largest_lease'] or 0)}.")
     if open_sessions:
         print(
-            f"{open_sessions} sessions are open (running, or crashed and not settled). "
-            + crash_words(money["in_open_leases"] or 0)
+            f"{open_sessions} sessions are open (running, or crashed and not settled): a crash costs their open leases, "
+            f"{show_usd(money['in_open_leases'] or 0)}."
         )
     if unmetered.words():
         print(unmetered.advice())
     if money["unconfirmed"]:
         print("Crash charges are unconfirmed: `evalkit tools reconcile RUN --spent USD` releases what was not spent.")
-
-
-def crash_words(open_leases: int) -> str:
-    """What a crash costs of a run with sessions that are open."""
-    return f"If they have crashed, or do so now, the next run charges their open leases: {show_usd(open_leases)}."
 
 
 MOST_OPEN = 20
