@@ -150,6 +150,8 @@ class _SharedBudget:
         """Waiters so far: their numbers."""
         self.entered = 0
         """A lease that was passed to the ledger and is not yet known to be durable."""
+        self.leases = 0
+        """How many were passed: the number of the last one."""
         self.refilling = False
         self.borrows: Callable[[], None] | None = None
         """Called when money is waited for that others have to lend (`lend`); None: leases are this session's own."""
@@ -227,13 +229,15 @@ class _SharedBudget:
     def lease(self, amounts: Iterable[int]) -> None:
         """Enter a lease for these reservations. It may be spent once it is on disk."""
         self.entered = self.state.lease_for(amounts)
+        self.leases += 1
         if self.entered:
-            self.write("lease", self.entered, then=self.leased)
+            self.write("lease", self.entered, then=partial(self.leased, self.leases))
 
-    def leased(self) -> None:
-        """The lease that was entered is on disk."""
-        self.state.lease(self.entered)
-        self.entered = 0
+    def leased(self, number: int) -> None:
+        """The lease of this number is on disk."""
+        if number == self.leases:
+            self.state.lease(self.entered)
+            self.entered = 0
         self.serve()
 
     def write(self, kind: str, amount: int, then: Callable[[], None] | None = None, **about: Any) -> None:
@@ -351,12 +355,12 @@ class Budget:
         if not shared.entered:
             others = (waiter.item.amount for waiter in shared.waiters() if waiter is not head and waiter.item.fits)
             shared.lease([head.item.amount, *others])
-        shared.refilling = True
+        shared.refilling, number = True, shared.leases
         try:
             await shared.ledger.durable()
         finally:
             shared.refilling = False
-        shared.serve()
+        shared.leased(number)
 
     def borrow(self, asked: Callable[[], None]) -> None:
         """From now on others lend the money: `asked` is called when requests wait for some, and `lend` brings it."""

@@ -26,8 +26,8 @@ MUTANTS = (
     Mutant(
         name="a lease is spent before it is durable",
         file="client/budget.py",
-        old='            self.write("lease", self.entered, then=self.leased)\n',
-        new='            self.write("lease", self.entered)\n            self.leased()\n',
+        old='            self.write("lease", self.entered, then=partial(self.leased, self.leases))\n',
+        new='            self.write("lease", self.entered)\n            self.leased(self.leases)\n',
     ),
     Mutant(
         name="leases are not written",

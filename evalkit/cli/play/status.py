@@ -70,8 +70,8 @@ def print_money(run: Path, *, as_json: bool) -> None:
     print(f"Sessions: {len(accounts):,}. Leases: {len(leases):,}, the largest {show_usd(money['largest_lease'] or 0)}.")
     if open_sessions:
         print(
-            f"{open_sessions} sessions are open (running, or crashed and not settled): a crash costs their open leases, "
-            f"{show_usd(money['in_open_leases'] or 0)}."
+            f"{open_sessions} sessions are open (running, or crashed and not settled). "
+            f"A crash costs their open leases: {show_usd(money['in_open_leases'] or 0)}."
         )
     if unmetered.words():
         print(unmetered.advice())
