@@ -26,8 +26,13 @@ MUTANTS = (
     Mutant(
         name="a lease is spent before it is durable",
         file="client/budget.py",
-        old='            self.write("lease", self.entered, then=partial(self.leased, self.leases))\n',
-        new='            self.write("lease", self.entered)\n            self.leased(self.leases)\n',
+        old=(
+            "        try:\n"
+            "            await shared.ledger.durable()\n"
+            "        finally:\n"
+            "            shared.refilling = False\n"
+        ),
+        new="        shared.refilling = False\n",
     ),
     Mutant(
         name="leases are not written",
