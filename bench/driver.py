@@ -151,7 +151,7 @@ async def main() -> None:
                 transport=endpoint_of(transport, PROVIDER, MODEL),
                 streams=stream_endpoint_of(transport, PROVIDER, model),
             )
-            store.enter(open_row(name, CONC, budgeted=True))
+            store.enter(open_row(name))
             await store.durable()
             job = _job(store, asker, lane, holdings)
             start()

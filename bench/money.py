@@ -202,8 +202,10 @@ class Books:
         if record.ending:
             self.ended.add(record.episode)
 
-    def enter(self, record: LedgerRecord) -> None:
+    def enter(self, record: LedgerRecord, then: Callable[[], None] | None = None) -> None:
         """A movement of money."""
+        if then is not None:
+            then()
         if record.kind == "charge":
             self.charges[record.episode] += record.amount
             self.by_reason[record.reason] += record.amount

@@ -261,7 +261,7 @@ def _room(
             **({} if budget_usd is None else {"budget_usd": budget_usd}),
         }
         given = {} if isinstance(agent, str) else {_name(agent): agent}
-        call = call_of(sweep_from(spec, "play", "play", given), directory=Path(folder) / "run", lasting=False)
+        call = call_of(sweep_from(spec, "play", "play", given), directory=Path(folder) / "run")
         yield replace(call, options=replace(call.options, choice=Choice(replicate=replicate)))
 
 

@@ -106,16 +106,15 @@ def call_of(
     limit: int | None = None,
     retry: Collection[str] = (),
     mark: str = "",
-    lasting: bool = True,
 ) -> Call:
-    """A call that plays a sweep; `mark`: prefix of option names in errors; `lasting`: whether the directory stays.
+    """A call that plays a sweep; `mark`: prefix of option names in errors.
 
     Raises UsageError.
     """
     if directory is not None and not isinstance(directory, str | PathLike):
         raise UsageError(f"{mark}directory: expected a path, got {type(directory).__name__}.")
     where = place_of(directory) if directory else Path("runs") / sweep.name
-    resolved = resolve(sweep, manifest_if_run(where), lasting=lasting)
+    resolved = resolve(sweep, manifest_if_run(where))
     options = RunOptions(
         directory=where,
         choice=chosen(only, resolved.manifest, f"{mark}only"),

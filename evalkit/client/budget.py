@@ -2,10 +2,11 @@
 
 A provider that bills more than it reports cannot be noticed: the usage that a reply states is taken as true.
 
-A lease is on disk before any of it may be spent, so a crash at any moment leaves the ceiling in force. While one refill
-is in progress, all others wait for it. Within a lane, requests are served in order of arrival, and none overtakes a
-large reservation. Among lanes, the one with the least money in flight is served first, so that a wide lane does not
-starve a narrow one near the budget's end.
+A lease is on disk before any of it may be spent, so a crash at any moment leaves the ceiling in force. The next one is
+entered when the last one runs low, so it comes on disk with rows that are written anyway. Where one is used up before
+that, a request waits for its own, and all others wait for it. Within a lane, requests are served in order of arrival,
+and none overtakes a large reservation. Among lanes, the one with the least money in flight is served first, so that a
+wide lane does not starve a narrow one near the budget's end.
 
 Where a request does not fit the rest, the run is at its end, unless the request is out of the ordinary and one of the
 usual size would fit: then its episode alone is left. Otherwise one reply of some megabytes would end all others, too.
@@ -13,7 +14,7 @@ usual size would fit: then its episode alone is left. Otherwise one reply of som
 
 import copy
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Protocol
@@ -24,7 +25,6 @@ from evalkit.client.budget_state import BudgetState, Ceiling
 from evalkit.errors import BudgetReached, EpisodeUnavailable, EvalkitError, RequestTooLarge
 from evalkit.money import PicoUsd, show_usd
 from evalkit.store.files.record import LedgerRecord
-from evalkit.store.reading.accounts import closing_word
 from evalkit.store.reading.unmetered import Unmetered
 from evalkit.waiting import Waiter, WaitQueue
 
@@ -32,8 +32,8 @@ from evalkit.waiting import Waiter, WaitQueue
 class Ledger(Protocol):
     """Where movements of money are written, such as a run's store."""
 
-    def enter(self, record: LedgerRecord) -> None:
-        """Take a row, in memory."""
+    def enter(self, record: LedgerRecord, then: Callable[[], None] | None = None) -> None:
+        """Take a row, in memory. `then` is called once it is on disk."""
 
     async def durable(self) -> None:
         """Return when everything entered before is on disk. Raises StorageError."""
@@ -149,7 +149,9 @@ class _SharedBudget:
         self.came = 0
         """Waiters so far: their numbers."""
         self.entered = 0
-        """Leases that were passed to the ledger and are not yet known to be durable."""
+        """A lease that was passed to the ledger and is not yet known to be durable."""
+        self.leases = 0
+        """How many were passed: the number of the last one."""
         self.refilling = False
         self.borrows: Callable[[], None] | None = None
         """Called when money is waited for that others have to lend (`lend`); None: leases are this session's own."""
@@ -210,16 +212,38 @@ class _SharedBudget:
         self, lane_queue: _LaneQueue, ceilings: Mapping[tuple[str, str], Ceiling], reserved: int, cost: int
     ) -> None:
         """A reservation has come back at its true cost."""
-        self.state.settle(reserved, cost)
+        over = self.state.settle(reserved, cost)
+        if over:
+            self.write("lease", over)
         lane_queue.reserved -= reserved
         for ceiling in ceilings.values():
             ceiling.settle(reserved, cost)
+        if reserved and self.state.runs_low and not self.entered and self.end is None and not self.others_lend:
+            self.lease(())
 
-    def write(self, kind: str, amount: int, **about: Any) -> None:
+    @property
+    def others_lend(self) -> bool:
+        """Whether leases are not this session's own."""
+        return self.borrows is not None and self.state.budget is not None
+
+    def lease(self, amounts: Iterable[int]) -> None:
+        """Enter a lease for these reservations. It may be spent once it is on disk."""
+        self.entered = self.state.lease_for(amounts)
+        self.leases += 1
+        if self.entered:
+            self.write("lease", self.entered, then=partial(self.leased, self.leases))
+
+    def leased(self, number: int) -> None:
+        """The lease of this number is on disk."""
+        if number == self.leases:
+            self.state.lease(self.entered)
+            self.entered = 0
+        self.serve()
+
+    def write(self, kind: str, amount: int, then: Callable[[], None] | None = None, **about: Any) -> None:
         """Enter a row of this session."""
-        self.ledger.enter(
-            LedgerRecord(kind=kind, session=self.session, amount=PicoUsd(amount), at=time.time(), **about)
-        )
+        row = LedgerRecord(kind=kind, session=self.session, amount=PicoUsd(amount), at=time.time(), **about)
+        self.ledger.enter(row, then)
 
 
 def book(lane_queue: _LaneQueue, ceilings: Mapping[tuple[str, str], Ceiling], amount: int) -> None:
@@ -307,14 +331,13 @@ class Budget:
         """The next step of the waiter whose turn it is: leases for itself and for the others, a wait, or the end."""
         shared = self._shared
         step = shared.state.next(head.item.amount)
-        if shared.borrows is not None and step.action in ("lease", "wait"):
+        if step.action == "go":
+            shared.serve()
+        elif shared.borrows is not None and shared.others_lend and step.action != "never":
             shared.borrows()
             await head.woken()
         elif shared.entered or step.action == "lease":
-            # First make sure of a lease whose writer was cancelled: it may be on disk already.
             await self._refill(head)
-        elif step.action == "go":
-            shared.serve()
         elif step.action == "wait":
             await head.woken()
         else:
@@ -333,17 +356,13 @@ class Budget:
         shared = self._shared
         if not shared.entered:
             others = (waiter.item.amount for waiter in shared.waiters() if waiter is not head and waiter.item.fits)
-            for lease in shared.state.leases([head.item.amount, *others]):
-                shared.write("lease", lease, lane=self._lane, agent=self._agent)
-                shared.entered += lease
-        shared.refilling = True
+            shared.lease([head.item.amount, *others])
+        shared.refilling, number = True, shared.leases
         try:
             await shared.ledger.durable()
         finally:
             shared.refilling = False
-        shared.state.lease(shared.entered)
-        shared.entered = 0
-        shared.serve()
+        shared.leased(number)
 
     def borrow(self, asked: Callable[[], None]) -> None:
         """From now on others lend the money: `asked` is called when requests wait for some, and `lend` brings it."""
@@ -469,15 +488,8 @@ class Budget:
             lane_queue.queue.nudge_all()
 
     def close(self) -> None:
-        """Return the unspent part of the leases at a clean end. Nothing may be in flight.
-
-        Written even if there is nothing to return: a session without a `close` has crashed.
-        """
-        shared, state = self._shared, self._shared.state
-        unused = 0 if state.budget is None else max(0, state.room) + shared.entered
-        shared.write("close", unused, reason=closing_word(state.spent))
-        if state.budget is not None:
-            state.leased, state.room, shared.entered = state.leased - unused, 0, 0
+        """Write what was spent, at a clean end: leases hold nothing any more. Nothing may be in flight."""
+        self._shared.write("close", self._shared.state.spent)
 
     def stats(self) -> BudgetStats:
         """The state of the money of all lanes."""

@@ -5,19 +5,19 @@ No clock, no loop, no disk. One invariant, whatever the order of calls:
     before + spent + reserved  <=  before + leased  <=  budget
 
 as long as no reply costs more than was reserved for it. (One that does is counted in full, and later leases shrink.)
+A run without a budget leases likewise, only without end, so a crash costs it no more than one with a budget.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal
 
-from evalkit.money import PicoUsd
-
-LEASE_PARTS = 100
-"""A lease is at most this part of the budget, unless a single request needs more."""
+LEASE_PARTS = 1000
+"""A tranche is this part of the budget, or what the requests in flight have reserved if that is more: each lease makes
+so much room. A crash costs what is leased and not spent, so leases are small."""
 
 _BOUNDLESS = 1 << 100
-"""The room of an unlimited budget: 10^18 dollars."""
+"""What an unlimited budget has to lease: 10^18 dollars."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,7 +46,7 @@ class BudgetState:
         self.charged = 0
         """Part of `spent` that is charges."""
         self.reserved = 0
-        self.room = _BOUNDLESS if budget is None else 0
+        self.room = 0
         """What may be reserved without another lease: `leased - spent - reserved`."""
 
     def take(self, amount: int) -> bool:
@@ -57,16 +57,16 @@ class BudgetState:
         self.reserved += amount
         return True
 
-    def settle(self, reserved: int, cost: int) -> None:
-        """A reservation has come back at its true cost."""
+    def settle(self, reserved: int, cost: int) -> int:
+        """A reservation has come back at its true cost. Returns what it spent beyond the leases: that is leased now."""
         self.reserved -= reserved
         self.room += reserved - cost
         self.spent += cost
-        if self.room < 0:
-            # The reply cost more than was reserved. The excess is spent, so it is taken from what could still be
-            # leased. Otherwise a later reservation would wait for money that no request in flight can release.
-            self.leased -= self.room
-            self.room = 0
+        # If the reply cost more than was reserved, the excess is spent, so it is taken from what could still be leased.
+        # Otherwise a later reservation would wait for money that no request in flight can release.
+        over = max(0, -self.room)
+        self.lease(over)
+        return over
 
     def lease(self, amount: int) -> None:
         """A lease has become durable."""
@@ -76,28 +76,32 @@ class BudgetState:
     def next(self, amount: int) -> Step:
         """What a reservation of `amount` has to do."""
         short = amount - self.room
-        if short <= 0 or self.budget is None:
+        if short <= 0:
             return GO
-        leasable = self.leasable
-        if short <= leasable:
-            return Step(action="lease", lease=min(leasable, max(short, self.budget // LEASE_PARTS)))
+        if short <= self.leasable:
+            return Step(action="lease", lease=self.lease_for([amount]))
+        assert self.budget is not None
         # All requests in flight may turn out to cost nothing; if even that were not enough, waiting is useless.
         return WAIT if amount <= self.budget - self.before - self.spent else NEVER
 
-    def leases(self, amounts: Iterable[int]) -> Iterator[int]:
-        """The leases that these reservations need, as far as the budget allows: each is the one that `next` returns.
-
-        They become durable together, so that many waiters share one commit.
-        """
-        ahead = BudgetState(budget=self.budget, before=self.before)
-        ahead.leased, ahead.room = self.leased, self.room
+    def lease_for(self, amounts: Iterable[int]) -> int:
+        """The lease that makes room for these reservations, in order, as far as the budget allows, or for a tranche."""
+        leasable, needed = self.leasable, 0
         for amount in amounts:
-            step = ahead.next(amount)
-            if step.action == "lease":
-                ahead.lease(step.lease)
-                yield step.lease
-            if not ahead.take(amount):
-                return
+            if needed + amount - self.room > leasable:
+                break
+            needed += amount
+        return min(leasable, max(0, max(needed, self.tranche) - self.room))
+
+    @property
+    def tranche(self) -> int:
+        """The room that a lease makes at least."""
+        return max((self.budget or 0) // LEASE_PARTS, self.reserved)
+
+    @property
+    def runs_low(self) -> bool:
+        """Whether less than half a tranche is left of the leases."""
+        return 2 * self.room < self.tranche
 
     @property
     def leasable(self) -> int:
@@ -152,22 +156,3 @@ class Ceiling:
         """A reservation has come back at its true cost."""
         self.reserved -= reserved
         self.spent += cost
-
-
-def in_flight_bound(left: int, worst_case: int) -> int:
-    """Requests that may be in flight at once: each needs room for its worst case in the remaining budget.
-
-    Both in pico-dollars, `worst_case` above 0.
-    """
-    return max(0, left) // worst_case
-
-
-def crash_charge(*, leased: int | None, settled: int, charged: int, worst_cases: Iterable[int]) -> PicoUsd:
-    """What to charge for requests that may have been in flight when a session crashed.
-
-    The smaller of what remained of its leases (`leased - settled - charged`) and the sum of the worst cases of the next
-    request of each episode it had begun and not finished: one episode has one request in flight. `leased` None: the
-    session had no budget, so only the second bound exists.
-    """
-    bound = sum(worst_cases)
-    return PicoUsd(bound if leased is None else min(bound, max(0, leased - settled - charged)))

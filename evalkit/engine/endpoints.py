@@ -85,10 +85,6 @@ def remembered(run: Path) -> dict[str, int]:
     return found
 
 
-UNBOUNDED = 1 << 90
-"""More than any lease, in pico-dollars."""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkerPart:
     """What one of several processes has of a run's lanes."""
@@ -174,25 +170,6 @@ class Endpoints:
         body_bytes = len(template.body(question))
         bound, usual = template.bound(body_bytes), template.usual_bound(question, body_bytes)
         return usual if bound > OUTSIZE * usual or (budget is not None and bound > budget) else bound
-
-    def worst_case(self, active: ActiveEpisode) -> PicoUsd:
-        """The most that an episode's requests in flight can cost: of a model the next one; of code, of which nobody
-        knows what it asks before it runs, as many as it may have in flight, each at its dearest model's full
-        context."""
-        cell = active.episode.cell
-        code = cell.agent.code
-        if code is None:
-            return self.first_bound(active)
-        return PicoUsd(code.parallel * max(self._full(cell, role) for role in code.roles))
-
-    def _full(self, cell: AgentSetup, role: str) -> int:
-        """The most that a request of a role can cost; `UNBOUNDED` if nobody knows how much its model reads."""
-        template, context = self.template(cell, role), self.resolved.endpoints[self.endpoint(cell, role)].model
-        if template.price == FREE:
-            return 0
-        if context.context_tokens is None:
-            return UNBOUNDED
-        return template.price.worst(input_tokens=context.context_tokens, output_tokens=template.sampling.max_tokens)
 
     def endpoint(self, cell: AgentSetup, role: str) -> str:
         """The name of the endpoint of a role; of the agent's own model for the empty one."""

@@ -43,7 +43,7 @@ class RunOutcome:
     spent: int
     """Pico-dollars, all calls together: steps and charges."""
     unconfirmed: int
-    """Of it, charges for what crashes may have left in flight."""
+    """Of it, the open leases of crashed sessions."""
     budget: int | None
     simulated: str
     """Whether its money is real, as of the manifest."""

@@ -89,7 +89,9 @@ class Status:
     charges: int
     """Charges for single attempts, in pico-dollars."""
     crash_charges: int
-    """For what crashed sessions may have left in flight; unconfirmed."""
+    """The open leases of crashed sessions; unconfirmed."""
+    open_leases: int
+    """What a crash would cost now, or what one costs that is not charged yet; in pico-dollars."""
     spent: int
     unmetered: Unmetered
     """Replies without usage."""
@@ -157,6 +159,7 @@ class Status:
                 "steps_pico_usd": self.steps_cost,
                 "attempt_charges_pico_usd": self.charges,
                 "crash_charges_pico_usd": self.crash_charges,
+                "in_open_leases_pico_usd": self.open_leases,
                 "open_sessions": self.open_sessions,
                 **self.unmetered.to_json(),
             },
@@ -234,6 +237,7 @@ def status_of(directory: Path, manifest: Manifest, totals: Totals) -> Status:
         steps_cost=steps_cost,
         charges=sum(account.charged - account.released + account.confirmed for account in books.values()),
         crash_charges=sum(account.crashed - account.confirmed for account in books.values()),
+        open_leases=sum(account.open_leases for account in books.values()),
         spent=spent(steps_cost, books.values()),
         unmetered=totals.unmetered(),
         lane_seconds=lane_seconds,

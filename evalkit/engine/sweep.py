@@ -1,7 +1,7 @@
 """`evalkit run`: one command to start, to resume and to extend. A spec is a desired state; what is missing is played.
 
-The order of events: everything that the spec names is checked, the run is locked, the manifest is extended, and the
-money that a crash may have left in flight is charged. Then the lanes play. Nothing is sent before all of that is
+The order of events: everything that the spec names is checked, the run is locked, the manifest is extended, and what
+crashed sessions had leased is charged. Then the lanes play. Nothing is sent before all of that is
 durable.
 """
 
@@ -11,7 +11,7 @@ import shlex
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, nullcontext
 from dataclasses import replace
-from itertools import count, islice
+from itertools import count
 from pathlib import Path
 
 from evalkit.client.budget import Budget
@@ -29,12 +29,11 @@ from evalkit.engine.machines.spread import Spread
 from evalkit.engine.outcome import RunOutcome
 from evalkit.engine.publishing import SHOW_EVERY_S, noted, tell_others
 from evalkit.engine.question import LiveQuestion, PlayedLanes, question_of
-from evalkit.engine.resume import KINDS, RunPart, order, read_holdings
+from evalkit.engine.resume import read_holdings
 from evalkit.engine.scheduler import play_lanes
 from evalkit.engine.session import RunOptions, Session, make_jobs
-from evalkit.engine.spending.money import WorstCase, open_row, settle_crashes, spent_below, unheard_leases
+from evalkit.engine.spending.money import open_row, spent_below
 from evalkit.engine.time_left import TimeLeft
-from evalkit.engine.universe import Choice, lanes
 from evalkit.engine.view import Pace, View, view_of
 from evalkit.errors import LaneClosed, RunError, UsageError
 from evalkit.results.answers import RunQuestion
@@ -47,7 +46,7 @@ from evalkit.store.live import withdraw
 from evalkit.store.manifest import Manifest
 from evalkit.store.manifests import keep_spec, read_spec, write_manifest
 from evalkit.store.question_files import write_frozen
-from evalkit.store.reading.accounts import accounts, unaccounted
+from evalkit.store.reading.accounts import accounts, charge_crashes, unaccounted
 from evalkit.store.recovery.repair import Repair, repair
 from evalkit.store.writing.writer import open_store
 from evalkit.text import span
@@ -259,27 +258,16 @@ async def _endpoints(session: Session) -> AsyncIterator[Endpoints]:
         )
         endpoints.outside, endpoints.right = options.outside, store.lead
         if endpoints.lanes:
-            all_known = not (_strangers(session) or is_bucket(options.directory))  # there it may still be alive
-            crashes = list(settle_crashes(session.accounts, _worst_cases(session, endpoints), all_known=all_known))
-            crashes += unheard_leases(options.place, session.accounts)
+            crashes = list(charge_crashes(session.accounts))
             # What a damaged log, or a bug, has lost of what was paid for: closed sessions know the sum.
             crashes += unaccounted(session.accounts)
             for row in crashes:
                 store.enter(row)
-            sweep, choice = session.resolved.sweep, options.choice
             if not is_spread(session.resolved):  # else each worker is a session, and this one spends nothing
-                store.enter(
-                    open_row(
-                        session.name,
-                        sweep.width * len(endpoints.lanes),
-                        budgeted=sweep.budget is not None,
-                        apart=any(agent.budget is not None for agent in sweep.agents),
-                        partial=bool(choice.agents or choice.suites or options.retry),
-                    )
-                )
+                store.enter(open_row(session.name))
             await store.durable()
             endpoints.budget = Budget(
-                budget=sweep.budget,
+                budget=session.resolved.sweep.budget,
                 spent=session.spent_before,
                 ledger=store,
                 session=session.name,
@@ -319,37 +307,6 @@ def _wake(session: Session, endpoints: Endpoints) -> None:
         session.gate.end()
     if endpoints.budget is not None:
         endpoints.budget.end(error)
-
-
-def _worst_cases(session: Session, endpoints: Endpoints) -> Iterator[WorstCase]:
-    """Of the next request of each episode that a crashed session had begun, or may have begun; lazily.
-
-    Episodes with rows are known. Of those without, a session had at most its width in flight, the next in order; of
-    each agent, where one whose own budget was used up may have been passed over. All of the run counts, whatever this
-    call was asked to play: money is the run's.
-    """
-    crashed = [account for account in session.accounts.values() if not account.closed]
-    usual = session.resolved.sweep.width * len(endpoints.lanes)  # of one whose ledger is lost
-    width, apart = (
-        max((account.width or usual for account in crashed), default=0),
-        any(account.apart for account in crashed),
-    )
-    manifest, everything = session.manifest, Choice()
-    for agents in lanes(manifest, everything).values():
-        known = [agent for agent in agents if agent.name in session.resolved.endpoints]
-        for group in [[agent] for agent in known] if apart else [known]:
-            for kind in KINDS:
-                share = RunPart(manifest=manifest, agents=group, choice=everything)
-                owed = order(share, session.holdings, frozenset(), kind)
-                for episode in islice(owed, width) if kind == "fresh" else owed:
-                    amount = endpoints.worst_case(session.holdings.activate(episode))
-                    yield WorstCase(amount, episode.cell.agent.lane, episode.cell.agent.name)
-
-
-def _strangers(session: Session) -> bool:
-    """Whether the run has models that the spec no longer names, so that nobody knows what their requests cost."""
-    agents = session.manifest.agents.values()
-    return any(agent.provider and agent.name not in session.resolved.endpoints for agent in agents)
 
 
 @contextmanager

@@ -3,7 +3,7 @@ from dataclasses import dataclass, field
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evalkit.client.budget_state import BudgetState, Ceiling, crash_charge, in_flight_bound
+from evalkit.client.budget_state import LEASE_PARTS, BudgetState, Ceiling
 
 
 @dataclass
@@ -53,25 +53,36 @@ def test_no_order_of_reservations_and_settlements_passes_the_ceiling(
 
 
 @given(budget=st.integers(1_000, 10**15), amount=st.integers(1, 10**15))
-def test_a_lease_is_a_hundredth_of_the_budget_unless_one_request_needs_more(budget: int, amount: int) -> None:
+def test_a_lease_is_a_part_of_the_budget_unless_one_request_needs_more(budget: int, amount: int) -> None:
     step = BudgetState(budget=budget, before=0).next(amount)
     if amount > budget:
         assert step.action == "never"
     else:
-        assert step.lease == min(budget, max(amount, budget // 100))
+        assert step.lease == min(budget, max(amount, budget // LEASE_PARTS))
 
 
-@given(budget=st.integers(1, 10**6), room=st.integers(0, 10**5), amounts=st.lists(st.integers(1, 10**5), max_size=30))
-def test_those_who_wait_get_leases_of_their_own(budget: int, room: int, amounts: list[int]) -> None:
-    """Each at most a hundredth of the budget or one request's bound; together they let all go, or exhaust it."""
-    state = BudgetState(budget=budget, before=0)
-    state.lease(min(room, budget))
-    leases = list(state.leases(amounts))
-    assert all(lease <= max(budget // 100, *amounts) for lease in leases)
-    assert state.leased == min(room, budget)  # nothing is leased before it is durable
-    assert state.leased + sum(leases) <= budget
-    if sum(amounts) <= budget:
-        assert state.leased + sum(leases) >= sum(amounts)
+@given(
+    budget=st.one_of(st.none(), st.integers(1, 10**6)),
+    out=st.integers(0, 10**5),
+    amounts=st.lists(st.integers(1, 10**5), max_size=30),
+)
+def test_one_lease_lets_all_go_who_wait_and_is_as_large_as_what_is_in_flight(
+    budget: int | None, out: int, amounts: list[int]
+) -> None:
+    state, most = BudgetState(budget=budget, before=0), 10**18 if budget is None else budget
+    state.lease(min(out, most))
+    assert state.take(min(out, most))
+    lease = state.lease_for(amounts)
+    assert state.leased == min(out, most)  # nothing is leased before it is durable
+    assert state.leased + lease <= most
+    whole = max(sum(amounts), (budget or 0) // LEASE_PARTS, state.reserved)
+    assert lease <= whole
+    state.lease(lease)
+    for amount in amounts:  # in order; the first that the budget has no room for ends it
+        if not state.take(amount):
+            assert state.leased + amount - state.room > most
+            return
+    assert lease == min(whole, most - min(out, most))
 
 
 def test_a_ceiling_has_room_for_what_is_neither_spent_nor_in_flight() -> None:
@@ -87,46 +98,23 @@ def test_a_ceiling_has_room_for_what_is_neither_spent_nor_in_flight() -> None:
     assert (ceiling.fits(70), ceiling.hopeless(71)) == (True, True)
 
 
-@given(left=st.integers(-5, 10**6), worst_case=st.integers(1, 10**4))
-def test_as_many_requests_are_in_flight_as_have_room_for_their_worst_case(left: int, worst_case: int) -> None:
-    state = BudgetState(budget=max(0, left), before=0)
-    state.lease(max(0, left))
-    count = 0
-    while count < 300 and state.take(worst_case):
-        count += 1
-    assert count == min(300, in_flight_bound(left, worst_case))
-
-
 def test_a_reply_above_its_bound_shrinks_what_may_still_be_leased() -> None:
     state = BudgetState(budget=1_000, before=0)
     state.lease(100)
     assert state.take(100)
-    state.settle(100, 700)
+    assert state.settle(100, 700) == 600, "it is leased now"
+    assert (state.leased, state.room) == (700, 0)
     assert state.leasable == 300
     assert state.next(301).action == "never"
     assert state.next(300).lease == 300
     assert state.left == 300
 
 
-def test_without_a_budget_everything_fits_and_is_still_counted() -> None:
+def test_without_a_budget_everything_can_be_leased_and_is_still_counted() -> None:
     state = BudgetState(budget=None, before=7)
+    assert not state.take(10**18)
+    assert state.next(10**18).lease == 10**18
+    state.lease(10**18)
     assert state.take(10**18)
-    state.settle(10**18, 5)
+    assert state.settle(10**18, 5) == 0
     assert (state.spent, state.reserved, state.left) == (5, 0, None)
-
-
-@given(
-    worst=st.lists(st.integers(0, 1_000), max_size=20),
-    share=st.floats(0, 1),
-    settled=st.integers(0, 5_000),
-    charged=st.integers(0, 500),
-    spare=st.integers(0, 5_000),
-)
-def test_the_crash_charge_covers_whatever_was_in_flight(
-    worst: list[int], share: float, settled: int, charged: int, spare: int
-) -> None:
-    in_flight = worst[: int(len(worst) * share)]
-    leased = settled + charged + sum(in_flight) + spare  # the state's invariant
-    charge = crash_charge(leased=leased, settled=settled, charged=charged, worst_cases=worst)
-    assert sum(in_flight) <= charge <= leased - settled - charged
-    assert crash_charge(leased=None, settled=settled, charged=charged, worst_cases=worst) == sum(worst)

@@ -61,15 +61,19 @@ class Disk:
 
     def __init__(self) -> None:
         self.rows: list[LedgerRecord] = []
+        self.then: list[Callable[[], None] | None] = []
         self.durable_rows = 0
 
-    def enter(self, record: LedgerRecord) -> None:
+    def enter(self, record: LedgerRecord, then: Callable[[], None] | None = None) -> None:
         self.rows.append(record)
+        self.then.append(then)
 
     async def durable(self) -> None:
         count = len(self.rows)
         await asyncio.sleep(1.0)
-        self.durable_rows = max(self.durable_rows, count)
+        fresh, self.durable_rows = self.then[self.durable_rows : count], max(self.durable_rows, count)
+        for then in filter(None, fresh):
+            then()
 
     def of(self, kind: str) -> list[LedgerRecord]:
         return [row for row in self.rows if row.kind == kind]

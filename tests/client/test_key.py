@@ -3,6 +3,7 @@
 import asyncio
 import logging
 import traceback
+from collections.abc import Callable
 
 import pytest
 from aiohttp import web
@@ -27,8 +28,10 @@ KEY = "sk-planted-0123456789"
 class Disk:
     """A ledger that is written at once."""
 
-    def enter(self, record: LedgerRecord) -> None:
+    def enter(self, record: LedgerRecord, then: Callable[[], None] | None = None) -> None:
         assert KEY not in repr(record)
+        if then is not None:
+            then()
 
     async def durable(self) -> None:
         return None

@@ -47,8 +47,10 @@ class Ledger:
     def __init__(self) -> None:
         self.rows: list[LedgerRecord] = []
 
-    def enter(self, record: LedgerRecord) -> None:
+    def enter(self, record: LedgerRecord, then: Callable[[], None] | None = None) -> None:
         self.rows.append(record)
+        if then is not None:
+            then()
 
     async def durable(self) -> None:
         await asyncio.sleep(0)

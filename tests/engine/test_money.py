@@ -11,14 +11,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from evalkit.client.budget_state import BudgetState
-from evalkit.engine.spending.money import WorstCase, open_row, settle_crashes, spent_below, unheard_leases
+from evalkit.engine.spending.money import open_row, spent_below
 from evalkit.engine.spending.reconcile import read_books
 from evalkit.engine.universe import Choice
 from evalkit.money import PicoUsd
 from evalkit.store.files.journal import new_writer
 from evalkit.store.files.layout import journals
 from evalkit.store.files.record import LedgerRecord
-from evalkit.store.reading.accounts import BUDGETED, UNBUDGETED, Account, accounts, closing_word, spent, unaccounted
+from evalkit.store.reading.accounts import Account, accounts, charge_crashes, spent, unaccounted
 from evalkit.store.reading.reader import read_ledger
 from evalkit.store.writing.opening import announce
 from evalkit.store.writing.writer import open_beside, open_store
@@ -31,105 +31,60 @@ def row(kind: str, amount: int, session: str = "s1", **more: Any) -> LedgerRecor
     return LedgerRecord(kind=kind, session=session, amount=PicoUsd(amount), **more)
 
 
-def anybodys(amount: int) -> WorstCase:
-    """A worst case of nobody in particular."""
-    return WorstCase(amount, "", "")
-
-
-def opened(session: str = "s1", *, budgeted: bool = True, partial: bool = False) -> LedgerRecord:
-    return open_row(session, 4, budgeted=budgeted, partial=partial)
-
-
-def crash_of(ledger: list[LedgerRecord], settled: int, worst: list[int], *, all_known: bool = True) -> int:
+def crash_of(ledger: list[LedgerRecord], settled: int) -> int:
     """What the crash of a ledger's one session is charged with; the session is closed behind it."""
     books = accounts(ledger, {"s1": settled})
-    rows = list(settle_crashes(books, map(anybodys, worst), all_known=all_known))
-    assert [one.kind for one in rows][-1] == "close"
+    [crash] = charge_crashes(books)
+    assert crash.kind == "crash"
+    assert books == accounts([*ledger, crash], {"s1": settled}), "they are booked too"
     assert all(one.closed for one in books.values())
-    charge = sum(one.amount for one in rows if one.kind == "crash")
-    assert spent(settled, books.values()) == settled + books["s1"].charged + charge
-    return charge
+    assert list(charge_crashes(books)) == []
+    return crash.amount
 
 
 @pytest.mark.parametrize(
-    ("leased", "settled", "charged", "worst", "charge"),
+    ("leased", "settled", "charged", "charge"),
     [
-        (100, 0, 0, [], 0),  # nothing was begun
-        (100, 0, 0, [30], 30),  # one request may be out
-        (100, 60, 0, [30, 30], 40),  # the lease has no more
-        (100, 60, 40, [30], 0),  # all of it is accounted for
-        (100, 130, 0, [30], 0),  # a reply was dearer than its bound
-        (0, 0, 0, [30], 0),  # no lease, so nothing was sent
-        (100, 20, 10, [30, 20], 50),
-        (100, 20, 10, [30, 20, 25], 70),
+        (100, 0, 0, 100),
+        (100, 60, 0, 40),
+        (100, 60, 40, 0),  # all of it is accounted for
+        (100, 20, 10, 70),
+        (0, 0, 0, 0),  # no lease, so nothing was sent
     ],
 )
-def test_a_crash_is_charged_with_the_smaller_of_remainder_and_worst_cases(
-    leased: int, settled: int, charged: int, worst: list[int], charge: int
-) -> None:
-    ledger = [opened(), row("lease", leased), row("charge", charged)]
-    assert crash_of(ledger, settled, worst) == charge
+def test_a_crash_costs_its_open_leases(leased: int, settled: int, charged: int, charge: int) -> None:
+    ledger = [open_row("s1"), row("lease", leased), row("charge", charged)]
+    assert accounts(ledger, {"s1": settled})["s1"].open_leases == charge
+    assert crash_of(ledger, settled) == charge
 
 
-def test_without_a_budget_the_worst_cases_are_the_charge() -> None:
-    assert crash_of([opened(budgeted=False)], 70, [30, 20]) == 50
-    assert crash_of([opened(budgeted=False, partial=True)], 70, [30, 20]) == 50
+def test_the_crash_of_a_session_whose_first_row_is_lost_is_charged_too() -> None:
+    assert crash_of([row("lease", 100)], 20) == 80
 
 
-def test_where_a_worst_case_may_be_missing_all_of_the_remainder_is_charged() -> None:
-    lease = row("lease", 100)
-    assert crash_of([opened(partial=True), lease], 20, [30]) == 80
-    assert crash_of([opened(), lease], 20, [30], all_known=False) == 80
-    assert crash_of([opened(), lease], 20, [30]) == 30
-
-
-def test_a_crash_is_the_agents_whose_requests_may_have_been_in_flight_where_that_is_known() -> None:
-    """Else it counts for every agent that has a budget of its own."""
-    worst = [WorstCase(30, "p/m", "a"), WorstCase(20, "p/m", "a"), WorstCase(5, "q/m", "c")]
-    for leased, crashes in (
-        (200, {"a": 50, "c": 5}),
-        (75, {"a": 50, "c": 5}),
-        (60, {"": 40}),
-        (None, {"a": 50, "c": 5}),
-    ):
-        ledger = [opened(budgeted=leased is not None), row("lease", leased or 0)]
-        ledger.append(row("charge", 7, lane="p/m", agent="b"))
-        ledger.append(row("release", 3, lane="p/m", agent="b", episode="e"))
-        rows = list(settle_crashes(accounts(ledger, {"s1": 13}), iter(worst)))
-        assert {one.agent: one.amount for one in rows if one.kind == "crash"} == crashes
-        below = spent_below([*ledger, *rows], {"a": 13}, ("a", "b", "c"))
-        everybodys = crashes.get("", 0)
-        assert below["agent", "a"] == 13 + crashes.get("a", 0) + everybodys
-        assert below["agent", "b"] == 4 + everybodys
-        assert below["agent", "c"] == crashes.get("c", 0) + everybodys
+def test_a_crash_counts_for_every_agent_that_has_a_budget_of_its_own() -> None:
+    ledger = [open_row("s1"), row("lease", 60), row("charge", 7, lane="p/m", agent="b")]
+    ledger.append(row("release", 3, lane="p/m", agent="b", episode="e"))
+    rows = list(charge_crashes(accounts(ledger, {"s1": 13})))
+    below = spent_below([*ledger, *rows], {"a": 13}, ("a", "b", "c"))
+    assert below == {("agent", "a"): 13 + 40, ("agent", "b"): 4 + 40, ("agent", "c"): 40}
 
 
 def test_each_of_several_crashed_sessions_is_charged() -> None:
-    """One list of worst cases serves all, though it can be read but once."""
-    ledger = [opened("s1"), row("lease", 100), opened("s2"), row("lease", 50, "s2"), opened("s3", budgeted=False)]
-    books = accounts(ledger, {"s1": 20})
-    charges = {one.session: one.amount for one in settle_crashes(books, map(anybodys, [30, 25])) if one.kind == "crash"}
-    assert charges == {"s1": 55, "s2": 50, "s3": 55}
+    ledger = [open_row("s1"), row("lease", 100), open_row("s2"), row("lease", 50, "s2"), open_row("s3")]
+    charges = {one.session: one.amount for one in charge_crashes(accounts(ledger, {"s1": 20}))}
+    assert charges == {"s1": 80, "s2": 50, "s3": 0}
 
 
 def test_a_session_that_closed_owes_nothing_and_what_was_released_is_free_again() -> None:
-    ledger = [opened(), row("lease", 100), row("charge", 10), row("close", 70), row("release", 4)]
+    ledger = [open_row("s1"), row("lease", 100), row("charge", 10), row("close", 30), row("release", 4)]
     books = accounts(ledger, {"s1": 20})
-    assert list(settle_crashes(books, map(anybodys, [30]))) == []
+    assert list(charge_crashes(books)) == []
     assert spent(20, books.values()) == 26
     assert books["s1"] == Account(
-        session="s1",
-        leased=100,
-        charged=10,
-        settled=20,
-        released=4,
-        confirmed=4,
-        had_budget=True,
-        closed=True,
-        returned=70,
-        width=4,
+        session="s1", leased=100, charged=10, settled=20, released=4, confirmed=4, ended=True, said=30
     )
-    assert books["s1"].missing == 0
+    assert (books["s1"].missing, books["s1"].open_leases) == (0, 0)
 
 
 async def _coordinated(run: Path, *, lent: Sequence[int], said: Sequence[LedgerRecord]) -> str:
@@ -138,7 +93,7 @@ async def _coordinated(run: Path, *, lent: Sequence[int], said: Sequence[LedgerR
     coordinator = new_writer(names)
     worker = new_writer([*names, coordinator])
     with open_store(run, session=coordinator, inline=True) as store:
-        for one in (opened(worker), *(row("lease", amount, worker) for amount in lent)):
+        for one in (open_row(worker), *(row("lease", amount, worker) for amount in lent)):
             store.enter(one)
         announce(run, worker)
         with open_beside(run, writer=worker, inline=True) as beside:
@@ -149,58 +104,29 @@ async def _coordinated(run: Path, *, lent: Sequence[int], said: Sequence[LedgerR
 
 @pytest.mark.parametrize("paid", [0, 30])
 def test_what_a_worker_was_lent_unheard_is_not_spent(tmp_path: Path, paid: int) -> None:
-    """It heard of the first lease, and gave back what was left of that."""
-    run, said = tmp_path / "run", [row("close", 100 - paid, reason=closing_word(paid))]
-    worker = asyncio.run(_coordinated(run, lent=(100, 50), said=[row("charge", paid), *said] if paid else said))
+    """It heard of the first lease, and said what it has spent of that."""
+    run, said = tmp_path / "run", [row("close", paid)]
+    asyncio.run(_coordinated(run, lent=(100, 50), said=[row("charge", paid), *said] if paid else said))
     books = accounts(read_ledger(run), {})
-    assert books[worker].missing == 50
-    assert [(one.kind, one.session, one.amount) for one in unheard_leases(run, books)] == [("lease", worker, -50)]
-    assert list(unaccounted(books)) == []
+    assert [*charge_crashes(books), *unaccounted(books)] == []
     assert spent(0, books.values()) == paid
-    assert list(unheard_leases(run, books)) == [], "it is taken back once"
 
 
 def test_of_a_worker_that_has_not_closed_all_leases_may_be_spent(tmp_path: Path) -> None:
     run = tmp_path / "run"
     worker = asyncio.run(_coordinated(run, lent=(100, 50), said=[row("charge", 30)]))
     books = accounts(read_ledger(run), {})
-    assert list(unheard_leases(run, books)) == []
-    assert [one.amount for one in settle_crashes(books, [], all_known=False)] == [120, 0]
-    assert list(unheard_leases(run, books)) == [], "who was charged for its crash has said nothing"
+    assert [one.amount for one in charge_crashes(books)] == [120]
     assert books[worker].crashed == 120
-
-
-def test_a_process_that_wrote_its_own_leases_has_heard_of_all(tmp_path: Path) -> None:
-    """What of these it neither gave back nor says it has spent, a bug of ours may have lost: it stays charged."""
-    run, name = tmp_path / "run", new_writer()
-
-    async def alone() -> None:
-        with open_store(run, session=name, inline=True) as store:
-            for one in (opened(name), row("lease", 100, name), row("close", 50, name, reason=closing_word(30))):
-                store.enter(one)
-
-    asyncio.run(alone())
-    books = accounts(read_ledger(run), {})
-    assert list(unheard_leases(run, books)) == []
-    assert [one.amount for one in unaccounted(books)] == [50]
 
 
 def test_a_run_goes_on_with_the_money_that_a_killed_coordinator_had_lent_unheard(tmp_path: Path) -> None:
     sweep, run = with_budget(resolved(tmp_path, served(periods=2)), 3 * 10**12), tmp_path / "run"
     _, first = go_served(sweep, run, limit=2)
-    asyncio.run(_coordinated(run, lent=[10**12], said=[row("close", 0, reason=closing_word(0))]))
+    asyncio.run(_coordinated(run, lent=[10**12], said=[row("close", 0)]))
     outcome, second = go_served(sweep, run)
     assert outcome.reason == "complete"
     assert read_books(run).spent == outcome.spent == first.totals.bill + second.totals.bill
-
-
-@pytest.mark.parametrize("budgeted", [True, False])
-@pytest.mark.parametrize("partial", [True, False])
-def test_the_first_row_of_a_session_says_how_it_spends(budgeted: bool, partial: bool) -> None:
-    first = opened(budgeted=budgeted, partial=partial)
-    (account,) = accounts([first], {}).values()
-    assert (account.had_budget, account.partial, account.closed) == (budgeted, partial, False)
-    assert first.reason.startswith(BUDGETED if budgeted else UNBUDGETED)
 
 
 @dataclass
@@ -219,12 +145,12 @@ class World:
     def begin(self, budget: int | None) -> "Life":
         """A new process: it settles what the one before may have left, and opens its account."""
         books = accounts(self.ledger, self.settled)
-        self.ledger += settle_crashes(books, map(anybodys, self.bounds))
+        self.ledger += charge_crashes(books)
         before = spent(sum(self.settled.values()), books.values())
         assert self.bill <= before
         assert before == spent(sum(self.settled.values()), accounts(self.ledger, self.settled).values())
         name, self.lives = f"s{self.lives}", self.lives + 1
-        self.ledger.append(open_row(name, len(self.bounds), budgeted=budget is not None))
+        self.ledger.append(open_row(name))
         return Life(world=self, name=name, state=BudgetState(budget=budget, before=before))
 
 
@@ -284,8 +210,7 @@ class Life:
         for episode in list(self.out):
             self.hear(episode, lost=False)
         self.commit()
-        unused = 0 if self.state.budget is None else self.state.room
-        self.world.ledger.append(row("close", unused, self.name))
+        self.world.ledger.append(row("close", self.state.spent, self.name))
 
 
 moves = st.lists(
@@ -313,7 +238,7 @@ def test_however_often_a_run_dies_the_bill_is_below_what_is_counted_and_that_bel
             life.close()
         # What the next life will find, asked of a copy of the disk.
         books = accounts(world.ledger, world.settled)
-        crashes = [one for one in settle_crashes(books, map(anybodys, bounds)) if one.kind == "crash"]
+        crashes = list(charge_crashes(books))
         after = spent(sum(world.settled.values()), books.values())
         assert world.bill <= after
         if clean:

@@ -99,10 +99,11 @@ class _Books:
         return any((row["session"], row["kind"]) == (session, kind) for row in self.money)
 
     def unsettled(self) -> Iterator[str]:
-        """Sessions that have not been closed, or had money left that nobody has charged."""
+        """Sessions that have not been closed, or of which leases or spending are not on the books."""
         for session in {row["session"] for row in self.money}:
-            left = self.sum(session, "lease") - self.sum(session, "charge") - self.cost.get(session, 0)
-            if not self.has(session, "close") or (left > self.sum(session, "close") and not self.has(session, "crash")):
+            booked = self.sum(session, "charge") + self.sum(session, "crash") + self.cost.get(session, 0)
+            settled = next((kind for kind in ("crash", "close") if self.has(session, kind)), None)
+            if settled is None or booked < self.sum(session, "lease" if settled == "crash" else "close"):
                 yield session
 
 

@@ -246,8 +246,8 @@ class Checks:
 
     def harmed(self, before: Mapping[Path, bytes], *, knew: bool) -> None:
         """Files that had lasted are others, and stay so. `before`: what they held. `knew`: whether a repair can know
-        what was spent: the damage is noticed, it took no rows of money, and each session has said what it spent at
-        most. Where it cannot, all that other files told stays on the books."""
+        what was spent: the damage is noticed, and it took no rows of money. Where it cannot, all that other files told
+        stays on the books."""
         self.suspended = True
         self.forgot |= not knew
         lost = sum(map(told, before.values()))
@@ -359,15 +359,6 @@ class Checks:
             if code not in (0, 3):
                 raise Broken(f"verify finds nothing, and evalkit {line[0]} ends with {code}: {said[-300:]}")
 
-    def knows_its_money(self) -> bool:
-        """Whether every session has a word of what it spent at most: its own close, leases, or running totals."""
-        index = read_index(self._world.run)
-        totals = {journal.name for journal in (self._world.run / "log").glob("*/")}
-        return all(
-            account.had_budget or (account.closed and (not account.crashed_close or account.session in totals))
-            for account in accounts(index.ledger, index.cost_by_worker).values()
-        )
-
     def _report(self, index: RunIndex) -> None:
         """The report of whatever prefix of the run is there holds exactly that."""
         self._world.counts["reports"] += 1
@@ -387,7 +378,7 @@ class Checks:
             return
         bill, books = self._world.network.bill, _books(index)
         held = accounts(index.ledger, index.cost_by_worker).values()
-        rest = sum(one.unspent for one in held if not one.closed)
+        rest = sum(one.open_leases for one in held)
         if bill > books + rest:
             raise Broken(f"the bill is {bill}; steps and charges are {books}, open leases hold {rest}")
         if books + rest > budget:

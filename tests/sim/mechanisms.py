@@ -37,8 +37,8 @@ MUTANTS = (
     Mutant(
         name="leases are not written",
         file="client/budget.py",
-        old="        self.ledger.enter(\n",
-        new='        kind == "lease" or self.ledger.enter(\n',
+        old="        self.ledger.enter(row, then)\n",
+        new='        then() if kind == "lease" and then else self.ledger.enter(row, then)\n',
     ),
     Mutant(
         name="a charge is not booked",
@@ -66,9 +66,9 @@ MUTANTS = (
     ),
     Mutant(
         name="a crash is charged at half",
-        file="client/budget_state.py",
-        old="    bound = sum(worst_cases)\n",
-        new="    bound = sum(worst_cases) // 8\n",
+        file="store/reading/accounts.py",
+        old="crash_row(account.session, account.unspent)",
+        new="crash_row(account.session, account.unspent // 8)",
     ),
     Mutant(
         name="a request is bounded by an eighth of its body",

@@ -63,13 +63,6 @@ MUTANTS = (
         needs=AGENTS,
     ),
     Mutant(
-        name="the bound of a crash forgets how many requests are in flight",
-        file="engine/endpoints.py",
-        old="        return PicoUsd(code.parallel * max(",
-        new="        return PicoUsd(max(",
-        needs=(*AGENTS, "dies_crowded"),
-    ),
-    Mutant(
         name="totals leave out asks",
         file="store/reading/totals.py",
         old="        self._cost[row.worker] = self._cost.get(row.worker, 0) + cost\n",

@@ -23,7 +23,7 @@ MUTANTS = (
     Mutant(
         name="a lost worker is charged nothing",
         file="engine/machines/spread.py",
-        old="        for row in rows if self.endpoints.lanes else ():\n",
+        old="        for row in charge_crashes({writer: account}) if self.endpoints.lanes else ():\n",
         new="        for row in ():\n",
         needs=("workers", "worker_dies"),
     ),
@@ -33,13 +33,6 @@ MUTANTS = (
         old="            pot.before += spent.get(scope, account.held)\n",
         new="            pot.before += min(spent.get(scope, account.held), 0)\n",
         needs=("workers", "worker_dies"),
-    ),
-    Mutant(
-        name="leases that a worker has not heard of count as spent",
-        file="engine/spending/money.py",
-        old="            account.leased -= unheard\n",
-        new="            continue\n",
-        needs=("workers", "broken_calls", "comes_late", "die_turn"),
     ),
     Mutant(
         name="a lane's seats go to those that came first",

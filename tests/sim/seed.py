@@ -100,7 +100,7 @@ def _harmed(world: World, life: Life) -> bool:
     found = findings(world.run)
     if found:
         raise Broken(f"before anything is harmed verify finds: {found}")
-    knew, held = world.checks.knows_its_money(), world.checks.held()
+    held = world.checks.held()
     world.end_all()
     done = harm.do(world.run, life.harm)
     if done is None:
@@ -124,7 +124,7 @@ def _harmed(world: World, life: Life) -> bool:
         world.disk.changed(path)
     world.harmed.update(() if found else done.before)
     world.say(f"verify names it: {found}" if found else "verify cannot know")
-    world.checks.harmed(done.before, knew=knew and bool(found) and not done.money(world.run))
+    world.checks.harmed(done.before, knew=bool(found) and not done.money(world.run))
     if not found:
         world.checks.accept()
         return False

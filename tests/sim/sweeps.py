@@ -45,7 +45,7 @@ _CONTEXT = """
 [models."*"]
 context_tokens = 1600
 """
-"""Of all models, where agents are code: it bounds what a crash may cost."""
+"""Of all models, where agents are code."""
 
 _SUITE = """[[suites]]
 name = "scheduling/basic"

@@ -134,7 +134,7 @@ def test_a_seed_is_the_same_each_time() -> None:
 
 @pytest.mark.exhaustive
 def test_what_is_missed_is_told_in_its_shortest_story() -> None:
-    with mock.patch.object(sweep, "settle_crashes", list_nothing):
+    with mock.patch.object(sweep, "charge_crashes", list_nothing):
         failing = next(one for one in (scenario(seed, len(SWEEPS)) for seed in range(60)) if live_through(one).broken)
         least, lived = shrunk(failing)
     assert least.active < failing.active

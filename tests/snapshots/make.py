@@ -123,7 +123,7 @@ def faulty(folder: Path) -> None:
     for life in (1, 2):
         call(folder, "run", "sweep.toml", life=life, codes=(3,))
     voided = "chat:scheduling/basic?periods=4:seed-3:0"
-    call(folder, "void", str(RUN), "--episode", voided, "--reason", "the provider truncated replies")
+    call(folder, "tools", "void", str(RUN), "--episode", voided, "--reason", "the provider truncated replies")
 
 
 def policies(folder: Path) -> None:

@@ -10,28 +10,26 @@ import pytest
 from evalkit.money import PicoUsd
 from evalkit.store.events import FILE
 from evalkit.store.files.record import LedgerRecord
-from evalkit.store.reading.accounts import BUDGETED, CRASHED, LEASES_LOST, UNBUDGETED, accounts, closing_word
+from evalkit.store.reading.accounts import Account, accounts
 from evalkit.store.reading.totals import Totals
 from evalkit.store.recovery.correction import Remains, lost_money
 
 
-def row(kind: str, amount: int = 0, reason: str = "", attempt: int = -1) -> LedgerRecord:
-    return LedgerRecord(kind=kind, session="s", amount=PicoUsd(amount), reason=reason, at=1.0, attempt=attempt)
+def row(kind: str, amount: int = 0, reason: str = "") -> LedgerRecord:
+    return LedgerRecord(kind=kind, session="s", amount=PicoUsd(amount), reason=reason, at=1.0)
 
 
-OPENED = row("open", reason=BUDGETED, attempt=6)
-LEASED, CHARGED, IN_FLIGHT = row("lease", 900), row("charge", 200, "timeout"), row("crash", 300)
-LOST, CLOSED_LATER = row("open", reason=LEASES_LOST, attempt=6), row("close", reason=CRASHED)
+OPENED, LEASED, CHARGED, CRASHED = row("open"), row("lease", 900), row("charge", 200, "timeout"), row("crash", 700)
 
 
 @pytest.mark.parametrize(
     "ledger",
     [
-        (OPENED, LEASED, CHARGED, row("close", 700, closing_word(200))),
-        (OPENED, LEASED, CHARGED, IN_FLIGHT, CLOSED_LATER),
-        (OPENED, LEASED, LOST, IN_FLIGHT, CLOSED_LATER),
-        (row("open", reason=UNBUDGETED, attempt=6), CHARGED, IN_FLIGHT, CLOSED_LATER),
-        (OPENED, LEASED, LOST),
+        (OPENED, LEASED, CHARGED, row("close", 200)),
+        (OPENED, row("close")),
+        (OPENED, LEASED, CHARGED, CRASHED),
+        (OPENED, row("crash")),
+        (OPENED, LEASED, CHARGED),
     ],
 )
 def test_what_running_totals_say_of_a_session_stays_true_whichever_rows_are_lost(
@@ -41,12 +39,12 @@ def test_what_running_totals_say_of_a_session_stays_true_whichever_rows_are_lost
     for chosen in product((True, False), repeat=len(ledger)):
         left = list(compress(ledger, chosen))
         remains = Remains(files=[], ledger=left, ledger_whole=False, said=Totals(accounts=said))
-        rows, _ = lost_money(tmp_path, remains)
-        books = accounts([*left, *rows], {})["s"]
+        rows, doubtful = lost_money(tmp_path, remains)
+        books = accounts([*left, *rows], {}).get("s", Account(session="s"))
         assert books.charged + books.crashed >= said["s"].charged + said["s"].crashed
-        unsure = "leases_lost" if not said["s"].closed else "charged"  # of a session that goes on, leases may be lost
-        same = {name: getattr(said["s"], name) for name in ("charged", "crashed", unsure)}
+        same = {name: getattr(said["s"], name) for name in ("charged", "crashed")}
         assert replace(books, **same) == said["s"], chosen
+        assert doubtful == (() if said["s"].closed or not (left or rows) else ("s",)), "it may have leased more"
 
 
 @pytest.mark.parametrize("spent", [1, 25_854_000_000, 7_793_000_000, 123_456_789_012_345, 2_000 * 10**12 - 1])

@@ -8,10 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from evalkit.store.reading.accounts import LEASES_LOST
-from evalkit.store.reading.reader import read_ledger
 from evalkit.store.recovery.check import check_log
-from evalkit.store.recovery.repair import repair
+from evalkit.store.recovery.repair import Repair, repair
 from tests.store.test_crashes import Died, Mortal
 from tests.store.test_repair import books, flip_footer, flip_page, steps_of, totals_of_rows, totals_said, zero
 from tests.support.damaged_logs import flip
@@ -116,13 +114,13 @@ def test_repairs_that_die_one_after_another_charge_no_more_than_one(tmp_path: Pa
     at_once = Path(shutil.copytree(whole, tmp_path / "at once"))
     repair(at_once, lambda plan: None)
     for first, second in product(range(2, 50, 12), range(5, 60, 12)):
-        run = Path(shutil.copytree(whole, tmp_path / "run"))
+        run, plans = Path(shutil.copytree(whole, tmp_path / "run")), list[Repair]()
         for last in (first, second):
             with pytest.MonkeyPatch.context() as patch, suppress(Died):
                 Mortal(patch, last)
-                repair(run, lambda plan: None)
-        repair(run, lambda plan: None)
-        assert [row for row in read_ledger(run) if row.reason == LEASES_LOST] == []
+                repair(run, plans.append)
+        repair(run, plans.append)
+        assert not any(plan.uncounted for plan in plans)
         assert books(run) == books(at_once)
         shutil.rmtree(run)
 
@@ -135,10 +133,11 @@ def test_ends_of_journals_that_a_repair_did_not_come_to_write_are_not_taken_for_
     """Each repair ends the journals of those before it, and names these ends."""
     run = write_run(tmp_path / "run", rounds(["a", "b"], 2), [a_charge(9000, kind="lease")])
     flip_page(next((run / "steps").glob("*.parquet")))
+    plans = list[Repair]()
     for _ in range(3):
         with pytest.MonkeyPatch.context() as patch, suppress(Died):
             Mortal(patch, last)
-            repair(run, lambda plan: None)
-    repair(run, lambda plan: None)
+            repair(run, plans.append)
+    repair(run, plans.append)
     assert check_log(run) == []
-    assert not [row for row in read_ledger(run) if row.reason == LEASES_LOST]
+    assert not any(plan.uncounted for plan in plans)

@@ -40,12 +40,11 @@ class Game:
         playing |= {f"s{number}e{place}": (0, 0) for place in range(self.random.randrange(4))}
         commits = list(self._commits(playing, f"w{number}"))
         money = [
-            LedgerRecord(kind="open", session=f"w{number}", amount=PicoUsd(0), attempt=3, reason="spends from leases"),
+            LedgerRecord(kind="open", session=f"w{number}", amount=PicoUsd(0)),
             LedgerRecord(kind="lease", session=f"w{number}", amount=PicoUsd(10_000)),
         ]
         for other in {row.session for row in read_index(run).ledger if row.kind == "open"}:
             money.append(a_charge(3, session=other, kind="crash"))
-            money.append(LedgerRecord(kind="close", session=other, amount=PicoUsd(0), reason="crashed"))
         if not crash:
             write_run(run, commits, money)
             return

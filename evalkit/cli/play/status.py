@@ -45,7 +45,7 @@ def print_money(run: Path, *, as_json: bool) -> None:
         "released": sum(account.released for account in accounts),
         "leased": sum(leases),
         "largest_lease": max(leases, default=0),
-        "in_open_leases": sum(account.unspent for account in accounts if not account.closed),
+        "in_open_leases": sum(account.open_leases for account in accounts),
     }
     if as_json:
         pico = {f"{name}_pico_usd": amount for name, amount in money.items()}
@@ -71,8 +71,8 @@ def print_money(run: Path, *, as_json: bool) -> None:
     print(f"{many(len(accounts), 'session')}; {many(len(leases), 'lease')}, the largest {largest}.")
     if open_sessions:
         print(
-            f"{many(open_sessions, 'session is', 'sessions are')} open (running, or crashed and not settled), with "
-            f"{show_usd(money['in_open_leases'] or 0)} in leases."
+            f"{many(open_sessions, 'session is', 'sessions are')} open (running, or crashed and not settled). "
+            f"A crash costs their open leases: {show_usd(money['in_open_leases'] or 0)}."
         )
     if unmetered.words():
         print(unmetered.advice())
@@ -214,7 +214,11 @@ def _words(status: Status) -> list[str]:
     lines = [f"{status.name}: {ended:,} of {many(planned, 'episode')} ended, {state}."]
     if status.written_by is None and ended < planned:
         lines += map(visible, status.why.splitlines())
-    lines += [*status.parked_words, ", ".join(money) + ".", *_left_words(status), *refused_lines(status)]
+    lines += [*status.parked_words, ", ".join(money) + "."]
+    if status.open_leases:
+        when = "A crash now would cost" if status.written_by is not None else "A session has crashed; that costs"
+        lines.append(f"{when} {show_usd(status.open_leases)}, its open leases, until `tools reconcile` releases them.")
+    lines += [*_left_words(status), *refused_lines(status)]
     if status.unmetered.words():
         lines.append(status.unmetered.advice())
     if ended < planned:

@@ -162,7 +162,7 @@ def check_agent(args: argparse.Namespace) -> int:
     table = {"name": "checked", "agent": args.agent, "models": dict.fromkeys(code.models, "simulated/random")}
     suite = {"name": args.suite}
     spec = {"budget_usd": "1", "agents": [table], "suites": [suite]}
-    manifest = resolve(sweep_from(spec, "tools check-agent", "check"), lasting=False).manifest
+    manifest = resolve(sweep_from(spec, "tools check-agent", "check")).manifest
     episode = next(episodes(manifest, list(manifest.agents.values()), Choice()))
     environment = episode.cell.env.name
     if args.policy:

@@ -94,11 +94,10 @@ def endpoint_name(agent: str, role: str, roles: Iterable[str]) -> str:
     return agent if role == next(iter(roles), role) else f"{agent}{ROLE}{role}"
 
 
-def resolve(sweep: Sweep, frozen: Manifest | None = None, *, lasting: bool = True) -> Resolved:
+def resolve(sweep: Sweep, frozen: Manifest | None = None) -> Resolved:
     """Read everything the sweep names. Raises UsageError for whatever cannot be run; writes nothing.
 
     `frozen`: the manifest of the run that is resumed, so that large suites need not be checked again.
-    `lasting`: whether the run may be resumed after a crash, whose cost must be bounded then.
     """
     if frozen is not None:
         require(frozen)
@@ -113,8 +112,6 @@ def resolve(sweep: Sweep, frozen: Manifest | None = None, *, lasting: bool = Tru
             roles = {role: _endpoint(part) for role, part in spec.roles.items()}
             own = {endpoint_name(spec.name, role, roles): endpoint for role, endpoint in roles.items() if endpoint}
             endpoints |= own
-            if lasting:
-                _check_bound(spec, roles, sweep)
             agents[spec.name] = _agent(spec, roles, environments, packs, offers)
     manifest = Manifest(
         evalkit=__version__,
@@ -250,17 +247,6 @@ def _endpoint(spec: AgentSpec) -> Endpoint | None:
             "your own it is 0."
         )
     return Endpoint(provider=provider, model=model, lane=spec.lane, stream=provider.stream)
-
-
-def _check_bound(spec: AgentSpec, roles: Mapping[str, Endpoint | None], sweep: Sweep) -> None:
-    """Nobody knows what code asks next, so nothing but a budget, or its models' full context, bounds what a crash may
-    cost. Raises UsageError."""
-    for endpoint in roles.values() if spec.code is not None and sweep.budget is None else ():
-        if endpoint and endpoint.model.price not in (None, FREE) and endpoint.model.context_tokens is None:
-            raise UsageError(
-                f"it is code, and the context of {endpoint.lane} is not known, so nothing bounds what a crash may "
-                f"cost. Set `budget_usd`, or add `context_tokens` to providers/{endpoint.provider.name}.toml."
-            )
 
 
 def _agent(

@@ -173,7 +173,7 @@ class _Children:
         if not said_goodbye:
             self._last_words = child.words() or self._last_words
         if slot.writer and not said_goodbye:
-            await self._spread.bury(slot.writer, who=slot.number, words=child.words(), reaped=True)
+            await self._spread.bury(slot.writer, who=slot.number, words=child.words())
         elif not said_goodbye:
             self._session.store.event("worker_lost", worker=slot.number, detail=child.words())
         return said_goodbye

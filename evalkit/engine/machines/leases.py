@@ -9,12 +9,11 @@ and what it may have left in flight stay, the rest is free. Pure arithmetic in p
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
+from evalkit.client.budget_state import LEASE_PARTS
 from evalkit.engine.machines.messages import RUN, Purse
 
-PARTS = 100
-"""A lease is at most this part of a budget, unless a single request needs more."""
 SPAN_S = 5.0
-"""A lease is for the spending of so many seconds."""
+"""A lease is for the spending of so many seconds, and no larger than that of a process that plays alone."""
 
 
 @dataclass(slots=True)
@@ -123,7 +122,8 @@ class Leases:
         assert pot.budget is not None
         account, purse, free = pot.accounts[worker], self._wants[worker].get(scope), pot.free
         room = max(0, account.leased - account.spent - account.reserved)
-        usual = min(round(SPAN_S * rate) + 2 * largest, pot.budget // PARTS, free // (2 * len(pot.accounts)))
+        most = max(pot.budget // LEASE_PARTS, account.reserved)
+        usual = min(round(SPAN_S * rate) + 2 * largest, most, free // (2 * len(pot.accounts)))
         amount = max(0, usual - room) if room < usual / 2 else 0
         if purse is not None and purse.wanted:
             # All that waits if that is there; else at least the next request.

@@ -107,7 +107,7 @@ class DistantWorkers:
     async def _bury(self, writer: str) -> None:
         self._spread.replaced += 1
         try:
-            await self._spread.bury(writer, who=writer.split("-", 1)[1].rsplit("-", 1)[0], reaped=False)
+            await self._spread.bury(writer, who=writer.split("-", 1)[1].rsplit("-", 1)[0])
         except (StorageError, CorruptLogError) as flaw:
             self._stop(flaw)
             self._coordinator.members.pop(writer, None)

@@ -9,8 +9,8 @@ elsewhere.
 import asyncio
 import time
 from collections import defaultdict, deque
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 
 from evalkit import __version__
 from evalkit.client.ask import renewed
@@ -35,9 +35,8 @@ from evalkit.engine.machines.messages import (
 from evalkit.engine.machines.mirror import JobDealer, Mirror
 from evalkit.engine.machines.setup import code_digests, setup_of
 from evalkit.engine.machines.shares import Capacity, Shares
-from evalkit.engine.resume import Holdings
 from evalkit.engine.session import Session
-from evalkit.engine.spending.money import WorstCase, open_row, settle_crashes, unheard_leases
+from evalkit.engine.spending.money import open_row
 from evalkit.engine.universe import PlannedEpisode
 from evalkit.money import PicoUsd, show_usd
 from evalkit.store.files.journal import newest_claim
@@ -45,9 +44,8 @@ from evalkit.store.files.layout import began
 from evalkit.store.files.record import LedgerRecord
 from evalkit.store.files.schema import FORMAT
 from evalkit.store.manifests import manifest_digest
-from evalkit.store.reading.accounts import Account
+from evalkit.store.reading.accounts import Account, charge_crashes
 from evalkit.store.reading.index import read_index
-from evalkit.store.reading.reader import replay_rows
 from evalkit.store.reading.totals import Totals, read
 from evalkit.store.writing.adopt import Adopted
 from evalkit.store.writing.opening import end_journal
@@ -242,20 +240,9 @@ class Spread:
         return None
 
     async def _open(self, writer: str) -> None:
-        session, sweep = self.session, self.session.resolved.sweep
         self._accounts[writer] = Account(session=writer)
-        if not self.endpoints.lanes:
-            return
-        lanes, options = self.coordinator.lanes.values(), session.options
-        row = open_row(
-            writer,
-            sum(lane.width + self.workers * self.coordinator.most_ahead(lane) for lane in lanes if lane.model),
-            budgeted=sweep.budget is not None,
-            apart=any(agent.budget is not None for agent in sweep.agents),
-            # One that is not reaped may still send when it is settled: then no list of episodes bounds it.
-            partial=bool(self._elastic or options.choice.agents or options.choice.suites or options.retry),
-        )
-        await self._book(row)
+        if self.endpoints.lanes:
+            await self._book(open_row(writer))
 
     async def _renew(self, question: Renew) -> Directive:
         self._dealer.progress(question.progress)
@@ -283,18 +270,17 @@ class Spread:
 
     # A worker that ended without goodbye.
 
-    async def bury(self, writer: str, *, who: int | str, words: str = "", reaped: bool) -> None:
-        """Settle a worker that ended without goodbye. `reaped`: its process has ended and was waited for, so that
-        nothing of it is sent any more; else all that it was lent is charged. Raises StorageError, CorruptLogError."""
+    async def bury(self, writer: str, *, who: int | str, words: str = "") -> None:
+        """Settle a worker that ended without goodbye. Raises StorageError, CorruptLogError."""
         self._busy += 1
         try:
             async with self._turns[writer]:
                 if writer in self.coordinator.members:
-                    await self._bury(writer, who, words, reaped)
+                    await self._bury(writer, who, words)
         finally:
             self._busy -= 1
 
-    async def _bury(self, writer: str, who: int | str, words: str, reaped: bool) -> None:
+    async def _bury(self, writer: str, who: int | str, words: str) -> None:
         session, member = self.session, self.coordinator.members[writer]
         held = [self._dealer.episode(name) for name in member.outstanding]
         settled = await asyncio.to_thread(settle, session, writer, held)
@@ -302,11 +288,7 @@ class Spread:
         account = self._accounts[writer]
         settled.book(account)
         del self._accounts[writer]
-        account.partial = not reaped  # else just which episodes it had is known
-        # Where it has closed its journal itself, others may have what it never heard of.
-        rows = list(unheard_leases(session.options.place, {writer: account}))
-        rows += settle_crashes({writer: account}, self._worst_cases(held, settled.holdings))
-        for row in rows if self.endpoints.lanes else ():
+        for row in charge_crashes({writer: account}) if self.endpoints.lanes else ():
             session.store.enter(row)
         await session.store.durable()
         session.accounts[writer] = account
@@ -317,13 +299,6 @@ class Spread:
         unconfirmed = f"; {show_usd(account.crashed)} unconfirmed" if account.crashed else ""
         detail = f"{words} worker {who} ended; {rest} of its episodes go on{unconfirmed}".strip()
         session.store.event("worker_lost", worker=who, writer=writer, unconfirmed=account.crashed, detail=detail)
-
-    def _worst_cases(self, held: list[PlannedEpisode], holdings: Holdings) -> Iterator[WorstCase]:
-        for episode in held:
-            if episode.cell.agent.policy or holdings.ended(episode):
-                continue
-            amount = self.endpoints.worst_case(holdings.activate(episode))
-            yield WorstCase(amount, episode.cell.agent.lane, episode.cell.agent.name)
 
 
 def _lease(writer: str, amount: int) -> LedgerRecord:
@@ -346,16 +321,15 @@ class Settled:
     totals: Totals
     ended: Sequence[Left]
     """Of the worker's episodes, those that ended in its log."""
-    holdings: Holdings
-    """What the log holds of its other episodes."""
 
     def book(self, account: Account) -> None:
-        """Add to a worker's account, which has its leases, what its own journal says."""
+        """Add to a worker's account, which has what it was lent, what its own journal says."""
         own = self.totals.books().get(self.writer)
         account.settled = self.totals.workers.get(self.writer, 0)
         if own is not None:
+            account.leased += own.leased  # where there is no budget, it leases for itself
             account.charged += own.charged
-            account.closed, account.returned, account.said = own.closed, own.returned, own.said
+            account.ended, account.said = own.ended, own.said
 
 
 def settle(session: Session, writer: str, held: Sequence[PlannedEpisode]) -> Settled:
@@ -365,19 +339,15 @@ def settle(session: Session, writer: str, held: Sequence[PlannedEpisode]) -> Set
     adopted = end_journal(run, writer, by=session.store.writer)
     claim = newest_claim(run, writer)
     index = read_index(run)
-    known: Mapping[str, object] = index.episodes
     begun = session.store.found.episodes
     ended = []
     for episode in held:
         now, before = index.episodes.get(episode.id), begun.get(episode.id)
         if now is not None and now.ended and (before is None or now.requests > before.requests):
             ended.append(Left(episode.id, now.ending, now.cost, now.steps))
-    done = {left.episode for left in ended}
-    rest = {episode.id for episode in held if episode.id in known and episode.id not in done}
     return Settled(
         writer=writer,
         adopted=adopted,
         totals=Totals() if claim is None else read(claim.get("totals") or "{}", writer),
         ended=ended,
-        holdings=replace(session.holdings, episodes=index.episodes, rows=replay_rows(run, rest)),
     )

@@ -11,7 +11,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from evalkit.client.budget_state import in_flight_bound
 from evalkit.engine.forecast import DOUBT, LEAST_SPREAD, Forecast, around, asks_per_step, beyond, spread_of
 from evalkit.engine.freezing.freeze import Resolved, lane_shares
 from evalkit.engine.planning.answerable import question_plan
@@ -380,7 +379,7 @@ def _in_flight(resolved: Resolved, plans: Sequence[CellPlan], spent: int) -> int
     dearest = max((cell.dearest for cell in plans if cell.episodes), default=0)
     if resolved.sweep.budget is None or not dearest:
         return None
-    return in_flight_bound(max(0, resolved.sweep.budget - spent), dearest)
+    return max(0, resolved.sweep.budget - spent) // dearest
 
 
 def _shared(resolved: Resolved, lanes: Sequence[LanePlan]) -> list[LanePlan]:

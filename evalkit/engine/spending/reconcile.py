@@ -1,7 +1,7 @@
 """What the provider's own account shows was not spent: charges are released down to its total.
 
-The ledger is an upper bound of the bill: attempts of unknown usage are charged at their worst case, and so is what a
-crash may have left in flight. The provider's total replaces the worst cases: never below what replies stated, and never
+The ledger is an upper bound of the bill: attempts of unknown usage are charged at their worst case, and a crash at all
+that its session had leased. The provider's total replaces the worst cases: never below what replies stated, and never
 above what was charged. A release is a row of the ledger; a second reconciliation with the same total finds nothing.
 """
 
@@ -11,13 +11,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from evalkit.engine.spending.money import crash_row
 from evalkit.errors import RunError, UsageError, nearest
 from evalkit.money import PicoUsd
 from evalkit.store.files.record import DOUBTFUL, UNMETERED, LedgerRecord
 from evalkit.store.manifest import Manifest
 from evalkit.store.manifests import read_manifest
-from evalkit.store.reading.accounts import Account, accounts, closing_row, spent
+from evalkit.store.reading.accounts import Account, accounts, charge_crashes, spent
 from evalkit.store.reading.reader import read_ledger, scan_all
 from evalkit.store.writing.writer import open_store
 
@@ -116,9 +115,8 @@ def releases(books: Books, lane: str | None, truth: int) -> Iterator[LedgerRecor
     charges = [charge for charge in held_charges(books) if whole or charge.lane == lane]
     counted = books.known.total() if whole else books.known[str(lane)]
     if whole:
-        settled = list(_settle(books, truth - counted - sum(charge.amount for charge in charges)))
-        yield from settled
-        crashes = (row for row in settled if row.kind == "crash")
+        crashes = list(charge_crashes(books.accounts))
+        yield from crashes
         charges = [*(HeldCharges(row=row, lane="", amount=row.amount) for row in crashes), *charges]
     spare = counted + sum(charge.amount for charge in charges) - truth
     for charge in charges:
@@ -137,17 +135,6 @@ def _refuse_in_part(books: Books, lane: str) -> None:
         )
     if any(not account.closed for account in books.accounts.values()):
         raise RunError(f"A session of this run has crashed and is not settled. Run it again first. Or: {remedy}")
-
-
-def _settle(books: Books, unexplained: int) -> Iterator[LedgerRecord]:
-    """Charge and close the sessions that have crashed: the rest of their leases, or what the total shows of them."""
-    for account in books.accounts.values():
-        if not account.closed:
-            left = account.unspent if account.had_budget else unexplained
-            if left > 0:
-                yield crash_row(account.session, left)
-                unexplained -= left
-            yield closing_row(account.session)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -100,8 +100,8 @@ class LedgerRecord:
 
     kind: str
     """`open`: a session began. `lease`: set aside before it may be spent. `charge`: an attempt whose true cost is
-    unknown, at its worst case. `crash`: what a crashed session may have left in flight. `close`: a session ended and
-    gave back what it had leased. `release`: a charge taken back."""
+    unknown, at its worst case. `close`: a session ended, having spent so much. `crash`: the open leases of a session
+    that did not. `release`: a charge taken back."""
     session: str
     """The process that wrote it, as one session of the run."""
     amount: PicoUsd

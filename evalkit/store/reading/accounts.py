@@ -1,11 +1,11 @@
 """A run's ledger as accounts, one per session, and what they show about lost steps.
 
-A session writes `open` when it begins and `close` when it ends. One without a `close` has crashed. Money that was spent
-stays spent: if steps are lost, or never reached the log, the leases of their session less its `close` still show the
-sum, and `unaccounted` charges what nothing else shows.
+A session writes `open` when it begins, `lease` before it spends, and `close` with what it has spent when it ends. One
+without a `close` has crashed, and may have spent its open leases: what it leased and no step and no charge shows. The
+next session books them as its `crash`. Money that was spent stays spent: if steps are lost, or never reached the log,
+the `close` of their session still shows the sum, and `unaccounted` charges what nothing else shows.
 """
 
-import re
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -13,14 +13,8 @@ from dataclasses import dataclass
 from evalkit.money import PicoUsd
 from evalkit.store.files.record import LedgerRecord
 
-BUDGETED, UNBUDGETED = "spends from leases", "has no budget"
-"""Reasons of `open` rows: without leases, only the worst cases bound what a crash left in flight."""
-APART, PARTLY = "; bounds single agents", "; plays a part"
-LEASES_LOST = "its leases may be lost"
-"""Reason of an `open` row that a repair writes: leases of the session do not bound what it left in flight."""
-CRASHED = "crashed"
-"""Reason of a `close` that a later session wrote."""
 UNACCOUNTED = "spent, and no step in the log shows for what"
+UNCONFIRMED = "unconfirmed: leased, and not known to be spent when the session died"
 
 
 @dataclass(slots=True, kw_only=True)
@@ -29,70 +23,57 @@ class Account:
 
     session: str
     leased: int = 0
+    """Less what it gave back while it played."""
     charged: int = 0
     """Charges for single attempts."""
     settled: int = 0
     """Its steps."""
     crashed: int = 0
-    """What was charged for its crash."""
+    """The open leases that were charged for its crash."""
     released: int = 0
     confirmed: int = 0
     """Part of `released` that was taken off `crashed`: the provider's usage showed that it was not spent."""
-    had_budget: bool = False
-    partial: bool = False
-    """Whether it played only a part of the sweep, or episodes that had ended before (`--only`, `--retry`)."""
-    apart: bool = False
-    """Whether agents had budgets of their own, so that some may have been skipped in the order."""
-    leases_lost: bool = False
-    """Whether some of its leases may be lost with their file: then they are not a bound."""
-    closed: bool = False
-    crashed_close: bool = False
-    """Whether a later session closed it."""
-    returned: int = 0
-    """What it gave back of its leases when it closed."""
+    ended: bool = False
+    """Whether it closed itself."""
+    died: bool = False
+    """Whether a later session has charged its crash."""
     said: int = 0
     """What it had spent according to its `close` row; 0 if it has none."""
-    width: int = 0
-    """Episodes it could have in flight in all its lanes."""
 
     def book(self, row: LedgerRecord) -> None:
         """Count one of its money rows."""
-        if row.kind == "open" and row.reason == LEASES_LOST:
-            self.leases_lost, self.width = True, max(self.width, row.attempt)
-        elif row.kind == "open":
-            self.width = row.attempt
-            self.had_budget |= row.reason.startswith(BUDGETED)
-            self.partial = row.reason.endswith(PARTLY)
-            self.apart = APART in row.reason
-        elif row.kind == "lease":
+        if row.kind == "lease":
             self.leased += row.amount
-            self.had_budget |= row.amount > 0  # even if the row that opened it is lost
         elif row.kind == "charge":
             self.charged += row.amount
         elif row.kind == "crash":
-            self.crashed += row.amount
+            self.crashed, self.died = self.crashed + row.amount, True
         elif row.kind == "release":
             self.released += row.amount
             self.confirmed += 0 if row.episode else row.amount
         elif row.kind == "close":
-            self.closed = True
-            self.crashed_close = row.reason == CRASHED
-            self.returned += row.amount
-            self.said = max(self.said, closing_sum(row.reason))
+            self.said, self.ended = self.said + row.amount, True
+
+    @property
+    def closed(self) -> bool:
+        """Whether nothing of it is open any more."""
+        return self.ended or self.died
 
     @property
     def unspent(self) -> int:
-        """The part of its leases that no step and no charge accounts for."""
-        return max(0, self.leased - self.settled - self.charged)
+        """The part of its leases that no step and no charge accounts for, even that of its crash."""
+        return max(0, self.leased - self.settled - self.charged - self.crashed)
+
+    @property
+    def open_leases(self) -> int:
+        """What its crash would cost now."""
+        return 0 if self.closed else self.unspent
 
     @property
     def missing(self) -> int:
-        """The part of its spending, when it closed, that no step and no charge shows any more: its `close` row, and its
-        leases less what it returned, outlive its steps. 0 for a crashed session."""
-        if not self.closed or self.crashed_close:
-            return 0
-        known = max(self.said, self.leased - self.returned)
-        return max(0, known - self.settled - self.charged)
+        """The part of its spending, when it closed, that no step and no charge shows any more: its `close` row outlives
+        its steps. 0 for a crashed session."""
+        return max(0, self.said - self.settled - self.charged)
 
 
 def accounts(ledger: Iterable[LedgerRecord], settled: Mapping[str, int]) -> dict[str, Account]:
@@ -103,18 +84,18 @@ def accounts(ledger: Iterable[LedgerRecord], settled: Mapping[str, int]) -> dict
     return books
 
 
-_SAID = re.compile(r"spent (\d{1,19}) pico-dollars")
+def charge_crashes(books: Mapping[str, Account]) -> Iterator[LedgerRecord]:
+    """The rows that charge and close every session that has crashed: its open leases. Books them too."""
+    for account in books.values():
+        if not account.closed:
+            row = crash_row(account.session, account.unspent)
+            account.book(row)
+            yield row
 
 
-def closing_word(spent: int) -> str:
-    """The reason of a session's own `close`: what it has spent, so that this outlives its steps."""
-    return f"spent {spent} pico-dollars"
-
-
-def closing_sum(reason: str) -> int:
-    """The amount in the reason of a `close` row; 0 for any other."""
-    match = _SAID.fullmatch(reason)
-    return int(match[1]) if match else 0
+def crash_row(session: str, amount: int) -> LedgerRecord:
+    """The row that charges the open leases of a crashed session, and closes it."""
+    return LedgerRecord(kind="crash", session=session, amount=PicoUsd(amount), reason=UNCONFIRMED, at=time.time())
 
 
 def unaccounted(books: Mapping[str, Account]) -> Iterator[LedgerRecord]:
@@ -126,11 +107,6 @@ def unaccounted(books: Mapping[str, Account]) -> Iterator[LedgerRecord]:
             yield LedgerRecord(
                 kind="charge", session=account.session, amount=PicoUsd(amount), reason=UNACCOUNTED, at=time.time()
             )
-
-
-def closing_row(session: str) -> LedgerRecord:
-    """The row that closes a crashed session."""
-    return LedgerRecord(kind="close", session=session, amount=PicoUsd(0), reason=CRASHED, at=time.time())
 
 
 def spent(steps: int, ledger: Iterable[Account]) -> PicoUsd:

@@ -232,8 +232,6 @@ def _join(account: Account, other: Account) -> None:
         value, added = getattr(account, member.name), getattr(other, member.name)
         if isinstance(value, bool):
             setattr(account, member.name, value or added)
-        elif member.name in ("said", "width"):
-            setattr(account, member.name, max(value, added))
         elif member.name != "session":
             setattr(account, member.name, value + added)
 

@@ -9,20 +9,7 @@ from pathlib import Path
 from evalkit.money import PicoUsd
 from evalkit.store.events import read_events
 from evalkit.store.files.record import LedgerRecord
-from evalkit.store.reading.accounts import (
-    APART,
-    BUDGETED,
-    CRASHED,
-    LEASES_LOST,
-    PARTLY,
-    UNACCOUNTED,
-    UNBUDGETED,
-    Account,
-    accounts,
-    closing_word,
-    spent,
-    unaccounted,
-)
+from evalkit.store.reading.accounts import UNACCOUNTED, Account, accounts, crash_row, spent, unaccounted
 from evalkit.store.reading.totals import SUMMED, CellTotals, Totals
 
 COUNTS = tuple(name for name in SUMMED if name not in ("ended_squares", "earlier", "earlier_s"))
@@ -30,7 +17,7 @@ COUNTS = tuple(name for name in SUMMED if name not in ("ended_squares", "earlier
 
 
 def difference(wanted: Totals, recorded: Totals) -> Totals:
-    """What makes of `recorded`, added to it, the sums that are wanted; of spells and closing words those it lacks."""
+    """What makes of `recorded`, added to it, the sums that are wanted; of spells those it lacks."""
     correction = Totals()
     for key in {**wanted.cells, **recorded.cells}:
         cell = CellTotals(agent=key[0], suite=key[1])
@@ -63,7 +50,7 @@ def _less(account: Account, other: Account) -> Account:
     remainder = Account(session=account.session)
     for member in fields(Account):
         value, subtracted = getattr(account, member.name), getattr(other, member.name)
-        if isinstance(value, bool) or member.name in ("said", "width"):
+        if isinstance(value, bool):
             setattr(remainder, member.name, value)
         elif member.name != "session":
             setattr(remainder, member.name, value - subtracted)
@@ -72,10 +59,9 @@ def _less(account: Account, other: Account) -> Account:
 
 # The cost of rows that a log has lost, as far as the rest of the run still shows it: what was spent stays spent.
 #
-# For a session that ended by itself the sum is known: from its `close` row, or its leases less what it returned. For
-# a crashed session the leases bound it: what no step, no charge and no crash charge accounts for is charged if it may
-# have written lost rows. `events.jsonl` holds what all sessions together had spent whenever one ended; the books
-# never fall below it.
+# For a session that ended by itself the sum is known: from its `close` row. For a crashed session the leases bound it:
+# what no step, no charge and no crash charge accounts for is charged if it may have written lost rows. `events.jsonl`
+# holds what all sessions together had spent whenever one ended; the books never fall below it.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,7 +88,7 @@ class Remains:
 
 
 def lost_money(run: Path, remains: Remains) -> tuple[list[LedgerRecord], tuple[str, ...]]:
-    """(charges for what nothing else shows any more, sessions of which nobody knows what lost rows of theirs cost)."""
+    """(charges for what nothing else shows any more, sessions whose latest leases may be lost)."""
     settled = Counter[str]()
     for file in remains.files:
         settled.update(file.settled)
@@ -110,15 +96,9 @@ def lost_money(run: Path, remains: Remains) -> tuple[list[LedgerRecord], tuple[s
     ledger = [*remains.ledger, *known]
     books = accounts(ledger, settled)
     charges = [*known, *unaccounted(books)]
-    uncounted: list[str] = []
     now = time.time()
     for account in _suspects(remains, books):
-        if account.closed and not account.crashed_close and (account.said or account.leased):
-            continue  # its sum is known, and charged above
-        if not account.had_budget:
-            uncounted.append(account.session)
-            continue
-        amount = account.unspent - account.crashed
+        amount = 0 if account.ended else account.unspent  # what one that ended had spent is known, and charged above
         if amount > 0:
             account.charged += amount
             charges.append(_charge(account.session, amount, now))
@@ -126,56 +106,37 @@ def lost_money(run: Path, remains: Remains) -> tuple[list[LedgerRecord], tuple[s
     if short > 0:
         session = f"repair:{time.time_ns()}"
         charges.append(_charge(session, short, now))
-        charges.append(LedgerRecord(kind="close", session=session, amount=PicoUsd(0), reason="repaired", at=now))
-    if not remains.ledger_whole:
-        charges += _unbounded(books, settled, now)
-    return charges, tuple(uncounted)
+        charges.append(_row("close", session, short, "repaired", now))
+    if remains.ledger_whole:
+        return charges, ()
+    return charges, tuple(name for name in {**books, **settled} if name not in books or not books[name].closed)
 
 
 def _told(remains: Remains, settled: Mapping[str, int]) -> Iterator[LedgerRecord]:
-    """Rows that make up for lost ones, so that each session's account is what running totals say it was: how it began
-    and ended, what it leased, and what it spent."""
+    """Rows that make up for lost ones, so that each session's account is what running totals say it was: what it
+    leased and spent, and how it ended."""
     books = accounts(remains.ledger, settled)
-    opened = {row.session for row in remains.ledger if row.kind == "open" and row.reason != LEASES_LOST}
     now = time.time()
     for session in dict.fromkeys((*remains.said.accounts, *remains.said.workers)):
         recorded = remains.said.accounts.get(session, Account(session=session))
         booked = books.get(session, Account(session=session, settled=settled.get(session, 0)))
-        begun = recorded.width or recorded.had_budget
-        if begun and session not in opened:
-            reason = (BUDGETED if recorded.had_budget else UNBUDGETED) + (APART if recorded.apart else "")
-            yield _row("open", session, 0, reason + (PARTLY if recorded.partial else ""), now, attempt=recorded.width)
-        if recorded.leases_lost and not booked.leases_lost:
-            yield _row("open", session, 0, LEASES_LOST, now, attempt=recorded.width)
         if recorded.leased > booked.leased:
             yield _row("lease", session, recorded.leased - booked.leased, "", now)
         spent_once = remains.said.workers.get(session, 0) + recorded.charged - booked.settled - booked.charged
         if spent_once > 0:
-            yield _row("charge", session, spent_once, UNACCOUNTED, now)
-        if recorded.crashed > booked.crashed:
-            yield _row("crash", session, recorded.crashed - booked.crashed, "", now)
-        if recorded.closed and not booked.closed:
-            word = CRASHED if recorded.crashed_close else closing_word(recorded.said) if recorded.said else ""
-            yield _row("close", session, max(0, recorded.returned - booked.returned), word, now)
+            yield _charge(session, spent_once, now)
+        if recorded.died and (recorded.crashed > booked.crashed or not booked.died):
+            yield crash_row(session, max(0, recorded.crashed - booked.crashed))
+        if recorded.ended and not booked.ended:
+            yield _row("close", session, recorded.said, "", now)
 
 
-def _row(kind: str, session: str, amount: int, reason: str, now: float, attempt: int = -1) -> LedgerRecord:
-    return LedgerRecord(kind=kind, session=session, amount=PicoUsd(amount), reason=reason, at=now, attempt=attempt)
-
-
-def _unbounded(books: Mapping[str, Account], settled: Mapping[str, int], now: float) -> Iterator[LedgerRecord]:
-    """For each session that has not ended, as far as the ledger still says: that its leases may be lost. What it left
-    in flight is then charged at the worst case of each episode, as of a session without a budget."""
-    for session in dict.fromkeys((*books, *settled)):
-        account = books.get(session, Account(session=session))
-        if not account.closed and not account.leases_lost:
-            yield LedgerRecord(
-                kind="open", session=session, amount=PicoUsd(0), attempt=account.width, reason=LEASES_LOST, at=now
-            )
+def _row(kind: str, session: str, amount: int, reason: str, now: float) -> LedgerRecord:
+    return LedgerRecord(kind=kind, session=session, amount=PicoUsd(amount), reason=reason, at=now)
 
 
 def _charge(session: str, amount: int, now: float) -> LedgerRecord:
-    return LedgerRecord(kind="charge", session=session, amount=PicoUsd(amount), reason=UNACCOUNTED, at=now)
+    return _row("charge", session, amount, UNACCOUNTED, now)
 
 
 def _suspects(remains: Remains, books: Mapping[str, Account]) -> Iterator[Account]:

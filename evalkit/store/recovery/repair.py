@@ -192,7 +192,8 @@ class Repair:
             )
         for name in self.uncounted:
             sentences.append(
-                f"Session {name} had no budget and did not end by itself: the cost of its lost rows is unknown."
+                f"Session {name} did not end by itself, and its latest leases may be lost: it may have spent more than "
+                "is charged. Compare the provider's total: `evalkit tools reconcile`."
             )
         return sentences
 

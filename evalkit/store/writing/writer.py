@@ -137,6 +137,8 @@ class _CommitGroup:
     tables: list[pa.Table] = field(default_factory=list)
     rows: int = 0
     entries: list[LedgerRecord] = field(default_factory=list)
+    then: list[Callable[[], None]] = field(default_factory=list)
+    """Called once it is on disk."""
     lines: list[bytes] = field(default_factory=list)
     waiters: Crowd = field(default_factory=Crowd)
     began: float = 0.0
@@ -197,10 +199,13 @@ class Store:
             if group.rows >= GROUP_ROWS:
                 self._want(self._loop.time())
 
-    def enter(self, record: LedgerRecord) -> None:
-        """Take a movement of money, likewise; it becomes durable no later than steps appended after it."""
+    def enter(self, record: LedgerRecord, then: Callable[[], None] | None = None) -> None:
+        """Take a movement of money, likewise; it becomes durable no later than steps appended after it. `then` is
+        called as soon as it is."""
         self._refuse()
         self._group.entries.append(record)
+        if then is not None:
+            self._group.then.append(then)
         self._tally.money(record)
         if self._timer is None:
             self._begin()
@@ -389,6 +394,8 @@ class Store:
             self._compactor.add(
                 Tail(segment=segment, digest=digest, table=load.steps, entries=load.entries, bytes=size)
             )
+        for then in group.then:
+            then()
         group.waiters.release()
         if self._unwritten <= MOST_UNWRITTEN:
             self._squeezed.release()

@@ -26,11 +26,15 @@ def test_a_worker_gets_what_its_requests_wait_for_or_at_least_the_first_of_them(
     assert held(made) == 900
 
 
-def test_a_lease_is_for_some_seconds_of_spending_and_at_most_a_hundredth() -> None:
-    made = leases(100_000)
+def test_a_lease_is_for_some_seconds_of_spending_and_at_most_a_thousandth_or_what_is_in_flight() -> None:
+    made = leases(1_000_000)
     made.report("a", {RUN: Purse(0, 0)})
     assert made.grants("a", 60.0, 20) == {RUN: 340}
-    assert made.grants("a", 10_000.0, 20) == {RUN: 660}, "a hundredth, less what it has"
+    assert made.grants("a", 10_000.0, 20) == {RUN: 660}, "a thousandth, less what it has"
+    made.report("a", {RUN: Purse(0, 1_000)})
+    assert made.grants("a", 10_000.0, 20) == {RUN: 1_000}
+    made.report("a", {RUN: Purse(0, 2_000)})
+    assert made.grants("a", 10_000.0, 20) == {RUN: 2_000}, "as much again as is in flight"
 
 
 def test_what_idles_is_called_back_for_the_worker_that_waits_first() -> None:
