@@ -2,7 +2,7 @@
 
 The run is made of rows that are written through the store, of an episode of CostBench's length each, with a reply of
 some 300 bytes a step; then `status`, `run` and `report` are called in processes of their own. Beyond a million
-episodes only `status` and `run` are: they cost the same, whatever the number.
+episodes only `status` and `run` are.
 
     python -m bench.finding [EPISODES] [STEPS]
     python -m bench.finding 10000000 1       # 2.3 GB on the disk
@@ -23,11 +23,10 @@ from evalkit.engine.freezing.freeze import Resolved, resolve
 from evalkit.engine.universe import Choice, episodes
 from evalkit.money import PicoUsd
 from evalkit.spec.sweep import read_sweep
-from evalkit.store.files.chain import check_chain
+from evalkit.store.files.damage import first_flaw
 from evalkit.store.files.record import StepRecord
 from evalkit.store.manifests import write_manifest
 from evalkit.store.reading.index import read_index
-from evalkit.store.reading.sums import read_totals
 from evalkit.store.writing.writer import open_store
 
 EPISODES, STEPS = 20_000, 10
@@ -153,8 +152,7 @@ def main() -> None:
         few = wanted <= MOST_READ
         readers: tuple[tuple[str, Callable[[Path], object]], ...] = (
             *((("read_index", read_index),) if few else ()),
-            ("read_totals", read_totals),
-            ("check_chain", check_chain),
+            ("first_flaw", first_flaw),
         )
         for name, work in readers:
             print(f"  {name:<12} {cpu(lambda work=work: work(run)):6.2f} CPU s", flush=True)  # type: ignore[misc]

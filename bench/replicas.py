@@ -26,12 +26,11 @@ from evalkit.spec.model import AgentSpec, SuiteUse, Sweep
 from evalkit.store.files.journal import new_writer, open_journal
 from evalkit.store.files.record import StepRecord
 from evalkit.store.files.schema import steps_table
-from evalkit.store.files.segment import KINDS, LOG, Segment
+from evalkit.store.files.segment import KINDS, LOG, NO_MONEY, Segment
 from evalkit.store.instances import ManifestInstance
 from evalkit.store.manifest import Manifest
 from evalkit.store.manifests import write_manifest
-from evalkit.store.reading.totals import Tally
-from evalkit.store.writing.compact import CompactedFiles, Tail, discard
+from evalkit.store.writing.compact import Tail, compact, discard
 
 SWEEP = Sweep(
     name="replicas",
@@ -62,13 +61,12 @@ def write_replicas(run: Path, steps: int, sweep: Sweep = SWEEP, *, instances: in
     for folder in (LOG, *KINDS):
         (run / folder).mkdir()
     ordered = sorted((row.step, place, row) for place, (_, one) in enumerate(played) for row in one)
-    rows_in_order = [row for _, _, row in ordered]
-    table = steps_table(rows_in_order)
+    table = steps_table([row for _, _, row in ordered])
     log = _Log(run)
     places = pa.array([place for _, place, _ in ordered])
     for number in range(replicates):
         ids = pa.array([episode_id(one.cell.key, one.target.digest, number) for one, _ in played])
-        log.write(_as_replicate(table, ids.take(places), number), rows_in_order)
+        log.write(_as_replicate(table, ids.take(places), number))
     log.close()
     return rows * replicates
 
@@ -157,30 +155,16 @@ class _Log:
     """A journal whose every commit is compacted at once."""
 
     def __init__(self, run: Path) -> None:
-        self._journal = open_journal(run, new_writer())
-        self._chain = CompactedFiles(
-            run=run,
-            writer=self._journal.writer,
-            heads=self._journal.heads,
-            recall=lambda _: {},
-            before=lambda _: None,
-        )
-        self._tally = Tally({})
+        self._run, self._journal = run, open_journal(run, new_writer())
         self._written: list[Segment] = []
 
-    def write(self, table: pa.Table, rows: Sequence[StepRecord]) -> None:
-        """Commit a replicate; `rows` say the same but for whose they are."""
-        for row, episode in zip(rows, table.column("episode").to_pylist(), strict=True):
-            row.episode = episode
-            self._tally.step(row)
-        self._journal.carried.totals = self._tally.text()
+    def write(self, table: pa.Table) -> None:
+        """Commit a replicate."""
         segment = self._journal.commit(table)
-        digest = self._journal.before
-        self._chain.compact([Tail(segment=segment, digest=digest, table=table, entries=(), bytes=table.nbytes)])
+        compact(self._run, [Tail(segment=segment, table=table, entries=(), money=NO_MONEY, bytes=table.nbytes)])
         self._written.append(segment)
 
     def close(self) -> None:
         """End the journal."""
-        self._journal.carried.compacted = {self._journal.writer: dict(self._chain.named)}
         self._journal.close()
         discard(self._written)

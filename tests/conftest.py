@@ -34,7 +34,6 @@ LONGEST = (
     "conform/test_command",
     "conform/test_sample",
     "engine/test_foreign_bill",
-    "store/test_footer",
     "docs/",
     "engine/test_planted_key",
     "snapshots/",

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from evalkit.report.tables import Column, Table
     from evalkit.report.views import Views
     from evalkit.store.manifest import Manifest
-    from evalkit.store.reading.totals import Totals
+    from evalkit.store.reading.index import RunIndex
 
 REPORT = "report."
 """Prefix of a table's name: the report's table, if a view has the same name."""
@@ -155,12 +155,11 @@ def load(run: str | PathLike[str]) -> Run:
 def run_at(directory: Path, *, reason: str, messages: tuple[str, ...] = ()) -> Run:
     """The run in a directory, with its current state."""
     from evalkit.store.reading.accounts import spent
-    from evalkit.store.reading.sums import read_totals
+    from evalkit.store.reading.index import read_index
 
     manifest = read_manifest(directory)
-    totals = read_totals(directory)
-    planned, ended, void = _counts(directory, manifest, totals)
-    cost = sum(cell.cost for cell in totals.cells.values())
+    index = read_index(directory)
+    planned, ended, void = _counts(directory, manifest, index)
     return Run(
         name=manifest.name,
         directory=directory.absolute(),
@@ -168,12 +167,12 @@ def run_at(directory: Path, *, reason: str, messages: tuple[str, ...] = ()) -> R
         planned=planned,
         ended=ended,
         void=void,
-        spent_usd=usd(spent(cost, totals.books().values())),
+        spent_usd=usd(spent(index.totals["cost"], index.books().values())),
         messages=messages,
     )
 
 
-def _counts(directory: Path, manifest: "Manifest", totals: "Totals") -> tuple[int, int, int]:
+def _counts(directory: Path, manifest: "Manifest", index: "RunIndex") -> tuple[int, int, int]:
     """(planned, ended, void) episodes, as reports count them."""
     from evalkit.results.cells import planned_cells
     from evalkit.store.void import read_voids
@@ -186,7 +185,7 @@ def _counts(directory: Path, manifest: "Manifest", totals: "Totals") -> tuple[in
         planned, ended, void = map(sum, zip(*counts, strict=True))
         return planned, ended, void
     planned = sum(len(suite.instances) * manifest.replicates for suite, _ in planned_cells(manifest))
-    return planned, sum(cell.ended for cell in totals.cells.values()), 0
+    return planned, sum(cell.ended for cell in index.cells.values()), 0
 
 
 def _last_reason(directory: Path) -> str:

@@ -19,9 +19,9 @@ from evalkit.store.files.record import REFUSED
 from evalkit.store.manifest import Manifest
 from evalkit.store.manifests import is_run, read_manifest
 from evalkit.store.reading.accounts import spent, unaccounted
-from evalkit.store.reading.sums import closed_totals
+from evalkit.store.reading.index import read_index
 from evalkit.store.reading.totals import CellTotals
-from evalkit.store.writing.opening import refuse_damage
+from evalkit.store.writing.opening import is_closed, refuse_damage
 from evalkit.text import many, seconds, span
 
 
@@ -312,24 +312,26 @@ def nothing_to_do(resolved: Resolved, options: RunOptions) -> RunOutcome | None:
         return None
     if choice.replicate is not None:  # the sums do not know replicates
         return None
-    totals = closed_totals(options.directory)
-    if totals is None or any(unaccounted(totals.books())):
+    if not is_closed(options.directory):
+        return None
+    index = read_index(options.directory)
+    accounts = index.books()
+    if not all(account.closed for account in accounts.values()) or any(unaccounted(accounts)):
         return None
     agents = [agent for agent in resolved.manifest.agents.values() if not choice.agents or agent.name in choice.agents]
     share = RunPart(manifest=resolved.manifest, agents=agents, choice=choice)
     planned = {(agent.name, suite.name): len(suite.instances) * len(share.replicates) for agent, suite in share.places}
-    if any(_ended(totals.cells, place) != count for place, count in planned.items()):
+    if any(_ended(index.cells, place) != count for place, count in planned.items()):
         return None
     if not is_bucket(options.directory):
         refuse_damage(options.directory)
-    books = totals.books().values()
-    unmetered = totals.unmetered()
+    books = accounts.values()
     return RunOutcome(
         directory=options.directory,
         place=options.place,
         reason="complete",
         why="",
-        messages=tuple(filter(None, [unmetered.advice()])),
+        messages=tuple(filter(None, [index.unmetered.advice()])),
         episodes=sum(planned.values()),
         ended=sum(planned.values()),
         owed=0,
@@ -339,11 +341,11 @@ def nothing_to_do(resolved: Resolved, options: RunOptions) -> RunOutcome | None:
         broken=0,
         steps=0,
         elapsed_s=0.0,
-        spent=spent(sum(cell.cost for cell in totals.cells.values()), books),
+        spent=spent(index.totals["cost"], books),
         unconfirmed=sum(account.crashed - account.confirmed for account in books),
         budget=sweep.budget,
         simulated=resolved.manifest.simulated,
-        unmetered=unmetered,
+        unmetered=index.unmetered,
         example=example_of(resolved.manifest, choice),
     )
 

@@ -410,15 +410,10 @@ def step_record(
         step_digest=turn.step_digest,
         ending=turn.ending,
         worker=worker,
-        ask_line=_line_of(active),
+        ask_line=active.line,
         ask_n=asks,
         **taken(answer),
     )
-
-
-def _line_of(active: ActiveEpisode) -> int:
-    """What the rows of its steps say of where their asks are."""
-    return 0 if active.episode.cell.agent.code is None else active.line
 
 
 def taken(answer: Answer) -> dict[str, Any]:
@@ -484,6 +479,6 @@ def _row_without_reply(
         started_at=time.time(),
         ending=ending,
         worker=worker,
-        ask_line=_line_of(active),
+        ask_line=active.line,
         ask_n=asks,
     )

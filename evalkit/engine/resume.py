@@ -50,6 +50,10 @@ class LoggedProgress(Protocol):
         """The highest take."""
 
     @property
+    def line(self) -> int:
+        """The line of an episode without rows in effect."""
+
+    @property
     def ending(self) -> str:
         """Empty while the episode continues."""
 
@@ -129,14 +133,14 @@ class Holdings:
             # The provider refused that request: ask it again, keep what came before.
             rows, take = rows[:-1], take + 1
         _replay(episode, position, rows)
-        return ActiveEpisode(episode=episode, position=position, take=take, line=rows[0].take if rows else take)
+        return ActiveEpisode(episode=episode, position=position, take=take, line=_line(rows, progress, take))
 
     def _from_the_beginning(
         self, episode: PlannedEpisode, position: Position, progress: LoggedProgress
     ) -> ActiveEpisode:
         """An episode of an agent that is code, with what the log answers it; one that is retried has nothing yet."""
         rows, take = self.rows.get(episode.id, ()), progress.take
-        line = rows[0].ask_line if rows else take
+        line = _line(rows, progress, take)
         owed = progress.ending in UNSCORED
         if (progress.ending and not owed) or episode.id in self.diverged:
             rows, take, line, owed = (), progress.take + 1, progress.take + 1, False
@@ -149,6 +153,13 @@ class Holdings:
         return ActiveEpisode(
             episode=episode, position=position, take=take, line=line, rows=rows, asks=asks, again=again
         )
+
+
+def _line(rows: Sequence[LoggedReply], progress: LoggedProgress, take: int) -> int:
+    """The line on which an episode goes on with this take."""
+    if rows:
+        return rows[0].ask_line
+    return progress.line if take == progress.take else take
 
 
 def _refused_last(asks: Mapping[tuple[int, str, int], LoggedAsk], step: int) -> frozenset[tuple[int, str, int]]:

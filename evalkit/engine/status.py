@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from msgspec import ValidationError, convert, structs
+from msgspec import ValidationError, convert
 
 from evalkit.client.lanes.stats import ServerStats
 from evalkit.engine.forecast import (
@@ -34,8 +34,8 @@ from evalkit.store.manifest import Manifest
 from evalkit.store.manifests import read_manifest
 from evalkit.store.question_files import read_frozen
 from evalkit.store.reading.accounts import spent
-from evalkit.store.reading.sums import read_totals
-from evalkit.store.reading.totals import CellTotals, Totals, rate
+from evalkit.store.reading.index import RunIndex, read_index
+from evalkit.store.reading.totals import CellTotals, rate
 from evalkit.store.reading.unmetered import Unmetered
 
 NOTHING = Range(0.0, 0.0, 0.0)
@@ -205,25 +205,22 @@ def _usd(amount: Range) -> dict[str, float]:
 
 
 def read_status(directory: Path) -> Status:
-    """The status of a run, from the last totals of each of its writers. Raises RunError if it is not a run,
-    CorruptLogError if its log is damaged."""
-    manifest = read_manifest(directory)
-    totals = read_totals(directory)
-    return status_of(directory, manifest, totals)
+    """The status of a run. Raises RunError if it is not a run, CorruptLogError if its log is damaged."""
+    return status_of(directory, read_manifest(directory), read_index(directory))
 
 
-def status_of(directory: Path, manifest: Manifest, totals: Totals) -> Status:
-    """The status of a run whose log comes to these sums."""
-    books = totals.books()
-    logged = logged_cells(manifest, totals.cells)
+def status_of(directory: Path, manifest: Manifest, index: RunIndex) -> Status:
+    """The status of a run whose log comes to this."""
+    books = index.books()
+    logged = logged_cells(manifest, index.cells)
     forecast = forecast_of(directory, manifest, logged)
     started, ended = last_session(directory)
     parked = parked_episodes(directory)
     cells = [_parked(_cell(manifest, cell, forecast), parked) for cell in logged]
     lanes = {agent.name: agent.lane for agent in manifest.agents.values()}
-    rates = lane_rates(totals.cells.values(), manifest) if any(cell.owed for cell in cells) else {}
+    rates = lane_rates(index.cells.values(), manifest) if any(cell.owed for cell in cells) else {}
     lane_seconds = _lane_seconds(cells, lanes, rates)
-    steps_cost = sum(cell.cost for cell in totals.cells.values())
+    steps_cost = index.totals["cost"]
     written_by = holder(directory)
     live = read_live(directory) if written_by is not None else None
     killed = bool(started) and not ended and written_by is None
@@ -239,7 +236,7 @@ def status_of(directory: Path, manifest: Manifest, totals: Totals) -> Status:
         crash_charges=sum(account.crashed - account.confirmed for account in books.values()),
         open_leases=sum(account.open_leases for account in books.values()),
         spent=spent(steps_cost, books.values()),
-        unmetered=totals.unmetered(),
+        unmetered=index.unmetered,
         lane_seconds=lane_seconds,
         open_sessions=sum(not account.closed for account in books.values()),
         budget=budget_of(started),
@@ -369,7 +366,7 @@ def lane_rates(cells: Iterable[CellTotals], manifest: Manifest) -> dict[str, flo
         agent = manifest.agents.get(cell.agent)
         if agent is not None:
             sent = cell.rows if agent.code is None else cell.rows - cell.steps  # steps of code are no requests
-            of_lane.setdefault(agent.lane, []).append(structs.replace(cell, rows=sent))
+            of_lane.setdefault(agent.lane, []).append(replace(cell, rows=sent))
     rates = {lane: rate(own) for lane, own in of_lane.items()}
     return {lane: pace for lane, pace in rates.items() if pace is not None}
 

@@ -28,7 +28,6 @@ from evalkit.results.cells import Cell
 from evalkit.results.derived import read_cells
 from evalkit.results.rows import agent_table, cell_table, episode_table, instance_table
 from evalkit.store.files.schema import UNASKED, ledger_table
-from evalkit.store.manifest import Manifest
 from evalkit.store.manifests import read_manifest
 from evalkit.store.reading.reader import read_ledger, step_segments, superseded
 
@@ -140,7 +139,7 @@ class Views:
     def _open(self, connection: "duckdb.DuckDBPyConnection", query: str) -> "LogRows":
         periods, instances = (_names_view(connection, query, name) for name in ("periods", "instances"))
         manifest = read_manifest(self._run)
-        log = _make_steps(connection, self._run, manifest)
+        log = _make_steps(connection, self._run)
         derived = _DERIVED.search(query) and not query.lstrip().lower().startswith("describe")  # columns are known
         if self._episodes is None and (periods or derived):
             self._cells = self._results()
@@ -254,7 +253,7 @@ def _hint(flaw: Exception) -> str:
     return f"The views are {', '.join(VIEWS)}."
 
 
-def _make_steps(connection: "duckdb.DuckDBPyConnection", run: Path, manifest: Manifest) -> "LogRows":
+def _make_steps(connection: "duckdb.DuckDBPyConnection", run: Path) -> "LogRows":
     from evalkit.report.log_rows import LogRows  # pyarrow's data sets import pandas, where it is installed
 
     log = LogRows(step_segments(run))
@@ -263,8 +262,7 @@ def _make_steps(connection: "duckdb.DuckDBPyConnection", run: Path, manifest: Ma
     connection.register("superseded", gone)
     keep = " anti join superseded using (episode, take, step)" if gone.num_rows else ""
     connection.execute(_LOG.format(of_asks=", ".join(UNASKED), asked_at=ASKED_AT))
-    only = " where row_kind = 'step'" if any(agent.code for agent in manifest.agents.values()) else ""
-    connection.execute(_STEPS.format(filter=keep + only))
+    connection.execute(_STEPS.format(filter=keep + " where row_kind = 'step'"))
     connection.execute(_ASKS.format(role=ROLE))
     connection.execute(_CALLS)
     return log

@@ -5,11 +5,13 @@ needed is that of the episodes in flight, whatever the run's length. Of each epi
 follows it in the same episode is a consequence.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from evalkit.digests import NOTHING, step_digest
 from evalkit.envs.environment import Environment
@@ -21,6 +23,7 @@ from evalkit.results.answers import doubts, read_question
 from evalkit.results.derived import read_afresh
 from evalkit.results.episodes import Environments, require_environments
 from evalkit.spec.identity import episode_id, episode_key
+from evalkit.store.files.record import STEP
 from evalkit.store.instances import ManifestInstance
 from evalkit.store.manifest import Manifest, ManifestAgent, ManifestSuite, load_target
 from evalkit.store.manifests import read_manifest
@@ -81,8 +84,6 @@ class Replayer:
         # Once: to look a name up among packages costs as much as a digest, and there is one for each row.
         self._environment = lru_cache(maxsize=None)(environments.__getitem__)
         self._tracks: dict[str, _Track] = {}
-        self.passed_over = 0
-        """Rows that were not looked at, since their episode has a flaw before them."""
         self._key = lru_cache(maxsize=None)(self._key_of)
         self._target = lru_cache(maxsize=1024)(self._target_of)
         # By what it begins with, not by agent: all agents and replicates of an instance begin alike.
@@ -109,7 +110,6 @@ class Replayer:
             except (CorruptLogError, UsageError) as flaw:
                 return row["step"], str(flaw)
         if track.flawed:
-            self.passed_over += 1
             return None
         if track.position is None or (track.refused and row["take"] == track.take):
             return row["step"], "follows the end of its episode"
@@ -241,7 +241,7 @@ def verify(run: Path) -> list[Finding]:
     manifest = read_manifest(run)
     require_environments(manifest, (suite.environment for suite in manifest.suites.values()), ENVIRONMENTS)
     try:
-        replay = _Replay(manifest, ENVIRONMENTS)
+        replay = _Replay(manifest, ENVIRONMENTS, _cuts(run))
         findings = [
             Finding(segment=flaw.segment, problem=flaw.problem, episode=flaw.episode, step=flaw.step)
             for flaw in check_log(run, replay.see)
@@ -261,6 +261,15 @@ def verify(run: Path) -> list[Finding]:
             f"{run} is being written: {moved} was moved meanwhile. Verify it once that has ended."
         ) from moved
     return findings
+
+
+def _cuts(run: Path) -> Mapping[str, Sequence[tuple[int, int]]]:
+    from evalkit.store.reading.reader import cuts
+
+    try:
+        return cuts(run)
+    except CorruptLogError:
+        return {}  # the check says what is damaged
 
 
 def _void_findings(run: Path, manifest: Manifest) -> Iterator[Finding]:
@@ -298,29 +307,38 @@ def _answer_findings(run: Path, manifest: Manifest) -> Iterator[Finding]:
 class _Replay:
     """Replays the log's readable files of steps in the log's order."""
 
-    def __init__(self, manifest: Manifest, environments: Environments) -> None:
-        self._replayer = Replayer(manifest, environments)
+    def __init__(
+        self, manifest: Manifest, environments: Environments, cuts: Mapping[str, Sequence[tuple[int, int]]]
+    ) -> None:
+        """cuts: by episode, the take and step of each cut of a repair."""
+        self._replayer, self._cuts = Replayer(manifest, environments), cuts
         self.findings: list[tuple[Finding, bool]] = []
         """Each with whether steps are missing before it."""
 
-    def see(self, segment: "Segment", table: "pa.Table") -> bool:
-        """The next file's rows; whether replay gives every one of them, its digest included."""
-        from evalkit.store.reading.arrays import steps_of, together
+    def see(self, segment: "Segment", table: "pa.Table") -> None:
+        """Replay the next file's rows: its steps, but for those that a repair has cut."""
+        from evalkit.store.reading.arrays import rows_of_kind, together
 
-        steps = steps_of(table)
-        if steps is not table:  # replay says nothing of asks: their digests are looked at
-            self.see(segment, steps)
-            return False
+        table = self._uncut(rows_of_kind(table, STEP))
         # Where episodes alternate, as they were played, replay takes a fifth more CPU.
         places = together(table, "environment", "episode")
-        passed_over = self._replayer.passed_over
-        flaws = list(self._replayer.check(_rows(table, places)))
-        for flaw in sorted(flaws, key=lambda flaw: places[flaw.row]):
+        for flaw in sorted(self._replayer.check(_rows(table, places)), key=lambda flaw: places[flaw.row]):
             finding = Finding(
                 segment=segment.name, problem=flaw.problem, episode=flaw.episode, step=flaw.step, place=flaw.place
             )
             self.findings.append((finding, flaw.gap))
-        return not flaws and self._replayer.passed_over == passed_over
+
+    def _uncut(self, table: "pa.Table") -> "pa.Table":
+        from evalkit.store.reading.arrays import take_rows
+
+        if not self._cuts or not table.num_rows:
+            return table
+        rows = table.select(["episode", "take", "step"]).to_pylist()
+        stays = [
+            not any(row["take"] < take and row["step"] >= step for take, step in self._cuts.get(row["episode"], ()))
+            for row in rows
+        ]
+        return take_rows(table, np.flatnonzero(stays))
 
 
 def _rows(table: "pa.Table", places: "Ints") -> Iterator[Mapping[str, Any]]:

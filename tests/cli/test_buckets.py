@@ -14,7 +14,7 @@ from evalkit.store.copying import download
 from evalkit.store.disk import read_lines
 from evalkit.store.events import FILE as EVENTS
 from evalkit.store.events import read_events
-from evalkit.store.files.journal import has_ended, newest_claims
+from evalkit.store.files.journal import has_ended, newest_claim
 from evalkit.store.files.layout import journals
 from tests.soak.test_kill import steps
 from tests.support.command_line import POLICIES, Call, start, tree
@@ -176,7 +176,8 @@ def test_a_worker_that_is_killed_in_a_bucket_is_replaced(store: StoreProxy, tmp_
     download(place, tmp_path / "copy")
     assert steps(tmp_path / "copy") == steps(whole)
     killed, *_ = read_events(place, "worker_lost")
-    (newest,) = [claim for writer, claim in newest_claims(place).items() if writer == killed["writer"]]
+    newest = newest_claim(place, killed["writer"])
+    assert newest is not None
     assert newest["kind"] == "seal"
 
 

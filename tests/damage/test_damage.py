@@ -33,13 +33,12 @@ FILES = (
     "lock",
     "derived/episodes.parquet",
     f"steps/{WRITER}-000000000-000000003.parquet",
-    f"ends/{WRITER}-000000000-000000003.parquet",
     f"ledger/{WRITER}-000000000-000000003.parquet",
     f"log/{WRITER}/000000004.parquet",
     f"log/{WRITER}/000000006.parquet",
 )
 """Of the killed run."""
-FOLDERS = ("manifest", "suites", "steps", "ends", "ledger", "log", "derived")
+FOLDERS = ("manifest", "suites", "steps", "ledger", "log", "derived")
 TOLD_BY_OTHERS = ("events.jsonl", "live.json", "lock", "derived", "forecast.json")
 """Files that `verify` does not look into: whatever they hold, other commands work."""
 DOCUMENTED = (0, 1, 2, 3)

@@ -37,8 +37,7 @@ from evalkit.seats import AgentFn, Seat, agent, code_of
 from evalkit.spec.sweep import sweep_from
 from evalkit.store.files.record import ASK, STEP, StepRecord
 from evalkit.store.files.schema import steps_table
-from evalkit.store.reading.ends import SUMS, Standing, fold
-from evalkit.store.reading.states import States
+from evalkit.store.reading.rows import LogNumbers
 from tests.support.patience import PATIENCE_S
 from tests.support.sweep_runs import go_served
 
@@ -751,17 +750,12 @@ def test_an_agent_that_catches_all_and_tries_again_lets_others_run() -> None:
 def test_the_log_in_numbers_counts_asks_as_requests_and_money_alone() -> None:
     whole = played(best_of_3, an_episode(best_of_3))
     rows = steps_table(whole.log.rows)
-    standings: dict[str, Standing] = {}
-    fold(standings, rows)
-    states = States()
-    states.fold(rows)
-    (standing,) = standings.values()
-    cost = sum(row.cost for row in whole.asks)
-    assert (standing.steps, standing.ending, standing.requests) == (len(whole.steps), whole.left, rows.num_rows)
-    assert dict(zip(SUMS, standing.sums, strict=True))["cost"] == cost
-    numbers = {name: int(values[0]) for name, values in states.numbers.items()}
-    assert (numbers["steps"], numbers["requests"], numbers["cost"]) == (len(whole.steps), rows.num_rows, cost)
-    assert len(standing.facts or []) == len(whole.steps)
+    numbers = LogNumbers()
+    numbers.add(rows)
+    effect, endings = numbers.effect()
+    assert (len(effect.order), list(numbers.values["ending"])[endings[-1]]) == (len(whole.steps), whole.left)
+    assert int(numbers.sums["requests"][0]) == rows.num_rows
+    assert int(numbers.sums["cost"][0]) == sum(row.cost for row in whole.log.rows)
 
 
 def test_a_reply_can_be_composed() -> None:

@@ -19,8 +19,8 @@ from evalkit.envs.table import ENVIRONMENTS
 from evalkit.store import disk
 from evalkit.store.files.record import LedgerRecord
 from evalkit.store.files.schema import ledger_table, steps_table
-from evalkit.store.files.segment import encode_compacted, encode_object, money_text
-from evalkit.store.writing.adopt import Compactor
+from evalkit.store.files.segment import NO_MONEY, Segment, encode_compacted, encode_object, money_text
+from evalkit.store.writing.compact import Compactor
 from evalkit.store.writing.writer import Store
 from tests.engine.snapshot import snapshot_at
 from tests.engine.tracing import Event, recording, rows_in, rules, surviving, violations
@@ -216,7 +216,8 @@ def _durable(name: str, rows: tuple[dict[str, object], ...]) -> list[Event]:
 def test_the_shim_reads_from_the_bytes_what_a_segment_holds(tmp_path: Path) -> None:
     row = LedgerRecord(kind="lease", session="s", amount=7)  # type: ignore[arg-type]
     data = encode_object(steps_table([a_step("e", 3)]), {"kind": "commit", "money": money_text([row])})
-    compacted = encode_compacted(ledger_table([row]), "ledger", 0, 0, writer="w")
+    place = Segment(kind="ledger", path=tmp_path / "x.parquet", first=0, last=0, writer="w")
+    compacted = encode_compacted(place, ledger_table([row]), NO_MONEY)
     step, money = rows_in(bytes(data))
     assert (step["episode"], step["step"], step["cost"]) == ("e", 3, 1003)
     assert (money["kind"], money["session"], money["amount"]) == ("lease", "s", 7)

@@ -15,8 +15,8 @@ from evalkit.engine.universe import Choice
 from evalkit.errors import CorruptLogError, RunError
 from evalkit.store.files.layout import journals
 from evalkit.store.lock import hold_run
-from evalkit.store.reading.sums import closed_totals
 from evalkit.store.writing import writer
+from evalkit.store.writing.opening import is_closed
 from tests.support.small_sweeps import TWO_POLICIES, resolved
 from tests.support.sweep_runs import go, go_served, served, with_budget
 
@@ -95,9 +95,9 @@ def test_a_session_that_did_not_close_is_settled(tmp_path: Path, opened: list[Pa
     sweep, run = resolved(tmp_path), tmp_path / "run"
     go(sweep, run)
     (journal,) = journals(run)
-    assert closed_totals(run) is not None
+    assert is_closed(run)
     journal.object(run, journal.numbers[-1]).path.unlink()  # it was killed before it closed
-    assert closed_totals(run) is None
+    assert not is_closed(run)
     opened.clear()
     with pytest.raises(CorruptLogError):
         go(sweep, run)

@@ -12,15 +12,11 @@ from evalkit.engine.spending.money import spent_below
 from evalkit.engine.spending.reconcile import read_books, reconcile
 from evalkit.envs.replay import advance
 from evalkit.money import PicoUsd
-from evalkit.store.files.layout import lay_out
 from evalkit.store.files.record import LedgerRecord
-from evalkit.store.files.segment import read_segment
 from evalkit.store.reading.accounts import UNACCOUNTED
 from evalkit.store.reading.index import read_index
-from evalkit.store.reading.reader import scan_all
-from evalkit.store.recovery.repair import GIVEN_UP, repair
+from evalkit.store.recovery.repair import repair
 from tests.engine.snapshot import snapshot_at
-from tests.support.damaged_logs import replaced, rewrite
 from tests.support.small_sweeps import resolved
 from tests.support.sweep_runs import go_served, served, with_budget
 
@@ -62,7 +58,7 @@ def finished(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFa
 def copies(run: Path, folder: Path) -> Iterator[Path]:
     """A copy of the run for each file of its log, and the path of that file in it."""
     files = [path.relative_to(run) for path in sorted(run.rglob("*.parquet")) if path.parent.name != "suites"]
-    assert {path.parts[0] for path in files} == {"steps", "ledger", "ends", "log"}
+    assert {path.parts[0] for path in files} == {"steps", "ledger", "log"}
     for number, file in enumerate(files):
         shutil.copytree(run, folder / str(number))
         yield folder / str(number) / file
@@ -82,8 +78,8 @@ def test_whichever_file_is_lost_the_books_do_not_fall(
         after = read_books(run).spent
         assert after >= before, path
         if path.parent.name == "steps":
-            assert after == before, path  # running totals, and sessions that ended by themselves, know the sum
-            assert any("more stay charged" in line for line in said)
+            assert after == before, path  # the journals' last objects know the sum
+            assert any("stay charged" in line for line in said)
         assert repair(run, lambda plan: None).flaws == ()
         assert read_books(run).spent == after
 
@@ -106,31 +102,6 @@ def test_behind_a_repair_the_bill_stays_below_the_budget_and_a_reconciliation_fi
     assert simulator.totals.bill > 0
 
 
-def test_rows_that_are_given_up_are_reconciled_with_what_was_billed_for_them_and_for_their_successors(
-    tmp_path: Path,
-) -> None:
-    """The charge for several rows stands at the first of them; the bill names each, twice if it was played again."""
-    sweep, run = with_budget(resolved(tmp_path, served(periods=3)), BUDGET), tmp_path / "run"
-    bill = tmp_path / "bill.jsonl"
-    with snapshot_at(tmp_path / "whole", run, 30):
-        go_served(sweep, tmp_path / "whole", {"latency": "5ms", "bill": str(bill)})
-    bill.write_bytes(b"".join(bill.read_bytes().splitlines(keepends=True)[:30]))
-    held = scan_all(run, ("episode", "step", "cost")).to_pylist()
-    episode = max(held, key=lambda row: row["step"])["episode"]
-    for number, segment in enumerate(lay_out(run, "steps").segments):
-        rows = read_segment(segment, ("episode", "step")).to_pylist()
-        if {"episode": episode, "step": 0} in rows:
-            rewrite(run, number, replaced("facts", rows.index({"episode": episode, "step": 0}), "{}"))
-    repair(run, lambda plan: None)
-    given = [row for row in read_books(run).ledger if row.reason == GIVEN_UP]
-    assert max(row.amount for row in given) > max(row["cost"] for row in held)
-    again = tmp_path / "again.jsonl"
-    outcome, _ = go_served(sweep, run, {"bill": str(again)})
-    assert outcome.exit_code == 0
-    bill.write_bytes(bill.read_bytes() + again.read_bytes())
-    assert asyncio.run(reconcile(run, None, bill_of(bill))).after == bill_of(bill)
-
-
 @pytest.mark.exhaustive(but=1)
 @pytest.mark.parametrize("settled", [False, True], ids=["as it died", "taken up since"])
 def test_a_crashed_sessions_lost_rows_are_covered_by_its_leases(tmp_path: Path, settled: bool) -> None:
@@ -145,8 +116,9 @@ def test_a_crashed_sessions_lost_rows_are_covered_by_its_leases(tmp_path: Path, 
             copy = tmp_path / path.name
             shutil.copytree(run, copy)
             zero(copy / path.relative_to(run))
-            repair(copy, lambda plan: None)
-            assert read_books(copy).spent >= before
+            unsure = repair(copy, lambda plan: None).uncounted
+            # What the newest file alone knew is told instead.
+            assert read_books(copy).spent >= before or (unsure and path == max((run / "log").glob("*/*.parquet")))
             shutil.rmtree(copy)
 
 
@@ -171,9 +143,9 @@ def test_a_crash_costs_the_leases_that_undamaged_files_tell_and_a_repair_says_wh
         repaired = repair(copy, lambda plan: None)
         assert repair(copy, lambda plan: None).flaws == ()
         newest = file == objects[-1]
-        assert bool(repaired.ledger_lost) == (harm is zero or not newest)  # that the newest is gone is not noticed
+        assert bool(repaired.lost) == (harm is zero or not newest)  # that the newest is gone is not noticed
         [account] = [one for one in read_books(copy).accounts.values() if not one.session.startswith("repair:")]
-        # Of other files, later totals tell what was leased in them.
+        # Of other files, later ones tell what was leased in them.
         assert repaired.uncounted == ((account.session,) if harm is zero and newest else ())
         assert any("leases may be lost" in line for line in repaired.lines()) == bool(repaired.uncounted)
         outcome, _ = go_served(sweep, copy, limit=1)
@@ -222,5 +194,7 @@ def test_what_a_repair_charged_counts_below_the_ceilings_of_agents(tmp_path: Pat
 
 
 def test_a_charge_that_names_its_agent_counts_for_it_alone() -> None:
-    given = LedgerRecord(kind="charge", session="s", amount=PicoUsd(7), agent="a", episode="e", reason=GIVEN_UP)
+    given = LedgerRecord(
+        kind="charge", session="s", amount=PicoUsd(7), agent="a", episode="e", reason="it had been spent"
+    )
     assert spent_below([given], {}, ("a", "b")) == {("agent", "a"): 7, ("agent", "b"): 0}

@@ -7,25 +7,17 @@ import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from evalkit.engine.forecast import FILE
 from evalkit.engine.freezing.freeze import Resolved
 from evalkit.engine.session import RunOptions
-from evalkit.engine.status import read_status, status_of
+from evalkit.engine.status import read_status
 from evalkit.engine.sweep import run_sweep
 from evalkit.spec.model import Provider
-from evalkit.store.files import segment
-from evalkit.store.files.schema import STEPS
-from evalkit.store.manifests import read_manifest
-from evalkit.store.reading.index import read_index
-from evalkit.store.reading.reader import read_ledger, scan_all
-from evalkit.store.reading.sums import totals_of
 from tests.provider.options import options_from
 from tests.provider.serving import serving
-from tests.snapshots.workspace import RUN, RUNS
 from tests.support.small_sweeps import resolved
 from tests.support.sweep_runs import go, go_served, served
 
@@ -93,75 +85,6 @@ def test_a_begun_episode_counts_with_its_rest_alone(tmp_path: Path) -> None:
     assert status.spent + status.to_finish.expected == pytest.approx(whole.spent, rel=0.3)
     left = sum(cell.requests_left for cell in status.cells)
     assert sum(cell.steps for cell in status.cells) + left == pytest.approx(simulator.totals.billed, rel=0.3)
-
-
-def by_full_reading(run: Path) -> dict[str, Any]:
-    """The status of a run as all its rows say it."""
-    totals = totals_of(scan_all(run, STEPS.names), read_ledger(run))
-    return status_of(run, read_manifest(run), totals).to_json()
-
-
-ROUNDED = ("to_finish_usd", "requests_left", "seconds_left")
-"""Of episodes that go on, those that have come equally far count as their mean."""
-
-
-def assert_same(said: Any, read: Any, name: str = "") -> None:
-    if isinstance(said, dict) and isinstance(read, dict):
-        assert list(said) == list(read)
-        for key in said:
-            assert_same(said[key], read[key], name if name in ROUNDED else key)
-    elif isinstance(said, list) and isinstance(read, list):
-        assert len(said) == len(read)
-        for one, other in zip(said, read, strict=True):
-            assert_same(one, other, name)
-    elif isinstance(said, float) and read is not None:
-        assert said == pytest.approx(read, rel=0.02 if name in ROUNDED else 1e-9), name
-    else:
-        assert said == read, name
-
-
-@pytest.mark.exhaustive
-@pytest.mark.parametrize("rest", [{}, {"retry": frozenset({"unavailable", "stable"})}])
-def test_what_each_writer_said_last_is_what_all_rows_say(tmp_path: Path, rest: dict[str, Any]) -> None:
-    """Over interrupted sessions, one that was killed, and episodes that are played again."""
-    sweep = resolved(tmp_path, served(periods=20, replicates=2, width=3))
-    run = tmp_path / "run"
-    interrupted(sweep, tmp_path / "first", 25, tmp_path / "second")
-    assert_same(read_status(tmp_path / "first").to_json(), by_full_reading(tmp_path / "first"))
-    interrupted(sweep, tmp_path / "second", 60, run)
-    for _ in range(2):
-        assert_same(read_status(run).to_json(), by_full_reading(run))
-        assert read_status(run).to_json()["started"] > 0
-        interrupted(sweep, run, 20)
-    go_served(sweep, run, limit=2, **rest)
-    assert_same(read_status(run).to_json(), by_full_reading(run))
-    assert read_status(run).steps_cost == read_index(run).totals["cost"]
-    go_served(sweep, run, **rest)
-    assert_same(read_status(run).to_json(), by_full_reading(run))
-
-
-@pytest.mark.parametrize("name", ["killed", "faulty", "finished"])
-def test_a_kept_run_says_what_its_rows_say(name: str) -> None:
-    run = RUNS / name / RUN
-    assert_same(read_status(run).to_json(), by_full_reading(run))
-
-
-def test_the_status_reads_one_object_a_writer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    sweep = resolved(tmp_path, served(periods=4, replicates=2))
-    run = tmp_path / "run"
-    for limit in (2, 4):
-        go_served(sweep, run, limit=limit)
-    opened: list[str] = []
-    plain = segment.open_file
-
-    def counted(one: segment.Segment, *more: Any, **others: Any) -> Any:
-        opened.append(one.name)
-        return plain(one, *more, **others)
-
-    monkeypatch.setattr(segment, "open_file", counted)
-    assert read_status(run).cells[0].ended > 0
-    assert len(opened) == len(list((run / "log").iterdir())) == 2
-    assert all(name.startswith("log/") for name in opened)
 
 
 def test_policies_in_this_process_have_nothing_to_pay(tmp_path: Path) -> None:

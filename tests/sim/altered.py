@@ -1,7 +1,6 @@
 """A run of which something is another than was written, and still makes sense: nobody may go on from it unawares.
 
-A word of a footer; a file of the log that was written anew, with a right check of its own; a bit or a line of a
-suite's file.
+A word of a footer; a bit or a line of a suite's file.
 What is promised: a process that would go on refuses it, or takes the same for true as before.
 """
 
@@ -17,14 +16,12 @@ import pyarrow.parquet as pq
 from evalkit.envs.suite_rows import ENDING, SuiteRows, encode_rows
 from evalkit.errors import CorruptLogError
 from evalkit.seeds import Stream
-from evalkit.store.files.chain import follow
 from evalkit.store.files.layout import journals
-from evalkit.store.files.segment import claim, encode_compacted, encode_object
+from evalkit.store.files.segment import claim
 from evalkit.store.instances import Instances, laid
 from evalkit.store.manifests import is_run, read_manifest
 from evalkit.store.reading.index import read_index
 from evalkit.store.reading.reader import scan
-from evalkit.store.reading.sums import read_totals
 from evalkit.store.suite_file import FOLDER as SUITES
 from evalkit.store.writing.opening import refuse_damage
 from tests.sim.checks import Broken
@@ -35,7 +32,7 @@ if TYPE_CHECKING:
 
 ASKED = 0.2
 """How often `verify` is asked as well where a process refuses."""
-WORDS = ("money", "totals")
+WORDS = ("money", "spent", "leased")
 """Of a footer, by which money is counted."""
 
 
@@ -45,7 +42,7 @@ def try_one(world: "World", number: int) -> None:
     if not is_run(run) or world.checks.suspended or world.harmed:
         return
     before = taken_for_true(run)
-    found = (_word, _anew, _suite)[draws.below(3)](run, draws) if before is not None else None
+    found = (_word, _suite)[draws.below(2)](run, draws) if before is not None else None
     if found is None:
         return
     path, data, words = found
@@ -78,7 +75,7 @@ def taken_for_true(run: Path) -> tuple[object, ...] | None:
         name: (one.steps, one.ending, one.cost, one.requests, one.tokens) for name, one in index.episodes.items()
     }
     money = index.ledger, dict(index.totals), dict(index.cost_by_worker), dict(index.cost_by_agent)
-    return rows.to_pydict(), episodes, money, instances, read_totals(run)
+    return rows.to_pydict(), episodes, money, instances
 
 
 def _all_of(instances: Instances) -> tuple[object, ...]:
@@ -90,13 +87,13 @@ Altered = tuple[Path, bytes, str]
 
 
 def _word(run: Path, draws: Stream) -> Altered | None:
-    """A digit of what the log's newest object says of money: no other file knows that one's digest."""
+    """A digit of what the log's newest object says of money."""
     written = [journal for journal in journals(run) if journal.numbers]
     if not written:
         return None
     path = written[-1].object(run, written[-1].numbers[-1]).path
     says = _footer(path)
-    words = [word for word in WORDS if says.get(word, "[]") not in ("[]", "{}")]
+    words = [word for word in WORDS if says.get(word, "0") != "0"]
     if not words:
         return None
     word = words[draws.below(len(words))]
@@ -107,32 +104,6 @@ def _word(run: Path, draws: Stream) -> Altered | None:
     place = digits[draws.below(len(digits))]
     other = text[:place] + bytes([text[place] - 1 if text[place] > ord("1") else ord("2")]) + text[place + 1 :]
     return path, held.replace(text, other), f"the word `{word}` in the footer"
-
-
-def _anew(run: Path, draws: Stream) -> Altered | None:
-    """A number in a file that another one names: the file is whole, and all that it says of itself fits."""
-    named = sorted(name for name in follow(run).named if (run / name).exists())
-    files = [run / name for name in named if pq.read_metadata(run / name).num_rows]
-    if not files:
-        return None
-    path = files[draws.below(len(files))]
-    with pq.ParquetFile(path) as file:
-        table, says = file.read(use_threads=False), claim(file)
-    column = "amount" if "amount" in table.schema.names else "cost"
-    place = table.schema.names.index(column)
-    values = table.column(column).to_pylist()
-    values[draws.below(len(values))] += 1
-    table = table.set_column(place, table.schema.field(column), pa.array(values, table.schema.field(column).type))
-    return path, _encoded(table, says), f"a value of `{column}`"
-
-
-def _encoded(table: pa.Table, says: dict[str, str]) -> bytes:
-    facts = {name: value for name, value in says.items() if name != "check"}
-    if "number" in facts:
-        return bytes(memoryview(encode_object(table, facts)))
-    kind, first, last, writer = (facts.pop(name) for name in ("kind", "first", "last", "writer"))
-    more = {name: value for name, value in facts.items() if name not in ("format", "rows")}
-    return bytes(memoryview(encode_compacted(table, kind, int(first), int(last), writer=writer, facts=more)))  # type: ignore[arg-type]
 
 
 def _suite(run: Path, draws: Stream) -> Altered | None:

@@ -6,7 +6,7 @@ have had.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -15,16 +15,15 @@ import pyarrow.parquet as pq
 
 from evalkit.errors import CorruptLogError
 from evalkit.seeds import Stream
-from evalkit.store.files.journal import carried_of, newest_claims
-from evalkit.store.files.layout import began, newest_object
+from evalkit.store.files.layout import newest_object
 from evalkit.store.files.record import LedgerRecord
-from evalkit.store.files.segment import CLOSE, SEAL, claim, json_of, money_of, object_name
+from evalkit.store.files.segment import claim, money_of
 from evalkit.store.reading.index import read_index
 from evalkit.store.writing.opening import refuse_damage
 from tests.sim.players import Asks
 from tests.sim.scenario import Harm
 
-LOG = ("steps", "ledger", "log", "ends")
+LOG = ("steps", "ledger", "log")
 """Folders of the log."""
 KEPT = ("lock", "live.json")
 """Files that are of no run that has ended."""
@@ -56,11 +55,10 @@ class Done:
         """Whether a repair may mend it: only files of rows."""
         return all(path.suffix == ".parquet" for path in self.before)
 
-    def money(self, run: Path) -> bool:
-        """Whether rows of money may be among what is lost, of which no totals tell: these stand in the newest object of
-        each journal."""
-        rows = (path for path in self.before if path.parent.name not in ("steps", "ends"))
-        return not all(self._told(run, path) for path in rows)
+    def money(self, run: Path, *, workers: bool) -> bool:
+        """Whether money may be among what is lost of which no footer tells: that of the newest object of its journal,
+        and what a coordinator has lent to workers."""
+        return not all(self._told(run, path) and not (workers and path.parent.name != "steps") for path in self.before)
 
     def _told(self, run: Path, path: Path) -> bool:
         in_journal, parts = path.parent.parent.name == "log", path.stem.rsplit("-", 2)
@@ -69,57 +67,18 @@ class Done:
             return False
         return not in_journal or newest.path.name > path.name
 
-    def at_the_end(self, run: Path) -> bool:
-        """Whether all were the last of the newest journal: nothing tells of them.
-
-        A folder without objects is no later journal, nor is one that begins with the seal of another: its
-        writer died before it named what was before it. Of journals that began in one millisecond, those are the newest
-        that no other of them names.
-        """
-        lost = {path.parent for path in self.before}
-        journals = [path for path in (run / "log").glob("*/") if path in lost or self._names_others(path)]
-        last = max((_began(path.name) for path in journals), default=0.0)
-        newest = [path for path in journals if _began(path.name) == last]
-        named = {name for path in newest for name in self._heads(path)} if len(newest) > 1 else set()
-        return all(path.parent in newest and path.parent.name not in named for path in self.before)
-
-    def unnamed(self, run: Path) -> bool:
-        """Of a run that workers play: whether all that is lost is the end of the newest journal that names others, or
-        of one that a worker has written beside it, and nothing tells of that.
-
-        A journal tells of all that began before its writer, and a coordinator's of the larger files that hold what a
-        lost worker had left. A worker that has closed its journal has compacted all of it before.
-        """
-        heads = {path.name: self._heads(path) for path in (run / "log").glob("*/")}
-        newest = max((_began(name) for name, named in heads.items() if named), default=0.0)
-        told = {name for named in heads.values() for name in named}
-        for writer, says in newest_claims(run).items():
-            told |= carried_of(says, writer).compacted.keys() - {writer}
-        lost = {path.parent for path in self.before}
-        return (
-            all(journal.parent.name == "log" and journal.name not in told for journal in lost)
-            and all(_began(journal.name) >= newest for journal in lost)
-            and not any(self._closes(path) and not heads[path.parent.name] for path in self.before)
-        )
-
-    def _heads(self, journal: Path) -> Iterable[str]:
-        """The journals that one names in its first object, or in the larger file that holds this: those before it."""
-        run, larger = journal.parent.parent, f"{journal.name}-{object_name(0).partition('.')[0]}-*.parquet"
-        paths = [journal / object_name(0), *(run / "steps").glob(larger)]
-        held = next((held for path in paths if (held := self._held(path))), b"")
-        heads: dict[str, object] = json_of(_claim(held), "heads", journal.name) if held else {}
-        return heads
-
-    def _names_others(self, journal: Path) -> bool:
-        """Whether its writer has begun it, and so has named the journals before it."""
-        first = journal / object_name(0)
-        return _claim(first.read_bytes()).get("kind") != SEAL if first.exists() else any(journal.glob("*.parquet"))
-
-    def _held(self, path: Path) -> bytes:
-        return self.before.get(path) or (path.read_bytes() if path.exists() else b"")
-
-    def _closes(self, path: Path) -> bool:
-        return _claim(self.before[path]).get("kind") == CLOSE
+    def unnoticed(self, run: Path) -> bool:
+        """Whether nothing may tell of what is lost: the last objects of a journal of which others are left, or all that
+        there was of one."""
+        for journal in {path.parent for path in self.before}:
+            if journal.parent.name != "log":
+                return False
+            compacted = [
+                path for name in ("steps", "ledger") for path in (run / name).glob(f"{journal.name}-*.parquet")
+            ]
+            if compacted and not any(journal.glob("*.parquet")):
+                return False
+        return True
 
     def explains(self, before: Held, after: Held) -> bool:
         """Whether a log holds just what it held before, but for rows that lay in what is lost."""
@@ -142,15 +101,6 @@ class Done:
         """Put everything back."""
         for path, held in self.before.items():
             path.write_bytes(held)
-
-
-def _began(writer: str) -> float:
-    return began(writer)[0]
-
-
-def _claim(held: bytes) -> Mapping[str, str]:
-    with pq.ParquetFile(pa.BufferReader(held)) as file:
-        return claim(file)
 
 
 def readable(run: Path) -> bool:

@@ -87,28 +87,12 @@ MUTANTS = (
     Mutant(
         name="objects are deleted before their rows are compacted",
         file="store/writing/compact.py",
-        old=("        tables = [tail.table for tail in tails if tail.table is not None]\n"),
+        old="    tables = [conform(tail.table, STEPS) for tail in tails if tail.table is not None]\n",
         new=(
-            "        discard(tail.segment for tail in tails)\n"
-            "        tables = [tail.table for tail in tails if tail.table is not None]\n"
+            "    discard(tail.segment for tail in tails)\n"
+            "    tables = [conform(tail.table, STEPS) for tail in tails if tail.table is not None]\n"
         ),
         needs=("die_disk",),
-    ),
-    Mutant(
-        name="objects are deleted before files that hold them are named",
-        file="store/writing/adopt.py",
-        old=("        self._unnamed += [tail.segment for tail in batch]\n"),
-        new=(
-            "        discard(tail.segment for tail in batch)\n"
-            "        self._unnamed += [tail.segment for tail in batch]\n"
-        ),
-        needs=("die_disk", "die_turn", "power"),
-    ),
-    Mutant(
-        name="compacted files are named by no object",
-        file="store/writing/adopt.py",
-        old=("        return dict(self._compacted)\n"),
-        new=("        return {}\n"),
     ),
     Mutant(
         name="a journal of a dead writer is not sealed",
@@ -116,20 +100,6 @@ MUTANTS = (
         old=("        seal(run, other, by=writer)\n"),
         new="",
         needs=("die_turn",),
-    ),
-    Mutant(
-        name="an object does not name the one before it",
-        file="store/files/journal.py",
-        old=('                    "before": self.before,\n'),
-        new=('                    "before": "",\n'),
-        needs=("files_gone", "flips"),
-    ),
-    Mutant(
-        name="a journal does not know the journals before it",
-        file="store/files/journal.py",
-        old="    own.heads = heads\n",
-        new="",
-        needs=("files_gone", "die_turn"),
     ),
     Mutant(
         name="what a killed process has named is not made to last",
@@ -161,74 +131,23 @@ MUTANTS = (
     ),
     Mutant(
         name="a dead writer's journal is not compacted to its end",
-        file="store/writing/adopt.py",
-        old=(
-            "    for tails in _batches(_tail(run, writer, number) for number in range(begin, end)):\n"
-            "        chain.compact(tails)\n"
-        ),
-        new=(
-            "    for tails in _batches(_tail(run, writer, number) for number in range(begin, end - 1)):\n"
-            "        chain.compact(tails)\n"
-        ),
-        needs=("die_turn",),
-    ),
-    Mutant(
-        name="adoption forgets where episodes stood",
-        file="store/writing/adopt.py",
-        old=("    states = standings(run, wanted, (writer, begin))\n"),
-        new=("    standings(run, wanted, (writer, begin))\n    states: dict[str, Standing] = {}\n"),
-        needs=("die_turn",),
-    ),
-    Mutant(
-        name="totals leave out money",
-        file="store/writing/writer.py",
-        old=("        self._tally.money(record)\n"),
-        new="",
-    ),
-    Mutant(
-        name="totals leave out steps",
-        file="store/writing/writer.py",
-        old=("            self._tally.step(record)\n"),
-        new="            pass\n",
-    ),
-    Mutant(
-        name="totals of a commit are those of the one before",
-        file="store/writing/writer.py",
-        old=("            totals=self._tally.text(),\n"),
-        new=("            totals=self._journal.carried.totals,\n"),
-    ),
-    Mutant(
-        name="compaction leaves out who has ended",
         file="store/writing/compact.py",
-        old=('            "ends": settle(self.standings, touched, self.recall),\n'),
-        new=('            "ends": settle(self.standings, [], self.recall),\n'),
+        old="(joint, end, KINDS)",
+        new="(joint, end - 1, KINDS)",
+        needs=("die_turn",),
     ),
     Mutant(
         name="compaction leaves out money",
         file="store/writing/compact.py",
-        old=('            "ledger": ledger_table([entry for tail in tails for entry in tail.entries]),\n'),
-        new=('            "ledger": ledger_table([]),\n'),
+        old='        "ledger": ledger_table([entry for tail in tails for entry in tail.entries]),\n',
+        new='        "ledger": ledger_table([]),\n',
     ),
     Mutant(
         name="a changed footer is believed",
         file="store/files/segment.py",
-        old='    if says.get("check") != check_of(says):\n',
-        new='    if says.get("check") is None:\n',
+        old="    if _digest(footer) != digest:\n",
+        new="    if not footer:\n",
         needs=("altered",),
-    ),
-    Mutant(
-        name="digests are not compared",
-        file="store/files/chain.py",
-        old=("        changed = by is not None and actual not in self.repaired.get(name, ())\n"),
-        new=("        changed = False\n"),
-        needs=("altered",),
-    ),
-    Mutant(
-        name="a file that others name may be missing",
-        file="store/files/chain.py",
-        old=("        if name not in there:\n            chain.missing.append(name)\n"),
-        new=("        if name not in there and not name:\n            chain.missing.append(name)\n"),
-        needs=("files_gone",),
     ),
     Mutant(
         name="a taken number is overwritten",
@@ -240,7 +159,7 @@ MUTANTS = (
     Mutant(
         name="a taken number is passed over as one's own",
         file="store/files/journal.py",
-        old="            if disk.read_whole(segment.path) != bytes(data):",
+        old="            if disk.read_whole(segment.path) != data:",
         new="            if False:",
         needs=("taken_over",),
     ),
@@ -258,8 +177,8 @@ MUTANTS = (
     Mutant(
         name="a journal without objects is not sealed",
         file="store/files/journal.py",
-        old="if one.writer != writer and one.writer not in heads]:\n",
-        new="if one.writer != writer and one.writer not in heads and one.numbers]:\n",
+        old="if one.writer != writer and one.writer not in ended]:\n",
+        new="if one.writer != writer and one.writer not in ended and one.numbers]:\n",
         needs=("taken_over",),
     ),
     Mutant(
@@ -347,23 +266,37 @@ MUTANTS = (
         needs=("altered",),
     ),
     Mutant(
-        name="ends say one step too few",
-        file="store/reading/ends.py",
-        old='        "steps": [standing.steps for standing in rows],\n',
-        new='        "steps": [max(standing.steps - bool(standing.ending), -1) for standing in rows],\n',
+        name="a session's steps are left out of what its footers say",
+        file="store/writing/writer.py",
+        old="            self._spent += record.cost\n",
+        new="            self._spent += 0\n",
+        needs=("files_gone", "flips"),
     ),
     Mutant(
-        name="ends have no rows of episodes that go on",
-        file="store/writing/compact.py",
-        old="settle(self.standings, touched, self.recall)",
-        new="settle(self.standings, [name for name in touched if self.standings[name].ending], self.recall)",
-        needs=("die_turn",),
-    ),
-    Mutant(
-        name="a repair does not say what it has put in place",
-        file="store/recovery/repair.py",
-        old="            repaired={name: digest_of(data) for name, data in made.files.items()},\n",
-        new="            repaired={},\n",
+        name="leases are left out of what footers say",
+        file="store/writing/writer.py",
+        old='            self._leased += record.amount if record.kind == "lease" else 0\n',
+        new="            self._leased += 0\n",
         needs=("flips",),
+    ),
+    Mutant(
+        name="the newest object is deleted too",
+        file="store/writing/compact.py",
+        old="        self._latest = objects[-1:]\n",
+        new="        self._latest, objects = [], [*objects, objects[-1]]\n",
+    ),
+    Mutant(
+        name="a repair cuts no episode",
+        file="store/recovery/repair.py",
+        old="    cut = rows.lost()\n",
+        new="    cut = dict[str, Lost]()\n",
+        needs=("flips", "files_gone"),
+    ),
+    Mutant(
+        name="a cut makes nothing void",
+        file="store/reading/effect.py",
+        old="        live &= ~cut\n",
+        new="        live = _not_superseded(episode, np.where(cut, 0, take), step, episodes) & ~cut\n",
+        needs=("flips", "files_gone"),
     ),
 )

@@ -44,7 +44,7 @@ MUTANTS = (
     Mutant(
         name="a writer whose journal was ended compacts it",
         file="store/writing/compact.py",
-        old="        self.check()  # one",
+        old="        refuse_sealed(self._run, self._writer)  # one",
         new="        # one",
         needs=ZOMBIES,
     ),

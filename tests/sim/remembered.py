@@ -4,10 +4,9 @@ A seed reads its few small files hundreds of times, and decoding them is most of
 reads a file's bytes each time, and asks the function that it stands in for whenever they are new, or made it raise.
 """
 
-import copy
 import sys
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from functools import cached_property, lru_cache
 from io import FileIO
 from pathlib import Path
@@ -22,8 +21,6 @@ from evalkit.store.files import segment as files
 from evalkit.store.files.schema import FEW_VALUES
 from evalkit.store.files.segment import SCHEMAS, Segment
 from evalkit.store.reading.reader import CODED
-from evalkit.store.recovery import examine as examining
-from evalkit.store.recovery.examine import Examined, Look
 
 
 class Remembered:
@@ -96,49 +93,41 @@ class Remembered:
         held = _bytes(path)
         known = self._known.setdefault((path, held), {})
         if "keys" not in known:
-            file = self._opened(path, held, (), verify=True)
+            file = self._opened(path, held, ())
             known["keys"] = file.read(columns=list(KEYS), use_threads=False)
         return known["keys"].select(names)
 
     @contextmanager
-    def open_file(
-        self, segment: Segment, dictionary: Iterable[str] = (), *, verify: bool = True
-    ) -> Iterator[pq.ParquetFile]:
+    def open_file(self, segment: Segment, dictionary: Iterable[str] = ()) -> Iterator[pq.ParquetFile]:
         try:
             held = _bytes(segment.path)
         except OSError:
-            with _open_file(segment, dictionary, verify=verify) as file:
+            with _open_file(segment, dictionary) as file:
                 yield file
             return
         with files.readable(segment):
-            file = self._opened(segment.path, held, tuple(dictionary), verify=verify)
+            files._check_footer(segment, pa.BufferReader(held))
+            file = self._opened(segment.path, held, tuple(dictionary))
         yield file
 
-    def _opened(self, path: Path, held: bytes, dictionary: tuple[str, ...], *, verify: bool) -> pq.ParquetFile:
+    def _opened(self, path: Path, held: bytes, dictionary: tuple[str, ...]) -> pq.ParquetFile:
         """A file whose footer is parsed once; its bytes are in memory, so nothing stays open."""
         known = self._known.setdefault((path, held), {})
-        if (dictionary, verify) not in known:
-            known[dictionary, verify] = _DecodedOnce(
+        if dictionary not in known:
+            known[dictionary] = _DecodedOnce(
                 pa.BufferReader(held),
-                page_checksum_verification=verify,
+                page_checksum_verification=True,
                 read_dictionary=list(dictionary),
                 pre_buffer=False,
             )
-        file: pq.ParquetFile = known[dictionary, verify]
+        file: pq.ParquetFile = known[dictionary]
         return file
-
-    def examine(self, segment: Segment, look: Look | None = None) -> Examined:
-        examined: Examined = copy.deepcopy(self._once(segment, "examined", lambda: _examine(segment)))
-        if look is not None:
-            with suppress(CorruptLogError):
-                look(segment, self.read_segment(segment))
-        return examined
 
     def read_claim(self, segment: Segment) -> dict[str, str]:
         return dict(self._once(segment, "claim", lambda: _read_claim(segment)))
 
-    def footer_problem(self, segment: Segment) -> str:
-        return str(self._once(segment, "footer", lambda: _footer_problem(segment)))
+    def check_bytes(self, segment: Segment) -> None:
+        self._once(segment, "bytes", lambda: _check_bytes(segment))
 
     def _once(self, segment: Segment, key: Hashable, read: Callable[[], Any]) -> Any:
         known = self._of(segment, segment.path)
@@ -193,8 +182,7 @@ def _bytes(path: Path) -> bytes:
 
 
 _read_segment, _read_claim, _read_rows = files.read_segment, files.read_claim, files.read_rows
-_open_file = files.open_file
-_examine, _footer_problem = examining.examine, examining.footer_problem
+_open_file, _check_bytes = files.open_file, files.check_bytes
 
 
 @contextmanager
@@ -204,8 +192,7 @@ def remembered() -> Iterator[Remembered]:
     own: dict[Callable[..., Any], Callable[..., Any]] = {
         _read_segment: memory.read_segment,
         _read_claim: memory.read_claim,
-        _examine: memory.examine,
-        _footer_problem: memory.footer_problem,
+        _check_bytes: memory.check_bytes,
         _read_rows: memory.read_rows,
         _open_file: memory.open_file,
     }
@@ -229,7 +216,7 @@ def remembered() -> Iterator[Remembered]:
 @lru_cache(1)
 def _places(modules: frozenset[str]) -> tuple[tuple[ModuleType, str, Callable[..., Any]], ...]:
     """(module, name, function): where the functions are known by name, once these modules were imported."""
-    own = {_read_segment, _read_claim, _examine, _footer_problem, _read_rows, _open_file}
+    own = {_read_segment, _read_claim, _check_bytes, _read_rows, _open_file}
     chosen = [sys.modules[name] for name in modules if name.startswith(("evalkit.", "tests.")) and name != __name__]
     return tuple(
         (module, name, value)

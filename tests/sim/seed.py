@@ -124,7 +124,9 @@ def _harmed(world: World, life: Life) -> bool:
         world.disk.changed(path)
     world.harmed.update(() if found else done.before)
     world.say(f"verify names it: {found}" if found else "verify cannot know")
-    world.checks.harmed(done.before, knew=bool(found) and not done.money(world.run))
+    world.checks.harmed(
+        done.before, knew=bool(found) and not done.money(world.run, workers="workers" in world.scenario.active)
+    )
     if not found:
         world.checks.accept()
         return False
@@ -139,8 +141,7 @@ def _may_go_unnoticed(world: World, done: harm.Done, held: harm.Held, *, gone: b
     now = world.checks.held()
     if now == held:
         return
-    by_workers = "workers" in world.scenario.active
-    if not gone or not (done.unnamed if by_workers else done.at_the_end)(world.run):
+    if not gone or not done.unnoticed(world.run):
         raise Broken(f"verify finds nothing, and the log is another: {done.words}")
     if not done.explains(held, now):
         raise Broken(f"verify finds nothing, and more is missing than what is lost: {done.words}")

@@ -14,13 +14,14 @@ from evalkit.engine import sweep
 from evalkit.errors import StorageError
 from evalkit.seeds import Stream
 from evalkit.store import disk
-from evalkit.store.files.chain import check_chain
+from evalkit.store.files.damage import first_flaw
 from evalkit.store.files.journal import new_writer, newest_claim
 from evalkit.store.files.layout import journals
 from evalkit.store.files.schema import steps_table
+from evalkit.store.files.segment import NO_MONEY
 from evalkit.store.reading.index import read_index
 from evalkit.store.reading.reader import scan
-from evalkit.store.writing.compact import discard, tail_of
+from evalkit.store.writing.compact import Tail, compact
 from evalkit.store.writing.opening import announce, end_journal, join, take_over
 from evalkit.store.writing.writer import Store
 from tests.sim.crew_plan import PARTS
@@ -267,34 +268,16 @@ def _lost(run: Path, writer: str, count: int) -> Done:
     return Done(words="", before=before)
 
 
-def test_the_ends_of_the_newest_journals_alone_may_be_lost_unnoticed(crew_log: Path) -> None:
-    former, worker, last, beside = (journal.writer for journal in journals(crew_log))
-    for writer in (former, worker):
+def test_the_last_objects_of_a_journal_may_be_lost_unnoticed_while_older_ones_are_there(crew_log: Path) -> None:
+    former, worker, _, beside = (journal.writer for journal in journals(crew_log))
+    for writer in (former, worker):  # the next coordinator has compacted what they held, and left their last objects
         done = _lost(crew_log, writer, 1)
-        assert not done.unnamed(crew_log)
-        assert check_chain(crew_log)
+        assert not done.unnoticed(crew_log)
+        assert first_flaw(crew_log)
         done.undo()
-    for writer in (last, beside):
-        done = _lost(crew_log, writer, 1)
-        assert done.unnamed(crew_log)
-        assert check_chain(crew_log) == []
-        done.undo()
-
-
-def test_what_names_journals_is_known_where_a_larger_file_holds_it(crew_log: Path) -> None:
-    worker, last = [journal.writer for journal in journals(crew_log)][1:3]
-    assert end_journal(crew_log, last, by="00000004-host-1-1700000004.000").named
-    (crew_log / "log" / last / "000000000.parquet").unlink()
-    assert not _lost(crew_log, worker, 1).unnamed(crew_log)
-
-
-def test_a_worker_that_has_closed_its_journal_has_lost_nothing_unnoticed(crew_log: Path) -> None:
-    writer = "00000004-host-1-1700000004.000"
-    announce(crew_log, writer)
-    own = join(crew_log, writer).journal
-    own.commit(steps_table([a_step("e2", 0)]))
-    own.close()
-    assert not _lost(crew_log, writer, 2).unnamed(crew_log)
+    done = _lost(crew_log, beside, 1)
+    assert done.unnoticed(crew_log)
+    assert not first_flaw(crew_log)
 
 
 def test_no_more_may_be_missing_than_what_was_lost(crew_log: Path) -> None:
@@ -337,7 +320,7 @@ def test_an_end_that_nobody_has_waited_for_lasts_whatever_came_behind_it(tmp_pat
             own = take_over(folder / "run", new_writer([second])).journal
             own.commit(steps_table([a_step()]))
         made.lose_power(Stream(number, "test"))
-        assert check_chain(folder / "run") == []
+        assert not first_flaw(folder / "run")
         assert newest_claim(folder / "run", first) is not None
 
 
@@ -350,19 +333,16 @@ def test_a_larger_file_that_a_lost_worker_has_not_waited_for_lasts_before_it_is_
             coordinator = take_over(run, new_writer()).journal
             writer = new_writer([coordinator.writer])
             announce(run, writer)
-            worker = join(run, writer)
-            tail = tail_of(worker.journal.commit(steps_table([a_step()])))
-            made.built_on = lambda names: names[0].parent.name == "ends"
+            rows = steps_table([a_step()])
+            one = join(run, writer).journal.commit(rows)
+            made.built_on = lambda names: names[0].parent.name == "steps"
             made.begin(Plan(dies_naming=0))
             with pytest.raises(Died):
-                worker.chain.compact([tail])
+                compact(run, [Tail(segment=one, table=rows, entries=(), money=NO_MONEY, bytes=0)])
             made.begin(Plan())
-            adopted = end_journal(run, writer, by=coordinator.writer)
-            coordinator.carried.compacted = adopted.named
-            coordinator.commit(None)
-            discard(adopted.unnamed)
+            end_journal(run, writer, by=coordinator.writer)
         made.lose_power(Stream(number, "test"))
-        assert check_chain(run) == []
+        assert not first_flaw(run)
         assert read_index(run).rows == 1
 
 

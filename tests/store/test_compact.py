@@ -10,15 +10,17 @@ import pytest
 
 from evalkit.errors import StorageError
 from evalkit.store import disk
-from evalkit.store.files.chain import check_chain
-from evalkit.store.files.journal import head_of, heads_of
-from evalkit.store.files.layout import compacted, journals
-from evalkit.store.files.segment import KINDS, read_claim
+from evalkit.store.files.layout import journal_object, journals, lay_out
+from evalkit.store.files.segment import KINDS, Kind
 from evalkit.store.reading.index import read_index
-from evalkit.store.writing import adopt as compactor
-from evalkit.store.writing.writer import open_store
+from evalkit.store.reading.reader import read_ledger
+from evalkit.store.recovery.check import check_log
+from evalkit.store.writing import compact as compactor
+from evalkit.store.writing.compact import adopt
+from evalkit.store.writing.writer import Store, open_store
+from tests.support.handmade_logs import append, begin, compact, contents, discard
 from tests.support.patience import PATIENCE_S
-from tests.support.run_directories import a_step, rounds, write_run
+from tests.support.run_directories import a_charge, a_step, rounds, write_run
 from tests.support.virtual_clock import VirtualLoop
 
 LOOKS = 4
@@ -121,7 +123,7 @@ def test_a_compaction_that_fails_stops_the_run_and_loses_nothing(
     run = tmp_path / "run"
     real = disk.write
 
-    def refuse(path: Path, data: memoryview) -> object:
+    def refuse(path: Path, data: bytes) -> object:
         if path.parent.name == "steps":
             raise OSError(28, "No space left on device")
         return real(path, data)
@@ -136,42 +138,116 @@ def test_a_compaction_that_fails_stops_the_run_and_loses_nothing(
     assert len(list((run / "steps").iterdir())) == 2  # one of each session
 
 
-def test_objects_go_once_a_later_one_names_what_holds_their_rows_and_a_while_has_passed(
+def test_objects_go_when_a_while_has_passed_but_the_newest_stays(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Under virtual time: two commits that are compacted, a long silence, a commit that names the files, the grace."""
+    """Under virtual time: two commits that are compacted, a long silence, two more."""
     monkeypatch.setattr(compactor, "BATCH_TAILS", 2)
     run = tmp_path / "run"
 
     def numbers() -> tuple[int, ...]:
         return journals(run)[0].numbers
 
+    async def commit(store: Store, *steps: int) -> None:
+        for step in steps:
+            store.append(a_step("a", step))
+            await store.durable()
+
     async def go() -> None:
         with open_store(run, session="s", inline=True) as store:
-            for step in range(2):
-                store.append(a_step("a", step))
-                await store.durable()
-            await asyncio.sleep(3600.0)
+            await commit(store, 0, 1)
             assert len(list((run / "steps").iterdir())) == 1
-            assert numbers() == (0, 1)  # nothing names the file: nobody but its name says what it holds
-            store.append(a_step("a", 2))
-            await store.durable()
-            assert "compacted" in read_claim(journals(run)[0].object(run, 2))
+            assert numbers() == (0, 1)  # somebody may have just listed them
+            await asyncio.sleep(compactor.GRACE_S + 0.5)
+            assert numbers() == (1,)
+            await asyncio.sleep(3600.0)
+            assert numbers() == (1,)  # else nothing but names of compacted files would tell how far the journal went
+            await commit(store, 2, 3)
             await asyncio.sleep(compactor.GRACE_S - 0.5)
-            assert numbers() == (0, 1, 2)
+            assert numbers() == (1, 2, 3)
             await asyncio.sleep(1.0)
-            assert numbers() == (2,)
-        assert numbers() == (3,)
+            assert numbers() == (3,)
+        assert numbers() == (4,)
 
     with asyncio.Runner(loop_factory=VirtualLoop) as runner:
         runner.run(go())
-    assert read_index(run).rows == 3
-    assert check_chain(run) == []
+    assert read_index(run).rows == 4
+    assert check_log(run) == []
 
 
-def test_the_file_that_holds_the_first_object_repeats_what_that_said_of_other_journals(tmp_path: Path) -> None:
-    run = write_run(tmp_path / "run", rounds(["a"], 2))
-    write_run(run, rounds(["a"], 2, first=2))
-    first, second = (one.writer for one in journals(run))
-    file = compacted(run, "steps", second, 0, 1)
-    assert heads_of(read_claim(file), file.name) == {first: head_of(run, first)}
+def held(run: Path) -> tuple[int, list[int]]:
+    return read_index(run).rows, [row.amount for row in read_ledger(run)]
+
+
+STATES: list[tuple[list[tuple[int, int, tuple[Kind, ...]]], list[int]]] = [
+    ([], []),
+    ([(0, 1, KINDS)], []),
+    ([(0, 1, KINDS)], [0]),
+    ([(0, 1, KINDS), (2, 3, ("steps",))], [0, 1]),
+    ([(0, 1, KINDS), (2, 3, ("ledger",))], [0, 1]),
+    ([(0, 3, ("steps",))], []),
+    ([(0, 3, KINDS)], [1, 2]),
+    ([(0, 1, ("ledger",)), (0, 1, ("steps",)), (2, 2, KINDS)], [1]),
+    ([(0, 1, ("steps",)), (2, 3, ("steps",)), (0, 3, ("ledger",))], []),
+]
+"""What a writer of five commits had compacted when it died, and which objects it had deleted."""
+
+
+@pytest.mark.exhaustive(but=3)
+@pytest.mark.parametrize("ended", ["close", "seal"])
+@pytest.mark.parametrize("state", range(len(STATES)))
+def test_what_a_dead_writer_left_is_compacted_whatever_it_had_come_to(tmp_path: Path, state: int, ended: str) -> None:
+    files, gone = STATES[state]
+    dead = begin(tmp_path)
+    append(dead, *rounds(["a", "b"], 4), money=[a_charge(3)])
+    append(dead, [a_step("a", 4)], money=[a_charge(5)])
+    for first, last, kinds in files:
+        compact(dead, first, last, kinds)
+    for number in gone:
+        discard(dead, number, number)
+    if ended == "close":
+        dead.close()
+    before = held(tmp_path)
+    assert before == (9, [3, 5])
+    own = begin(tmp_path)
+    for _ in range(2):  # the second finds nothing to do
+        adopt(tmp_path, [dead.writer])
+        assert [one.numbers for one in journals(tmp_path)] == [(5,), ()]
+        for kind in KINDS:
+            layout = lay_out(tmp_path, kind)
+            assert (layout.covered, layout.flaws) == ((), ())
+            assert [one.first for one in layout.segments if one.is_object] == [5]
+    own.withdraw()
+    assert held(tmp_path) == before
+    assert check_log(tmp_path) == []
+
+
+def test_adopting_dies_with_some_objects_deleted_and_is_done_again(tmp_path: Path) -> None:
+    dead = begin(tmp_path)
+    append(dead, *rounds(["a"], 4))
+    begin(tmp_path).withdraw()
+    compact(dead, 0, 3)
+    discard(dead, 1, 2)
+    adopt(tmp_path, [dead.writer])
+    assert (journals(tmp_path)[0].numbers, held(tmp_path)) == ((4,), (4, []))
+
+
+def test_a_journal_that_has_begun_meanwhile_is_left_to_its_writer(tmp_path: Path) -> None:
+    """A process that was suspended while it opened the log may find the journal of one that has taken the run over."""
+    begin(tmp_path)
+    alive = begin(tmp_path)
+    append(alive, *rounds(["a"], 3))
+    compact(alive, 0, 0)
+    before = contents(tmp_path)
+    adopt(tmp_path, [one.writer for one in journals(tmp_path) if one.writer != alive.writer])
+    assert contents(tmp_path) == before
+
+
+@pytest.mark.parametrize("dead", [2, 6])
+def test_objects_are_compacted_once_however_many_writers_have_died(tmp_path: Path, dead: int) -> None:
+    for number in range(dead):
+        append(begin(tmp_path), [a_step(f"e{number}", 0)], [a_step(f"e{number}", 1)])
+    write_run(tmp_path, [])
+    assert len(list((tmp_path / "steps").iterdir())) == dead
+    assert [len(one.numbers) for one in journals(tmp_path)] == [1] * dead
+    assert journal_object(tmp_path, journals(tmp_path)[0].writer, 2).path.exists()

@@ -8,21 +8,21 @@ import pytest
 from evalkit.errors import CorruptLogError, FencedError, StorageError
 from evalkit.store import disk
 from evalkit.store.files import journal
-from evalkit.store.files.chain import check_chain
 from evalkit.store.files.journal import (
-    head_of,
-    heads_of,
+    Appender,
+    has_ended,
     is_written_here,
     new_writer,
-    newest_claims,
+    newest_claim,
     open_journal,
     seal,
 )
 from evalkit.store.files.layout import journal_object, journals
 from evalkit.store.files.schema import steps_table
-from evalkit.store.files.segment import WRITER, digest_of, read_claim
+from evalkit.store.files.segment import WRITER, SessionMoney, read_claim, session_money
 from evalkit.store.reading.index import read_index
 from evalkit.store.reading.reader import read_ledger
+from evalkit.store.recovery.check import check_log
 from tests.support.run_directories import a_charge, a_step
 
 
@@ -33,40 +33,37 @@ def test_a_writers_name_says_where_and_when_and_comes_behind_the_others() -> Non
     assert new_writer([first, later]).endswith("-9999999999.001")
 
 
-def test_each_object_names_the_one_before_by_its_bytes(tmp_path: Path) -> None:
+def kind_of_end(own: Appender | str, run: Path) -> str:
+    says = newest_claim(run, own if isinstance(own, str) else own.writer)
+    assert says is not None
+    return says["kind"]
+
+
+def test_objects_are_numbered_and_say_what_their_session_has_come_to(tmp_path: Path) -> None:
     own = open_journal(tmp_path, new_writer())
-    segments = [own.commit(steps_table([a_step("a", step)]), [a_charge(step)]) for step in range(3)]
-    own.close()
+    for step in range(3):
+        own.commit(steps_table([a_step("a", step)]), [a_charge(step)], SessionMoney(spent=step, leased=9))
+    own.close(SessionMoney(spent=7, leased=9))
     says = [read_claim(journal_object(tmp_path, own.writer, number)) for number in range(4)]
-    assert [one["kind"] for one in says] == ["commit"] * 3 + ["close"]
-    assert says[0]["before"] == ""
-    for number, segment in enumerate(segments):
-        assert says[number + 1]["before"] == digest_of(segment.path.read_bytes())
+    assert [(one["kind"], one["number"]) for one in says] == [("commit", str(n)) for n in range(3)] + [("close", "3")]
+    assert [session_money(one) for one in says] == [SessionMoney(spent=spent, leased=9) for spent in (0, 1, 2, 7)]
     assert len({one["nonce"] for one in says}) == 4
     assert (read_index(tmp_path).rows, len(read_ledger(tmp_path))) == (3, 3)
 
 
-def test_a_journal_that_begins_seals_the_others_and_names_their_ends(tmp_path: Path) -> None:
+def test_a_journal_that_begins_seals_the_others_and_repeats_what_they_had_spent(tmp_path: Path) -> None:
     dead = open_journal(tmp_path, new_writer())
-    dead.carried.totals = '{"workers":{"w":7}}'
-    dead.carried.compacted = {"x": {"steps": ("steps/x", "d")}}
-    dead.carried.repaired = {"steps/y": "e"}
-    dead.commit(steps_table([a_step()]))
+    dead.commit(steps_table([a_step()]), (), SessionMoney(spent=7, leased=8))
     ended = open_journal(tmp_path, new_writer([dead.writer]))
     ended.commit(None, [a_charge()])
     ended.close()
     own = open_journal(tmp_path, new_writer([dead.writer, ended.writer]))
     own.commit(None, [a_charge()])
-    claims = newest_claims(tmp_path)
-    assert [says["kind"] for says in claims.values()] == ["seal", "close", "commit"]
-    sealed = claims[dead.writer]
-    assert (sealed["by"], sealed["totals"]) == (ended.writer, '{"workers":{"w":7}}')
-    assert sealed["compacted"] == '{"x":{"steps":["steps/x","d"]}}'
-    assert sealed["repaired"] == '{"steps/y":"e"}'
-    assert heads_of(claims[own.writer], "x") == {
-        dead.writer: head_of(tmp_path, dead.writer),
-        ended.writer: head_of(tmp_path, ended.writer),
-    }
+    assert [kind_of_end(one, tmp_path) for one in (dead, ended, own)] == ["seal", "close", "commit"]
+    sealed = newest_claim(tmp_path, dead.writer)
+    assert sealed is not None
+    assert (sealed["by"], session_money(sealed)) == (ended.writer, SessionMoney(spent=7, leased=8))
+    assert [has_ended(tmp_path, one.writer) for one in (dead, ended, own)] == [True, True, False]
     for writer in (dead.writer, ended.writer):
         before = journals(tmp_path)
         seal(tmp_path, writer, by=own.writer)  # once is enough
@@ -77,7 +74,7 @@ def test_a_folder_without_objects_is_sealed_as_well(tmp_path: Path) -> None:
     writer = new_writer()
     (tmp_path / "log" / writer).mkdir(parents=True)
     open_journal(tmp_path, new_writer([writer]))
-    assert newest_claims(tmp_path)[writer]["kind"] == "seal"
+    assert kind_of_end(writer, tmp_path) == "seal"
 
 
 def test_a_folder_that_appears_while_others_are_sealed_is_sealed_as_well(
@@ -93,9 +90,8 @@ def test_a_folder_that_appears_while_others_are_sealed_is_sealed_as_well(
         real(run, writer, by=by)
 
     monkeypatch.setattr(journal, "seal", meanwhile)
-    heads = open_journal(tmp_path, own).heads
-    assert list(heads) == [coordinator.writer, worker]
-    assert newest_claims(tmp_path)[worker]["kind"] == "seal"
+    open_journal(tmp_path, own)
+    assert [kind_of_end(one, tmp_path) for one in (coordinator, worker)] == ["seal", "seal"]
 
 
 def test_processes_of_this_machine_are_known_by_their_writers() -> None:
@@ -118,7 +114,7 @@ def test_a_writer_that_has_written_nothing_yet_is_ended_too(tmp_path: Path) -> N
         early.commit(steps_table([a_step("a", 0)]))
     late.commit(steps_table([a_step("a", 0)]))
     assert read_index(tmp_path).rows == 1
-    assert not list(check_chain(tmp_path))
+    assert check_log(tmp_path) == []
 
 
 def test_a_writer_that_others_overtake_while_it_begins_does_not(tmp_path: Path) -> None:
@@ -148,7 +144,7 @@ def test_ones_own_object_is_known_again_when_its_answer_was_lost(
 ) -> None:
     own, real = open_journal(tmp_path, new_writer()), disk.create_durably
 
-    def twice(path: Path, data: memoryview) -> None:
+    def twice(path: Path, data: bytes) -> None:
         real(path, data)
         real(path, data)
 
@@ -163,7 +159,7 @@ def test_a_seal_that_comes_second_is_tried_at_the_next_number(tmp_path: Path, mo
     own.commit(steps_table([a_step("a", 0)]))
     tries: list[Path] = []
 
-    def beaten(path: Path, data: memoryview) -> None:
+    def beaten(path: Path, data: bytes) -> None:
         tries.append(path)
         if len(tries) == 1:
             monkeypatch.setattr(disk, "create_durably", real)
@@ -175,8 +171,8 @@ def test_a_seal_that_comes_second_is_tried_at_the_next_number(tmp_path: Path, mo
     seal(tmp_path, own.writer, by="other")
     assert [path.name for path in tries] == ["000000001.parquet", "000000001.parquet", "000000002.parquet"][::2]
     monkeypatch.setattr(disk, "create_durably", real)
-    assert newest_claims(tmp_path)[own.writer]["kind"] == "seal"
-    assert check_chain(tmp_path) == []
+    assert kind_of_end(own, tmp_path) == "seal"
+    assert check_log(tmp_path) == []
     assert read_index(tmp_path).rows == 2
 
 

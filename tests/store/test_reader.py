@@ -12,16 +12,27 @@ from hypothesis import strategies as st
 from evalkit.errors import CorruptLogError
 from evalkit.store.files import layout, segment
 from evalkit.store.files.journal import Appender
-from evalkit.store.files.layout import lay_out
-from evalkit.store.files.record import ASK
+from evalkit.store.files.layout import compacted, lay_out
+from evalkit.store.files.record import ASK, CUT
 from evalkit.store.files.schema import STEPS, UNASKED, ledger_table, steps_table
-from evalkit.store.files.segment import encode_compacted
+from evalkit.store.files.segment import NO_MONEY, encode_compacted
 from evalkit.store.reading import looking, reader
 from evalkit.store.reading.effect import rows_in_effect
 from evalkit.store.reading.index import read_index
-from evalkit.store.reading.reader import ReplayRow, read_ledger, replay_rows, scan, superseded
+from evalkit.store.reading.reader import (
+    ReplayRow,
+    ask_rows,
+    asks_made,
+    cuts,
+    facts_of,
+    read_ledger,
+    replay_rows,
+    scan,
+    scan_all,
+    superseded,
+)
 from tests.support.handmade_logs import append, begin, compact, discard
-from tests.support.log_contents import LOGS, ends_of, new_log
+from tests.support.log_contents import LOGS, new_log
 from tests.support.log_rows import a_charge, a_step, rounds
 from tests.support.work import counting, modules_reached
 
@@ -128,6 +139,38 @@ def test_rows_in_effect_are_those_of_the_definition(rows: list[tuple[int, int, i
         assert found == ([] if gap is None else [gap])
 
 
+@pytest.mark.parametrize("write", LOGS)
+def test_a_cut_makes_void_what_follows_it_and_is_no_step(tmp_path: Path, write: Write) -> None:
+    """Steps and asks of lower takes from there on, though they were paid for; what is played on counts."""
+    steps = [a_step("a", step, ending="done" if step == 4 else "") for step in (0, 1, 3, 4)]
+    asks = [replace(a_step("a", step, turn=turn), row_kind=ASK, ask_n=turn) for step in (1, 3) for turn in (0, 1)]
+    cut = a_step("a", 2, take=1, cost=0, tokens_in=0, row_kind=CUT, attempts="")
+    run = write(tmp_path / "run", [[*steps, *asks, a_step("b", 0)], [cut]])
+    held = read_index(run).episodes["a"]
+    assert (held.steps, held.take, held.ending, held.requests) == (2, 1, "", 8)
+    assert held.cost == sum(row.cost for row in (*steps, *asks))
+    assert scan(run, ["episode", "step"]).to_pydict() == {"episode": ["a", "a", "b"], "step": [0, 1, 0]}
+    assert [row.step for row in replay_rows(run, {"a"})["a"]] == [0, 1]
+    assert [(row.step, row.turn) for row in ask_rows(run, {"a"})["a"]] == [(1, 0), (1, 1)]
+    assert [row["step"] for row in asks_made(run, {"a": None})["a"]] == [1, 1]
+    assert scan_all(run, STEPS.names).num_rows == 9
+    assert superseded(run).to_pylist() == [{"episode": "a", "take": 0, "step": step} for step in (3, 4)]
+    assert (cuts(run), facts_of(run, {"a"})) == ({"a": [(1, 2)]}, {"a": [row.facts for row in steps[:2]]})
+    write(run, [[a_step("a", step, take=2, ending="done" if step == 3 else "") for step in (2, 3)]])
+    held = read_index(run).episodes["a"]
+    assert (held.steps, held.take, held.ending) == (4, 2, "done")
+    assert scan(run, ["take"], "a").column("take").to_pylist() == [0, 0, 2, 2]
+
+
+@pytest.mark.parametrize("write", LOGS)
+def test_an_episode_that_is_cut_at_its_first_step_has_none(tmp_path: Path, write: Write) -> None:
+    run = write(tmp_path / "run", [[a_step("a", 1)], [a_step("a", 0, take=1, cost=0, row_kind=CUT)]])
+    held = read_index(run).episodes["a"]
+    assert (held.steps, held.take, held.ending, held.ended) == (0, 1, "", False)
+    assert (scan(run, ["step"]).num_rows, list(replay_rows(run, {"a"}).get("a", ()))) == (0, [])
+    assert "a" in read_index(run).owed()
+
+
 def test_an_episode_without_a_step_is_refused(tmp_path: Path) -> None:
     run = new_log(tmp_path / "run", [[a_step("a", 0)], [a_step("a", 2)]])
     with pytest.raises(CorruptLogError, match=r"episode a lacks its step 1.*verify"):
@@ -144,10 +187,10 @@ def test_an_episode_without_a_step_is_refused(tmp_path: Path) -> None:
         ("tear", "000000001.parquet is damaged"),
         ("empty", "000000001.parquet is damaged"),
         ("swap", "000000001.parquet is object 2 of .*: it was renamed or swapped"),
-        ("flip", "000000001.parquet is damaged .*CRC"),
+        ("flip", "000000001.parquet is damaged .*"),
         ("foreign", "mine.parquet is not an object"),
         ("ledger", "000000001.parquet is not an object of a journal"),
-        ("recent", "000000005.parquet is missing"),
+        ("recent", "000000006.parquet is missing"),
     ],
 )
 def test_a_damaged_log_is_refused_by_name(
@@ -173,18 +216,19 @@ def test_a_damaged_log_is_refused_by_name(
     elif harm == "foreign":
         (folder / "mine.parquet").write_bytes(data)
     elif harm == "ledger":
-        one.write_bytes(encode_compacted(ledger_table([a_charge()]), "ledger", 1, 1, writer=folder.name))
+        one.write_bytes(
+            encode_compacted(compacted(run, "ledger", folder.name, 1, 1), ledger_table([a_charge()]), NO_MONEY)
+        )
     else:
         compact(reopened(folder, 6), 0, 5)
         discard(reopened(folder, 6), 0, 5)
-    reading = scan if harm != "recent" else lambda run, columns: read_index(run)
     with pytest.raises(CorruptLogError, match=rf"log/{folder.name}/{words}.*evalkit verify.*--repair"):
-        reading(run, ["reply"])
+        scan(run, ["reply"])
 
 
 def reopened(folder: Path, number: int) -> Appender:
     """A journal as its writer would go on with it."""
-    return Appender(run=folder.parent.parent, writer=folder.name, heads={}, number=number)
+    return Appender(run=folder.parent.parent, writer=folder.name, number=number)
 
 
 @pytest.mark.parametrize("read", [lambda run: scan(run, ["step"]).num_rows, lambda run: read_index(run).rows])
@@ -200,7 +244,7 @@ def test_a_file_that_compaction_moves_meanwhile_is_found_again(
         found = plain(where, kind)
         looks.append(kind)
         if len(looks) == 1:
-            compact(journal, 0, 2, ends_of([row for rows in rounds(["a"], 3) for row in rows]))
+            compact(journal, 0, 2)
             journal.commit(None)
             discard(journal, 0, 2)  # these were just listed
         return found

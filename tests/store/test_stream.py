@@ -67,13 +67,6 @@ def ended(steps: int) -> list[list[StepRecord]]:
     return rows
 
 
-def test_facts_of_ended_episodes_come_without_their_steps(tmp_path: Path) -> None:
-    packed_log(tmp_path, ended(3))
-    for file in (tmp_path / "steps").iterdir():
-        file.write_bytes(b"")
-    assert facts(tmp_path, [0] * 6, [0, 3, 6], "e1", "e0") == {"e0": FACTS, "e1": FACTS}
-
-
 def test_facts_of_an_episode_that_was_retried_meanwhile_are_those_that_were_asked_for(tmp_path: Path) -> None:
     rows = [*ended(3), [a_step("e0", 2, take=1, facts=b'"again"', ending="refusal")]]
     packed_log(tmp_path, rows)

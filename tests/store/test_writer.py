@@ -4,6 +4,7 @@ import json
 import os
 import time
 from collections.abc import Awaitable, Callable
+from concurrent.futures import Future
 from itertools import chain
 from pathlib import Path
 
@@ -13,14 +14,15 @@ import pytest
 from evalkit.errors import CorruptLogError, FencedError, RunError, StorageError
 from evalkit.redact import KEYS
 from evalkit.store import disk
-from evalkit.store.files.chain import check_chain
+from evalkit.store.files.damage import first_flaw
 from evalkit.store.files.journal import new_writer, seal
 from evalkit.store.files.layout import journals
 from evalkit.store.files.schema import steps_table
-from evalkit.store.files.segment import KINDS, WRITER, Segment, read_claim
+from evalkit.store.files.segment import KINDS, NO_MONEY, WRITER, Segment, read_claim
 from evalkit.store.reading.index import read_index
 from evalkit.store.reading.reader import read_ledger, scan
-from evalkit.store.writing import adopt, writer
+from evalkit.store.writing import compact as compacting
+from evalkit.store.writing import writer
 from evalkit.store.writing.compact import Tail, tail_of
 from evalkit.store.writing.opening import end_journal, take_over
 from evalkit.store.writing.pace import AMPLE_ROWS, COMMITS, LOOK_S, MOST_S, CommitPace
@@ -59,7 +61,7 @@ def test_what_was_written_is_what_is_read(tmp_path: Path) -> None:
     ]
     assert read_ledger(run) == [a_charge(7)]
     assert objects(run) == ["000000003.parquet"]
-    assert [ranges(run, kind) for kind in KINDS] == [["000000000-000000002"]] * 3
+    assert [ranges(run, kind) for kind in KINDS] == [["000000000-000000002"]] * 2
 
 
 @pytest.mark.parametrize("left_out", ["", "write", "sync_file", "link", "sync_directory"])
@@ -356,8 +358,8 @@ def test_every_session_has_a_journal_and_rows_are_in_the_order_of_sessions(tmp_p
     assert read_index(run).episodes["a"].steps == 6
     assert [row.amount for row in read_ledger(run)] == list(range(6))
     assert [one.numbers for one in journals(run)] == [(1,)] * 6
-    assert [len(ranges(run, kind)) for kind in KINDS] == [6] * 3
-    assert check_chain(run) == []
+    assert [len(ranges(run, kind)) for kind in KINDS] == [6] * 2
+    assert first_flaw(run) == ""
 
 
 def test_a_session_that_is_a_writers_name_names_the_journal_and_others_get_a_name_of_their_own(tmp_path: Path) -> None:
@@ -408,7 +410,7 @@ def test_what_a_crash_leaves_is_tidied_and_lost_nothing(tmp_path: Path) -> None:
     assert read_index(run).episodes["a"].steps == 5
     assert objects(run) == ["000000001.parquet", "000000004.parquet"]  # a close, a seal
     assert not list(run.rglob(".*"))
-    assert check_chain(run) == []
+    assert first_flaw(run) == ""
 
 
 def test_a_crash_between_compaction_and_deletion_shows_no_row_twice(tmp_path: Path) -> None:
@@ -518,11 +520,11 @@ def test_under_virtual_time_commits_happen_inline_and_repeat_exactly(tmp_path: P
 
 def _tail(size: int) -> Tail:
     segment = Segment(kind="steps", path=Path("x"), first=0, last=0, writer="w")
-    return Tail(segment=segment, digest="", table=None, entries=(), bytes=size)
+    return Tail(segment=segment, table=None, entries=(), money=NO_MONEY, bytes=size)
 
 
 def test_batches_grow_with_the_run_and_keep_readers_within_a_minute() -> None:
-    backlog = adopt.Backlog(0.0)
+    backlog = compacting.Backlog(0.0)
     tail = _tail(10)
     waits = []
     for now in (1.0, 100.0, 100_000.0):
@@ -532,17 +534,25 @@ def test_batches_grow_with_the_run_and_keep_readers_within_a_minute() -> None:
         waits.append(due - now)
         backlog.take(now)
     assert waits == [5.0, 12.5, 40.0]
-    backlog.add(_tail(adopt.BATCH_BYTES), 7.0)
+    backlog.add(_tail(compacting.BATCH_BYTES), 7.0)
     assert backlog.due_at() == 7.0
 
 
 def test_a_writer_whose_journal_was_ended_compacts_nothing_of_it(tmp_path: Path) -> None:
     """It stood still, and wakes up where its next file is due: whoever has ended its journal has written that."""
-    own = take_over(tmp_path, new_writer())
+    own, failed = take_over(tmp_path, new_writer()), list[BaseException]()
     tail = tail_of(own.journal.commit(steps_table([a_step("a", 0)])))
     end_journal(tmp_path, own.journal.writer, by=new_writer([own.journal.writer]))
     before = sorted((tmp_path / "steps").iterdir())
     assert before
-    with pytest.raises(FencedError, match="ended this one's journal"):
-        own.chain.compact([tail])
+
+    async def go() -> None:
+        loop = asyncio.get_running_loop()
+        compactor = compacting.Compactor(tmp_path, own.journal.writer, loop, lambda _: Future(), failed.append)
+        compactor.add(tail)
+        compactor.stop()
+        with pytest.raises(FencedError, match="ended this one's journal"):
+            compactor.finish()
+
+    asyncio.run(go())
     assert sorted((tmp_path / "steps").iterdir()) == before

@@ -7,7 +7,14 @@ import pyarrow as pa
 
 from evalkit.store.files.layout import lay_out
 from evalkit.store.files.schema import STEPS, conform
-from evalkit.store.files.segment import Segment, claim, encode_compacted, encode_object, open_file, read_segment
+from evalkit.store.files.segment import (
+    Segment,
+    encode_compacted,
+    encode_object,
+    read_claim,
+    read_segment,
+    session_money,
+)
 from tests.support.run_directories import write_run, write_tails
 
 Write = Callable[..., Path]
@@ -24,13 +31,10 @@ def rewrite(run: Path, number: int, change: Callable[[pa.Table], pa.Table]) -> s
 
 def reencoded(segment: Segment, table: pa.Table) -> bytes:
     """A file that says what it said, of other rows."""
-    with open_file(segment) as file:
-        says = {name: value for name, value in claim(file).items() if name not in ("rows", "check", "format")}
+    says = read_claim(segment)
     if segment.is_object:
-        return bytes(memoryview(encode_object(table, says)))
-    facts = {str(name): says[name] for name in ("before", "object", "heads") if name in says}
-    data = encode_compacted(table, segment.kind, segment.first, segment.last, writer=segment.writer, facts=facts)
-    return bytes(memoryview(data))
+        return encode_object(table, {name: value for name, value in says.items() if name not in ("rows", "format")})
+    return encode_compacted(segment, table, session_money(says))
 
 
 def replaced(column: str, row: int, value: object) -> Callable[[pa.Table], pa.Table]:
@@ -45,7 +49,19 @@ def replaced(column: str, row: int, value: object) -> Callable[[pa.Table], pa.Ta
 
 def flip(path: Path, text: bytes) -> None:
     """Change the last letter of a text that lies in the file as it is (compression copies earlier parts of it)."""
+    data = path.read_bytes()
+    flip_at(path, data.index(text) + len(text) - 1, 0x20)
+
+
+def flip_at(path: Path, place: int, bits: int = 1) -> None:
+    """Change bits of a byte."""
     data = bytearray(path.read_bytes())
-    place = data.index(text) + len(text) - 1
-    data[place] ^= 0x20
+    data[place] ^= bits
     path.write_bytes(data)
+
+
+def swap(one: Path, other: Path) -> None:
+    """Each gets the other's bytes."""
+    data = one.read_bytes()
+    one.write_bytes(other.read_bytes())
+    other.write_bytes(data)

@@ -1,13 +1,10 @@
 """What logs hold by definition, row by row; and whole logs, made without the writer."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
-
-from evalkit.store.files.record import LedgerRecord, StepRecord
-from evalkit.store.files.schema import ENDS, STEPS
+from evalkit.store.files.record import CUT, LedgerRecord, StepRecord
 from tests.support.handmade_logs import append, begin, compact, discard
 
 
@@ -22,7 +19,7 @@ def packed_log(run: Path, commits: Iterable[Sequence[StepRecord]], ledger: Seque
     journal, commits = begin(run), list(commits)
     append(journal, *commits, money=ledger)
     if commits:
-        compact(journal, 0, len(commits) - 1, ends_of([row for rows in commits for row in rows]))
+        compact(journal, 0, len(commits) - 1)
         journal.close()
         discard(journal, 0, len(commits) - 1)
     return run
@@ -32,29 +29,28 @@ LOGS = (new_log, packed_log)
 
 
 def in_effect(rows: Iterable[StepRecord]) -> list[StepRecord]:
-    """The rows of one episode that are in effect, by the definition."""
+    """The steps of one episode that are in effect, by the definition."""
     held = list(rows)
     begin = {row.take: min(one.step for one in held if one.take == row.take) for row in held}
     live = [row for row in held if not any(take > row.take and row.step >= step for take, step in begin.items())]
-    return sorted(live, key=lambda row: row.step)
+    return sorted((row for row in live if row.row_kind != CUT), key=lambda row: row.step)
+
+
+TOKENS = ("tokens_in", "tokens_out", "tokens_cached_read", "tokens_cached_write", "tokens_reasoning")
+_PLACE = ("environment", "suite", "instance", "agent", "replicate")
+FIELDS = (*_PLACE, "take", "steps", "ending", "requests", "cost", "tokens")
+"""What an index says of an episode."""
 
 
 def state_of(rows: Sequence[StepRecord]) -> dict[str, Any]:
-    """One episode by all its rows: what ENDS says of it."""
+    """FIELDS of one episode by all its rows but its asks."""
     live = in_effect(rows)
-    place = {name: getattr(rows[0], name) for name in ENDS.names if name in STEPS.names}
-    ending = live[-1].ending
-    facts = b"[" + b",".join(row.facts for row in live) + b"]"
-    sums = {name: sum(getattr(row, name) for row in rows) for name in place if name == "cost" or "tokens" in name}
-    take = max(row.take for row in rows)
-    last = {"take": take, "steps": len(live), "ending": ending, "requests": len(rows)}
-    return {**place, **sums, **last, "facts": facts.decode() if ending else None}
-
-
-def ends_of(rows: Sequence[StepRecord], before: Sequence[StepRecord] = ()) -> pa.Table:
-    """The rows of ENDS that a compaction of these rows writes."""
-    names = dict.fromkeys(row.episode for row in rows)
-    states: list[Mapping[str, Any]] = [
-        state_of([row for row in (*before, *rows) if row.episode == name]) for name in names
-    ]
-    return pa.Table.from_pylist([{name: one[name] for name in ENDS.names} for one in states], schema=ENDS)
+    return {
+        **{name: getattr(rows[0], name) for name in _PLACE},
+        "take": max(row.take for row in rows),
+        "steps": len(live),
+        "ending": live[-1].ending if live else "",
+        "requests": sum(row.row_kind != CUT for row in rows),
+        "cost": sum(row.cost for row in rows),
+        "tokens": tuple(sum(getattr(row, name) for row in rows) for name in TOKENS),
+    }

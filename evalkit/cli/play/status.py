@@ -23,7 +23,7 @@ def print_money(run: Path, *, as_json: bool) -> None:
     """Print where a run's money went, as words or as JSON."""
     from evalkit.engine.spending.reconcile import read_books
     from evalkit.store.events import budget_of, last_session
-    from evalkit.store.reading.sums import read_totals
+    from evalkit.store.reading.index import read_index
 
     books = read_books(run)
     accounts, limit = books.accounts.values(), budget_of(last_session(run)[0])
@@ -33,7 +33,7 @@ def print_money(run: Path, *, as_json: bool) -> None:
             reasons[row.reason] += row.amount
     leases = [row.amount for row in books.ledger if row.kind == "lease"]
     open_sessions = sum(not account.closed for account in accounts)
-    unmetered = read_totals(run).unmetered()
+    unmetered = read_index(run).unmetered
     money = {
         "budget": limit,
         "spent": books.spent,

@@ -39,15 +39,13 @@ from evalkit.engine.session import Session
 from evalkit.engine.spending.money import open_row
 from evalkit.engine.universe import PlannedEpisode
 from evalkit.money import PicoUsd, show_usd
-from evalkit.store.files.journal import newest_claim
 from evalkit.store.files.layout import began
 from evalkit.store.files.record import LedgerRecord
 from evalkit.store.files.schema import FORMAT
 from evalkit.store.manifests import manifest_digest
 from evalkit.store.reading.accounts import Account, charge_crashes
 from evalkit.store.reading.index import read_index
-from evalkit.store.reading.totals import Totals, read
-from evalkit.store.writing.adopt import Adopted
+from evalkit.store.reading.reader import money_rows
 from evalkit.store.writing.opening import end_journal
 
 TICK_S = 0.1
@@ -284,7 +282,6 @@ class Spread:
         session, member = self.session, self.coordinator.members[writer]
         held = [self._dealer.episode(name) for name in member.outstanding]
         settled = await asyncio.to_thread(settle, session, writer, held)
-        session.store.took_over(settled.adopted)
         account = self._accounts[writer]
         settled.book(account)
         del self._accounts[writer]
@@ -316,28 +313,24 @@ NOTHING_MORE = WorkerRefused(why="The run is ending: there is nothing more to pl
 class Settled:
     """A journal that has ended."""
 
-    writer: str
-    adopted: Adopted
-    totals: Totals
+    own: Account
+    """What the worker's own journal says of its session."""
     ended: Sequence[Left]
     """Of the worker's episodes, those that ended in its log."""
 
     def book(self, account: Account) -> None:
         """Add to a worker's account, which has what it was lent, what its own journal says."""
-        own = self.totals.books().get(self.writer)
-        account.settled = self.totals.workers.get(self.writer, 0)
-        if own is not None:
-            account.leased += own.leased  # where there is no budget, it leases for itself
-            account.charged += own.charged
-            account.ended, account.said = own.ended, own.said
+        account.settled = self.own.settled
+        account.leased += self.own.leased  # where there is no budget, it leases for itself
+        account.charged += self.own.charged
+        account.ended, account.said = self.own.ended, self.own.said
 
 
 def settle(session: Session, writer: str, held: Sequence[PlannedEpisode]) -> Settled:
     """End the journal of a worker, and look what it did with the episodes that it had. Raises CorruptLogError,
     StorageError."""
     run = session.options.place
-    adopted = end_journal(run, writer, by=session.store.writer)
-    claim = newest_claim(run, writer)
+    end_journal(run, writer, by=session.store.writer)
     index = read_index(run)
     begun = session.store.found.episodes
     ended = []
@@ -345,9 +338,8 @@ def settle(session: Session, writer: str, held: Sequence[PlannedEpisode]) -> Set
         now, before = index.episodes.get(episode.id), begun.get(episode.id)
         if now is not None and now.ended and (before is None or now.requests > before.requests):
             ended.append(Left(episode.id, now.ending, now.cost, now.steps))
-    return Settled(
-        writer=writer,
-        adopted=adopted,
-        totals=Totals() if claim is None else read(claim.get("totals") or "{}", writer),
-        ended=ended,
-    )
+    own = Account(session=writer, settled=index.cost_by_worker.get(writer, 0))
+    for row in money_rows(run, writer):
+        if row.session == writer:
+            own.book(row)
+    return Settled(own=own, ended=ended)

@@ -1,6 +1,8 @@
 """The files of a run's log in order: which belong to it, which are covered by compaction, which are missing.
 
-It uses names only, so that readers can afford it at each look. `chain.py` checks what the files contain.
+It uses names only, so that readers can afford it at each look. Numbers of a writer follow each other without a gap, and
+its newest object is never deleted: so a file that is missing is noticed, unless it is the newest object of a journal
+whose older objects are still there.
 """
 
 from collections.abc import Iterator, Sequence
@@ -87,7 +89,12 @@ def lay_out(run: Path, kind: Kind) -> Layout:
             stray.append(path / entry.name)
     segments, covered = list[Segment](), list[Segment]()
     for writer in sorted(by_writer, key=began):
-        _put_in_order(run, by_writer[writer], segments, covered, flaws, stray)
+        own = by_writer[writer]
+        newest = max((segment.last for segment in own if segment.is_object), default=-1)
+        last = max((segment.last for segment in own), default=-1)
+        if newest < last:
+            flaws.append(_missing(run, writer, *[last if newest >= 0 else last + 1] * 2))
+        _put_in_order(run, own, segments, covered, flaws, stray)
     return Layout(segments=tuple(segments), covered=tuple(covered), stray=tuple(stray), flaws=tuple(flaws))
 
 

@@ -10,8 +10,9 @@ from evalkit.money import PicoUsd
 OK, UNMETERED, DOUBTFUL = "ok", "unmetered", "doubtful"
 """The last entry of `StepRecord.attempts` if there was a reply: with stated usage; with missing or invalid figures,
 charged at their bound; with figures that contradict each other, of which the larger reading is charged."""
-STEP, ASK = "step", "ask"
-"""Kinds of rows in a file of steps."""
+STEP, ASK, CUT = "step", "ask", "cut"
+"""Kinds of rows in a file of steps: a step; a request that an agent's code made on its way to one; what a repair says:
+the episode's rows of lower takes are void from this step on, since one of them is lost."""
 ANSWERED = (OK, UNMETERED, DOUBTFUL)
 REFUSED = "refused"
 """In place of an ending: the provider refused the last request, and nothing shows that the model caused it."""
@@ -84,10 +85,9 @@ class StepRecord:
     worker: str
     """The process that wrote the row: host and pid."""
     row_kind: str = STEP
-    """`step`, or `ask`: a request that an agent's code made on its way to a step."""
+    """`step`, `ask` or `cut`."""
     ask_line: int = 0
-    """Of an agent's code: the take in which it began, as seeds are derived from it. An ask belongs to the steps of its
-    line."""
+    """The take in which the episode began, as seeds are derived from it. An ask belongs to the steps of its line."""
     ask_key: str = ""
     """Of an ask: the fork that asked, nested by `/`; empty for the agent itself."""
     ask_n: int = 0

@@ -58,8 +58,8 @@ STEPS: pa.Schema = pa.schema(
         _field("finish", _TEXT, "word"),
         _field("ending", _TEXT, "word; empty while the episode goes on"),
         _field("worker", _TEXT, "name of the writer"),
-        # Of runs with agents that are code; in all other runs one value each.
-        _field("row_kind", _TEXT, "word: step or ask"),
+        # Seldom anything but one value each in runs without agents that are code.
+        _field("row_kind", _TEXT, "word: step, ask or cut"),
         _field("ask_line", _INDEX, "index from 0"),
         _field("ask_key", _TEXT, "name"),
         _field("ask_n", _INDEX, "index from 0"),
@@ -84,19 +84,6 @@ LEDGER: pa.Schema = pa.schema(
         _field("at", _SECONDS, "s since 1970, UTC"),
     ]
 )
-
-ENDS: pa.Schema = pa.schema(
-    [
-        *(STEPS.field(name) for name in ("episode", "environment", "suite", "instance", "agent", "replicate", "take")),
-        _field("steps", _INDEX, "count of the steps in effect"),
-        STEPS.field("ending"),
-        _field("requests", _COUNT, "count of all rows"),
-        *(STEPS.field(name) for name in STEPS.names if name == "cost" or name.startswith("tokens_")),
-        _field("facts", _TEXT, "JSON: the facts of the steps in effect, in order", nullable=True),
-    ]
-)
-"""One row per episode that has ended, and one per episode that is unfinished at a compaction. Sums are over all rows of
-the episode, including superseded ones."""
 
 FEW_VALUES = (
     *("episode", "environment", "suite", "instance", "agent", "replicate", "take", "step", "period", "turn"),

@@ -1,17 +1,19 @@
 """A file of the log: one immutable Parquet file, whose name and metadata say which part of the log it is.
 
-    log/WRITER/000000012.parquet                      what the writer's commit 12 made durable: steps, money, totals
+    log/WRITER/000000012.parquet                      what the writer's commit 12 made durable: steps and money
     steps/WRITER-000000000-000000011.parquet          steps of its commits 0 to 11
     ledger/WRITER-000000000-000000011.parquet         their money rows
-    ends/WRITER-000000000-000000011.parquet           the episodes that ended in them, and those that continued
 
 Name and metadata must agree, so a swapped or renamed file is noticed and can be named; `layout.py` puts files in order.
+Page checksums cover values. Between its last page and its footer, where Parquet leaves room, each file has two digests:
+of all bytes before them, and of the footer. Readers check the second, `check_bytes` both.
 """
 
 import hashlib
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from operator import attrgetter
 from pathlib import Path
 from typing import Any, Literal
@@ -24,36 +26,23 @@ import pyarrow.parquet as pq
 from evalkit import __version__
 from evalkit.errors import CorruptLogError, RunError
 from evalkit.store.bucket import BucketPath
-from evalkit.store.disk import storage_errors
+from evalkit.store.disk import read_whole, storage_errors
 from evalkit.store.files.record import LedgerRecord
-from evalkit.store.files.schema import (
-    ENDS,
-    FEW_VALUES,
-    FORMAT,
-    LEDGER,
-    STEPS,
-    ledger_records,
-    ledger_table,
-    no_rows,
-)
+from evalkit.store.files.schema import FEW_VALUES, FORMAT, LEDGER, STEPS, ledger_records, ledger_table, no_rows
 from evalkit.store.json_text import other_format
 
-Kind = Literal["steps", "ledger", "ends"]
-KINDS: tuple[Kind, ...] = ("steps", "ledger", "ends")
+Kind = Literal["steps", "ledger"]
+KINDS: tuple[Kind, ...] = ("steps", "ledger")
 
 LOG = "log"
 """Folder of the journals. Compacted files lie in a folder with the name of their kind."""
-SCHEMAS: Mapping[Kind, pa.Schema] = {"steps": STEPS, "ledger": LEDGER, "ends": ENDS}
-_FIELDS = {kind: {field.name: (field.type, field.nullable) for field in schema} for kind, schema in SCHEMAS.items()}
-"""Of each kind, by column: its type, and whether it may have no value. A schema takes long to look a column up."""
+SCHEMAS: Mapping[Kind, pa.Schema] = {"steps": STEPS, "ledger": LEDGER}
 
 COMMIT, CLOSE, SEAL = "commit", "close", "seal"
 """Kinds of objects of a journal."""
 
 ROW_GROUP = 4096
-"""Rows of a compacted file that can be lost with one damaged page."""
-_FACTS_GROUP = 256
-"""The same for a file of ended episodes, which has longer rows."""
+"""Rows of a compacted file that are lost with one damaged page."""
 
 REMEDY = "`evalkit verify` says what is affected; `evalkit run --repair` goes on without it."
 
@@ -100,68 +89,84 @@ WRITER = re.compile(r"[0-9a-f]{8}-[A-Za-z0-9_.-]*-\d+-\d+\.\d{3}")
 RANGE = re.compile(rf"({WRITER.pattern})-(\d{{9,}})-(\d{{9,}})\.parquet")
 
 
-def digest_of(data: bytes | memoryview) -> str:
-    """The digest of a file in other files: SHA-256 over all its bytes, in hex."""
-    return hashlib.sha256(data).hexdigest()
-
-
 # Writing.
 
 
-def encode_object(table: pa.Table | None, facts: Mapping[str, str]) -> pa.Buffer:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SessionMoney:
+    """What a writer's own session has come to, in pico-dollars."""
+
+    session: str = ""
+    """Its name in rows."""
+    spent: int = 0
+    """Its steps and charges."""
+    leased: int = 0
+    """What it has set aside by rows of its own."""
+
+    def facts(self) -> dict[str, str]:
+        """The same for a footer."""
+        return {"session": self.session, "spent": str(self.spent), "leased": str(self.leased)}
+
+
+NO_MONEY = SessionMoney()
+
+
+def session_money(says: Mapping[str, str]) -> SessionMoney:
+    """What a footer says of its session's money."""
+    return SessionMoney(
+        session=says.get("session", ""), spent=int(says.get("spent", "0")), leased=int(says.get("leased", "0"))
+    )
+
+
+def encode_object(table: pa.Table | None, facts: Mapping[str, str]) -> bytes:
     """An object's bytes: step rows, and `facts` in the footer (see `journal.py`).
 
     A commit is written for speed: no dictionaries and statistics, 0.4 ms and 0.6 us per row; with the defaults it would
     be 1.2 ms.
     """
     rows = no_rows(STEPS) if table is None else table
-    footer = {**_WRITTEN_BY, **facts, "rows": str(rows.num_rows)}
-    sink = pa.BufferOutputStream()
     settings = {"compression": "lz4", "use_dictionary": False, "write_statistics": False, "store_schema": False}
-    with pq.ParquetWriter(sink, rows.schema, write_page_checksum=True, **settings) as writer:
-        writer.write_table(rows, row_group_size=ROW_GROUP)
-        writer.add_key_value_metadata(_footer(footer))
-    return sink.getvalue()
+    return _encode(rows, facts, settings)
 
 
-def encode_compacted(
-    table: pa.Table, kind: Kind, first: int, last: int, *, writer: str, facts: Mapping[str, str] | None = None
-) -> pa.Buffer:
+def encode_compacted(segment: Segment, table: pa.Table, money: SessionMoney) -> bytes:
     """The bytes of a compacted file: written once and read often. zstd, dictionaries, statistics, units; 2 us per
-    row."""
-    footer = {
-        **_WRITTEN_BY,
-        "kind": kind,
-        "writer": writer,
-        "first": str(first),
-        "last": str(last),
-        "rows": str(table.num_rows),
-        **(facts or {}),
+    row. `money`: as of its last object."""
+    facts = {
+        "kind": segment.kind,
+        "writer": segment.writer,
+        "first": str(segment.first),
+        "last": str(segment.last),
+        **money.facts(),
     }
     few = [name for name in FEW_VALUES if name in table.schema.names]
-    sink = pa.BufferOutputStream()
     # Page checksums do not cover statistics, and statistics repeat values in full: only for columns that readers filter
     # by.
     settings = {"compression": "zstd", "compression_level": 1, "use_dictionary": few, "write_statistics": few}
-    with pq.ParquetWriter(sink, table.schema, write_page_checksum=True, **settings) as file:
-        file.write_table(table, row_group_size=_FACTS_GROUP if kind == "ends" else ROW_GROUP)
-        file.add_key_value_metadata(_footer(footer))
-    return sink.getvalue()
+    return _encode(table, facts, settings)
 
 
-def _footer(facts: Mapping[str, str]) -> dict[str, str]:
-    return {f"evalkit.{name}": value for name, value in {**facts, "check": check_of(facts)}.items()}
+def _encode(table: pa.Table, facts: Mapping[str, str], settings: Mapping[str, Any]) -> bytes:
+    footer = {**_WRITTEN_BY, **facts, "rows": str(table.num_rows)}
+    sink = pa.BufferOutputStream()
+    with pq.ParquetWriter(sink, table.schema, write_page_checksum=True, **settings) as writer:
+        writer.write_table(table, row_group_size=ROW_GROUP)
+        writer.add_key_value_metadata({f"evalkit.{name}": value for name, value in footer.items()})
+    data = memoryview(sink.getvalue())
+    at = len(data) - _END - int.from_bytes(data[-_END:-4], "little")
+    return b"".join((data[:at], *map(_digest, (data[:at], data[at:])), data[at:]))
 
 
 _WRITTEN_BY = {"format": str(FORMAT), "written_by": __version__}
 """What every footer begins with, and footers of later formats are to begin with: so that this evalkit can refuse them,
 and say which one reads them."""
+_END = 8
+"""Bytes after a Parquet footer: its length, and a word that is the same in all files."""
+_DIGESTS = 64
 
 
-def check_of(facts: Mapping[str, str]) -> str:
-    """SHA-256 over a footer without its own field: a change is noticed from the file alone."""
-    fields = sorted((name, value) for name, value in facts.items() if name != "check")
-    return hashlib.sha256(orjson.dumps(fields)).hexdigest()
+def _digest(data: bytes | memoryview) -> bytes:
+    return hashlib.sha256(data).digest()
 
 
 def money_text(entries: Sequence[LedgerRecord]) -> str:
@@ -212,30 +217,12 @@ def read_rows(segment: Segment, file: pq.ParquetFile, columns: Sequence[str] | N
         table.validate(full=True)
         if table.num_rows != file.metadata.num_rows:
             raise ValueError(f"{table.num_rows} rows could be read of {file.metadata.num_rows}")
-        odd = unlike(table, segment.kind)
-        if odd:
-            raise ValueError(f"column {', '.join(odd)} does not have its type")
     return table.select(wanted)
 
 
-def unlike(table: pa.Table, kind: Kind) -> list[str]:
-    """Columns of a table with another type than the log's, or without values that a log always has."""
-    odd, fields = [], _FIELDS[kind]
-    for name, column in zip(table.schema.names, table.columns, strict=True):
-        wanted, nullable = fields[name]
-        if (column.type != wanted and _plain(column.type) != wanted) or (not nullable and column.null_count):
-            odd.append(name)
-    return odd
-
-
-def _plain(kind: pa.DataType) -> pa.DataType:
-    """The type of values, whether they are read by dictionary or not."""
-    return kind.value_type if pa.types.is_dictionary(kind) else kind
-
-
 @contextmanager
-def open_file(segment: Segment, dictionary: Iterable[str] = (), *, verify: bool = True) -> Iterator[pq.ParquetFile]:
-    """The file of a segment, whatever its footer says. Raises as `read_segment` does."""
+def open_file(segment: Segment, dictionary: Iterable[str] = ()) -> Iterator[pq.ParquetFile]:
+    """The file of a segment, whose footer is as it was written. Raises as `read_segment` does."""
     with storage_errors(segment.path):
         source = source_of(segment.path)
     if source is None:
@@ -244,12 +231,62 @@ def open_file(segment: Segment, dictionary: Iterable[str] = (), *, verify: bool 
         raise FileNotFoundError(segment.path)
     try:
         with readable(segment):
+            _check_footer(segment, source)
             file = pq.ParquetFile(
-                source, page_checksum_verification=verify, read_dictionary=list(dictionary), pre_buffer=False
+                source, page_checksum_verification=True, read_dictionary=list(dictionary), pre_buffer=False
             )
         yield file
     finally:
         source.close()  # else a thread of pyarrow's may keep it open for a while
+
+
+def _check_footer(segment: Segment, source: pa.NativeFile) -> None:
+    """Raises ValueError if a footer is not the one that was written, RunError where it is of another format."""
+    size = source.size()
+    source.seek(max(0, size - _END))
+    at = size - _END - int.from_bytes(source.read(4), "little")
+    if at < _DIGESTS:
+        raise ValueError("it has no footer")
+    source.seek(at - _DIGESTS)
+    tail = source.read()
+    source.seek(0)
+    digest, footer = tail[_DIGESTS // 2 : _DIGESTS], tail[_DIGESTS:]
+    found, own = _entry(footer, "format"), str(FORMAT).encode()
+    if found and found[1] != own:
+        ours = footer[: found.start(1)] + own + footer[found.end(1) :]
+        if _digest(ours) != digest:  # else the number was changed since
+            by = _entry(footer, "written_by")
+            raise RunError(
+                other_format(segment.path, "log format", found[1].decode(), by[1].decode() if by else None, FORMAT)
+            )
+    if _digest(footer) != digest:
+        raise ValueError("its footer is not the one that was written")
+
+
+def _entry(footer: bytes, name: str) -> re.Match[bytes] | None:
+    """The text of a footer's last entry of that name (statistics before may hold any text). In Thrift's compact
+    protocol: a key, the header of the next field, the length of its text, the text."""
+    key = f"evalkit.{name}\x18".encode()
+    at = footer.rfind(key)
+    return _TEXT.match(footer, at + len(key)) if at >= 0 else None
+
+
+_TEXT = re.compile(rb"[\x01-\x7f]([0-9A-Za-z.+]{1,40})", re.DOTALL)
+
+
+def check_bytes(segment: Segment) -> None:
+    """Look at every byte of a file. Raises CorruptLogError unless all are as they were written; as `read_segment`
+    does."""
+    data = memoryview(read_whole(segment.path) or b"")
+    if not data:
+        if not segment.path.exists() and not segment.path.is_symlink():
+            raise FileNotFoundError(segment.path)
+        raise CorruptLogError(f"{segment.name} is empty, or a link to a missing file. {REMEDY}")
+    with readable(segment):
+        _check_footer(segment, pa.BufferReader(data))
+        at = len(data) - _END - int.from_bytes(data[-_END:-4], "little") - _DIGESTS
+        if _digest(data[:at]) != data[at : at + _DIGESTS // 2]:
+            raise ValueError("its pages are not those that were written")
 
 
 def source_of(path: Path) -> pa.NativeFile | None:
@@ -283,27 +320,15 @@ def read_claim(segment: Segment) -> dict[str, str]:
 
 
 def mismatch(segment: Segment, file: pq.ParquetFile) -> str:
-    """How a file's name and its footer differ; empty if they agree. Raises RunError if it has another format."""
+    """How a file's name and its footer differ; empty if they agree."""
     with readable(segment):
-        says, columns, metadata = claim(file), file.schema_arrow, file.metadata
-        rows = metadata.num_rows
-        groups = [metadata.row_group(number).num_rows for number in range(metadata.num_row_groups)]
-    form = says.get("format", "")
-    if is_number(form) and form != str(FORMAT) and not _was_ours(says):
-        raise RunError(other_format(segment.path, "log format", form, says.get("written_by"), FORMAT))
+        says, rows = claim(file), file.metadata.num_rows
     problem = _other_place(segment, says)
     if problem:
         return problem
-    if says.get("check") != check_of(says):
-        return "was changed: its footer is not the one that was written"
-    if says.get("rows") != str(rows) or sum(groups) != rows:
+    if says.get("rows") != str(rows):
         return f"should hold {says.get('rows')} rows but has {rows}"
-    return _other_columns(columns, STEPS if segment.is_object else SCHEMAS[segment.kind])
-
-
-def _was_ours(says: Mapping[str, str]) -> bool:
-    """Whether a footer that names another format was written in this one, and its number was changed since."""
-    return says.get("check") == check_of({**says, "format": str(FORMAT)})
+    return ""
 
 
 def _other_place(segment: Segment, says: Mapping[str, str]) -> str:
@@ -323,24 +348,6 @@ def _other_place(segment: Segment, says: Mapping[str, str]) -> str:
     return ""
 
 
-def is_number(text: str) -> bool:
-    """Whether a string is a number as evalkit writes it."""
-    return text.isascii() and text.isdecimal() and len(text) < 19
-
-
-def _other_columns(schema: pa.Schema, wanted: pa.Schema) -> str:
-    """How a file's columns differ from those of its kind; empty if they do not."""
-    if schema.equals(wanted):
-        return ""
-    if schema.names != wanted.names:
-        odd = sorted(set(schema.names) ^ set(wanted.names)) or ["in another order"]
-        return f"has other columns than it should ({', '.join(odd[:3])})"
-    for column, field in zip(schema, wanted, strict=True):
-        if _plain(column.type) != field.type or column.nullable != field.nullable:
-            return f"has a column {column.name} of the wrong type ({column.type})"
-    return ""
-
-
 @contextmanager
 def readable(segment: Segment) -> Iterator[None]:
     """Convert pyarrow's errors for a damaged file to a CorruptLogError that names the segment."""
@@ -349,11 +356,3 @@ def readable(segment: Segment) -> Iterator[None]:
     except (pa.ArrowException, OSError, ValueError, TypeError, LookupError, ArithmeticError, MemoryError) as flaw:
         words = (str(flaw).splitlines() or [type(flaw).__name__])[0][:200]
         raise CorruptLogError(f"{segment.name} is damaged ({words}). {REMEDY}") from flaw
-
-
-def json_of(says: Mapping[str, str], name: str, where: str) -> Any:
-    """A JSON value of a footer; an empty object if it is missing. Raises CorruptLogError."""
-    try:
-        return orjson.loads(says.get(name) or "{}")
-    except orjson.JSONDecodeError as flaw:
-        raise CorruptLogError(f"{where} is damaged (its {name}: {flaw}). {REMEDY}") from flaw

@@ -6,7 +6,6 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from evalkit.store.files.record import STEP
 from evalkit.store.reading.effect import Flags, Ints
 
 
@@ -68,21 +67,16 @@ def take_rows(table: pa.Table, rows: Ints) -> pa.Table:
     return table.take(pa.Array.from_buffers(pa.int64(), len(rows), [None, pa.py_buffer(rows.astype(np.int64))]))
 
 
-def are_steps(table: pa.Table) -> Flags:
-    """Which rows are steps; the others are asks."""
-    kinds, codes = coded(table, "row_kind")
-    return np.array([kind == STEP for kind in kinds], np.bool_)[codes]
+def of_kind(table: pa.Table, *kinds: str) -> Flags:
+    """Which rows are of one of these kinds."""
+    known, codes = coded(table, "row_kind")
+    return np.array([kind in kinds for kind in known], np.bool_)[codes]
 
 
-def steps_of(table: pa.Table) -> pa.Table:
-    """The rows of a table that are steps."""
-    steps = are_steps(table)
-    return table if steps.all() else take_rows(table, np.flatnonzero(steps))
-
-
-def asks_of(table: pa.Table) -> pa.Table:
-    """Those that are asks."""
-    return take_rows(table, np.flatnonzero(~are_steps(table)))
+def rows_of_kind(table: pa.Table, *kinds: str) -> pa.Table:
+    """The rows of a table that are of one of these kinds; the table itself where all are."""
+    chosen = of_kind(table, *kinds)
+    return table if chosen.all() else take_rows(table, np.flatnonzero(chosen))
 
 
 def together(table: pa.Table, *names: str) -> Ints:

@@ -1,7 +1,7 @@
 """Which rows of a log are in effect, and whether they are all there. Arrays in, arrays out.
 
-A row of take t at step s supersedes all rows of lower takes from the first step of take t on. The remaining rows of
-each episode must be the steps 0 to n-1, each once. Rows may continue steps that are known to exist.
+A row of take t at step s supersedes all rows of lower takes from the first step of take t on. A cut (`record.CUT`) does
+so too, and is no step itself. The remaining rows of each episode must be the steps 0 to n-1, each once.
 """
 
 from dataclasses import dataclass
@@ -22,42 +22,28 @@ class Effect:
     start: Ints
     """(episodes + 1,) where each episode's rows begin in `order`."""
     take: Ints
-    """(episodes,) highest take among all rows and what came before them; -1 where there is none."""
-    kept: Ints
-    """(episodes,) how many of the steps that came before are still in effect."""
+    """(episodes,) highest take among all rows; -1 where there is none."""
     gaps: tuple[tuple[int, int, str], ...]
     """(episode, step, `missing` or `twice`): the first flaw of each episode that has one."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Before:
-    """What is known of earlier rows."""
-
-    steps: Ints
-    """(episodes,) in effect: 0 to `steps` - 1; 0 if there is none."""
-    take: Ints
-    """(episodes,) their highest take; -1 where there is none."""
-
-
-def rows_in_effect(episode: Ints, take: Ints, step: Ints, episodes: int, before: Before | None = None) -> Effect:
-    """Sort out the rows of a log.
+def rows_in_effect(episode: Ints, take: Ints, step: Ints, episodes: int, cut: Flags | None = None) -> Effect:
+    """Sort out the rows of a log, in any order.
 
     episode  (n,)  number of the row's episode, 0..episodes-1
     take     (n,)  from 0
     step     (n,)  from 0
-    before         of earlier rows, which no row is of a lower take than; None: there are none
+    cut      (n,)  whether the row is a cut; None: none is
     """
-    highest = np.full(episodes, -1, np.int64) if before is None else before.take.copy()
-    kept = np.zeros(episodes, np.int64) if before is None else before.steps.copy()
-    if before is not None:
-        later = np.flatnonzero(take > before.take[episode])
-        np.minimum.at(kept, episode[later], step[later])
+    highest = np.full(episodes, -1, np.int64)
     np.maximum.at(highest, episode, take)
-    live = np.flatnonzero(_not_superseded(episode, take, step, episodes))
-    order = live[np.lexsort((step[live], episode[live]))]
+    live = _not_superseded(episode, take, step, episodes)
+    if cut is not None:
+        live &= ~cut
+    rows = np.flatnonzero(live)
+    order = rows[np.lexsort((step[rows], episode[rows]))]
     start = np.searchsorted(episode[order], np.arange(episodes + 1))
-    gaps = _gaps(episode[order], step[order], start, kept)
-    return Effect(order=order, start=start, take=highest, kept=kept, gaps=gaps)
+    return Effect(order=order, start=start, take=highest, gaps=_gaps(episode[order], step[order], start))
 
 
 def _not_superseded(episode: Ints, take: Ints, step: Ints, episodes: int) -> Flags:
@@ -70,9 +56,9 @@ def _not_superseded(episode: Ints, take: Ints, step: Ints, episodes: int) -> Fla
     return live
 
 
-def _gaps(episode: Ints, step: Ints, start: Ints, kept: Ints) -> tuple[tuple[int, int, str], ...]:
+def _gaps(episode: Ints, step: Ints, start: Ints) -> tuple[tuple[int, int, str], ...]:
     """`episode` and `step` sorted by both."""
-    expected = np.arange(len(step)) - start[episode] + kept[episode]
+    expected = np.arange(len(step)) - start[episode]
     wrong = np.flatnonzero(step != expected)
     if not len(wrong):
         return ()

@@ -1,23 +1,22 @@
 """A log in numbers: its episodes, their progress, and what all of it took.
 
-Ended episodes are in `ends/` and sums in the newest object of each journal. Rows are read only from objects that are
-not compacted yet. It uses arrays: there is no loop over rows, and none over episodes except for their names.
+One group-by over a few columns of its steps. It uses arrays: there is no loop over rows, and none over episodes except
+for their names.
 """
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-import msgspec
 import numpy as np
 
-from evalkit.store.files.record import UNSCORED, LedgerRecord
+from evalkit.store.files.record import DOUBTFUL, UNMETERED, UNSCORED, LedgerRecord
 from evalkit.store.files.schema import LEDGER, ledger_records
-from evalkit.store.files.segment import Kind, Segment
+from evalkit.store.reading.accounts import Account, accounts
+from evalkit.store.reading.effect import Ints
 from evalkit.store.reading.looking import files_at_once, patiently
-from evalkit.store.reading.reader import tables_of
-from evalkit.store.reading.states import ROW, STATE, SUMS, TOKENS, States
-from evalkit.store.reading.sums import totals_at
+from evalkit.store.reading.reader import refuse_gaps, tables_of
+from evalkit.store.reading.rows import COLUMNS, SUMS, TOKENS, LogNumbers
 from evalkit.store.reading.totals import CellTotals
 from evalkit.store.reading.unmetered import Unmetered
 
@@ -28,14 +27,14 @@ class RunIndex:
 
     episodes: "Episodes"
     rows: int
-    """All rows, including superseded ones; the sums below include them too, because that money was spent."""
+    """All requests, including superseded ones; the sums below include them too, because that money was spent."""
     totals: Mapping[str, int]
     """`cost` in pico-dollars and the five `tokens_` columns."""
     cost_by_agent: Mapping[str, int]
     cost_by_worker: Mapping[str, int]
     """By the session that wrote the rows."""
     unmetered: Unmetered
-    """By agent, of all rows: replies whose provider did not say what they used. Agents without any are absent."""
+    """Of all rows: replies whose provider did not say what they used."""
     cells: Mapping[tuple[str, str], CellTotals]
     """Sums by agent and suite."""
     ledger: tuple[LedgerRecord, ...]
@@ -44,91 +43,127 @@ class RunIndex:
         """The episodes that continue, and those that ended in one of these ways."""
         return self.episodes.ended_as(("", *UNSCORED, *retry))
 
+    def books(self) -> dict[str, Account]:
+        """The accounts of all sessions."""
+        return accounts(self.ledger, self.cost_by_worker)
+
 
 def read_index(run: Path) -> RunIndex:
     """The index of a run's log at one moment; an empty or absent log gives an empty one.
 
-    Raises CorruptLogError for missing, damaged or swapped files and for episodes that lack a step where rows are read.
+    Raises CorruptLogError for missing, damaged or swapped files and for episodes that lack a step.
     """
     return patiently(run, lambda: _index(run))
 
 
 def _index(run: Path) -> RunIndex:
-    files, upto = files_at_once(run)
-    states = _held(files)
-    sums = totals_at(run, upto)
+    files, numbers = files_at_once(run), LogNumbers()
+    for segment in files["steps"]:
+        numbers.add(tables_of("steps", [segment], COLUMNS))
+    episodes = Episodes(numbers)
+    cells = {cell.place: cell for cell in _cells(episodes)}
+    (replies, cost), (doubtful, doubtful_cost) = numbers.unmetered[UNMETERED], numbers.unmetered[DOUBTFUL]
+    by_agent: dict[str, int] = {}
+    for cell in cells.values():
+        by_agent[cell.agent] = by_agent.get(cell.agent, 0) + cell.cost
     return RunIndex(
-        episodes=Episodes(states),
-        rows=int(states.numbers["requests"].sum()),
-        totals={name: int(states.numbers[name].sum()) for name in SUMS},
-        cost_by_agent=states.sum_by("agent", "cost"),
-        cost_by_worker=sums.workers,
-        unmetered=sums.unmetered(),
-        cells=sums.cells,
+        episodes=episodes,
+        rows=sum(cell.rows for cell in cells.values()),
+        totals={name: sum(getattr(cell, name) for cell in cells.values()) for name in SUMS},
+        cost_by_agent=by_agent,
+        cost_by_worker=numbers.cost_by_worker,
+        unmetered=Unmetered(replies=replies, cost=cost, doubtful=doubtful, doubtful_cost=doubtful_cost),
+        cells=cells,
         ledger=tuple(ledger_records(tables_of("ledger", files["ledger"], LEDGER.names))),
     )
 
 
-def _held(files: Mapping[Kind, Sequence[Segment]]) -> States:
-    states = States()
-    states.put_ends(tables_of("ends", [segment for segment in files["ends"] if not segment.is_object], STATE))
-    if (states.numbers["steps"] < 0).any():
-        # Rows that were not in order when they were compacted: they may be in order now, or are refused.
-        whole = States()
-        whole.fold(tables_of("steps", files["steps"], ROW))
-        return whole
-    recent = [msgspec.structs.replace(segment, kind="steps") for segment in files["ends"] if segment.is_object]
-    states.fold(tables_of("steps", recent, ROW))
-    return states
+def _cells(episodes: "Episodes") -> Iterator[CellTotals]:
+    """By agent and suite, what the states of episodes say."""
+    numbers, count = episodes.numbers, len(episodes)
+    agents, suites, words = (list(numbers.values[name]) for name in ("agent", "suite", "ending"))
+    codes = (numbers.texts["agent"] * len(suites) + numbers.texts["suite"])[:count]
+    steps, ending = episodes.steps, episodes.ending
+    cost = numbers.sums["cost"][:count]
+    scored = np.array([bool(word) and word not in UNSCORED for word in words], np.bool_)[ending]
+    by_cell = np.argsort(codes, kind="stable")
+    begins = np.flatnonzero(np.diff(codes[by_cell], prepend=-1))
+    for in_cell in np.split(by_cell, begins[1:]) if count else ():
+        code = int(codes[in_cell[0]])
+        ended = in_cell[scored[in_cell]]
+        counts = np.bincount(ending[in_cell], minlength=1).tolist()
+        place = agents[code // len(suites)], suites[code % len(suites)]
+        cell = CellTotals(
+            agent=place[0],
+            suite=place[1],
+            rows=int(numbers.sums["requests"][in_cell].sum()),
+            steps=int(steps[in_cell].sum()),
+            begun=len(in_cell),
+            endings={words[index]: number for index, number in enumerate(counts) if index and number},
+            ended_cost=int(cost[ended].sum()),
+            ended_squares=float((cost[ended].astype(np.float64) ** 2).sum()),
+            ended_steps=int(steps[ended].sum()),
+            spells=numbers.spells.get(place, []),
+        )
+        for name in SUMS:
+            setattr(cell, name, int(numbers.sums[name][in_cell].sum()))
+        for episode in in_cell[~scored[in_cell]].tolist():
+            cell.stay(int(steps[episode]), int(cost[episode]))
+        yield cell
 
 
 class HeldEpisode:
     """What the log holds of one episode. Sums are of all its rows, superseded ones included."""
 
-    __slots__ = ("_at", "_states")
+    __slots__ = ("_all", "_at")
 
-    def __init__(self, states: States, number: int) -> None:
-        self._states, self._at = states, number
+    def __init__(self, episodes: "Episodes", number: int) -> None:
+        self._all, self._at = episodes, number
 
     @property
     def environment(self) -> str:
         """Name."""
-        return self._states.text("environment", self._at)
+        return self._all.text("environment", self._at)
 
     @property
     def suite(self) -> str:
         """Name."""
-        return self._states.text("suite", self._at)
+        return self._all.text("suite", self._at)
 
     @property
     def instance(self) -> str:
         """Name."""
-        return self._states.text("instance", self._at)
+        return self._all.text("instance", self._at)
 
     @property
     def agent(self) -> str:
         """Name."""
-        return self._states.text("agent", self._at)
+        return self._all.text("agent", self._at)
 
     @property
     def replicate(self) -> int:
         """From 0."""
-        return int(self._states.numbers["replicate"][self._at])
+        return int(self._all.numbers.sums["replicate"][self._at])
 
     @property
     def take(self) -> int:
         """The highest."""
-        return int(self._states.numbers["take"][self._at])
+        return int(self._all.take[self._at])
+
+    @property
+    def line(self) -> int:
+        """Of one without rows in effect: the line that it is on."""
+        return self._all.numbers.cut_lines.get((self._at, self.take), self.take)
 
     @property
     def steps(self) -> int:
         """Rows in effect: the steps 0 to `steps` - 1."""
-        return int(self._states.numbers["steps"][self._at])
+        return int(self._all.steps[self._at])
 
     @property
     def ending(self) -> str:
         """Of the last row in effect, or one of `UNSCORED`; empty while the episode continues."""
-        return self._states.text("ending", self._at)
+        return self._all.text("ending", self._at)
 
     @property
     def ended(self) -> bool:
@@ -138,42 +173,58 @@ class HeldEpisode:
     @property
     def requests(self) -> int:
         """All rows."""
-        return int(self._states.numbers["requests"][self._at])
+        return int(self._all.numbers.sums["requests"][self._at])
 
     @property
     def cost(self) -> int:
         """In pico-dollars."""
-        return int(self._states.numbers["cost"][self._at])
+        return int(self._all.numbers.sums["cost"][self._at])
 
     @property
     def tokens(self) -> tuple[int, ...]:
         """In, out, read from a cache, written to one, of reasoning: as the log's columns are in order."""
-        return tuple(int(self._states.numbers[name][self._at]) for name in TOKENS)
+        return tuple(int(self._all.numbers.sums[name][self._at]) for name in TOKENS)
 
 
 class Episodes(Mapping[str, HeldEpisode]):
     """Looked up in arrays one at a time: a run may have a million."""
 
-    def __init__(self, states: States) -> None:
-        self._states = states
+    def __init__(self, numbers: LogNumbers) -> None:
+        """Raises CorruptLogError if an episode lacks a step."""
+        self.numbers = numbers
+        effect, endings = numbers.effect()
+        refuse_gaps(list(numbers.episodes), effect)
+        self.steps: Ints = np.diff(effect.start)
+        """(episodes,) rows in effect."""
+        self.take: Ints = np.maximum(effect.take, 0)
+        """(episodes,) the highest."""
+        self.ending: Ints = np.zeros(len(numbers.episodes), np.int64)
+        """(episodes,) places in `values`."""
+        begun = np.flatnonzero(self.steps)
+        self.ending[begun] = endings[effect.order[effect.start[begun + 1] - 1]]
+        self._words = {name: list(values) for name, values in numbers.values.items()}
+
+    def text(self, name: str, number: int) -> str:
+        """A text of an episode, by its number."""
+        return self._words[name][int(self.ending[number] if name == "ending" else self.numbers.texts[name][number])]
 
     def __getitem__(self, episode: str) -> HeldEpisode:
-        return HeldEpisode(self._states, self._states.episodes[episode])
+        return HeldEpisode(self, self.numbers.episodes[episode])
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._states.episodes)
+        return iter(self.numbers.episodes)
 
     def __len__(self) -> int:
-        return len(self._states.episodes)
+        return len(self.numbers.episodes)
 
     def __contains__(self, episode: object) -> bool:
-        return episode in self._states.episodes
+        return episode in self.numbers.episodes
 
     def ended_as(self, endings: Collection[str]) -> set[str]:
         """The episodes whose ending is one of these; the empty one: those that continue."""
-        chosen = np.array([word in endings for word in self._states.values["ending"]], np.bool_)
-        numbers = np.flatnonzero(chosen[self._states.texts["ending"]])
+        chosen = np.array([word in endings for word in self._words["ending"]], np.bool_)
+        numbers = np.flatnonzero(chosen[self.ending])
         if not len(numbers):
             return set()
-        names = list(self._states.episodes)
+        names = list(self.numbers.episodes)
         return {names[number] for number in numbers.tolist()}

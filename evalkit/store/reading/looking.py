@@ -63,16 +63,16 @@ def settled(run: Path, kind: Kind) -> Layout:
     return layout
 
 
-def files_at_once(run: Path) -> tuple[dict[Kind, list[Segment]], dict[str, int]]:
-    """(the files of each kind, by writer the number of its newest object), all of them as of the moment at which the
-    first kind's objects were listed. Raises Unsettled."""
+def files_at_once(run: Path) -> dict[Kind, list[Segment]]:
+    """The files of each kind, all of them as of the moment at which the first kind's objects were listed. Raises
+    Unsettled."""
     files: dict[Kind, list[Segment]] = {}
     upto: dict[str, int] | None = None
-    for kind in reversed(KINDS):
+    for kind in KINDS:
         layout = settled(run, kind)
         upto = _newest(layout) if upto is None else upto
         files[kind] = [segment for segment in layout.segments if _within(run, segment, upto)]
-    return files, upto or {}
+    return files
 
 
 def _newest(layout: Layout) -> dict[str, int]:

@@ -6,7 +6,7 @@ rows.
 """
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -16,10 +16,10 @@ import pyarrow as pa
 
 from evalkit.errors import CorruptLogError
 from evalkit.store.files.columns import column_of
-from evalkit.store.files.record import LedgerRecord
+from evalkit.store.files.record import ASK, CUT, STEP, LedgerRecord
 from evalkit.store.files.schema import LEDGER, STEPS, ledger_records, no_rows
 from evalkit.store.files.segment import REMEDY, SCHEMAS, Kind, Segment, read_segment
-from evalkit.store.reading.arrays import asks_of, coded, floats, ints, steps_of, take_rows, texts
+from evalkit.store.reading.arrays import coded, floats, ints, of_kind, rows_of_kind, take_rows, texts, words
 from evalkit.store.reading.effect import Effect, Ints, rows_in_effect
 from evalkit.store.reading.looking import patiently, settled
 
@@ -66,6 +66,16 @@ def read_ledger(run: Path) -> list[LedgerRecord]:
     return ledger_records(_read(run, "ledger", LEDGER.names))
 
 
+def money_rows(run: Path, writer: str) -> list[LedgerRecord]:
+    """Those of one journal, in order. Raises CorruptLogError."""
+
+    def read() -> pa.Table:
+        own = [segment for segment in settled(run, "ledger").segments if segment.writer == writer]
+        return tables_of("ledger", own, LEDGER.names)
+
+    return ledger_records(patiently(run, read))
+
+
 def replay_rows(run: Path, episodes: Collection[str]) -> Mapping[str, Sequence[ReplayRow]]:
     """The rows in effect of these episodes, in step order; an episode without rows is absent.
 
@@ -75,7 +85,7 @@ def replay_rows(run: Path, episodes: Collection[str]) -> Mapping[str, Sequence[R
     wanted = frozenset(episodes)
     if not wanted:
         return {}
-    table = steps_of(_read(run, "steps", ("episode", *_REPLAY, "row_kind"), wanted))
+    table = _read_of(run, ("episode", *_REPLAY, "row_kind"), wanted)
     names, _, effect = _effect(table)
     return _Rows(names, effect, table)
 
@@ -85,7 +95,7 @@ def facts_of(run: Path, episodes: Collection[str]) -> dict[str, list[bytes]]:
 
     One pass over the files that hold them. Raises CorruptLogError.
     """
-    table = steps_of(_read(run, "steps", (*_KINDS, "facts"), frozenset(episodes)))
+    table = _read_of(run, (*_KINDS, "facts"), frozenset(episodes))
     names, _, effect = _effect(table)
     facts = texts(table, "facts")
     bounds = pairwise(effect.start.tolist())
@@ -112,9 +122,8 @@ def scan(run: Path, columns: Iterable[str], episode: str | None = None) -> pa.Ta
     since a run may hold more than 2 GB of them. Raises CorruptLogError.
     """
     wanted = list(dict.fromkeys(columns))
-    only = None if episode is None else frozenset({episode})
-    rows = _read(run, "steps", tuple(dict.fromkeys((*_KINDS, "ask_line", *wanted))), only)
-    table = steps_of(rows)
+    read = tuple(dict.fromkeys((*_KINDS, "ask_line", *wanted)))
+    table = _read(run, "steps", read) if episode is None else _read_of(run, read, {episode})
     names, codes, effect = _effect(table)
     rank = np.zeros(len(names), np.int64)
     rank[sorted(range(len(names)), key=names.__getitem__)] = np.arange(len(names))
@@ -126,9 +135,10 @@ def scan(run: Path, columns: Iterable[str], episode: str | None = None) -> pa.Ta
     }
     ordered = take_rows(pa.table(made), order)
     columns = {name: ordered.column(name).cast(kind) for name, kind in kinds.items()}
-    if table is not rows:
+    asked = _asks_in(table)
+    if asked.num_rows:
         first = order[np.flatnonzero(np.diff(codes[order], prepend=-1))]
-        asks = _by_step(names, effect, codes[first], ints(table, "ask_line")[first], asks_of(rows))
+        asks = _by_step(names, effect, codes[first], ints(table, "ask_line")[first], asked)
         columns |= {name: asks.added(columns[name], name) for name in wanted if name in OF_ASKS}
     return pa.table(columns)
 
@@ -214,7 +224,7 @@ def asks_made(run: Path, lines: Mapping[str, int | None]) -> dict[str, list[dict
 
 
 def _asks(run: Path, episodes: Collection[str], wanted: Sequence[str]) -> list[dict[str, Any]]:
-    table = asks_of(_read(run, "steps", ("episode", *wanted, "row_kind"), frozenset(episodes)))
+    table = _asks_in(_read_of(run, tuple(dict.fromkeys((*_KINDS, *wanted))), frozenset(episodes)))
     kinds = {"reply": pa.large_binary(), "facts": pa.large_binary()}
     columns = {name: table.column(name).cast(kinds.get(name, STEPS.field(name).type)) for name in ("episode", *wanted)}
     rows: list[dict[str, Any]] = pa.table(columns).to_pylist()
@@ -226,25 +236,53 @@ def scan_all(run: Path, columns: Iterable[str]) -> pa.Table:
 
     Raises CorruptLogError.
     """
-    return _read(run, "steps", tuple(columns))
+    return _of_kinds(run, columns, STEP, ASK)
 
 
 def scan_asks(run: Path, columns: Iterable[str]) -> pa.Table:
     """These columns of all requests of agents that are code, as `scan_all` gives those of all rows."""
+    return _of_kinds(run, columns, ASK)
+
+
+def cuts(run: Path) -> dict[str, list[tuple[int, int]]]:
+    """By episode, (take, step) of what repairs have cut. Raises CorruptLogError."""
+    found: dict[str, list[tuple[int, int]]] = {}
+    for row in _of_kinds(run, _KEYS, CUT).to_pylist():
+        found.setdefault(row["episode"], []).append((row["take"], row["step"]))
+    return found
+
+
+def _of_kinds(run: Path, columns: Iterable[str], *kinds: str) -> pa.Table:
+    """These columns of all rows of these kinds, file after file."""
     wanted = tuple(dict.fromkeys(columns))
+    read = tuple(dict.fromkeys((*wanted, "row_kind")))
+    return _read(run, "steps", read, lambda table: rows_of_kind(table, *kinds)).select(wanted)
+
+
+def _asks_in(table: pa.Table) -> pa.Table:
+    """The asks of a table, without those that a repair has cut."""
+    asks = rows_of_kind(table, ASK)
+    cut = rows_of_kind(table, CUT).select(_KEYS).to_pylist() if asks.num_rows else []
+    if not cut:
+        return asks
+    episodes, take, step = np.array(words(asks, "episode")), ints(asks, "take"), ints(asks, "step")
+    void = np.zeros(asks.num_rows, np.bool_)
+    for row in cut:
+        void |= (episodes == row["episode"]) & (take < row["take"]) & (step >= row["step"])
+    return take_rows(asks, np.flatnonzero(~void))
+
+
+def _read(run: Path, kind: Kind, columns: Sequence[str], chosen: Choose | None = None) -> pa.Table:
+    """All rows of the log, in order."""
+    return patiently(run, lambda: tables_of(kind, settled(run, kind).segments, columns, chosen))
+
+
+def _read_of(run: Path, columns: Sequence[str], only: Collection[str]) -> pa.Table:
+    """The rows of these episodes in files of steps, in order."""
 
     def read() -> pa.Table:
-        return tables_of("steps", settled(run, "steps").segments, (*wanted, "row_kind"), asks_of)
-
-    return patiently(run, read).select(wanted)
-
-
-def _read(run: Path, kind: Kind, columns: Sequence[str], only: Collection[str] | None = None) -> pa.Table:
-    """All rows of the log, in order; `only`: those of these episodes."""
-
-    def read() -> pa.Table:
-        segments = [segment for segment in settled(run, kind).segments if only is None or may_hold(segment, only)]
-        return tables_of(kind, segments, columns, None if only is None else _rows_of(only))
+        segments = [segment for segment in settled(run, "steps").segments if may_hold(segment, only)]
+        return tables_of("steps", segments, columns, _rows_of(only))
 
     return patiently(run, read)
 
@@ -275,9 +313,11 @@ def _one(segment: Segment, columns: Sequence[str], chosen: Choose | None) -> pa.
 def _effect(table: pa.Table) -> tuple[list[str], Ints, Effect]:
     """(names of the episodes, each row's episode, rows in effect). Raises CorruptLogError if a step is missing."""
     names, codes = coded(table, "episode")
-    effect = rows_in_effect(codes, ints(table, "take"), ints(table, "step"), len(names))
+    rows = np.flatnonzero(of_kind(table, STEP, CUT))
+    cut = of_kind(table, CUT)[rows]
+    effect = rows_in_effect(codes[rows], ints(table, "take")[rows], ints(table, "step")[rows], len(names), cut)
     refuse_gaps(names, effect)
-    return names, codes, effect
+    return names, codes, replace(effect, order=rows[effect.order])
 
 
 def refuse_gaps(names: Sequence[str], effect: Effect) -> None:
@@ -317,10 +357,10 @@ def step_segments(run: Path) -> tuple[Segment, ...]:
 
 
 def superseded(run: Path) -> pa.Table:
-    """`episode`, `take` and `step` of the rows that a later take has replaced. Raises CorruptLogError."""
-    table = steps_of(_read(run, "steps", _KINDS))
+    """`episode`, `take` and `step` of the steps that a later take has replaced. Raises CorruptLogError."""
+    table = _read(run, "steps", _KINDS)
     _, _, effect = _effect(table)
-    gone = np.ones(table.num_rows, np.bool_)
+    gone = of_kind(table, STEP)
     gone[effect.order] = False
     rows = take_rows(table, np.flatnonzero(gone))
     return pa.table({name: rows.column(name).cast(STEPS.field(name).type) for name in _KEYS})

@@ -1,26 +1,23 @@
-"""The rows of a log, episode by episode: only unfinished episodes are in memory, whatever the run's length.
-
-Facts of ended episodes are together in `ends/`; steps are read for the others, and for rows that are not compacted yet.
-"""
+"""The rows of a log, episode by episode: only those of which rows are still to come are in memory, whatever the run's
+length."""
 
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import numpy as np
 import pyarrow as pa
 
 from evalkit.errors import CorruptLogError
 from evalkit.store.files.layout import lay_out
+from evalkit.store.files.record import STEP
 from evalkit.store.files.segment import REMEDY, read_segment
-from evalkit.store.reading.arrays import are_steps, coded, ints, take_rows
+from evalkit.store.reading.arrays import coded, ints, of_kind, take_rows
 from evalkit.store.reading.effect import Ints
 from evalkit.store.reading.looking import looks
 from evalkit.store.reading.reader import may_hold
 
 _KEYS = ("episode", "take", "step", "row_kind")
-_ENDED = ("episode", "take", "steps", "facts")
 
 
 def stream_facts(run: Path, episodes: Sequence[str], takes: Ints, start: Ints) -> Iterator[tuple[int, list[str]]]:
@@ -33,7 +30,6 @@ def stream_facts(run: Path, episodes: Sequence[str], takes: Ints, start: Ints) -
     Works while another process writes the run. Raises CorruptLogError for damaged files and for rows that are gone.
     """
     wanted = _Wanted(episodes, takes, start)
-    yield from _ended(run, wanted)
     yield from _stream(run, ("facts",), lambda table: table.column("facts").to_pylist(), wanted)
 
 
@@ -42,20 +38,6 @@ def stream_rows(
 ) -> Iterator[tuple[int, list[dict[str, Any]]]]:
     """(place in `episodes`, its rows in step order with these columns), likewise."""
     yield from _stream(run, columns, pa.Table.to_pylist, _Wanted(episodes, takes, start))
-
-
-def _ended(run: Path, wanted: "_Wanted") -> Iterator[tuple[int, list[str]]]:
-    """Those that `ends/` has."""
-    for _ in looks():
-        try:
-            for segment in lay_out(run, "ends").segments:
-                if not wanted.rows:
-                    return
-                if not segment.is_object and may_hold(segment, wanted.open):
-                    yield from wanted.take_ended(read_segment(segment, _ENDED, ["episode"]))
-            return
-        except FileNotFoundError:
-            continue
 
 
 def _stream(
@@ -90,23 +72,6 @@ class _Wanted:
         """Episodes that are not whole yet."""
         self.rows = len(takes)
 
-    def take_ended(self, table: pa.Table) -> Iterator[tuple[int, list[str]]]:
-        """The episodes that ended with just the wanted steps, by rows of ENDS. A take's rows are never overtaken by
-        those of a lower one, so the same steps with the same last take are the same rows."""
-        names, codes = coded(table, "episode")
-        numbers = np.array([self._numbers.get(name, -1) for name in names], np.int64)[codes]
-        fits = (numbers >= 0) & (ints(table, "steps") == self._count[numbers]) & (self._count[numbers] > 0)
-        rows = np.flatnonzero(fits & (ints(table, "take") == self._takes[self._start[numbers + 1] - 1]))
-        texts = take_rows(table.select(["facts"]), rows).column("facts").to_pylist()
-        for number, text in zip(numbers[rows].tolist(), texts, strict=True):
-            facts = _split(text)
-            if facts is not None and len(facts) == self._left[number] == self._count[number]:
-                self._missing[self._start[number] : self._start[number + 1]] = False
-                self._left[number] = 0
-                self.rows -= len(facts)
-                self.open.discard(self._names[number])
-                yield number, facts
-
     def take(
         self, table: pa.Table, columns: Sequence[str], values: Callable[[pa.Table], list[Any]]
     ) -> Iterator[tuple[int, list[Any]]]:
@@ -116,7 +81,7 @@ class _Wanted:
         names, codes = coded(table, "episode")
         numbers = np.array([self._numbers.get(name, -1) for name in names], np.int64)[codes]
         step, take = ints(table, "step"), ints(table, "take")
-        chosen = np.flatnonzero((numbers >= 0) & (step < self._count[numbers]) & are_steps(table))
+        chosen = np.flatnonzero((numbers >= 0) & (step < self._count[numbers]) & of_kind(table, STEP))
         positions = self._start[numbers[chosen]] + step[chosen]
         fits = (self._takes[positions] == take[chosen]) & self._missing[positions]
         chosen, positions = chosen[fits], positions[fits]
@@ -137,14 +102,3 @@ class _Wanted:
             if not self._left[number]:
                 self.open.discard(self._names[number])
                 yield number, self._held.pop(number)
-
-
-def _split(text: str | None) -> list[str] | None:
-    """The elements of a JSON array as they stand; None if it is none, and then the rows say it."""
-    try:
-        return None if text is None else [bytes(element).decode() for element in _ELEMENTS.decode(text)]
-    except msgspec.MsgspecError:
-        return None
-
-
-_ELEMENTS = msgspec.json.Decoder(list[msgspec.Raw])

@@ -1,195 +1,86 @@
-"""Make a damaged log valid again: say what is dropped, then drop exactly that.
+"""Makes a damaged log valid again, and says what is lost.
 
-Each episode that has lost a step is cut off at its first lost step; it will be continued from there. What is dropped
-was paid for, so its cost goes into the ledger first: where no row tells it any more, by what running totals say, or
-what the sessions of the lost rows had leased and had not given back (`correction.py`). Damaged files are kept in
-`quarantine/`. A repair is a writer with a journal of its own, which names the files that it replaces by their digests.
+Damaged files go to `quarantine/`. In the place of each is written what can still be read of it: row groups with valid
+checksums, under a footer that says the same. Files that are missing are written without rows. An episode that lacks a
+step is cut there by a row that makes void what follows (`record.CUT`), and is played on from that step. What sessions
+had spent on rows that are lost stays charged: each footer says what its session had spent so far.
 """
 
 import os
-import sys
-import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 
 from evalkit.errors import CorruptLogError
-from evalkit.money import show_usd
+from evalkit.money import PicoUsd, show_usd
 from evalkit.store import disk
-from evalkit.store.files.chain import DigestChain, digest_of_file
-from evalkit.store.files.journal import Appender, Carried, make_end_last, new_writer
-from evalkit.store.files.layout import Layout, began, compacted, journal_object, journals
-from evalkit.store.files.record import LedgerRecord
-from evalkit.store.files.schema import steps_table
+from evalkit.store.files.damage import damage
+from evalkit.store.files.journal import Appender, make_end_last, new_writer, object_of
+from evalkit.store.files.layout import Layout, compacted, gaps, journal_object, journals, lay_out, newest_object
+from evalkit.store.files.record import CUT, LedgerRecord, StepRecord
+from evalkit.store.files.schema import LEDGER, conform, ledger_records, ledger_table, no_rows, steps_table
 from evalkit.store.files.segment import (
-    CLOSE,
     COMMIT,
     KINDS,
+    SCHEMAS,
     SEAL,
-    WRITER,
     Kind,
     Segment,
-    check_of,
+    SessionMoney,
     claim,
-    digest_of,
-    is_number,
+    encode_compacted,
+    mismatch,
+    money_of,
     open_file,
+    read_segment,
+    readable,
+    session_money,
 )
 from evalkit.store.lock import hold_run
-from evalkit.store.reading.sums import COLUMNS, totals_of
-from evalkit.store.reading.totals import Totals, read, text_of, together
-from evalkit.store.recovery.check import Found, file_flaws, flaws_of, known_rows, look_through
-from evalkit.store.recovery.correction import Remains, Remnant, difference, lost_money
-from evalkit.store.recovery.examine import Flaw, footer_problem
-from evalkit.store.recovery.remake import Remade, remake
-from evalkit.store.recovery.salvage import GIVEN_UP, GivenUp, not_yet, read_money, salvage
-from evalkit.store.recovery.sources import Sources
+from evalkit.store.reading.accounts import Account, accounts, charge_crashes
+from evalkit.store.reading.arrays import coded, ints, take_rows, words
+from evalkit.store.recovery.check import Flaw, Lost, RowsKnown, check_log
 from evalkit.store.writing.opening import tidy
-from evalkit.text import many
-
-# A log with its files under the names in their own footers, so that swapped or renamed files are not lost.
 
 QUARANTINE = "quarantine"
-"""Folder of a run that keeps files which a repair has replaced."""
-
-
-@contextmanager
-def in_order(run: Path, found: Found) -> Iterator[tuple[Path, list[Path]]]:
-    """(a folder with the log's files in their places; files of the run whose places there are none).
-
-    `found` is what the run's log holds as it is. The folder is the run itself where all are in place; otherwise it
-    holds links, as long as the context lasts.
-    """
-    chain, layouts = found.chain, found.layouts
-    files = {segment.path: segment for kind in KINDS for segment in _files(layouts[kind])}
-    fits, strays = dict[str, Path](), dict[str, Path]()
-    unsure = dict[str, Path]()
-    for path, segment in files.items():
-        # The chain has read the footers of these, and they agreed with their names.
-        name = segment.name if segment.name in chain.claims else _claimed(run, segment)
-        if name in (None, segment.name):
-            (fits if name else unsure)[segment.name] = path
-        else:
-            strays.setdefault(str(name), path)
-    kept = _kept(run, chain, {segment.name for segment in files.values()} - fits.keys() - strays.keys())
-    needless = _needless(run, found)
-    if not strays and not kept and not needless:
-        yield run, []
-        return
-    fits = {name: path for name, path in fits.items() if name not in needless}
-    unsure = {name: path for name, path in unsure.items() if name not in needless}
-    places = unsure | kept | strays | fits
-    aside = [path for path, segment in files.items() if segment.name not in places]
-    with tempfile.TemporaryDirectory() as work:
-        view = Path(work) / "run"
-        for name, path in places.items():
-            (view / name).parent.mkdir(parents=True, exist_ok=True)
-            (view / name).symlink_to(path.resolve())
-        yield view, aside
-
-
-def _kept(run: Path, chain: DigestChain, names: set[str]) -> dict[str, Path]:
-    """Files in quarantine that belong where there is nothing, or something else: a repair that was cut short had put
-    another in their place, and was yet to write them there."""
-    folder = run / QUARANTINE
-    if not folder.is_dir():
-        return {}
-    by_digest = {digest_of_file(path): path for path in folder.glob("*.parquet*") if path.is_file()}
-    kept = {}
-    for name in (*names, *chain.missing):
-        wanted = chain.repaired.get(name) or set(chain.named.get(name, {}).values())
-        for digest in wanted & by_digest.keys():
-            kept[name] = by_digest[digest]
-    return kept
-
-
-def _needless(run: Path, found: Found) -> set[str]:
-    """Damaged compacted files that no object names yet: all objects that they were made of are there, so nothing is
-    lost with them."""
-    chain = found.chain
-    if chain.unread:
-        return set()
-    needless = set[str]()
-    for layout in found.layouts.values():
-        objects = {(covered.writer, covered.first) for covered in layout.covered if covered.is_object}
-        for segment in layout.segments:
-            if segment.is_object or segment.name in {**chain.named, **chain.repaired}:
-                continue
-            numbers = range(segment.first, segment.last + 1)
-            sound = all(
-                (segment.writer, number) in objects and not footer_problem(journal_object(run, segment.writer, number))
-                for number in numbers
-            )
-            if sound and footer_problem(segment):
-                needless.add(segment.name)
-    return needless
-
-
-def _files(layout: Layout) -> tuple[Segment, ...]:
-    return layout.segments + layout.covered
-
-
-def _claimed(run: Path, segment: Segment) -> str | None:
-    """The place of a file according to its footer; None if the footer is not valid."""
-    try:
-        with open_file(segment) as file:
-            says = claim(file)
-    except (CorruptLogError, FileNotFoundError):
-        return None
-    kind, writer = says.get("kind", ""), says.get("writer", "")
-    if says.get("check") != check_of(says) or not WRITER.fullmatch(writer):
-        return None
-    if kind in (COMMIT, CLOSE, SEAL):
-        return journal_object(run, writer, int(says["number"])).name if is_number(says.get("number", "")) else None
-    first, last = says.get("first", ""), says.get("last", "")
-    if kind not in KINDS or not is_number(first) or not is_number(last):
-        return None
-    return compacted(run, kind, writer, int(first), int(last)).name
-
-
-__all__ = ["GIVEN_UP", "QUARANTINE", "GivenUp", "Repair", "repair"]
+"""Folder of a run that keeps the files which a repair has replaced."""
+LOST = "spent before a repair, on rows that are lost"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Repair:
-    """What a repair drops and changes; all empty if the log is whole."""
+    """What a repair changes; all empty if the log is whole."""
 
     flaws: tuple[Flaw, ...] = ()
-    given_up: tuple[GivenUp, ...] = ()
+    cut: Mapping[str, Lost] = field(default_factory=dict)
+    """By episode, where it is cut off and will be continued."""
     quarantined: tuple[str, ...] = ()
     """Damaged files, kept in `quarantine/`."""
-    unreadable: tuple[str, ...] = ()
-    """Files of steps that are lost without anybody knowing whose they were or what they cost: an episode whose last
-    rows were there is cut off without being listed."""
-    ledger_lost: tuple[str, ...] = ()
-    """Files of money rows that are lost: what they said counts only as far as other rows still show it."""
-    recovered: int = 0
-    """What stays charged in addition to the rows that are dropped, since nothing else shows it any more."""
+    lost: tuple[str, ...] = ()
+    """Files of which rows are lost: an episode whose last rows were there is cut off without being listed."""
+    charged: int = 0
+    """Pico-dollars of sessions that no row shows any more, and open leases of those that have crashed."""
     uncounted: tuple[str, ...] = ()
-    """Sessions that may have written the lost rows, and of which nobody knows what they had spent."""
+    """Sessions whose newest file is lost and that did not end by themselves: nobody knows what they had spent."""
 
     def lines(self) -> list[str]:
         """The same in sentences."""
         if not self.flaws:
             return ["The log is whole: nothing to repair."]
-        sentences = [f"{many(len(self.flaws), 'flaw')} in the log. Damaged files are kept in {QUARANTINE}/."]
-        for cut in self.given_up:
-            sentences.append(
-                f"Episode {cut.episode}{f' ({cut.place})' if cut.place else ''} is cut off at step {cut.step}: "
-                f"{cut.rows} rows are given up, {show_usd(cut.cost)} of them stay charged."
-            )
-        for name in self.unreadable:
-            sentences.append(f"{name}: its rows are lost, and nobody knows whose they were.")
-        for name in self.ledger_lost:
-            sentences.append(f"{name}: its money rows are lost; other rows replace them as far as they show the same.")
-        if self.recovered:
-            sentences.append(
-                f"{show_usd(self.recovered)} more stay charged: what the sessions of lost rows had spent, or may have "
-                "spent of what they had set aside."
-            )
+        count = f"{len(self.flaws)} flaws" if len(self.flaws) > 1 else "1 flaw"
+        sentences = [f"{count} in the log. Damaged files are kept in {QUARANTINE}/."]
+        for episode, lost in self.cut.items():
+            sentences.append(f"Episode {episode} is cut off at step {lost.step}, and goes on there: {lost.problem}.")
+        for name in self.lost:
+            sentences.append(f"{name}: rows of it are lost, and nobody knows whose they were.")
+        if self.charged:
+            sentences.append(f"{show_usd(self.charged)} stay charged: sessions had spent them, or may have.")
         for name in self.uncounted:
             sentences.append(
                 f"Session {name} did not end by itself, and its latest leases may be lost: it may have spent more than "
@@ -199,163 +90,263 @@ class Repair:
 
 
 def repair(run: Path, announce: Callable[[Repair], None]) -> Repair:
-    """Make the log valid again; `announce` is told what will be dropped before anything is changed.
+    """Make the log valid again; `announce` is told what is lost before anything is changed.
 
     Raises RunError if another process writes the run, StorageError where the disk refuses.
     """
     with hold_run(run):
-        found = look_through(run)
-        flaws = flaws_of(run, found)
-        if not flaws:
-            announce(Repair())
-            return Repair()
-        with in_order(run, found) as (view, aside):
-            work = _inspect(run, view, aside, flaws, found if view == run else look_through(view))
-            announce(work.plan)
+        flaws = check_log(run)
+        work = _inspect(run, flaws) if flaws else _Work(plan=Repair())
+        announce(work.plan)
+        if flaws:
             _carry_out(run, work)
-            return work.plan
+        return work.plan
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Work:
     plan: Repair
-    made: Remade
-    charges: tuple[LedgerRecord, ...]
-    totals: Totals
-    """Of the repair's own journal: they make the sums of all right again."""
-    quarantine: tuple[Path, ...]
+    files: Mapping[str, bytes] = field(default_factory=dict)
+    """By name, what is written."""
+    aside: tuple[Path, ...] = ()
+    """What goes to quarantine."""
+    cuts: tuple[StepRecord, ...] = ()
+    charges: tuple[LedgerRecord, ...] = ()
+    writer: str = ""
+    """Of the repair's own journal."""
 
 
-def _inspect(run: Path, view: Path, aside: Sequence[Path], flaws: Sequence[Flaw], found: Found) -> _Work:
-    """`found`: what the view holds."""
-    layouts, chain = found.layouts, found.chain
-    kept, given_up, charges = salvage(known_rows(found.steps), found.steps)
-    money = read_money(layouts["ledger"].segments)
-    bad = {
-        kept_file.segment.name for kept_file in kept if kept_file.file.flaws or not kept_file.mask.all()
-    } | chain.changed
-    bad |= {segment.name for segment in money.damaged}
-    bad |= {segment.name for segment in layouts["ends"].segments if not segment.is_object and file_flaws(segment)}
-    sources = Sources(view=view, layouts=layouts, chain=chain, kept=kept, money=money, bad=bad)
-    made = remake(run, new_writer([journal.writer for journal in journals(run)]), sources)
-    _put_in_place(run, view, made, layouts)
-    charges = not_yet(charges, money.rows)
-    recorded = together([_sums_of(sources, writer) for writer in made.heads])
-    lost = [*money.damaged, *(segment for segment in made.lost if segment.is_object or segment.kind == "ledger")]
-    recovered, uncounted = lost_money(
-        run,
-        Remains(
-            files=_remnants(sources, made),
-            ledger=[*money.rows, *charges],
-            ledger_whole=all(sources.certain(writer) for writer in made.heads),
-            said=recorded,
-        ),
-    )
-    charges = [*charges, *recovered]
-    damaged = [run / name for name in made.files if (run / name).exists() or (run / name).is_symlink()]
-    damaged += [*aside, *(run / path.relative_to(view) for layout in layouts.values() for path in layout.stray)]
-    unreadable = [
-        kept_file.segment.name for kept_file in kept if kept_file.segment.name in made.files and kept_file.nobody_knows
-    ]
-    unreadable += [segment.name for segment in made.lost if segment.is_object or segment.kind == "steps"]
+@dataclass(slots=True, kw_only=True)
+class _Remains:
+    """What can still be read of a file."""
+
+    rows: Mapping[Kind, pa.Table]
+    """A table of each kind that the file holds."""
+    says: Mapping[str, str]
+    """Its footer; empty: it cannot be read."""
+    whole: bool = False
+
+
+def _inspect(run: Path, flaws: Sequence[Flaw]) -> _Work:
+    layouts: dict[Kind, Layout] = {kind: lay_out(run, kind) for kind in KINDS}
+    damaged = {name for name, _ in damage(list(layouts.values()))}
+    writer = new_writer([journal.writer for journal in journals(run)])
+    files, aside, lost = dict[str, bytes](), list[Path](), list[str]()
+    rows, ledger, said = RowsKnown(), list[LedgerRecord](), dict[str, SessionMoney]()
+    settled, unsure, places = dict[str, int](), set[str](), dict[str, dict[str, Any]]()
+    for kind in KINDS:
+        for segment in (*layouts[kind].segments, *layouts[kind].covered):
+            rest = _rest_of(segment, damaged=segment.name in damaged)
+            if not rest.whole and segment.name not in files:
+                files[segment.name] = _again(segment, rest, _is_newest(run, segment), writer)
+                aside.append(segment.path)
+                lost.append(segment.name)
+                unsure |= {segment.writer} if not rest.says and _is_newest(run, segment) else set()
+            if segment in layouts[kind].covered:
+                continue
+            if rest.says:
+                _hear(said, session_money(rest.says))
+            table = rest.rows[kind]
+            if kind == "ledger":
+                ledger += ledger_records(conform(table, LEDGER))
+            else:
+                rows.add(segment.name, table)
+                _settle(settled, table)
+                _place(places, table)
+    for segment in _missing(run, layouts):
+        lost.append(segment.name)
+        empty = _Remains(rows={kind: no_rows(SCHEMAS[kind]) for kind in KINDS}, says={})
+        files[segment.name] = _again(segment, empty, True, writer)
+        unsure |= {segment.writer} if segment.is_object else set()
+    cut = rows.lost()
+    charges, uncounted = _money(ledger, settled, said, unsure)
+    aside += [path for layout in layouts.values() for path in layout.stray]
+    aside += [path for where in ("log", *KINDS) if (path := run / where).exists() and not path.is_dir()]
     return _Work(
         plan=Repair(
             flaws=tuple(flaws),
-            given_up=tuple(given_up),
-            quarantined=tuple(dict.fromkeys(path.relative_to(run).as_posix() for path in damaged)),
-            unreadable=tuple(unreadable),
-            ledger_lost=tuple(dict.fromkeys(segment.name for segment in lost)),
-            recovered=sum(row.amount for row in recovered if row.kind in ("charge", "crash")),
+            cut=cut,
+            quarantined=tuple(dict.fromkeys(path.relative_to(run).as_posix() for path in aside)),
+            lost=tuple(lost),
+            charged=sum(row.amount for row in charges if row.kind != "lease"),
             uncounted=uncounted,
         ),
-        made=made,
+        files=files,
+        aside=tuple(dict.fromkeys(aside)),
+        cuts=tuple(_cut_row(places[episode], one, writer) for episode, one in cut.items()),
         charges=tuple(charges),
-        totals=_correction(sources, made, charges),
-        quarantine=tuple(dict.fromkeys(damaged)),
+        writer=writer,
     )
 
 
-def _put_in_place(run: Path, view: Path, made: Remade, layouts: Mapping[Kind, Layout]) -> None:
-    """Files that were swapped or renamed, and are sound, are written under their own names as they are."""
-    if view == run:
+def _rest_of(segment: Segment, *, damaged: bool) -> _Remains:
+    """What can be read of a file: of a damaged one the row groups whose pages have valid checksums, unless all have, so
+    that nobody knows what is wrong."""
+    kinds: Sequence[Kind] = KINDS if segment.is_object else (segment.kind,)
+    empty = {kind: no_rows(SCHEMAS[kind]) for kind in kinds}
+    try:
+        if not damaged:
+            rows = read_segment(segment)
+            with open_file(segment) as file:
+                return _Remains(rows={segment.kind: rows}, says=claim(file), whole=True)
+        with open_file(segment) as file:
+            if mismatch(segment, file):
+                return _Remains(rows=empty, says={})
+            says = claim(file)
+            groups = [_group(segment, file, number) for number in range(file.metadata.num_row_groups)]
+            sound = [group for group in groups if group is not None]
+            of_file: Kind = "steps" if segment.is_object else segment.kind
+            found = dict(empty)
+            if len(sound) < len(groups):
+                found[of_file] = pa.concat_tables([empty[of_file], *sound])
+            if segment.is_object:
+                found["ledger"] = ledger_table(money_of(says, segment.name))
+            return _Remains(rows=found, says=says)
+    except CorruptLogError:
+        return _Remains(rows=empty, says={})
+
+
+def _group(segment: Segment, file: pq.ParquetFile, number: int) -> pa.Table | None:
+    """A row group; None if it is damaged."""
+    kind: Kind = "steps" if segment.is_object else segment.kind
+    try:
+        with readable(segment):
+            table = file.read_row_group(number, columns=SCHEMAS[kind].names, use_threads=False)
+            table.validate(full=True)
+        return conform(table, SCHEMAS[kind])
+    except CorruptLogError:
+        return None
+
+
+def _again(segment: Segment, rest: _Remains, newest: bool, by: str) -> bytes:
+    """A file with what is left of one."""
+    money = session_money(rest.says)
+    if not segment.is_object:
+        return encode_compacted(segment, rest.rows[segment.kind], money)
+    kind = rest.says.get("kind") or (SEAL if newest else COMMIT)
+    entries = ledger_records(conform(rest.rows["ledger"], LEDGER))
+    return object_of(segment, kind, rest.rows["steps"], entries, money, by=by)
+
+
+def _is_newest(run: Path, segment: Segment) -> bool:
+    newest = newest_object(run, segment.writer)
+    return segment.is_object and newest is not None and newest.first == segment.first
+
+
+def _missing(run: Path, layouts: Mapping[Kind, Layout]) -> Iterator[Segment]:
+    """What is written for files that are missing: compacted files without rows, and the end of a journal whose
+    newest objects are."""
+    for kind, layout in layouts.items():
+        for writer, first, last in gaps(layout):
+            yield compacted(run, kind, writer, first, last)
+    newest = {journal.writer: journal.numbers[-1] for journal in journals(run) if journal.numbers}
+    for writer, last in _ends(layouts.values()).items():
+        if newest.get(writer, -1) < last:
+            for kind, layout in layouts.items():
+                upto = _ends([layout]).get(writer, -1)
+                if upto + 1 < last:
+                    yield compacted(run, kind, writer, upto + 1, last - 1)
+            yield journal_object(run, writer, last)
+
+
+def _ends(layouts: Iterable[Layout]) -> dict[str, int]:
+    """By writer, the last number that is there."""
+    ends: dict[str, int] = {}
+    for segment in (segment for layout in layouts for segment in layout.segments):
+        ends[segment.writer] = max(ends.get(segment.writer, -1), segment.last)
+    return ends
+
+
+def _hear(said: dict[str, SessionMoney], money: SessionMoney) -> None:
+    if not money.session:  # a repair's own journal
         return
-    for layout in layouts.values():
-        for segment in layout.segments + layout.covered:
-            path = run / segment.name
-            if segment.name not in made.files and (not path.exists() or path.resolve() != segment.path.resolve()):
-                made.files[segment.name] = segment.path.read_bytes()
+    known = said.get(money.session, money)
+    said[money.session] = replace(money, spent=max(known.spent, money.spent), leased=max(known.leased, money.leased))
 
 
-def _sums_of(sources: Sources, writer: str) -> Totals:
-    """What a journal's newest object says, of those that can be read; a repaired journal says the same."""
-    return read(sources.newest_says(writer, sys.maxsize).get("totals") or "{}", f"log/{writer}")
+def _settle(settled: dict[str, int], table: pa.Table) -> None:
+    for worker, cost in zip(words(table, "worker"), ints(table, "cost").tolist(), strict=True):
+        settled[worker] = settled.get(worker, 0) + cost
 
 
-def _remnants(sources: Sources, made: Remade) -> list[Remnant]:
-    """What is left of files of steps, in the log's order. What the writer's sums still tell is known."""
-    remnants = [
-        (_place(kept_file.segment), Remnant(settled=kept_file.settled(), whole=kept_file.told))
-        for kept_file in sources.kept
-    ]
-    lost = [segment for segment in made.lost if segment.is_object or segment.kind == "steps"]
-    remnants += [(_place(segment), Remnant(settled={}, whole=False)) for segment in lost]
-    certain = {writer: sources.certain(writer) for _, writer, _ in (position for position, _ in remnants)}
-    return [
-        Remnant(settled=remnant.settled, whole=remnant.whole or certain[position[1]])
-        for position, remnant in sorted(remnants, key=lambda pair: pair[0])
-    ]
+def _money(
+    ledger: Sequence[LedgerRecord], settled: Mapping[str, int], said: Mapping[str, SessionMoney], unsure: set[str]
+) -> tuple[list[LedgerRecord], tuple[str, ...]]:
+    """(rows for what sessions had spent and leased that nothing else shows any more, and for the open leases of those
+    that have crashed; sessions of which nobody knows)."""
+    books, rows, now = accounts(ledger, settled), list[LedgerRecord](), time.time()
+    for session, money in said.items():
+        account = books.setdefault(session, Account(session=session, settled=settled.get(session, 0)))
+        lost = {
+            "charge": money.spent - account.settled - account.charged,
+            "lease": 0 if account.closed else money.leased - account.leased,
+        }
+        for kind, amount in lost.items():
+            if amount > 0:
+                rows.append(LedgerRecord(kind=kind, session=session, amount=PicoUsd(amount), reason=LOST, at=now))
+                account.book(rows[-1])
+    uncounted = tuple(session for session in sorted(unsure) if session not in books or not books[session].ended)
+    return [*rows, *charge_crashes(books)], uncounted
 
 
-def _place(segment: Segment) -> tuple[float, str, int]:
-    return *began(segment.writer), segment.first
+_PLACE = ("episode", "environment", "suite", "instance", "agent", "replicate")
 
 
-def _correction(sources: Sources, made: Remade, charges: Sequence[LedgerRecord]) -> Totals:
-    """What the repair's journal must say so that the sums over all journals are those of the rows that stay."""
-    money = [row for rows in sources.money.by_file.values() for row in rows]
-    rows = pa.concat_tables([steps_table([]).select(COLUMNS), *(kept_file.counted for kept_file in sources.kept)])
-    wanted = totals_of(rows, [*money, *charges])
-    return difference(wanted, together([_sums_of(sources, writer) for writer in made.heads]))
+def _place(places: dict[str, dict[str, Any]], table: pa.Table) -> None:
+    """Note where the episodes of rows belong."""
+    names, codes = coded(table, "episode")
+    first = np.array(
+        [row for row in np.unique(codes, return_index=True)[1] if names[codes[row]] not in places], np.int64
+    )
+    for row in take_rows(table.select(_PLACE), first).to_pylist():
+        places[row["episode"]] = row
+
+
+def _cut_row(place: Mapping[str, Any], lost: Lost, writer: str) -> StepRecord:
+    """The row that makes void an episode's rows from a step on."""
+    return StepRecord(
+        **place,
+        take=lost.take + 1,
+        step=lost.step,
+        period=0,
+        turn=0,
+        facts=b"{}",
+        observation_digest=bytes(16),
+        request_digest=bytes(16),
+        step_digest=bytes(16),
+        attempts="",
+        started_at=0.0,
+        worker=writer,
+        row_kind=CUT,
+        ask_line=lost.line,
+    )
 
 
 def _carry_out(run: Path, work: _Work) -> None:
-    """Charges first, so that a crash in between leaves the budget too careful; then copies, then the new files.
-
-    Before that, all names last that the repair's journal builds on: an earlier repair may have died before it waited.
-    """
+    """Copies first; then charges and cuts, so that a crash leaves the budget too careful; then the new files."""
+    disk.make_directories(run / QUARANTINE)
+    for path in work.aside:
+        with disk.storage_errors(path):
+            _keep(path, run / QUARANTINE, moved=path.relative_to(run).as_posix() not in work.files)
+    with disk.storage_errors(run / QUARANTINE):
+        disk.sync_directory(run / QUARANTINE)
     tidy(run)
     for each in journals(run):
         make_end_last(run, each.writer)
-    made = work.made
-    folders = {QUARANTINE, *(name.rpartition("/")[0] for name in made.files)}
-    for folder in sorted(folders):
-        disk.make_directories(run / folder)
-    for path in work.quarantine:
-        with disk.storage_errors(path):
-            _link(path, run / QUARANTINE)
-    with disk.storage_errors(run / QUARANTINE):
-        disk.sync_directory(run / QUARANTINE)
-    journal = Appender(
-        run=run,
-        writer=made.by,
-        heads=made.heads,
-        carried=Carried(
-            totals=text_of(work.totals),
-            compacted=made.compacted,
-            repaired={name: digest_of(data) for name, data in made.files.items()},
-        ),
-    )
-    journal.commit(None, work.charges)
-    for name, data in made.files.items():
+    journal = Appender(run=run, writer=work.writer)
+    journal.commit(steps_table(work.cuts) if work.cuts else None, work.charges)
+    for name, data in work.files.items():
+        disk.make_directories((run / name).parent)
         disk.write_durably(run / name, data)
-    for path in set(work.quarantine) - {run / name for name in made.files}:
-        disk.remove(path)
     journal.close()
 
 
-def _link(path: Path, folder: Path) -> None:
-    """Keep the file under a free name in `folder` as well."""
+def _keep(path: Path, folder: Path, *, moved: bool) -> None:
+    """Keep a file under a free name in `folder`, as well or instead; a folder is moved there."""
     plain = f"{path.parent.name}-{path.name}"
     names = (plain if not number else f"{plain}.{number}" for number in range(10_000))
     free = next(folder / name for name in names if not os.path.lexists(folder / name))
-    os.link(path, free, follow_symlinks=path.exists())  # a link to nothing is kept as it is
+    if moved or (path.is_dir() and not path.is_symlink()):
+        path.rename(free)
+    else:
+        os.link(path, free, follow_symlinks=path.exists())  # a link to nothing is kept as it is

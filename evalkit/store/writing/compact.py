@@ -1,29 +1,41 @@
 """Compaction: the rows of many objects move once into one file of each kind, and the objects go after a grace period.
 
 A compacted file is never changed, and no two of a kind share a row, so any reader's glob of `steps/` sees each row
-once. The order on the disk is: compacted files, an object of the journal that names them with their digests, grace
-period, deletion. After a crash at any point, some objects may be covered by compacted files; readers ignore them, and
-the next writer names and deletes them. All kinds are always written, also where they have no rows: so the numbers of
-each have no gap.
+once. A crash leaves objects that compacted files cover: readers ignore them, and the next writer deletes them. All
+kinds are always written, also where they have no rows: so the numbers of each have no gap. The newest object of a
+journal is never deleted (`layout.py`).
 
 Chosen: compacted files are not merged later, because no sequence of deletions and renames replaces two files by one in
 a single step for a reader that has listed them. `Compactor` bounds their number by its choice of batches.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections import deque
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from concurrent.futures import Future
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
+from typing import Any, Protocol
 
-import orjson
 import pyarrow as pa
 
 from evalkit.store import disk
-from evalkit.store.files.journal import Named
-from evalkit.store.files.layout import compacted
+from evalkit.store.files.journal import refuse_sealed
+from evalkit.store.files.layout import compacted, journal_object, journals, lay_out
 from evalkit.store.files.record import LedgerRecord
-from evalkit.store.files.schema import LEDGER, STEPS, conform, ledger_records, ledger_table, steps_table
-from evalkit.store.files.segment import KINDS, Kind, Segment, digest_of, encode_compacted, read_segment
-from evalkit.store.reading.ends import Recall, Standing, fold, settle
+from evalkit.store.files.schema import STEPS, conform, ledger_table, steps_table
+from evalkit.store.files.segment import (
+    KINDS,
+    Kind,
+    Segment,
+    SessionMoney,
+    claim,
+    encode_compacted,
+    money_of,
+    open_file,
+    read_rows,
+    session_money,
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,74 +43,264 @@ class Tail:
     """One object that waits for compaction."""
 
     segment: Segment
-    digest: str
-    """Of the object's bytes."""
     table: pa.Table | None
     """Its steps, kept from when they were written; None if it has none."""
     entries: Sequence[LedgerRecord]
+    money: SessionMoney
     bytes: int
     """Of memory."""
 
 
-@dataclass(slots=True, kw_only=True)
-class CompactedFiles:
-    """One writer's compacted files, one after another, and where its episodes stand after the last."""
+def compact(run: Path, tails: Sequence[Tail], kinds: Collection[Kind] = KINDS) -> None:
+    """Write the rows of one journal's objects, in order, as one file of each of these kinds. Raises StorageError."""
+    tables = [conform(tail.table, STEPS) for tail in tails if tail.table is not None]
+    rows: dict[Kind, pa.Table] = {
+        "steps": pa.concat_tables(tables) if tables else steps_table([]),
+        "ledger": ledger_table([entry for tail in tails for entry in tail.entries]),
+    }
+    first, last = tails[0].segment, tails[-1].segment
+    for kind in kinds:
+        segment = compacted(run, kind, first.writer, first.first, last.last)
+        disk.write_durably(segment.path, encode_compacted(segment, rows[kind], tails[-1].money))
 
-    run: Path
-    writer: str
-    heads: Mapping[str, tuple[int, str]]
-    """What its first object says; the compacted file that holds that object repeats it."""
-    recall: Recall
-    before: Callable[[str], Standing | None]
-    """How an episode stood before this writer's first row of it; None for one that begins in its journal."""
-    check: Callable[[], None] = lambda: None
-    """Called before files are written. Raises FencedError where another process writes those of this journal."""
-    named: dict[str, Named] = field(default_factory=dict)
-    """By kind, the newest file."""
-    standings: dict[str, Standing] = field(default_factory=dict)
-    """Of episodes that continue."""
 
-    def compact(self, tails: Sequence[Tail], kinds: Sequence[Kind] = KINDS) -> None:
-        """Write the tails' rows, in order, as one file of each kind; `kinds`: of those that are not there yet.
+def discard(objects: Iterable[Segment]) -> None:
+    """Delete objects whose rows lie in compacted files. Raises StorageError."""
+    for segment in objects:
+        disk.remove(segment.path)
 
-        Raises StorageError, CorruptLogError (rows that were read back are damaged), FencedError.
-        """
-        self.check()  # one that has stood still for long would write rows that others have compacted meanwhile
-        tables = [tail.table for tail in tails if tail.table is not None]
-        steps = pa.concat_tables([conform(table, STEPS) for table in tables]) if tables else steps_table([])
-        touched = fold(self.standings, steps, self.before)
-        rows: dict[Kind, pa.Table] = {
-            "steps": steps,
-            "ledger": ledger_table([entry for tail in tails for entry in tail.entries]),
-            "ends": settle(self.standings, touched, self.recall),
-        }
-        for kind in kinds:
-            self._write(kind, rows[kind], tails[0].segment.first, tails[-1].segment.last, tails[-1].digest)
 
-    def _write(self, kind: Kind, table: pa.Table, first: int, last: int, digest: str) -> None:
-        facts = {"before": orjson.dumps(self.named.get(kind, ())).decode(), "object": digest}
-        if kind == "steps" and first == 0:
-            facts["heads"] = orjson.dumps(self.heads).decode()
-        segment = compacted(self.run, kind, self.writer, first, last)
-        data = memoryview(encode_compacted(table, kind, first, last, writer=self.writer, facts=facts))
-        disk.write_durably(segment.path, data)
-        self.named[kind] = segment.name, digest_of(data)
+# What dead writers left: their journals have ended, and the next writer compacts what they did not. That comes before
+# anything is appended, so at most the newest writer has rows that no compacted file holds.
+
+ADOPTED_BYTES, ADOPTED_OBJECTS = 16_000_000, 2048
+"""Memory of the rows that are compacted at once, and objects."""
+
+
+def adopt(run: Path, ended: Collection[str]) -> None:
+    """Compact what dead writers left uncompacted, and delete what compacted files cover. `ended`: those whose journals
+    have ended.
+
+    Others are left alone: their writers live and compact their journals themselves. Raises CorruptLogError,
+    StorageError.
+    """
+    newest = {journal.writer: journal.numbers[-1] for journal in journals(run) if journal.numbers}
+    newest = {writer: number for writer, number in newest.items() if writer in ended}
+    for writer, number in newest.items():
+        _compact_rest(run, writer, number)
+    layouts = [lay_out(run, kind) for kind in KINDS]
+    # A repair may have left holes in one kind.
+    covered = set.intersection(*({(one.writer, one.first) for one in layout.covered} for layout in layouts))
+    discard(
+        journal_object(run, writer, number) for writer, number in sorted(covered) if number < newest.get(writer, -1)
+    )
+
+
+def _compact_rest(run: Path, writer: str, end: int) -> None:
+    """Complete the kind of which less is compacted; then compact the rest up to the last object."""
+    upto: dict[Kind, int] = {}
+    for kind in KINDS:
+        own = [one for one in lay_out(run, kind).segments if one.writer == writer and not one.is_object]
+        upto[kind] = own[-1].last + 1 if own else 0
+    begin, joint = min(upto.values()), max(upto.values())
+    behind = [kind for kind in KINDS if upto[kind] < joint]
+    for first, last, kinds in ((begin, joint, behind), (joint, end, KINDS)):
+        for tails in _batches(tail_of(journal_object(run, writer, number)) for number in range(first, last)):
+            compact(run, tails, kinds)
 
 
 def tail_of(segment: Segment) -> Tail:
     """An object that another session left behind. Raises CorruptLogError, StorageError."""
-    ledger = Segment(kind="ledger", path=segment.path, first=segment.first, last=segment.last, writer=segment.writer)
-    table = conform(read_segment(segment), STEPS)
+    with open_file(segment) as file:
+        table, says = read_rows(segment, file), claim(file)
     return Tail(
         segment=segment,
-        digest=digest_of(disk.read_whole(segment.path) or b""),
         table=table if table.num_rows else None,
-        entries=ledger_records(conform(read_segment(ledger), LEDGER)),
+        entries=money_of(says, segment.name),
+        money=session_money(says),
         bytes=table.nbytes,
     )
 
 
-def discard(segments: Iterable[Segment]) -> None:
-    """Delete segments whose rows lie in a compacted file. Raises StorageError."""
-    for segment in segments:
-        disk.remove(segment.path)
+def _batches(tails: Iterator[Tail]) -> Iterator[list[Tail]]:
+    batch, size = list[Tail](), 0
+    for tail in tails:
+        batch.append(tail)
+        size += tail.bytes
+        if size >= ADOPTED_BYTES or len(batch) >= ADOPTED_OBJECTS:
+            yield batch
+            batch, size = [], 0
+    if batch:
+        yield batch
+
+
+# When to compact during a session: batches large enough to keep the number of files small, and early enough that
+# readers are almost up to date.
+#
+# A batch is 16 MB of rows, or the rows of 5 s at first and of 40 s later: readers of `steps/` lag less than a minute,
+# and a slow run has about 2,000 files of a kind after a day.
+
+BATCH_BYTES = 16_000_000
+BATCH_TAILS = 2048
+GRACE_S = 5.0
+"""How long an object stays when its rows lie in compacted files: a reader that has just listed it still finds it."""
+LEAST_S, MOST_S, SHARE = 5.0, 40.0, 0.125
+
+
+class Timer(Protocol):
+    """What `call_at` returns."""
+
+    def cancel(self) -> None:
+        """Forget the call."""
+
+
+class Clock(Protocol):
+    """What is needed of an event loop."""
+
+    def time(self) -> float:
+        """Now, s."""
+
+    def call_at(self, when: float, callback: Callable[..., object], *args: Any) -> Timer:
+        """Call back at that time."""
+
+    def call_soon_threadsafe(self, callback: Callable[..., object], *args: Any) -> object:
+        """Call back soon, on the loop's thread."""
+
+
+@dataclass(slots=True)
+class Backlog:
+    """The objects that wait, oldest first, and when their time has come."""
+
+    began: float
+    """When the session began. All times in one clock, s."""
+    tails: deque[Tail] = field(default_factory=deque)
+    bytes: int = 0
+    oldest: float = 0.0
+    """When the first of `tails` came."""
+
+    def add(self, tail: Tail, now: float) -> None:
+        """A further commit."""
+        if not self.tails:
+            self.oldest = now
+        self.tails.append(tail)
+        self.bytes += tail.bytes
+
+    @property
+    def full(self) -> bool:
+        """Whether a batch is there."""
+        return self.bytes >= BATCH_BYTES or len(self.tails) >= BATCH_TAILS
+
+    def due_at(self) -> float | None:
+        """When to compact: a time that may have passed; None while nothing waits."""
+        if not self.tails:
+            return None
+        if self.full:
+            return self.oldest
+        return self.oldest + min(MOST_S, max(LEAST_S, SHARE * (self.oldest - self.began)))
+
+    def take(self, now: float) -> tuple[Tail, ...]:
+        """The next batch; what exceeds it stays."""
+        batch: list[Tail] = []
+        size = 0
+        while self.tails and size < BATCH_BYTES and len(batch) < BATCH_TAILS:
+            batch.append(self.tails.popleft())
+            size += batch[-1].bytes
+        self.bytes -= size
+        self.oldest = now
+        return tuple(batch)
+
+
+class Compactor:
+    """Runs compaction of a writer's own journal during its session. Its state is on the event loop; `start` runs a job
+    elsewhere."""
+
+    def __init__(
+        self,
+        run: Path,
+        writer: str,
+        clock: Clock,
+        start: Callable[[Callable[[], None]], Future[None]],
+        failed: Callable[[BaseException], None],
+    ) -> None:
+        self._run, self._writer, self._clock, self._start, self._failed = run, writer, clock, start, failed
+        self._backlog = Backlog(clock.time())
+        self._running: tuple[Tail, ...] = ()
+        self._job: Future[None] | None = None
+        self._graves: deque[tuple[float, list[Segment]]] = deque()
+        """Objects whose rows lie in compacted files, and when they are deleted."""
+        self._latest: list[Segment] = []
+        """The last of them, which may be the journal's newest and stays until others follow."""
+        self._timer: Timer | None = None
+        self._stopped = False
+
+    def add(self, tail: Tail) -> None:
+        """A further commit that waits for compaction."""
+        self._backlog.add(tail, self._clock.time())
+        if self._timer is None or self._backlog.full:
+            self._look()
+
+    def stop(self) -> None:
+        """Start nothing more."""
+        self._stopped = True
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def finish(self) -> None:
+        """Compact everything, at once and on this thread; stopped, and no job running.
+
+        Raises what the last job failed with, StorageError, FencedError.
+        """
+        if self._job is not None:  # it ended while the loop was not looking
+            self._job.result()
+            self._bury(self._running)
+        while batch := self._backlog.take(self._clock.time()):
+            self._write(batch)
+            self._bury(batch)
+
+    def clear(self) -> None:
+        """Delete what compacted files hold, once the journal has its last object. Raises StorageError."""
+        discard([*(segment for _, segments in self._graves for segment in segments), *self._latest])
+
+    def _look(self) -> None:
+        """Start what is due, and come back when the next thing is."""
+        if self._timer is not None:
+            self._timer.cancel()
+        if self._stopped:
+            return
+        now = self._clock.time()
+        if self._graves and self._graves[0][0] <= now:
+            job = self._start(partial(discard, self._graves.popleft()[1]))
+            job.add_done_callback(lambda done: self._clock.call_soon_threadsafe(self._report, done))
+        times = [self._graves[0][0]] if self._graves else []
+        due = self._backlog.due_at()
+        if due is not None and self._job is None:
+            if due <= now:
+                self._running = self._backlog.take(now)
+                self._job = self._start(partial(self._write, self._running))
+                self._job.add_done_callback(lambda done: self._clock.call_soon_threadsafe(self._settle, done))
+            else:
+                times.append(due)
+        self._timer = self._clock.call_at(min(times), self._look) if times else None
+
+    def _write(self, batch: Sequence[Tail]) -> None:
+        refuse_sealed(self._run, self._writer)  # one that stood still would write rows that others have compacted
+        compact(self._run, batch)
+
+    def _settle(self, job: Future[None]) -> None:
+        self._job = None
+        if self._report(job):
+            self._bury(self._running)
+            self._running = ()
+            self._look()
+
+    def _bury(self, batch: Sequence[Tail]) -> None:
+        """A batch lies in compacted files."""
+        objects = [*self._latest, *(tail.segment for tail in batch)]
+        self._latest = objects[-1:]
+        self._graves.append((self._clock.time() + GRACE_S, objects[:-1]))
+
+    def _report(self, job: Future[None]) -> bool:
+        flaw = job.exception()
+        if flaw is not None:
+            self._failed(flaw)
+        return flaw is None

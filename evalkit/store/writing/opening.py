@@ -4,29 +4,17 @@ more."""
 import time
 from collections.abc import Iterable
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 
 from evalkit.errors import CorruptLogError
 from evalkit.store import disk
 from evalkit.store.bucket import BucketPath
-from evalkit.store.files.chain import check_chain
-from evalkit.store.files.journal import (
-    Appender,
-    has_ended,
-    is_written_here,
-    new_writer,
-    open_journal,
-    refuse_sealed,
-    seal,
-)
+from evalkit.store.files.damage import first_flaw
+from evalkit.store.files.journal import Appender, has_ended, is_written_here, new_writer, open_journal, seal
 from evalkit.store.files.layout import began, journals, lay_out
 from evalkit.store.files.segment import KINDS, LOG, REMEDY, WRITER
-from evalkit.store.reading.ends import Standing
 from evalkit.store.reading.index import RunIndex, read_index
-from evalkit.store.reading.reader import facts_of
-from evalkit.store.writing.adopt import Adopted, adopt
-from evalkit.store.writing.compact import CompactedFiles, discard
+from evalkit.store.writing.compact import adopt
 
 MANIFESTS, SUITES = "manifest", "suites"
 
@@ -40,8 +28,6 @@ class Opened:
     """A log that is open for writing."""
 
     journal: Appender
-    chain: CompactedFiles
-    adopted: Adopted
     index: RunIndex
     """What the log held before this writer's first object."""
 
@@ -51,9 +37,6 @@ def take_over(run: Path, session: str) -> Opened:
 
     Raises CorruptLogError if files are missing, before anything is changed, or damaged; StorageError.
     """
-    for kind in KINDS:
-        for where, what in lay_out(run, kind).flaws:
-            raise CorruptLogError(f"{run}: {where} {what}. {REMEDY}")
     refuse_damage(run)
     tidy(run)
     if isinstance(run, BucketPath):  # on a disk they hold the lock until they have ended
@@ -61,24 +44,8 @@ def take_over(run: Path, session: str) -> Opened:
     others = [journal.writer for journal in journals(run)]
     fits = WRITER.fullmatch(session) and all(began(other) < began(session) for other in others)
     journal = open_journal(run, session if fits else new_writer(others))
-
-    recall = partial(facts_of, run)
-    adopted = adopt(run, recall, journal.heads)
-    discard(adopted.covered)
-    index = read_index(run)
-    return Opened(
-        journal=journal,
-        chain=CompactedFiles(
-            run=run,
-            writer=journal.writer,
-            heads=journal.heads,
-            recall=recall,
-            before=partial(_standing, index),
-            check=partial(refuse_sealed, run, journal.writer),
-        ),
-        adopted=adopted,
-        index=index,
-    )
+    adopt(run, {one.writer for one in journals(run)} - {journal.writer})
+    return Opened(journal=journal, index=read_index(run))
 
 
 def announce(run: Path, writer: str) -> None:
@@ -88,41 +55,24 @@ def announce(run: Path, writer: str) -> None:
 
 def withdraw(run: Path, writer: str) -> None:
     """It was not let in."""
-    Appender(run=run, writer=writer, heads={}).withdraw()
+    Appender(run=run, writer=writer).withdraw()
 
 
 def join(run: Path, writer: str) -> Opened:
     """Make ready the log of a run for one more writer, beside the one that holds it and that has taken it over. It was
-    announced.
-
-    Its first object lists no other journals: those before it are listed by the holder's, and those beside it still
-    grow. Raises CorruptLogError, StorageError.
-    """
-    index, recall = read_index(run), partial(facts_of, run)
-    return Opened(
-        journal=Appender(run=run, writer=writer, heads={}),
-        chain=CompactedFiles(
-            run=run,
-            writer=writer,
-            heads={},
-            recall=recall,
-            before=partial(_standing, index),
-            check=partial(refuse_sealed, run, writer),
-        ),
-        adopted=Adopted(),
-        index=index,
-    )
+    announced. Raises CorruptLogError, StorageError."""
+    return Opened(journal=Appender(run=run, writer=writer), index=read_index(run))
 
 
-def end_journal(run: Path, writer: str, *, by: str) -> Adopted:
+def end_journal(run: Path, writer: str, *, by: str) -> None:
     """End the journal of a writer whose process is gone, and compact what it did not: others may go on with its
     episodes then. Raises CorruptLogError, StorageError."""
     if not (run / LOG / writer).is_dir():
-        return Adopted()  # it had not begun to write
+        return  # it had not begun to write
     seal(run, writer, by=by)
-    # It may have ended before it waited for the name of a larger file, which is named in another journal now.
+    # It may have ended before it waited for the name of a larger file, whose rows others build on now.
     _make_last(run / name for name in KINDS)
-    return adopt(run, partial(facts_of, run), {writer})
+    adopt(run, {writer})
 
 
 def await_ends(run: Path) -> None:
@@ -140,8 +90,22 @@ def await_ends(run: Path) -> None:
 def refuse_damage(run: Path) -> None:
     """Look at every byte of a log that nobody writes: what is damaged is refused before money is spent on top of it,
     and before it is compacted. Raises CorruptLogError naming the file, StorageError."""
-    for file, problem in check_chain(run):
-        raise CorruptLogError(f"{run}: {file} {problem}. {REMEDY}")
+    flaw = first_flaw(run)
+    if flaw:
+        raise CorruptLogError(f"{run}: {flaw}. {REMEDY}")
+
+
+def is_closed(run: Path) -> bool:
+    """Whether nothing is left to be taken over: every journal has ended, and all before its end lies in compacted
+    files."""
+    try:
+        ended = all(has_ended(run, journal.writer) for journal in journals(run))
+        layouts = [lay_out(run, kind) for kind in KINDS]
+    except FileNotFoundError:
+        return False  # a writer has moved it
+    newest = {journal.writer: journal.numbers[-1] for journal in journals(run) if journal.numbers}
+    rest = (segment for layout in layouts for segment in layout.segments if segment.is_object)
+    return bool(newest) and ended and all(segment.first == newest.get(segment.writer) for segment in rest)
 
 
 def tidy(run: Path) -> None:
@@ -164,19 +128,3 @@ def _make_last(folders: Iterable[Path]) -> None:
     for folder in folders:
         with disk.storage_errors(folder):
             disk.sync_directory(folder)
-
-
-def _standing(index: RunIndex, name: str) -> Standing | None:
-    """How an episode stood when the log was opened."""
-    episode = index.episodes.get(name)
-    if episode is None:
-        return None
-    return Standing(
-        place=(),
-        take=episode.take,
-        steps=episode.steps,
-        ending=episode.ending,
-        requests=episode.requests,
-        sums=[*episode.tokens, episode.cost],
-        facts=None,
-    )

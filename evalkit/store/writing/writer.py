@@ -25,15 +25,13 @@ from evalkit.redact import KEYS
 from evalkit.store import disk
 from evalkit.store.bucket import BucketPath
 from evalkit.store.events import FILE as EVENTS
-from evalkit.store.files.journal import Appender, Carried
+from evalkit.store.files.journal import Appender
 from evalkit.store.files.record import LedgerRecord, StepRecord
 from evalkit.store.files.schema import memory_of, steps_table
-from evalkit.store.files.segment import Segment
+from evalkit.store.files.segment import Segment, SessionMoney
 from evalkit.store.lead import Lead
 from evalkit.store.lock import hold_run, standing
-from evalkit.store.reading.totals import Tally
-from evalkit.store.writing.adopt import Adopted, Compactor
-from evalkit.store.writing.compact import Tail
+from evalkit.store.writing.compact import Compactor, Tail
 from evalkit.store.writing.opening import Opened, join, take_over
 from evalkit.store.writing.pace import LOOK_S, CommitPace
 from evalkit.waiting import Crowd
@@ -54,8 +52,8 @@ class Load:
     entries: Sequence[LedgerRecord]
     lines: Sequence[bytes]
     """Events: whole lines, not synced."""
-    carried: Carried
-    """What the object repeats of those before it, as of this commit."""
+    money: SessionMoney
+    """What the session has come to, as of this commit."""
 
 
 def commit(journal: Appender, load: Load) -> Segment | None:
@@ -65,8 +63,7 @@ def commit(journal: Appender, load: Load) -> Segment | None:
     """
     segment = None
     if load.steps is not None or load.entries:
-        journal.carried = load.carried
-        segment = journal.commit(load.steps, load.entries)
+        segment = journal.commit(load.steps, load.entries, load.money)
     if load.lines:
         disk.append_lines(journal.run / EVENTS, b"".join(load.lines))
     return segment
@@ -165,7 +162,8 @@ class Store:
         """What keeps the run locked in a process that inherits them."""
         self.found = opened.index
         """What the log held when it was opened."""
-        self._tally = Tally(opened.index.episodes)
+        self._spent = self._leased = 0
+        """Of this session, in pico-dollars: what has been taken, be it on the disk or not."""
         self._loop = asyncio.get_running_loop()
         self._group = _CommitGroup()
         self._writing: tuple[_CommitGroup, Load, Future[Segment | None], float] | None = None
@@ -181,7 +179,7 @@ class Store:
         self._writer = ThreadPoolExecutor(1, "evalkit-writer")
         self._helper = ThreadPoolExecutor(1, "evalkit-compactor")
         self._compactor = Compactor(
-            opened.chain, opened.adopted, self._loop, partial(self._start, self._helper), self._fail
+            opened.journal.run, self.writer, self._loop, partial(self._start, self._helper), self._fail
         )
 
     def append(self, record: StepRecord) -> None:
@@ -190,12 +188,14 @@ class Store:
         group = self._group
         group.steps.append(record)
         group.rows += 1
+        if record.worker == self._session:
+            self._spent += record.cost
         self._unwritten += 1
         if self._timer is None:
             self._begin()
         if len(group.steps) >= PACK_ROWS:
             with self._or_fail():
-                self._pack(group)
+                group.pack()
             if group.rows >= GROUP_ROWS:
                 self._want(self._loop.time())
 
@@ -206,7 +206,9 @@ class Store:
         self._group.entries.append(record)
         if then is not None:
             self._group.then.append(then)
-        self._tally.money(record)
+        if record.session == self._session:
+            self._spent += record.amount if record.kind == "charge" else 0
+            self._leased += record.amount if record.kind == "lease" else 0
         if self._timer is None:
             self._begin()
 
@@ -237,10 +239,6 @@ class Store:
                 self._want(self._loop.time())
             await self._squeezed.wait()
             self._refuse()
-
-    def took_over(self, adopted: Adopted) -> None:
-        """Another journal of this run was compacted: the next object names its files."""
-        self._compactor.adopt(adopted)
 
     @property
     def writer(self) -> str:
@@ -279,11 +277,10 @@ class Store:
             load = self._load(group)
             self._written(group, load, self._commit(load))
         self._compactor.finish()
-        if self._journal.number or self._compactor.waits:
+        if self._journal.number:
             self._hold.check()
-            self._journal.carried = self._carried()
-            self._journal.close()
-            self._compactor.bury()
+            self._journal.close(self._money())
+            self._compactor.clear()
         else:
             self._journal.withdraw()
 
@@ -291,13 +288,8 @@ class Store:
         self._hold.check()
         return commit(self._journal, load)
 
-    def _carried(self) -> Carried:
-        """What the object repeats that is written next."""
-        return Carried(
-            totals=self._tally.text(),
-            compacted=self._compactor.names(),
-            repaired=self._journal.carried.repaired,
-        )
+    def _money(self) -> SessionMoney:
+        return SessionMoney(session=self._session, spent=self._spent, leased=self._leased)
 
     def _refuse(self) -> None:
         if self._failure is not None:
@@ -354,20 +346,13 @@ class Store:
             if not sound:
                 self._fail(RuntimeError("rows could not be converted to columns"))
 
-    def _pack(self, group: _CommitGroup) -> None:
-        """Count the latest rows and turn them into columns. All at once: one by one, between other work, each took
-        several times as long, because nothing of it was in the core's cache."""
-        for record in group.steps:
-            self._tally.step(record)
-        group.pack()
-
     def _load(self, group: _CommitGroup) -> Load:
-        self._pack(group)
+        group.pack()
         return Load(
             steps=pa.concat_tables(group.tables) if group.tables else None,
             entries=group.entries,
             lines=self._pace.lines(group.lines, self._loop.time(), all_of_them=self._closed),
-            carried=self._carried() if group.tables or group.entries else Carried(),
+            money=self._money(),
         )
 
     def _settle(self) -> None:
@@ -388,11 +373,9 @@ class Store:
     def _written(self, group: _CommitGroup, load: Load, segment: Segment | None) -> None:
         self._unwritten -= group.rows
         if segment is not None:
-            self._compactor.named()
             size = (0 if load.steps is None else memory_of(load.steps)) + ENTRY_BYTES * len(load.entries)
-            digest = self._journal.before  # no other commit has begun
             self._compactor.add(
-                Tail(segment=segment, digest=digest, table=load.steps, entries=load.entries, bytes=size)
+                Tail(segment=segment, table=load.steps, entries=load.entries, money=load.money, bytes=size)
             )
         for then in group.then:
             then()
