@@ -42,11 +42,11 @@ from evalkit.engine.scheduler import LaneJob, play_lanes
 from evalkit.engine.spending.money import open_row
 from evalkit.engine.universe import AgentSetup, PlannedEpisode
 from evalkit.envs.environment import Kit, Pack
+from evalkit.frozen.instances import ManifestInstance
+from evalkit.frozen.manifest import ManifestAgent, ManifestSuite
 from evalkit.money import PicoUsd, Price
 from evalkit.spec.identity import episode_id, episode_key
 from evalkit.spec.model import Limits, Model, Provider
-from evalkit.store.instances import ManifestInstance
-from evalkit.store.manifest import ManifestAgent, ManifestSuite
 from evalkit.store.writing.writer import Store, open_store
 
 PRICE = Price(input=10**6, output=4 * 10**6, cached_read=10**6, cached_write=10**6)

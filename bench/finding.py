@@ -21,11 +21,11 @@ from pathlib import Path
 from evalkit.digests import step_digest
 from evalkit.engine.freezing.freeze import Resolved, resolve
 from evalkit.engine.universe import Choice, episodes
+from evalkit.frozen.manifests import write_manifest
 from evalkit.money import PicoUsd
 from evalkit.spec.sweep import read_sweep
 from evalkit.store.files.damage import first_flaw
 from evalkit.store.files.record import StepRecord
-from evalkit.store.manifests import write_manifest
 from evalkit.store.reading.index import read_index
 from evalkit.store.writing.writer import open_store
 

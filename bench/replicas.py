@@ -16,6 +16,9 @@ from evalkit.dialogue import Request
 from evalkit.engine.freezing.freeze import resolve
 from evalkit.engine.universe import Choice, PlannedEpisode, episodes
 from evalkit.envs.replay import advance, begin
+from evalkit.frozen.instances import ManifestInstance
+from evalkit.frozen.manifest import Manifest
+from evalkit.frozen.manifests import write_manifest
 from evalkit.money import PicoUsd
 from evalkit.policy.conversation import answer
 from evalkit.policy.table import player
@@ -27,9 +30,6 @@ from evalkit.store.files.journal import new_writer, open_journal
 from evalkit.store.files.record import StepRecord
 from evalkit.store.files.schema import steps_table
 from evalkit.store.files.segment import KINDS, LOG, NO_MONEY, Segment
-from evalkit.store.instances import ManifestInstance
-from evalkit.store.manifest import Manifest
-from evalkit.store.manifests import write_manifest
 from evalkit.store.writing.compact import Tail, compact, discard
 
 SWEEP = Sweep(

@@ -27,10 +27,10 @@ from bench.finding import WIDTH, command, rows
 from evalkit.engine.freezing.freeze import resolve
 from evalkit.envs.suite_rows import encode_rows
 from evalkit.envs.table import ENVIRONMENTS
+from evalkit.frozen.manifests import manifest_if_run
 from evalkit.seeds import Stream
 from evalkit.spec.suites import rows_of
 from evalkit.spec.sweep import read_sweep
-from evalkit.store.manifests import manifest_if_run
 from evalkit.store.writing.writer import open_store
 
 INSTANCES, DRAWN = 1_000_000, 1_000

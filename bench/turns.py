@@ -25,11 +25,11 @@ from evalkit.engine.episode import LaneContext, Stop, play
 from evalkit.engine.resume import Holdings
 from evalkit.engine.universe import AgentSetup, PlannedEpisode
 from evalkit.envs.environment import Kit, Pack
+from evalkit.frozen.instances import ManifestInstance
+from evalkit.frozen.manifest import ManifestAgent, ManifestSuite
 from evalkit.money import PicoUsd, Price
 from evalkit.spec.model import Limits
 from evalkit.store.files.record import LedgerRecord, StepRecord
-from evalkit.store.instances import ManifestInstance
-from evalkit.store.manifest import ManifestAgent, ManifestSuite
 from evalkit.wire.dialect import Dialect, Quirks
 from evalkit.wire.http import HttpResponse
 from evalkit.wire.table import DIALECTS

@@ -8,9 +8,9 @@ from evalkit.api.specs import checked_names
 from evalkit.envs.environment import Environment
 from evalkit.envs.table import ENVIRONMENTS
 from evalkit.errors import UsageError, nearest
+from evalkit.frozen.suite_file import from_rows
 from evalkit.spec.model import SuiteInstance, SuiteUse
 from evalkit.spec.suites import Expanded, expand
-from evalkit.store.suite_file import from_rows
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

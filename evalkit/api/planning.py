@@ -16,11 +16,11 @@ from evalkit.engine.planning.pilot import NOTHING, Basis
 from evalkit.engine.planning.plan import Begun, PriorKnowledge, plan_sweep
 from evalkit.engine.planning.planned import Plan
 from evalkit.engine.publishing import CPU_KIND
+from evalkit.frozen.manifests import is_run, manifest_if_run
 from evalkit.money import PicoUsd
 from evalkit.seats import AgentFn
 from evalkit.spec.model import Sweep
 from evalkit.store.events import read_events
-from evalkit.store.manifests import is_run, manifest_if_run
 
 
 def plan(
@@ -105,7 +105,7 @@ def _as_frozen(resolved: Resolved, own: Path) -> Resolved:
     if not is_run(own):
         return resolved
     from evalkit.engine.freezing.keeping import kept
-    from evalkit.store.manifests import read_manifest
+    from evalkit.frozen.manifests import read_manifest
 
     return replace(resolved, manifest=kept(read_manifest(own), resolved.manifest))
 

@@ -20,11 +20,11 @@ from evalkit.engine.session import RunOptions
 from evalkit.engine.sweep import run_sweep
 from evalkit.engine.view import View
 from evalkit.errors import CorruptLogError, UsageError
+from evalkit.frozen.manifests import manifest_if_run
 from evalkit.money import usd
 from evalkit.seats import AgentFn
 from evalkit.spec.model import Provider, Sweep
 from evalkit.store.bucket import is_bucket, place_of
-from evalkit.store.manifests import manifest_if_run
 
 # What a running run reports to the program that waits for it.
 

@@ -11,15 +11,15 @@ from typing import TYPE_CHECKING, Any
 from evalkit.api.episodes import Episode, episode_of
 from evalkit.api.specs import run_directory
 from evalkit.errors import UsageError, nearest
+from evalkit.frozen.manifests import read_manifest
 from evalkit.money import usd
-from evalkit.store.manifests import read_manifest
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from evalkit.frozen.manifest import Manifest
     from evalkit.report.tables import Column, Table
     from evalkit.report.views import Views
-    from evalkit.store.manifest import Manifest
     from evalkit.store.reading.index import RunIndex
 
 REPORT = "report."
@@ -174,8 +174,8 @@ def run_at(directory: Path, *, reason: str, messages: tuple[str, ...] = ()) -> R
 
 def _counts(directory: Path, manifest: "Manifest", index: "RunIndex") -> tuple[int, int, int]:
     """(planned, ended, void) episodes, as reports count them."""
+    from evalkit.frozen.void import read_voids
     from evalkit.results.cells import planned_cells
-    from evalkit.store.void import read_voids
 
     if read_voids(directory):
         from evalkit.results.derived import read_cells

@@ -9,6 +9,7 @@ from typing import Any
 
 from evalkit.engine.universe import Choice
 from evalkit.errors import RunError, UsageError, nearest
+from evalkit.frozen.manifest import Manifest
 from evalkit.seats import AgentFn
 from evalkit.spec.model import Machines, Sweep
 from evalkit.spec.sweep import (
@@ -22,7 +23,6 @@ from evalkit.spec.sweep import (
     sweep_from,
 )
 from evalkit.store.bucket import is_bucket, place_of
-from evalkit.store.manifest import Manifest
 
 Spec = str | PathLike[str] | Mapping[str, Any]
 """A sweep's name or path, or what its TOML file would hold, as a mapping."""
@@ -128,7 +128,7 @@ def run_directory(name: str | PathLike[str]) -> Path:
     for path in (place_of(name), Path("runs") / name):
         if path.is_dir():
             return path
-    from evalkit.store.manifests import runs_in
+    from evalkit.frozen.manifests import runs_in
 
     there = [path.name for path in runs_in(Path("runs"))]
     name = os.fspath(name)

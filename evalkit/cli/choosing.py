@@ -16,11 +16,11 @@ from evalkit.engine.freezing.freeze import Resolved
 from evalkit.engine.universe import Choice
 from evalkit.errors import UsageError
 from evalkit.files import write_whole
+from evalkit.frozen.manifest import Manifest
+from evalkit.frozen.manifests import is_run, read_manifest
 from evalkit.spec.model import Sweep
 from evalkit.spec.sweep import find_sweep, read_sweep
 from evalkit.store.bucket import place_of
-from evalkit.store.manifest import Manifest
-from evalkit.store.manifests import is_run, read_manifest
 from evalkit.text import many
 
 if TYPE_CHECKING:

@@ -24,11 +24,11 @@ from evalkit.engine.outcome import RunOutcome
 from evalkit.engine.stand_in import admitted
 from evalkit.engine.universe import Choice, cells
 from evalkit.errors import RunError, UsageError
+from evalkit.frozen.manifest import Manifest
+from evalkit.frozen.manifests import manifest_if_run, read_manifest
 from evalkit.policy.table import find_policy
 from evalkit.results.show import EpisodeKey, find_episode
 from evalkit.spec.sweep import sweep_from
-from evalkit.store.manifest import Manifest
-from evalkit.store.manifests import manifest_if_run, read_manifest
 from evalkit.store.reading.index import read_index
 
 MOST_EPISODES = 1000

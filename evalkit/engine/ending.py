@@ -12,12 +12,12 @@ from evalkit.engine.resume import DIVERGED, RunPart
 from evalkit.engine.session import RunOptions, Session
 from evalkit.engine.universe import Choice
 from evalkit.errors import RunError, nearest
+from evalkit.frozen.manifest import Manifest
+from evalkit.frozen.manifests import is_run, read_manifest
 from evalkit.money import show_usd
 from evalkit.results.endings import parked_words
 from evalkit.store.bucket import is_bucket
 from evalkit.store.files.record import REFUSED
-from evalkit.store.manifest import Manifest
-from evalkit.store.manifests import is_run, read_manifest
 from evalkit.store.reading.accounts import spent, unaccounted
 from evalkit.store.reading.index import read_index
 from evalkit.store.reading.totals import CellTotals

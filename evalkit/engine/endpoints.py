@@ -27,11 +27,11 @@ from evalkit.engine.freezing.freeze import Endpoint, Resolved, endpoint_name, la
 from evalkit.engine.servers import limits_over
 from evalkit.engine.universe import AgentSetup, Choice, PlannedEpisode, lanes
 from evalkit.errors import UsageError
+from evalkit.frozen.manifest import Manifest, ManifestCode
 from evalkit.money import FREE, PicoUsd, Price
 from evalkit.policy.table import find_policy, player
 from evalkit.spec.model import Provider, ServerSpec
 from evalkit.store.events import read_events
-from evalkit.store.manifest import Manifest, ManifestCode
 
 # How many requests a run's lanes had in flight, remembered for its next start.
 #

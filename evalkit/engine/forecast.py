@@ -21,9 +21,9 @@ from evalkit.dialogue import Usage
 from evalkit.engine.stand_in import PLAIN, Sample, admitted, play_sample, price_of, stand_in_of
 from evalkit.engine.universe import AgentSetup, Choice, cells
 from evalkit.errors import CorruptLogError, StorageError
+from evalkit.frozen.manifest import Manifest, ManifestAgent, ManifestSuite
 from evalkit.store.disk import read_whole, write_parts_durably
 from evalkit.store.json_text import decode
-from evalkit.store.manifest import Manifest, ManifestAgent, ManifestSuite
 from evalkit.store.reading.totals import CellTotals as Sums
 
 T = TypeVar("T")

@@ -21,10 +21,10 @@ from evalkit.engine.forecast import Forecast
 from evalkit.engine.scheduler import LaneJob
 from evalkit.engine.universe import PlannedEpisode
 from evalkit.errors import CorruptLogError, RunError, StorageError
+from evalkit.frozen.question_files import FrozenQuestion, GivenAnswers, read_frozen, read_given, write_given
 from evalkit.results.answers import RunQuestion
 from evalkit.results.derived import read_run
 from evalkit.results.question import changes
-from evalkit.store.question_files import FrozenQuestion, GivenAnswers, read_frozen, read_given, write_given
 from evalkit.store.writing.writer import Store
 
 BETWEEN_LOOKS = 100.0

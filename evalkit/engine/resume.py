@@ -10,10 +10,10 @@ from evalkit.engine.episode import ActiveEpisode, LoggedAsk, LoggedReply
 from evalkit.engine.universe import Choice, PlannedEpisode, episodes
 from evalkit.envs.replay import Position, advance, begin
 from evalkit.errors import CorruptLogError
+from evalkit.frozen.manifest import Manifest, ManifestAgent, ManifestSuite
 from evalkit.replies import decode_reply
 from evalkit.store.events import read_events
 from evalkit.store.files.record import UNSCORED, LedgerRecord
-from evalkit.store.manifest import Manifest, ManifestAgent, ManifestSuite
 from evalkit.store.reading.totals import CellTotals
 from evalkit.store.reading.unmetered import Unmetered
 
@@ -233,11 +233,9 @@ def _replay(episode: PlannedEpisode, position: Position, rows: Iterable[LoggedRe
             )
         turn = advance(episode.cell.env, position, decode_reply(row.reply), row.reply)
         if turn.step_digest != row.step_digest or turn.facts_bytes != row.facts:
-            from evalkit.store.files.segment import REMEDY
-
             raise CorruptLogError(
-                f"episode {episode.id} step {row.step}: replay does not reproduce the log. Either the log was changed: "
-                f"{REMEDY} Or this evalkit plays the environment differently: the manifest names the one that started "
+                f"episode {episode.id} step {row.step}: replay does not reproduce the log. Either somebody has changed "
+                "the log, or this evalkit plays the environment differently: the manifest names the one that started "
                 "the run."
             )
 

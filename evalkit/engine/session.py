@@ -23,9 +23,9 @@ from evalkit.engine.question import LiveQuestion
 from evalkit.engine.resume import KINDS, Holdings, RunPart, order
 from evalkit.engine.scheduler import CellCount, LaneJob
 from evalkit.engine.universe import Choice, PlannedEpisode, lanes
+from evalkit.frozen.manifest import Manifest, ManifestAgent
 from evalkit.money import PicoUsd
 from evalkit.store.bucket import is_bucket
-from evalkit.store.manifest import Manifest, ManifestAgent
 from evalkit.store.reading.accounts import Account, spent
 from evalkit.store.reading.unmetered import Unmetered
 from evalkit.store.writing.writer import Store

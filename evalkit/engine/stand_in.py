@@ -20,14 +20,14 @@ from evalkit.engine.resume import Holdings
 from evalkit.engine.universe import AgentSetup, PlannedEpisode
 from evalkit.envs.table import ENVIRONMENTS
 from evalkit.errors import UsageError
+from evalkit.frozen.instances import admission
+from evalkit.frozen.manifest import Manifest, ManifestAgent, ManifestSuite
 from evalkit.money import FREE, PicoUsd, Price
 from evalkit.policy.conversation import PolicyFn, answer
 from evalkit.policy.table import check_policy, find_policy, player
 from evalkit.seats import AgentCode
 from evalkit.spec.identity import episode_id
 from evalkit.store.files.record import StepRecord
-from evalkit.store.instances import admission
-from evalkit.store.manifest import Manifest, ManifestAgent, ManifestSuite
 from evalkit.wire.dialect import Dialect, Quirks
 from evalkit.wire.table import DIALECTS
 from evalkit.wire.tokens import BYTES_PER_TOKEN, input_tokens, output_tokens

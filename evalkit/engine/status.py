@@ -24,15 +24,15 @@ from evalkit.engine.forecast import (
 from evalkit.engine.freezing.keeping import reworded
 from evalkit.engine.universe import Choice
 from evalkit.envs.table import ENVIRONMENTS
+from evalkit.frozen.manifest import Manifest
+from evalkit.frozen.manifests import read_manifest
+from evalkit.frozen.question_files import read_frozen
 from evalkit.money import usd_number
 from evalkit.results.endings import Parked, most_said, parked_episodes, parked_words, refused_episodes
 from evalkit.store.events import budget_of, last_session
 from evalkit.store.files.record import UNSCORED
 from evalkit.store.live import read_live
 from evalkit.store.lock import Holder, holder
-from evalkit.store.manifest import Manifest
-from evalkit.store.manifests import read_manifest
-from evalkit.store.question_files import read_frozen
 from evalkit.store.reading.accounts import spent
 from evalkit.store.reading.index import RunIndex, read_index
 from evalkit.store.reading.totals import CellTotals, rate

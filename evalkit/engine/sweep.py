@@ -36,6 +36,9 @@ from evalkit.engine.spending.money import open_row, spent_below
 from evalkit.engine.time_left import TimeLeft
 from evalkit.engine.view import Pace, View, view_of
 from evalkit.errors import LaneClosed, RunError, UsageError
+from evalkit.frozen.manifest import Manifest
+from evalkit.frozen.manifests import keep_spec, read_spec, write_manifest
+from evalkit.frozen.question_files import write_frozen
 from evalkit.results.answers import RunQuestion
 from evalkit.results.question import freeze_question
 from evalkit.store.bucket import is_bucket
@@ -43,9 +46,6 @@ from evalkit.store.files.journal import new_writer
 from evalkit.store.files.layout import journals
 from evalkit.store.files.record import LedgerRecord
 from evalkit.store.live import withdraw
-from evalkit.store.manifest import Manifest
-from evalkit.store.manifests import keep_spec, read_spec, write_manifest
-from evalkit.store.question_files import write_frozen
 from evalkit.store.reading.accounts import accounts, charge_crashes, unaccounted
 from evalkit.store.recovery.repair import Repair, repair
 from evalkit.store.writing.writer import open_store

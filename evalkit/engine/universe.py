@@ -19,9 +19,9 @@ from msgspec import Struct
 from evalkit.dialogue import Sampling
 from evalkit.envs.environment import Environment, Kit
 from evalkit.envs.table import ENVIRONMENTS
+from evalkit.frozen.instances import ManifestInstance, admission, laid
+from evalkit.frozen.manifest import Manifest, ManifestAgent, ManifestExtent, ManifestSuite, load_target
 from evalkit.spec.identity import episode_id, episode_key
-from evalkit.store.instances import ManifestInstance, admission, laid
-from evalkit.store.manifest import Manifest, ManifestAgent, ManifestExtent, ManifestSuite, load_target
 
 KEPT = 10_000
 """Up to so many places are computed once for all replicates; more are computed for each replicate, without a list."""

@@ -10,11 +10,11 @@ from typing import Literal
 import msgspec
 
 from evalkit.errors import CorruptLogError
+from evalkit.frozen.manifests import runs_in
 from evalkit.report.nights.history import NightRecord, Rule, encode, read_night, with_alarms
 from evalkit.report.nights.history import decode as decode_night
 from evalkit.store.disk import append_lines, read_whole, write_durably
 from evalkit.store.json_text import decode
-from evalkit.store.manifests import runs_in
 from evalkit.store.reading.accounts import accounts, spent
 
 # `journal.jsonl`: what the nights' logs do not contain: how each call ended, what the user accepted, what the hook

@@ -26,6 +26,9 @@ from evalkit.engine.session import RunOptions
 from evalkit.engine.sweep import run_sweep
 from evalkit.engine.view import View
 from evalkit.errors import UsageError
+from evalkit.frozen.instances import ManifestInstance
+from evalkit.frozen.manifest import Manifest, ManifestOrder, ManifestSuite
+from evalkit.frozen.manifests import read_manifest
 from evalkit.money import show_usd
 from evalkit.nightly.history_files import (
     FOLDER,
@@ -39,9 +42,6 @@ from evalkit.nightly.history_files import (
 )
 from evalkit.report.nights.history import NightRecord, Rule, cell_key
 from evalkit.results.cells import planned_cells
-from evalkit.store.instances import ManifestInstance
-from evalkit.store.manifest import Manifest, ManifestOrder, ManifestSuite
-from evalkit.store.manifests import read_manifest
 from evalkit.text import many
 
 # Which night it is: the UTC date on which it began. No daylight saving time moves it.

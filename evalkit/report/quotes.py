@@ -16,6 +16,7 @@ from typing import Any
 import orjson
 
 from evalkit.envs.table import ENVIRONMENTS
+from evalkit.frozen.manifest import Manifest, load_target
 from evalkit.report import queries
 from evalkit.report.extras import ErrorKind, Find, QuotedPlace, extras_of
 from evalkit.report.run_data import RunData
@@ -24,7 +25,6 @@ from evalkit.report.tables import Column, Table, columns_of
 from evalkit.results.cells import Cell
 from evalkit.results.episodes import Environments, EpisodeResult
 from evalkit.results.moves import Move, moves
-from evalkit.store.manifest import Manifest, load_target
 from evalkit.text import bounded
 
 COUNTED = ("environment", "kind", "count", "unit", "episodes", "share")

@@ -5,6 +5,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from evalkit.frozen.manifest import Manifest
+from evalkit.frozen.question_files import GivenAnswers, read_given
+from evalkit.frozen.void import Void, read_voids
 from evalkit.report.accounts import (
     ASK_COLUMNS,
     LOG_COLUMNS,
@@ -30,9 +33,6 @@ from evalkit.results.cells import Cell, cells
 from evalkit.results.derived import read_run
 from evalkit.results.endings import most_said
 from evalkit.spec.decide import POINTS
-from evalkit.store.manifest import Manifest
-from evalkit.store.question_files import GivenAnswers, read_given
-from evalkit.store.void import Void, read_voids
 
 ANSWERS = "answers"
 """The name of the table."""

@@ -10,9 +10,9 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from evalkit.errors import UsageError
+from evalkit.frozen.manifest import Manifest
 from evalkit.results.cells import Cell
 from evalkit.results.rows import agent_table, cells_view, episode_table
-from evalkit.store.manifest import Manifest
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -11,6 +11,7 @@ from dataclasses import replace
 from typing import Any
 
 from evalkit.envs.table import OPTIMUM_UNIT, is_litmus, scale_words, score_range, score_unit
+from evalkit.frozen.manifest import Manifest
 from evalkit.report import queries
 from evalkit.report.run_data import RunData
 from evalkit.report.tables import PROMPTS, Column, Table, columns_of, method_of
@@ -21,7 +22,6 @@ from evalkit.results.voided import void_notes
 from evalkit.stats.bootstrap import LEAST_INSTANCES, Interval
 from evalkit.stats.intervals import Method, estimate, unmet_share
 from evalkit.stats.sequential import filled, sequence
-from evalkit.store.manifest import Manifest
 from evalkit.text import bounded, many
 
 ACCEPTED = "ok"

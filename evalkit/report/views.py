@@ -20,6 +20,7 @@ import pyarrow as pa
 from pyarrow import csv
 
 from evalkit.errors import RunError, UsageError
+from evalkit.frozen.manifests import read_manifest
 from evalkit.report.periods import VIEW as PERIODS
 from evalkit.report.periods import period_scores
 from evalkit.report.run_data import ASKED_AT, ROLE, SCORES
@@ -28,7 +29,6 @@ from evalkit.results.cells import Cell
 from evalkit.results.derived import read_cells
 from evalkit.results.rows import agent_table, cell_table, episode_table, instance_table
 from evalkit.store.files.schema import UNASKED, ledger_table
-from evalkit.store.manifests import read_manifest
 from evalkit.store.reading.reader import read_ledger, step_segments, superseded
 
 if TYPE_CHECKING:

@@ -19,20 +19,20 @@ from typing import Any, Literal
 import msgspec
 
 from evalkit.errors import CorruptLogError
-from evalkit.results.episodes import EpisodeResult
-from evalkit.results.question import DrawOrder, indices
-from evalkit.spec.decide import POINTS
-from evalkit.stats.deciding import Asked, Contest, Inquiry
-from evalkit.stats.evidence import BETS_VERSION, Bounds, Judged
-from evalkit.store.manifest import Manifest
-from evalkit.store.question_files import (
+from evalkit.frozen.manifest import Manifest
+from evalkit.frozen.question_files import (
     VERSION,
     FrozenQuestion,
     GivenAnswer,
     GivenAnswers,
     read_frozen,
 )
-from evalkit.store.void import Void
+from evalkit.frozen.void import Void
+from evalkit.results.episodes import EpisodeResult
+from evalkit.results.question import DrawOrder, indices
+from evalkit.spec.decide import POINTS
+from evalkit.stats.deciding import Asked, Contest, Inquiry
+from evalkit.stats.evidence import BETS_VERSION, Bounds, Judged
 from evalkit.text import many
 
 Subject = tuple[str, ...]

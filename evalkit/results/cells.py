@@ -14,10 +14,10 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from evalkit.envs.suite_rows import MOST_LINES
+from evalkit.frozen.instances import ManifestInstance, admission, laid
+from evalkit.frozen.manifest import Manifest, ManifestSuite
+from evalkit.frozen.void import Void
 from evalkit.results.episodes import EpisodeResult
-from evalkit.store.instances import ManifestInstance, admission, laid
-from evalkit.store.manifest import Manifest, ManifestSuite
-from evalkit.store.void import Void
 
 if TYPE_CHECKING:
     from evalkit.stats.bootstrap import Interval
@@ -110,7 +110,7 @@ def cells(
 ) -> list[Cell]:
     """Every agent on every suite it plays, suites and agents in the spec's order.
 
-    `voids`: the run's void episodes by id (`store/void.py`). One that has ended is left out as if it were not planned.
+    `voids`: the run's void episodes by id (`frozen/void.py`). One that has ended is left out as if it were not planned.
 
     Chosen: the prefix is taken within each suite. An agent's admission order, restricted to a suite, is the same
     whatever other suites the run has (all instances get replicate r before any gets r+1, in the manifest's

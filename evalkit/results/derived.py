@@ -24,14 +24,14 @@ from evalkit import __version__
 from evalkit.envs.environment import Environment
 from evalkit.envs.table import ENVIRONMENTS
 from evalkit.errors import RunError
+from evalkit.frozen.manifest import Manifest
+from evalkit.frozen.manifests import read_manifest
+from evalkit.frozen.void import read_voids
 from evalkit.results.cells import Cell, cells
 from evalkit.results.endings import refused_episodes
 from evalkit.results.episodes import NUMBERS, Environments, EpisodeResult, Fold, Referee, Spot, result, spots
 from evalkit.store.disk import put
 from evalkit.store.files.record import REFUSED
-from evalkit.store.manifest import Manifest
-from evalkit.store.manifests import read_manifest
-from evalkit.store.void import read_voids
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -14,9 +14,9 @@ import orjson
 
 from evalkit.envs.environment import Environment, Facts, outcomes
 from evalkit.errors import CorruptLogError, RunError, UsageError
+from evalkit.frozen.instances import ManifestInstance
+from evalkit.frozen.manifest import Manifest, ManifestSuite, load_target
 from evalkit.store.files.record import REFUSED, UNSCORED
-from evalkit.store.instances import ManifestInstance
-from evalkit.store.manifest import Manifest, ManifestSuite, load_target
 
 if TYPE_CHECKING:
     import numpy.typing as npt

@@ -14,11 +14,11 @@ from evalkit.envs.environment import Environment
 from evalkit.envs.lines import instance_digest
 from evalkit.envs.suite_rows import MOST_LINES
 from evalkit.errors import CorruptLogError, EvalkitError
+from evalkit.frozen.manifest import Manifest, ManifestAgent, ManifestCode, ManifestSuite, load_target
 from evalkit.results.episodes import Environments
 from evalkit.spec.identity import agent_identity, sampling_fields, suite_digest
 from evalkit.spec.model import AgentSpec
 from evalkit.spec.packs import texts_digest
-from evalkit.store.manifest import Manifest, ManifestAgent, ManifestCode, ManifestSuite, load_target
 
 
 def frozen_flaws(manifest: Manifest, environments: Environments) -> Iterator[str]:

@@ -8,12 +8,12 @@ import numpy as np
 
 from evalkit.envs.table import ENVIRONMENTS
 from evalkit.errors import UsageError
+from evalkit.frozen.instances import admission, laid
+from evalkit.frozen.manifest import Manifest, ManifestSuite
+from evalkit.frozen.question_files import VERSION, FrozenQuestion, FrozenSuite
 from evalkit.spec.decide import ALPHA, POINTS, Decide
 from evalkit.stats.deciding import Inquiry, question
 from evalkit.stats.evidence import BETS_VERSION, Bounds
-from evalkit.store.instances import admission, laid
-from evalkit.store.manifest import Manifest, ManifestSuite
-from evalkit.store.question_files import VERSION, FrozenQuestion, FrozenSuite
 
 if TYPE_CHECKING:
     import numpy.typing as npt

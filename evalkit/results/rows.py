@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 import orjson
 
+from evalkit.frozen.manifest import Manifest, ManifestSuite
 from evalkit.results.cells import Cell, planned_cells
 from evalkit.results.episodes import EpisodeResult
-from evalkit.store.manifest import Manifest, ManifestSuite
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from evalkit.envs.table import ENVIRONMENTS
 from evalkit.errors import RunError, nearest
+from evalkit.frozen.manifest import Manifest, load_target
+from evalkit.frozen.manifests import read_manifest
 from evalkit.money import show_usd, simulated_words
 from evalkit.results.asks import Ask, ask_of
 from evalkit.results.episodes import COLUMNS as RESULT_COLUMNS
@@ -22,8 +24,6 @@ from evalkit.results.episodes import (
 )
 from evalkit.results.moves import Move, moves
 from evalkit.results.trajectory import Trajectory, folded, trajectory_parts, unfolded
-from evalkit.store.manifest import Manifest, load_target
-from evalkit.store.manifests import read_manifest
 from evalkit.text import BOUND, many, seconds, visible
 
 if TYPE_CHECKING:

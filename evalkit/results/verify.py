@@ -18,18 +18,18 @@ from evalkit.envs.environment import Environment
 from evalkit.envs.replay import Position, advance, again, begin
 from evalkit.envs.table import ENVIRONMENTS
 from evalkit.errors import CorruptLogError, RunError, UsageError
+from evalkit.frozen.instances import ManifestInstance
+from evalkit.frozen.manifest import Manifest, ManifestAgent, ManifestSuite, load_target
+from evalkit.frozen.manifests import read_manifest
+from evalkit.frozen.question_files import ANSWERS, QUESTION, read_frozen, read_given
+from evalkit.frozen.void import FILE as VOIDS
+from evalkit.frozen.void import read_voids
 from evalkit.replies import decode_reply
 from evalkit.results.answers import doubts, read_question
 from evalkit.results.derived import read_afresh
 from evalkit.results.episodes import Environments, require_environments
 from evalkit.spec.identity import episode_id, episode_key
 from evalkit.store.files.record import STEP
-from evalkit.store.instances import ManifestInstance
-from evalkit.store.manifest import Manifest, ManifestAgent, ManifestSuite, load_target
-from evalkit.store.manifests import read_manifest
-from evalkit.store.question_files import ANSWERS, QUESTION, read_frozen, read_given
-from evalkit.store.void import FILE as VOIDS
-from evalkit.store.void import read_voids
 
 if TYPE_CHECKING:
     import pyarrow as pa

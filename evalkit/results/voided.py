@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from evalkit.errors import UsageError, nearest
-from evalkit.store.manifest import Manifest
-from evalkit.store.manifests import read_manifest
+from evalkit.frozen.manifest import Manifest
+from evalkit.frozen.manifests import read_manifest
 from evalkit.text import many, visible
 
 if TYPE_CHECKING:

@@ -11,10 +11,10 @@ import orjson
 from evalkit.envs.errand import errand
 from evalkit.envs.errand.errand import written
 from evalkit.errors import CorruptLogError, RunError
+from evalkit.frozen.manifest import Manifest
+from evalkit.frozen.manifests import read_manifest
 from evalkit.replies import decode_reply
 from evalkit.results.endings import ended_rows
-from evalkit.store.manifest import Manifest
-from evalkit.store.manifests import read_manifest
 from evalkit.store.reading.reader import replay_rows
 from evalkit.tasks.errands import ErrandAnswer, coverage_line, errand_digest
 from evalkit.tasks.record import tasks_of

@@ -10,6 +10,8 @@ import orjson
 
 from evalkit.envs.table import ENVIRONMENTS, is_litmus, score_unit
 from evalkit.errors import EvalkitError, RunError, UsageError, nearest
+from evalkit.frozen.manifest import load_target
+from evalkit.frozen.manifests import read_manifest
 from evalkit.money import show_usd
 from evalkit.nightly.history_files import among, is_night, several
 from evalkit.report.charts.drawing import line_specs, lines_of, quoted
@@ -21,8 +23,6 @@ from evalkit.report.tables import Column, Table
 from evalkit.results.cells import Cell
 from evalkit.results.episodes import EpisodeResult
 from evalkit.results.show import open_episode
-from evalkit.store.manifest import load_target
-from evalkit.store.manifests import read_manifest
 from evalkit.store.reading.reader import facts_of
 from evalkit.text import many
 from evalkit.view.chat import PeriodView, bounded_to, periods_of

@@ -11,6 +11,7 @@ from urllib.parse import quote, urlencode
 
 from evalkit.envs.table import OPTIMUM_UNIT
 from evalkit.errors import EvalkitError
+from evalkit.frozen.manifests import read_manifest
 from evalkit.money import show_usd
 from evalkit.nightly.history_files import accepted, nights, read_history, read_journal
 from evalkit.nightly.hook import compared, unmeasured
@@ -20,7 +21,6 @@ from evalkit.report.tables import Column, Table
 from evalkit.store.events import last_session
 from evalkit.store.live import read_live
 from evalkit.store.lock import holder
-from evalkit.store.manifests import read_manifest
 from evalkit.text import bounded, many
 from evalkit.view.grid import Grid, Href, grid, plot, sql_command
 from evalkit.view.overview import Fact, Overview, overview_frame

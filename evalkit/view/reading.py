@@ -7,14 +7,14 @@ from pathlib import Path
 from evalkit.engine.status import Status, read_status
 from evalkit.envs.table import is_litmus
 from evalkit.errors import EvalkitError
+from evalkit.frozen.manifests import FOLDER as MANIFESTS
+from evalkit.frozen.void import FILE as VOIDS
 from evalkit.report.figures.build import run_figures
 from evalkit.report.quotes import Quote, run_quotes
 from evalkit.report.report import Report, report
 from evalkit.report.vega import Figure
 from evalkit.store.events import budget_of, last_session
 from evalkit.store.lock import holder
-from evalkit.store.manifests import FOLDER as MANIFESTS
-from evalkit.store.void import FILE as VOIDS
 from evalkit.view.leaderboard import standings, suites_of
 
 FOLDERS = ("log/*", "steps", "ends", "ledger")

@@ -12,9 +12,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from evalkit.errors import RunError, nearest
+from evalkit.frozen.manifests import manifest_file, runs_in
 from evalkit.nightly.history_files import FOLDER as NIGHTS
 from evalkit.nightly.history_files import is_night, nights
-from evalkit.store.manifests import manifest_file, runs_in
 from evalkit.view.reading import Glance, LogState, Reading, completed, log_state, read_run
 
 PATIENCE_S = 0.6

@@ -17,12 +17,12 @@ from aiohttp import web
 from aiohttp.http_exceptions import HttpProcessingError
 
 from evalkit.errors import EvalkitError, RunError, UsageError
+from evalkit.frozen.manifests import read_manifest
 from evalkit.loopback import HOST, REFUSED, refusal
 from evalkit.report.tables import as_csv
 from evalkit.results.cells import Cell
 from evalkit.results.episodes import EpisodeResult
 from evalkit.store.lock import holder
-from evalkit.store.manifests import read_manifest
 from evalkit.view.comparing import (
     beside_frame,
     beside_page,

@@ -14,10 +14,10 @@ import evalkit
 from evalkit.cli.main import main
 from evalkit.engine.forecast import Forecast, Prior, asks_per_step, learn_all
 from evalkit.engine.status import lane_rates, read_status
+from evalkit.frozen.manifests import read_manifest
 from evalkit.report.nights.history import read_night
 from evalkit.report.report import report
 from evalkit.store.files.record import ASK, StepRecord
-from evalkit.store.manifests import read_manifest
 from evalkit.store.reading.reader import scan_all
 from evalkit.store.reading.totals import CellTotals
 from evalkit.view.run_cache import RunCache

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from evalkit.frozen.copying import download
 from evalkit.results.verify import verify
 from evalkit.store.bucket import BucketPath, place_of
-from evalkit.store.copying import download
 from evalkit.store.disk import read_lines
 from evalkit.store.events import FILE as EVENTS
 from evalkit.store.events import read_events

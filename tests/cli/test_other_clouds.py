@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from evalkit.frozen.copying import download
 from evalkit.store.bucket import BucketPath, place_of
-from evalkit.store.copying import download
 from evalkit.store.files.journal import has_ended
 from evalkit.store.files.layout import journals
 from evalkit.store.objects import store_of

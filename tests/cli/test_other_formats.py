@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from evalkit import __version__
-from evalkit.store import manifests
+from evalkit.frozen import manifests
 from evalkit.store.files import schema, segment
 from tests.support.command_line import Call
 

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from evalkit.frozen.manifests import read_spec
 from evalkit.store.events import read_events
-from evalkit.store.manifests import read_spec
 from tests.support.command_line import Call
 
 SET = ("--set", "agents.random.notes=false")

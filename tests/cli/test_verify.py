@@ -9,9 +9,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from evalkit.store.instances import Listed
-from evalkit.store.manifests import read_manifest
-from evalkit.store.suite_file import write_suite
+from evalkit.frozen.instances import Listed
+from evalkit.frozen.manifests import read_manifest
+from evalkit.frozen.suite_file import write_suite
 from tests.support.command_line import Call
 
 MANIFEST = "manifest/000000.json"

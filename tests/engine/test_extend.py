@@ -8,9 +8,9 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from evalkit.frozen.manifest import Manifest
+from evalkit.frozen.manifests import read_manifest
 from evalkit.spec import packs
-from evalkit.store.manifest import Manifest
-from evalkit.store.manifests import read_manifest
 from evalkit.store.reading.reader import scan
 from tests.conform.sending import kept
 from tests.snapshots.workspace import RUN, call, copy

@@ -4,10 +4,10 @@ import pytest
 
 from evalkit.engine.freezing.freeze import merge, resolve
 from evalkit.errors import RunError, UsageError
+from evalkit.frozen.manifests import read_manifest, write_manifest
 from evalkit.spec import suites
 from evalkit.spec.suites import find_suite
 from evalkit.spec.sweep import read_sweep
-from evalkit.store.manifests import read_manifest, write_manifest
 from tests.support.small_sweeps import TWO_POLICIES, resolved
 
 SERVED = """

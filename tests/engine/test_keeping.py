@@ -14,10 +14,10 @@ from evalkit.engine.freezing.keeping import reworded
 from evalkit.engine.status import read_status
 from evalkit.envs.scheduling import scheduling
 from evalkit.errors import RunError
+from evalkit.frozen.manifest import Manifest
+from evalkit.frozen.manifests import read_manifest
 from evalkit.results.verify import verify
 from evalkit.spec import packs
-from evalkit.store.manifest import Manifest
-from evalkit.store.manifests import read_manifest
 from tests.support.small_sweeps import TWO_POLICIES, resolved
 from tests.support.sweep_runs import go
 

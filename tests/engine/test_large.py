@@ -16,12 +16,12 @@ from evalkit.envs import suite_rows
 from evalkit.envs.suite_rows import SuiteRow, encode_rows
 from evalkit.envs.table import ENVIRONMENTS
 from evalkit.errors import RunError
+from evalkit.frozen import suite_file
+from evalkit.frozen.manifests import read_manifest, write_manifest
 from evalkit.results import cells, frozen
 from evalkit.spec import suites
 from evalkit.spec.suites import rows_of
 from evalkit.spec.sweep import read_sweep
-from evalkit.store import suite_file
-from evalkit.store.manifests import read_manifest, write_manifest
 from evalkit.store.reading.index import read_index
 
 COUNT = 40

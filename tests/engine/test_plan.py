@@ -17,9 +17,9 @@ from evalkit.engine.planning.plan import ASSUMED_REPLY_S, PriorKnowledge, plan_s
 from evalkit.engine.planning.planned import Plan
 from evalkit.engine.universe import Choice, episodes
 from evalkit.envs.table import ENVIRONMENTS
+from evalkit.frozen.manifests import read_manifest
 from evalkit.results.episodes import COLUMNS, episode_results
 from evalkit.spec.sweep import find_sweep, read_sweep
-from evalkit.store.manifests import read_manifest
 from evalkit.store.reading.index import read_index
 from evalkit.store.reading.reader import scan
 from tests.support.small_sweeps import resolved

@@ -13,12 +13,12 @@ from evalkit.engine import question
 from evalkit.engine.outcome import RunOutcome
 from evalkit.envs.table import ENVIRONMENTS
 from evalkit.errors import RunError, StorageError
+from evalkit.frozen.manifests import read_manifest
+from evalkit.frozen.question_files import ANSWERS, QUESTION, read_given
 from evalkit.results.answers import RunQuestion, read_question
 from evalkit.results.derived import read_afresh
 from evalkit.results.question import freeze_question
 from evalkit.results.verify import verify
-from evalkit.store.manifests import read_manifest
-from evalkit.store.question_files import ANSWERS, QUESTION, read_given
 from tests.support.question_runs import INSTANCES, asking, many
 from tests.support.spread_runs import events
 from tests.support.sweep_runs import go, go_served

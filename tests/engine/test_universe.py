@@ -10,10 +10,10 @@ from evalkit.engine.freezing.freeze import merge
 from evalkit.engine.freezing.keeping import kept
 from evalkit.engine.stand_in import admitted
 from evalkit.engine.universe import KEPT, Choice, PlannedEpisode, cells, episodes, lanes, placed
+from evalkit.frozen.manifest import Manifest, ManifestOrder
 from evalkit.results.cells import cells as report_cells
 from evalkit.results.derived import read_run
 from evalkit.results.episodes import EpisodeResult
-from evalkit.store.manifest import Manifest, ManifestOrder
 from tests.support.guessing_runs import a_manifest, a_suite, an_agent
 from tests.support.small_sweeps import TWO_POLICIES, resolved
 from tests.support.sweep_runs import go
@@ -119,7 +119,7 @@ def test_nothing_is_listed_to_find_the_first_places(monkeypatch: pytest.MonkeyPa
     manifest = msgspec.structs.replace(a_manifest([], [suite]), order=ManifestOrder(key=5))
     asked: list[int] = []
     monkeypatch.setattr(
-        "evalkit.store.instances.Permutation.at", lambda order, place: asked.append(place) or place, raising=True
+        "evalkit.frozen.instances.Permutation.at", lambda order, place: asked.append(place) or place, raising=True
     )
     assert len(list(islice(placed(manifest, [suite]), 10))) == 10
     assert len(asked) < 20

@@ -10,6 +10,7 @@ import pytest
 
 from evalkit.engine.freezing.freeze import Resolved
 from evalkit.errors import CorruptLogError, UsageError
+from evalkit.frozen.manifest import ManifestOrder
 from evalkit.nightly.history_files import (
     FILE,
     accepted,
@@ -26,7 +27,6 @@ from evalkit.nightly.night import rotated, tonight, utc_date
 from evalkit.report.nights.history import FORMAT, CellNight, NightRecord, Rule, cell_key, decode, encode, with_alarms
 from evalkit.report.nights.trends import alarms_table, bars, changes, trend_figure
 from evalkit.stats.alarm import EARLY_PART
-from evalkit.store.manifest import ManifestOrder
 from tests.support.small_sweeps import TWO_POLICIES, resolved
 
 HOUR = 3600.0

@@ -11,9 +11,9 @@ from evalkit.envs import table
 from evalkit.envs.environment import ActionShare, Environment, Presentation
 from evalkit.envs.table import named
 from evalkit.errors import UsageError
+from evalkit.frozen.manifests import write_manifest
 from evalkit.report.extras import refuse_clashes, refuse_tables
 from evalkit.report.report import report
-from evalkit.store.manifests import write_manifest
 from tests.support.guessing_game import GUESSING
 from tests.support.guessing_runs import a_manifest, a_suite, an_agent, rows, search
 from tests.support.run_directories import write_tails

@@ -7,7 +7,7 @@ import pytest
 
 from evalkit import plugins
 from evalkit.cli.main import main
-from evalkit.store.manifests import read_manifest
+from evalkit.frozen.manifests import read_manifest
 from tests.support.plugin_packages import ENVIRONMENT, put
 
 SWEEP = """

@@ -2,11 +2,11 @@
 
 import pytest
 
+from evalkit.frozen.manifest import Manifest
 from evalkit.money import PicoUsd
 from evalkit.report.report import Report
 from evalkit.store.files.record import LedgerRecord, StepRecord
 from evalkit.store.files.schema import steps_table
-from evalkit.store.manifest import Manifest
 from tests.support.guessing_game import calls, guess, say
 from tests.support.guessing_runs import a_manifest, a_suite, an_agent, report_of, rows, search
 

@@ -8,11 +8,11 @@ import pytest
 from evalkit.cli.question_words import counted, open_lines, question_lines
 from evalkit.engine import question
 from evalkit.engine.status import read_status
+from evalkit.frozen.manifests import read_manifest
+from evalkit.frozen.void import Void, add_voids
 from evalkit.report.report import LEANS, report
 from evalkit.results.answers import RunQuestion, read_question
 from evalkit.results.derived import read_afresh, read_run
-from evalkit.store.manifests import read_manifest
-from evalkit.store.void import Void, add_voids
 from tests.support.command_line import Call, caller
 from tests.support.question_runs import asking, many
 from tests.support.sweep_runs import go

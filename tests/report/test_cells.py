@@ -4,12 +4,12 @@ from typing import Any
 import pytest
 
 from evalkit.errors import CorruptLogError
+from evalkit.frozen.manifest import Manifest
 from evalkit.report.run_data import RunData
 from evalkit.results.cells import Cell, cells
 from evalkit.results.episodes import EpisodeResult, episode_results
 from evalkit.store.files.record import UNSCORED, StepRecord
 from evalkit.store.files.schema import steps_table
-from evalkit.store.manifest import Manifest
 from tests.support.guessing_game import calls, guess, hint, say
 from tests.support.guessing_runs import ENVIRONMENTS, a_manifest, a_suite, an_agent, rows, search
 

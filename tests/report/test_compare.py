@@ -7,6 +7,7 @@ from typing import Any
 import orjson
 import pytest
 
+from evalkit.frozen.manifest import Manifest
 from evalkit.report.comparing.compare import Comparison, Side, compare, narrowed, together
 from evalkit.report.report import Report
 from evalkit.report.tables import as_csv, markdown
@@ -14,7 +15,6 @@ from evalkit.results.cells import cells
 from evalkit.results.episodes import episode_results
 from evalkit.store.files.record import StepRecord
 from evalkit.store.files.schema import steps_table
-from evalkit.store.manifest import Manifest
 from tests.support.guessing_game import guess
 from tests.support.guessing_runs import ENVIRONMENTS, a_manifest, a_suite, an_agent, rows, search
 

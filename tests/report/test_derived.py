@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 
 from evalkit.envs import table
+from evalkit.frozen.manifests import write_manifest
 from evalkit.report.report import Report, report
 from evalkit.results import derived
 from evalkit.results.episodes import Referee, Spot
 from evalkit.results.verify import verify
 from evalkit.store.files.record import StepRecord
-from evalkit.store.manifests import write_manifest
 from tests.support.guessing_game import guess, hint
 from tests.support.guessing_runs import ENVIRONMENTS, a_manifest, a_suite, an_agent, rows, search
 from tests.support.run_directories import write_tails

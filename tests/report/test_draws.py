@@ -6,10 +6,10 @@ from fractions import Fraction
 
 import pytest
 
+from evalkit.frozen.instances import ManifestInstance
+from evalkit.frozen.manifest import Manifest, ManifestOrder, ManifestSuite
+from evalkit.frozen.question_files import FrozenQuestion, FrozenSuite
 from evalkit.results.question import LEFT_OUT, SMALL, DrawOrder, turn_of
-from evalkit.store.instances import ManifestInstance
-from evalkit.store.manifest import Manifest, ManifestOrder, ManifestSuite
-from evalkit.store.question_files import FrozenQuestion, FrozenSuite
 
 
 @pytest.mark.parametrize(

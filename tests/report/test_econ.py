@@ -7,6 +7,7 @@ import msgspec
 import pytest
 from scipy import stats
 
+from evalkit.frozen.manifest import Manifest, ManifestAgent, ManifestSuite
 from evalkit.report.behaviour import behaviour_table
 from evalkit.report.markets.econ import econ_tables
 from evalkit.report.scores import scores_table
@@ -14,7 +15,6 @@ from evalkit.report.tables import Table, as_csv, markdown, shown
 from evalkit.results.cells import Cell
 from evalkit.results.episodes import EpisodeResult
 from evalkit.stats.contrasts import CONSTANT, FEW
-from evalkit.store.manifest import Manifest, ManifestAgent, ManifestSuite
 from tests.support.guessing_runs import a_manifest, an_agent, source_of_cells
 
 BASIC = [1.0, 0.62, 0.71, 0.9, 0.55, 1.0, 0.48, 0.83, 0.77, 0.69, 0.95, 0.38]

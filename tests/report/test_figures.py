@@ -14,6 +14,7 @@ import pytest
 
 from evalkit.cli.main import main
 from evalkit.envs.table import ENVIRONMENTS
+from evalkit.frozen.manifest import Manifest
 from evalkit.report.environments import pricing, procurement, scheduling
 from evalkit.report.extras import Curve
 from evalkit.report.figures import curves
@@ -23,7 +24,6 @@ from evalkit.report.report import Report, report
 from evalkit.report.vega import MOST_MARKS, Figure, spec_of
 from evalkit.report.views import open_views
 from evalkit.store.files.schema import steps_table
-from evalkit.store.manifest import Manifest
 from tests.support.guessing_runs import a_manifest, a_suite, an_agent, report_of, rows, search
 from tests.vegalite import schema_flaw
 

@@ -6,11 +6,11 @@ import pytest
 
 from evalkit.envs import table
 from evalkit.errors import RunError
+from evalkit.frozen.manifests import write_manifest
 from evalkit.money import PicoUsd
 from evalkit.report.report import report
 from evalkit.results.show import show
 from evalkit.store.files.record import LedgerRecord
-from evalkit.store.manifests import write_manifest
 from evalkit.store.reading.reader import scan
 from tests.support.guessing_game import guess
 from tests.support.guessing_runs import ENVIRONMENTS, a_manifest, a_suite, an_agent, rows, search

@@ -8,6 +8,8 @@ import pytest
 from msgspec import structs
 
 from evalkit.envs.costbench.score import score
+from evalkit.frozen.instances import ManifestInstance
+from evalkit.frozen.manifest import ManifestSuite
 from evalkit.report.behaviour import behaviour_table
 from evalkit.report.costbench.planning import ALL_AGENTS, planning_tables
 from evalkit.report.costbench.planning_queries import REFERENCE_FILES, is_reference
@@ -16,8 +18,6 @@ from evalkit.report.tables import Table, as_csv, markdown, shown
 from evalkit.results.cells import Cell
 from evalkit.results.episodes import EpisodeResult
 from evalkit.store.files.schema import steps_table
-from evalkit.store.instances import ManifestInstance
-from evalkit.store.manifest import ManifestSuite
 from tests.conform.compare.costbench_metrics import as_reference, played
 from tests.support.guessing_runs import a_manifest, a_suite, an_agent, report_of, rows, search, source_of_cells
 

@@ -8,6 +8,8 @@ import pytest
 from evalkit.envs.costbench.score import Walk
 from evalkit.envs.environment import outcomes
 from evalkit.envs.table import ENVIRONMENTS
+from evalkit.frozen.instances import ManifestInstance
+from evalkit.frozen.manifest import Manifest, ManifestPack, ManifestSuite
 from evalkit.replies import encode_reply
 from evalkit.report.environments import costbench
 from evalkit.report.quotes import BOUND, NO_FAULT, Quote, error_kinds, quotes, quotes_table
@@ -15,8 +17,6 @@ from evalkit.report.run_data import RunData
 from evalkit.results.cells import Cell
 from evalkit.results.episodes import EpisodeResult
 from evalkit.results.moves import Move
-from evalkit.store.instances import ManifestInstance
-from evalkit.store.manifest import Manifest, ManifestPack, ManifestSuite
 from tests.report.test_planning import an_episode
 from tests.support.episode_loop import Episode, kit, play, policy
 from tests.support.guessing_runs import a_manifest, an_agent

@@ -7,13 +7,13 @@ from pathlib import Path
 import pytest
 
 from evalkit.envs import table
+from evalkit.frozen.manifests import write_manifest
 from evalkit.report.comparing.compare import Side, compare
 from evalkit.report.report import Report, report
 from evalkit.results.cells import cells
 from evalkit.results.episodes import episode_results
 from evalkit.store.files.record import StepRecord
 from evalkit.store.files.schema import steps_table
-from evalkit.store.manifests import write_manifest
 from tests.support.guessing_game import guess
 from tests.support.guessing_runs import ENVIRONMENTS, a_manifest, a_suite, an_agent, rows, search
 from tests.support.run_directories import write_run

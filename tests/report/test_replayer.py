@@ -7,10 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from evalkit.envs.replay import begin
+from evalkit.frozen.manifest import Manifest
 from evalkit.results.verify import COLUMNS, Replayer, ReplayFlaw
 from evalkit.store.files.record import StepRecord
 from evalkit.store.files.schema import steps_table
-from evalkit.store.manifest import Manifest
 from tests.support.guessing_game import calls, guess, hint, say
 from tests.support.guessing_runs import ENVIRONMENTS, a_manifest, a_suite, an_agent, rows
 

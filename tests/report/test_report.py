@@ -5,13 +5,13 @@ from typing import Any
 import orjson
 import pytest
 
+from evalkit.frozen.manifest import Manifest
 from evalkit.money import PicoUsd
 from evalkit.report.render.latex import latex
 from evalkit.report.report import Report, build_report
 from evalkit.report.tables import as_csv, markdown, method_of
 from evalkit.store.files.record import LedgerRecord, StepRecord
 from evalkit.store.files.schema import steps_table
-from evalkit.store.manifest import Manifest
 from evalkit.view.grid import grid
 from tests.support.guessing_runs import a_manifest, a_suite, an_agent, report_of, rows, search, source_of
 

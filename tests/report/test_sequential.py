@@ -6,11 +6,11 @@ import msgspec
 import numpy as np
 import pytest
 
+from evalkit.frozen.manifest import ManifestOrder, ManifestSuite
 from evalkit.report.report import Report
 from evalkit.report.scores import anytime_interval, kind_notes
 from evalkit.seeds import derive
 from evalkit.stats.sequential import bernstein, betting, betting_now, filled, rounds, sequence, sequential_p, wealth
-from evalkit.store.manifest import ManifestOrder, ManifestSuite
 from tests.support.guessing_runs import a_manifest, a_suite, an_agent
 
 STUDIES, LOOKS = 1500, 400

@@ -4,9 +4,9 @@ import pytest
 
 from evalkit.cli.read.report import UNTAGGED, grouped_tables, groups_of
 from evalkit.errors import UsageError
+from evalkit.frozen.manifest import Manifest
 from evalkit.report.tables import Column, Table
 from evalkit.stats.intervals import estimate
-from evalkit.store.manifest import Manifest
 from tests.support.guessing_runs import a_manifest, an_agent
 
 TAGS = {

@@ -9,10 +9,10 @@ import pytest
 from evalkit.digests import step_digest
 from evalkit.envs import table
 from evalkit.errors import RunError
+from evalkit.frozen.manifests import write_manifest
 from evalkit.results.verify import Finding, verify
 from evalkit.store.files.record import StepRecord
 from evalkit.store.files.segment import object_name
-from evalkit.store.manifests import write_manifest
 from tests.support.guessing_game import calls, guess, hint, say
 from tests.support.guessing_runs import ENVIRONMENTS, a_manifest, a_suite, an_agent, rows
 from tests.support.log_contents import new_log

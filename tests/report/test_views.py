@@ -11,6 +11,8 @@ import pytest
 
 from evalkit.envs import table
 from evalkit.errors import CorruptLogError, RunError, UsageError
+from evalkit.frozen.manifest import ManifestSuite
+from evalkit.frozen.manifests import write_manifest
 from evalkit.money import PicoUsd
 from evalkit.report import views as module
 from evalkit.report.views import VIEWS, Views, open_views
@@ -18,8 +20,6 @@ from evalkit.results.rows import instance_table
 from evalkit.store.files.record import LedgerRecord
 from evalkit.store.files.schema import STEPS, UNASKED, steps_table
 from evalkit.store.files.segment import read_segment
-from evalkit.store.manifest import ManifestSuite
-from evalkit.store.manifests import write_manifest
 from tests.support.guessing_game import guess
 from tests.support.guessing_runs import ENVIRONMENTS, a_manifest, a_suite, an_agent, rows, search
 from tests.support.log_contents import LOGS

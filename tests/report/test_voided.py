@@ -7,12 +7,12 @@ import pytest
 
 from evalkit.envs import table
 from evalkit.errors import RunError, UsageError
+from evalkit.frozen.manifests import write_manifest
+from evalkit.frozen.void import FILE, Void, add_voids, read_voids
 from evalkit.report.report import Report, report
 from evalkit.report.views import open_views
 from evalkit.results.verify import verify
 from evalkit.results.voided import EpisodeChoice, choose
-from evalkit.store.manifests import write_manifest
-from evalkit.store.void import FILE, Void, add_voids, read_voids
 from tests.support.guessing_game import guess, hint
 from tests.support.guessing_runs import ENVIRONMENTS, a_manifest, a_suite, an_agent, rows, search
 from tests.support.run_directories import write_run

@@ -15,14 +15,14 @@ import pyarrow.parquet as pq
 
 from evalkit.envs.suite_rows import ENDING, SuiteRows, encode_rows
 from evalkit.errors import CorruptLogError
+from evalkit.frozen.instances import Instances, laid
+from evalkit.frozen.manifests import is_run, read_manifest
+from evalkit.frozen.suite_file import FOLDER as SUITES
 from evalkit.seeds import Stream
 from evalkit.store.files.layout import journals
 from evalkit.store.files.segment import claim
-from evalkit.store.instances import Instances, laid
-from evalkit.store.manifests import is_run, read_manifest
 from evalkit.store.reading.index import read_index
 from evalkit.store.reading.reader import scan
-from evalkit.store.suite_file import FOLDER as SUITES
 from evalkit.store.writing.opening import refuse_damage
 from tests.sim.checks import Broken
 from tests.sim.commands import findings

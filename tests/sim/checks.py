@@ -12,11 +12,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from evalkit.errors import CorruptLogError
+from evalkit.frozen.manifests import is_run
+from evalkit.frozen.question_files import read_given
 from evalkit.seeds import Stream
 from evalkit.store.files.record import LedgerRecord
 from evalkit.store.files.segment import CLOSE, SEAL, claim, money_of
-from evalkit.store.manifests import is_run
-from evalkit.store.question_files import read_given
 from evalkit.store.reading.accounts import UNACCOUNTED, accounts, spent
 from evalkit.store.reading.index import RunIndex, read_index
 from evalkit.store.reading.reader import scan

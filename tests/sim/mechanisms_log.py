@@ -224,7 +224,7 @@ MUTANTS = (
     ),
     Mutant(
         name="the lowest manifest holds",
-        file="store/manifests.py",
+        file="frozen/manifests.py",
         old="    return files[-1] if files else None\n",
         new="    return files[0] if files else None\n",
         needs=("extended",),
@@ -238,7 +238,7 @@ MUTANTS = (
     ),
     Mutant(
         name="an extension leaves out the suites' files",
-        file="store/suite_file.py",
+        file="frozen/suite_file.py",
         old="    disk.write_parts_durably(place.path, [data.to_pybytes()])\n",
         new='    if not list((run / "manifest").glob("*.json")):\n'
         "        disk.write_parts_durably(place.path, [data.to_pybytes()])\n",
@@ -260,7 +260,7 @@ MUTANTS = (
     ),
     Mutant(
         name="a suite's file is believed whatever it holds",
-        file="store/suite_file.py",
+        file="frozen/suite_file.py",
         old="        if digest_of_rows(seen()) != self.digest:\n",
         new="        if not digest_of_rows(seen()):\n",
         needs=("altered",),

@@ -10,9 +10,9 @@ from pathlib import Path
 
 from evalkit.engine.gc_threshold import seldom_collected
 from evalkit.engine.outcome import RunOutcome
+from evalkit.frozen.manifests import is_run
 from evalkit.money import PicoUsd
 from evalkit.seeds import Stream
-from evalkit.store.manifests import is_run
 from tests.sim import altered, harm
 from tests.sim.checks import Answers, Broken, answers_of
 from tests.sim.commands import findings

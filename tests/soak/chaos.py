@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from evalkit.store.manifests import is_run
+from evalkit.frozen.manifests import is_run
 from evalkit.store.reading.accounts import accounts
 from evalkit.store.reading.index import read_index
 from evalkit.store.reading.reader import scan

@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
+from evalkit.frozen.manifests import is_run
 from evalkit.serve.launch import simulated
 from evalkit.store.files.record import ASK
-from evalkit.store.manifests import is_run
 from evalkit.store.reading.reader import scan_all
 from tests.sim.players import address
 from tests.soak.sweeping import asked_again, finish, kill_after, prepare, read_bill, start

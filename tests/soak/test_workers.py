@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
+from evalkit.frozen.copying import download
 from evalkit.serve.launch import simulated
 from evalkit.store.bucket import is_bucket, place_of
-from evalkit.store.copying import download
 from evalkit.store.files.layout import journals
 from tests.soak.sweeping import prepare, read_bill, start
 from tests.soak.test_kill import evalkit_json, settle, steps

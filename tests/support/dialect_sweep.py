@@ -18,9 +18,9 @@ from evalkit.engine.outcome import RunOutcome
 from evalkit.engine.session import RunOptions
 from evalkit.engine.sweep import run_sweep
 from evalkit.engine.universe import Choice, episodes, lanes
+from evalkit.frozen.manifest import Manifest
 from evalkit.spec.model import Provider
 from evalkit.spec.sweep import find_sweep, read_sweep
-from evalkit.store.manifest import Manifest
 from evalkit.store.reading.reader import scan
 from tests.provider.options import options_from
 from tests.provider.serving import serving

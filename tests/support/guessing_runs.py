@@ -12,6 +12,8 @@ from evalkit.digests import NOTHING, step_digest
 from evalkit.envs.environment import Kit, Pack
 from evalkit.envs.lines import instance_digest
 from evalkit.envs.replay import advance, begin
+from evalkit.frozen.instances import ManifestInstance
+from evalkit.frozen.manifest import Manifest, ManifestAgent, ManifestPack, ManifestSuite
 from evalkit.money import PicoUsd
 from evalkit.replies import encode_reply
 from evalkit.report.report import Report, build_report
@@ -21,8 +23,6 @@ from evalkit.results.episodes import episode_results
 from evalkit.spec.identity import episode_id, episode_key
 from evalkit.store.files.record import LedgerRecord, StepRecord
 from evalkit.store.files.schema import ledger_table
-from evalkit.store.instances import ManifestInstance
-from evalkit.store.manifest import Manifest, ManifestAgent, ManifestPack, ManifestSuite
 from tests.support.guessing_game import GUESSING, guess, hint
 
 ENVIRONMENTS = {"guessing": GUESSING}

@@ -22,14 +22,14 @@ from evalkit.engine.resume import Holdings
 from evalkit.engine.scheduler import LaneJob, play_lanes
 from evalkit.engine.universe import AgentSetup, PlannedEpisode
 from evalkit.envs.environment import Environment, Kit, Observation, Opening, Pack, Score, Texts
+from evalkit.frozen.instances import ManifestInstance
+from evalkit.frozen.manifest import ManifestSuite
 from evalkit.money import PicoUsd, Price
 from evalkit.serve.openai_chat import SERVED_OPENAI_CHAT
 from evalkit.spec.identity import episode_id
 from evalkit.spec.model import Limits, Model, Provider, SharedLimits
 from evalkit.store.files.journal import Appender
 from evalkit.store.files.record import StepRecord
-from evalkit.store.instances import ManifestInstance
-from evalkit.store.manifest import ManifestSuite
 from evalkit.store.writing import writer
 from evalkit.store.writing.writer import Load, Store, commit, open_store
 from evalkit.wire.http import HttpResponse

@@ -11,9 +11,9 @@ import pytest
 
 from evalkit.cli.read.view import _named, first_page
 from evalkit.errors import RunError
+from evalkit.frozen.manifest import Manifest
 from evalkit.nightly.history_files import HISTORY, derive, note
 from evalkit.report.nights.history import AlarmNote, NightRecord, Rule, encode
-from evalkit.store.manifest import Manifest
 from evalkit.view.run_cache import RunCache
 from tests.view.browser import chromium, tab, viewing
 from tests.view.conftest import ask, client

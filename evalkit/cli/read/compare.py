@@ -83,11 +83,11 @@ def _side(text: str) -> tuple[Side, str]:
 
 
 def _read(name: str) -> Side:
+    from evalkit.frozen.question_files import read_frozen
+    from evalkit.frozen.void import read_voids
     from evalkit.report.scores import refused_notes
     from evalkit.results.derived import read_run
     from evalkit.results.voided import void_notes
-    from evalkit.store.question_files import read_frozen
-    from evalkit.store.void import read_voids
 
     directory = run_directory(name)
     manifest, steps, results = read_run(directory, SERVED_COLUMNS)

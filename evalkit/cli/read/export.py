@@ -10,8 +10,8 @@ from evalkit.api.specs import run_directory
 from evalkit.cli.choosing import choice_of
 from evalkit.envs.table import ENVIRONMENTS
 from evalkit.errors import UsageError, nearest
+from evalkit.frozen.manifests import read_manifest
 from evalkit.report.exports.episodes import Chosen, choose, write_sheets
-from evalkit.store.manifests import read_manifest
 from evalkit.text import many
 
 

@@ -14,12 +14,12 @@ import orjson
 from evalkit.api.specs import run_directory
 from evalkit.cli.choosing import write_csv
 from evalkit.errors import UsageError, nearest
+from evalkit.frozen.manifest import Manifest
 from evalkit.report.report import Report
 from evalkit.report.report import report as build
 from evalkit.report.tables import Column, Kind, Table, estimated, markdown, method_of
 from evalkit.stats.bootstrap import LEAST_INSTANCES
 from evalkit.stats.intervals import estimate
-from evalkit.store.manifest import Manifest
 from evalkit.text import many
 
 

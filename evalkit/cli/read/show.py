@@ -28,9 +28,9 @@ def show(args: argparse.Namespace) -> int:
 
 def _list(run: Path, name: str) -> int:
     """The worst and the best episode of each agent on each suite."""
+    from evalkit.frozen.void import read_voids
     from evalkit.results.cells import cells
     from evalkit.results.derived import read_run
-    from evalkit.store.void import read_voids
 
     manifest, _, results = read_run(run)
     played = [cell for cell in cells(manifest, results, read_voids(run)) if cell.ended]

@@ -80,9 +80,10 @@ def _tell(
 def _beside(run: Path) -> "Iterator[Finding]":
     """Findings in files next to the log, which other commands read or write."""
     from evalkit.envs.table import ENVIRONMENTS
+    from evalkit.frozen import manifests
     from evalkit.results.frozen import frozen_flaws
     from evalkit.results.verify import Finding
-    from evalkit.store import events, live, lock, manifests
+    from evalkit.store import events, live, lock
 
     for flaw in frozen_flaws(manifests.read_manifest(run), ENVIRONMENTS):
         yield Finding(segment=manifests.manifest_name(run), problem=flaw)

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 from evalkit.api.specs import run_directory
 from evalkit.errors import RunError, UsageError
+from evalkit.frozen.manifests import is_run, read_manifest
 from evalkit.nightly.history_files import FOLDER as NIGHTS
-from evalkit.store.manifests import is_run, read_manifest
 
 if TYPE_CHECKING:
     from evalkit.view.run_cache import RunCache

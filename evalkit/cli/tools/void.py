@@ -13,11 +13,11 @@ from evalkit.text import many
 
 def void(args: argparse.Namespace) -> int:
     """Record the decision; the log does not change."""
+    from evalkit.frozen.manifests import read_manifest
+    from evalkit.frozen.void import FILE, Void, add_voids, read_voids
     from evalkit.results.voided import EpisodeChoice, choose
     from evalkit.store.files.record import UNSCORED
     from evalkit.store.lock import hold_run
-    from evalkit.store.manifests import read_manifest
-    from evalkit.store.void import FILE, Void, add_voids, read_voids
 
     directory = run_directory(args.run)
     names = only_of(args.only, kinds=("agent", "suite", "instance"))
@@ -66,7 +66,7 @@ def void(args: argparse.Namespace) -> int:
 
 
 def _reason(text: str) -> str:
-    from evalkit.store.void import MOST_REASON
+    from evalkit.frozen.void import MOST_REASON
 
     reason = text.encode("utf-8", "replace").decode().strip()
     if not reason or len(reason) > MOST_REASON:

@@ -9,13 +9,13 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from evalkit.envs.table import ENVIRONMENTS
 from evalkit.errors import UsageError
+from evalkit.frozen.manifest import Manifest, ManifestPlugin
 from evalkit.plugins import GROUPS, Plugin, find, install_line, is_plain
 from evalkit.policy.table import policy_plugin
 from evalkit.spec.agent_code import agent_plugin
 from evalkit.spec.model import Provider, Sweep
 from evalkit.spec.packs import is_file, packs
 from evalkit.spec.suites import source_of
-from evalkit.store.manifest import Manifest, ManifestPlugin
 from evalkit.wire.table import DIALECTS
 
 

@@ -22,6 +22,18 @@ from evalkit.engine.freezing.keeping import extended_order, kept, shared
 from evalkit.envs.environment import Environment, Pack
 from evalkit.envs.table import ENVIRONMENTS
 from evalkit.errors import RunError, UsageError
+from evalkit.frozen.instances import ManifestInstance, laid
+from evalkit.frozen.manifest import (
+    SIMULATED,
+    Manifest,
+    ManifestAgent,
+    ManifestCode,
+    ManifestOrder,
+    ManifestPack,
+    ManifestRole,
+    ManifestSuite,
+)
+from evalkit.frozen.suite_file import from_rows
 from evalkit.money import FREE, Price
 from evalkit.policy.table import find_policy, is_policy
 from evalkit.seeds import derive
@@ -41,18 +53,6 @@ from evalkit.spec.model import (
 )
 from evalkit.spec.packs import STANDARD, is_file, keys_of, read_pack
 from evalkit.spec.suites import Expanded, digests, expand
-from evalkit.store.instances import ManifestInstance, laid
-from evalkit.store.manifest import (
-    SIMULATED,
-    Manifest,
-    ManifestAgent,
-    ManifestCode,
-    ManifestOrder,
-    ManifestPack,
-    ManifestRole,
-    ManifestSuite,
-)
-from evalkit.store.suite_file import from_rows
 
 MOST_SHARED = 3
 """Names that stand for the same: how many of them an error tells."""

@@ -15,10 +15,10 @@ import msgspec
 
 from evalkit.engine.universe import cells
 from evalkit.envs.table import ENVIRONMENTS
+from evalkit.frozen.instances import laid
+from evalkit.frozen.manifest import Manifest, ManifestAgent, ManifestOrder, ManifestPack, ManifestSuite
 from evalkit.spec.identity import variant
 from evalkit.spec.packs import STANDARD, VARIANTS, keys_of, packs, read_pack, texts_digest
-from evalkit.store.instances import laid
-from evalkit.store.manifest import Manifest, ManifestAgent, ManifestOrder, ManifestPack, ManifestSuite
 
 
 def kept(old: Manifest, new: Manifest) -> Manifest:

@@ -8,8 +8,8 @@ from evalkit.engine.episode import LEFT_OWED, ActiveEpisode, final_score
 from evalkit.engine.machines.messages import EpisodePlace, FlightReport, Left
 from evalkit.engine.resume import Holdings
 from evalkit.engine.universe import AgentSetup, PlannedEpisode, cells
+from evalkit.frozen.manifest import Manifest
 from evalkit.spec.identity import episode_id
-from evalkit.store.manifest import Manifest
 from evalkit.waiting import WaitQueue
 
 

@@ -22,9 +22,9 @@ from evalkit.engine.machines.messages import (
 )
 from evalkit.engine.machines.worker import Worker
 from evalkit.errors import EvalkitError, UsageError
+from evalkit.frozen.manifests import is_run
 from evalkit.store.bucket import is_bucket, place_of
 from evalkit.store.files.schema import FORMAT
-from evalkit.store.manifests import is_run
 from evalkit.text import visible
 
 GONE, FAILED, REFUSED = 4, 1, 2

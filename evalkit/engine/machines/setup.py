@@ -14,10 +14,10 @@ from evalkit.engine.freezing.freeze import Resolved
 from evalkit.engine.machines.messages import WorkerSetup
 from evalkit.engine.session import Session
 from evalkit.envs.table import ENVIRONMENTS
+from evalkit.frozen.manifest import Manifest
 from evalkit.money import PicoUsd
 from evalkit.policy.table import find_policy
 from evalkit.spec.model import AgentSpec, Sweep
-from evalkit.store.manifest import Manifest
 
 
 def setup_of(session: Session, *, after: str, urls: dict[str, str], deadline_s: float | None) -> WorkerSetup:

@@ -38,11 +38,11 @@ from evalkit.engine.machines.shares import Capacity, Shares
 from evalkit.engine.session import Session
 from evalkit.engine.spending.money import open_row
 from evalkit.engine.universe import PlannedEpisode
+from evalkit.frozen.manifests import manifest_digest
 from evalkit.money import PicoUsd, show_usd
 from evalkit.store.files.layout import began
 from evalkit.store.files.record import LedgerRecord
 from evalkit.store.files.schema import FORMAT
-from evalkit.store.manifests import manifest_digest
 from evalkit.store.reading.accounts import Account, charge_crashes
 from evalkit.store.reading.index import read_index
 from evalkit.store.reading.reader import money_rows

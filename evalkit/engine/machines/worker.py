@@ -38,12 +38,12 @@ from evalkit.engine.resume import Holdings, read_holdings
 from evalkit.engine.scheduler import LaneJob, play_lanes
 from evalkit.engine.universe import lanes
 from evalkit.errors import FencedError, LaneClosed, StorageError, UsageError
+from evalkit.frozen.manifest import Manifest
+from evalkit.frozen.manifests import manifest_digest, read_manifest
 from evalkit.money import PicoUsd
 from evalkit.spec.model import Sweep
 from evalkit.store.files.journal import new_writer, newest_claim
 from evalkit.store.files.segment import SEAL
-from evalkit.store.manifest import Manifest
-from evalkit.store.manifests import manifest_digest, read_manifest
 from evalkit.store.writing.opening import announce, withdraw
 from evalkit.store.writing.writer import Store, open_beside
 

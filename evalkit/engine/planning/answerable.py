@@ -9,12 +9,12 @@ import math
 from collections.abc import Mapping, Sequence
 
 from evalkit.engine.planning.planned import Answerable, CellPlan, QuestionPlan
+from evalkit.frozen.manifest import Manifest
+from evalkit.frozen.question_files import FrozenQuestion
 from evalkit.results.answers import RunQuestion
 from evalkit.results.question import freeze_question
 from evalkit.spec.decide import POINTS, Decide
 from evalkit.stats.deciding import graded, least_draws, reach
-from evalkit.store.manifest import Manifest
-from evalkit.store.question_files import FrozenQuestion
 
 DIFFERENCES = (1.0, 2.0, 5.0, 10.0)
 """Points."""

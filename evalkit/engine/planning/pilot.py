@@ -26,9 +26,9 @@ from evalkit.engine.stand_in import (
     stand_in_of,
 )
 from evalkit.engine.universe import AgentSetup
+from evalkit.frozen.manifest import Manifest, ManifestAgent, ManifestSuite
 from evalkit.money import Price
 from evalkit.results.episodes import EpisodeResult
-from evalkit.store.manifest import Manifest, ManifestAgent, ManifestSuite
 from evalkit.wire.table import DIALECTS
 
 BETWEEN, WITHIN = 0.4, 0.3

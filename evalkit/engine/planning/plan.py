@@ -21,8 +21,8 @@ from evalkit.engine.resume import LoggedProgress
 from evalkit.engine.servers import capacity
 from evalkit.engine.stand_in import Sample, plays_itself, stand_in_of
 from evalkit.engine.universe import Choice, cells
+from evalkit.frozen.manifest import Manifest
 from evalkit.spec.model import Limits
-from evalkit.store.manifest import Manifest
 from evalkit.store.reading.totals import CellTotals
 from evalkit.text import many
 

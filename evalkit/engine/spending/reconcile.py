@@ -12,10 +12,10 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from evalkit.errors import RunError, UsageError, nearest
+from evalkit.frozen.manifest import Manifest
+from evalkit.frozen.manifests import read_manifest
 from evalkit.money import PicoUsd
 from evalkit.store.files.record import DOUBTFUL, UNMETERED, LedgerRecord
-from evalkit.store.manifest import Manifest
-from evalkit.store.manifests import read_manifest
 from evalkit.store.reading.accounts import Account, accounts, charge_crashes, spent
 from evalkit.store.reading.reader import read_ledger, scan_all
 from evalkit.store.writing.writer import open_store

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from evalkit.frozen.manifest import Manifest
 from evalkit.report.comparing.verdicts import (
     BY,
     PRIMARY,
@@ -34,7 +35,6 @@ from evalkit.report.scores import kind_notes, packs_of, where
 from evalkit.report.tables import Column, Table, columns_of, method_of
 from evalkit.results.cells import Cell
 from evalkit.stats.pairs import Pairs, change, pair
-from evalkit.store.manifest import Manifest
 from evalkit.text import many
 
 SCHEMA = "evalkit.compare"

@@ -17,6 +17,7 @@ from typing import Any, Literal
 import orjson
 
 from evalkit.envs.table import is_litmus, score_range, shares_of
+from evalkit.frozen.manifest import Manifest, ManifestAgent
 from evalkit.report import queries
 from evalkit.report.extras import HIGHER, Measure, extras_of
 from evalkit.report.scores import METRICS, packs_of
@@ -27,7 +28,6 @@ from evalkit.stats.contrasts import FEW, NO_DIFFERENCE, HypothesisTest
 from evalkit.stats.intervals import NONE, Estimate, estimate
 from evalkit.stats.pairs import Change, Pairs, holm, sign_flips
 from evalkit.stats.sequential import filled, sequence, sequential_p
-from evalkit.store.manifest import Manifest, ManifestAgent
 from evalkit.text import many
 
 # What `evalkit compare` compares (of each environment its measures, which direction is better, how far they can go),

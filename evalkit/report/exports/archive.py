@@ -29,11 +29,11 @@ import pyarrow.parquet as pq
 
 from evalkit import __version__
 from evalkit.errors import RunError, StorageError
+from evalkit.frozen.copying import KEPT, kept_files, on_disk
 from evalkit.report.exports.episodes import Chosen
 from evalkit.report.report import report
 from evalkit.results.verify import Finding, verify
 from evalkit.store import disk
-from evalkit.store.copying import KEPT, kept_files, on_disk
 from evalkit.store.folder import refuse_existing
 from evalkit.store.lock import refuse_writer
 

@@ -13,6 +13,8 @@ from typing import Any
 import numpy as np
 
 from evalkit.errors import CorruptLogError, EvalkitError
+from evalkit.frozen.instances import ManifestInstance
+from evalkit.frozen.manifest import Manifest, ManifestAgent, load_target
 from evalkit.report.report import Report, report
 from evalkit.report.tables import as_csv
 from evalkit.report.views import answer_csv, open_views
@@ -23,8 +25,6 @@ from evalkit.results.episodes import Environments, EpisodeResult
 from evalkit.results.moves import ROW, Move, moves
 from evalkit.store.disk import storage_errors
 from evalkit.store.folder import new_folder
-from evalkit.store.instances import ManifestInstance
-from evalkit.store.manifest import Manifest, ManifestAgent, load_target
 from evalkit.store.reading.arrays import coded, integers
 from evalkit.store.reading.reader import OF_ASKS, asks_made, scan
 from evalkit.store.reading.stream import stream_rows

@@ -23,6 +23,7 @@ import orjson
 from evalkit import __version__
 from evalkit.dialogue import Tool
 from evalkit.envs.table import is_litmus
+from evalkit.frozen.manifest import ManifestAgent
 from evalkit.money import usd_number
 from evalkit.report.exports.chats import Chat, ChatEntry, Plain, chats, episode_json, tokens
 from evalkit.report.exports.episodes import Chosen, Exported, stream
@@ -31,7 +32,6 @@ from evalkit.results.cells import Cell
 from evalkit.results.episodes import Environments, EpisodeResult
 from evalkit.stats.bootstrap import mean_of_instances
 from evalkit.store.folder import new_folder
-from evalkit.store.manifest import ManifestAgent
 
 LOG_VERSION = 2
 OPEN_FILES = 200

@@ -15,6 +15,7 @@ from typing import Any
 
 import orjson
 
+from evalkit.frozen.manifest import Manifest
 from evalkit.report import queries
 from evalkit.report.markets.econ_queries import (
     DIFFICULTY,
@@ -35,7 +36,6 @@ from evalkit.report.scores import AGENT, interval_figures, kind_notes, packs_of
 from evalkit.report.tables import PROMPTS, Column, Table, columns_of, estimated
 from evalkit.results.cells import Cell
 from evalkit.stats.contrasts import flips, paired, signs, welch
-from evalkit.store.manifest import Manifest
 
 INDEPENDENT = (
     "tests are over n instances, with replicates averaged first, because runs on one instance are not independent; "

@@ -16,6 +16,8 @@ import msgspec
 
 from evalkit.envs.table import is_litmus
 from evalkit.errors import CorruptLogError
+from evalkit.frozen.manifest import Manifest, ManifestAgent, ManifestSuite
+from evalkit.frozen.void import read_voids
 from evalkit.report.behaviour import SERVED_ASK_COLUMNS, SERVED_COLUMNS, versions
 from evalkit.report.run_data import RunData
 from evalkit.report.scores import scores_table
@@ -25,8 +27,6 @@ from evalkit.results.endings import most_said
 from evalkit.spec.identity import episode_key
 from evalkit.stats.alarm import LEAST_PAIRS, WINDOWS, Night, watched
 from evalkit.store import json_text
-from evalkit.store.manifest import Manifest, ManifestAgent, ManifestSuite
-from evalkit.store.void import read_voids
 
 FORMAT = 1
 

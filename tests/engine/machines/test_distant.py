@@ -31,11 +31,11 @@ from evalkit.engine.machines.worker import Worker
 from evalkit.engine.outcome import RunOutcome
 from evalkit.engine.session import RunOptions
 from evalkit.engine.sweep import run_sweep
+from evalkit.frozen.manifests import manifest_digest, read_manifest
 from evalkit.results.verify import verify
 from evalkit.store.events import read_events
 from evalkit.store.files.journal import new_writer, newest_claim
 from evalkit.store.files.schema import FORMAT
-from evalkit.store.manifests import manifest_digest, read_manifest
 from evalkit.store.writing.opening import announce
 from tests.sim.cluster import connected
 from tests.support.patience import PATIENCE_S

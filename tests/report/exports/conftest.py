@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 
 from evalkit.envs import table
+from evalkit.frozen.manifests import write_manifest
+from evalkit.frozen.void import Void, add_voids
 from evalkit.report.exports.episodes import Chosen, choose
-from evalkit.store.manifests import write_manifest
-from evalkit.store.void import Void, add_voids
 from tests.support.guessing_game import calls, guess, hint, say
 from tests.support.guessing_runs import ENVIRONMENTS, a_manifest, a_suite, an_agent, rows, search
 from tests.support.run_directories import write_run

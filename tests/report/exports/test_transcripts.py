@@ -7,10 +7,10 @@ import orjson
 import pytest
 
 from evalkit.errors import CorruptLogError, StorageError, UsageError
+from evalkit.frozen.void import FILE
 from evalkit.report.exports.chats import write_transcripts
 from evalkit.report.exports.episodes import Chosen, choose
 from evalkit.store import disk
-from evalkit.store.void import FILE
 from tests.report.exports.conftest import EXPORTED, HOSTILE, ID
 from tests.support.guessing_runs import ENVIRONMENTS
 

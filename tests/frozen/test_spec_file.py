@@ -7,7 +7,7 @@ import pytest
 
 import evalkit
 from evalkit.errors import CorruptLogError
-from evalkit.store.manifests import SPEC_FOLDER, keep_spec, read_spec
+from evalkit.frozen.manifests import SPEC_FOLDER, keep_spec, read_spec
 
 SPEC = {
     "name": "mine",

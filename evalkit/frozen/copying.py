@@ -5,12 +5,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from evalkit.frozen.manifests import FOLDER, SPEC_FOLDER, read_manifest
+from evalkit.frozen.question_files import ANSWERS, QUESTION
 from evalkit.store import disk
 from evalkit.store.bucket import BucketPath
 from evalkit.store.events import FILE as EVENTS
 from evalkit.store.lock import refuse_writer
-from evalkit.store.manifests import FOLDER, SPEC_FOLDER, read_manifest
-from evalkit.store.question_files import ANSWERS, QUESTION
 
 KEPT = (
     *(FOLDER, "suites", SPEC_FOLDER, "log", "steps", "ledger", "ends"),

@@ -14,10 +14,10 @@ from evalkit.dialogue import Sampling
 from evalkit.envs.environment import Environment, Kit, Pack
 from evalkit.envs.table import ENVIRONMENTS
 from evalkit.errors import CorruptLogError, UsageError
+from evalkit.frozen.instances import ManifestInstance, admission, laid
+from evalkit.frozen.suite_file import Stored
 from evalkit.money import Price
 from evalkit.plugins import PREFIX, install_line, is_plain
-from evalkit.store.instances import ManifestInstance, admission, laid
-from evalkit.store.suite_file import Stored
 from evalkit.wire.exhausted import COUNTED
 
 MOST_REPLICATES = 10**6

@@ -15,12 +15,12 @@ import orjson
 
 from evalkit import __version__
 from evalkit.errors import CorruptLogError, RunError, StorageError
+from evalkit.frozen.instances import ManifestInstance, laid
+from evalkit.frozen.manifest import REMEDY, Manifest, ManifestSuite, flaws_of
+from evalkit.frozen.suite_file import Description, Stored, stored, write_suite
 from evalkit.store import disk
 from evalkit.store.folder import next_numbered, numbered
-from evalkit.store.instances import ManifestInstance, laid
 from evalkit.store.json_text import decode, other_format
-from evalkit.store.manifest import REMEDY, Manifest, ManifestSuite, flaws_of
-from evalkit.store.suite_file import Description, Stored, stored, write_suite
 
 FOLDER = "manifest"
 FORMAT = 1

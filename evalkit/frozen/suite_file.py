@@ -24,13 +24,13 @@ from evalkit.envs.suite_rows import (
     encode_rows,
 )
 from evalkit.errors import CorruptLogError
+from evalkit.frozen.instances import Instances, ManifestInstance, codes_of
 from evalkit.store import disk
-from evalkit.store.instances import Instances, ManifestInstance, codes_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from evalkit.store.instances import Codes
+    from evalkit.frozen.instances import Codes
 
 FOLDER = "suites"
 REMEDY = "Restore it from a copy; the log is intact."

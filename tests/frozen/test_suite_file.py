@@ -12,9 +12,10 @@ import pytest
 from evalkit.envs import suite_rows
 from evalkit.envs.suite_rows import GROUPS_KEPT, MOST_LINES, ROWS, SuiteRow
 from evalkit.errors import CorruptLogError, StorageError
-from evalkit.store import disk, suite_file
-from evalkit.store.instances import Listed, ManifestInstance, admission
-from evalkit.store.suite_file import FOLDER, Description, Stored, stored, write_suite
+from evalkit.frozen import suite_file
+from evalkit.frozen.instances import Listed, ManifestInstance, admission
+from evalkit.frozen.suite_file import FOLDER, Description, Stored, stored, write_suite
+from evalkit.store import disk
 
 STRATA = ("a", "b", "a", "c", "a")
 

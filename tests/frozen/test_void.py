@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from evalkit.errors import CorruptLogError, StorageError
+from evalkit.frozen.void import FILE, Void, add_voids, read_voids
 from evalkit.store import disk
-from evalkit.store.void import FILE, Void, add_voids, read_voids
 
 
 def a_void(episode: str, *, undo: bool = False, reason: str = "bad key") -> Void:
