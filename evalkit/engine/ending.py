@@ -278,7 +278,7 @@ def _in_vain(session: Session) -> Iterator[str]:
 # What a directory holds in which a run is to be played.
 
 OWN = {
-    *("lock", "lead", "manifest", "suites", "spec", "log", "tail", "steps", "ends", "ledger"),
+    *("lock", "lead", "manifest", "suites", "spec", "log", "steps", "ledger"),
     *("events", "events.jsonl", "nights"),
 }
 """What may be there before a manifest is."""

@@ -13,7 +13,7 @@ from evalkit.store.events import FILE as EVENTS
 from evalkit.store.lock import refuse_writer
 
 KEPT = (
-    *(FOLDER, "suites", SPEC_FOLDER, "log", "steps", "ledger", "ends"),
+    *(FOLDER, "suites", SPEC_FOLDER, "log", "steps", "ledger"),
     *(EVENTS, Path(EVENTS).stem, "voids.jsonl", QUESTION, ANSWERS),
 )
 """What of a run's directory cannot be made again. The rest is derived, a lock, or the bill of a simulated provider."""

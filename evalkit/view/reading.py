@@ -17,7 +17,7 @@ from evalkit.store.events import budget_of, last_session
 from evalkit.store.lock import holder
 from evalkit.view.leaderboard import standings, suites_of
 
-FOLDERS = ("log/*", "steps", "ends", "ledger")
+FOLDERS = ("log/*", "steps", "ledger")
 """What a report depends on, and on what is void: files of the folders are never touched again, so their names say it
 all."""
 
