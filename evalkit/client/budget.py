@@ -197,6 +197,8 @@ class _SharedBudget:
             book(lane_queue, head.item.ceilings, head.item.amount)
             lane_queue.queue.grant(head, None)
             self.waiting -= 1
+            if not self.waiting:
+                self.renew()
 
     def left(self, _: _Reservation) -> None:
         """A request left without its money: another may be the first now."""
@@ -218,7 +220,12 @@ class _SharedBudget:
         lane_queue.reserved -= reserved
         for ceiling in ceilings.values():
             ceiling.settle(reserved, cost)
-        if reserved and self.state.runs_low and not self.entered and self.end is None and not self.others_lend:
+        if reserved:
+            self.renew()
+
+    def renew(self) -> None:
+        """Enter the next lease while the last one has some room: nobody waits for it then."""
+        if self.state.runs_low and not self.entered and self.end is None and not self.others_lend:
             self.lease(())
 
     @property
@@ -298,6 +305,7 @@ class Budget:
         if not shared.state.take(amount):
             return False
         book(self._lane_queue, ceilings, amount)
+        shared.renew()
         return True
 
     async def reserve(self, amount: int, *, usual: int = 0) -> None:
