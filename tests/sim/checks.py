@@ -20,6 +20,7 @@ from evalkit.store.files.segment import CLOSE, SEAL, claim, money_of
 from evalkit.store.reading.accounts import UNACCOUNTED, accounts, spent
 from evalkit.store.reading.index import RunIndex, read_index
 from evalkit.store.reading.reader import scan
+from evalkit.store.writing.opening import is_closed
 from tests.sim.commands import called, findings, lines_for
 from tests.sim.harm import Held
 from tests.sim.network import Sent
@@ -319,10 +320,13 @@ class Checks:
             self.commands()
 
     def complete(self, episodes: int) -> None:
-        """When a process says that its run is complete: of all that the sweep asks for, the log holds the end."""
+        """When a process says that its run is complete: of all that the sweep asks for, the log holds the end, and all
+        its rows are in compacted files."""
         ended = sum(bool(one.ending) for one in read_index(self._world.run).episodes.values())
         if ended < episodes:
             raise Broken(f"the run says that it is complete, and {ended} of {episodes} episodes have ended")
+        if not is_closed(self._world.run):
+            raise Broken("the run says that it is complete, and other programs do not find all its rows in steps/")
 
     def _asks_as_usual(self, usual: Asks) -> None:
         """The asks are those of a run left in peace, and none is missing that led to a step."""
