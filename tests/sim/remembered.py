@@ -106,8 +106,9 @@ class Remembered:
                 yield file
             return
         with files.readable(segment):
-            files._check_footer(segment, pa.BufferReader(held))
+            files.check_footer(pa.BufferReader(held))
             file = self._opened(segment.path, held, tuple(dictionary))
+        files.check_name(segment, file)
         yield file
 
     def _opened(self, path: Path, held: bytes, dictionary: tuple[str, ...]) -> pq.ParquetFile:

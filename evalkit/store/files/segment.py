@@ -158,8 +158,8 @@ def _encode(table: pa.Table, facts: Mapping[str, str], settings: Mapping[str, An
 
 
 _WRITTEN_BY = {"format": str(FORMAT), "written_by": __version__}
-"""What every footer begins with, and footers of later formats are to begin with: so that this evalkit can refuse them,
-and say which one reads them."""
+"""What every footer begins with, in later formats too, under the same digests: so that this evalkit can refuse them and
+say which one reads them."""
 _END = 8
 """Bytes after a Parquet footer: its length, and a word that is the same in all files."""
 _DIGESTS = 64
@@ -204,11 +204,8 @@ def read_segment(segment: Segment, columns: Sequence[str] | None = None, diction
 
 
 def read_rows(segment: Segment, file: pq.ParquetFile, columns: Sequence[str] | None = None) -> pa.Table:
-    """`read_segment` of a file that is open. Raises CorruptLogError, RunError."""
+    """`read_segment` of a file that is open. Raises CorruptLogError."""
     wanted = list(SCHEMAS[segment.kind].names if columns is None else columns)
-    problem = mismatch(segment, file)
-    if problem:
-        raise CorruptLogError(f"{segment.name} {problem}. {REMEDY}")
     if segment.is_object and segment.kind == "ledger":
         return ledger_table(money_of(claim(file), segment.name)).select(wanted)
     with readable(segment):
@@ -222,7 +219,7 @@ def read_rows(segment: Segment, file: pq.ParquetFile, columns: Sequence[str] | N
 
 @contextmanager
 def open_file(segment: Segment, dictionary: Iterable[str] = ()) -> Iterator[pq.ParquetFile]:
-    """The file of a segment, whose footer is as it was written. Raises as `read_segment` does."""
+    """The file of a segment, whose footer is as it was written and fits its name. Raises as `read_segment` does."""
     with storage_errors(segment.path):
         source = source_of(segment.path)
     if source is None:
@@ -231,47 +228,29 @@ def open_file(segment: Segment, dictionary: Iterable[str] = ()) -> Iterator[pq.P
         raise FileNotFoundError(segment.path)
     try:
         with readable(segment):
-            _check_footer(segment, source)
+            check_footer(source)
             file = pq.ParquetFile(
                 source, page_checksum_verification=True, read_dictionary=list(dictionary), pre_buffer=False
             )
+        check_name(segment, file)
         yield file
     finally:
         source.close()  # else a thread of pyarrow's may keep it open for a while
 
 
-def _check_footer(segment: Segment, source: pa.NativeFile) -> None:
-    """Raises ValueError if a footer is not the one that was written, RunError where it is of another format."""
-    size = source.size()
+def check_footer(source: pa.NativeFile) -> int:
+    """Where the two digests begin. Raises ValueError if the footer behind them is not the one that was written."""
+    size = int(source.size())
     source.seek(max(0, size - _END))
-    at = size - _END - int.from_bytes(source.read(4), "little")
-    if at < _DIGESTS:
+    at = size - _END - int.from_bytes(source.read(4), "little") - _DIGESTS
+    if at < 0:
         raise ValueError("it has no footer")
-    source.seek(at - _DIGESTS)
+    source.seek(at)
     tail = source.read()
     source.seek(0)
-    digest, footer = tail[_DIGESTS // 2 : _DIGESTS], tail[_DIGESTS:]
-    found, own = _entry(footer, "format"), str(FORMAT).encode()
-    if found and found[1] != own:
-        ours = footer[: found.start(1)] + own + footer[found.end(1) :]
-        if _digest(ours) != digest:  # else the number was changed since
-            by = _entry(footer, "written_by")
-            raise RunError(
-                other_format(segment.path, "log format", found[1].decode(), by[1].decode() if by else None, FORMAT)
-            )
-    if _digest(footer) != digest:
+    if _digest(tail[_DIGESTS:]) != tail[_DIGESTS // 2 : _DIGESTS]:
         raise ValueError("its footer is not the one that was written")
-
-
-def _entry(footer: bytes, name: str) -> re.Match[bytes] | None:
-    """The text of a footer's last entry of that name (statistics before may hold any text). In Thrift's compact
-    protocol: a key, the header of the next field, the length of its text, the text."""
-    key = f"evalkit.{name}\x18".encode()
-    at = footer.rfind(key)
-    return _TEXT.match(footer, at + len(key)) if at >= 0 else None
-
-
-_TEXT = re.compile(rb"[\x01-\x7f]([0-9A-Za-z.+]{1,40})", re.DOTALL)
+    return at
 
 
 def check_bytes(segment: Segment) -> None:
@@ -283,10 +262,12 @@ def check_bytes(segment: Segment) -> None:
             raise FileNotFoundError(segment.path)
         raise CorruptLogError(f"{segment.name} is empty, or a link to a missing file. {REMEDY}")
     with readable(segment):
-        _check_footer(segment, pa.BufferReader(data))
-        at = len(data) - _END - int.from_bytes(data[-_END:-4], "little") - _DIGESTS
-        if _digest(data[:at]) != data[at : at + _DIGESTS // 2]:
-            raise ValueError("its pages are not those that were written")
+        source = pa.BufferReader(data)
+        at = check_footer(source)
+        file = pq.ParquetFile(source)
+    check_name(segment, file)
+    if _digest(data[:at]) != data[at : at + _DIGESTS // 2]:
+        raise CorruptLogError(f"{segment.name} is damaged (its pages are not those that were written). {REMEDY}")
 
 
 def source_of(path: Path) -> pa.NativeFile | None:
@@ -311,28 +292,27 @@ def claim(file: pq.ParquetFile) -> dict[str, str]:
 
 
 def read_claim(segment: Segment) -> dict[str, str]:
-    """The footer of a file, checked against its name. Raises as `read_segment` does."""
+    """The footer of a file. Raises as `read_segment` does."""
     with open_file(segment) as file:
-        problem = mismatch(segment, file)
-        if problem:
-            raise CorruptLogError(f"{segment.name} {problem}. {REMEDY}")
         return claim(file)
 
 
-def mismatch(segment: Segment, file: pq.ParquetFile) -> str:
-    """How a file's name and its footer differ; empty if they agree."""
+def check_name(segment: Segment, file: pq.ParquetFile) -> None:
+    """Raises CorruptLogError if a file's footer does not fit its name or its rows, RunError if it has another
+    format."""
     with readable(segment):
         says, rows = claim(file), file.metadata.num_rows
+    if "format" in says and says["format"] != str(FORMAT):
+        raise RunError(other_format(segment.path, "log format", says["format"], says.get("written_by"), FORMAT))
     problem = _other_place(segment, says)
+    if not problem and says.get("rows") != str(rows):
+        problem = f"should hold {says.get('rows')} rows but has {rows}"
     if problem:
-        return problem
-    if says.get("rows") != str(rows):
-        return f"should hold {says.get('rows')} rows but has {rows}"
-    return ""
+        raise CorruptLogError(f"{segment.name} {problem}. {REMEDY}")
 
 
 def _other_place(segment: Segment, says: Mapping[str, str]) -> str:
-    """How a file's place according to its footer differs from its name."""
+    """How a file's place according to its footer differs from its name; empty if it does not."""
     if segment.is_object:
         if says.get("kind") not in (COMMIT, CLOSE, SEAL):
             return "is not an object of a journal"

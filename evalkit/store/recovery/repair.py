@@ -35,7 +35,6 @@ from evalkit.store.files.segment import (
     SessionMoney,
     claim,
     encode_compacted,
-    mismatch,
     money_of,
     open_file,
     read_segment,
@@ -190,8 +189,6 @@ def _rest_of(segment: Segment, *, damaged: bool) -> _Remains:
             with open_file(segment) as file:
                 return _Remains(rows={segment.kind: rows}, says=claim(file), whole=True)
         with open_file(segment) as file:
-            if mismatch(segment, file):
-                return _Remains(rows=empty, says={})
             says = claim(file)
             groups = [_group(segment, file, number) for number in range(file.metadata.num_row_groups)]
             sound = [group for group in groups if group is not None]
