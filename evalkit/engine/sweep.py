@@ -77,7 +77,7 @@ async def run_sweep(resolved: Resolved, options: RunOptions, show: Callable[[Vie
     decide = resolved.sweep.decide
     frozen = None if decide is None else freeze_question(manifest, decide)
     loop = asyncio.get_running_loop()
-    name = new_writer([journal.writer for journal in journals(directory)])
+    name = new_writer(list(journals(directory)))
     repaired = _repair(options) if options.repair and old is not None else ()
     place = options.place
     with open_store(place, session=name) as store:

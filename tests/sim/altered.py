@@ -88,10 +88,10 @@ Altered = tuple[Path, bytes, str]
 
 def _word(run: Path, draws: Stream) -> Altered | None:
     """A digit of what the log's newest object says of money."""
-    written = [journal for journal in journals(run) if journal.numbers]
+    written = [objects[-1] for objects in journals(run).values() if objects]
     if not written:
         return None
-    path = written[-1].object(run, written[-1].numbers[-1]).path
+    path = written[-1].path
     says = _footer(path)
     words = [word for word in WORDS if says.get(word, "0") != "0"]
     if not words:

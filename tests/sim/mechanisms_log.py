@@ -177,8 +177,12 @@ MUTANTS = (
     Mutant(
         name="a journal without objects is not sealed",
         file="store/files/journal.py",
-        old="if one.writer != writer and one.writer not in ended]:\n",
-        new="if one.writer != writer and one.writer not in ended and one.numbers]:\n",
+        old="    while others := [other for other in journals(run) if other != writer and other not in ended]:\n",
+        new=(
+            "    while others := [\n"
+            "        other for other, own in journals(run).items() if own and other != writer and other not in ended\n"
+            "    ]:\n"
+        ),
         needs=("taken_over",),
     ),
     Mutant(

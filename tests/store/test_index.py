@@ -203,7 +203,7 @@ def test_a_lost_end_of_a_journal_is_named(tmp_path: Path, monkeypatch: pytest.Mo
     append(journal, *rounds(["a"], 3))
     compact(journal, 0, 2)
     discard(journal, 0, 2)
-    with pytest.raises(CorruptLogError, match=r"log/.*/000000003.parquet is missing"):
+    with pytest.raises(CorruptLogError, match=r"log/.*/000000002.parquet is missing"):
         read_index(tmp_path)
 
 

@@ -51,7 +51,7 @@ def test_a_journal_of_which_no_object_is_left_is_told(tmp_path: Path) -> None:
     compact(journal, 0, 2)
     discard(journal, 0, 2)
     for kind in KINDS:
-        name = journal_object(tmp_path, journal.writer, 3).name
+        name = journal_object(tmp_path, journal.writer, 2).name
         assert lay_out(tmp_path, kind).flaws == ((name, "is missing"),)
     shutil.rmtree(tmp_path / "log")
     assert [flaw.problem for flaw in check_log(tmp_path)] == ["is missing"]

@@ -190,7 +190,7 @@ def test_an_episode_without_a_step_is_refused(tmp_path: Path) -> None:
         ("flip", "000000001.parquet is damaged .*"),
         ("foreign", "mine.parquet is not an object"),
         ("ledger", "000000001.parquet is not an object of a journal"),
-        ("recent", "000000006.parquet is missing"),
+        ("recent", "000000005.parquet is missing"),
     ],
 )
 def test_a_damaged_log_is_refused_by_name(

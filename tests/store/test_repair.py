@@ -250,7 +250,7 @@ def test_whichever_file_is_harmed_the_log_is_mended_and_the_books_do_not_fall(tm
     whole = many_lives(tmp_path / "whole")
     assert check_log(whole) == []
     before, paid = steps_of(whole), books(whole)
-    newest = {f"log/{one.writer}/{one.numbers[-1]:09d}.parquet" for one in journals(whole)}
+    newest = {objects[-1].name for objects in journals(whole).values()}
     for name in contents(whole):
         run = Path(shutil.copytree(whole, tmp_path / "run"))
         harm(run / name)
@@ -335,7 +335,7 @@ def noticed_or_harmless(folder: Path, seeds: Iterable[int]) -> None:
     """25 faults of each seed, each in a copy of one log, every fifth repaired. The newest object of several is the only
     file whose removal nothing tells (`layout.py`)."""
     whole = many_lives(folder / "whole")
-    newest = {f"log/{one.writer}/{one.numbers[-1]:09d}.parquet" for one in journals(whole) if len(one.numbers) > 1}
+    newest = {objects[-1].name for objects in journals(whole).values() if len(objects) > 1}
     before, paid = all_readers(whole), books(whole)
     for random, number in ((random, number) for random in map(Random, seeds) for number in range(25)):
         run = Path(shutil.copytree(whole, folder / "run"))

@@ -157,7 +157,7 @@ def open_journal(run: Path, writer: str) -> Appender:
     ended: set[str] = set()
     # A worker shows its folder before its coordinator answers it, and a coordinator that is sealed answers nobody: so
     # a folder that appears while others are sealed is found by the next look, and none appears after that.
-    while others := [one.writer for one in journals(run) if one.writer != writer and one.writer not in ended]:
+    while others := [other for other in journals(run) if other != writer and other not in ended]:
         newer = [other for other in others if began(other) > began(writer)]
         if newer:
             own.withdraw()

@@ -5,7 +5,7 @@ its newest object is never deleted: so a file that is missing is noticed, unless
 whose older objects are still there.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import groupby
@@ -29,19 +29,8 @@ class Layout:
     """Files that are not segments, or that share some numbers with other files."""
     flaws: tuple[tuple[str, str], ...]
     """(file, what is wrong): missing numbers, overlaps, files that are not segments."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class JournalObjects:
-    """One writer's existing objects, and the numbers that its compacted files contain."""
-
-    writer: str
-    numbers: tuple[int, ...]
-    """The numbers of the objects in its folder, in order."""
-
-    def object(self, run: Path, number: int) -> Segment:
-        """One of its objects."""
-        return journal_object(run, self.writer, number)
+    newest: Mapping[str, int]
+    """By writer with objects, the number of the newest: that one is never deleted."""
 
 
 def journal_object(run: Path, writer: str, number: int, kind: Kind = "steps") -> Segment:
@@ -50,12 +39,9 @@ def journal_object(run: Path, writer: str, number: int, kind: Kind = "steps") ->
     return Segment(kind=kind, path=path, first=number, last=number, writer=writer)
 
 
-def journals(run: Path) -> list[JournalObjects]:
-    """All writers that have a folder, in the order in which they began."""
-    return [
-        JournalObjects(writer=writer, numbers=tuple(sorted(segment.first for segment in objects)))
-        for writer, objects in _journal_objects(run, "steps")[0].items()
-    ]
+def journals(run: Path) -> dict[str, list[Segment]]:
+    """The objects of all writers that have a folder, in order; writers in the order in which they began."""
+    return _journal_objects(run, "steps")[0]
 
 
 def newest_object(run: Path, writer: str) -> Segment | None:
@@ -76,6 +62,7 @@ def lay_out(run: Path, kind: Kind) -> Layout:
     # Journals come first: so a listing misses nothing that compaction moves meanwhile, and at worst it sees rows twice,
     # which `Layout.covered` resolves.
     by_writer, flaws, stray = _journal_objects(run, kind)
+    newest = {writer: objects[-1].last for writer, objects in by_writer.items() if objects}
     path = run / kind
     entries = _parquet_files(path)
     if not entries and path.exists() and not path.is_dir():
@@ -90,12 +77,13 @@ def lay_out(run: Path, kind: Kind) -> Layout:
     segments, covered = list[Segment](), list[Segment]()
     for writer in sorted(by_writer, key=began):
         own = by_writer[writer]
-        newest = max((segment.last for segment in own if segment.is_object), default=-1)
         last = max((segment.last for segment in own), default=-1)
-        if newest < last:
-            flaws.append(_missing(run, writer, *[last if newest >= 0 else last + 1] * 2))
+        if newest.get(writer, -1) < last:
+            flaws.append(_missing(run, writer, last, last))
         _put_in_order(run, own, segments, covered, flaws, stray)
-    return Layout(segments=tuple(segments), covered=tuple(covered), stray=tuple(stray), flaws=tuple(flaws))
+    return Layout(
+        segments=tuple(segments), covered=tuple(covered), stray=tuple(stray), flaws=tuple(flaws), newest=newest
+    )
 
 
 def _journal_objects(run: Path, kind: Kind) -> tuple[dict[str, list[Segment]], list[tuple[str, str]], list[Path]]:
@@ -124,6 +112,7 @@ def _journal_objects(run: Path, kind: Kind) -> tuple[dict[str, list[Segment]], l
             elif not file.name.startswith("."):
                 flaws.append((f"{LOG}/{writer}/{file.name}", "is not an object of this journal: move it elsewhere"))
                 stray.append(path / file.name)
+        objects.sort(key=attrgetter("first"))  # by names alone ten billion would come before nine
     return by_writer, flaws, stray
 
 

@@ -22,7 +22,7 @@ from evalkit.money import PicoUsd, show_usd
 from evalkit.store import disk
 from evalkit.store.files.damage import damage
 from evalkit.store.files.journal import Appender, make_end_last, new_writer, object_of
-from evalkit.store.files.layout import Layout, compacted, gaps, journal_object, journals, lay_out, newest_object
+from evalkit.store.files.layout import Layout, compacted, gaps, journal_object, journals, lay_out
 from evalkit.store.files.record import CUT, LedgerRecord, StepRecord
 from evalkit.store.files.schema import LEDGER, conform, ledger_records, ledger_table, no_rows, steps_table
 from evalkit.store.files.segment import (
@@ -129,18 +129,20 @@ class _Remains:
 def _inspect(run: Path, flaws: Sequence[Flaw]) -> _Work:
     layouts: dict[Kind, Layout] = {kind: lay_out(run, kind) for kind in KINDS}
     damaged = {name for name, _ in damage(list(layouts.values()))}
-    writer = new_writer([journal.writer for journal in journals(run)])
+    writer = new_writer(list(journals(run)))
     files, aside, lost = dict[str, bytes](), list[Path](), list[str]()
     rows, ledger, said = RowsKnown(), list[LedgerRecord](), dict[str, SessionMoney]()
     settled, unsure, places = dict[str, int](), set[str](), dict[str, dict[str, Any]]()
+    newest = layouts["steps"].newest
     for kind in KINDS:
         for segment in (*layouts[kind].segments, *layouts[kind].covered):
             rest = _rest_of(segment, damaged=segment.name in damaged)
             if not rest.whole and segment.name not in files:
-                files[segment.name] = _again(segment, rest, _is_newest(run, segment), writer)
+                is_newest = segment.is_object and segment.first == newest[segment.writer]
+                files[segment.name] = _again(segment, rest, is_newest, writer)
                 aside.append(segment.path)
                 lost.append(segment.name)
-                unsure |= {segment.writer} if not rest.says and _is_newest(run, segment) else set()
+                unsure |= {segment.writer} if not rest.says and is_newest else set()
             if segment in layouts[kind].covered:
                 continue
             if rest.says:
@@ -225,20 +227,14 @@ def _again(segment: Segment, rest: _Remains, newest: bool, by: str) -> bytes:
     return object_of(segment, kind, rest.rows["steps"], entries, money, by=by)
 
 
-def _is_newest(run: Path, segment: Segment) -> bool:
-    newest = newest_object(run, segment.writer)
-    return segment.is_object and newest is not None and newest.first == segment.first
-
-
 def _missing(run: Path, layouts: Mapping[Kind, Layout]) -> Iterator[Segment]:
     """What is written for files that are missing: compacted files without rows, and the end of a journal whose
     newest objects are."""
     for kind, layout in layouts.items():
         for writer, first, last in gaps(layout):
             yield compacted(run, kind, writer, first, last)
-    newest = {journal.writer: journal.numbers[-1] for journal in journals(run) if journal.numbers}
     for writer, last in _ends(layouts.values()).items():
-        if newest.get(writer, -1) < last:
+        if layouts["steps"].newest.get(writer, -1) < last:
             for kind, layout in layouts.items():
                 upto = _ends([layout]).get(writer, -1)
                 if upto + 1 < last:
@@ -329,7 +325,7 @@ def _carry_out(run: Path, work: _Work) -> None:
         disk.sync_directory(run / QUARANTINE)
     tidy(run)
     for each in journals(run):
-        make_end_last(run, each.writer)
+        make_end_last(run, each)
     journal = Appender(run=run, writer=work.writer)
     journal.commit(steps_table(work.cuts) if work.cuts else None, work.charges)
     for name, data in work.files.items():

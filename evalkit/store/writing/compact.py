@@ -21,7 +21,7 @@ import pyarrow as pa
 
 from evalkit.store import disk
 from evalkit.store.files.journal import refuse_sealed
-from evalkit.store.files.layout import compacted, journal_object, journals, lay_out
+from evalkit.store.files.layout import compacted, journal_object, lay_out
 from evalkit.store.files.record import LedgerRecord
 from evalkit.store.files.schema import STEPS, conform, ledger_table, steps_table
 from evalkit.store.files.segment import (
@@ -84,8 +84,7 @@ def adopt(run: Path, ended: Collection[str]) -> None:
     Others are left alone: their writers live and compact their journals themselves. Raises CorruptLogError,
     StorageError.
     """
-    newest = {journal.writer: journal.numbers[-1] for journal in journals(run) if journal.numbers}
-    newest = {writer: number for writer, number in newest.items() if writer in ended}
+    newest = {writer: number for writer, number in lay_out(run, "steps").newest.items() if writer in ended}
     for writer, number in newest.items():
         _compact_rest(run, writer, number)
     layouts = [lay_out(run, kind) for kind in KINDS]
