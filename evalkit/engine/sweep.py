@@ -41,6 +41,7 @@ from evalkit.frozen.manifests import keep_spec, read_spec, write_manifest
 from evalkit.frozen.question_files import write_frozen
 from evalkit.results.answers import RunQuestion
 from evalkit.results.question import freeze_question
+from evalkit.results.verify import check_rows
 from evalkit.store.bucket import is_bucket
 from evalkit.store.files.journal import new_writer
 from evalkit.store.files.layout import journals
@@ -222,7 +223,7 @@ def _repair(options: RunOptions) -> tuple[str, ...]:
         if options.announce is not None:
             options.announce(repaired.lines())
 
-    repaired = repair(options.directory, announce)
+    repaired = repair(options.directory, announce, check_rows)
     return tuple(repaired.lines()) if repaired.flaws else ()
 
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from evalkit import __version__
 from evalkit.digests import NOTHING, step_digest
 from evalkit.envs.environment import Environment
 from evalkit.envs.replay import Position, advance, again, begin
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
 
     from evalkit.store.files.segment import Segment
     from evalkit.store.reading.effect import Ints
+    from evalkit.store.recovery.check import Flaw
 
 
 # Replay of a log's rows against what they say: facts, texts, requests, endings, step by step.
@@ -236,22 +238,16 @@ def verify(run: Path) -> list[Finding]:
     Raises RunError if `run` is not a run directory, is being written, or has an environment that is not installed;
     CorruptLogError if its manifest cannot be read.
     """
-    from evalkit.store.recovery.check import check_log
-
     manifest = read_manifest(run)
-    require_environments(manifest, (suite.environment for suite in manifest.suites.values()), ENVIRONMENTS)
     try:
-        replay = _Replay(manifest, ENVIRONMENTS, _cuts(run))
+        flaws, replayed = _replayed(run, manifest)
         findings = [
-            Finding(segment=flaw.segment, problem=flaw.problem, episode=flaw.episode, step=flaw.step)
-            for flaw in check_log(run, replay.see)
+            Finding(segment=flaw.segment, problem=flaw.problem, episode=flaw.episode, step=flaw.step) for flaw in flaws
         ]
         told = {(finding.episode, finding.step) for finding in findings}
         # Where files are damaged or missing, missing steps are a consequence.
         findings += [
-            finding
-            for finding, gap in replay.findings
-            if not (gap and told) and (finding.episode, finding.step) not in told
+            finding for finding, gap in replayed if not (gap and told) and (finding.episode, finding.step) not in told
         ]
         findings += _void_findings(run, manifest)
         if not findings:  # else the scores are not known
@@ -261,6 +257,33 @@ def verify(run: Path) -> list[Finding]:
             f"{run} is being written: {moved} was moved meanwhile. Verify it once that has ended."
         ) from moved
     return findings
+
+
+def check_rows(run: Path) -> "tuple[Sequence[Flaw], Sequence[Flaw]]":
+    """(what is changed or missing in a run's log; of each episode that replay does not reproduce, the first such step).
+
+    A step is told by the evalkit that began the run alone: another one may play the environment differently. Raises as
+    `verify` does.
+    """
+    from evalkit.store.recovery.check import Flaw
+
+    manifest = read_manifest(run)
+    flaws, replayed = _replayed(run, manifest)
+    changed = [
+        Flaw(segment=one.segment, problem=f"its row {one.problem}", episode=one.episode, step=one.step)
+        for one, gap in replayed
+        if not gap and manifest.evalkit == __version__
+    ]
+    return flaws, changed
+
+
+def _replayed(run: Path, manifest: Manifest) -> "tuple[list[Flaw], list[tuple[Finding, bool]]]":
+    """(what the log's own check says, what replay says of the rows that can be read; `_Replay.findings`)."""
+    from evalkit.store.recovery.check import check_log
+
+    require_environments(manifest, (suite.environment for suite in manifest.suites.values()), ENVIRONMENTS)
+    replay = _Replay(manifest, ENVIRONMENTS, _cuts(run))
+    return check_log(run, replay.see), replay.findings
 
 
 def _cuts(run: Path) -> Mapping[str, Sequence[tuple[int, int]]]:

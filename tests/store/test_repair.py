@@ -11,7 +11,7 @@ import pytest
 from evalkit.errors import CorruptLogError, RunError, StorageError
 from evalkit.store import disk
 from evalkit.store.files.layout import journals, lay_out
-from evalkit.store.files.segment import KINDS, Kind
+from evalkit.store.files.segment import KINDS, Kind, SessionMoney
 from evalkit.store.lock import hold_run
 from evalkit.store.reading.accounts import spent
 from evalkit.store.reading.index import read_index
@@ -139,6 +139,37 @@ def test_row_groups_that_can_be_read_are_kept(tmp_path: Path, monkeypatch: pytes
     assert all(0 < steps < 4 for steps in steps_of(run).values()), steps_of(run)
     assert 0 < done.charged < books(run)
     goes_on(run)
+
+
+def test_rows_that_a_compacted_file_has_as_well_are_not_listed_as_lost(tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    journal = begin(run)
+    append(journal, *rounds(["a"], 3))
+    compact(journal, 0, 1)
+    zero(run / "log" / journal.writer / "000000000.parquet")
+    done = mended(run)
+    assert (len(done.quarantined), done.lost, done.cut) == (1, (), {})
+    goes_on(run)
+
+
+def test_a_repair_that_has_nothing_to_cut_and_to_charge_writes_no_journal(tmp_path: Path) -> None:
+    run = write_run(tmp_path / "run", rounds(["a"], 3))
+    before = list(journals(run))
+    flip_footer(path_of(run, "ledger/"))
+    mended(run)
+    assert list(journals(run)) == before
+
+
+def test_a_session_is_named_as_its_rows_name_it_and_only_if_it_did_not_end(tmp_path: Path) -> None:
+    """Its journal has another name where a clock was set back."""
+    for ended in (False, True):
+        run = tmp_path / f"ended {ended}"
+        journal = begin(run)
+        rows = [a_charge(3, kind=kind, session="mine") for kind in (["lease", "close"] if ended else ["lease"])]
+        journal.commit(None, rows, SessionMoney(session="mine", leased=3))
+        journal.commit(None, [a_charge(1, session="mine")], SessionMoney(session="mine", leased=3, spent=1))
+        zero(run / "log" / journal.writer / "000000001.parquet")
+        assert mended(run).uncounted == (() if ended else ("mine",))
 
 
 def test_it_says_what_is_lost_before_it_changes_anything(tmp_path: Path) -> None:

@@ -3,7 +3,7 @@
 It checks the log alone; `evalkit verify` calls it first, and then checks that replay reproduces the log.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -95,8 +95,9 @@ class RowsKnown:
         self._files.append(file)
         self._parts.append({"episode": numbers[codes], "file": where, **columns, **kinds})
 
-    def lost(self) -> dict[str, Lost]:
-        """By episode, the first step that it lacks, has twice, or lacks a request of that led to it."""
+    def lost(self, changed: Sequence[Flaw] = ()) -> dict[str, Lost]:
+        """By episode, the first step that it lacks, has twice, or lacks a request of that led to it; or that is
+        `changed`."""
         if not self._parts:
             return {}
         rows = {name: np.concatenate([part[name] for part in self._parts]) for name in self._parts[0]}
@@ -110,6 +111,9 @@ class RowsKnown:
             found.setdefault(place, "the step is missing: an earlier try's is there")
         for place in _without_asks(rows, order, effect):
             found.setdefault(place, "a request that led to the step is missing")
+        for flaw in changed:
+            if flaw.episode in self._numbers:
+                found.setdefault((self._numbers[flaw.episode], flaw.step), flaw.problem)
         names, lost = list(self._numbers), dict[str, Lost]()
         for (number, at), problem in sorted(found.items()):
             own = order[effect.start[number] : effect.start[number + 1]]
