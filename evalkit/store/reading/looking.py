@@ -1,7 +1,7 @@
 """Retries for a log that is being written: files may move while they are read, and are then searched again."""
 
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TypeVar
 
@@ -25,14 +25,6 @@ class Unsettled(Exception):
     def __init__(self, where: str, what: str) -> None:
         super().__init__(where, what)
         self.where, self.what = where, what
-
-
-def looks() -> Iterator[int]:
-    """The attempts, with a pause before each except the first."""
-    for look in range(LOOKS):
-        if look:
-            time.sleep(PAUSE_S)
-        yield look
 
 
 def patiently(run: Path, read: Callable[[], _ReadT]) -> _ReadT:

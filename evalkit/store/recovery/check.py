@@ -16,7 +16,7 @@ from evalkit.store.files.layout import Layout, lay_out
 from evalkit.store.files.record import ASK, CUT
 from evalkit.store.files.segment import KINDS, Kind, Segment, read_segment
 from evalkit.store.reading.arrays import coded, ints, of_kind
-from evalkit.store.reading.effect import Effect, Ints, rows_in_effect
+from evalkit.store.reading.effect import Effect, Ints, rows_in_effect, void
 
 Look = Callable[[Segment, pa.Table], None]
 """Is given a file of steps, and its rows."""
@@ -151,9 +151,10 @@ def _without_asks(rows: Mapping[str, Ints], order: Ints, effect: Effect) -> list
     steps = order[rows["ask_n"][order] > 0]
     if not len(asks) and not len(steps):
         return []
-    for cut in np.flatnonzero(rows[CUT]).tolist():
-        after = (rows["episode"][asks] == rows["episode"][cut]) & (rows["step"][asks] >= rows["step"][cut])
-        asks = asks[~(after & (rows["take"][asks] < rows["take"][cut]))]
+    episode, take, step = (rows[name] for name in ("episode", "take", "step"))
+    cut = np.flatnonzero(rows[CUT])
+    cuts = zip(episode[cut].tolist(), take[cut].tolist(), step[cut].tolist(), strict=True)
+    asks = asks[~void(episode[asks], take[asks], step[asks], cuts)]
     # An episode is on the line of its first step in effect, else on the latest that has asked.
     line = np.zeros(len(effect.start) - 1, np.int64)
     np.maximum.at(line, rows["episode"][asks], rows["ask_line"][asks])
