@@ -58,10 +58,13 @@ def _host() -> str:
 def is_written_here(writer: str) -> bool:
     """Whether a process of this machine, other than this one, has a writer's number: as good as any name tells it."""
     host, pid, _ = writer.partition("-")[2].rsplit("-", 2)
-    if host != _host() or int(pid) == os.getpid():
-        return False
+    return host == _host() and int(pid) != os.getpid() and is_running(int(pid))
+
+
+def is_running(pid: int) -> bool:
+    """Whether this machine has a process of that number."""
     try:
-        os.kill(int(pid), 0)
+        os.kill(pid, 0)
     except (ProcessLookupError, OverflowError):
         return False
     except OSError:  # another user's

@@ -9,13 +9,13 @@ Chosen: compacted files are not merged later, because no sequence of deletions a
 a single step for a reader that has listed them. `Compactor` bounds their number by its choice of batches.
 """
 
+import asyncio
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Any, Protocol
 
 import pyarrow as pa
 
@@ -146,26 +146,6 @@ GRACE_S = 5.0
 LEAST_S, MOST_S, SHARE = 5.0, 40.0, 0.125
 
 
-class Timer(Protocol):
-    """What `call_at` returns."""
-
-    def cancel(self) -> None:
-        """Forget the call."""
-
-
-class Clock(Protocol):
-    """What is needed of an event loop."""
-
-    def time(self) -> float:
-        """Now, s."""
-
-    def call_at(self, when: float, callback: Callable[..., object], *args: Any) -> Timer:
-        """Call back at that time."""
-
-    def call_soon_threadsafe(self, callback: Callable[..., object], *args: Any) -> object:
-        """Call back soon, on the loop's thread."""
-
-
 @dataclass(slots=True)
 class Backlog:
     """The objects that wait, oldest first, and when their time has come."""
@@ -217,24 +197,24 @@ class Compactor:
         self,
         run: Path,
         writer: str,
-        clock: Clock,
+        loop: asyncio.AbstractEventLoop,
         start: Callable[[Callable[[], None]], Future[None]],
         failed: Callable[[BaseException], None],
     ) -> None:
-        self._run, self._writer, self._clock, self._start, self._failed = run, writer, clock, start, failed
-        self._backlog = Backlog(clock.time())
+        self._run, self._writer, self._loop, self._start, self._failed = run, writer, loop, start, failed
+        self._backlog = Backlog(loop.time())
         self._running: tuple[Tail, ...] = ()
         self._job: Future[None] | None = None
         self._graves: deque[tuple[float, list[Segment]]] = deque()
         """Objects whose rows lie in compacted files, and when they are deleted."""
         self._latest: list[Segment] = []
         """The last of them, which may be the journal's newest and stays until others follow."""
-        self._timer: Timer | None = None
+        self._timer: asyncio.TimerHandle | None = None
         self._stopped = False
 
     def add(self, tail: Tail) -> None:
         """A further commit that waits for compaction."""
-        self._backlog.add(tail, self._clock.time())
+        self._backlog.add(tail, self._loop.time())
         if self._timer is None or self._backlog.full:
             self._look()
 
@@ -252,7 +232,7 @@ class Compactor:
         if self._job is not None:  # it ended while the loop was not looking
             self._job.result()
             self._bury(self._running)
-        while batch := self._backlog.take(self._clock.time()):
+        while batch := self._backlog.take(self._loop.time()):
             self._write(batch)
             self._bury(batch)
 
@@ -266,20 +246,20 @@ class Compactor:
             self._timer.cancel()
         if self._stopped:
             return
-        now = self._clock.time()
+        now = self._loop.time()
         if self._graves and self._graves[0][0] <= now:
             job = self._start(partial(discard, self._graves.popleft()[1]))
-            job.add_done_callback(lambda done: self._clock.call_soon_threadsafe(self._report, done))
+            job.add_done_callback(lambda done: self._loop.call_soon_threadsafe(self._report, done))
         times = [self._graves[0][0]] if self._graves else []
         due = self._backlog.due_at()
         if due is not None and self._job is None:
             if due <= now:
                 self._running = self._backlog.take(now)
                 self._job = self._start(partial(self._write, self._running))
-                self._job.add_done_callback(lambda done: self._clock.call_soon_threadsafe(self._settle, done))
+                self._job.add_done_callback(lambda done: self._loop.call_soon_threadsafe(self._settle, done))
             else:
                 times.append(due)
-        self._timer = self._clock.call_at(min(times), self._look) if times else None
+        self._timer = self._loop.call_at(min(times), self._look) if times else None
 
     def _write(self, batch: Sequence[Tail]) -> None:
         refuse_sealed(self._run, self._writer)  # one that stood still would write rows that others have compacted
@@ -296,7 +276,7 @@ class Compactor:
         """A batch lies in compacted files."""
         objects = [*self._latest, *(tail.segment for tail in batch)]
         self._latest = objects[-1:]
-        self._graves.append((self._clock.time() + GRACE_S, objects[:-1]))
+        self._graves.append((self._loop.time() + GRACE_S, objects[:-1]))
 
     def _report(self, job: Future[None]) -> bool:
         flaw = job.exception()

@@ -13,14 +13,11 @@ from evalkit.store.files.damage import first_flaw
 from evalkit.store.files.journal import Appender, has_ended, is_written_here, new_writer, open_journal, seal
 from evalkit.store.files.layout import began, journals, lay_out
 from evalkit.store.files.segment import KINDS, LOG, REMEDY, WRITER
+from evalkit.store.lock import ENDING_S, LOOK_S
 from evalkit.store.reading.index import RunIndex, read_index
 from evalkit.store.writing.compact import adopt
 
 MANIFESTS, SUITES = "manifest", "suites"
-
-ENDING_S = 20.0
-LOOK_S = 0.2
-"""How long the end of processes is awaited that one has started which was killed, and how often they are looked at."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
