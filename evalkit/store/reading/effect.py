@@ -49,6 +49,8 @@ def rows_in_effect(episode: Ints, take: Ints, step: Ints, episodes: int, cut: Fl
 
 def _not_superseded(episode: Ints, take: Ints, step: Ints, episodes: int) -> Flags:
     live = np.ones(len(episode), np.bool_)
+    if not take.any():
+        return live
     cut = np.full(episodes, np.iinfo(np.int64).max)
     for level in np.unique(take)[::-1]:
         rows = np.flatnonzero(take == level)

@@ -25,7 +25,7 @@ from evalkit.store.reading.looking import patiently, settled
 
 CODED = (
     *("episode", "environment", "suite", "instance", "agent"),
-    *("ending", "worker", "attempts", "served_model", "finish"),
+    *("ending", "worker", "attempts", "served_model", "finish", "row_kind"),
 )
 """Columns of steps that reading keeps as dictionaries."""
 _KEYS = ("episode", "take", "step")
