@@ -226,7 +226,7 @@ def _encode(kind: str, number: int, leader: Leader) -> bytes:
 def _decode(number: int, data: bytes) -> _Sign:
     try:
         with pq.ParquetFile(pa.BufferReader(data)) as file:
-            says = claim(file)
+            says = claim(file.metadata)
         return _Sign(number, says["kind"], msgspec.json.decode(says["leader"], type=Leader))
     except (pa.ArrowException, OSError, KeyError, msgspec.MsgspecError) as flaw:
         raise StorageError(

@@ -127,4 +127,4 @@ def _suite(run: Path, draws: Stream) -> Altered | None:
 
 def _footer(path: Path) -> dict[str, str]:
     with pq.ParquetFile(path) as file:
-        return claim(file)
+        return claim(file.metadata)

@@ -107,8 +107,12 @@ class Remembered:
             return
         with files.readable(segment):
             files.check_footer(pa.BufferReader(held))
+            known = self._known.setdefault((segment.path, held), {})
+            if "metadata" not in known:
+                known["metadata"] = pq.read_metadata(pa.BufferReader(held))
+        files.check_name(segment, known["metadata"])
+        with files.readable(segment):
             file = self._opened(segment.path, held, tuple(dictionary))
-        files.check_name(segment, file)
         yield file
 
     def _opened(self, path: Path, held: bytes, dictionary: tuple[str, ...]) -> pq.ParquetFile:

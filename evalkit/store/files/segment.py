@@ -207,7 +207,7 @@ def read_rows(segment: Segment, file: pq.ParquetFile, columns: Sequence[str] | N
     """`read_segment` of a file that is open. Raises CorruptLogError."""
     wanted = list(SCHEMAS[segment.kind].names if columns is None else columns)
     if segment.is_object and segment.kind == "ledger":
-        return ledger_table(money_of(claim(file), segment.name)).select(wanted)
+        return ledger_table(money_of(claim(file.metadata), segment.name)).select(wanted)
     with readable(segment):
         table = file.read(columns=wanted, use_threads=False)
         # Data that the page checksums do not cover may turn valid pages into a column of another type.
@@ -229,10 +229,16 @@ def open_file(segment: Segment, dictionary: Iterable[str] = ()) -> Iterator[pq.P
     try:
         with readable(segment):
             check_footer(source)
+            metadata = pq.read_metadata(source)
+        check_name(segment, metadata)  # first: columns that a file of another kind lacks cannot be read as dictionaries
+        with readable(segment):
             file = pq.ParquetFile(
-                source, page_checksum_verification=True, read_dictionary=list(dictionary), pre_buffer=False
+                source,
+                metadata=metadata,
+                page_checksum_verification=True,
+                read_dictionary=list(dictionary),
+                pre_buffer=False,
             )
-        check_name(segment, file)
         yield file
     finally:
         source.close()  # else a thread of pyarrow's may keep it open for a while
@@ -264,8 +270,8 @@ def check_bytes(segment: Segment) -> None:
     with readable(segment):
         source = pa.BufferReader(data)
         at = check_footer(source)
-        file = pq.ParquetFile(source)
-    check_name(segment, file)
+        metadata = pq.read_metadata(source)
+    check_name(segment, metadata)
     if _digest(data[:at]) != data[at : at + _DIGESTS // 2]:
         raise CorruptLogError(f"{segment.name} is damaged (its pages are not those that were written). {REMEDY}")
 
@@ -280,13 +286,12 @@ def source_of(path: Path) -> pa.NativeFile | None:
         return None
 
 
-def claim(file: pq.ParquetFile) -> dict[str, str]:
+def claim(metadata: pq.FileMetaData) -> dict[str, str]:
     """The footer of a file: format, evalkit's version, kind, numbers, rows, and what else its kind has
     (`journal.py`)."""
-    metadata = file.metadata.metadata or {}
     return {
         key.decode("utf-8", "replace").removeprefix("evalkit."): value.decode("utf-8", "replace")
-        for key, value in metadata.items()
+        for key, value in (metadata.metadata or {}).items()
         if key.startswith(b"evalkit.")
     }
 
@@ -294,14 +299,14 @@ def claim(file: pq.ParquetFile) -> dict[str, str]:
 def read_claim(segment: Segment) -> dict[str, str]:
     """The footer of a file. Raises as `read_segment` does."""
     with open_file(segment) as file:
-        return claim(file)
+        return claim(file.metadata)
 
 
-def check_name(segment: Segment, file: pq.ParquetFile) -> None:
+def check_name(segment: Segment, metadata: pq.FileMetaData) -> None:
     """Raises CorruptLogError if a file's footer does not fit its name or its rows, RunError if it has another
     format."""
     with readable(segment):
-        says, rows = claim(file), file.metadata.num_rows
+        says, rows = claim(metadata), metadata.num_rows
     if "format" in says and says["format"] != str(FORMAT):
         raise RunError(other_format(segment.path, "log format", says["format"], says.get("written_by"), FORMAT))
     problem = _other_place(segment, says)

@@ -207,9 +207,9 @@ def _rest_of(segment: Segment, *, damaged: bool) -> _Remains:
         if not damaged:
             rows = read_segment(segment)
             with open_file(segment) as file:
-                return _Remains(rows={segment.kind: rows}, says=claim(file), whole=True)
+                return _Remains(rows={segment.kind: rows}, says=claim(file.metadata), whole=True)
         with open_file(segment) as file:
-            says = claim(file)
+            says = claim(file.metadata)
             groups = [_group(segment, file, number) for number in range(file.metadata.num_row_groups)]
             sound = [group for group in groups if group is not None]
             of_file: Kind = "steps" if segment.is_object else segment.kind

@@ -111,7 +111,7 @@ def _compact_rest(run: Path, writer: str, end: int) -> None:
 def tail_of(segment: Segment) -> Tail:
     """An object that another session left behind. Raises CorruptLogError, StorageError."""
     with open_file(segment) as file:
-        table, says = read_rows(segment, file), claim(file)
+        table, says = read_rows(segment, file), claim(file.metadata)
     return Tail(
         segment=segment,
         table=table if table.num_rows else None,
