@@ -71,9 +71,7 @@ def taken_for_true(run: Path) -> tuple[object, ...] | None:
         instances = {name: _all_of(laid(suite.instances)) for name, suite in manifest.suites.items()}
     except CorruptLogError:
         return None
-    episodes = {
-        name: (one.steps, one.ending, one.cost, one.requests, one.tokens) for name, one in index.episodes.items()
-    }
+    episodes = {name: (one.steps, one.ending, one.cost, one.requests) for name, one in index.episodes.items()}
     money = index.ledger, dict(index.totals), dict(index.cost_by_worker), dict(index.cost_by_agent)
     return rows.to_pydict(), episodes, money, instances
 

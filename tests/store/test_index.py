@@ -46,7 +46,6 @@ def by_definition(rows: Sequence[StepRecord]) -> dict[str, dict[str, Any]]:
         elif asks:
             state["requests"] += len(asks)
             state["cost"] += sum(row.cost for row in asks)
-            state["tokens"] = tuple(sum(getattr(row, name) for row in own + asks) for name in TOKENS)
         found[name] = state
     return found
 

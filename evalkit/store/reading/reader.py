@@ -326,7 +326,7 @@ class _Rows(Mapping[str, Sequence[ReplayRow]]):
         return len(self._numbers)
 
 
-def step_segments(run: Path) -> tuple[Segment, ...]:
+def step_segments(run: Path) -> Sequence[Segment]:
     """The files whose rows are all steps of a log, each once, in order. While the run is written, one may be gone when
     it is opened: list them again then. Raises CorruptLogError."""
     return patiently(run, lambda: settled(run, "steps").segments)

@@ -20,7 +20,7 @@ from evalkit.money import PicoUsd, show_usd
 from evalkit.store import disk
 from evalkit.store.files.damage import damage
 from evalkit.store.files.journal import Appender, make_end_last, new_writer, object_of
-from evalkit.store.files.layout import Layout, compacted, gaps, journal_object, journals, lay_out
+from evalkit.store.files.layout import Layout, compacted, journal_object, journals, lay_out
 from evalkit.store.files.record import CUT, LedgerRecord, StepRecord
 from evalkit.store.files.schema import LEDGER, conform, ledger_records, ledger_table, no_rows, steps_table
 from evalkit.store.files.segment import (
@@ -249,7 +249,7 @@ def _missing(run: Path, layouts: Mapping[Kind, Layout]) -> Iterator[Segment]:
     """What is written for files that are missing: compacted files without rows, and the end of a journal whose
     newest objects are."""
     for kind, layout in layouts.items():
-        for writer, first, last in gaps(layout):
+        for writer, first, last in layout.gaps:
             yield compacted(run, kind, writer, first, last)
     for writer, last in _ends(layouts.values()).items():
         if layouts["steps"].newest.get(writer, -1) < last:
