@@ -227,11 +227,7 @@ def _tried(descriptor: int) -> bool:
 def _sign(descriptor: int, path: Path, me: Holder) -> None:
     with storage_errors(path):
         os.ftruncate(descriptor, 0)
-        os.pwrite(descriptor, _note(me), 0)
-
-
-def _note(me: Holder) -> bytes:
-    return orjson.dumps({"host": me.host, "pid": me.pid, "started_at": me.started_at}) + b"\n"
+        os.pwrite(descriptor, orjson.dumps(me, option=orjson.OPT_APPEND_NEWLINE), 0)
 
 
 def _read(path: Path) -> Holder | None:

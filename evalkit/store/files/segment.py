@@ -4,6 +4,9 @@
     steps/WRITER-000000000-000000011.parquet          steps of its commits 0 to 11
     ledger/WRITER-000000000-000000011.parquet         their money rows
 
+Each such file is a *segment*: an *object* of a journal, or a *compacted file*. A journal has the name of its *writer*;
+rows have that of the writer's *session*, which is another one where a clock was set back.
+
 Name and metadata must agree, so a swapped or renamed file is noticed and can be named; `layout.py` puts files in order.
 Page checksums cover values. Between its last page and its footer, where Parquet leaves room, each file has two digests:
 of all bytes before them, and of the footer. Readers check the second, `check_bytes` both.
@@ -329,7 +332,7 @@ def _other_place(segment: Segment, says: Mapping[str, str]) -> str:
     if says.get("writer") != segment.writer:
         return f"is of {says.get('writer')}: it was renamed or swapped"
     if (says.get("first"), says.get("last")) != (str(segment.first), str(segment.last)):
-        return f"holds segments {says.get('first')} to {says.get('last')}: it was renamed or swapped"
+        return f"holds numbers {says.get('first')} to {says.get('last')}: it was renamed or swapped"
     return ""
 
 
