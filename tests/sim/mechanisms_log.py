@@ -292,7 +292,7 @@ MUTANTS = (
     Mutant(
         name="a repair cuts no episode",
         file="store/recovery/repair.py",
-        old="    cut = rows.lost()\n",
+        old="    cut = rows.lost(changed)\n",
         new="    cut = dict[str, Lost]()\n",
         needs=("flips", "files_gone"),
     ),

@@ -215,7 +215,7 @@ def test_what_a_dead_writer_left_is_compacted_whatever_it_had_come_to(tmp_path: 
         assert numbers(tmp_path) == [(5,), ()]
         for kind in KINDS:
             layout = lay_out(tmp_path, kind)
-            assert (layout.covered, layout.flaws) == ((), ())
+            assert (layout.covered, layout.flaws) == ([], [])
             assert [one.first for one in layout.segments if one.is_object] == [5]
     own.withdraw()
     assert held(tmp_path) == before
