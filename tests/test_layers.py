@@ -56,7 +56,7 @@ APART = {("report", "client")}
 PLACES = {
     "aiohttp": ("client/", "serve/", "view/", "doors/gateway", "doors/verifiers"),
     "tenacity": ("client/",),
-    "asyncio": ("waiting", "client/", "engine/", "store/writing/writer", "serve/", "view/", "api/", "doors/", "cli/"),
+    "asyncio": ("waiting", "client/", "engine/", "store/writing/", "serve/", "view/", "api/", "doors/", "cli/"),
     "uvloop": ("engine/", "serve/", "cli/"),
     "pyarrow": (
         "envs/suite_rows",
@@ -254,7 +254,7 @@ MOST_LINES = {
     "engine": 12_450,
     "envs": 11_800,
     "report": 10_750,
-    "store": 5_600,
+    "store": 5_480,
     "frozen": 1_250,
     "client": 5_300,
     "cli": 5_250,
@@ -304,7 +304,7 @@ def test_every_import_keeps_to_its_layer() -> None:
         ("engine/episode.py", "import aiohttp", "which only client/"),
         ("envs/replay.py", "import time", "is pure"),
         ("policy/knuth.py", "import random", "only tests may"),
-        ("store/reading/reader.py", "import asyncio", "store/writing/writer"),
+        ("store/reading/reader.py", "import asyncio", "store/writing/"),
         ("engine/scheduler.py", "from evalkit.api.runs import Run", "engine (layer 5) does not see api"),
         ("engine/scheduler.py", "import evalkit", "takes what evalkit offers"),
         ("view/pages.py", "from evalkit import run", "takes what evalkit offers"),

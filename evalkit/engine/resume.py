@@ -235,8 +235,8 @@ def _replay(episode: PlannedEpisode, position: Position, rows: Iterable[LoggedRe
         if turn.step_digest != row.step_digest or turn.facts_bytes != row.facts:
             raise CorruptLogError(
                 f"episode {episode.id} step {row.step}: replay does not reproduce the log. Either somebody has changed "
-                "the log, or this evalkit plays the environment differently: the manifest names the one that started "
-                "the run."
+                "the log: `evalkit run --repair` plays the episode again from this step. Or this evalkit plays the "
+                "environment differently: the manifest names the one that started the run."
             )
 
 

@@ -41,6 +41,7 @@ from evalkit.frozen.manifests import keep_spec, read_spec, write_manifest
 from evalkit.frozen.question_files import write_frozen
 from evalkit.results.answers import RunQuestion
 from evalkit.results.question import freeze_question
+from evalkit.results.verify import check_rows
 from evalkit.store.bucket import is_bucket
 from evalkit.store.files.journal import new_writer
 from evalkit.store.files.layout import journals
@@ -77,7 +78,7 @@ async def run_sweep(resolved: Resolved, options: RunOptions, show: Callable[[Vie
     decide = resolved.sweep.decide
     frozen = None if decide is None else freeze_question(manifest, decide)
     loop = asyncio.get_running_loop()
-    name = new_writer([journal.writer for journal in journals(directory)])
+    name = new_writer(list(journals(directory)))
     repaired = _repair(options) if options.repair and old is not None else ()
     place = options.place
     with open_store(place, session=name) as store:
@@ -222,7 +223,7 @@ def _repair(options: RunOptions) -> tuple[str, ...]:
         if options.announce is not None:
             options.announce(repaired.lines())
 
-    repaired = repair(options.directory, announce)
+    repaired = repair(options.directory, announce, check_rows)
     return tuple(repaired.lines()) if repaired.flaws else ()
 
 

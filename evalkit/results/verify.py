@@ -11,8 +11,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
+from evalkit import __version__
 from evalkit.digests import NOTHING, step_digest
 from evalkit.envs.environment import Environment
 from evalkit.envs.replay import Position, advance, again, begin
@@ -36,6 +35,7 @@ if TYPE_CHECKING:
 
     from evalkit.store.files.segment import Segment
     from evalkit.store.reading.effect import Ints
+    from evalkit.store.recovery.check import Flaw
 
 
 # Replay of a log's rows against what they say: facts, texts, requests, endings, step by step.
@@ -236,22 +236,16 @@ def verify(run: Path) -> list[Finding]:
     Raises RunError if `run` is not a run directory, is being written, or has an environment that is not installed;
     CorruptLogError if its manifest cannot be read.
     """
-    from evalkit.store.recovery.check import check_log
-
     manifest = read_manifest(run)
-    require_environments(manifest, (suite.environment for suite in manifest.suites.values()), ENVIRONMENTS)
     try:
-        replay = _Replay(manifest, ENVIRONMENTS, _cuts(run))
+        flaws, replayed = _replayed(run, manifest)
         findings = [
-            Finding(segment=flaw.segment, problem=flaw.problem, episode=flaw.episode, step=flaw.step)
-            for flaw in check_log(run, replay.see)
+            Finding(segment=flaw.segment, problem=flaw.problem, episode=flaw.episode, step=flaw.step) for flaw in flaws
         ]
         told = {(finding.episode, finding.step) for finding in findings}
         # Where files are damaged or missing, missing steps are a consequence.
         findings += [
-            finding
-            for finding, gap in replay.findings
-            if not (gap and told) and (finding.episode, finding.step) not in told
+            finding for finding, gap in replayed if not (gap and told) and (finding.episode, finding.step) not in told
         ]
         findings += _void_findings(run, manifest)
         if not findings:  # else the scores are not known
@@ -263,13 +257,35 @@ def verify(run: Path) -> list[Finding]:
     return findings
 
 
-def _cuts(run: Path) -> Mapping[str, Sequence[tuple[int, int]]]:
-    from evalkit.store.reading.reader import cuts
+def check_rows(run: Path) -> "tuple[Sequence[Flaw], Sequence[Flaw]]":
+    """(what is changed or missing in a run's log; of each episode that replay does not reproduce, the first such step).
 
+    A step is told by the evalkit that began the run alone: another one may play the environment differently. Raises as
+    `verify` does.
+    """
+    from evalkit.store.recovery.check import Flaw
+
+    manifest = read_manifest(run)
+    flaws, replayed = _replayed(run, manifest)
+    changed = [
+        Flaw(segment=one.segment, problem=f"its row {one.problem}", episode=one.episode, step=one.step)
+        for one, gap in replayed
+        if not gap and manifest.evalkit == __version__
+    ]
+    return flaws, changed
+
+
+def _replayed(run: Path, manifest: Manifest) -> "tuple[list[Flaw], list[tuple[Finding, bool]]]":
+    """(what the log's own check says, what replay says of the rows that can be read; `_Replay.findings`)."""
+    from evalkit.store.reading.reader import cuts
+    from evalkit.store.recovery.check import check_log
+
+    require_environments(manifest, (suite.environment for suite in manifest.suites.values()), ENVIRONMENTS)
     try:
-        return cuts(run)
-    except CorruptLogError:
-        return {}  # the check says what is damaged
+        replay = _Replay(manifest, ENVIRONMENTS, cuts(run))
+    except CorruptLogError:  # the check says what is damaged
+        replay = _Replay(manifest, ENVIRONMENTS)
+    return check_log(run, replay.see), replay.findings
 
 
 def _void_findings(run: Path, manifest: Manifest) -> Iterator[Finding]:
@@ -307,19 +323,18 @@ def _answer_findings(run: Path, manifest: Manifest) -> Iterator[Finding]:
 class _Replay:
     """Replays the log's readable files of steps in the log's order."""
 
-    def __init__(
-        self, manifest: Manifest, environments: Environments, cuts: Mapping[str, Sequence[tuple[int, int]]]
-    ) -> None:
-        """cuts: by episode, the take and step of each cut of a repair."""
+    def __init__(self, manifest: Manifest, environments: Environments, cuts: "pa.Table | None" = None) -> None:
         self._replayer, self._cuts = Replayer(manifest, environments), cuts
         self.findings: list[tuple[Finding, bool]] = []
         """Each with whether steps are missing before it."""
 
     def see(self, segment: "Segment", table: "pa.Table") -> None:
         """Replay the next file's rows: its steps, but for those that a repair has cut."""
-        from evalkit.store.reading.arrays import rows_of_kind, together
+        from evalkit.store.reading.arrays import rows_of_kind, together, without_void
 
-        table = self._uncut(rows_of_kind(table, STEP))
+        table = rows_of_kind(table, STEP)
+        if self._cuts is not None:
+            table = without_void(table, self._cuts)
         # Where episodes alternate, as they were played, replay takes a fifth more CPU.
         places = together(table, "environment", "episode")
         for flaw in sorted(self._replayer.check(_rows(table, places)), key=lambda flaw: places[flaw.row]):
@@ -327,18 +342,6 @@ class _Replay:
                 segment=segment.name, problem=flaw.problem, episode=flaw.episode, step=flaw.step, place=flaw.place
             )
             self.findings.append((finding, flaw.gap))
-
-    def _uncut(self, table: "pa.Table") -> "pa.Table":
-        from evalkit.store.reading.arrays import take_rows
-
-        if not self._cuts or not table.num_rows:
-            return table
-        rows = table.select(["episode", "take", "step"]).to_pylist()
-        stays = [
-            not any(row["take"] < take and row["step"] >= step for take, step in self._cuts.get(row["episode"], ()))
-            for row in rows
-        ]
-        return take_rows(table, np.flatnonzero(stays))
 
 
 def _rows(table: "pa.Table", places: "Ints") -> Iterator[Mapping[str, Any]]:

@@ -268,17 +268,11 @@ class BucketPath(PosixPath):
     def mkdir(self, *_: Any, **__: Any) -> None:
         """Nothing: a bucket has no folders."""
 
-    def absolute(self) -> "BucketPath":
-        """Itself."""
-        return self
-
     def resolve(self, *_: Any, **__: Any) -> "BucketPath":
         """Itself."""
         return self
 
-    def expanduser(self) -> "BucketPath":
-        """Itself."""
-        return self
+    absolute = expanduser = resolve
 
     def _refuse(self, *_: Any, **__: Any) -> NoReturn:
         self.__fspath__()

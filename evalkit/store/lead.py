@@ -23,6 +23,7 @@ import pyarrow.parquet as pq
 
 from evalkit.errors import FencedError, RunError, StorageError, UsageError
 from evalkit.store.bucket import BEAT_S, BucketPath
+from evalkit.store.files.journal import is_running
 from evalkit.store.files.segment import NUMBER, claim, encode_object, object_name
 
 FOLDER = "lead"
@@ -55,7 +56,7 @@ class _Sign:
 
 
 class Lead:
-    """A run in a bucket that this process leads. See `RunHold`."""
+    """A run in a bucket that this process leads."""
 
     descriptors = ()
 
@@ -225,7 +226,7 @@ def _encode(kind: str, number: int, leader: Leader) -> bytes:
 def _decode(number: int, data: bytes) -> _Sign:
     try:
         with pq.ParquetFile(pa.BufferReader(data)) as file:
-            says = claim(file)
+            says = claim(file.metadata)
         return _Sign(number, says["kind"], msgspec.json.decode(says["leader"], type=Leader))
     except (pa.ArrowException, OSError, KeyError, msgspec.MsgspecError) as flaw:
         raise StorageError(
@@ -235,15 +236,7 @@ def _decode(number: int, data: bytes) -> _Sign:
 
 def _is_gone(leader: Leader) -> bool:
     """Whether it was a process of this machine and has ended: nobody need watch for it."""
-    if leader.machine != _machine():
-        return False
-    try:
-        os.kill(leader.pid, 0)
-    except ProcessLookupError:
-        return True
-    except OSError:
-        return False
-    return False
+    return leader.machine == _machine() and not is_running(leader.pid)
 
 
 def _machine() -> str:

@@ -9,7 +9,7 @@ import fcntl
 import os
 import socket
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -19,12 +19,13 @@ import orjson
 from evalkit.errors import RunError, StorageError
 from evalkit.store.bucket import BucketPath
 from evalkit.store.disk import make_directories, storage_errors
+from evalkit.store.files.journal import is_running
 from evalkit.store.lead import Lead, lead_run, leads
 
 FILE = "lock"
 
 ENDING_S = 20.0
-_LOOK_S = 0.2
+LOOK_S = 0.2
 """How long the end of processes is awaited that a killed one has started, and how often they are looked at."""
 _TRIES = 5
 _PAUSE_S = 0.02
@@ -109,8 +110,8 @@ def hold_run(run: Path) -> Iterator[Hold | Lead]:
         locked = _seize_directory(directory)
         waited_s = 0.0
         while locked is False and waited_s < ENDING_S and is_gone(_read(path)):
-            time.sleep(_LOOK_S)
-            waited_s += _LOOK_S
+            time.sleep(LOOK_S)
+            waited_s += LOOK_S
             locked = _seize_directory(directory)
         with storage_errors(path):
             file = _open(path)
@@ -133,37 +134,22 @@ def hold_run(run: Path) -> Iterator[Hold | Lead]:
         hold.close()
 
 
-@dataclass(frozen=True, slots=True)
-class SharedHold:
-    """A run that the process holds that started this one."""
-
-    run: Path
-    _directory: int
-
-    def check(self) -> None:
-        """Check that the run is where it was. Raises StorageError."""
-        if not _same(self.run, self._directory):
-            raise StorageError(_moved(self.run))
-
-
-class SharedLead:
-    """A run in a bucket that another process leads: it has no place that could be lost, and a seal ends whoever writes
-    it too long."""
-
-    def check(self) -> None:
-        """Nothing."""
-
-
 @contextmanager
-def standing(run: Path) -> Iterator[SharedHold | SharedLead]:
-    """Watch a run that another process holds, which this one writes for. Raises StorageError."""
+def standing(run: Path) -> Iterator[Callable[[], None]]:
+    """Watch a run that another process holds, which this one writes for: the check raises StorageError if the run is
+    not where it was. One in a bucket has no place that could be lost, and a seal ends whoever writes it too long."""
     if isinstance(run, BucketPath):
-        yield SharedLead()
+        yield lambda: None
         return
+
+    def check() -> None:
+        if not _same(run, directory):
+            raise StorageError(_moved(run))
+
     with storage_errors(run):
         directory = os.open(run, os.O_RDONLY | os.O_DIRECTORY)
     try:
-        yield SharedHold(run, directory)
+        yield check
     finally:
         os.close(directory)
 
@@ -241,11 +227,7 @@ def _tried(descriptor: int) -> bool:
 def _sign(descriptor: int, path: Path, me: Holder) -> None:
     with storage_errors(path):
         os.ftruncate(descriptor, 0)
-        os.pwrite(descriptor, _note(me), 0)
-
-
-def _note(me: Holder) -> bytes:
-    return orjson.dumps({"host": me.host, "pid": me.pid, "started_at": me.started_at}) + b"\n"
+        os.pwrite(descriptor, orjson.dumps(me, option=orjson.OPT_APPEND_NEWLINE), 0)
 
 
 def _read(path: Path) -> Holder | None:
@@ -267,13 +249,7 @@ def is_gone(holder: Holder | None) -> bool:
     """Whether a process of this machine that held a lock has ended: what it has started ends soon."""
     if holder is None or holder.host != socket.gethostname():
         return False
-    try:
-        os.kill(holder.pid, 0)
-    except ProcessLookupError:
-        return True
-    except OSError:
-        return False
-    return False
+    return not is_running(holder.pid)
 
 
 def _refusal(run: Path, other: Holder | None) -> str:

@@ -187,7 +187,7 @@ def test_several_processes_play_in_a_bucket(played: Path, store: StoreProxy, cal
     said = call("run", "mine.toml", "--dir", place, "--workers", "2")
     assert said.code == 0, said.err
     assert 1 <= len(journals(place_of(place))) <= 2, "of each worker that has played; their coordinator writes none"
-    assert all(has_ended(place_of(place), journal.writer) for journal in journals(place_of(place)))
+    assert all(has_ended(place_of(place), writer) for writer in journals(place_of(place)))
     assert call("verify", place).code == 0
     one, other = (call("sql", name, ROWS, "--csv") for name in (place, "mine"))
     assert one.out == other.out

@@ -51,14 +51,14 @@ def test_a_run_is_played_killed_resumed_and_verified(bucket: str, call: Call, he
     (here / "mine.toml").write_text(POLICIES)
     place = f"{bucket}/mine"
     killed = start(here, "run", "mine.toml", "--dir", place)
-    while not list(journals(place_of(place))):
+    while not journals(place_of(place)):
         assert killed.poll() is None, killed.communicate()
     killed.send_signal(signal.SIGKILL)
     killed.communicate(timeout=PATIENCE_S)
     again = call("run", "mine.toml", "--dir", place, "--json")
     assert again.code == 0, again.err
     assert json.loads(again.out.splitlines()[-1])["ended"] == 4
-    assert all(has_ended(place_of(place), one.writer) for one in journals(place_of(place)))
+    assert all(has_ended(place_of(place), writer) for writer in journals(place_of(place)))
     assert call("verify", place).code == 0
     download(place_of(place), here / "runs" / "back")
     whole = call("run", "mine.toml", "--dir", "runs/whole")

@@ -94,9 +94,9 @@ def test_it_is_not_taken_where_something_is_left(tmp_path: Path, opened: list[Pa
 def test_a_session_that_did_not_close_is_settled(tmp_path: Path, opened: list[Path]) -> None:
     sweep, run = resolved(tmp_path), tmp_path / "run"
     go(sweep, run)
-    (journal,) = journals(run)
+    (objects,) = journals(run).values()
     assert is_closed(run)
-    journal.object(run, journal.numbers[-1]).path.unlink()  # it was killed before it closed
+    objects[-1].path.unlink()  # it was killed before it closed
     assert not is_closed(run)
     opened.clear()
     with pytest.raises(CorruptLogError):

@@ -89,7 +89,7 @@ def test_a_session_that_closed_owes_nothing_and_what_was_released_is_free_again(
 
 async def _coordinated(run: Path, *, lent: Sequence[int], said: Sequence[LedgerRecord]) -> str:
     """A coordinator opened its worker's account, lent it money, and was killed; the worker wrote this. Its name."""
-    names = [one.writer for one in journals(run)]
+    names = list(journals(run))
     coordinator = new_writer(names)
     worker = new_writer([*names, coordinator])
     with open_store(run, session=coordinator, inline=True) as store:

@@ -13,7 +13,7 @@ from evalkit.digests import step_digest
 from evalkit.engine.outcome import RunOutcome
 from evalkit.engine.session import RunOptions
 from evalkit.errors import CorruptLogError
-from evalkit.results.verify import verify
+from evalkit.results.verify import check_rows, verify
 from evalkit.store.files.journal import new_writer, open_journal
 from evalkit.store.files.layout import lay_out
 from evalkit.store.files.segment import KINDS, LOG, Segment, read_segment
@@ -220,6 +220,34 @@ def test_a_repaired_run_ends_as_it_would_have(runs: Path, tmp_path: Path) -> Non
     ]
     assert replies[0] == replies[1]
     assert (row["episode"], 1) in replies[0]
+
+
+def test_a_step_that_was_forged_is_played_again_from_there_after_a_repair(runs: Path, tmp_path: Path) -> None:
+    """All digests fit: nothing but replay can tell."""
+    run = Path(shutil.copytree(runs / "torn", tmp_path / "torn"))
+    segment, place, row = in_the_middle(run)
+    rewrite(segment, place, CHANGES["another reply with its digest"])
+    assert call(run, tmp_path).reason == "corrupt"
+    told: list[str] = []
+    outcome, _ = go_served(resolved(tmp_path, SPEC), run, repair=True, announce=told.extend)
+    assert [f"Episode {row['episode']} is cut off at step 1" in line for line in told] == [False, True]
+    assert (outcome.exit_code, verify(run)) == (0, [])
+    replies = [
+        {(one["episode"], one["step"]): one["reply"] for one in scan(where, ("episode", "step", "reply")).to_pylist()}
+        for where in (run, runs / "whole")
+    ]
+    assert replies[0] == replies[1]
+
+
+def test_another_evalkit_than_the_one_that_began_the_run_cuts_nothing_that_it_plays_differently(
+    runs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = Path(shutil.copytree(runs / "torn", tmp_path / "torn"))
+    segment, place, _ = in_the_middle(run)
+    rewrite(segment, place, CHANGES["another reply with its digest"])
+    assert len(check_rows(run)[1]) == 1
+    monkeypatch.setattr("evalkit.results.verify.__version__", "9.9.9")
+    assert check_rows(run) == ([], [])
 
 
 def test_the_options_of_a_run_do_not_repair_unasked() -> None:

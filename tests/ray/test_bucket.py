@@ -37,7 +37,7 @@ def test_a_run_in_a_bucket_goes_on_after_its_actors_or_driver_were_killed(
     folder = torn(tmp_path, kills, harm, latency=LATENCY, periods=10, place=f"{make_bucket()}/run")
     lost = {event["writer"] for event in read_events(folder / "run", "worker_lost")}
     assert all((newest_claim(folder / "run", writer) or {})["kind"] == "seal" for writer in lost)
-    assert all(has_ended(folder / "run", journal.writer) for journal in journals(folder / "run"))
+    assert all(has_ended(folder / "run", writer) for writer in journals(folder / "run"))
     assert len(lost) == kills if harm is kill_a_worker else len(journals(folder / "run")) > 3
 
 

@@ -42,7 +42,7 @@ def look(seconds: float = PATIENCE_S) -> Iterator[None]:
 
 def began(run: Path) -> set[str]:
     """Writers of all journals."""
-    return {journal.writer for journal in journals(run)}
+    return set(journals(run))
 
 
 def joins(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -135,7 +135,7 @@ def nodes_die(
         assert harm.killed
         assert all((newest_claim(folder / "run", writer) or {})["kind"] == "seal" for writer in harm.killed)
         for _ in look():
-            if not any(is_actor(process_of(journal.writer)) for journal in journals(folder / "run")):
+            if not any(is_actor(process_of(writer)) for writer in journals(folder / "run")):
                 break
 
 
@@ -203,7 +203,7 @@ class KilledHead:
         assert code == 3, said[-2000:]
         assert "The head of the Ray cluster" in said.splitlines()[-1]
         assert "Traceback" not in said
-        assert all(has_ended(play.run, journal.writer) for journal in journals(play.run))
+        assert all(has_ended(play.run, writer) for writer in journals(play.run))
         assert not [row for row in read_ledger(play.run) if row.kind in ("crash", "charge")]
         for _ in look():
             if not play.workers():  # Ray ends them

@@ -41,7 +41,7 @@ def kill_the_driver(play: RayRun, draw: random.Random) -> None:
 def test_actors_play_a_run_as_one_process_does(tmp_path: Path) -> None:
     folder = torn(tmp_path, 0, nothing, latency="20ms", periods=4)
     assert len(journals(folder / "run")) == 3, "the coordinator's, and each worker's"
-    assert all(has_ended(folder / "run", journal.writer) for journal in journals(folder / "run"))
+    assert all(has_ended(folder / "run", writer) for writer in journals(folder / "run"))
 
 
 def test_an_actor_that_is_killed_is_sealed_and_another_goes_on(tmp_path: Path) -> None:
@@ -72,14 +72,14 @@ def test_an_actor_that_stands_still_is_sealed_and_writes_nothing_when_it_goes_on
 
 def test_a_driver_that_is_killed_leaves_a_run_that_goes_on(tmp_path: Path) -> None:
     folder = torn(tmp_path, 1, kill_the_driver, latency=LATENCY, periods=10)
-    assert all(has_ended(folder / "run", journal.writer) for journal in journals(folder / "run"))
+    assert all(has_ended(folder / "run", writer) for writer in journals(folder / "run"))
 
 
 def test_a_driver_that_is_told_to_stop_lets_its_workers_close(tmp_path: Path) -> None:
     def stop(play: RayRun, draw: random.Random) -> None:
         play.coordinator.send_signal(signal.SIGTERM)
         assert play.coordinator.wait(PATIENCE_S) == 130
-        assert all(has_ended(play.run, journal.writer) for journal in journals(play.run))
+        assert all(has_ended(play.run, writer) for writer in journals(play.run))
 
     folder = torn(tmp_path, 1, stop, latency=LATENCY, periods=10)
     assert not list(read_events(folder / "run", "worker_lost"))
@@ -108,7 +108,7 @@ def test_a_cluster_for_one_call_plays_a_run_and_ends_with_it(tmp_path: Path, mon
         sweep = tmp_path / "sweep.toml"
         sweep.write_text(f'{sweep.read_text()}\n[machines]\non = "ray"\nworkers = 2\n')
         assert finish(tmp_path, "--budget", "100") == 0, (tmp_path / "out.log").read_text()
-    actors = [int(journal.writer.rsplit("-", 2)[1]) for journal in journals(tmp_path / "run")]
+    actors = [int(writer.rsplit("-", 2)[1]) for writer in journals(tmp_path / "run")]
     assert len(actors) == 3
     assert not any(is_actor(pid) for pid in actors)
 

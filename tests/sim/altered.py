@@ -71,9 +71,7 @@ def taken_for_true(run: Path) -> tuple[object, ...] | None:
         instances = {name: _all_of(laid(suite.instances)) for name, suite in manifest.suites.items()}
     except CorruptLogError:
         return None
-    episodes = {
-        name: (one.steps, one.ending, one.cost, one.requests, one.tokens) for name, one in index.episodes.items()
-    }
+    episodes = {name: (one.steps, one.ending, one.cost, one.requests) for name, one in index.episodes.items()}
     money = index.ledger, dict(index.totals), dict(index.cost_by_worker), dict(index.cost_by_agent)
     return rows.to_pydict(), episodes, money, instances
 
@@ -88,10 +86,10 @@ Altered = tuple[Path, bytes, str]
 
 def _word(run: Path, draws: Stream) -> Altered | None:
     """A digit of what the log's newest object says of money."""
-    written = [journal for journal in journals(run) if journal.numbers]
+    written = [objects[-1] for objects in journals(run).values() if objects]
     if not written:
         return None
-    path = written[-1].object(run, written[-1].numbers[-1]).path
+    path = written[-1].path
     says = _footer(path)
     words = [word for word in WORDS if says.get(word, "0") != "0"]
     if not words:
@@ -127,4 +125,4 @@ def _suite(run: Path, draws: Stream) -> Altered | None:
 
 def _footer(path: Path) -> dict[str, str]:
     with pq.ParquetFile(path) as file:
-        return claim(file)
+        return claim(file.metadata)

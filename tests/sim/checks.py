@@ -436,7 +436,7 @@ def built_on(names: Iterable[Path]) -> bool:
             return True
         if path.parent.parent.name == "log" and path.suffix == ".parquet":
             with pq.ParquetFile(path) as file:
-                if claim(file).get("kind") in (CLOSE, SEAL):
+                if claim(file.metadata).get("kind") in (CLOSE, SEAL):
                     return True
     return False
 
@@ -462,7 +462,7 @@ def told(held: bytes) -> int:
 def _money(held: bytes) -> list[LedgerRecord]:
     """The money rows in the footer of an object of a journal."""
     with pq.ParquetFile(pa.BufferReader(held)) as file:
-        return money_of(claim(file), "it")
+        return money_of(claim(file.metadata), "it")
 
 
 def _paid(index: RunIndex) -> int:

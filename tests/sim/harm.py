@@ -86,7 +86,7 @@ class Done:
         for held in self.before.values():
             with pq.ParquetFile(pa.BufferReader(held)) as file:
                 columns = file.read(columns=["episode", "step"]).to_pydict()
-                money.update(money_of(claim(file), "it"))
+                money.update(money_of(claim(file.metadata), "it"))
             lost.update(zip(columns["episode"], columns["step"], strict=True))
         gone = before.steps.keys() - after.steps.keys()
         return (

@@ -145,8 +145,8 @@ MUTANTS = (
     Mutant(
         name="a changed footer is believed",
         file="store/files/segment.py",
-        old="    if _digest(footer) != digest:\n",
-        new="    if not footer:\n",
+        old="    if _digest(tail[_DIGESTS:]) != tail[_DIGESTS // 2 : _DIGESTS]:\n",
+        new="    if not tail:\n",
         needs=("altered",),
     ),
     Mutant(
@@ -177,8 +177,12 @@ MUTANTS = (
     Mutant(
         name="a journal without objects is not sealed",
         file="store/files/journal.py",
-        old="if one.writer != writer and one.writer not in ended]:\n",
-        new="if one.writer != writer and one.writer not in ended and one.numbers]:\n",
+        old="    while others := [other for other in journals(run) if other != writer and other not in ended]:\n",
+        new=(
+            "    while others := [\n"
+            "        other for other, own in journals(run).items() if own and other != writer and other not in ended\n"
+            "    ]:\n"
+        ),
         needs=("taken_over",),
     ),
     Mutant(
@@ -288,7 +292,7 @@ MUTANTS = (
     Mutant(
         name="a repair cuts no episode",
         file="store/recovery/repair.py",
-        old="    cut = rows.lost()\n",
+        old="    cut = rows.lost(changed)\n",
         new="    cut = dict[str, Lost]()\n",
         needs=("flips", "files_gone"),
     ),

@@ -106,7 +106,12 @@ class Remembered:
                 yield file
             return
         with files.readable(segment):
-            files._check_footer(segment, pa.BufferReader(held))
+            files.check_footer(pa.BufferReader(held))
+            known = self._known.setdefault((segment.path, held), {})
+            if "metadata" not in known:
+                known["metadata"] = pq.read_metadata(pa.BufferReader(held))
+        files.check_name(segment, known["metadata"])
+        with files.readable(segment):
             file = self._opened(segment.path, held, tuple(dictionary))
         yield file
 

@@ -28,7 +28,7 @@ Harm = Callable[["subprocess.Popen[str]", Path, random.Random], None]
 
 def workers_of(process: "subprocess.Popen[str]", run: Path) -> list[int]:
     """The processes of a run's workers that are alive: their names hold their numbers."""
-    pids = [int(journal.writer.rsplit("-", 2)[1]) for journal in journals(run)]
+    pids = [int(writer.rsplit("-", 2)[1]) for writer in journals(run)]
     return [pid for pid in dict.fromkeys(pids) if pid != process.pid and parent_of(pid) == process.pid]
 
 

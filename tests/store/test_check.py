@@ -6,11 +6,13 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from evalkit.errors import CorruptLogError
 from evalkit.store.files.damage import first_flaw
 from evalkit.store.files.layout import lay_out
 from evalkit.store.files.record import ASK, CUT
 from evalkit.store.files.schema import steps_table
 from evalkit.store.recovery.check import Flaw, RowsKnown, check_log
+from evalkit.store.writing.opening import take_over
 from tests.support.damaged_logs import ALL, Write, flip, rewrite, swap
 from tests.support.log_rows import a_charge, a_step, rounds
 from tests.support.run_directories import write_run, write_tails
@@ -68,6 +70,16 @@ def test_two_swapped_files_are_named_with_what_they_hold(tmp_path: Path) -> None
         one.name: "is object 3",
         two.name: "is object 1",
     }
+
+
+def test_swapped_files_are_refused_before_anything_is_written(tmp_path: Path) -> None:
+    run = write_tails(tmp_path / "run", rounds(EPISODES, 4))
+    one, two = (lay_out(run, "steps").segments[number] for number in (1, 3))
+    swap(one.path, two.path)
+    before = sorted(run.rglob("*"))
+    with pytest.raises(CorruptLogError, match=r"is object 3 of .*: it was renamed or swapped"):
+        take_over(run, "s")
+    assert sorted(run.rglob("*")) == before
 
 
 def test_damaged_money_and_foreign_files_are_named(tmp_path: Path) -> None:

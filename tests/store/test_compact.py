@@ -18,7 +18,7 @@ from evalkit.store.recovery.check import check_log
 from evalkit.store.writing import compact as compactor
 from evalkit.store.writing.compact import adopt
 from evalkit.store.writing.writer import Store, open_store
-from tests.support.handmade_logs import append, begin, compact, contents, discard
+from tests.support.handmade_logs import append, begin, compact, contents, discard, numbers
 from tests.support.patience import PATIENCE_S
 from tests.support.run_directories import a_charge, a_step, rounds, write_run
 from tests.support.virtual_clock import VirtualLoop
@@ -145,8 +145,8 @@ def test_objects_go_when_a_while_has_passed_but_the_newest_stays(
     monkeypatch.setattr(compactor, "BATCH_TAILS", 2)
     run = tmp_path / "run"
 
-    def numbers() -> tuple[int, ...]:
-        return journals(run)[0].numbers
+    def left() -> tuple[int, ...]:
+        return numbers(run)[0]
 
     async def commit(store: Store, *steps: int) -> None:
         for step in steps:
@@ -157,17 +157,17 @@ def test_objects_go_when_a_while_has_passed_but_the_newest_stays(
         with open_store(run, session="s", inline=True) as store:
             await commit(store, 0, 1)
             assert len(list((run / "steps").iterdir())) == 1
-            assert numbers() == (0, 1)  # somebody may have just listed them
+            assert left() == (0, 1)  # somebody may have just listed them
             await asyncio.sleep(compactor.GRACE_S + 0.5)
-            assert numbers() == (1,)
+            assert left() == (1,)
             await asyncio.sleep(3600.0)
-            assert numbers() == (1,)  # else nothing but names of compacted files would tell how far the journal went
+            assert left() == (1,)  # else nothing but names of compacted files would tell how far the journal went
             await commit(store, 2, 3)
             await asyncio.sleep(compactor.GRACE_S - 0.5)
-            assert numbers() == (1, 2, 3)
+            assert left() == (1, 2, 3)
             await asyncio.sleep(1.0)
-            assert numbers() == (3,)
-        assert numbers() == (4,)
+            assert left() == (3,)
+        assert left() == (4,)
 
     with asyncio.Runner(loop_factory=VirtualLoop) as runner:
         runner.run(go())
@@ -212,10 +212,10 @@ def test_what_a_dead_writer_left_is_compacted_whatever_it_had_come_to(tmp_path: 
     own = begin(tmp_path)
     for _ in range(2):  # the second finds nothing to do
         adopt(tmp_path, [dead.writer])
-        assert [one.numbers for one in journals(tmp_path)] == [(5,), ()]
+        assert numbers(tmp_path) == [(5,), ()]
         for kind in KINDS:
             layout = lay_out(tmp_path, kind)
-            assert (layout.covered, layout.flaws) == ((), ())
+            assert (layout.covered, layout.flaws) == ([], [])
             assert [one.first for one in layout.segments if one.is_object] == [5]
     own.withdraw()
     assert held(tmp_path) == before
@@ -229,7 +229,7 @@ def test_adopting_dies_with_some_objects_deleted_and_is_done_again(tmp_path: Pat
     compact(dead, 0, 3)
     discard(dead, 1, 2)
     adopt(tmp_path, [dead.writer])
-    assert (journals(tmp_path)[0].numbers, held(tmp_path)) == ((4,), (4, []))
+    assert (numbers(tmp_path)[0], held(tmp_path)) == ((4,), (4, []))
 
 
 def test_a_journal_that_has_begun_meanwhile_is_left_to_its_writer(tmp_path: Path) -> None:
@@ -239,7 +239,7 @@ def test_a_journal_that_has_begun_meanwhile_is_left_to_its_writer(tmp_path: Path
     append(alive, *rounds(["a"], 3))
     compact(alive, 0, 0)
     before = contents(tmp_path)
-    adopt(tmp_path, [one.writer for one in journals(tmp_path) if one.writer != alive.writer])
+    adopt(tmp_path, [writer for writer in journals(tmp_path) if writer != alive.writer])
     assert contents(tmp_path) == before
 
 
@@ -249,5 +249,5 @@ def test_objects_are_compacted_once_however_many_writers_have_died(tmp_path: Pat
         append(begin(tmp_path), [a_step(f"e{number}", 0)], [a_step(f"e{number}", 1)])
     write_run(tmp_path, [])
     assert len(list((tmp_path / "steps").iterdir())) == dead
-    assert [len(one.numbers) for one in journals(tmp_path)] == [1] * dead
-    assert journal_object(tmp_path, journals(tmp_path)[0].writer, 2).path.exists()
+    assert [len(own) for own in numbers(tmp_path)] == [1] * dead
+    assert journal_object(tmp_path, next(iter(journals(tmp_path))), 2).path.exists()

@@ -18,7 +18,7 @@ from evalkit.store.reading.reader import read_ledger, scan, scan_all
 from evalkit.store.recovery.check import check_log
 from evalkit.store.writing import compact as compactor
 from evalkit.store.writing.writer import Store, open_store
-from tests.support.handmade_logs import contents
+from tests.support.handmade_logs import contents, numbers
 from tests.support.run_directories import a_charge, a_step, rounds, write_run, write_tails
 
 OPERATIONS = ("write", "sync_file", "rename", "link", "sync_directory", "remove", "append_lines", "_forget")
@@ -165,7 +165,7 @@ async def _go_on(run: Path, commits: list[list[StepRecord]], held: set[str]) -> 
 def _nothing_left(run: Path) -> None:
     """Nothing but compacted files, of all kinds the same, and each journal's newest object."""
     assert not list(run.rglob(".*"))
-    assert all(len(one.numbers) == 1 for one in journals(run))
+    assert all(len(own) == 1 for own in numbers(run))
     names = [sorted(path.name for path in (run / kind).iterdir()) for kind in KINDS]
     assert names[0] == names[1]
 

@@ -23,6 +23,7 @@ from evalkit.store.files.segment import WRITER, SessionMoney, read_claim, sessio
 from evalkit.store.reading.index import read_index
 from evalkit.store.reading.reader import read_ledger
 from evalkit.store.recovery.check import check_log
+from tests.support.handmade_logs import numbers
 from tests.support.run_directories import a_charge, a_step
 
 
@@ -122,9 +123,9 @@ def test_a_writer_that_others_overtake_while_it_begins_does_not(tmp_path: Path) 
     late = open_journal(tmp_path, new_writer([early]))
     with pytest.raises(FencedError, match="has begun to write"):
         open_journal(tmp_path, early)
-    assert [one.writer for one in journals(tmp_path)] == [late.writer]
+    assert list(journals(tmp_path)) == [late.writer]
     late.withdraw()
-    assert journals(tmp_path) == []
+    assert journals(tmp_path) == {}
 
 
 def test_a_writer_that_was_ended_writes_nothing_more(tmp_path: Path) -> None:
@@ -136,7 +137,7 @@ def test_a_writer_that_was_ended_writes_nothing_more(tmp_path: Path) -> None:
             act()
         assert isinstance(caught.value, StorageError)
     assert read_index(tmp_path).rows == 1
-    assert [one.numbers for one in journals(tmp_path)] == [(0, 1), ()]
+    assert numbers(tmp_path) == [(0, 1), ()]
 
 
 def test_ones_own_object_is_known_again_when_its_answer_was_lost(

@@ -106,7 +106,7 @@ class Clock:
     def sleep(self, seconds: float) -> None:
         """Take no time."""
         self.slept.append(seconds)
-        if self.slept.count(lock._LOOK_S) == 3:
+        if self.slept.count(lock.LOOK_S) == 3:
             self._looked()
 
 
@@ -115,7 +115,7 @@ def test_what_a_killed_process_has_started_is_waited_for(tmp_path: Path, monkeyp
     clock = Clock(monkeypatch, left.end)
     with hold_run(tmp_path / "run") as hold:
         assert hold.me.pid == os.getpid()
-    assert clock.slept.count(lock._LOOK_S) == 3
+    assert clock.slept.count(lock.LOOK_S) == 3
 
 
 def test_what_a_killed_process_has_started_is_not_waited_for_without_end(
@@ -128,12 +128,12 @@ def test_what_a_killed_process_has_started_is_not_waited_for_without_end(
         hold_run(tmp_path / "run"),
     ):
         pass
-    assert clock.slept.count(lock._LOOK_S) == 3
+    assert clock.slept.count(lock.LOOK_S) == 3
     left.end()
 
 
 def test_a_process_that_lives_is_not_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(lock, "_LOOK_S", "never: who waits raises a TypeError")
+    monkeypatch.setattr(lock, "LOOK_S", "never: who waits raises a TypeError")
     with start_holder(tmp_path / "run") as child:
         with pytest.raises(RunError, match=f"process {child.pid} on"), hold_run(tmp_path / "run"):
             pass

@@ -2,7 +2,7 @@
 
 import errno
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from random import Random
 
@@ -11,7 +11,7 @@ import pytest
 from evalkit.errors import CorruptLogError, RunError, StorageError
 from evalkit.store import disk
 from evalkit.store.files.layout import journals, lay_out
-from evalkit.store.files.segment import KINDS, Kind
+from evalkit.store.files.segment import KINDS, Kind, SessionMoney
 from evalkit.store.lock import hold_run
 from evalkit.store.reading.accounts import spent
 from evalkit.store.reading.index import read_index
@@ -66,9 +66,10 @@ def goes_on(run: Path) -> None:
     assert check_log(run) == []
     after = read_index(run)
     assert after.owed() == set()
+    played = replay_rows(run, after.episodes)
     for name, held in index.episodes.items():
         assert after.episodes[name].steps == held.steps + (0 if held.ended else 2)
-        assert len(replay_rows(run, {name})[name]) == after.episodes[name].steps
+        assert len(played[name]) == after.episodes[name].steps
 
 
 def many_lives(run: Path) -> Path:
@@ -114,7 +115,10 @@ def test_an_episode_is_cut_at_its_lost_step_and_what_it_had_cost_stays_charged(t
     done = mended(run)
     assert (done.quarantined, done.lost, done.charged, done.uncounted) == ((lost.name,), (lost.name,), 2002, ())
     assert (run / "quarantine" / f"{writer}-{lost.path.name}").is_file()
-    assert (steps_of(run), cuts(run)) == ({"a": 1, "b": 1}, {"a": [(1, 1)], "b": [(1, 1)]})
+    assert (steps_of(run), cuts(run).to_pylist()) == (
+        {"a": 1, "b": 1},
+        [{"episode": name, "take": 1, "step": 1} for name in "ab"],
+    )
     assert books(run) == paid
     rows = [(row.kind, row.session, row.amount) for row in read_ledger(run)]
     assert rows == [("charge", writer, 2002), ("crash", writer, 0)]
@@ -138,6 +142,37 @@ def test_row_groups_that_can_be_read_are_kept(tmp_path: Path, monkeypatch: pytes
     assert all(0 < steps < 4 for steps in steps_of(run).values()), steps_of(run)
     assert 0 < done.charged < books(run)
     goes_on(run)
+
+
+def test_rows_that_a_compacted_file_has_as_well_are_not_listed_as_lost(tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    journal = begin(run)
+    append(journal, *rounds(["a"], 3))
+    compact(journal, 0, 1)
+    zero(run / "log" / journal.writer / "000000000.parquet")
+    done = mended(run)
+    assert (len(done.quarantined), done.lost, done.cut) == (1, (), {})
+    goes_on(run)
+
+
+def test_a_repair_that_has_nothing_to_cut_and_to_charge_writes_no_journal(tmp_path: Path) -> None:
+    run = write_run(tmp_path / "run", rounds(["a"], 3))
+    before = list(journals(run))
+    flip_footer(path_of(run, "ledger/"))
+    mended(run)
+    assert list(journals(run)) == before
+
+
+def test_a_session_is_named_as_its_rows_name_it_and_only_if_it_did_not_end(tmp_path: Path) -> None:
+    """Its journal has another name where a clock was set back."""
+    for ended in (False, True):
+        run = tmp_path / f"ended {ended}"
+        journal = begin(run)
+        rows = [a_charge(3, kind=kind, session="mine") for kind in (["lease", "close"] if ended else ["lease"])]
+        journal.commit(None, rows, SessionMoney(session="mine", leased=3))
+        journal.commit(None, [a_charge(1, session="mine")], SessionMoney(session="mine", leased=3, spent=1))
+        zero(run / "log" / journal.writer / "000000001.parquet")
+        assert mended(run).uncounted == (() if ended else ("mine",))
 
 
 def test_it_says_what_is_lost_before_it_changes_anything(tmp_path: Path) -> None:
@@ -249,7 +284,7 @@ def test_whichever_file_is_harmed_the_log_is_mended_and_the_books_do_not_fall(tm
     whole = many_lives(tmp_path / "whole")
     assert check_log(whole) == []
     before, paid = steps_of(whole), books(whole)
-    newest = {f"log/{one.writer}/{one.numbers[-1]:09d}.parquet" for one in journals(whole)}
+    newest = {objects[-1].name for objects in journals(whole).values()}
     for name in contents(whole):
         run = Path(shutil.copytree(whole, tmp_path / "run"))
         harm(run / name)
@@ -319,14 +354,25 @@ def all_readers(run: Path) -> object:
 
 
 @pytest.mark.exhaustive(but=1)
-@pytest.mark.parametrize("part", range(40))
+@pytest.mark.parametrize("part", range(6))
 def test_any_fault_is_noticed_or_does_no_harm_and_any_is_mended(tmp_path: Path, part: int) -> None:
-    """The newest object of several is the only one whose removal nothing tells (`layout.py`)."""
-    whole, random = many_lives(tmp_path / "whole"), Random(part)
-    newest = {f"log/{one.writer}/{one.numbers[-1]:09d}.parquet" for one in journals(whole) if len(one.numbers) > 1}
+    """150 faults, 25 of one seed each; `-m soak` plays the 1,000 of forty seeds."""
+    noticed_or_harmless(tmp_path, [part])
+
+
+@pytest.mark.soak
+def test_any_of_a_thousand_faults_is_noticed_or_does_no_harm_and_any_is_mended(tmp_path: Path) -> None:
+    noticed_or_harmless(tmp_path, range(40))
+
+
+def noticed_or_harmless(folder: Path, seeds: Iterable[int]) -> None:
+    """25 faults of each seed, each in a copy of one log, every fifth repaired. The newest object of several is the only
+    file whose removal nothing tells (`layout.py`)."""
+    whole = many_lives(folder / "whole")
+    newest = {objects[-1].name for objects in journals(whole).values() if len(objects) > 1}
     before, paid = all_readers(whole), books(whole)
-    for number in range(25):
-        run = Path(shutil.copytree(whole, tmp_path / "run"))
+    for random, number in ((random, number) for random in map(Random, seeds) for number in range(25)):
+        run = Path(shutil.copytree(whole, folder / "run"))
         words = fault(run, random)
         if not check_log(run):
             file = words.removesuffix(": removed")

@@ -132,7 +132,7 @@ def test_files_that_were_swapped_or_renamed_are_named(tmp_path: Path) -> None:
     run = write_run(tmp_path / "other", rounds(["a", "b"], 3))
     (steps,), (money,) = ((run / kind).iterdir() for kind in KINDS)
     moved = steps.rename(steps.with_name(steps.name.replace("000000002.parquet", "000000003.parquet")))
-    with pytest.raises(CorruptLogError, match="holds segments 0 to 2: it was renamed"):
+    with pytest.raises(CorruptLogError, match="holds numbers 0 to 2: it was renamed"):
         read_segment(lay_out(run, "steps").segments[0])
     moved.rename(steps)
     swap(steps, money)

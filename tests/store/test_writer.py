@@ -28,7 +28,7 @@ from evalkit.store.writing.opening import end_journal, take_over
 from evalkit.store.writing.pace import AMPLE_ROWS, COMMITS, LOOK_S, MOST_S, CommitPace
 from evalkit.store.writing.writer import Store, open_store
 from tests.store.test_disk import Shim, durable
-from tests.support.handmade_logs import contents
+from tests.support.handmade_logs import contents, numbers
 from tests.support.patience import PATIENCE_S
 from tests.support.run_directories import a_charge, a_step, rounds, write_run, write_tails
 from tests.support.virtual_clock import VirtualLoop, run_virtual
@@ -105,7 +105,7 @@ def test_folders_that_a_killed_process_has_made_last(tmp_path: Path, monkeypatch
         assert {tmp_path.name, "run", "manifest", "suites"} <= {name for what, name in shim.done if "directory" in what}
 
     play(run, body)
-    assert journals(run) == []  # nothing was written
+    assert journals(run) == {}  # nothing was written
 
 
 def test_a_seal_that_a_dying_process_has_put_into_an_earlier_journal_lasts(
@@ -123,7 +123,7 @@ def test_a_seal_that_a_dying_process_has_put_into_an_earlier_journal_lasts(
     async def body(store: Store) -> None:
         del store
         synced = [name for what, name in shim.done if "directory" in what]
-        assert {journal.writer for journal in journals(run) if journal.numbers} <= {*synced}
+        assert {writer for writer, objects in journals(run).items() if objects} <= {*synced}
 
     play(run, body)
 
@@ -283,7 +283,7 @@ def test_leaving_after_a_cancellation_writes_everything(tmp_path: Path) -> None:
     asyncio.run(cancelled())
     index = read_index(run)
     assert (index.rows, index.episodes["a"].steps, len(index.ledger)) == (1500, 1500, 1)
-    assert read_claim(journals(run)[0].object(run, journals(run)[0].numbers[-1]))["kind"] == "close"
+    assert read_claim(next(iter(journals(run).values()))[-1])["kind"] == "close"
     assert len(objects(run)) == 1
 
 
@@ -357,7 +357,7 @@ def test_every_session_has_a_journal_and_rows_are_in_the_order_of_sessions(tmp_p
         write_run(run, [[a_step("a", session)]], [a_charge(session)])
     assert read_index(run).episodes["a"].steps == 6
     assert [row.amount for row in read_ledger(run)] == list(range(6))
-    assert [one.numbers for one in journals(run)] == [(1,)] * 6
+    assert numbers(run) == [(1,)] * 6
     assert [len(ranges(run, kind)) for kind in KINDS] == [6] * 2
     assert first_flaw(run) == ""
 
@@ -371,7 +371,7 @@ def test_a_session_that_is_a_writers_name_names_the_journal_and_others_get_a_nam
 
     play(run, body, name)
     play(run, body, "reconcile:1")
-    first, second = (one.writer for one in journals(run))
+    first, second = journals(run)
     assert first == name
     assert WRITER.fullmatch(second)
     lines = [json.loads(line) for line in (run / "events.jsonl").read_text().splitlines()]
@@ -386,7 +386,7 @@ def test_a_session_that_would_come_before_others_gets_a_later_name(tmp_path: Pat
         store.append(a_step("a", 1))
 
     play(run, body, early)
-    assert early not in [one.writer for one in journals(run)]
+    assert early not in journals(run)
     assert scan(run, ["step"]).column("step").to_pylist() == [0, 1]
 
 
@@ -401,7 +401,7 @@ def test_a_session_that_does_nothing_leaves_nothing(tmp_path: Path) -> None:
 
 def test_what_a_crash_leaves_is_tidied_and_lost_nothing(tmp_path: Path) -> None:
     run = write_tails(tmp_path / "run", rounds(["a", "b"], 4))
-    dead = journals(run)[0].writer
+    dead = next(iter(journals(run)))
     (run / "log" / dead / ".000000004.parquet.17.tmp").write_bytes(b"half")
     (run / "steps" / f".{dead}-000000000-000000003.parquet.tmp").write_bytes(b"half")
     (run / ".live.json.tmp").write_bytes(b"half")
@@ -429,7 +429,7 @@ def test_a_crash_between_compaction_and_deletion_shows_no_row_twice(tmp_path: Pa
 
 def test_a_missing_segment_is_refused_before_anything_is_changed(tmp_path: Path) -> None:
     run = write_tails(tmp_path / "run", rounds(["a"], 3))
-    (dead,) = (one.writer for one in journals(run))
+    (dead,) = journals(run)
     (run / "log" / dead / "000000001.parquet").unlink()
     before = sorted(path.name for path in run.rglob("*") if path.name != "lock")
     with pytest.raises(CorruptLogError, match=rf"log/{dead}/000000001\.parquet is missing.*verify.*--repair"):

@@ -15,7 +15,7 @@ def begin(run: Path, writer: str = "") -> Appender:
     """A journal of one's own in a run; those before it are sealed."""
     for kind in KINDS:
         (run / kind).mkdir(parents=True, exist_ok=True)
-    return open_journal(run, writer or new_writer([one.writer for one in journals(run)]))
+    return open_journal(run, writer or new_writer(list(journals(run))))
 
 
 def append(journal: Appender, *commits: Sequence[StepRecord], money: Sequence[LedgerRecord] = ()) -> None:
@@ -53,6 +53,11 @@ def compact(journal: Appender, first: int, last: int, kinds: Collection[Kind] = 
 def discard(journal: Appender, first: int, last: int) -> None:
     """Delete objects that are compacted."""
     compaction.discard(journal_object(journal.run, journal.writer, number) for number in range(first, last + 1))
+
+
+def numbers(run: Path) -> list[tuple[int, ...]]:
+    """Of each journal, the numbers of its objects."""
+    return [tuple(one.first for one in objects) for objects in journals(run).values()]
 
 
 def contents(run: Path) -> Mapping[str, bytes]:

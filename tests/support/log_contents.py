@@ -37,8 +37,8 @@ def in_effect(rows: Iterable[StepRecord]) -> list[StepRecord]:
 
 
 TOKENS = ("tokens_in", "tokens_out", "tokens_cached_read", "tokens_cached_write", "tokens_reasoning")
-_PLACE = ("environment", "suite", "instance", "agent", "replicate")
-FIELDS = (*_PLACE, "take", "steps", "ending", "requests", "cost", "tokens")
+_PLACE = ("suite", "instance", "agent", "replicate")
+FIELDS = (*_PLACE, "take", "steps", "ending", "requests", "cost")
 """What an index says of an episode."""
 
 
@@ -52,5 +52,4 @@ def state_of(rows: Sequence[StepRecord]) -> dict[str, Any]:
         "ending": live[-1].ending if live else "",
         "requests": sum(row.row_kind != CUT for row in rows),
         "cost": sum(row.cost for row in rows),
-        "tokens": tuple(sum(getattr(row, name) for row in rows) for name in TOKENS),
     }

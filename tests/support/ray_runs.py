@@ -33,7 +33,7 @@ class RayRun:
 
     def workers(self) -> list[int]:
         """Its workers' processes that are alive."""
-        pids = dict.fromkeys(int(journal.writer.rsplit("-", 2)[1]) for journal in journals(self.run))
+        pids = dict.fromkeys(int(writer.rsplit("-", 2)[1]) for writer in journals(self.run))
         return [pid for pid in pids if is_actor(pid)]
 
 

@@ -415,7 +415,7 @@ class _RayActors:
     def _sees(self, writer: str) -> bool:
         """Whether this node sees the journal that a worker has begun: else both have directories of the same name."""
         directory = self._session.options.place
-        return is_bucket(directory) or any(journal.writer == writer for journal in journals(directory))
+        return is_bucket(directory) or writer in journals(directory)
 
     def _elsewhere(self) -> str:
         return (

@@ -58,10 +58,13 @@ def _host() -> str:
 def is_written_here(writer: str) -> bool:
     """Whether a process of this machine, other than this one, has a writer's number: as good as any name tells it."""
     host, pid, _ = writer.partition("-")[2].rsplit("-", 2)
-    if host != _host() or int(pid) == os.getpid():
-        return False
+    return host == _host() and int(pid) != os.getpid() and is_running(int(pid))
+
+
+def is_running(pid: int) -> bool:
+    """Whether this machine has a process of that number."""
     try:
-        os.kill(int(pid), 0)
+        os.kill(pid, 0)
     except (ProcessLookupError, OverflowError):
         return False
     except OSError:  # another user's
@@ -157,7 +160,7 @@ def open_journal(run: Path, writer: str) -> Appender:
     ended: set[str] = set()
     # A worker shows its folder before its coordinator answers it, and a coordinator that is sealed answers nobody: so
     # a folder that appears while others are sealed is found by the next look, and none appears after that.
-    while others := [one.writer for one in journals(run) if one.writer != writer and one.writer not in ended]:
+    while others := [other for other in journals(run) if other != writer and other not in ended]:
         newer = [other for other in others if began(other) > began(writer)]
         if newer:
             own.withdraw()

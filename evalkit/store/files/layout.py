@@ -5,10 +5,9 @@ its newest object is never deleted: so a file that is missing is noticed, unless
 whose older objects are still there.
 """
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from functools import lru_cache
-from itertools import groupby
 from operator import attrgetter
 from pathlib import Path
 
@@ -17,31 +16,32 @@ from evalkit.store.disk import Entry, entries_of
 from evalkit.store.files.segment import LOG, NUMBER, RANGE, WRITER, Kind, Segment, compacted_name, object_name
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True)
 class Layout:
     """The files with rows of one kind, in order, writer after writer."""
 
-    segments: tuple[Segment, ...]
+    segments: list[Segment] = field(default_factory=list)
     """Those that make up the log, in order."""
-    covered: tuple[Segment, ...]
+    covered: list[Segment] = field(default_factory=list)
     """Those with rows that are also in a compacted file; ignored."""
-    stray: tuple[Path, ...]
+    stray: list[Path] = field(default_factory=list)
     """Files that are not segments, or that share some numbers with other files."""
-    flaws: tuple[tuple[str, str], ...]
+    flaws: list[tuple[str, str]] = field(default_factory=list)
     """(file, what is wrong): missing numbers, overlaps, files that are not segments."""
+    gaps: list[tuple[str, int, int]] = field(default_factory=list)
+    """(writer, first, last) of the numbers that are missing between files."""
+    newest: dict[str, int] = field(default_factory=dict)
+    """By writer with objects, the number of the newest: that one is never deleted."""
 
+    def miss(self, run: Path, writer: str, first: int, last: int) -> None:
+        """Note that numbers are missing."""
+        names = [journal_object(run, writer, number).name for number in (first, last)]
+        self.flaws.append((names[0] + (f" to {names[1]}" if last > first else ""), "is missing"))
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class JournalObjects:
-    """One writer's existing objects, and the numbers that its compacted files contain."""
-
-    writer: str
-    numbers: tuple[int, ...]
-    """The numbers of the objects in its folder, in order."""
-
-    def object(self, run: Path, number: int) -> Segment:
-        """One of its objects."""
-        return journal_object(run, self.writer, number)
+    def refuse(self, path: Path, name: str, why: str) -> None:
+        """Note a file that does not belong there."""
+        self.flaws.append((name, why))
+        self.stray.append(path)
 
 
 def journal_object(run: Path, writer: str, number: int, kind: Kind = "steps") -> Segment:
@@ -50,12 +50,9 @@ def journal_object(run: Path, writer: str, number: int, kind: Kind = "steps") ->
     return Segment(kind=kind, path=path, first=number, last=number, writer=writer)
 
 
-def journals(run: Path) -> list[JournalObjects]:
-    """All writers that have a folder, in the order in which they began."""
-    return [
-        JournalObjects(writer=writer, numbers=tuple(sorted(segment.first for segment in objects)))
-        for writer, objects in _journal_objects(run, "steps")[0].items()
-    ]
+def journals(run: Path) -> dict[str, list[Segment]]:
+    """The objects of all writers that have a folder, in order; writers in the order in which they began."""
+    return _journal_objects(run, "steps", Layout())
 
 
 def newest_object(run: Path, writer: str) -> Segment | None:
@@ -75,56 +72,69 @@ def lay_out(run: Path, kind: Kind) -> Layout:
     again."""
     # Journals come first: so a listing misses nothing that compaction moves meanwhile, and at worst it sees rows twice,
     # which `Layout.covered` resolves.
-    by_writer, flaws, stray = _journal_objects(run, kind)
+    layout = Layout()
+    by_writer = _journal_objects(run, kind, layout)
+    layout.newest = {writer: objects[-1].last for writer, objects in by_writer.items() if objects}
     path = run / kind
     entries = _parquet_files(path)
     if not entries and path.exists() and not path.is_dir():
-        flaws.append((kind, "is not a folder: move it elsewhere"))
+        layout.flaws.append((kind, "is not a folder: move it elsewhere"))
     for entry in entries:
         segment = _compacted(kind, str(path), entry.name)
         if segment is not None:
             by_writer.setdefault(segment.writer, []).append(segment)
         elif not entry.name.startswith("."):
-            flaws.append((f"{kind}/{entry.name}", "is no segment of this run: move it elsewhere"))
-            stray.append(path / entry.name)
-    segments, covered = list[Segment](), list[Segment]()
+            layout.refuse(path / entry.name, f"{kind}/{entry.name}", "is no segment of this run: move it elsewhere")
     for writer in sorted(by_writer, key=began):
         own = by_writer[writer]
-        newest = max((segment.last for segment in own if segment.is_object), default=-1)
         last = max((segment.last for segment in own), default=-1)
-        if newest < last:
-            flaws.append(_missing(run, writer, *[last if newest >= 0 else last + 1] * 2))
-        _put_in_order(run, own, segments, covered, flaws, stray)
-    return Layout(segments=tuple(segments), covered=tuple(covered), stray=tuple(stray), flaws=tuple(flaws))
+        if layout.newest.get(writer, -1) < last:
+            layout.miss(run, writer, last, last)
+        _put_in_order(run, own, layout)
+    return layout
 
 
-def _journal_objects(run: Path, kind: Kind) -> tuple[dict[str, list[Segment]], list[tuple[str, str]], list[Path]]:
-    """(objects by writer, writers in order; flaws; stray files)."""
+def _put_in_order(run: Path, files: Sequence[Segment], layout: Layout) -> None:
+    """Sort one writer's files."""
+    upto = 0
+    for segment in sorted(files, key=lambda segment: (segment.first, -segment.last, segment.is_object)):
+        if segment.last < upto:
+            layout.covered.append(segment)
+            continue
+        if segment.first < upto:
+            layout.refuse(segment.path, segment.name, "contains numbers that another file contains too")
+            continue
+        if segment.first > upto:
+            layout.miss(run, segment.writer, upto, segment.first - 1)
+            layout.gaps.append((segment.writer, upto, segment.first - 1))
+        layout.segments.append(segment)
+        upto = segment.last + 1
+
+
+def _journal_objects(run: Path, kind: Kind, layout: Layout) -> dict[str, list[Segment]]:
+    """The objects of each writer, writers in order; flaws and stray files are noted."""
     by_writer: dict[str, list[Segment]] = {}
-    flaws, stray = list[tuple[str, str]](), list[Path]()
     folder = run / LOG
     entries = entries_of(folder)
     if not entries and folder.exists() and not folder.is_dir():
-        return by_writer, [(LOG, "is not a folder: move it elsewhere")], stray
-    writers = list[str]()
+        layout.flaws.append((LOG, "is not a folder: move it elsewhere"))
     for entry in entries:
         if WRITER.fullmatch(entry.name) and entry.is_dir():
-            writers.append(entry.name)
+            by_writer[entry.name] = []
         elif not entry.name.startswith("."):
-            flaws.append((f"{LOG}/{entry.name}", "is not a journal of this run: move it elsewhere"))
-            stray.append(folder / entry.name)
-    for writer in sorted(writers, key=began):
-        objects, path = by_writer.setdefault(writer, []), folder / writer
+            layout.refuse(folder / entry.name, f"{LOG}/{entry.name}", "is not a journal of this run: move it elsewhere")
+    for writer, objects in by_writer.items():
+        path = folder / writer
         for file in _parquet_files(path):
-            segment = _object(kind, str(path), file.name, writer)
+            name, segment = f"{LOG}/{writer}/{file.name}", _object(kind, str(path), file.name, writer)
             if segment is not None:
                 objects.append(segment)
                 if file.is_symlink() and not segment.path.exists():
-                    flaws.append((f"{LOG}/{writer}/{file.name}", "is a link to a missing file"))
+                    layout.flaws.append((name, "is a link to a missing file"))
             elif not file.name.startswith("."):
-                flaws.append((f"{LOG}/{writer}/{file.name}", "is not an object of this journal: move it elsewhere"))
-                stray.append(path / file.name)
-    return by_writer, flaws, stray
+                layout.refuse(path / file.name, name, "is not an object of this journal: move it elsewhere")
+        objects.sort(key=attrgetter("first"))  # by names alone ten billion would come before nine
+    return {writer: by_writer[writer] for writer in sorted(by_writer, key=began)}
 
 
 def _parquet_files(folder: Path) -> list[Entry]:
@@ -153,45 +163,6 @@ def _compacted(kind: Kind, folder: str, name: str) -> Segment | None:
         return None
     path = place_of(folder) / name
     return Segment(kind=kind, path=path, writer=match[1], first=int(match[2]), last=int(match[3]))
-
-
-def _put_in_order(
-    run: Path,
-    files: Sequence[Segment],
-    segments: list[Segment],
-    covered: list[Segment],
-    flaws: list[tuple[str, str]],
-    stray: list[Path],
-) -> None:
-    """Sort one writer's files."""
-    upto = 0
-    for segment in sorted(files, key=lambda segment: (segment.first, -segment.last, segment.is_object)):
-        if segment.last < upto:
-            covered.append(segment)
-            continue
-        if segment.first < upto:
-            flaws.append((segment.name, "contains segment numbers that another file contains too"))
-            stray.append(segment.path)
-            continue
-        if segment.first > upto:
-            flaws.append(_missing(run, segment.writer, upto, segment.first - 1))
-        segments.append(segment)
-        upto = segment.last + 1
-
-
-def gaps(layout: Layout) -> Iterator[tuple[str, int, int]]:
-    """(writer, first, last) of the numbers that are missing between the files of a layout."""
-    for writer, files in groupby(layout.segments, key=lambda segment: segment.writer):
-        upto = 0
-        for segment in files:
-            if segment.first > upto:
-                yield writer, upto, segment.first - 1
-            upto = segment.last + 1
-
-
-def _missing(run: Path, writer: str, first: int, last: int) -> tuple[str, str]:
-    names = [journal_object(run, writer, number).name for number in (first, last)]
-    return names[0] + (f" to {names[1]}" if last > first else ""), "is missing"
 
 
 def compacted(run: Path, kind: Kind, writer: str, first: int, last: int) -> Segment:

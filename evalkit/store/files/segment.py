@@ -4,6 +4,9 @@
     steps/WRITER-000000000-000000011.parquet          steps of its commits 0 to 11
     ledger/WRITER-000000000-000000011.parquet         their money rows
 
+Each such file is a *segment*: an *object* of a journal, or a *compacted file*. A journal has the name of its *writer*;
+rows have that of the writer's *session*, which is another one where a clock was set back.
+
 Name and metadata must agree, so a swapped or renamed file is noticed and can be named; `layout.py` puts files in order.
 Page checksums cover values. Between its last page and its footer, where Parquet leaves room, each file has two digests:
 of all bytes before them, and of the footer. Readers check the second, `check_bytes` both.
@@ -158,8 +161,8 @@ def _encode(table: pa.Table, facts: Mapping[str, str], settings: Mapping[str, An
 
 
 _WRITTEN_BY = {"format": str(FORMAT), "written_by": __version__}
-"""What every footer begins with, and footers of later formats are to begin with: so that this evalkit can refuse them,
-and say which one reads them."""
+"""What every footer begins with, in later formats too, under the same digests: so that this evalkit can refuse them and
+say which one reads them."""
 _END = 8
 """Bytes after a Parquet footer: its length, and a word that is the same in all files."""
 _DIGESTS = 64
@@ -204,13 +207,10 @@ def read_segment(segment: Segment, columns: Sequence[str] | None = None, diction
 
 
 def read_rows(segment: Segment, file: pq.ParquetFile, columns: Sequence[str] | None = None) -> pa.Table:
-    """`read_segment` of a file that is open. Raises CorruptLogError, RunError."""
+    """`read_segment` of a file that is open. Raises CorruptLogError."""
     wanted = list(SCHEMAS[segment.kind].names if columns is None else columns)
-    problem = mismatch(segment, file)
-    if problem:
-        raise CorruptLogError(f"{segment.name} {problem}. {REMEDY}")
     if segment.is_object and segment.kind == "ledger":
-        return ledger_table(money_of(claim(file), segment.name)).select(wanted)
+        return ledger_table(money_of(claim(file.metadata), segment.name)).select(wanted)
     with readable(segment):
         table = file.read(columns=wanted, use_threads=False)
         # Data that the page checksums do not cover may turn valid pages into a column of another type.
@@ -222,7 +222,7 @@ def read_rows(segment: Segment, file: pq.ParquetFile, columns: Sequence[str] | N
 
 @contextmanager
 def open_file(segment: Segment, dictionary: Iterable[str] = ()) -> Iterator[pq.ParquetFile]:
-    """The file of a segment, whose footer is as it was written. Raises as `read_segment` does."""
+    """The file of a segment, whose footer is as it was written and fits its name. Raises as `read_segment` does."""
     with storage_errors(segment.path):
         source = source_of(segment.path)
     if source is None:
@@ -231,47 +231,35 @@ def open_file(segment: Segment, dictionary: Iterable[str] = ()) -> Iterator[pq.P
         raise FileNotFoundError(segment.path)
     try:
         with readable(segment):
-            _check_footer(segment, source)
+            check_footer(source)
+            metadata = pq.read_metadata(source)
+        check_name(segment, metadata)  # first: columns that a file of another kind lacks cannot be read as dictionaries
+        with readable(segment):
             file = pq.ParquetFile(
-                source, page_checksum_verification=True, read_dictionary=list(dictionary), pre_buffer=False
+                source,
+                metadata=metadata,
+                page_checksum_verification=True,
+                read_dictionary=list(dictionary),
+                pre_buffer=False,
             )
         yield file
     finally:
         source.close()  # else a thread of pyarrow's may keep it open for a while
 
 
-def _check_footer(segment: Segment, source: pa.NativeFile) -> None:
-    """Raises ValueError if a footer is not the one that was written, RunError where it is of another format."""
-    size = source.size()
+def check_footer(source: pa.NativeFile) -> int:
+    """Where the two digests begin. Raises ValueError if the footer behind them is not the one that was written."""
+    size = int(source.size())
     source.seek(max(0, size - _END))
-    at = size - _END - int.from_bytes(source.read(4), "little")
-    if at < _DIGESTS:
+    at = size - _END - int.from_bytes(source.read(4), "little") - _DIGESTS
+    if at < 0:
         raise ValueError("it has no footer")
-    source.seek(at - _DIGESTS)
+    source.seek(at)
     tail = source.read()
     source.seek(0)
-    digest, footer = tail[_DIGESTS // 2 : _DIGESTS], tail[_DIGESTS:]
-    found, own = _entry(footer, "format"), str(FORMAT).encode()
-    if found and found[1] != own:
-        ours = footer[: found.start(1)] + own + footer[found.end(1) :]
-        if _digest(ours) != digest:  # else the number was changed since
-            by = _entry(footer, "written_by")
-            raise RunError(
-                other_format(segment.path, "log format", found[1].decode(), by[1].decode() if by else None, FORMAT)
-            )
-    if _digest(footer) != digest:
+    if _digest(tail[_DIGESTS:]) != tail[_DIGESTS // 2 : _DIGESTS]:
         raise ValueError("its footer is not the one that was written")
-
-
-def _entry(footer: bytes, name: str) -> re.Match[bytes] | None:
-    """The text of a footer's last entry of that name (statistics before may hold any text). In Thrift's compact
-    protocol: a key, the header of the next field, the length of its text, the text."""
-    key = f"evalkit.{name}\x18".encode()
-    at = footer.rfind(key)
-    return _TEXT.match(footer, at + len(key)) if at >= 0 else None
-
-
-_TEXT = re.compile(rb"[\x01-\x7f]([0-9A-Za-z.+]{1,40})", re.DOTALL)
+    return at
 
 
 def check_bytes(segment: Segment) -> None:
@@ -283,10 +271,12 @@ def check_bytes(segment: Segment) -> None:
             raise FileNotFoundError(segment.path)
         raise CorruptLogError(f"{segment.name} is empty, or a link to a missing file. {REMEDY}")
     with readable(segment):
-        _check_footer(segment, pa.BufferReader(data))
-        at = len(data) - _END - int.from_bytes(data[-_END:-4], "little") - _DIGESTS
-        if _digest(data[:at]) != data[at : at + _DIGESTS // 2]:
-            raise ValueError("its pages are not those that were written")
+        source = pa.BufferReader(data)
+        at = check_footer(source)
+        metadata = pq.read_metadata(source)
+    check_name(segment, metadata)
+    if _digest(data[:at]) != data[at : at + _DIGESTS // 2]:
+        raise CorruptLogError(f"{segment.name} is damaged (its pages are not those that were written). {REMEDY}")
 
 
 def source_of(path: Path) -> pa.NativeFile | None:
@@ -299,40 +289,38 @@ def source_of(path: Path) -> pa.NativeFile | None:
         return None
 
 
-def claim(file: pq.ParquetFile) -> dict[str, str]:
+def claim(metadata: pq.FileMetaData) -> dict[str, str]:
     """The footer of a file: format, evalkit's version, kind, numbers, rows, and what else its kind has
     (`journal.py`)."""
-    metadata = file.metadata.metadata or {}
     return {
         key.decode("utf-8", "replace").removeprefix("evalkit."): value.decode("utf-8", "replace")
-        for key, value in metadata.items()
+        for key, value in (metadata.metadata or {}).items()
         if key.startswith(b"evalkit.")
     }
 
 
 def read_claim(segment: Segment) -> dict[str, str]:
-    """The footer of a file, checked against its name. Raises as `read_segment` does."""
+    """The footer of a file. Raises as `read_segment` does."""
     with open_file(segment) as file:
-        problem = mismatch(segment, file)
-        if problem:
-            raise CorruptLogError(f"{segment.name} {problem}. {REMEDY}")
-        return claim(file)
+        return claim(file.metadata)
 
 
-def mismatch(segment: Segment, file: pq.ParquetFile) -> str:
-    """How a file's name and its footer differ; empty if they agree."""
+def check_name(segment: Segment, metadata: pq.FileMetaData) -> None:
+    """Raises CorruptLogError if a file's footer does not fit its name or its rows, RunError if it has another
+    format."""
     with readable(segment):
-        says, rows = claim(file), file.metadata.num_rows
+        says, rows = claim(metadata), metadata.num_rows
+    if "format" in says and says["format"] != str(FORMAT):
+        raise RunError(other_format(segment.path, "log format", says["format"], says.get("written_by"), FORMAT))
     problem = _other_place(segment, says)
+    if not problem and says.get("rows") != str(rows):
+        problem = f"should hold {says.get('rows')} rows but has {rows}"
     if problem:
-        return problem
-    if says.get("rows") != str(rows):
-        return f"should hold {says.get('rows')} rows but has {rows}"
-    return ""
+        raise CorruptLogError(f"{segment.name} {problem}. {REMEDY}")
 
 
 def _other_place(segment: Segment, says: Mapping[str, str]) -> str:
-    """How a file's place according to its footer differs from its name."""
+    """How a file's place according to its footer differs from its name; empty if it does not."""
     if segment.is_object:
         if says.get("kind") not in (COMMIT, CLOSE, SEAL):
             return "is not an object of a journal"
@@ -344,7 +332,7 @@ def _other_place(segment: Segment, says: Mapping[str, str]) -> str:
     if says.get("writer") != segment.writer:
         return f"is of {says.get('writer')}: it was renamed or swapped"
     if (says.get("first"), says.get("last")) != (str(segment.first), str(segment.last)):
-        return f"holds segments {says.get('first')} to {says.get('last')}: it was renamed or swapped"
+        return f"holds numbers {says.get('first')} to {says.get('last')}: it was renamed or swapped"
     return ""
 
 

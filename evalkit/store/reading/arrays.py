@@ -6,7 +6,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from evalkit.store.reading.effect import Flags, Ints
+from evalkit.store.reading.effect import Flags, Ints, void
 
 
 def coded(table: pa.Table, name: str) -> tuple[list[str], Ints]:
@@ -77,6 +77,18 @@ def rows_of_kind(table: pa.Table, *kinds: str) -> pa.Table:
     """The rows of a table that are of one of these kinds; the table itself where all are."""
     chosen = of_kind(table, *kinds)
     return table if chosen.all() else take_rows(table, np.flatnonzero(chosen))
+
+
+def without_void(table: pa.Table, cuts: pa.Table) -> pa.Table:
+    """The rows of a table that none of these cuts makes void (`effect.void`)."""
+    if not table.num_rows or not cuts.num_rows:
+        return table
+    names, codes = coded(table, "episode")
+    numbers = {name: number for number, name in enumerate(names)}
+    cut = [numbers.get(name, -1) for name in words(cuts, "episode")]
+    places = zip(cut, ints(cuts, "take").tolist(), ints(cuts, "step").tolist(), strict=True)
+    gone = void(codes, ints(table, "take"), ints(table, "step"), places)
+    return take_rows(table, np.flatnonzero(~gone)) if gone.any() else table
 
 
 def together(table: pa.Table, *names: str) -> Ints:

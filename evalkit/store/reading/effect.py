@@ -4,6 +4,7 @@ A row of take t at step s supersedes all rows of lower takes from the first step
 so too, and is no step itself. The remaining rows of each episode must be the steps 0 to n-1, each once.
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
@@ -48,12 +49,22 @@ def rows_in_effect(episode: Ints, take: Ints, step: Ints, episodes: int, cut: Fl
 
 def _not_superseded(episode: Ints, take: Ints, step: Ints, episodes: int) -> Flags:
     live = np.ones(len(episode), np.bool_)
+    if not take.any():
+        return live
     cut = np.full(episodes, np.iinfo(np.int64).max)
     for level in np.unique(take)[::-1]:
         rows = np.flatnonzero(take == level)
         live[rows] = step[rows] < cut[episode[rows]]
         np.minimum.at(cut, episode[rows], step[rows])
     return live
+
+
+def void(episode: Ints, take: Ints, step: Ints, cuts: Iterable[tuple[int, int, int]]) -> Flags:
+    """Which rows these cuts make void, each given as its episode, take and step."""
+    gone = np.zeros(len(episode), np.bool_)
+    for name, upto, first in cuts:
+        gone |= (episode == name) & (take < upto) & (step >= first)
+    return gone
 
 
 def _gaps(episode: Ints, step: Ints, start: Ints) -> tuple[tuple[int, int, str], ...]:

@@ -16,7 +16,7 @@ from evalkit.store.reading.accounts import Account, accounts
 from evalkit.store.reading.effect import Ints
 from evalkit.store.reading.looking import files_at_once, patiently
 from evalkit.store.reading.reader import refuse_gaps, tables_of
-from evalkit.store.reading.rows import COLUMNS, SUMS, TOKENS, LogNumbers
+from evalkit.store.reading.rows import COLUMNS, SUMS, LogNumbers
 from evalkit.store.reading.totals import CellTotals
 from evalkit.store.reading.unmetered import Unmetered
 
@@ -121,11 +121,6 @@ class HeldEpisode:
         self._all, self._at = episodes, number
 
     @property
-    def environment(self) -> str:
-        """Name."""
-        return self._all.text("environment", self._at)
-
-    @property
     def suite(self) -> str:
         """Name."""
         return self._all.text("suite", self._at)
@@ -179,11 +174,6 @@ class HeldEpisode:
     def cost(self) -> int:
         """In pico-dollars."""
         return int(self._all.numbers.sums["cost"][self._at])
-
-    @property
-    def tokens(self) -> tuple[int, ...]:
-        """In, out, read from a cache, written to one, of reasoning: as the log's columns are in order."""
-        return tuple(int(self._all.numbers.sums[name][self._at]) for name in TOKENS)
 
 
 class Episodes(Mapping[str, HeldEpisode]):

@@ -1,7 +1,7 @@
 """Retries for a log that is being written: files may move while they are read, and are then searched again."""
 
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TypeVar
 
@@ -25,14 +25,6 @@ class Unsettled(Exception):
     def __init__(self, where: str, what: str) -> None:
         super().__init__(where, what)
         self.where, self.what = where, what
-
-
-def looks() -> Iterator[int]:
-    """The attempts, with a pause before each except the first."""
-    for look in range(LOOKS):
-        if look:
-            time.sleep(PAUSE_S)
-        yield look
 
 
 def patiently(run: Path, read: Callable[[], _ReadT]) -> _ReadT:
@@ -67,18 +59,12 @@ def files_at_once(run: Path) -> dict[Kind, list[Segment]]:
     """The files of each kind, all of them as of the moment at which the first kind's objects were listed. Raises
     Unsettled."""
     files: dict[Kind, list[Segment]] = {}
-    upto: dict[str, int] | None = None
+    upto: Mapping[str, int] | None = None
     for kind in KINDS:
         layout = settled(run, kind)
-        upto = _newest(layout) if upto is None else upto
+        upto = layout.newest if upto is None else upto
         files[kind] = [segment for segment in layout.segments if _within(run, segment, upto)]
     return files
-
-
-def _newest(layout: Layout) -> dict[str, int]:
-    """By writer, the number of its newest object; that is never deleted."""
-    objects = [segment for segment in (*layout.segments, *layout.covered) if segment.is_object]
-    return {segment.writer: segment.last for segment in sorted(objects, key=lambda segment: segment.last)}
 
 
 def _within(run: Path, segment: Segment, upto: Mapping[str, int]) -> bool:

@@ -19,16 +19,13 @@ from evalkit.store.files.columns import column_of
 from evalkit.store.files.record import ASK, CUT, STEP, LedgerRecord
 from evalkit.store.files.schema import LEDGER, STEPS, ledger_records, no_rows
 from evalkit.store.files.segment import REMEDY, SCHEMAS, Kind, Segment, read_segment
-from evalkit.store.reading.arrays import coded, floats, ints, of_kind, rows_of_kind, take_rows, texts, words
+from evalkit.store.reading.arrays import coded, floats, ints, of_kind, rows_of_kind, take_rows, texts, without_void
 from evalkit.store.reading.effect import Effect, Ints, rows_in_effect
 from evalkit.store.reading.looking import patiently, settled
 
-Choose = Callable[[pa.Table], pa.Table]
-"""Applied to each segment's table as it is read."""
-
 CODED = (
     *("episode", "environment", "suite", "instance", "agent"),
-    *("ending", "worker", "attempts", "served_model", "finish"),
+    *("ending", "worker", "attempts", "served_model", "finish", "row_kind"),
 )
 """Columns of steps that reading keeps as dictionaries."""
 _KEYS = ("episode", "take", "step")
@@ -68,12 +65,7 @@ def read_ledger(run: Path) -> list[LedgerRecord]:
 
 def money_rows(run: Path, writer: str) -> list[LedgerRecord]:
     """Those of one journal, in order. Raises CorruptLogError."""
-
-    def read() -> pa.Table:
-        own = [segment for segment in settled(run, "ledger").segments if segment.writer == writer]
-        return tables_of("ledger", own, LEDGER.names)
-
-    return ledger_records(patiently(run, read))
+    return ledger_records(_read(run, "ledger", LEDGER.names, lambda segment: segment.writer == writer))
 
 
 def replay_rows(run: Path, episodes: Collection[str]) -> Mapping[str, Sequence[ReplayRow]]:
@@ -101,17 +93,6 @@ def facts_of(run: Path, episodes: Collection[str]) -> dict[str, list[bytes]]:
     bounds = pairwise(effect.start.tolist())
     rows = (effect.order[begin:end].tolist() for begin, end in bounds)
     return {name: [facts[row] for row in numbers] for name, numbers in zip(names, rows, strict=True) if numbers}
-
-
-def _rows_of(wanted: Collection[str]) -> Choose:
-    """Chooses the rows of these episodes."""
-
-    def chosen(table: pa.Table) -> pa.Table:
-        names, codes = coded(table, "episode")
-        keep = np.array([name in wanted for name in names], np.bool_)
-        return table if keep.all() else take_rows(table, np.flatnonzero(keep[codes]))
-
-    return chosen
 
 
 def scan(run: Path, columns: Iterable[str], episode: str | None = None) -> pa.Table:
@@ -244,55 +225,56 @@ def scan_asks(run: Path, columns: Iterable[str]) -> pa.Table:
     return _of_kinds(run, columns, ASK)
 
 
-def cuts(run: Path) -> dict[str, list[tuple[int, int]]]:
-    """By episode, (take, step) of what repairs have cut. Raises CorruptLogError."""
-    found: dict[str, list[tuple[int, int]]] = {}
-    for row in _of_kinds(run, _KEYS, CUT).to_pylist():
-        found.setdefault(row["episode"], []).append((row["take"], row["step"]))
-    return found
+def cuts(run: Path) -> pa.Table:
+    """`episode`, `take` and `step` of what repairs have cut. Raises CorruptLogError."""
+    return _of_kinds(run, _KEYS, CUT)
 
 
 def _of_kinds(run: Path, columns: Iterable[str], *kinds: str) -> pa.Table:
     """These columns of all rows of these kinds, file after file."""
     wanted = tuple(dict.fromkeys(columns))
     read = tuple(dict.fromkeys((*wanted, "row_kind")))
-    return _read(run, "steps", read, lambda table: rows_of_kind(table, *kinds)).select(wanted)
+    return _read(run, "steps", read, chosen=lambda table: rows_of_kind(table, *kinds)).select(wanted)
 
 
 def _asks_in(table: pa.Table) -> pa.Table:
     """The asks of a table, without those that a repair has cut."""
-    asks = rows_of_kind(table, ASK)
-    cut = rows_of_kind(table, CUT).select(_KEYS).to_pylist() if asks.num_rows else []
-    if not cut:
-        return asks
-    episodes, take, step = np.array(words(asks, "episode")), ints(asks, "take"), ints(asks, "step")
-    void = np.zeros(asks.num_rows, np.bool_)
-    for row in cut:
-        void |= (episodes == row["episode"]) & (take < row["take"]) & (step >= row["step"])
-    return take_rows(asks, np.flatnonzero(~void))
-
-
-def _read(run: Path, kind: Kind, columns: Sequence[str], chosen: Choose | None = None) -> pa.Table:
-    """All rows of the log, in order."""
-    return patiently(run, lambda: tables_of(kind, settled(run, kind).segments, columns, chosen))
+    return without_void(rows_of_kind(table, ASK), rows_of_kind(table, CUT))
 
 
 def _read_of(run: Path, columns: Sequence[str], only: Collection[str]) -> pa.Table:
     """The rows of these episodes in files of steps, in order."""
 
-    def read() -> pa.Table:
-        segments = [segment for segment in settled(run, "steps").segments if may_hold(segment, only)]
-        return tables_of("steps", segments, columns, _rows_of(only))
+    def chosen(table: pa.Table) -> pa.Table:
+        names, codes = coded(table, "episode")
+        keep = np.array([name in only for name in names], np.bool_)
+        return table if keep.all() else take_rows(table, np.flatnonzero(keep[codes]))
 
-    return patiently(run, read)
+    return _read(run, "steps", columns, lambda segment: may_hold(segment, only), chosen)
+
+
+def _read(
+    run: Path,
+    kind: Kind,
+    columns: Sequence[str],
+    wanted: Callable[[Segment], bool] | None = None,
+    chosen: Callable[[pa.Table], pa.Table] | None = None,
+) -> pa.Table:
+    """The rows of the log in order: of all files or of those that are `wanted`, and what is `chosen` of each."""
+    return patiently(run, lambda: tables_of(kind, filter(wanted, settled(run, kind).segments), columns, chosen))
 
 
 def tables_of(
-    kind: Kind, segments: Sequence[Segment], columns: Sequence[str], chosen: Choose | None = None
+    kind: Kind,
+    segments: Iterable[Segment],
+    columns: Sequence[str],
+    chosen: Callable[[pa.Table], pa.Table] | None = None,
 ) -> pa.Table:
     """The rows of these files of one kind, in order. Raises as `read_segment` does."""
-    tables = [_one(segment, columns, chosen) for segment in segments]
-    return pa.concat_tables(tables) if tables else no_rows(SCHEMAS[kind]).select(list(columns))
+    dictionary = [name for name in columns if name in CODED] if kind == "steps" else ()
+    tables = (read_segment(segment, columns, dictionary) for segment in segments)
+    made = list(tables if chosen is None else map(chosen, tables))
+    return pa.concat_tables(made) if made else no_rows(SCHEMAS[kind]).select(list(columns))
 
 
 def may_hold(segment: Segment, episodes: Collection[str]) -> bool:
@@ -302,12 +284,6 @@ def may_hold(segment: Segment, episodes: Collection[str]) -> bool:
         return True
     names, _ = coded(read_segment(segment, ("episode",), ["episode"]), "episode")
     return not set(episodes).isdisjoint(names)
-
-
-def _one(segment: Segment, columns: Sequence[str], chosen: Choose | None) -> pa.Table:
-    coded = [name for name in columns if name in CODED]
-    table = read_segment(segment, columns, coded if segment.kind != "ledger" else ()).select(list(columns))
-    return table if chosen is None else chosen(table)
 
 
 def _effect(table: pa.Table) -> tuple[list[str], Ints, Effect]:
@@ -350,7 +326,7 @@ class _Rows(Mapping[str, Sequence[ReplayRow]]):
         return len(self._numbers)
 
 
-def step_segments(run: Path) -> tuple[Segment, ...]:
+def step_segments(run: Path) -> Sequence[Segment]:
     """The files whose rows are all steps of a log, each once, in order. While the run is written, one may be gone when
     it is opened: list them again then. Raises CorruptLogError."""
     return patiently(run, lambda: settled(run, "steps").segments)

@@ -1,6 +1,7 @@
 """The rows of a log as arrays, file by file: which are in effect, and what they come to."""
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -92,6 +93,12 @@ class LogNumbers:
         for cell, first, last in zip(cells[begins].tolist(), sent[begins].tolist(), sent[ends].tolist(), strict=True):
             place = agents[cell // len(suites)], suites[cell % len(suites)]
             self.spells[place] = joined([*self.spells.get(place, ()), (first, last)])
+
+    def place(self, episode: str) -> dict[str, Any]:
+        """The columns that say where an episode belongs, but for its own name."""
+        number = self.episodes[episode]
+        texts = {name: list(self.values[name])[self.texts[name][number]] for name in PLACE}
+        return {**texts, "replicate": int(self.sums["replicate"][number])}
 
     def effect(self) -> tuple[Effect, Ints]:
         """(the rows in effect among all steps and cuts, each row's ending as a place in `values`)."""

@@ -1,6 +1,7 @@
 """The rows of a log, episode by episode: only those of which rows are still to come are in memory, whatever the run's
 length."""
 
+import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,7 @@ from evalkit.store.files.record import STEP
 from evalkit.store.files.segment import REMEDY, read_segment
 from evalkit.store.reading.arrays import coded, ints, of_kind, take_rows
 from evalkit.store.reading.effect import Ints
-from evalkit.store.reading.looking import looks
+from evalkit.store.reading.looking import LOOKS, PAUSE_S
 from evalkit.store.reading.reader import may_hold
 
 _KEYS = ("episode", "take", "step", "row_kind")
@@ -46,7 +47,9 @@ def _stream(
     read = tuple(dict.fromkeys((*_KEYS, *columns)))
     if not wanted.rows:
         return
-    for _ in looks():
+    for look in range(LOOKS):
+        if look:
+            time.sleep(PAUSE_S)
         try:
             for segment in lay_out(run, "steps").segments:
                 if may_hold(segment, wanted.open):

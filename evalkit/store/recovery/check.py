@@ -3,7 +3,7 @@
 It checks the log alone; `evalkit verify` calls it first, and then checks that replay reproduces the log.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -16,7 +16,7 @@ from evalkit.store.files.layout import Layout, lay_out
 from evalkit.store.files.record import ASK, CUT
 from evalkit.store.files.segment import KINDS, Kind, Segment, read_segment
 from evalkit.store.reading.arrays import coded, ints, of_kind
-from evalkit.store.reading.effect import Effect, Ints, rows_in_effect
+from evalkit.store.reading.effect import Effect, Ints, rows_in_effect, void
 
 Look = Callable[[Segment, pa.Table], None]
 """Is given a file of steps, and its rows."""
@@ -95,8 +95,9 @@ class RowsKnown:
         self._files.append(file)
         self._parts.append({"episode": numbers[codes], "file": where, **columns, **kinds})
 
-    def lost(self) -> dict[str, Lost]:
-        """By episode, the first step that it lacks, has twice, or lacks a request of that led to it."""
+    def lost(self, changed: Sequence[Flaw] = ()) -> dict[str, Lost]:
+        """By episode, the first step that it lacks, has twice, or lacks a request of that led to it; or that is
+        `changed`."""
         if not self._parts:
             return {}
         rows = {name: np.concatenate([part[name] for part in self._parts]) for name in self._parts[0]}
@@ -110,6 +111,9 @@ class RowsKnown:
             found.setdefault(place, "the step is missing: an earlier try's is there")
         for place in _without_asks(rows, order, effect):
             found.setdefault(place, "a request that led to the step is missing")
+        for flaw in changed:
+            if flaw.episode in self._numbers:
+                found.setdefault((self._numbers[flaw.episode], flaw.step), flaw.problem)
         names, lost = list(self._numbers), dict[str, Lost]()
         for (number, at), problem in sorted(found.items()):
             own = order[effect.start[number] : effect.start[number + 1]]
@@ -147,9 +151,10 @@ def _without_asks(rows: Mapping[str, Ints], order: Ints, effect: Effect) -> list
     steps = order[rows["ask_n"][order] > 0]
     if not len(asks) and not len(steps):
         return []
-    for cut in np.flatnonzero(rows[CUT]).tolist():
-        after = (rows["episode"][asks] == rows["episode"][cut]) & (rows["step"][asks] >= rows["step"][cut])
-        asks = asks[~(after & (rows["take"][asks] < rows["take"][cut]))]
+    episode, take, step = (rows[name] for name in ("episode", "take", "step"))
+    cut = np.flatnonzero(rows[CUT])
+    cuts = zip(episode[cut].tolist(), take[cut].tolist(), step[cut].tolist(), strict=True)
+    asks = asks[~void(episode[asks], take[asks], step[asks], cuts)]
     # An episode is on the line of its first step in effect, else on the latest that has asked.
     line = np.zeros(len(effect.start) - 1, np.int64)
     np.maximum.at(line, rows["episode"][asks], rows["ask_line"][asks])

@@ -11,9 +11,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
@@ -22,7 +20,7 @@ from evalkit.money import PicoUsd, show_usd
 from evalkit.store import disk
 from evalkit.store.files.damage import damage
 from evalkit.store.files.journal import Appender, make_end_last, new_writer, object_of
-from evalkit.store.files.layout import Layout, compacted, gaps, journal_object, journals, lay_out, newest_object
+from evalkit.store.files.layout import Layout, compacted, journal_object, journals, lay_out
 from evalkit.store.files.record import CUT, LedgerRecord, StepRecord
 from evalkit.store.files.schema import LEDGER, conform, ledger_records, ledger_table, no_rows, steps_table
 from evalkit.store.files.segment import (
@@ -35,7 +33,6 @@ from evalkit.store.files.segment import (
     SessionMoney,
     claim,
     encode_compacted,
-    mismatch,
     money_of,
     open_file,
     read_segment,
@@ -44,9 +41,10 @@ from evalkit.store.files.segment import (
 )
 from evalkit.store.lock import hold_run
 from evalkit.store.reading.accounts import Account, accounts, charge_crashes
-from evalkit.store.reading.arrays import coded, ints, take_rows, words
+from evalkit.store.reading.rows import LogNumbers
 from evalkit.store.recovery.check import Flaw, Lost, RowsKnown, check_log
 from evalkit.store.writing.opening import tidy
+from evalkit.text import many
 
 QUARANTINE = "quarantine"
 """Folder of a run that keeps the files which a repair has replaced."""
@@ -63,7 +61,8 @@ class Repair:
     quarantined: tuple[str, ...] = ()
     """Damaged files, kept in `quarantine/`."""
     lost: tuple[str, ...] = ()
-    """Files of which rows are lost: an episode whose last rows were there is cut off without being listed."""
+    """Files of which rows are lost that no other file has: an episode whose last rows were there is cut off without
+    being listed."""
     charged: int = 0
     """Pico-dollars of sessions that no row shows any more, and open leases of those that have crashed."""
     uncounted: tuple[str, ...] = ()
@@ -73,8 +72,8 @@ class Repair:
         """The same in sentences."""
         if not self.flaws:
             return ["The log is whole: nothing to repair."]
-        count = f"{len(self.flaws)} flaws" if len(self.flaws) > 1 else "1 flaw"
-        sentences = [f"{count} in the log. Damaged files are kept in {QUARANTINE}/."]
+        kept = f" Damaged files are kept in {QUARANTINE}/." if self.quarantined else ""
+        sentences = [f"{many(len(self.flaws), 'flaw')} in the log.{kept}"]
         for episode, lost in self.cut.items():
             sentences.append(f"Episode {episode} is cut off at step {lost.step}, and goes on there: {lost.problem}.")
         for name in self.lost:
@@ -89,16 +88,26 @@ class Repair:
         return sentences
 
 
-def repair(run: Path, announce: Callable[[Repair], None]) -> Repair:
-    """Make the log valid again; `announce` is told what is lost before anything is changed.
+Check = Callable[[Path], tuple[Sequence[Flaw], Sequence[Flaw]]]
+"""(what is changed or missing in a log, steps of which every row is there and that replay does not reproduce)."""
+
+
+def files_alone(run: Path) -> tuple[Sequence[Flaw], Sequence[Flaw]]:
+    """Check a log without replay. Raises as `check_log` does."""
+    return check_log(run), ()
+
+
+def repair(run: Path, announce: Callable[[Repair], None], check: Check = files_alone) -> Repair:
+    """Make the log valid again, and cut each episode at the first step that `check` found changed; `announce` is told
+    what is lost before anything is changed.
 
     Raises RunError if another process writes the run, StorageError where the disk refuses.
     """
     with hold_run(run):
-        flaws = check_log(run)
-        work = _inspect(run, flaws) if flaws else _Work(plan=Repair())
+        flaws, changed = check(run)
+        work = _inspect(run, flaws, changed) if flaws or changed else _Work(plan=Repair())
         announce(work.plan)
-        if flaws:
+        if work.plan.flaws:
             _carry_out(run, work)
         return work.plan
 
@@ -127,53 +136,63 @@ class _Remains:
     whole: bool = False
 
 
-def _inspect(run: Path, flaws: Sequence[Flaw]) -> _Work:
+def _inspect(run: Path, flaws: Sequence[Flaw], changed: Sequence[Flaw]) -> _Work:
     layouts: dict[Kind, Layout] = {kind: lay_out(run, kind) for kind in KINDS}
     damaged = {name for name, _ in damage(list(layouts.values()))}
-    writer = new_writer([journal.writer for journal in journals(run)])
-    files, aside, lost = dict[str, bytes](), list[Path](), list[str]()
-    rows, ledger, said = RowsKnown(), list[LedgerRecord](), dict[str, SessionMoney]()
-    settled, unsure, places = dict[str, int](), set[str](), dict[str, dict[str, Any]]()
+    writer = new_writer(list(journals(run)))
+    files, aside, lost, unsure = dict[str, bytes](), list[Path](), list[str](), set[str]()
+    rows, numbers, ledger = RowsKnown(), LogNumbers(), list[LedgerRecord]()
+    sessions, said = dict[str, str](), dict[str, SessionMoney]()
+    newest = layouts["steps"].newest
     for kind in KINDS:
         for segment in (*layouts[kind].segments, *layouts[kind].covered):
             rest = _rest_of(segment, damaged=segment.name in damaged)
-            if not rest.whole and segment.name not in files:
-                files[segment.name] = _again(segment, rest, _is_newest(run, segment), writer)
+            covered = segment in layouts[kind].covered
+            if not rest.whole:
+                last = segment.is_object and segment.first == newest[segment.writer]
+                if segment.name not in files:
+                    files[segment.name] = _again(segment, rest, last, writer)
                 aside.append(segment.path)
-                lost.append(segment.name)
-                unsure |= {segment.writer} if not rest.says and _is_newest(run, segment) else set()
-            if segment in layouts[kind].covered:
+                lost += [] if covered else [segment.name]
+                unsure |= {segment.writer} if last and not rest.says else set()
+            if covered:
                 continue
             if rest.says:
-                _hear(said, session_money(rest.says))
-            table = rest.rows[kind]
+                money = session_money(rest.says)
+                sessions[segment.writer] = money.session
+                known = said.get(money.session, money)
+                said[money.session] = replace(
+                    money, spent=max(known.spent, money.spent), leased=max(known.leased, money.leased)
+                )
             if kind == "ledger":
-                ledger += ledger_records(conform(table, LEDGER))
+                ledger += ledger_records(conform(rest.rows[kind], LEDGER))
             else:
-                rows.add(segment.name, table)
-                _settle(settled, table)
-                _place(places, table)
+                rows.add(segment.name, rest.rows[kind])
+                numbers.add(rest.rows[kind])
+    ends = [_ends([layout]) for layout in layouts.values()]
     for segment in _missing(run, layouts):
-        lost.append(segment.name)
         empty = _Remains(rows={kind: no_rows(SCHEMAS[kind]) for kind in KINDS}, says={})
         files[segment.name] = _again(segment, empty, True, writer)
+        covered = segment.is_object and all(end.get(segment.writer) == segment.last for end in ends)
+        lost += [] if covered else [segment.name]
         unsure |= {segment.writer} if segment.is_object else set()
-    cut = rows.lost()
-    charges, uncounted = _money(ledger, settled, said, unsure)
+    cut = rows.lost(changed)
+    charges, books = _money(ledger, numbers.cost_by_worker, said)
+    unknown = filter(None, (sessions.get(writer, writer) for writer in sorted(unsure)))  # a repair's journal has none
     aside += [path for layout in layouts.values() for path in layout.stray]
     aside += [path for where in ("log", *KINDS) if (path := run / where).exists() and not path.is_dir()]
     return _Work(
         plan=Repair(
-            flaws=tuple(flaws),
+            flaws=(*flaws, *changed),
             cut=cut,
             quarantined=tuple(dict.fromkeys(path.relative_to(run).as_posix() for path in aside)),
-            lost=tuple(lost),
+            lost=tuple(dict.fromkeys(lost)),
             charged=sum(row.amount for row in charges if row.kind != "lease"),
-            uncounted=uncounted,
+            uncounted=tuple(name for name in unknown if name not in books or not books[name].ended),
         ),
         files=files,
         aside=tuple(dict.fromkeys(aside)),
-        cuts=tuple(_cut_row(places[episode], one, writer) for episode, one in cut.items()),
+        cuts=tuple(_cut_row(numbers, episode, one, writer) for episode, one in cut.items()),
         charges=tuple(charges),
         writer=writer,
     )
@@ -188,11 +207,9 @@ def _rest_of(segment: Segment, *, damaged: bool) -> _Remains:
         if not damaged:
             rows = read_segment(segment)
             with open_file(segment) as file:
-                return _Remains(rows={segment.kind: rows}, says=claim(file), whole=True)
+                return _Remains(rows={segment.kind: rows}, says=claim(file.metadata), whole=True)
         with open_file(segment) as file:
-            if mismatch(segment, file):
-                return _Remains(rows=empty, says={})
-            says = claim(file)
+            says = claim(file.metadata)
             groups = [_group(segment, file, number) for number in range(file.metadata.num_row_groups)]
             sound = [group for group in groups if group is not None]
             of_file: Kind = "steps" if segment.is_object else segment.kind
@@ -228,20 +245,14 @@ def _again(segment: Segment, rest: _Remains, newest: bool, by: str) -> bytes:
     return object_of(segment, kind, rest.rows["steps"], entries, money, by=by)
 
 
-def _is_newest(run: Path, segment: Segment) -> bool:
-    newest = newest_object(run, segment.writer)
-    return segment.is_object and newest is not None and newest.first == segment.first
-
-
 def _missing(run: Path, layouts: Mapping[Kind, Layout]) -> Iterator[Segment]:
     """What is written for files that are missing: compacted files without rows, and the end of a journal whose
     newest objects are."""
     for kind, layout in layouts.items():
-        for writer, first, last in gaps(layout):
+        for writer, first, last in layout.gaps:
             yield compacted(run, kind, writer, first, last)
-    newest = {journal.writer: journal.numbers[-1] for journal in journals(run) if journal.numbers}
     for writer, last in _ends(layouts.values()).items():
-        if newest.get(writer, -1) < last:
+        if layouts["steps"].newest.get(writer, -1) < last:
             for kind, layout in layouts.items():
                 upto = _ends([layout]).get(writer, -1)
                 if upto + 1 < last:
@@ -257,26 +268,16 @@ def _ends(layouts: Iterable[Layout]) -> dict[str, int]:
     return ends
 
 
-def _hear(said: dict[str, SessionMoney], money: SessionMoney) -> None:
-    if not money.session:  # a repair's own journal
-        return
-    known = said.get(money.session, money)
-    said[money.session] = replace(money, spent=max(known.spent, money.spent), leased=max(known.leased, money.leased))
-
-
-def _settle(settled: dict[str, int], table: pa.Table) -> None:
-    for worker, cost in zip(words(table, "worker"), ints(table, "cost").tolist(), strict=True):
-        settled[worker] = settled.get(worker, 0) + cost
-
-
 def _money(
-    ledger: Sequence[LedgerRecord], settled: Mapping[str, int], said: Mapping[str, SessionMoney], unsure: set[str]
-) -> tuple[list[LedgerRecord], tuple[str, ...]]:
+    ledger: Sequence[LedgerRecord], settled: Mapping[str, int], said: Mapping[str, SessionMoney]
+) -> tuple[list[LedgerRecord], dict[str, Account]]:
     """(rows for what sessions had spent and leased that nothing else shows any more, and for the open leases of those
-    that have crashed; sessions of which nobody knows)."""
+    that have crashed; the books with them)."""
     books, rows, now = accounts(ledger, settled), list[LedgerRecord](), time.time()
     for session, money in said.items():
-        account = books.setdefault(session, Account(session=session, settled=settled.get(session, 0)))
+        if not session:  # of a repair's own journal
+            continue
+        account = books.get(session) or Account(session=session, settled=settled.get(session, 0))
         lost = {
             "charge": money.spent - account.settled - account.charged,
             "lease": 0 if account.closed else money.leased - account.leased,
@@ -285,27 +286,15 @@ def _money(
             if amount > 0:
                 rows.append(LedgerRecord(kind=kind, session=session, amount=PicoUsd(amount), reason=LOST, at=now))
                 account.book(rows[-1])
-    uncounted = tuple(session for session in sorted(unsure) if session not in books or not books[session].ended)
-    return [*rows, *charge_crashes(books)], uncounted
+                books[session] = account
+    return [*rows, *charge_crashes(books)], books
 
 
-_PLACE = ("episode", "environment", "suite", "instance", "agent", "replicate")
-
-
-def _place(places: dict[str, dict[str, Any]], table: pa.Table) -> None:
-    """Note where the episodes of rows belong."""
-    names, codes = coded(table, "episode")
-    first = np.array(
-        [row for row in np.unique(codes, return_index=True)[1] if names[codes[row]] not in places], np.int64
-    )
-    for row in take_rows(table.select(_PLACE), first).to_pylist():
-        places[row["episode"]] = row
-
-
-def _cut_row(place: Mapping[str, Any], lost: Lost, writer: str) -> StepRecord:
+def _cut_row(numbers: LogNumbers, episode: str, lost: Lost, writer: str) -> StepRecord:
     """The row that makes void an episode's rows from a step on."""
     return StepRecord(
-        **place,
+        episode=episode,
+        **numbers.place(episode),
         take=lost.take + 1,
         step=lost.step,
         period=0,
@@ -332,13 +321,15 @@ def _carry_out(run: Path, work: _Work) -> None:
         disk.sync_directory(run / QUARANTINE)
     tidy(run)
     for each in journals(run):
-        make_end_last(run, each.writer)
+        make_end_last(run, each)
     journal = Appender(run=run, writer=work.writer)
-    journal.commit(steps_table(work.cuts) if work.cuts else None, work.charges)
+    if work.cuts or work.charges:
+        journal.commit(steps_table(work.cuts) if work.cuts else None, work.charges)
     for name, data in work.files.items():
         disk.make_directories((run / name).parent)
         disk.write_durably(run / name, data)
-    journal.close()
+    if journal.number:
+        journal.close()
 
 
 def _keep(path: Path, folder: Path, *, moved: bool) -> None:

@@ -9,19 +9,19 @@ Chosen: compacted files are not merged later, because no sequence of deletions a
 a single step for a reader that has listed them. `Compactor` bounds their number by its choice of batches.
 """
 
+import asyncio
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Any, Protocol
 
 import pyarrow as pa
 
 from evalkit.store import disk
 from evalkit.store.files.journal import refuse_sealed
-from evalkit.store.files.layout import compacted, journal_object, journals, lay_out
+from evalkit.store.files.layout import compacted, journal_object, lay_out
 from evalkit.store.files.record import LedgerRecord
 from evalkit.store.files.schema import STEPS, conform, ledger_table, steps_table
 from evalkit.store.files.segment import (
@@ -84,8 +84,7 @@ def adopt(run: Path, ended: Collection[str]) -> None:
     Others are left alone: their writers live and compact their journals themselves. Raises CorruptLogError,
     StorageError.
     """
-    newest = {journal.writer: journal.numbers[-1] for journal in journals(run) if journal.numbers}
-    newest = {writer: number for writer, number in newest.items() if writer in ended}
+    newest = {writer: number for writer, number in lay_out(run, "steps").newest.items() if writer in ended}
     for writer, number in newest.items():
         _compact_rest(run, writer, number)
     layouts = [lay_out(run, kind) for kind in KINDS]
@@ -112,7 +111,7 @@ def _compact_rest(run: Path, writer: str, end: int) -> None:
 def tail_of(segment: Segment) -> Tail:
     """An object that another session left behind. Raises CorruptLogError, StorageError."""
     with open_file(segment) as file:
-        table, says = read_rows(segment, file), claim(file)
+        table, says = read_rows(segment, file), claim(file.metadata)
     return Tail(
         segment=segment,
         table=table if table.num_rows else None,
@@ -145,26 +144,6 @@ BATCH_TAILS = 2048
 GRACE_S = 5.0
 """How long an object stays when its rows lie in compacted files: a reader that has just listed it still finds it."""
 LEAST_S, MOST_S, SHARE = 5.0, 40.0, 0.125
-
-
-class Timer(Protocol):
-    """What `call_at` returns."""
-
-    def cancel(self) -> None:
-        """Forget the call."""
-
-
-class Clock(Protocol):
-    """What is needed of an event loop."""
-
-    def time(self) -> float:
-        """Now, s."""
-
-    def call_at(self, when: float, callback: Callable[..., object], *args: Any) -> Timer:
-        """Call back at that time."""
-
-    def call_soon_threadsafe(self, callback: Callable[..., object], *args: Any) -> object:
-        """Call back soon, on the loop's thread."""
 
 
 @dataclass(slots=True)
@@ -218,24 +197,24 @@ class Compactor:
         self,
         run: Path,
         writer: str,
-        clock: Clock,
+        loop: asyncio.AbstractEventLoop,
         start: Callable[[Callable[[], None]], Future[None]],
         failed: Callable[[BaseException], None],
     ) -> None:
-        self._run, self._writer, self._clock, self._start, self._failed = run, writer, clock, start, failed
-        self._backlog = Backlog(clock.time())
+        self._run, self._writer, self._loop, self._start, self._failed = run, writer, loop, start, failed
+        self._backlog = Backlog(loop.time())
         self._running: tuple[Tail, ...] = ()
         self._job: Future[None] | None = None
         self._graves: deque[tuple[float, list[Segment]]] = deque()
         """Objects whose rows lie in compacted files, and when they are deleted."""
         self._latest: list[Segment] = []
         """The last of them, which may be the journal's newest and stays until others follow."""
-        self._timer: Timer | None = None
+        self._timer: asyncio.TimerHandle | None = None
         self._stopped = False
 
     def add(self, tail: Tail) -> None:
         """A further commit that waits for compaction."""
-        self._backlog.add(tail, self._clock.time())
+        self._backlog.add(tail, self._loop.time())
         if self._timer is None or self._backlog.full:
             self._look()
 
@@ -253,7 +232,7 @@ class Compactor:
         if self._job is not None:  # it ended while the loop was not looking
             self._job.result()
             self._bury(self._running)
-        while batch := self._backlog.take(self._clock.time()):
+        while batch := self._backlog.take(self._loop.time()):
             self._write(batch)
             self._bury(batch)
 
@@ -267,20 +246,20 @@ class Compactor:
             self._timer.cancel()
         if self._stopped:
             return
-        now = self._clock.time()
+        now = self._loop.time()
         if self._graves and self._graves[0][0] <= now:
             job = self._start(partial(discard, self._graves.popleft()[1]))
-            job.add_done_callback(lambda done: self._clock.call_soon_threadsafe(self._report, done))
+            job.add_done_callback(lambda done: self._loop.call_soon_threadsafe(self._report, done))
         times = [self._graves[0][0]] if self._graves else []
         due = self._backlog.due_at()
         if due is not None and self._job is None:
             if due <= now:
                 self._running = self._backlog.take(now)
                 self._job = self._start(partial(self._write, self._running))
-                self._job.add_done_callback(lambda done: self._clock.call_soon_threadsafe(self._settle, done))
+                self._job.add_done_callback(lambda done: self._loop.call_soon_threadsafe(self._settle, done))
             else:
                 times.append(due)
-        self._timer = self._clock.call_at(min(times), self._look) if times else None
+        self._timer = self._loop.call_at(min(times), self._look) if times else None
 
     def _write(self, batch: Sequence[Tail]) -> None:
         refuse_sealed(self._run, self._writer)  # one that stood still would write rows that others have compacted
@@ -297,7 +276,7 @@ class Compactor:
         """A batch lies in compacted files."""
         objects = [*self._latest, *(tail.segment for tail in batch)]
         self._latest = objects[-1:]
-        self._graves.append((self._clock.time() + GRACE_S, objects[:-1]))
+        self._graves.append((self._loop.time() + GRACE_S, objects[:-1]))
 
     def _report(self, job: Future[None]) -> bool:
         flaw = job.exception()

@@ -13,14 +13,11 @@ from evalkit.store.files.damage import first_flaw
 from evalkit.store.files.journal import Appender, has_ended, is_written_here, new_writer, open_journal, seal
 from evalkit.store.files.layout import began, journals, lay_out
 from evalkit.store.files.segment import KINDS, LOG, REMEDY, WRITER
+from evalkit.store.lock import ENDING_S, LOOK_S
 from evalkit.store.reading.index import RunIndex, read_index
 from evalkit.store.writing.compact import adopt
 
 MANIFESTS, SUITES = "manifest", "suites"
-
-ENDING_S = 20.0
-LOOK_S = 0.2
-"""How long the end of processes is awaited that one has started which was killed, and how often they are looked at."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,10 +38,10 @@ def take_over(run: Path, session: str) -> Opened:
     tidy(run)
     if isinstance(run, BucketPath):  # on a disk they hold the lock until they have ended
         await_ends(run)
-    others = [journal.writer for journal in journals(run)]
+    others = list(journals(run))
     fits = WRITER.fullmatch(session) and all(began(other) < began(session) for other in others)
     journal = open_journal(run, session if fits else new_writer(others))
-    adopt(run, {one.writer for one in journals(run)} - {journal.writer})
+    adopt(run, journals(run).keys() - {journal.writer})
     return Opened(journal=journal, index=read_index(run))
 
 
@@ -79,7 +76,7 @@ def await_ends(run: Path) -> None:
     """Wait a while for processes of this machine that write the run: whoever has started them is gone, so they commit
     what they have and close. What they closed need not be charged."""
     until = time.monotonic() + ENDING_S
-    writing = [journal.writer for journal in journals(run) if is_written_here(journal.writer)]
+    writing = list(journals(run))
     while time.monotonic() < until:
         writing = [writer for writer in writing if is_written_here(writer) and not has_ended(run, writer)]
         if not writing:
@@ -99,11 +96,11 @@ def is_closed(run: Path) -> bool:
     """Whether nothing is left to be taken over: every journal has ended, and all before its end lies in compacted
     files."""
     try:
-        ended = all(has_ended(run, journal.writer) for journal in journals(run))
+        ended = all(has_ended(run, writer) for writer in journals(run))
         layouts = [lay_out(run, kind) for kind in KINDS]
     except FileNotFoundError:
         return False  # a writer has moved it
-    newest = {journal.writer: journal.numbers[-1] for journal in journals(run) if journal.numbers}
+    newest = layouts[0].newest
     rest = (segment for layout in layouts for segment in layout.segments if segment.is_object)
     return bool(newest) and ended and all(segment.first == newest.get(segment.writer) for segment in rest)
 
@@ -111,7 +108,7 @@ def is_closed(run: Path) -> bool:
 def tidy(run: Path) -> None:
     """Folders are there, without what a crash left under temporary names, and all names in them last, but for those
     in journals: whoever builds on a journal's end makes that last itself."""
-    every = [run / LOG / journal.writer for journal in journals(run)]
+    every = [run / LOG / writer for writer in journals(run)]
     folders = [run / name for name in (LOG, *KINDS)]
     for folder in folders:
         disk.make_directories(folder)

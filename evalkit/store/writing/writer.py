@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Protocol, TypeVar
+from typing import TypeVar
 
 import orjson
 import pyarrow as pa
@@ -92,14 +92,11 @@ def open_store(run: Path, *, session: str, inline: bool = False) -> Iterator["St
     be lost.
     """
     with hold_run(run) as hold:
-        store = Store(hold, take_over(run, session), session=session, inline=inline)
+        store = Store(hold.check, take_over(run, session), session=session, inline=inline)
         store.descriptors = hold.descriptors
-        failing = True
-        try:
+        store.lead = hold if isinstance(hold, Lead) else None
+        with _closed_after(store):
             yield store
-            failing = False
-        finally:
-            store.close(quiet=failing)
 
 
 @contextmanager
@@ -108,21 +105,18 @@ def open_beside(run: Path, *, writer: str, inline: bool = False) -> Iterator["St
 
     Each has a journal of its own. Raises and closes as `open_store` does.
     """
-    with standing(run) as hold:
-        store = Store(hold, join(run, writer), session=writer, inline=inline)
-        failing = True
-        try:
-            yield store
-            failing = False
-        finally:
-            store.close(quiet=failing)
+    with standing(run) as check, _closed_after(Store(check, join(run, writer), session=writer, inline=inline)) as store:
+        yield store
 
 
-class RunHold(Protocol):
-    """What a store needs of the lock."""
-
-    def check(self) -> None:
-        """Check that the run is still there and ours. Raises StorageError."""
+@contextmanager
+def _closed_after(store: "Store") -> Iterator["Store"]:
+    failing = True
+    try:
+        yield store
+        failing = False
+    finally:
+        store.close(quiet=failing)
 
 
 @dataclass(slots=True)
@@ -153,9 +147,10 @@ class _CommitGroup:
 class Store:
     """See `open_store`."""
 
-    def __init__(self, hold: RunHold, opened: Opened, *, session: str, inline: bool) -> None:
-        self._hold, self._session, self._inline = hold, session, inline
-        self.lead = hold if isinstance(hold, Lead) else None
+    def __init__(self, check: Callable[[], None], opened: Opened, *, session: str, inline: bool) -> None:
+        """check: raises StorageError if the run is not there and ours any more."""
+        self._check, self._session, self._inline = check, session, inline
+        self.lead: Lead | None = None
         """Who leads the run, where it is in a bucket."""
         self._journal = opened.journal
         self.descriptors: tuple[int, ...] = ()
@@ -278,14 +273,14 @@ class Store:
             self._written(group, load, self._commit(load))
         self._compactor.finish()
         if self._journal.number:
-            self._hold.check()
+            self._check()
             self._journal.close(self._money())
             self._compactor.clear()
         else:
             self._journal.withdraw()
 
     def _commit(self, load: Load) -> Segment | None:
-        self._hold.check()
+        self._check()
         return commit(self._journal, load)
 
     def _money(self) -> SessionMoney:
