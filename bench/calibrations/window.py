@@ -117,6 +117,8 @@ def _then(first: int, at: float, later: int) -> Callable[[float], int]:
 
 SERVERS = (
     Server(name="50 ms, 40 slots", base_s=0.05, slots=_fixed(40), for_s=20),
+    Server(name="5 s, 1 slot", base_s=5, slots=_fixed(1), for_s=4000),
+    Server(name="20 s, 4 slots, patience 100 s", base_s=20, slots=_fixed(4), patience_s=100, for_s=4000),
     Server(name="1 s, 30 slots", base_s=1, slots=_fixed(30), for_s=200),
     Server(name="1 s, 400 slots", base_s=1, slots=_fixed(400), for_s=50),
     Server(name="20 s, 400 slots", base_s=20, slots=_fixed(400), for_s=1000),
@@ -187,6 +189,8 @@ class Asked:
     """One request on its way."""
 
     sent_at: float
+    beside: int
+    """Requests in flight with it."""
     tries: int
     taken: bool = False
     """Whether the server works at it."""
@@ -233,8 +237,8 @@ class Meeting:
 
     def _fill(self) -> None:
         while self.ready and not self.down and self.in_flight + 1 <= self.window.size:
-            asked = Asked(self.now, self.ready.pop())
             self.in_flight += 1
+            asked = Asked(self.now, self.in_flight, self.ready.pop())
             self.sent += 1
             if self.in_flight == MANY:
                 self.many_at = min(self.many_at, self.now)
@@ -279,7 +283,7 @@ class Meeting:
             return
         self.window.late_s = max(0.0, self.own_free_at - self.now)
         full = self.in_flight >= int(self.window.size)
-        self.window.succeeded(sent_at=asked.sent_at, now=self.now, full=full)
+        self.window.succeeded(sent_at=asked.sent_at, now=self.now, beside=asked.beside, full=full)
         self.waited_s += self.now - asked.sent_at
         self.replied.append(self.now)
         self._leave(asked)
@@ -345,11 +349,11 @@ def met(server: Server) -> Figures:
 
 
 VALUES: Mapping[str, Sequence[float]] = {
-    "FIRST": (2, 32),
+    "FIRST": (4, 64),
     "FIRST_SAMPLE": (4, 64),
     "CUT": (0.5, 0.9),
-    "MODEST": (8, 128),
-    "GENTLE": (0.25, 1.0),
+    "FAST": (1.0, 3.0),
+    "FAR": (1.5, 1e9),
     "AGAIN": (0.1, 1.0),
     "SLOW_PART": (8, 128),
     "SLOWER": (1.1, 1e9),

@@ -374,7 +374,7 @@ async def _watched(session: Session, show: Callable[[View], None]) -> AsyncItera
 
 
 def _keep_pace(session: Session, late_s: float) -> None:
-    """A row may wait for others a tenth of the time that the fastest replies take; lanes are told the loop's delay."""
+    """The log is told how soon the fastest replies come, lanes the loop's delay."""
     assert session.endpoints is not None
     for lane in session.endpoints.lanes.values():
         lane.late(late_s)

@@ -119,8 +119,8 @@ def test_servers_take_turns_and_an_episode_returns_to_its_own() -> None:
     async def main() -> None:
         lane = Lane("p/m", limits=Limits(), width=50, servers=TWO)
         assert at([sent(lane) for _ in range(4)]) == [0, 1, 0, 1]
-        assert at([sent(lane, 1) for _ in range(3)]) == [1, 1, 1]
-        # With three more of the eight, the other one is clearly less loaded.
+        assert at([sent(lane, 1) for _ in range(5)]) == [1] * 5
+        # With five more of the sixteen, the other one is clearly less loaded.
         assert at([sent(lane, 1)]) == [0]
 
     run_virtual(main())

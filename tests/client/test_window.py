@@ -1,20 +1,37 @@
-from evalkit.client.lanes.window import CUT, FIRST, Window
+import random
+from math import exp
+
+from bench.calibrations.window import NOISE, Meeting, Server
+from evalkit.client.lanes.window import CUT, FAST, FIRST, Window
 
 
 def round_trip(window: Window, *, start: float, latency_s: float, full: bool = True) -> float:
     """All that fit go and come back; returns when."""
     for _ in range(int(window.size)):
-        window.succeeded(sent_at=start, now=start + latency_s, full=full)
+        window.succeeded(sent_at=start, now=start + latency_s, beside=int(window.size), full=full)
     return start + latency_s
 
 
 def test_a_full_window_grows_fast_up_to_its_bound() -> None:
-    window, now = Window(120), 0.0
+    window, now = Window(200), 0.0
     sizes = []
-    for _ in range(6):
+    for _ in range(3):
         now = round_trip(window, start=now, latency_s=1.0)
         sizes.append(window.size)
-    assert sizes == [16, 32, 48, 72, 108, 120]
+    assert sizes == [48, 144, 200]
+
+
+def test_512_requests_are_in_flight_after_four_round_trips() -> None:
+    meeting = Meeting(Server(name="", base_s=20, slots=lambda _: 10_000, for_s=100), Window(1000), random.Random(1))
+    meeting.run()
+    assert meeting.many_at < 4.1 * 20 * exp(NOISE**2 / 2)
+
+
+def test_a_server_that_answers_its_first_requests_one_after_another_gets_few_more() -> None:
+    window = Window(500)
+    for place in range(FIRST):
+        window.succeeded(sent_at=0.0, now=5.0 * (place + 1), beside=FIRST, full=True)
+    assert window.size <= FIRST + 2 * FAST
 
 
 def test_a_window_that_is_not_full_does_not_grow() -> None:
@@ -122,7 +139,7 @@ def test_one_slow_reply_is_no_sign() -> None:
     window = Window(256)
     now = grown(window, 1.0)
     for i in range(256):
-        window.succeeded(sent_at=now, now=now + (60.0 if i == 0 else 1.0), full=False)
+        window.succeeded(sent_at=now, now=now + (60.0 if i == 0 else 1.0), beside=256, full=False)
     assert window.size == 256
 
 
@@ -133,7 +150,7 @@ def test_requests_that_a_quick_server_loses_cut_the_window_for_a_while_and_not_f
             if place % 10 == 9:
                 window.refused(sent_at=now, now=now + 2.0, timed_out=True)
             else:
-                window.succeeded(sent_at=now, now=now + 0.05, full=True)
+                window.succeeded(sent_at=now, now=now + 0.05, beside=int(window.size), full=True)
         now += 2.0
     for _ in range(40):
         now = round_trip(window, start=now, latency_s=0.05)

@@ -42,8 +42,8 @@ MUTANTS = (
     Mutant(
         name="durable() returns before the commit",
         file="store/writing/writer.py",
-        old=("            self._want(group.began + self._pace.wait_s)\n        await group.waiters.wait()\n"),
-        new="            self._want(group.began + self._pace.wait_s)\n",
+        old=("            self._want(self._pace.due(group.began))\n        await group.waiters.wait()\n"),
+        new="            self._want(self._pace.due(group.began))\n",
     ),
     Mutant(
         name="no lock is taken",

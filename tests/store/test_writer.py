@@ -2,9 +2,11 @@ import asyncio
 import errno
 import json
 import os
+import threading
 import time
 from collections.abc import Awaitable, Callable
 from concurrent.futures import Future
+from io import FileIO
 from itertools import chain
 from pathlib import Path
 
@@ -25,7 +27,18 @@ from evalkit.store.writing import compact as compacting
 from evalkit.store.writing import writer
 from evalkit.store.writing.compact import Tail, tail_of
 from evalkit.store.writing.opening import end_journal, take_over
-from evalkit.store.writing.pace import AMPLE_ROWS, COMMITS, LOOK_S, MOST_S, CommitPace
+from evalkit.store.writing.pace import (
+    AMPLE_ROWS,
+    LATEST,
+    LOOK_S,
+    MOST_S,
+    PART,
+    PUT_LEAST_S,
+    PUT_MOST_S,
+    PUTS,
+    SHARE,
+    CommitPace,
+)
 from evalkit.store.writing.writer import Store, open_store
 from tests.store.test_disk import Shim, durable
 from tests.support.handmade_logs import contents, numbers
@@ -151,21 +164,47 @@ def test_many_waiters_share_few_commits(tmp_path: Path) -> None:
     assert {held.steps for held in index.episodes.values()} == {3}
 
 
-def test_a_row_waits_for_twice_what_a_commit_takes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Else a slow disk, or a few players with quick replies, would have the writer busy all the time."""
-    sync_s = 0.02
-    monkeypatch.setattr(disk, "sync_file", lambda file: time.sleep(sync_s))
+def test_what_comes_while_a_commit_is_under_way_is_the_next_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However fast it comes: a slow disk gets few large commits."""
+    run, syncing, let_go = tmp_path / "run", threading.Event(), threading.Event()
+    sync = disk.sync_file
+
+    def held(file: FileIO) -> None:
+        syncing.set()
+        let_go.wait(PATIENCE_S)
+        sync(file)
 
     async def body(store: Store) -> None:
-        waited = []
-        for step in range(4):
-            began = time.monotonic()
-            store.append(a_step("a", step))
-            await store.durable()
-            waited.append(time.monotonic() - began)
-        assert min(waited[1:]) >= (COMMITS + 1) * sync_s
+        monkeypatch.setattr(disk, "sync_file", held)
+        store.append(a_step("first"))
+        async with asyncio.TaskGroup() as group:
+            group.create_task(store.durable())
+            await asyncio.to_thread(syncing.wait, PATIENCE_S)
+            for number in range(20):
+                store.append(a_step(f"e{number}"))
+                group.create_task(store.durable())
+                await asyncio.sleep(LOOK_S)
+            let_go.set()
+        assert len(objects(run)) == 2
 
-    play(tmp_path / "run", body)
+    play(run, body)
+
+
+def test_a_lone_row_is_committed_after_one_look(tmp_path: Path) -> None:
+    async def body() -> None:
+        loop = asyncio.get_running_loop()
+        with open_store(tmp_path / "run", session="s", inline=True) as store:
+            store.pace(1.0)
+            for _ in range(3):
+                began = loop.time()
+                store.append(a_step())
+                await store.durable()
+                assert loop.time() - began < LOOK_S + 1e-6
+                await asyncio.sleep(1.0)
+
+    run_virtual(body())
 
 
 @pytest.mark.parametrize(("gap_s", "commits"), [(0.001, 1), (0.004, 2)])
@@ -214,13 +253,41 @@ def test_rows_that_go_on_coming_are_committed_all_the_same(tmp_path: Path) -> No
     assert max(written) <= 0.05 + LOOK_S + 1e-6
 
 
+def test_commits_take_a_part_of_one_core_however_slow_the_disk_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    cpu = [0.0]
+    monkeypatch.setattr(time, "thread_time", lambda: cpu[0])
+    pace = CommitPace(bucket=False)
+    assert pace.due(5.0) == 5.0  # nothing was committed before
+    for number in range(LATEST):
+        pace.begins(10.0 * number)
+        for _ in ("the loop", "the writer"):
+            with pace.working():
+                cpu[0] += 0.0015
+        pace.ends(10.0 * number + 1.0)
+    last = 10.0 * (LATEST - 1)
+    assert pace.due(last + 0.001) == pytest.approx(last + 0.003 / PART)
+    assert pace.due(last + 1.0) == last + 1.0
+
+
+def test_in_a_bucket_a_row_waits_by_what_a_commit_takes_whenever_the_last_one_was() -> None:
+    pace = CommitPace(bucket=True)
+    assert pace.due(5.0) == 5.0 + PUT_LEAST_S
+    pace.begins(10.0)
+    pace.ends(10.4)
+    assert pace.due(100.0) == pytest.approx(100.0 + PUTS * 0.4)
+    pace.reply_s = 15.0
+    assert pace.due(100.0) == pytest.approx(100.0 + SHARE * 15.0)
+    pace.reply_s = 60.0
+    assert pace.due(100.0) == 100.0 + PUT_MOST_S
+
+
 def test_a_pace_lets_groups_fill_within_bounds() -> None:
     pace = CommitPace(bucket=False)
-    pace.reply(0.05)
+    pace.reply_s = 0.05
     assert pace.fills(2, 0.02)
     assert not pace.fills(2, 0.03)
     assert not pace.fills(AMPLE_ROWS, 0.02)
-    pace.reply(60.0)
+    pace.reply_s = 60.0
     assert not pace.fills(2, MOST_S)
 
 

@@ -217,7 +217,7 @@ class Lane:
             self._recover(server, now)
         all_here = bool(self._ramp) and not self._queue and not self._ramp.canary
         full = self._servers.is_full(server, all_here=all_here)
-        server.window.succeeded(sent_at=ticket.sent_at, now=now, full=full)
+        server.window.succeeded(sent_at=ticket.sent_at, now=now, beside=ticket.beside, full=full)
         if self._ramp:
             self._ramp.usher()
         self._meter.count(now, usage.input, usage.output)
@@ -449,7 +449,7 @@ class Lane:
         probe = server.health.down
         if probe:
             server.probes += 1
-        return Ticket(need, now, probe, body_bytes, server)
+        return Ticket(need, now, probe, body_bytes, server, server.in_flight)
 
     def serve(self) -> None:
         """Admit from the head of the queue while possible; set the timer for the next time."""

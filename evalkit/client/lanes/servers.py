@@ -201,9 +201,11 @@ class LaneServer:
 class Ticket:
     """One admitted request; every ticket is returned through `succeeded`, `failed` or `abandon` of its lane."""
 
-    __slots__ = ("body_bytes", "need", "probe", "sent_at", "server")
+    __slots__ = ("beside", "body_bytes", "need", "probe", "sent_at", "server")
 
-    def __init__(self, need: Need, sent_at: float, probe: bool, body_bytes: int, server: LaneServer) -> None:
+    def __init__(
+        self, need: Need, sent_at: float, probe: bool, body_bytes: int, server: LaneServer, beside: int
+    ) -> None:
         self.need = need
         self.sent_at = sent_at
         self.probe = probe
@@ -211,6 +213,8 @@ class Ticket:
         self.body_bytes = body_bytes
         self.server = server
         """Where it is sent."""
+        self.beside = beside
+        """Requests in flight there, with this one."""
 
 
 class QueuedRequest(NamedTuple):

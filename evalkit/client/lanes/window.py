@@ -1,6 +1,6 @@
 """How many requests a lane keeps in flight: found by experiment, without configuration. Arithmetic only, no clock.
 
-It starts small and grows by half or more in each round trip while it is full and more requests in flight bring more
+It starts small and grows up to threefold in each round trip while it is full and more requests in flight bring more
 replies per second. If replies only become slower, the server is full: the window returns to the size that kept it busy,
 and from then on tries a little more now and then. A 429, an overload or a timeout cuts it, at most once per round trip:
 requests sent before the last cut do not cut it again. So a server that never refuses, and only slows down, is
@@ -13,67 +13,70 @@ stands below each constant is what it showed; a server is used to the given part
 
 from statistics import fmean
 
-FIRST = 8
-"""The size of a new window. With 2, a server of 400 slots and 20 s a reply is full 45 s later. With 32 it is so 50 s
-sooner; but a server with a few slots would be met with far too many."""
+FIRST = 16
+"""The size of a new window. With 4, a server of 400 slots and 20 s a reply is full 25 s later. With 64 it is so 32 s
+sooner; but one of 4 slots, with a timeout of 100 s, loses 20 % of its requests instead of 4 %."""
 FIRST_SAMPLE = 16
-"""Replies in the first median. With 64, replies of a full server wait for 2.5 times their own length instead of 1.8."""
+"""Replies in the first middle. With 64, replies of a server with one slot wait twice as long."""
 CUT = 0.7
-"""The part that remains after a cut. 0.5 leaves a server that refuses beyond its slots used to 60 % instead of 77 %;
-with 0.9 a server whose capacity has fallen answers half as slowly again."""
-MODEST = 32
-GENTLE = 0.5
-"""From `MODEST` on it grows by this part of itself in each round trip: replies describe a width that is one trip
-old. With 1.0, or with `MODEST` at 128, a server that slows down little by little is taken for full too early: used to
-68 % and 75 % instead of 85 %. With 0.25, 800 requests of 20 s are in flight three minutes later."""
+"""The part that remains after a cut. 0.5 leaves a server that refuses beyond its slots used to 61 % instead of 77 %;
+with 0.9 replies of a full server wait half as long again, and one that stalls beyond a width is used to 8 % instead of
+22 %."""
+FAST = 2.0
+"""A reply admits so many more at first: 512 requests of 20 s are in flight after four round trips, with 1.0 after six.
+The price is met once, where the server is full: with 1.0 one that stalls beyond a width loses 14 % instead of 16 %, and
+one of 50 slots, with a timeout of 2.5 replies, 0.7 % instead of 1.6 %. With 3.0 they lose 19 % and 4 %."""
+FAR = 2.5
+"""A reply that took this many times the quickest admits no further request before there is a sample: a server with few
+slots answers its first requests one after another. Without it, one of 4 slots loses 11 % instead of 4 %."""
 AGAIN = 0.25
-"""Growth per round trip if room is found later. With 1.0 the replies of growing chats wait half as long again."""
+"""Growth per round trip if room is found later, after an outage, and while our own process is late. With 1.0 a process
+that answers 50 requests a second loses 38 % to timeouts instead of 4 %."""
 SLOW_PART = 32
-"""After the fast growth it grows in each round trip by one, or by this part of itself. With 8, replies wait half as
-long again after capacity has fallen; with 128, growing chats use 73 % instead of 83 %."""
+"""After the fast growth it grows in each round trip by one, or by this part of itself. With 8, replies wait 40 % longer
+after capacity has fallen; with 128, growing chats use 69 % instead of 90 %."""
 SLOWER = 1.25
-"""During fast growth, a reply that took this many times the median of the earlier ones admits no further request. With
-1.1, as without it, a server that slows down little by little is used to 71 % instead of 85 %."""
+"""During fast growth, a reply that took this many times the middle of the earlier ones admits no further request.
+Without it, replies of a full server wait up to half as long again; with 1.1 some wait longer too, since less is
+known where the growth ends."""
 RISEN = 1.08
 RISEN_FAST = 1.25
 """If replies have become slower by this factor, the throughput must have grown by its square root at least. During fast
-growth the samples are small, and a full server is clearly visible. With `RISEN` at 1.3, replies of a full server wait a
-fifth longer. With `RISEN_FAST` at 1.08 a server that slows down little by little is used to 58 % instead of 82 %, and
-with 1.6 replies wait almost twice as long after capacity has fallen."""
+growth the samples are small, and a full server is clearly visible. With `RISEN` at 1.3, replies of a quick full server
+wait a quarter longer. With `RISEN_FAST` at 1.6 they wait twice as long after an outage."""
 STRAY = 1 / 3
 STRAYS = 0.05
-"""A request that times out while the median is below `STRAY` of its time does not mean that there are too many, unless
-more than this part of a sample does so. With `STRAY` at 0.1 a server that loses a tenth of all requests is used to 16 %
-instead of 39 %; with 0.8 a server that has become ten times as slow loses 9 % of its requests instead of 6 %. With
-`STRAYS` at 0.3 a server that loses a tenth is used to 94 %, but one that stalls when it has too many to 19 % instead of
-25 %."""
+"""A request that times out while the middle is below `STRAY` of its time does not mean that there are too many, unless
+more than this part of a sample does so. With `STRAY` at 0.1 a server that loses a tenth of all requests is used to 19 %
+instead of 43 %; with 0.8 a server that has become ten times as slow loses 11 % of its requests instead of 7 %. With
+`STRAYS` at 0.3 a server that loses a tenth is used to 94 %, but one that stalls when it has too many to 17 % instead of
+22 %."""
 CEILING = 0.9
 """The part of the width at which requests timed out, beyond which it does not grow, ..."""
 CEILING_PART = 1000
 """... except by this part of it in each round trip: requests that time out are charged and repeated. Where replies of
-20 s with a natural spread time out after 50, 42 % of the server is used with a ceiling of 0.7 instead of 58 %, 65 %
-with none, and 77 % with a part of 50; at most 0.3 % of the requests time out."""
+20 s with a natural spread time out after 50, 42 % of the server is used with a ceiling of 0.7 instead of 65 %, 74 %
+with none, and 85 % with a part of 50."""
 HEADROOM = 1.25
-"""Requests in flight per request that a full server processes: enough that it never waits for us. With 2, growing chats
-use 89 % instead of 83 % and wait a fifth longer; with 1, replies wait a fifth less long, and nothing is lost in the
-experiment, whose players are always ready to ask."""
+"""Requests in flight per request that a full server processes: enough that it never waits for us. With 2, replies of a
+quick full server wait a fifth longer; with 1, replies of one that loses some wait so."""
 TRIED = 1.2
 """Growth after which the throughput is compared with the previous sample. With 1.05, replies of a full server wait half
-as long again; with 1.6, a server that slows down little by little is used to 69 % instead of 82 %."""
+as long again; with 1.6, nothing changes but at a server that stalls, which is used to 25 % instead of 22 %."""
 DOUBLED = 2.0
-"""A median of this many times the best one since the fast growth cuts the window: the server has become slower. With
-1.4, growing chats use 77 % instead of 83 %; without it replies of a full server wait half as long again."""
+"""A middle of this many times the best one since the fast growth cuts the window: the server has become slower. With
+1.4, growing chats use 72 % instead of 90 %; without it replies of a full server wait half as long again."""
 HELPED = 0.9
-"""Such a cut helped if the median fell below this part of its earlier value. With 1.0, growing chats use 76 %
-instead of 83 %; with 0.7 they use 92 %, but replies of a quick full server wait longer."""
+"""Such a cut helped if the middle fell below this part of its earlier value. With 1.0, growing chats use 72 %
+instead of 90 %; with 0.7 they use 94 %, but replies of a full server wait a fifth longer."""
 LATE = 0.1
 LATE_S = 0.01
-"""As a part of the median reply, and at least in seconds: if our own process is this late, replies are slow because of
-us. That shows nothing about the server. Where our process is busy for the first 20 s, 86 % of the server is used, and
-82 % without; meanwhile replies wait for us longer. With `LATE_S` at 0.1 that holds for quick servers too."""
+"""As a part of the middle reply, and at least in seconds: if our own process is this late, replies are slow because of
+us. That shows nothing about the server. Where our process is busy for the first 20 s, 88 % of the server is used, and
+83 % without; meanwhile replies wait for us longer."""
 LEAST_SAMPLES = 32
-"""Replies in a median, once the window grows slowly, however narrow it is. With 8 a server that loses a tenth of all
-requests is used to 43 % instead of 39 %, with 128 to 35 %."""
+"""Replies in a middle, once the window grows slowly, however narrow it is. With 128 a server whose replies time out
+early is used to 62 % instead of 65 %."""
 
 
 class Window:
@@ -83,6 +86,7 @@ class Window:
         "_before_s",
         "_before_size",
         "_before_speed",
+        "_beside",
         "_best_s",
         "_ceiling",
         "_cut_at",
@@ -118,7 +122,7 @@ class Window:
         self._least_s = float("inf")
         """Lowest median of all."""
         self._growing_fast = True
-        self._pace = 1.0
+        self._pace = FAST
         """Growth per round trip during fast growth."""
         self._cut_at = float("-inf")
         self._cut_median_s = 0.0
@@ -132,13 +136,14 @@ class Window:
         self._before_s = self._before_speed = self._before_size = 0.0
         """Median, replies per second and size that the next sample is compared with; 0: with nothing."""
         self._latencies: list[float] = []
-        self._were_full = self._strays = 0
+        self._beside = self._were_full = self._strays = 0
         self._looked_at = 0.0
         self._target = 0
         self._begin_sample(0.0)
 
-    def succeeded(self, *, sent_at: float, now: float, full: bool) -> None:
-        """A reply came; `full`: whether the window was full just before."""
+    def succeeded(self, *, sent_at: float, now: float, beside: int, full: bool) -> None:
+        """A reply came; `beside`: requests in flight when its own was sent; `full`: whether the window was full just
+        before."""
         if sent_at < self._cut_at:
             return  # it describes a width that no longer applies
         latency_s = now - sent_at
@@ -148,6 +153,7 @@ class Window:
         if not self._latencies and not self._looked_at:
             self._looked_at = sent_at
         self._latencies.append(latency_s)
+        self._beside += beside
         self._were_full += full
         if len(self._latencies) >= self._target:
             self._look(_middle(self._latencies), now)
@@ -181,7 +187,7 @@ class Window:
         sent. If requests time out, it was not a clean outage: the window stays as it was cut."""
         if not self._too_late:
             self.size = min(self.most, max(float(FIRST), self._healthy if paced else self._healthy / 2))
-            self._growing_fast, self._pace, self._best_s = True, 1.0, 0.0
+            self._growing_fast, self._pace, self._best_s = True, AGAIN, 0.0
             self._cut_at = now  # earlier requests are not comparable
         self._before_s = 0.0
         self._begin_sample(now)
@@ -190,7 +196,7 @@ class Window:
         """The growth for one reply."""
         if not self._growing_fast:
             return max(1.0, self.size / SLOW_PART) / self.size
-        return min(self._pace, 1.0 if self.size < MODEST else GENTLE)
+        return AGAIN if self._is_late(self.median_s) else self._pace
 
     def _is_stray(self, patience_s: float) -> bool:
         self._strays += 1
@@ -199,7 +205,8 @@ class Window:
     def _is_quick(self, patience_s: float) -> bool:
         """Whether replies come so fast that a request which times out is lost, not late. It then shows nothing about
         the right width. A ceiling for each of those would fall to one request at a time, and stay there."""
-        return 0 < self.median_s < STRAY * patience_s
+        usual_s = self.median_s or (_middle(self._latencies) if self._latencies else 0.0)
+        return 0 < usual_s < STRAY * patience_s
 
     def _is_late(self, middle_s: float) -> bool:
         return self.late_s > max(LATE_S, LATE * middle_s)
@@ -209,12 +216,14 @@ class Window:
             return True
         if self._best_s and latency_s > DOUBLED * self._best_s:
             return False
-        return not (self._growing_fast and self.median_s and latency_s > SLOWER * self.median_s)
+        if not self._growing_fast:
+            return True
+        return latency_s <= (SLOWER * self.median_s or FAR * min(self._latencies, default=latency_s))
 
     def _begin_sample(self, now: float) -> None:
         """`now`: since when its replies are counted; 0: since its first request was sent."""
         self._latencies = []
-        self._were_full = self._strays = 0
+        self._beside = self._were_full = self._strays = 0
         self._looked_at = now
         self._target = max(FIRST_SAMPLE if self._growing_fast else LEAST_SAMPLES, int(self.size))
 
@@ -223,7 +232,11 @@ class Window:
         self._least_s = min(self._least_s, middle_s)
         self._ceiling = min(self.most, self._ceiling * (1 + 1 / CEILING_PART))
         full = self._were_full >= 0.8 * len(self._latencies)
-        speed = len(self._latencies) / max(now - self._looked_at, 1e-9)
+        replies = len(self._latencies)
+        size, speed = self.size, replies / max(now - self._looked_at, 1e-9)
+        if self._growing_fast:  # its size changes within the sample: a reply tells of the one when it was asked for
+            size = self._beside / replies
+            speed = size / max(middle_s, 1e-9)
         if self._settling:
             self._settling = False
             return
@@ -234,22 +247,22 @@ class Window:
             return
         if not self._growing_fast and self._cut_for_latency(middle_s, now):
             return
-        if full and self._worth_it(middle_s, speed, now):
-            self._before_s, self._before_speed, self._before_size = middle_s, speed, self.size
+        if full and self._worth_it(middle_s, speed, size, now):
+            self._before_s, self._before_speed, self._before_size = middle_s, speed, size
 
-    def _worth_it(self, middle_s: float, speed: float, now: float) -> bool:
+    def _worth_it(self, middle_s: float, speed: float, size: float, now: float) -> bool:
         """Whether the next samples are compared with this one; else the window went back, or has not grown enough."""
         if not self._before_s or self.size >= self.most:
             if self._growing_fast and self.size >= self.most:
                 self._growing_fast, self._best_s = False, self._before_s
             return True
-        if self.size < TRIED * self._before_size:
+        if size < TRIED * self._before_size:
             return False
         before_s, fast = self._before_s, self._growing_fast
         slower, faster = middle_s / before_s, speed / self._before_speed
         if slower >= (RISEN_FAST if fast else RISEN) and faster < slower**0.5:
             known = HEADROOM * speed * before_s if fast else self._before_size
-            self._cut(min(self.size, max(self.size / 2, known)), now)
+            self._cut(min(self.size, max(self.size / (1 + FAST), known)), now)
             if fast:
                 self._best_s = (before_s * self._least_s) ** 0.5  # between idle and full
             return False

@@ -1,24 +1,29 @@
-"""What a row waits for company, and how often events are written: commits are cheap on a disk, and paid for in a
-bucket."""
+"""When rows are committed, and how often events are written: commits are cheap on a disk, and paid for in a bucket."""
 
 import math
+import time
 from collections import deque
+from collections.abc import Iterator
+from contextlib import contextmanager
 from statistics import median
 
-SHARE = 0.1
-"""How long a row waits for others to commit with: this part of the median reply time."""
-COMMITS, LATEST = 2, 9
-"""It waits for at least so many times the median of the latest commits too: what a commit costs hardly depends on its
-rows, so a third of the time at most goes into commits."""
-LOOK_S, MOST_SHARE, AMPLE_ROWS = 0.002, 0.5, 128
+PART = 0.125
+"""The most of one core's time that commits take on a disk. A row waits until the latest commit, with what it cost, is
+so long ago; and where one is under way, until it has ended."""
+FIRST_S = 0.002
+"""CPU time of a commit before one was measured. It hardly depends on the rows."""
+LATEST = 9
+"""The next commit is expected to cost the median of so many."""
+LOOK_S, MOST_SHARE, AMPLE_ROWS = 0.003, 0.5, 128
 """Rows that are due wait on while each look brings more of them, up to the second part of the median reply time, unless
 they are as many as the third. Requests that one commit lets go are answered together: their rows would be spread over
 several commits, each of which takes as much CPU time as ten requests."""
-LEAST_S, MOST_S = 0.005, 0.25
+SHARE, PUTS = 0.1, 2
+"""In a bucket rows wait for this part of the median reply time, or so many times what a commit takes, ..."""
 PUT_LEAST_S, PUT_MOST_S = 0.25, 2.0
-"""The bounds of both: on a disk, and in a bucket."""
-LAZY_S = 0.25
-"""The same for rows without a waiter; in a bucket they wait no shorter than others."""
+"""... within these bounds."""
+MOST_S = 0.25
+"""The most that rows wait on a disk, and what they wait without a waiter; in a bucket no shorter than others."""
 LINES_S = 5.0
 """How often events are put in a bucket."""
 
@@ -28,39 +33,52 @@ class CommitPace:
 
     def __init__(self, *, bucket: bool) -> None:
         self._bucket = bucket
-        self._least_s, self._most_s = (PUT_LEAST_S, PUT_MOST_S) if bucket else (LEAST_S, MOST_S)
-        self._share_s = self._least_s
-        self._most_share_s = self._least_s
-        self._commits_s: deque[float] = deque(maxlen=LATEST)
-        """What the latest commits took."""
-        self._commit_s = 0.0
-        """What a row waits for their sake. Rows ask for it much more often than it changes."""
+        self._least_s, self._most_s = (PUT_LEAST_S, PUT_MOST_S) if bucket else (0.0, MOST_S)
+        self.reply_s = 0.0
+        """Median time of the fastest lane's replies."""
+        self._gaps_s: deque[float] = deque(maxlen=LATEST)
+        """What the latest commits ask for."""
+        self._gap_s = 0.0 if bucket else FIRST_S / PART
+        """Between two commits on a disk; what a row waits for their sake in a bucket. Rows ask for it much more often
+        than it changes."""
+        self._began = -math.inf
+        """When the latest commit began, ..."""
+        self._cpu_s = 0.0
+        """... and what it has cost."""
         self._lines: list[bytes] = []
         self._lines_at = -math.inf
 
-    @property
-    def wait_s(self) -> float:
-        """How long a group with a waiter waits for more rows."""
-        return max(self._share_s, self._commit_s)
+    def due(self, began: float) -> float:
+        """When a group with a waiter is due whose first row came then."""
+        if self._bucket:
+            return began + max(self._bounded(SHARE * self.reply_s), self._gap_s)
+        return max(began, self._began + self._gap_s)
 
     def fills(self, rows: int, waited_s: float) -> bool:
         """Whether a group that is due waits on, since more rows have just come."""
-        return rows < AMPLE_ROWS and waited_s < max(self._most_share_s, self._commit_s)
+        return rows < AMPLE_ROWS and waited_s < max(self._bounded(MOST_SHARE * self.reply_s), self._gap_s)
 
-    @property
-    def lazy_s(self) -> float:
+    def lazily_due(self, began: float) -> float:
         """The same of one without."""
-        return max(LAZY_S, self.wait_s) if self._bucket else LAZY_S
+        return max(began + MOST_S, self.due(began))
 
-    def took(self, seconds: float) -> None:
-        """A commit took as long."""
-        self._commits_s.append(seconds)
-        self._commit_s = min(self._most_s, COMMITS * median(self._commits_s))
+    def begins(self, now: float) -> None:
+        """A commit begins."""
+        self._began, self._cpu_s = now, 0.0
 
-    def reply(self, median_s: float) -> None:
-        """Set what a row waits, from the median time of the fastest lane's replies."""
-        self._share_s = self._bounded(SHARE * median_s)
-        self._most_share_s = self._bounded(MOST_SHARE * median_s)
+    @contextmanager
+    def working(self) -> Iterator[None]:
+        """Within the block a thread works for that commit."""
+        began = time.thread_time()
+        try:
+            yield
+        finally:
+            self._cpu_s += time.thread_time() - began
+
+    def ends(self, now: float) -> None:
+        """It has ended."""
+        self._gaps_s.append(PUTS * (now - self._began) if self._bucket else self._cpu_s / PART)
+        self._gap_s = min(self._most_s, median(self._gaps_s))
 
     def _bounded(self, seconds: float) -> float:
         return min(self._most_s, max(self._least_s, seconds))

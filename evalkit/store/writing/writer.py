@@ -134,8 +134,8 @@ class _CommitGroup:
     waiters: Crowd = field(default_factory=Crowd)
     began: float = 0.0
     """Loop time of its first row."""
-    looked: int = 1
-    """Its rows when it was last due; one row alone is not waited with."""
+    looked: int = 0
+    """Its rows when it was last due."""
 
     def pack(self) -> None:
         """Turn the latest rows into a table: a third of the memory."""
@@ -161,8 +161,8 @@ class Store:
         """Of this session, in pico-dollars: what has been taken, be it on the disk or not."""
         self._loop = asyncio.get_running_loop()
         self._group = _CommitGroup()
-        self._writing: tuple[_CommitGroup, Load, Future[Segment | None], float] | None = None
-        """What is being written, and since when."""
+        self._writing: tuple[_CommitGroup, Load, Future[Segment | None]] | None = None
+        """What is being written."""
         self._timer: asyncio.TimerHandle | None = None
         """Set from a group's first row until it is handed to the writer."""
         self._due = 0.0
@@ -223,7 +223,7 @@ class Store:
                 return
             group = self._writing[0]
         if group is self._group:
-            self._want(group.began + self._pace.wait_s)
+            self._want(self._pace.due(group.began))
         await group.waiters.wait()
 
     async def room(self) -> None:
@@ -246,8 +246,8 @@ class Store:
         return self._journal.number - 1
 
     def pace(self, median_reply_s: float) -> None:
-        """Set what a row waits for company, from the median reply time of the fastest lane, s."""
-        self._pace.reply(median_reply_s)
+        """Tell the median reply time of the fastest lane, s: rows wait for company no longer than a part of it."""
+        self._pace.reply_s = median_reply_s
 
     def close(self, *, quiet: bool) -> None:
         """Commit what waits, compact, join. Raises what has failed unless `quiet`: then another error is on its way."""
@@ -280,8 +280,9 @@ class Store:
             self._journal.withdraw()
 
     def _commit(self, load: Load) -> Segment | None:
-        self._check()
-        return commit(self._journal, load)
+        with self._pace.working():
+            self._check()
+            return commit(self._journal, load)
 
     def _money(self) -> SessionMoney:
         return SessionMoney(session=self._session, spent=self._spent, leased=self._leased)
@@ -295,7 +296,7 @@ class Store:
     def _begin(self) -> None:
         """The group has got its first row: its time runs."""
         self._group.began = now = self._loop.time()
-        self._due = now + self._pace.lazy_s
+        self._due = self._pace.lazily_due(now)
         self._timer = self._loop.call_at(self._due, self._ripe)
 
     def _want(self, due: float) -> None:
@@ -323,11 +324,12 @@ class Store:
             group.looked = group.rows
             self._timer = self._loop.call_later(LOOK_S, self._ripe)
             return
-        with self._or_fail():
+        self._pace.begins(self._loop.time())
+        with self._or_fail(), self._pace.working():
             load = self._load(group)
         self._group, self._timer = _CommitGroup(), None
         job = self._start(self._writer, partial(self._commit, load))
-        self._writing = group, load, job, self._loop.time()
+        self._writing = group, load, job
         job.add_done_callback(lambda _: self._loop.call_soon_threadsafe(self._settle))
 
     @contextmanager
@@ -354,8 +356,9 @@ class Store:
         """The writer has ended a commit."""
         if self._writing is None:  # `close` was faster
             return
-        (group, load, job, began), self._writing = self._writing, None
-        self._pace.took(self._loop.time() - began)
+        (group, load, job), self._writing = self._writing, None
+        if not self._inline:  # virtual time must not depend on the machine's
+            self._pace.ends(self._loop.time())
         flaw = job.exception()
         if flaw is not None:
             self._fail(flaw)
