@@ -50,7 +50,7 @@ evalkit loads none of it: a name is loaded when it is first used.
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-__version__ = "0.2.0"
+from evalkit.version import __version__ as __version__
 
 if TYPE_CHECKING:
     from evalkit.api.environments import Instance, env, suite

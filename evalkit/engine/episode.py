@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import orjson
 
-from evalkit import __version__
 from evalkit.client.ask import Answer, Asker, Encoder, Question
 from evalkit.digests import NOTHING, step_digest
 from evalkit.engine.universe import PlannedEpisode
@@ -36,6 +35,7 @@ from evalkit.replies import encode_reply
 from evalkit.results.endings import Parked
 from evalkit.seeds import derive
 from evalkit.store.files.record import REFUSED, StepRecord
+from evalkit.version import __version__
 from evalkit.wire.exhausted import is_models_doing
 
 if TYPE_CHECKING:

@@ -5,7 +5,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, Protocol
 
-from evalkit import __version__
 from evalkit.engine.episode import ActiveEpisode, LoggedAsk, LoggedReply
 from evalkit.engine.universe import Choice, PlannedEpisode, episodes
 from evalkit.envs.replay import Position, advance, begin
@@ -16,6 +15,7 @@ from evalkit.store.events import read_events
 from evalkit.store.files.record import UNSCORED, LedgerRecord
 from evalkit.store.reading.totals import CellTotals
 from evalkit.store.reading.unmetered import Unmetered
+from evalkit.version import __version__
 
 if TYPE_CHECKING:
     from evalkit.store.reading.index import RunIndex

@@ -10,7 +10,6 @@ from unittest import mock
 
 import pytest
 
-from evalkit import __version__
 from evalkit.engine import sweep as sweeps
 from evalkit.engine.episode import Stop
 from evalkit.engine.machines.messages import (
@@ -37,6 +36,7 @@ from evalkit.store.events import read_events
 from evalkit.store.files.journal import new_writer, newest_claim
 from evalkit.store.files.schema import FORMAT
 from evalkit.store.writing.opening import announce
+from evalkit.version import __version__
 from tests.sim.cluster import connected
 from tests.support.patience import PATIENCE_S
 from tests.support.small_sweeps import TWO_POLICIES, resolved
