@@ -107,7 +107,8 @@ PURE_PARTS = ("urllib.parse.",)
 
 # `random` comes in with argparse's neighbours and costs nothing.
 # pyarrow's data sets import pandas, where it is installed.
-HEAVY = (frozenset(PLACES) | {"numpy", "msgspec", "orjson", "pyarrow.dataset"}) - {"random"}
+# Of evalkit itself, statistics: a run that is asked nothing does without.
+HEAVY = (frozenset(PLACES) | {"numpy", "msgspec", "orjson", "pyarrow.dataset", "evalkit.stats.deciding"}) - {"random"}
 
 
 def imported(tree: ast.Module) -> Iterator[tuple[int, str]]:
@@ -374,7 +375,7 @@ def test_what_is_allowed_is_not_named() -> None:
     sources = {
         "envs/scheduling/step.py": "from evalkit.dialogue import Reply\nfrom evalkit.envs.environment import fill",
         "client/lanes/lane.py": "import asyncio\nimport aiohttp\nfrom evalkit.store.files.record import LedgerRecord",
-        "cli/play/run.py": "from evalkit.version import __version__\nfrom evalkit.engine.sweep import run_sweep",
+        "cli/play/run.py": "from evalkit.version import __version__\nfrom evalkit.engine.run import run_sweep",
     }
     assert offences(sources) == []
 
