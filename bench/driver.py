@@ -36,7 +36,8 @@ from evalkit.client.lanes.lane import Lane
 from evalkit.client.open import endpoint_of, open_transport, stream_endpoint_of
 from evalkit.client.request import request_template
 from evalkit.dialogue import Tool
-from evalkit.engine.episode import LaneContext, Stop
+from evalkit.engine.episode import LaneContext
+from evalkit.engine.options import Stop
 from evalkit.engine.resume import Holdings, read_holdings
 from evalkit.engine.scheduler import LaneJob, play_lanes
 from evalkit.engine.spending.money import open_row

@@ -20,8 +20,9 @@ from evalkit.client.client import ModelAsker
 from evalkit.client.lanes.lane import Lane
 from evalkit.client.request import request_template
 from evalkit.dialogue import Request, Usage
-from evalkit.engine.episode import LaneContext, Stop
+from evalkit.engine.episode import LaneContext
 from evalkit.engine.freezing.freeze import Resolved, resolve
+from evalkit.engine.options import Stop
 from evalkit.engine.resume import Holdings
 from evalkit.engine.scheduler import LaneJob, play_lanes
 from evalkit.engine.universe import Choice, PlannedEpisode, cells, episodes

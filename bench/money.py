@@ -36,8 +36,9 @@ from evalkit.client.request import RequestTemplate
 from evalkit.engine.admit.admission import Admission
 from evalkit.engine.admit.admission_queue import AdmissionQueue
 from evalkit.engine.admit.backlogs import LaneBacklog
-from evalkit.engine.episode import LaneContext, Stop, next_question
+from evalkit.engine.episode import LaneContext, next_question
 from evalkit.engine.forecast import SPREAD, Forecast, Prior
+from evalkit.engine.options import Stop
 from evalkit.engine.resume import Holdings
 from evalkit.engine.scheduler import LaneJob, play_lanes
 from evalkit.engine.universe import AgentSetup, PlannedEpisode

@@ -21,7 +21,8 @@ from evalkit.client.client import ModelAsker
 from evalkit.client.lanes.lane import Lane
 from evalkit.client.request import RequestTemplate
 from evalkit.dialogue import Reply, Tool, ToolCall, Usage
-from evalkit.engine.episode import LaneContext, Stop, play
+from evalkit.engine.episode import LaneContext, play
+from evalkit.engine.options import Stop
 from evalkit.engine.resume import Holdings
 from evalkit.engine.universe import AgentSetup, PlannedEpisode
 from evalkit.envs.environment import Kit, Pack

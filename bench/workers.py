@@ -34,8 +34,8 @@ from evalkit.dialogue import Reply, ToolCall, Usage
 from evalkit.engine.freezing.freeze import resolve
 from evalkit.engine.loop import run_loop
 from evalkit.engine.machines import children, process
-from evalkit.engine.session import RunOptions
-from evalkit.engine.sweep import run_sweep
+from evalkit.engine.options import RunOptions
+from evalkit.engine.run import run_sweep
 from evalkit.engine.view import View
 from evalkit.envs.table import ENVIRONMENTS
 from evalkit.money import PicoUsd

@@ -50,8 +50,6 @@ evalkit loads none of it: a name is loaded when it is first used.
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-__version__ = "0.2.0"
-
 if TYPE_CHECKING:
     from evalkit.api.environments import Instance, env, suite
     from evalkit.api.episodes import Episode
@@ -74,6 +72,7 @@ if TYPE_CHECKING:
     )
     from evalkit.results.asks import Ask
     from evalkit.seats import Seat, agent
+    from evalkit.version import __version__ as __version__
 
 __all__ = [
     "AgentError",
@@ -134,6 +133,8 @@ if not TYPE_CHECKING:  # else a type checker would believe that every name is th
 
     def __getattr__(name):
         """Load a public name when it is first used (PEP 562)."""
+        if name == "__version__":
+            return import_module("evalkit.version").__version__
         for module, names in _PLACES.items():
             if name in names:
                 value = globals()[name] = getattr(import_module(module), name)

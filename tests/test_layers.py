@@ -32,6 +32,7 @@ LAYERS = {
             "seeds",
             "shipped",
             "text",
+            "version",
             "waiting",
             "__init__",
         ),
@@ -106,7 +107,8 @@ PURE_PARTS = ("urllib.parse.",)
 
 # `random` comes in with argparse's neighbours and costs nothing.
 # pyarrow's data sets import pandas, where it is installed.
-HEAVY = (frozenset(PLACES) | {"numpy", "msgspec", "orjson", "pyarrow.dataset"}) - {"random"}
+# Of evalkit itself, statistics: a run that is asked nothing does without.
+HEAVY = (frozenset(PLACES) | {"numpy", "msgspec", "orjson", "pyarrow.dataset", "evalkit.stats.deciding"}) - {"random"}
 
 
 def imported(tree: ast.Module) -> Iterator[tuple[int, str]]:
@@ -145,11 +147,9 @@ def broken_rule(path: str, name: str) -> str:
             return f"is pure and imports {top}"
         return ""
     there = rest.split(".")[0]
-    if there not in LAYERS and not there.startswith("__"):
+    if there not in LAYERS:
         offered = not there or there in evalkit.__all__
         return "takes what evalkit offers to others" if offered else f"imports evalkit.{there}, which has no layer"
-    if there not in LAYERS:  # `from evalkit import __version__`: a name of the package itself
-        return ""
     if here not in LAYERS:
         return "lies in a folder that has no layer: give it one"
     if here != there and (LAYERS[there] >= LAYERS[here] > 0 or (here, there) in APART):
@@ -172,8 +172,7 @@ def edges(sources: Mapping[str, str]) -> Iterator[tuple[str, str]]:
     for path, text in sources.items():
         for _, name in imports_of(text):
             target = name if name in modules else name.rpartition(".")[0]
-            # `from evalkit import __version__` takes a constant of the package, not what the package offers.
-            if target in modules and not name.startswith("evalkit.__"):
+            if target in modules:
                 yield module_name(path), target
 
 
@@ -376,7 +375,7 @@ def test_what_is_allowed_is_not_named() -> None:
     sources = {
         "envs/scheduling/step.py": "from evalkit.dialogue import Reply\nfrom evalkit.envs.environment import fill",
         "client/lanes/lane.py": "import asyncio\nimport aiohttp\nfrom evalkit.store.files.record import LedgerRecord",
-        "cli/play/run.py": "from evalkit import __version__\nfrom evalkit.engine.sweep import run_sweep",
+        "cli/play/run.py": "from evalkit.version import __version__\nfrom evalkit.engine.run import run_sweep",
     }
     assert offences(sources) == []
 

@@ -8,23 +8,24 @@ from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from os import PathLike
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from evalkit.api.runs import Run, run_at
 from evalkit.api.specs import Spec, changed, checked_limit, checked_names, chosen, sweep_of
-from evalkit.engine.episode import Stop
 from evalkit.engine.freezing.freeze import Resolved, resolve
 from evalkit.engine.loop import drained, finish
+from evalkit.engine.options import RunOptions, Stop
 from evalkit.engine.outcome import RunOutcome
-from evalkit.engine.session import RunOptions
-from evalkit.engine.sweep import run_sweep
-from evalkit.engine.view import View
+from evalkit.engine.run import run_sweep
 from evalkit.errors import CorruptLogError, UsageError
 from evalkit.frozen.manifests import manifest_if_run
 from evalkit.money import usd
 from evalkit.seats import AgentFn
 from evalkit.spec.model import Provider, Sweep
 from evalkit.store.bucket import is_bucket, place_of
+
+if TYPE_CHECKING:  # it comes with all that plays
+    from evalkit.engine.view import View
 
 # What a running run reports to the program that waits for it.
 
@@ -66,7 +67,7 @@ class Progress:
     lanes: Mapping[str, Mapping[str, Any]] = field(repr=False)
 
 
-def progress_of(view: View) -> Progress:
+def progress_of(view: "View") -> Progress:
     """A view of the run as the public record."""
     lanes = view.lanes
     return Progress(
@@ -93,7 +94,7 @@ class Call:
     resolved: Resolved
     options: RunOptions
 
-    async def play(self, stop: Stop | None, show: Callable[[View], None]) -> RunOutcome:
+    async def play(self, stop: Stop | None, show: Callable[["View"], None]) -> RunOutcome:
         """Play to the end, or until `stop` is set."""
         return await run_sweep(self.resolved, replace(self.options, stop=stop), show)
 
@@ -236,7 +237,7 @@ async def _told(call: Call, stop: Stop | None, on_progress: Callable[[Progress],
     """Play and report progress from the loop itself, so that exceptions of the listener stay separate."""
     loop = asyncio.get_running_loop()
 
-    def show(view: View) -> None:
+    def show(view: "View") -> None:
         if on_progress is not None:
             loop.call_soon(on_progress, progress_of(view))
 

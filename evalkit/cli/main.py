@@ -15,13 +15,13 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import NoReturn
 
-from evalkit import __version__
 from evalkit.cli.commands import COMMANDS, GROUPS, OWN_OPTIONS, TAKES_ANY, TOOLS, called, module_of
 from evalkit.cli.options import Help
 from evalkit.cli.pipes import Door, behind, doors, give_up, is_unwritable, put_doors, unread
 from evalkit.engine.gc_threshold import COLLECT_EVERY, OLDER_EVERY
 from evalkit.errors import EvalkitError, UsageError, nearest
 from evalkit.files import TOO_LONG, at_home
+from evalkit.version import __version__
 
 COULD_NOT_START = 2
 INTERRUPTED = 130

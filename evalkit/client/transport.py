@@ -19,12 +19,12 @@ import aiohttp
 import msgspec
 from yarl import URL
 
-from evalkit import __version__
 from evalkit.client.credentials import Credentials
 from evalkit.client.streaming import Rounds, Timeouts, aside, feed, join_pieces
 from evalkit.errors import UsageError
 from evalkit.redact import KEYS
 from evalkit.replies import MOST_BYTES
+from evalkit.version import __version__
 from evalkit.wire.http import Failure, HttpResponse
 from evalkit.wire.lenient import ON_LOOP_BYTES
 from evalkit.wire.streams import ReplyStream, StreamForm, is_stream

@@ -19,7 +19,7 @@ from evalkit.api.specs import changed
 from evalkit.client.outside import OutsideAsker
 from evalkit.dialogue import Message, Reply
 from evalkit.doors.sitting import Sitting
-from evalkit.engine.episode import Stop
+from evalkit.engine.options import Stop
 from evalkit.engine.outcome import RunOutcome
 from evalkit.engine.stand_in import admitted
 from evalkit.engine.universe import Choice, cells

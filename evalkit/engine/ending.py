@@ -3,25 +3,16 @@
 import asyncio
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain
-from pathlib import Path
 
 from evalkit.engine.episode import LEFT_OWED, TOO_LARGE
-from evalkit.engine.freezing.freeze import Resolved
 from evalkit.engine.outcome import RunOutcome
-from evalkit.engine.resume import DIVERGED, RunPart
-from evalkit.engine.session import RunOptions, Session
-from evalkit.engine.universe import Choice
-from evalkit.errors import RunError, nearest
-from evalkit.frozen.manifest import Manifest
-from evalkit.frozen.manifests import is_run, read_manifest
+from evalkit.engine.resume import DIVERGED
+from evalkit.engine.session import Session
+from evalkit.engine.universe import example_of
+from evalkit.errors import nearest
 from evalkit.money import show_usd
 from evalkit.results.endings import parked_words
-from evalkit.store.bucket import is_bucket
 from evalkit.store.files.record import REFUSED
-from evalkit.store.reading.accounts import spent, unaccounted
-from evalkit.store.reading.index import read_index
-from evalkit.store.reading.totals import CellTotals
-from evalkit.store.writing.opening import is_closed, refuse_damage
 from evalkit.text import many, seconds, span
 
 
@@ -249,16 +240,6 @@ def _reason(session: Session, owed: int, *, lane_ended: bool, code_failed: bool)
     return "agent" if code_failed else "parked"
 
 
-def example_of(manifest: Manifest, choice: Choice) -> str:
-    """An episode to look at, as an argument of `show`."""
-    for suite in filter(choice.takes_suite, manifest.suites.values()):
-        for agent in manifest.agents.values():
-            if choice.agents and agent.name not in choice.agents:
-                continue
-            return f"{agent.name}:{suite.name}:{next(manifest.admitted(suite)).id}:0"
-    return ""
-
-
 def _in_vain(session: Session) -> Iterator[str]:
     """Requests without effect: endings to be retried that no episode has."""
     holdings = session.holdings
@@ -267,89 +248,3 @@ def _in_vain(session: Session) -> Iterator[str]:
     endings |= {DIVERGED} if holdings.diverged else set()
     for word in sorted(session.options.retry - endings):
         yield f"--retry {word}: no episode of this run has that ending.{nearest(word, endings)}"
-
-
-# A call of `run` that has nothing to do: known from the sums of the log, however many episodes it has.
-#
-# Nothing is locked, written, started or asked, and no row is read. On a disk the bytes of the log are compared with
-# the digests that it records, as before each call that plays. In a bucket they are not: the store itself answers for
-# what it keeps, and reading all of it would be paid for. `verify` compares there.
-
-# What a directory holds in which a run is to be played.
-
-OWN = {
-    *("lock", "lead", "manifest", "suites", "spec", "log", "steps", "ledger"),
-    *("events", "events.jsonl", "nights"),
-}
-"""What may be there before a manifest is."""
-
-
-def existing_manifest(directory: Path) -> Manifest | None:
-    """The manifest of the run in a directory, or None for a new run. Raises RunError if the directory holds other
-    files."""
-    if is_run(directory):
-        return read_manifest(directory)
-    # A run that was killed before its manifest was written has its lock and empty folders.
-    # Its nights may have come before it.
-    if directory.is_dir() and any(
-        entry.name not in OWN and not entry.name.startswith(".") for entry in directory.iterdir()
-    ):
-        raise RunError(
-            f"{directory} is no run directory, and it is not empty. Nothing was written. Choose another with --dir."
-        )
-    if directory.exists() and not directory.is_dir():
-        raise RunError(f"{directory} is a file. Choose another place with --dir.")
-    return None
-
-
-def nothing_to_do(resolved: Resolved, options: RunOptions) -> RunOutcome | None:
-    """The outcome of a call for which everything has ended and is settled; None if there may be something to do.
-
-    The sweep does not extend the run. Raises CorruptLogError for damage, StorageError.
-    """
-    choice, sweep = options.choice, resolved.sweep
-    if options.repair or options.retry or options.outside is not None or sweep.decide is not None:
-        return None
-    if choice.replicate is not None:  # the sums do not know replicates
-        return None
-    if not is_closed(options.directory):
-        return None
-    index = read_index(options.directory)
-    accounts = index.books()
-    if not all(account.closed for account in accounts.values()) or any(unaccounted(accounts)):
-        return None
-    agents = [agent for agent in resolved.manifest.agents.values() if not choice.agents or agent.name in choice.agents]
-    share = RunPart(manifest=resolved.manifest, agents=agents, choice=choice)
-    planned = {(agent.name, suite.name): len(suite.instances) * len(share.replicates) for agent, suite in share.places}
-    if any(_ended(index.cells, place) != count for place, count in planned.items()):
-        return None
-    if not is_bucket(options.directory):
-        refuse_damage(options.directory)
-    books = accounts.values()
-    return RunOutcome(
-        directory=options.directory,
-        place=options.place,
-        reason="complete",
-        why="",
-        messages=tuple(filter(None, [index.unmetered.advice()])),
-        episodes=sum(planned.values()),
-        ended=sum(planned.values()),
-        owed=0,
-        unfinished=0,
-        owed_cost=None,
-        refused=0,
-        broken=0,
-        steps=0,
-        elapsed_s=0.0,
-        spent=spent(index.totals["cost"], books),
-        unconfirmed=sum(account.crashed - account.confirmed for account in books),
-        budget=sweep.budget,
-        simulated=resolved.manifest.simulated,
-        unmetered=index.unmetered,
-        example=example_of(resolved.manifest, choice),
-    )
-
-
-def _ended(cells: Mapping[tuple[str, str], CellTotals], place: tuple[str, str]) -> int:
-    cell = cells.get(place)
-    return 0 if cell is None else cell.ended

@@ -4,7 +4,7 @@ environment. Simulated providers of the run are started here and end with it.
 
 import asyncio
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, AsyncExitStack
+from contextlib import AsyncExitStack
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -12,7 +12,7 @@ from typing import Any
 from evalkit.client.ask import Asker, SendingRight
 from evalkit.client.budget import OUTSIZE, Budget
 from evalkit.client.client import ModelAsker
-from evalkit.client.keys import check_key, servers_of, short_names
+from evalkit.client.keys import servers_of, short_names
 from evalkit.client.lanes.lane import Lane
 from evalkit.client.lanes.shared import Pool
 from evalkit.client.lanes.window import FIRST
@@ -24,13 +24,14 @@ from evalkit.engine.agents.cast import Cast
 from evalkit.engine.agents.playing import CodePlayer
 from evalkit.engine.episode import ActiveEpisode, Player, next_question
 from evalkit.engine.freezing.freeze import Endpoint, Resolved, endpoint_name, lane_shares
+from evalkit.engine.options import Launch
 from evalkit.engine.servers import limits_over
-from evalkit.engine.universe import AgentSetup, Choice, PlannedEpisode, lanes
+from evalkit.engine.universe import AgentSetup, Choice, PlannedEpisode
 from evalkit.errors import UsageError
 from evalkit.frozen.manifest import Manifest, ManifestCode
 from evalkit.money import FREE, PicoUsd, Price
 from evalkit.policy.table import find_policy, player
-from evalkit.spec.model import Provider, ServerSpec
+from evalkit.spec.model import ServerSpec
 from evalkit.store.events import read_events
 
 # How many requests a run's lanes had in flight, remembered for its next start.
@@ -94,28 +95,6 @@ class WorkerPart:
     workers: int
     urls: Mapping[str, str]
     """Of providers that another process has started for this call."""
-
-
-Launch = Callable[[Provider, Path], AbstractContextManager[str]]
-
-
-def check_outside(resolved: Resolved, choice: Choice) -> None:
-    """Raises UsageError if a chosen agent is played from outside."""
-    for agents in lanes(resolved.manifest, choice).values():
-        for agent in agents:
-            policy = find_policy(agent.policy, next(iter(agent.packs))) if agent.policy else None
-            if policy is not None and policy.outside is not None:
-                raise UsageError(
-                    f"The agent {agent.name!r} is played from outside: use `{policy.outside}`, and choose others with "
-                    "`--only agent=NAME`."
-                )
-
-
-def check_keys(resolved: Resolved, choice: Choice) -> None:
-    """Raises UsageError if a key is missing that the chosen agents need, or a variable of a provider's URL."""
-    for endpoint in resolved.chosen(choice.agents).values():
-        check_key(endpoint.provider)
-        servers_of(endpoint.provider)
 
 
 @dataclass(slots=True, kw_only=True)

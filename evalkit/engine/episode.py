@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import orjson
 
-from evalkit import __version__
 from evalkit.client.ask import Answer, Asker, Encoder, Question
 from evalkit.digests import NOTHING, step_digest
+from evalkit.engine.options import Stop
 from evalkit.engine.universe import PlannedEpisode
 from evalkit.envs.replay import Position, Turn, advance
 from evalkit.errors import (
@@ -36,6 +36,7 @@ from evalkit.replies import encode_reply
 from evalkit.results.endings import Parked
 from evalkit.seeds import derive
 from evalkit.store.files.record import REFUSED, StepRecord
+from evalkit.version import __version__
 from evalkit.wire.exhausted import is_models_doing
 
 if TYPE_CHECKING:
@@ -59,23 +60,6 @@ class EpisodeLog(Protocol):
 
     def event(self, kind: str, **facts: object) -> None:
         """Write a line to the run's events."""
-
-
-@dataclass(slots=True, kw_only=True)
-class Stop:
-    """Why players should end after their durable step; the first reason applies."""
-
-    reason: str = ""
-    message: str = ""
-    wakes: dict[object, Callable[[], None]] = field(default_factory=dict)
-    """By who waits, called once when the reason is set: players that wait for a limit must be woken."""
-
-    def set(self, reason: str, message: str = "") -> None:
-        """Ask all players to stop."""
-        if not self.reason:
-            self.reason, self.message = reason, message
-            for wake in list(self.wakes.values()):
-                wake()
 
 
 class LoggedReply(Protocol):

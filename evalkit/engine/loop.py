@@ -10,7 +10,7 @@ from contextlib import contextmanager, suppress
 from types import FrameType
 from typing import Any, Generic, TypeVar
 
-from evalkit.engine.episode import Stop
+from evalkit.engine.options import Stop
 
 Result = TypeVar("Result")
 

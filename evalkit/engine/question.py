@@ -16,21 +16,46 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from evalkit.engine.admit.admission_queue import AdmissionQueue
-from evalkit.engine.episode import ActiveEpisode, Stop, final_score
+from evalkit.engine.episode import ActiveEpisode, final_score
 from evalkit.engine.forecast import Forecast
+from evalkit.engine.options import Stop
 from evalkit.engine.scheduler import LaneJob
 from evalkit.engine.universe import PlannedEpisode
 from evalkit.errors import CorruptLogError, RunError, StorageError
+from evalkit.frozen.manifest import Manifest
 from evalkit.frozen.question_files import FrozenQuestion, GivenAnswers, read_frozen, read_given, write_given
 from evalkit.results.answers import RunQuestion
 from evalkit.results.derived import read_run
-from evalkit.results.question import changes
+from evalkit.results.question import changes, freeze_question
+from evalkit.spec.model import Decide
 from evalkit.store.writing.writer import Store
 
 BETWEEN_LOOKS = 100.0
 """From one look to the next, at least so many times what it took."""
 LEAST_S, MOST_S = 0.02, 5.0
 """Between two looks."""
+
+
+@dataclass(frozen=True, slots=True)
+class SweepQuestion:
+    """What a sweep asks of its run, before the run's log is open."""
+
+    frozen: FrozenQuestion
+
+    def settled(self, directory: Path, *, ended: int) -> tuple[FrozenQuestion, bool]:
+        """As of `question_of`."""
+        return question_of(directory, self.frozen, ended=ended)
+
+    def live(
+        self, manifest: Manifest, asked: FrozenQuestion, directory: Path, store: Store, *, play_all: bool
+    ) -> "LiveQuestion":
+        """The question while it is played."""
+        return LiveQuestion(RunQuestion(manifest, asked), directory, store, play_all=play_all)
+
+
+def asking_of(manifest: Manifest, decide: Decide) -> SweepQuestion:
+    """What a sweep asks. Raises UsageError for what its suites cannot answer."""
+    return SweepQuestion(freeze_question(manifest, decide))
 
 
 def question_of(directory: Path, asked: FrozenQuestion, *, ended: int) -> tuple[FrozenQuestion, bool]:
@@ -91,9 +116,18 @@ class LiveQuestion:
         self._given = {tuple(one.about) for given in read_given(directory) for one in given.answers}
         """What is on disk."""
 
-    async def begin(self, lanes: "PlayedLanes", *, known: bool) -> None:
+    async def begin(
+        self,
+        jobs: Sequence[LaneJob],
+        gate: AdmissionQueue | None,
+        forecast: Forecast,
+        *,
+        stop: Stop,
+        spent: Callable[[], int],
+        known: bool,
+    ) -> None:
         """Read the scores that the log holds, if it holds any (`known`), before the lanes play."""
-        self._lanes = lanes
+        self._lanes = PlayedLanes(jobs=jobs, gate=gate, forecast=forecast, stop=stop, spent=spent)
         if known:
             self.asked.add_all(read_run(self._directory)[2])
         await self.look()

@@ -5,17 +5,16 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, Protocol
 
-from evalkit import __version__
 from evalkit.engine.episode import ActiveEpisode, LoggedAsk, LoggedReply
-from evalkit.engine.universe import Choice, PlannedEpisode, episodes
+from evalkit.engine.universe import PlannedEpisode, RunPart, episodes
 from evalkit.envs.replay import Position, advance, begin
 from evalkit.errors import CorruptLogError
-from evalkit.frozen.manifest import Manifest, ManifestAgent, ManifestSuite
 from evalkit.replies import decode_reply
 from evalkit.store.events import read_events
 from evalkit.store.files.record import UNSCORED, LedgerRecord
 from evalkit.store.reading.totals import CellTotals
 from evalkit.store.reading.unmetered import Unmetered
+from evalkit.version import __version__
 
 if TYPE_CHECKING:
     from evalkit.store.reading.index import RunIndex
@@ -112,7 +111,11 @@ class Holdings:
     def begun(self, share: "RunPart", retry: frozenset[str]) -> dict[str, LoggedProgress]:
         """The episodes of a part of the run that were started and have to be continued."""
         with_rows = ((name, self.episodes[name]) for name in {**self.rows, **self.asks})
-        return {name: progress for name, progress in with_rows if share.holds(progress) and self.to_play(name, retry)}
+        return {
+            name: progress
+            for name, progress in with_rows
+            if share.holds(progress.agent, progress.suite, progress.replicate) and self.to_play(name, retry)
+        }
 
     def started(self, episode: PlannedEpisode) -> bool:
         """Whether the log has rows of it."""
@@ -238,43 +241,6 @@ def _replay(episode: PlannedEpisode, position: Position, rows: Iterable[LoggedRe
                 "the log: `evalkit run --repair` plays the episode again from this step. Or this evalkit plays the "
                 "environment differently: the manifest names the one that started the run."
             )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RunPart:
-    """A part of a run: what some agents play of some suites."""
-
-    manifest: Manifest
-    agents: Sequence[ManifestAgent]
-    choice: Choice
-
-    @property
-    def suites(self) -> list[ManifestSuite]:
-        """In the manifest's order."""
-        return [suite for suite in self.manifest.suites.values() if self.choice.takes_suite(suite)]
-
-    @property
-    def replicates(self) -> range:
-        """Of each of its episodes."""
-        return self.choice.replicates(self.manifest)
-
-    @property
-    def places(self) -> Iterator[tuple[ManifestAgent, ManifestSuite]]:
-        """The agent and its suite."""
-        for suite in self.suites:
-            for agent in self.agents:
-                if suite.environment in agent.packs:
-                    yield agent, suite
-
-    def holds(self, progress: LoggedProgress) -> bool:
-        """Whether an episode that the log knows is part of it."""
-        suite = self.manifest.suites.get(progress.suite)
-        return (
-            suite is not None
-            and self.choice.takes_suite(suite)
-            and progress.replicate in self.replicates
-            and any(agent.name == progress.agent for agent in self.agents)
-        )
 
 
 Kind = Literal["begun", "fresh", "refused"]

@@ -3,66 +3,33 @@
 import asyncio
 import resource
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import partial
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 from evalkit.client.budget import Budget
 from evalkit.client.lanes.lane import Lane
-from evalkit.client.outside import OutsideAsker
 from evalkit.engine.admit.admission import Admission
 from evalkit.engine.admit.admission_queue import AdmissionQueue
 from evalkit.engine.admit.backlogs import LaneBacklog, Place
 from evalkit.engine.admit.needs import Ceilings
-from evalkit.engine.endpoints import Endpoints, Launch
-from evalkit.engine.episode import ActiveEpisode, LaneContext, Stop
+from evalkit.engine.endpoints import Endpoints
+from evalkit.engine.episode import ActiveEpisode, LaneContext
 from evalkit.engine.forecast import Forecast, forecast_run, learn_all
 from evalkit.engine.freezing.freeze import Resolved
-from evalkit.engine.question import LiveQuestion
-from evalkit.engine.resume import KINDS, Holdings, RunPart, order
+from evalkit.engine.options import RunOptions, Stop
+from evalkit.engine.resume import KINDS, Holdings, order
 from evalkit.engine.scheduler import CellCount, LaneJob
-from evalkit.engine.universe import Choice, PlannedEpisode, lanes
+from evalkit.engine.universe import PlannedEpisode, RunPart, lanes
 from evalkit.frozen.manifest import Manifest, ManifestAgent
 from evalkit.money import PicoUsd
-from evalkit.store.bucket import is_bucket
 from evalkit.store.reading.accounts import Account, spent
 from evalkit.store.reading.unmetered import Unmetered
 from evalkit.store.writing.writer import Store
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RunOptions:
-    """The arguments of one call of `run`, in addition to the spec."""
-
-    directory: Path
-    """As it was given, for words."""
-    here: Path = field(default_factory=Path.cwd)
-    """Where a relative `directory` begins. Code that is played may change the working directory."""
-    choice: Choice = field(default_factory=Choice)
-    limit: int | None = None
-    """End at most this many episodes per lane in this call."""
-    retry: frozenset[str] = frozenset()
-    """Episodes with these endings are played again."""
-    play_all: bool = False
-    """Play on where all questions are answered."""
-    repair: bool = False
-    """Give up what a damaged log has lost, and continue."""
-    launch: Launch | None = None
-    """Starts a provider that evalkit runs itself, given the run's directory; gives its base URL."""
-    announce: Callable[[Sequence[str]], None] | None = None
-    """Receives, as lines, what a repair drops, before anything is changed, and which prompts the run keeps."""
-    phase: Callable[[str], None] | None = None
-    """Receives, in words, what is being done before the first request."""
-    outside: OutsideAsker | None = None
-    """Gives the replies of agents that are played from outside; None: they cannot be played in this call."""
-    stop: Stop | None = None
-    """Set by the caller to end the run. None: signals end it, if this is the main thread."""
-
-    @property
-    def place(self) -> Path:
-        """The directory, wherever the process works by now."""
-        return self.directory if is_bucket(self.directory) else self.here / self.directory
+if TYPE_CHECKING:  # statistics come with it
+    from evalkit.engine.question import LiveQuestion
 
 
 @dataclass(slots=True, kw_only=True)
@@ -88,10 +55,15 @@ class Session:
     """What its episodes are expected to take; without a budget or a deadline, what ended ones took."""
     workers: str = ""
     """In words, how many processes play it; empty: this one alone."""
-    question: LiveQuestion | None = None
+    question: "LiveQuestion | None" = None
     """What the run is to find out; None: it plays all that it plans."""
     cut: str = ""
     """Why no further episode may start although some remain: `budget` or `deadline`."""
+
+    @property
+    def is_spread(self) -> bool:
+        """Whether other processes than this one play it."""
+        return self.resolved.sweep.is_spread
 
     @property
     def spent_before(self) -> PicoUsd:
@@ -212,7 +184,11 @@ def _known(session: Session, share: RunPart) -> tuple[Counter[Place], int]:
     """(by agent and suite, episodes that the log knows; how many of all have ended)."""
     holdings = session.holdings
     if len(share.replicates) < session.manifest.replicates:  # less is asked for than the run has
-        in_share = [progress for progress in holdings.episodes.values() if share.holds(progress)]
+        in_share = [
+            progress
+            for progress in holdings.episodes.values()
+            if share.holds(progress.agent, progress.suite, progress.replicate)
+        ]
         return Counter((progress.agent, progress.suite) for progress in in_share), sum(
             progress.ended for progress in in_share
         )

@@ -15,7 +15,8 @@ from evalkit.client.ask import Answer, Question
 from evalkit.dialogue import Message, Request, Sampling, Tool, Usage
 from evalkit.engine.agents.cast import Cast
 from evalkit.engine.agents.playing import CodePlayer
-from evalkit.engine.episode import ActiveEpisode, LaneContext, Stop, play
+from evalkit.engine.episode import ActiveEpisode, LaneContext, play
+from evalkit.engine.options import Stop
 from evalkit.engine.resume import Holdings
 from evalkit.engine.universe import AgentSetup, PlannedEpisode
 from evalkit.envs.table import ENVIRONMENTS

@@ -1,47 +1,37 @@
-"""`evalkit run`: one command to start, to resume and to extend. A spec is a desired state; what is missing is played.
+"""What one session of a run does, from the open log to its outcome.
 
-The order of events: everything that the spec names is checked, the run is locked, the manifest is extended, and what
-crashed sessions had leased is charged. Then the lanes play. Nothing is sent before all of that is
-durable.
+What crashed sessions had leased is charged, then the lanes play. Nothing is sent before all of that is durable.
 """
 
 import asyncio
 import os
-import shlex
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, nullcontext
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, contextmanager, nullcontext
 from dataclasses import replace
+from functools import partial
 from itertools import count
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 from evalkit.client.budget import Budget
 from evalkit.client.budget_state import Ceiling
-from evalkit.engine.ending import existing_manifest, nothing_to_do, outcome_of
-from evalkit.engine.endpoints import Endpoints, WindowNotes, check_keys, check_outside, open_endpoints
-from evalkit.engine.episode import Stop
-from evalkit.engine.freezing.brought import changed, recoded
-from evalkit.engine.freezing.freeze import Resolved, merge
-from evalkit.engine.freezing.keeping import kept, reworded
+from evalkit.engine.ending import outcome_of
+from evalkit.engine.endpoints import Endpoints, WindowNotes, open_endpoints
+from evalkit.engine.freezing.freeze import Resolved
+from evalkit.engine.freezing.keeping import kept
 from evalkit.engine.loop import interruptible
-from evalkit.engine.machines.children import play_here
-from evalkit.engine.machines.on_ray import check_ray, on_cluster, play_on_ray
-from evalkit.engine.machines.spread import Spread
+from evalkit.engine.options import RunOptions, Stop
 from evalkit.engine.outcome import RunOutcome
 from evalkit.engine.publishing import SHOW_EVERY_S, noted, tell_others
-from evalkit.engine.question import LiveQuestion, PlayedLanes, question_of
 from evalkit.engine.resume import read_holdings
 from evalkit.engine.scheduler import play_lanes
-from evalkit.engine.session import RunOptions, Session, make_jobs
+from evalkit.engine.session import Session, make_jobs
 from evalkit.engine.spending.money import open_row, spent_below
 from evalkit.engine.time_left import TimeLeft
 from evalkit.engine.view import Pace, View, view_of
-from evalkit.errors import LaneClosed, RunError, UsageError
+from evalkit.errors import LaneClosed, UsageError
 from evalkit.frozen.manifest import Manifest
-from evalkit.frozen.manifests import keep_spec, read_spec, write_manifest
+from evalkit.frozen.manifests import keep_spec, write_manifest
 from evalkit.frozen.question_files import write_frozen
-from evalkit.results.answers import RunQuestion
-from evalkit.results.question import freeze_question
-from evalkit.results.verify import check_rows
 from evalkit.store.bucket import is_bucket
 from evalkit.store.files.journal import new_writer
 from evalkit.store.files.layout import journals
@@ -52,41 +42,44 @@ from evalkit.store.recovery.repair import Repair, repair
 from evalkit.store.writing.writer import open_store
 from evalkit.text import span
 
+if TYPE_CHECKING:
+    from evalkit.engine.question import SweepQuestion
 
-async def run_sweep(resolved: Resolved, options: RunOptions, show: Callable[[View], None]) -> RunOutcome:
-    """Play what the spec asks for and the run lacks. Returns how it ended.
 
-    Raises UsageError or RunError, before anything is written, if it cannot be run as asked; CorruptLogError for a
-    damaged log; StorageError if the disk refuses to write.
+Machines = Callable[[Session, Endpoints], AbstractAsyncContextManager[Callable[[], Awaitable[None]]]]
+"""What plays a session in other processes: its context lasts while they can come."""
+
+
+async def play_sweep(
+    resolved: Resolved,
+    options: RunOptions,
+    show: Callable[[View], None],
+    *,
+    old: Manifest | None,
+    manifest: Manifest,
+    asking: "SweepQuestion | None",
+    machines: Machines | None,
+) -> RunOutcome:
+    """Play what a run lacks. Returns how it ended.
+
+    old       the run's manifest as it is on disk; None: the run is new
+    manifest  the same with what the sweep adds
+    asking    what the sweep asks; None: nothing
+    machines  None: this process plays
+
+    Raises RunError, before anything is written, if it cannot be run as asked; CorruptLogError for a damaged log;
+    StorageError if the disk refuses to write.
     """
-    directory = options.directory
-    check_keys(resolved, options.choice)
-    _check_workers(resolved, options)
-    if options.outside is None:
-        check_outside(resolved, options.choice)
-    old = existing_manifest(directory)
-    _tell(options, "opening the run" if old is None else "reading the run")
-    manifest = resolved.manifest if old is None else _extended(old, resolved, directory)
-    if old is not None:
-        newer = [*changed(old, resolved.manifest), *recoded(old, resolved.manifest)]
-        resolved = replace(resolved, manifest=kept(old, resolved.manifest))
-        if options.announce is not None:
-            options.announce([*reworded(manifest), *newer])
-    idle = nothing_to_do(resolved, options) if manifest == old else None
-    if idle is not None:
-        return idle
-    decide = resolved.sweep.decide
-    frozen = None if decide is None else freeze_question(manifest, decide)
+    directory, place = options.directory, options.place
     loop = asyncio.get_running_loop()
     name = new_writer(list(journals(directory)))
     repaired = _repair(options) if options.repair and old is not None else ()
-    place = options.place
     with open_store(place, session=name) as store:
         for line in repaired:
             store.event("repaired", detail=line)
         coded = any(agent.code for agent in (old or resolved.manifest).agents.values())
-        holdings = read_holdings(place, options.retry, store.found, coded=coded, keep_facts=frozen is not None)
-        asked = None if frozen is None else question_of(directory, frozen, ended=holdings.ended_in_all)
+        holdings = read_holdings(place, options.retry, store.found, coded=coded, keep_facts=asking is not None)
+        asked = None if asking is None else asking.settled(directory, ended=holdings.ended_in_all)
         if old is None or manifest != old:
             manifest = write_manifest(directory, manifest)
             resolved = replace(resolved, manifest=kept(manifest, resolved.manifest))
@@ -108,11 +101,11 @@ async def run_sweep(resolved: Resolved, options: RunOptions, show: Callable[[Vie
             began=loop.time(),
             jobs=[],
         )
-        if asked is not None:
-            session.question = LiveQuestion(RunQuestion(manifest, asked[0]), place, store, play_all=options.play_all)
+        if asking is not None and asked is not None:
+            session.question = asking.live(manifest, asked[0], place, store, play_all=options.play_all)
         _log_start(session)
         try:
-            await _play(session, show)
+            await _play(session, show, machines)
         except asyncio.CancelledError:
             if session.stop.reason != "interrupt":
                 raise
@@ -121,32 +114,18 @@ async def run_sweep(resolved: Resolved, options: RunOptions, show: Callable[[Vie
     return outcome
 
 
-async def _play(session: Session, show: Callable[[View], None]) -> None:
+async def _play(session: Session, show: Callable[[View], None], machines: Machines | None) -> None:
     with interruptible(session.stop) if session.options.stop is None else nullcontext():
-        _tell(session.options, "opening connections, and starting simulated providers")
+        session.options.tell("opening connections, and starting simulated providers")
         async with _endpoints(session) as endpoints:
             session.endpoints = endpoints
-            _tell(session.options, "forecasting what episodes take")
+            session.options.tell("forecasting what episodes take")
             session.jobs = await make_jobs(session, endpoints)
-            async with _machines(session) as play:
+            here = nullcontext(partial(play_lanes, session.jobs))
+            async with here if machines is None else machines(session, endpoints) as play:
                 with noted(session), _timed(session):
                     async with _watched(session, show), _asked(session):
-                        if is_spread(session.resolved):
-                            await play(Spread(session, endpoints, elastic=session.resolved.sweep.on != "here"))
-                        else:
-                            await play_lanes(session.jobs)
-
-
-@asynccontextmanager
-async def _machines(session: Session) -> AsyncIterator[Callable[[Spread], Awaitable[None]]]:
-    """What plays a session in other processes, once they can come. Raises UsageError where they cannot."""
-    sweep = session.resolved.sweep
-    if sweep.on == "ray":
-        _tell(session.options, "connecting to the Ray cluster")
-        async with on_cluster(sweep.workers):
-            yield play_on_ray
-    else:
-        yield play_here
+                        await play()
 
 
 @asynccontextmanager
@@ -156,60 +135,23 @@ async def _asked(session: Session) -> AsyncIterator[None]:
     if question is None:
         yield
         return
-    if not is_spread(session.resolved):
+    if not session.is_spread:
         for job in session.jobs:
             job.context.judge = question.judge
-    lanes = PlayedLanes(
-        jobs=session.jobs,
-        gate=session.gate,
-        forecast=session.forecast,
+    await question.begin(
+        session.jobs,
+        session.gate,
+        session.forecast,
         stop=session.stop,
         spent=lambda: session.spent,
+        known=bool(session.holdings.episodes),
     )
-    await question.begin(lanes, known=bool(session.holdings.episodes))
     watching = asyncio.get_running_loop().create_task(question.watch())
     try:
         yield
     finally:
         question.end()
         await watching
-
-
-def _extended(old: Manifest, resolved: Resolved, directory: Path) -> Manifest:
-    """The run's manifest with what the spec adds. Raises RunError, which names the settings that the run had before."""
-    try:
-        return merge(old, resolved.manifest, str(directory))
-    except RunError as conflict:
-        before = read_spec(directory)
-        if before is None or before.settings == resolved.sweep.settings or not before.settings:
-            raise
-        words = " ".join(f"--set {shlex.quote(setting)}" for setting in before.settings)
-        raise RunError(f"{conflict} The run was last played with {words}.") from None
-
-
-def is_spread(resolved: Resolved) -> bool:
-    """Whether other processes than this one play the run."""
-    return resolved.sweep.workers > 1 or resolved.sweep.on != "here"
-
-
-def _tell(options: RunOptions, phase: str) -> None:
-    if options.phase is not None:
-        options.phase(phase)
-
-
-def _check_workers(resolved: Resolved, options: RunOptions) -> None:
-    """Raises UsageError if several processes cannot play what is chosen."""
-    if not is_spread(resolved):
-        return
-    if resolved.sweep.on == "ray":
-        check_ray()
-    coded = [name for name, agent in resolved.manifest.agents.items() if agent.code is not None]
-    if any(not options.choice.agents or name in options.choice.agents for name in coded) or options.outside is not None:
-        raise UsageError(
-            f"Agents that are code, or that are played from outside, are played by one process alone"
-            f"{': ' + ', '.join(coded) if coded else ''}. Leave out `--workers` (and `[machines]` in the sweep), or "
-            "choose others with `--only agent=NAME`."
-        )
 
 
 def _repair(options: RunOptions) -> tuple[str, ...]:
@@ -222,6 +164,8 @@ def _repair(options: RunOptions) -> tuple[str, ...]:
     def announce(repaired: Repair) -> None:
         if options.announce is not None:
             options.announce(repaired.lines())
+
+    from evalkit.results.verify import check_rows  # it replays episodes: only a repair does
 
     repaired = repair(options.directory, announce, check_rows)
     return tuple(repaired.lines()) if repaired.flaws else ()
@@ -264,7 +208,7 @@ async def _endpoints(session: Session) -> AsyncIterator[Endpoints]:
             crashes += unaccounted(session.accounts)
             for row in crashes:
                 store.enter(row)
-            if not is_spread(session.resolved):  # else each worker is a session, and this one spends nothing
+            if not session.is_spread:  # else each worker is a session, and this one spends nothing
                 store.enter(open_row(session.name))
             await store.durable()
             endpoints.budget = Budget(
@@ -285,7 +229,7 @@ async def _endpoints(session: Session) -> AsyncIterator[Endpoints]:
 
 
 def _close(session: Session, endpoints: Endpoints) -> None:
-    if endpoints.budget is not None and not is_spread(session.resolved):
+    if endpoints.budget is not None and not session.is_spread:
         endpoints.budget.close()
 
 
@@ -355,7 +299,7 @@ async def _watched(session: Session, show: Callable[[View], None]) -> AsyncItera
         for number in count(1):
             due = loop.time() + SHOW_EVERY_S
             await asyncio.sleep(SHOW_EVERY_S)
-            if not is_spread(session.resolved):
+            if not session.is_spread:
                 _keep_pace(session, loop.time() - due)
             windows.look()
             view = look()

@@ -129,6 +129,43 @@ class Choice:
         return not self.suites or suite.name in self.suites or suite.base in self.suites
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunPart:
+    """A part of a run: what some agents play of some suites."""
+
+    manifest: Manifest
+    agents: Sequence[ManifestAgent]
+    choice: Choice
+
+    @property
+    def suites(self) -> list[ManifestSuite]:
+        """In the manifest's order."""
+        return [suite for suite in self.manifest.suites.values() if self.choice.takes_suite(suite)]
+
+    @property
+    def replicates(self) -> range:
+        """Of each of its episodes."""
+        return self.choice.replicates(self.manifest)
+
+    @property
+    def places(self) -> Iterator[tuple[ManifestAgent, ManifestSuite]]:
+        """The agent and its suite."""
+        for suite in self.suites:
+            for agent in self.agents:
+                if suite.environment in agent.packs:
+                    yield agent, suite
+
+    def holds(self, agent: str, suite: str, replicate: int) -> bool:
+        """Whether an episode is part of it."""
+        its_suite = self.manifest.suites.get(suite)
+        return (
+            its_suite is not None
+            and self.choice.takes_suite(its_suite)
+            and replicate in self.replicates
+            and any(one.name == agent for one in self.agents)
+        )
+
+
 def lanes(manifest: Manifest, choice: Choice) -> dict[str, list[ManifestAgent]]:
     """The agents of each lane, in the spec's order."""
     by_lane: dict[str, list[ManifestAgent]] = {}
@@ -200,3 +237,13 @@ def _blocks(manifest: Manifest, agents: Sequence[ManifestAgent], choice: Choice)
                     players.setdefault(suite, []).append((cell, (agent, suite)))
             yield _EpisodeBlock(replicates=range(first, end), players=players)
         earlier.append(extent)
+
+
+def example_of(manifest: Manifest, choice: Choice) -> str:
+    """An episode to look at, as an argument of `show`."""
+    for suite in filter(choice.takes_suite, manifest.suites.values()):
+        for agent in manifest.agents.values():
+            if choice.agents and agent.name not in choice.agents:
+                continue
+            return f"{agent.name}:{suite.name}:{next(manifest.admitted(suite)).id}:0"
+    return ""

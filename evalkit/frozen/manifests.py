@@ -13,7 +13,6 @@ from typing import Any
 import msgspec
 import orjson
 
-from evalkit import __version__
 from evalkit.errors import CorruptLogError, RunError, StorageError
 from evalkit.frozen.instances import ManifestInstance, laid
 from evalkit.frozen.manifest import REMEDY, Manifest, ManifestSuite, flaws_of
@@ -21,6 +20,7 @@ from evalkit.frozen.suite_file import Description, Stored, stored, write_suite
 from evalkit.store import disk
 from evalkit.store.folder import next_numbered, numbered
 from evalkit.store.json_text import decode, other_format
+from evalkit.version import __version__
 
 FOLDER = "manifest"
 FORMAT = 1

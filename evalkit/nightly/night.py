@@ -19,11 +19,10 @@ from pathlib import Path
 
 import msgspec
 
-from evalkit.engine.endpoints import Launch
 from evalkit.engine.freezing.freeze import Resolved, merge
+from evalkit.engine.options import Launch, RunOptions
 from evalkit.engine.outcome import RunOutcome
-from evalkit.engine.session import RunOptions
-from evalkit.engine.sweep import run_sweep
+from evalkit.engine.run import run_sweep
 from evalkit.engine.view import View
 from evalkit.errors import UsageError
 from evalkit.frozen.instances import ManifestInstance

@@ -20,7 +20,6 @@ import numpy as np
 import orjson
 
 import evalkit.envs
-from evalkit import __version__
 from evalkit.envs.environment import Environment
 from evalkit.envs.table import ENVIRONMENTS
 from evalkit.errors import RunError
@@ -32,6 +31,7 @@ from evalkit.results.endings import refused_episodes
 from evalkit.results.episodes import NUMBERS, Environments, EpisodeResult, Fold, Referee, Spot, result, spots
 from evalkit.store.disk import put
 from evalkit.store.files.record import REFUSED
+from evalkit.version import __version__
 
 if TYPE_CHECKING:
     import pyarrow as pa

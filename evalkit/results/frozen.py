@@ -9,7 +9,6 @@ the agent's overrides and from the evalkit that began the run, so they are compa
 from collections.abc import Iterator
 from typing import Any
 
-from evalkit import __version__
 from evalkit.envs.environment import Environment
 from evalkit.envs.lines import instance_digest
 from evalkit.envs.suite_rows import MOST_LINES
@@ -19,6 +18,7 @@ from evalkit.results.episodes import Environments
 from evalkit.spec.identity import agent_identity, sampling_fields, suite_digest
 from evalkit.spec.model import AgentSpec
 from evalkit.spec.packs import texts_digest
+from evalkit.version import __version__
 
 
 def frozen_flaws(manifest: Manifest, environments: Environments) -> Iterator[str]:

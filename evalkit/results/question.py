@@ -11,7 +11,8 @@ from evalkit.errors import UsageError
 from evalkit.frozen.instances import admission, laid
 from evalkit.frozen.manifest import Manifest, ManifestSuite
 from evalkit.frozen.question_files import VERSION, FrozenQuestion, FrozenSuite
-from evalkit.spec.decide import ALPHA, POINTS, Decide
+from evalkit.spec.decide import ALPHA, POINTS
+from evalkit.spec.model import Decide
 from evalkit.stats.deciding import Inquiry, question
 from evalkit.stats.evidence import BETS_VERSION, Bounds
 

@@ -1,14 +1,12 @@
 """The `[decide]` table of a sweep: what its run is to find out, so that it can end as soon as that is known."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Annotated, Literal
+from typing import Annotated
 
 import msgspec
 
 from evalkit.errors import UsageError
-
-About = Literal["instances like these", "this suite"]
+from evalkit.spec.model import Decide
 
 POINTS = 100.0
 """Of the scale of scores, from 0 to 1."""
@@ -25,19 +23,6 @@ class DecideTable(msgspec.Struct, frozen=True, kw_only=True):
     pairs: str | list[tuple[str, str]] = "all"
     margin: PerPoint = 2.0
     precision: PerPoint | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Decide:
-    """What a run is to find out."""
-
-    about: About
-    pairs: str | tuple[tuple[str, str], ...]
-    """`all`, `best`, `baseline:NAME`, or a list; an empty list where only precisions are asked for."""
-    margin: float
-    """Points, of which the scale from 0 to 1 has 100: closer counts as equal."""
-    precision: float | None = None
-    """Points to each side, to which the agents' own means are wanted."""
 
 
 def checked_decide(table: DecideTable, agents: Sequence[str], replicates: int, where: str) -> Decide:

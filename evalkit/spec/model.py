@@ -9,7 +9,6 @@ from typing import Any, Literal
 
 from evalkit.money import PicoUsd, Price
 from evalkit.seats import AgentCode
-from evalkit.spec.decide import Decide
 from evalkit.wire.dialect import Quirks
 from evalkit.wire.exhausted import COUNTED
 from evalkit.wire.http import BILLED_BY_CLOUD
@@ -213,6 +212,22 @@ Machines = Literal["here", "ray"]
 """Whether a run's processes are started on this machine, or are actors on a Ray cluster."""
 
 
+About = Literal["instances like these", "this suite"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Decide:
+    """What a run is to find out."""
+
+    about: About
+    pairs: str | tuple[tuple[str, str], ...]
+    """`all`, `best`, `baseline:NAME`, or a list; an empty list where only precisions are asked for."""
+    margin: float
+    """Points, of which the scale from 0 to 1 has 100: closer counts as equal."""
+    precision: float | None = None
+    """Points to each side, to which the agents' own means are wanted."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sweep:
     """The spec of a run: agents x suites x replicates, with its bounds."""
@@ -244,3 +259,8 @@ class Sweep:
     def bounded(self) -> bool:
         """Whether anything bounds what the run may spend: its own budget, or an agent's."""
         return self.budget is not None or any(agent.budget is not None for agent in self.agents)
+
+    @property
+    def is_spread(self) -> bool:
+        """Whether other processes than the one that is called play it."""
+        return self.workers > 1 or self.on != "here"

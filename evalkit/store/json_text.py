@@ -5,9 +5,9 @@ from typing import TypeVar
 import msgspec
 import orjson
 
-from evalkit import __version__
 from evalkit.errors import CorruptLogError
 from evalkit.plugins import install_line, is_plain
+from evalkit.version import __version__
 
 KindT = TypeVar("KindT")
 

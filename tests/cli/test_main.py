@@ -11,11 +11,11 @@ from types import SimpleNamespace
 
 import pytest
 
-from evalkit import __version__
 from evalkit.cli.commands import COMMANDS, OWN_OPTIONS, module_of
 from evalkit.cli.main import main, parse, parser
 from evalkit.engine.gc_threshold import COLLECT_EVERY, OLDER_EVERY
 from evalkit.errors import UsageError
+from evalkit.version import __version__
 from tests.support.command_line import Call
 from tests.support.patience import PATIENCE_S
 

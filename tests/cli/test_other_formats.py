@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from evalkit import __version__
 from evalkit.frozen import manifests
 from evalkit.store.files import schema, segment
+from evalkit.version import __version__
 from tests.support.command_line import Call
 
 SPEC = '[[agents]]\npolicy = "knuth"\n[[suites]]\nname = "scheduling/basic"\ninstances = ["seed-0"]\n'

@@ -16,8 +16,9 @@ from evalkit.dialogue import Message, Reply, ToolCall
 from evalkit.engine.agents import playing
 from evalkit.engine.agents.cast import Cast
 from evalkit.engine.agents.playing import CodePlayer
-from evalkit.engine.episode import ERRORS_THAT_STOP, ActiveEpisode, LaneContext, Stop, play
+from evalkit.engine.episode import ERRORS_THAT_STOP, ActiveEpisode, LaneContext, play
 from evalkit.engine.freezing.freeze import Resolved, resolve
+from evalkit.engine.options import Stop
 from evalkit.engine.universe import Choice, PlannedEpisode, episodes
 from evalkit.envs.replay import begin
 from evalkit.errors import (

@@ -11,7 +11,8 @@ from evalkit.client.ask import Answer, Question
 from evalkit.client.outside import PolicyAsker
 from evalkit.dialogue import Message, Reply, Tool
 from evalkit.engine import episode
-from evalkit.engine.episode import LaneContext, Stop, play
+from evalkit.engine.episode import LaneContext, play
+from evalkit.engine.options import Stop
 from evalkit.engine.resume import Holdings
 from evalkit.engine.universe import Choice, PlannedEpisode, episodes
 from evalkit.envs.environment import Environment

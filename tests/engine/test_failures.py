@@ -17,11 +17,10 @@ from evalkit.cli.display import plain
 from evalkit.client import retry
 from evalkit.client.lanes import health, lane
 from evalkit.client.lanes.health import MOST_PAID
-from evalkit.engine.episode import Stop
 from evalkit.engine.freezing.freeze import resolve
+from evalkit.engine.options import RunOptions, Stop
 from evalkit.engine.outcome import RunOutcome
-from evalkit.engine.session import RunOptions
-from evalkit.engine.sweep import run_sweep
+from evalkit.engine.run import run_sweep
 from evalkit.engine.view import View
 from evalkit.spec.model import Provider
 from evalkit.spec.sweep import read_sweep

@@ -10,8 +10,8 @@ import pytest
 from evalkit.cli.main import main
 from evalkit.engine.freezing.freeze import Resolved, merge, resolve
 from evalkit.engine.planning.plan import plan_sweep
-from evalkit.engine.resume import RunPart, order, read_holdings
-from evalkit.engine.universe import Choice, episodes
+from evalkit.engine.resume import order, read_holdings
+from evalkit.engine.universe import Choice, RunPart, episodes
 from evalkit.envs import suite_rows
 from evalkit.envs.suite_rows import SuiteRow, encode_rows
 from evalkit.envs.table import ENVIRONMENTS

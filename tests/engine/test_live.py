@@ -5,7 +5,8 @@ from typing import Any
 import pytest
 
 from evalkit.engine import sweep
-from evalkit.engine.session import RunOptions
+from evalkit.engine.options import RunOptions
+from evalkit.engine.run import run_sweep
 from evalkit.engine.view import View
 from evalkit.store.live import read_live
 from tests.support.small_sweeps import resolved
@@ -26,7 +27,7 @@ def test_a_sweep_publishes_what_it_does_and_withdraws_it_at_its_end(
         if live is not None:
             seen.append(live)
 
-    outcome = asyncio.run(sweep.run_sweep(resolved(tmp_path), RunOptions(directory=directory), show))
+    outcome = asyncio.run(run_sweep(resolved(tmp_path), RunOptions(directory=directory), show))
     assert outcome.ended == 16
     assert len(seen) >= 2
     assert not (directory / "live.json").exists()
@@ -45,7 +46,7 @@ def test_a_second_call_counts_what_the_first_one_ended(tmp_path: Path, monkeypat
     options = RunOptions(directory=tmp_path / "run", limit=3)
     for _ in range(2):
         views.clear()
-        asyncio.run(sweep.run_sweep(resolved(tmp_path), options, views.append))
+        asyncio.run(run_sweep(resolved(tmp_path), options, views.append))
         assert views
     begun = [cell.ended for cell in views[0].cells]
     assert sum(begun) >= 3

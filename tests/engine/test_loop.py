@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from evalkit.engine import loop as loops
-from evalkit.engine.episode import Stop
 from evalkit.engine.loop import interruptible, run_loop
+from evalkit.engine.options import Stop
 
 
 @pytest.fixture(autouse=True)

@@ -3,8 +3,8 @@
 import asyncio
 from pathlib import Path
 
-from evalkit.engine import sweep
-from evalkit.engine.session import RunOptions
+from evalkit.engine.options import RunOptions
+from evalkit.engine.run import run_sweep
 from evalkit.engine.view import View
 from tests.support.small_sweeps import TWO_POLICIES, resolved
 
@@ -23,7 +23,7 @@ def test_a_run_says_what_it_does_before_the_first_view(tmp_path: Path) -> None:
         said.clear()
         views.clear()
         options = RunOptions(directory=tmp_path / "run", phase=said.append)
-        asyncio.run(sweep.run_sweep(resolved(tmp_path, spec), options, show))
+        asyncio.run(run_sweep(resolved(tmp_path, spec), options, show))
         assert said[0] == first
         assert said[-2:] == ["forecasting what episodes take", "view"]
         assert all(lane.target == lane.episodes for lane in views[-1].lanes)

@@ -11,10 +11,10 @@ import pytest
 from aiohttp import web
 
 from evalkit.engine.freezing.freeze import Resolved
+from evalkit.engine.options import RunOptions
 from evalkit.engine.outcome import RunOutcome
-from evalkit.engine.session import RunOptions
+from evalkit.engine.run import run_sweep
 from evalkit.engine.status import read_status
-from evalkit.engine.sweep import run_sweep
 from evalkit.engine.view import View
 from evalkit.results.verify import verify
 from evalkit.serve.outcome import ServedOutcome

@@ -7,9 +7,9 @@ import pytest
 
 from evalkit.client import retry
 from evalkit.client.lanes import health, lane
+from evalkit.engine.options import RunOptions
 from evalkit.engine.outcome import RunOutcome
-from evalkit.engine.session import RunOptions
-from evalkit.engine.sweep import run_sweep
+from evalkit.engine.run import run_sweep
 from evalkit.shipped import folders
 from tests.provider.double import Double
 from tests.provider.options import options_from

@@ -10,8 +10,8 @@ import pyarrow as pa
 import pytest
 
 from evalkit.digests import step_digest
+from evalkit.engine.options import RunOptions
 from evalkit.engine.outcome import RunOutcome
-from evalkit.engine.session import RunOptions
 from evalkit.errors import CorruptLogError
 from evalkit.results.verify import check_rows, verify
 from evalkit.store.files.journal import new_writer, open_journal

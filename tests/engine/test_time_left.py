@@ -9,8 +9,9 @@ from typing import Any, cast
 
 import pytest
 
-from evalkit.engine.episode import LaneContext, Stop
+from evalkit.engine.episode import LaneContext
 from evalkit.engine.forecast import Forecast, Prior
+from evalkit.engine.options import Stop
 from evalkit.engine.scheduler import CellCount, LaneJob
 from evalkit.engine.time_left import SETTLED_S, TimeLeft
 

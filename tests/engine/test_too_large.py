@@ -11,9 +11,9 @@ import pytest
 from aiohttp import web
 
 from evalkit.engine.freezing.freeze import Resolved, resolve
+from evalkit.engine.options import RunOptions
 from evalkit.engine.outcome import RunOutcome
-from evalkit.engine.session import RunOptions
-from evalkit.engine.sweep import run_sweep
+from evalkit.engine.run import run_sweep
 from evalkit.spec.sweep import read_sweep
 
 PROVIDER = """

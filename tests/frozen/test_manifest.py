@@ -5,12 +5,12 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from evalkit import __version__
 from evalkit.errors import CorruptLogError, RunError, StorageError
 from evalkit.frozen.instances import ManifestInstance
 from evalkit.frozen.manifest import Manifest, ManifestSuite
 from evalkit.frozen.manifests import FOLDER, is_run, manifest_name, read_manifest, runs_in, write_manifest
 from evalkit.store import disk
+from evalkit.version import __version__
 from tests.store.test_disk import Shim
 
 EMPTY = Manifest(evalkit="0.1.0", name="try", created_at=1.7e9, replicates=2, agents={}, suites={}, packs={})

@@ -17,8 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from unittest import mock
 
-from evalkit.engine import sweep
-from evalkit.engine.machines import on_ray, worker
+from evalkit.engine.machines import apart, on_ray, worker
 from evalkit.engine.machines.spread import MachineTimes, Spread
 from evalkit.seeds import Stream
 from evalkit.store.writing.writer import Store, open_beside
@@ -247,8 +246,8 @@ class Crew:
         """Stand in for what workers and coordinators use of the system, and of Ray."""
         with (
             self._world.cluster.imported(),
-            mock.patch.object(sweep, "check_ray"),
-            mock.patch.object(sweep, "on_cluster", connected),
+            mock.patch.object(on_ray, "check_ray"),
+            mock.patch.object(apart, "on_cluster", connected),
             mock.patch.object(on_ray, "reach", reached),
             mock.patch.object(on_ray, "LOOK_S", LOOK_S),
             mock.patch.object(worker, "boottime", self._boottime),

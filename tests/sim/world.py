@@ -20,8 +20,9 @@ from evalkit.client.ask import Asker
 from evalkit.engine import endpoints, scheduler, sweep
 from evalkit.engine.episode import LEFT_OWED, ActiveEpisode, LaneContext, play
 from evalkit.engine.freezing.freeze import Resolved
+from evalkit.engine.options import RunOptions
 from evalkit.engine.outcome import RunOutcome
-from evalkit.engine.session import RunOptions
+from evalkit.engine.run import run_sweep
 from evalkit.engine.universe import PlannedEpisode
 from evalkit.errors import EvalkitError
 from evalkit.seeds import Stream
@@ -402,7 +403,7 @@ class World:
 
     async def begun(self, options: RunOptions) -> RunOutcome | str:
         try:
-            return await sweep.run_sweep(self._resolved_now(), options, lambda view: None)
+            return await run_sweep(self._resolved_now(), options, lambda view: None)
         except EvalkitError as flaw:
             return f"{type(flaw).__name__}: {flaw}"
         except ExceptionGroup as group:

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from evalkit.engine.episode import Stop
 from evalkit.engine.machines import children
+from evalkit.engine.options import Stop
 from evalkit.results.verify import verify
 from evalkit.serve.launch import simulated
 from tests.provider.double import Double

@@ -14,9 +14,9 @@ import pytest
 
 from evalkit.client.transport import EndpointTransport
 from evalkit.engine.freezing.freeze import resolve
+from evalkit.engine.options import RunOptions
 from evalkit.engine.outcome import RunOutcome
-from evalkit.engine.session import RunOptions
-from evalkit.engine.sweep import run_sweep
+from evalkit.engine.run import run_sweep
 from evalkit.engine.universe import Choice, episodes, lanes
 from evalkit.frozen.manifest import Manifest
 from evalkit.spec.model import Provider

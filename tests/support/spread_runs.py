@@ -13,9 +13,9 @@ import orjson
 from evalkit.engine.freezing.freeze import Resolved
 from evalkit.engine.machines import children
 from evalkit.engine.machines.children import Child
+from evalkit.engine.options import RunOptions
 from evalkit.engine.outcome import RunOutcome
-from evalkit.engine.session import RunOptions
-from evalkit.engine.sweep import run_sweep
+from evalkit.engine.run import run_sweep
 from evalkit.engine.view import View
 from evalkit.serve.outcome import Arrival, ServedOutcome
 from evalkit.spec.model import Provider

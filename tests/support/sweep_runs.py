@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from evalkit.engine.freezing.freeze import Resolved
+from evalkit.engine.options import RunOptions
 from evalkit.engine.outcome import RunOutcome
-from evalkit.engine.session import RunOptions
-from evalkit.engine.sweep import run_sweep
+from evalkit.engine.run import run_sweep
 from evalkit.money import PicoUsd
 from evalkit.spec.model import Provider
 from tests.provider.double import Double

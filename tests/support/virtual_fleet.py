@@ -17,7 +17,8 @@ from evalkit.client.lanes.lane import Lane
 from evalkit.client.lanes.shared import Pool
 from evalkit.client.request import request_template
 from evalkit.dialogue import Message, Reply, Sampling, Usage
-from evalkit.engine.episode import ActiveEpisode, LaneContext, Stop
+from evalkit.engine.episode import ActiveEpisode, LaneContext
+from evalkit.engine.options import Stop
 from evalkit.engine.resume import Holdings
 from evalkit.engine.scheduler import LaneJob, play_lanes
 from evalkit.engine.universe import AgentSetup, PlannedEpisode

@@ -38,8 +38,8 @@ def check(directory: Path) -> "list[Finding]":
 
 
 def _verify_archive(args: argparse.Namespace) -> int:
-    from evalkit import __version__
     from evalkit.report.exports.archive import verify_archive
+    from evalkit.version import __version__
 
     done = verify_archive(Path(args.run), check)
     lines = [f"SHA-256: {done.sha256}"]

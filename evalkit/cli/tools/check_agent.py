@@ -10,9 +10,10 @@ from evalkit.client.ask import Answer, Question
 from evalkit.client.outside import PolicyAsker
 from evalkit.engine.agents.cast import Cast
 from evalkit.engine.agents.playing import CodePlayer
-from evalkit.engine.episode import ActiveEpisode, LaneContext, Stop, play
+from evalkit.engine.episode import ActiveEpisode, LaneContext, play
 from evalkit.engine.freezing.freeze import resolve
 from evalkit.engine.loop import run_loop
+from evalkit.engine.options import Stop
 from evalkit.engine.universe import Choice, PlannedEpisode, episodes
 from evalkit.envs.replay import begin
 from evalkit.errors import UsageError

@@ -18,12 +18,12 @@ from mcp.server.stdio import stdio_server
 from mcp.server.subscriptions import InMemorySubscriptionBus, ListenHandler, ToolsListChanged
 from mcp.shared.exceptions import MCPError
 
-from evalkit import __version__
 from evalkit.api.environments import env
 from evalkit.dialogue import Message, Reply, Tool, ToolCall
 from evalkit.doors.sitting import Sitting, outcome_of
 from evalkit.envs.arguments import clean, shown
 from evalkit.envs.replay import Turn
+from evalkit.version import __version__
 
 PROMPT = "episode"
 SAY = "say"

@@ -14,7 +14,6 @@ from typing import Any
 
 from msgspec import structs
 
-from evalkit import __version__
 from evalkit.dialogue import Sampling
 from evalkit.engine.freezing.brought import brought, joined, require
 from evalkit.engine.freezing.dialect_support import OfferedTools, check_offer, check_words, marks_of, offer_of
@@ -53,6 +52,7 @@ from evalkit.spec.model import (
 )
 from evalkit.spec.packs import STANDARD, is_file, keys_of, read_pack
 from evalkit.spec.suites import Expanded, digests, expand
+from evalkit.version import __version__
 
 MOST_SHARED = 3
 """Names that stand for the same: how many of them an error tells."""

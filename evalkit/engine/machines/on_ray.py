@@ -16,13 +16,13 @@ from importlib.util import find_spec
 from itertools import count
 from typing import Any
 
-from evalkit.engine.episode import Stop
 from evalkit.engine.gc_threshold import seldom_collected
 from evalkit.engine.loop import SIGNALS
 from evalkit.engine.machines.dealt import WorkerState
 from evalkit.engine.machines.messages import Bye, Hello, Welcome, WorkerRefused, decode_question, encode
 from evalkit.engine.machines.process import FAILED, REFUSED, RayWorker, Said
 from evalkit.engine.machines.spread import NOTHING_MORE, TICK_S, Spread, WorkerSlot, too_often
+from evalkit.engine.options import Stop
 from evalkit.errors import CorruptLogError, StorageError, UsageError
 from evalkit.store.bucket import is_bucket
 from evalkit.store.files.journal import refuse_sealed

@@ -7,7 +7,6 @@ from collections.abc import Coroutine
 from contextlib import suppress
 from typing import Any
 
-from evalkit import __version__
 from evalkit.engine.loop import run_loop
 from evalkit.engine.machines.messages import (
     Attend,
@@ -26,6 +25,7 @@ from evalkit.frozen.manifests import is_run
 from evalkit.store.bucket import is_bucket, place_of
 from evalkit.store.files.schema import FORMAT
 from evalkit.text import visible
+from evalkit.version import __version__
 
 GONE, FAILED, REFUSED = 4, 1, 2
 """Exit codes: the coordinator has ended; the worker could not go on; it may not, or need not, work."""

@@ -12,7 +12,6 @@ from collections import defaultdict, deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from evalkit import __version__
 from evalkit.client.ask import renewed
 from evalkit.engine.endpoints import Endpoints
 from evalkit.engine.machines.coordinator import Coordinator
@@ -47,6 +46,7 @@ from evalkit.store.reading.accounts import Account, charge_crashes
 from evalkit.store.reading.index import read_index
 from evalkit.store.reading.reader import money_rows
 from evalkit.store.writing.opening import end_journal
+from evalkit.version import __version__
 
 TICK_S = 0.1
 """How often who hears workers that are elsewhere looks what has become of them."""

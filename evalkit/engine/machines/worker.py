@@ -12,8 +12,9 @@ from pathlib import Path
 
 from evalkit.client.budget import Budget
 from evalkit.client.budget_state import Ceiling
-from evalkit.engine.endpoints import Endpoints, WorkerPart, check_keys, open_endpoints
-from evalkit.engine.episode import LaneContext, Stop
+from evalkit.engine.checks import check_keys
+from evalkit.engine.endpoints import Endpoints, WorkerPart, open_endpoints
+from evalkit.engine.episode import LaneContext
 from evalkit.engine.freezing.brought import require
 from evalkit.engine.freezing.freeze import Resolved
 from evalkit.engine.machines import limits
@@ -34,6 +35,7 @@ from evalkit.engine.machines.messages import (
     WorkerTransport,
 )
 from evalkit.engine.machines.setup import code_digests, resolved_from
+from evalkit.engine.options import Stop
 from evalkit.engine.resume import Holdings, read_holdings
 from evalkit.engine.scheduler import LaneJob, play_lanes
 from evalkit.engine.universe import lanes

@@ -13,7 +13,8 @@ from evalkit.frozen.manifest import Manifest
 from evalkit.frozen.question_files import FrozenQuestion
 from evalkit.results.answers import RunQuestion
 from evalkit.results.question import freeze_question
-from evalkit.spec.decide import POINTS, Decide
+from evalkit.spec.decide import POINTS
+from evalkit.spec.model import Decide
 from evalkit.stats.deciding import graded, least_draws, reach
 
 DIFFERENCES = (1.0, 2.0, 5.0, 10.0)

@@ -27,7 +27,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from evalkit import __version__
 from evalkit.errors import RunError, StorageError
 from evalkit.frozen.copying import KEPT, kept_files, on_disk
 from evalkit.report.exports.episodes import Chosen
@@ -36,6 +35,7 @@ from evalkit.results.verify import Finding, verify
 from evalkit.store import disk
 from evalkit.store.folder import refuse_existing
 from evalkit.store.lock import refuse_writer
+from evalkit.version import __version__
 
 RUN, REPORT, CHECKSUMS = "run", "report.json", "SHA256SUMS"
 PACKED = (".parquet", ".zst")

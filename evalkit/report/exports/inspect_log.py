@@ -20,7 +20,6 @@ from zipfile import ZIP_DEFLATED, ZipFile
 
 import orjson
 
-from evalkit import __version__
 from evalkit.dialogue import Tool
 from evalkit.envs.table import is_litmus
 from evalkit.frozen.manifest import ManifestAgent
@@ -32,6 +31,7 @@ from evalkit.results.cells import Cell
 from evalkit.results.episodes import Environments, EpisodeResult
 from evalkit.stats.bootstrap import mean_of_instances
 from evalkit.store.folder import new_folder
+from evalkit.version import __version__
 
 LOG_VERSION = 2
 OPEN_FILES = 200

@@ -26,13 +26,13 @@ import orjson
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from evalkit import __version__
 from evalkit.errors import CorruptLogError, RunError
 from evalkit.store.bucket import BucketPath
 from evalkit.store.disk import read_whole, storage_errors
 from evalkit.store.files.record import LedgerRecord
 from evalkit.store.files.schema import FEW_VALUES, FORMAT, LEDGER, STEPS, ledger_records, ledger_table, no_rows
 from evalkit.store.json_text import other_format
+from evalkit.version import __version__
 
 Kind = Literal["steps", "ledger"]
 KINDS: tuple[Kind, ...] = ("steps", "ledger")

@@ -10,9 +10,7 @@ from unittest import mock
 
 import pytest
 
-from evalkit import __version__
-from evalkit.engine import sweep as sweeps
-from evalkit.engine.episode import Stop
+from evalkit.engine.machines import apart, on_ray
 from evalkit.engine.machines.messages import (
     Attend,
     Directive,
@@ -28,15 +26,16 @@ from evalkit.engine.machines.on_ray import DistantWorkers
 from evalkit.engine.machines.setup import code_digests, resolved_from
 from evalkit.engine.machines.spread import MachineTimes, Spread
 from evalkit.engine.machines.worker import Worker
+from evalkit.engine.options import RunOptions, Stop
 from evalkit.engine.outcome import RunOutcome
-from evalkit.engine.session import RunOptions
-from evalkit.engine.sweep import run_sweep
+from evalkit.engine.run import run_sweep
 from evalkit.frozen.manifests import manifest_digest, read_manifest
 from evalkit.results.verify import verify
 from evalkit.store.events import read_events
 from evalkit.store.files.journal import new_writer, newest_claim
 from evalkit.store.files.schema import FORMAT
 from evalkit.store.writing.opening import announce
+from evalkit.version import __version__
 from tests.sim.cluster import connected
 from tests.support.patience import PATIENCE_S
 from tests.support.small_sweeps import TWO_POLICIES, resolved
@@ -95,9 +94,9 @@ def coordinated(tmp_path: Path, talk: Talk, *, stops: bool = True) -> RunOutcome
     given = resolved(tmp_path, TWO_POLICIES)
     given = replace(given, sweep=replace(given.sweep, on="ray"))
     with (
-        mock.patch.object(sweeps, "check_ray"),
-        mock.patch.object(sweeps, "on_cluster", connected),
-        mock.patch.object(sweeps, "play_on_ray", both),
+        mock.patch.object(on_ray, "check_ray"),
+        mock.patch.object(apart, "on_cluster", connected),
+        mock.patch.object(apart, "play_on_ray", both),
         mock.patch.object(Spread, "times", SHORT),
     ):
         return asyncio.run(run_sweep(given, RunOptions(directory=tmp_path / "run", stop=stop), lambda view: None))

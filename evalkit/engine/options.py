@@ -1,0 +1,72 @@
+"""One call of `run`: what was asked for in addition to the sweep, and why it is to stop."""
+
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from evalkit.engine.universe import Choice
+from evalkit.spec.model import Provider
+from evalkit.store.bucket import is_bucket
+
+if TYPE_CHECKING:
+    from evalkit.client.outside import OutsideAsker
+
+Launch = Callable[[Provider, Path], AbstractContextManager[str]]
+
+
+@dataclass(slots=True, kw_only=True)
+class Stop:
+    """Why players should end after their durable step; the first reason applies."""
+
+    reason: str = ""
+    message: str = ""
+    wakes: dict[object, Callable[[], None]] = field(default_factory=dict)
+    """By who waits, called once when the reason is set: players that wait for a limit must be woken."""
+
+    def set(self, reason: str, message: str = "") -> None:
+        """Ask all players to stop."""
+        if not self.reason:
+            self.reason, self.message = reason, message
+            for wake in list(self.wakes.values()):
+                wake()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunOptions:
+    """The arguments of one call of `run`, in addition to the spec."""
+
+    directory: Path
+    """As it was given, for words."""
+    here: Path = field(default_factory=Path.cwd)
+    """Where a relative `directory` begins. Code that is played may change the working directory."""
+    choice: Choice = field(default_factory=Choice)
+    limit: int | None = None
+    """End at most this many episodes per lane in this call."""
+    retry: frozenset[str] = frozenset()
+    """Episodes with these endings are played again."""
+    play_all: bool = False
+    """Play on where all questions are answered."""
+    repair: bool = False
+    """Give up what a damaged log has lost, and continue."""
+    launch: Launch | None = None
+    """Starts a provider that evalkit runs itself, given the run's directory; gives its base URL."""
+    announce: Callable[[Sequence[str]], None] | None = None
+    """Receives, as lines, what a repair drops, before anything is changed, and which prompts the run keeps."""
+    phase: Callable[[str], None] | None = None
+    """Receives, in words, what is being done before the first request."""
+    outside: "OutsideAsker | None" = None
+    """Gives the replies of agents that are played from outside; None: they cannot be played in this call."""
+    stop: Stop | None = None
+    """Set by the caller to end the run. None: signals end it, if this is the main thread."""
+
+    @property
+    def place(self) -> Path:
+        """The directory, wherever the process works by now."""
+        return self.directory if is_bucket(self.directory) else self.here / self.directory
+
+    def tell(self, phase: str) -> None:
+        """Say what is being done before the first request."""
+        if self.phase is not None:
+            self.phase(phase)
