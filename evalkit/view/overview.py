@@ -1,21 +1,17 @@
 """A run at a glance: how far it is, what it cost and who leads. In one file also every table and figure."""
 
-import functools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from pathlib import Path
 from urllib.parse import quote, urlencode
 
-from evalkit.engine.status import read_status
-from evalkit.errors import EvalkitError
 from evalkit.money import show_usd
 from evalkit.report.report import ANSWERS
 from evalkit.report.scores import REFUSED
 from evalkit.text import many
 from evalkit.view.grid import NUMBERS, Grid, Plot, grid, plot, sql_command
 from evalkit.view.leaderboard import Leaderboard, leaderboard
-from evalkit.view.reading import LogState, Reading, log_state
+from evalkit.view.reading import Reading
 from evalkit.view.render import Frame, PageLink, figure_address
 from evalkit.view.tables import run_tables
 
@@ -125,31 +121,6 @@ def _facts(reading: Reading) -> list[Fact]:
             3, Fact(title="To finish", value=show_usd(round(status.to_finish.expected)), note=f"{low} to {high}")
         )
     return facts
-
-
-def glimpse(directory: Path) -> list[Fact]:
-    """What is known of a run before its log is read: nothing where that fails."""
-    try:
-        return _glimpsed(directory, log_state(directory))
-    except (EvalkitError, OSError):
-        return []
-
-
-@functools.lru_cache(maxsize=16)
-def _glimpsed(directory: Path, state: LogState) -> list[Fact]:
-    del state
-    status = read_status(directory)
-    planned, ended = sum(cell.planned for cell in status.cells), sum(cell.ended for cell in status.cells)
-    return [
-        Fact(
-            title="Episodes ended",
-            value=f"{ended:,}",
-            note=f"of {planned:,}",
-            share=ended / planned if planned else None,
-        ),
-        Fact(title="Spent", value=show_usd(status.spent)),
-        Fact(title="Steps", value=f"{sum(cell.steps for cell in status.cells):,}"),
-    ]
 
 
 def _begun(reading: Reading) -> str:

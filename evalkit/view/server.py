@@ -39,7 +39,6 @@ from evalkit.view.listing import around, listing, read_wanted
 from evalkit.view.overview import (
     Overview,
     coming_figures,
-    glimpse,
     overview,
     overview_frame,
     run_address,
@@ -75,9 +74,9 @@ Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 class Computing(Exception):
     """The run is being read for the first time: the page is asked for again."""
 
-    def __init__(self, name: str, directory: Path, elapsed_s: float) -> None:
+    def __init__(self, name: str, elapsed_s: float) -> None:
         super().__init__(name)
-        self.name, self.directory, self.elapsed_s = name, directory, elapsed_s
+        self.name, self.elapsed_s = name, elapsed_s
 
 
 @web.middleware
@@ -87,8 +86,7 @@ async def guard(request: web.Request, handler: Handler) -> web.StreamResponse:
         response = await _guarded(request, handler)
     except Computing as wait:
         frame = Frame(title=wait.name, run=wait.name, links=run_links(wait.name, ""), refresh_s=RETRY_S)
-        facts = await asyncio.to_thread(glimpse, wait.directory)
-        response = answer("computing.html", frame, status=202, name=wait.name, facts=facts, elapsed_s=wait.elapsed_s)
+        response = answer("computing.html", frame, status=202, name=wait.name, elapsed_s=wait.elapsed_s)
     except web.HTTPException as left:
         response = message(left.status, left.reason, "")
     except RunError as flaw:
@@ -203,7 +201,7 @@ async def _read(request: web.Request, name: str, directory: Path) -> Reading:
     cache = request.app[RUN_CACHE]
     reading = await cache.reading(directory)
     if reading is None:
-        raise Computing(name, directory, cache.elapsed_s(directory))
+        raise Computing(name, cache.elapsed_s(directory))
     return reading
 
 
@@ -231,7 +229,7 @@ async def _table(request: web.Request) -> web.Response:
         if reading.whole:
             raise
         # The quoted errors and the numbers of figures are made after the other tables.
-        raise Computing(name, reading.directory, request.app[RUN_CACHE].elapsed_s(reading.directory)) from None
+        raise Computing(name, request.app[RUN_CACHE].elapsed_s(reading.directory)) from None
     frame = Frame(title=page.grid.title, run=name, links=run_links(name, "tables"), sections=page.others)
     return answer("table.html", frame, page=page)
 
