@@ -253,7 +253,7 @@ MOST_LINES = {
     "engine": 12_450,
     "envs": 11_800,
     "report": 10_750,
-    "store": 5_500,
+    "store": 5_510,
     "frozen": 1_250,
     "client": 5_300,
     "cli": 5_250,

@@ -13,7 +13,7 @@ from evalkit.store import disk
 from evalkit.store.files.layout import journals, lay_out
 from evalkit.store.files.segment import KINDS, Kind, SessionMoney
 from evalkit.store.lock import hold_run
-from evalkit.store.reading.accounts import spent
+from evalkit.store.reading.accounts import accounts, spent
 from evalkit.store.reading.index import read_index
 from evalkit.store.reading.reader import cuts, facts_of, read_ledger, replay_rows, scan, scan_all
 from evalkit.store.recovery.check import check_log
@@ -173,6 +173,22 @@ def test_a_session_is_named_as_its_rows_name_it_and_only_if_it_did_not_end(tmp_p
         journal.commit(None, [a_charge(1, session="mine")], SessionMoney(session="mine", leased=3, spent=1))
         zero(run / "log" / journal.writer / "000000001.parquet")
         assert mended(run).uncounted == (() if ended else ("mine",))
+
+
+def test_a_session_that_has_closed_its_books_is_charged_what_it_spent_although_its_row_of_it_is_lost(
+    tmp_path: Path,
+) -> None:
+    """Others may have leased since what it set free."""
+    run = tmp_path / "run"
+    journal = begin(run)
+    journal.commit(None, [a_charge(9, kind="lease", session="mine")], SessionMoney(session="mine", leased=9))
+    closed = SessionMoney(session="mine", leased=9, spent=4, closed=True)
+    journal.commit(None, [a_charge(4, session="mine"), a_charge(4, kind="close", session="mine")], closed)
+    journal.close(closed)
+    zero(run / "log" / journal.writer / "000000001.parquet")
+    assert mended(run).charged == 4
+    books = accounts(read_index(run).ledger, {})["mine"]
+    assert (books.ended, books.charged, books.crashed) == (True, 4, 0)
 
 
 def test_it_says_what_is_lost_before_it_changes_anything(tmp_path: Path) -> None:

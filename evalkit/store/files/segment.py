@@ -105,10 +105,13 @@ class SessionMoney:
     """Its steps and charges."""
     leased: int = 0
     """What it has set aside by rows of its own."""
+    closed: bool = False
+    """Whether it has closed its books, so that none of its leases is open."""
 
     def facts(self) -> dict[str, str]:
         """The same for a footer."""
-        return {"session": self.session, "spent": str(self.spent), "leased": str(self.leased)}
+        closed = {"closed": "yes"} if self.closed else {}
+        return {"session": self.session, "spent": str(self.spent), "leased": str(self.leased), **closed}
 
 
 NO_MONEY = SessionMoney()
@@ -117,7 +120,10 @@ NO_MONEY = SessionMoney()
 def session_money(says: Mapping[str, str]) -> SessionMoney:
     """What a footer says of its session's money."""
     return SessionMoney(
-        session=says.get("session", ""), spent=int(says.get("spent", "0")), leased=int(says.get("leased", "0"))
+        session=says.get("session", ""),
+        spent=int(says.get("spent", "0")),
+        leased=int(says.get("leased", "0")),
+        closed="closed" in says,
     )
 
 

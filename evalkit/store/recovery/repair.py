@@ -162,7 +162,10 @@ def _inspect(run: Path, flaws: Sequence[Flaw], changed: Sequence[Flaw]) -> _Work
                 sessions[segment.writer] = money.session
                 known = said.get(money.session, money)
                 said[money.session] = replace(
-                    money, spent=max(known.spent, money.spent), leased=max(known.leased, money.leased)
+                    money,
+                    spent=max(known.spent, money.spent),
+                    leased=max(known.leased, money.leased),
+                    closed=known.closed or money.closed,
                 )
             if kind == "ledger":
                 ledger += ledger_records(conform(rest.rows[kind], LEDGER))
@@ -187,7 +190,7 @@ def _inspect(run: Path, flaws: Sequence[Flaw], changed: Sequence[Flaw]) -> _Work
             cut=cut,
             quarantined=tuple(dict.fromkeys(path.relative_to(run).as_posix() for path in aside)),
             lost=tuple(dict.fromkeys(lost)),
-            charged=sum(row.amount for row in charges if row.kind != "lease"),
+            charged=sum(row.amount for row in charges if row.kind not in ("close", "lease")),
             uncounted=tuple(name for name in unknown if name not in books or not books[name].ended),
         ),
         files=files,
@@ -278,12 +281,12 @@ def _money(
         if not session:  # of a repair's own journal
             continue
         account = books.get(session) or Account(session=session, settled=settled.get(session, 0))
-        lost = {
-            "charge": money.spent - account.settled - account.charged,
-            "lease": 0 if account.closed else money.leased - account.leased,
-        }
+        lost = {"charge": money.spent - account.settled - account.charged}
+        if not account.closed:
+            # Where it had closed its books, others may have leased what it set free.
+            lost |= {"close": money.spent} if money.closed else {"lease": money.leased - account.leased}
         for kind, amount in lost.items():
-            if amount > 0:
+            if amount > 0 or (kind == "close" and session in books):
                 rows.append(LedgerRecord(kind=kind, session=session, amount=PicoUsd(amount), reason=LOST, at=now))
                 account.book(rows[-1])
                 books[session] = account
