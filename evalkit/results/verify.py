@@ -27,6 +27,7 @@ from evalkit.replies import decode_reply
 from evalkit.results.answers import doubts, read_question
 from evalkit.results.derived import read_afresh
 from evalkit.results.episodes import Environments, require_environments
+from evalkit.results.frozen import frozen_flaws
 from evalkit.spec.identity import episode_id, episode_key
 from evalkit.store.files.record import STEP
 
@@ -260,17 +261,19 @@ def verify(run: Path) -> list[Finding]:
 def check_rows(run: Path) -> "tuple[Sequence[Flaw], Sequence[Flaw]]":
     """(what is changed or missing in a run's log; of each episode that replay does not reproduce, the first such step).
 
-    A step is told by the evalkit that began the run alone: another one may play the environment differently. Raises as
-    `verify` does.
+    A step is told by the evalkit that began the run alone, by a manifest that is as it was frozen: else it may be what
+    differs. Raises as `verify` does.
     """
     from evalkit.store.recovery.check import Flaw
 
     manifest = read_manifest(run)
     flaws, replayed = _replayed(run, manifest)
+    if manifest.evalkit != __version__ or any(frozen_flaws(manifest, ENVIRONMENTS)):
+        return flaws, ()
     changed = [
         Flaw(segment=one.segment, problem=f"its row {one.problem}", episode=one.episode, step=one.step)
         for one, gap in replayed
-        if not gap and manifest.evalkit == __version__
+        if not gap
     ]
     return flaws, changed
 
