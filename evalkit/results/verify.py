@@ -11,7 +11,6 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from evalkit import __version__
 from evalkit.digests import NOTHING, step_digest
 from evalkit.envs.environment import Environment
 from evalkit.envs.replay import Position, advance, again, begin
@@ -30,6 +29,7 @@ from evalkit.results.episodes import Environments, require_environments
 from evalkit.results.frozen import frozen_flaws
 from evalkit.spec.identity import episode_id, episode_key
 from evalkit.store.files.record import STEP
+from evalkit.version import __version__
 
 if TYPE_CHECKING:
     import pyarrow as pa
