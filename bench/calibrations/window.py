@@ -352,7 +352,7 @@ VALUES: Mapping[str, Sequence[float]] = {
     "FIRST": (4, 64),
     "FIRST_SAMPLE": (4, 64),
     "CUT": (0.5, 0.9),
-    "FAST": (1.0, 3.0),
+    "FAST": (0.5, 2.0),
     "FAR": (1.5, 1e9),
     "AGAIN": (0.1, 1.0),
     "SLOW_PART": (8, 128),

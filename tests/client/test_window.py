@@ -18,13 +18,13 @@ def test_a_full_window_grows_fast_up_to_its_bound() -> None:
     for _ in range(3):
         now = round_trip(window, start=now, latency_s=1.0)
         sizes.append(window.size)
-    assert sizes == [48, 144, 200]
+    assert sizes == [32, 64, 128]
 
 
-def test_512_requests_are_in_flight_after_four_round_trips() -> None:
-    meeting = Meeting(Server(name="", base_s=20, slots=lambda _: 10_000, for_s=100), Window(1000), random.Random(1))
+def test_512_requests_are_in_flight_after_six_round_trips() -> None:
+    meeting = Meeting(Server(name="", base_s=20, slots=lambda _: 10_000, for_s=200), Window(1000), random.Random(1))
     meeting.run()
-    assert meeting.many_at < 4.1 * 20 * exp(NOISE**2 / 2)
+    assert meeting.many_at < 6.3 * 20 * exp(NOISE**2 / 2)
 
 
 def test_a_server_that_answers_its_first_requests_one_after_another_gets_few_more() -> None:

@@ -43,6 +43,7 @@ from tests.sim.remembered import Remembered
 from tests.sim.scenario import Life, Scenario
 from tests.sim.sweeps import extended, resolved, spec
 from tests.sim.taking_over import TakingOver, closed_books, granted, has_closed, of_files
+from tests.support.virtual_clock import virtual_cpu
 
 Activate = Callable[[PlannedEpisode], ActiveEpisode]
 Result = TypeVar("Result")
@@ -337,6 +338,7 @@ class World:
             stack.enter_context(self.crew.in_force())
             stack.enter_context(mock.patch("time.time", self._wall_time))
             stack.enter_context(mock.patch("time.sleep", self._slept))
+            stack.enter_context(virtual_cpu())
             stack.enter_context(mock.patch("secrets.token_hex", self._digits))
             stack.enter_context(mock.patch("socket.gethostname", return_value="host"))
             stack.enter_context(mock.patch("os.getpid", self._pid))

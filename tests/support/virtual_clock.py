@@ -1,9 +1,13 @@
 """A loop whose time jumps to the next timer: an hour of waiting takes no time. It has no sockets."""
 
 import asyncio
+import itertools
 import selectors
 from collections.abc import Callable, Coroutine
+from contextlib import AbstractContextManager
+from functools import partial
 from typing import Any, TypeVar
+from unittest import mock
 
 Result = TypeVar("Result")
 
@@ -40,7 +44,13 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         return done
 
 
+def virtual_cpu() -> AbstractContextManager[object]:
+    """Within the context a thread's CPU clock moves on by a millisecond each time that it is read: what is paced by it
+    is the same on any machine."""
+    return mock.patch("time.thread_time", partial(next, itertools.count(0.0, 0.001)))
+
+
 def run_virtual(main: Coroutine[Any, Any, Result]) -> Result:
     """`asyncio.run` on a VirtualLoop."""
-    with asyncio.Runner(loop_factory=VirtualLoop) as runner:
+    with virtual_cpu(), asyncio.Runner(loop_factory=VirtualLoop) as runner:
         return runner.run(main)

@@ -1,6 +1,6 @@
 """How many requests a lane keeps in flight: found by experiment, without configuration. Arithmetic only, no clock.
 
-It starts small and grows up to threefold in each round trip while it is full and more requests in flight bring more
+It starts small and doubles in each round trip while it is full and more requests in flight bring more
 replies per second. If replies only become slower, the server is full: the window returns to the size that kept it busy,
 and from then on tries a little more now and then. A 429, an overload or a timeout cuts it, at most once per round trip:
 requests sent before the last cut do not cut it again. So a server that never refuses, and only slows down, is
@@ -22,7 +22,7 @@ CUT = 0.7
 """The part that remains after a cut. 0.5 leaves a server that refuses beyond its slots used to 61 % instead of 77 %;
 with 0.9 replies of a full server wait half as long again, and one that stalls beyond a width is used to 8 % instead of
 22 %."""
-FAST = 2.0
+FAST = 1.0
 """A reply admits so many more at first: 512 requests of 20 s are in flight after four round trips, with 1.0 after six.
 The price is met once, where the server is full: with 1.0 one that stalls beyond a width loses 14 % instead of 16 %, and
 one of 50 slots, with a timeout of 2.5 replies, 0.7 % instead of 1.6 %. With 3.0 they lose 19 % and 4 %."""
