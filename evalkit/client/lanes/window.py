@@ -14,69 +14,70 @@ stands below each constant is what it showed; a server is used to the given part
 from statistics import fmean
 
 FIRST = 16
-"""The size of a new window. With 4, a server of 400 slots and 20 s a reply is full 25 s later. With 64 it is so 32 s
-sooner; but one of 4 slots, with a timeout of 100 s, loses 20 % of its requests instead of 4 %."""
+"""The size of a new window. With 4, a server of 400 slots and 20 s a reply is full 43 s later. With 64 it is so 47 s
+sooner; but one of 4 slots, with a timeout of 100 s, loses 19 % of its requests instead of 2 %."""
 FIRST_SAMPLE = 16
 """Replies in the first middle. With 64, replies of a server with one slot wait twice as long."""
 CUT = 0.7
-"""The part that remains after a cut. 0.5 leaves a server that refuses beyond its slots used to 61 % instead of 77 %;
-with 0.9 replies of a full server wait half as long again, and one that stalls beyond a width is used to 8 % instead of
-22 %."""
+"""The part that remains after a cut. 0.5 leaves a server that refuses beyond its slots used to 60 % instead of 77 %;
+with 0.9 replies of a full server wait up to half as long again, and one that stalls beyond a width is used to 10 %
+instead of 24 %."""
 FAST = 1.0
-"""A reply admits so many more at first: 512 requests of 20 s are in flight after four round trips, with 1.0 after six.
-The price is met once, where the server is full: with 1.0 one that stalls beyond a width loses 14 % instead of 16 %, and
-one of 50 slots, with a timeout of 2.5 replies, 0.7 % instead of 1.6 %. With 3.0 they lose 19 % and 4 %."""
+"""A reply admits so many more at first: 512 requests of 20 s are in flight after six round trips, with 2.0 after four.
+The price is met once, where the server is full: with 2.0 one that stalls beyond a width loses 16 % instead of 14 %, one
+of 50 slots, with a timeout of 2.5 replies, 1.6 % instead of 0.7 %, and one that only slows down, with a timeout of
+three replies, 4 % instead of 0.5 %."""
 FAR = 2.5
 """A reply that took this many times the quickest admits no further request before there is a sample: a server with few
-slots answers its first requests one after another. Without it, one of 4 slots loses 11 % instead of 4 %."""
+slots answers its first requests one after another. Without it, one of 4 slots loses 6 % instead of 2 %."""
 AGAIN = 0.25
 """Growth per round trip if room is found later, after an outage, and while our own process is late. With 1.0 a process
-that answers 50 requests a second loses 38 % to timeouts instead of 4 %."""
+that answers 50 requests a second loses 35 % to timeouts instead of 3 %."""
 SLOW_PART = 32
-"""After the fast growth it grows in each round trip by one, or by this part of itself. With 8, replies wait 40 % longer
-after capacity has fallen; with 128, growing chats use 69 % instead of 90 %."""
+"""After the fast growth it grows in each round trip by one, or by this part of itself. With 8, replies wait a quarter
+longer after capacity has fallen; with 128, growing chats use 73 % instead of 88 %."""
 SLOWER = 1.25
 """During fast growth, a reply that took this many times the middle of the earlier ones admits no further request.
-Without it, replies of a full server wait up to half as long again; with 1.1 some wait longer too, since less is
-known where the growth ends."""
+Without it, a server of 50 slots, with a timeout of 2.5 replies, loses 4 % instead of 0.7 %; with 1.1 replies of 20 s
+find room 24 s later."""
 RISEN = 1.08
 RISEN_FAST = 1.25
 """If replies have become slower by this factor, the throughput must have grown by its square root at least. During fast
-growth the samples are small, and a full server is clearly visible. With `RISEN` at 1.3, replies of a quick full server
-wait a quarter longer. With `RISEN_FAST` at 1.6 they wait twice as long after an outage."""
+growth the samples are small, and a full server is clearly visible: with `RISEN_FAST` at 1.6 replies wait more than
+twice as long after an outage."""
 STRAY = 1 / 3
 STRAYS = 0.05
 """A request that times out while the middle is below `STRAY` of its time does not mean that there are too many, unless
-more than this part of a sample does so. With `STRAY` at 0.1 a server that loses a tenth of all requests is used to 19 %
-instead of 43 %; with 0.8 a server that has become ten times as slow loses 11 % of its requests instead of 7 %. With
-`STRAYS` at 0.3 a server that loses a tenth is used to 94 %, but one that stalls when it has too many to 17 % instead of
-22 %."""
+more than this part of a sample does so. With `STRAY` at 0.1 a server that loses a tenth of all requests is used to 18 %
+instead of 38 %; with 0.8 one that has become ten times as slow loses 10 % of its requests instead of 6 %. With `STRAYS`
+at 0.3 a server that loses a tenth is used to 94 %, but one that stalls when it has too many to 20 % instead of 24 %."""
 CEILING = 0.9
 """The part of the width at which requests timed out, beyond which it does not grow, ..."""
 CEILING_PART = 1000
 """... except by this part of it in each round trip: requests that time out are charged and repeated. Where replies of
-20 s with a natural spread time out after 50, 42 % of the server is used with a ceiling of 0.7 instead of 65 %, 74 %
-with none, and 85 % with a part of 50."""
+20 s with a natural spread time out after 50, 41 % of the server is used with a ceiling of 0.7 instead of 59 %, 67 %
+with none, and 81 % with a part of 50."""
 HEADROOM = 1.25
-"""Requests in flight per request that a full server processes: enough that it never waits for us. With 2, replies of a
-quick full server wait a fifth longer; with 1, replies of one that loses some wait so."""
+"""Requests in flight per request that a full server processes: enough that it never waits for us. With 2, one that
+loses a tenth is used to 41 % instead of 38 %; with 1, replies wait a sixth less long, and nothing is lost in the
+experiment, whose players are always ready to ask."""
 TRIED = 1.2
 """Growth after which the throughput is compared with the previous sample. With 1.05, replies of a full server wait half
-as long again; with 1.6, nothing changes but at a server that stalls, which is used to 25 % instead of 22 %."""
+as long again; with 1.6, they wait a quarter longer after capacity has fallen."""
 DOUBLED = 2.0
 """A middle of this many times the best one since the fast growth cuts the window: the server has become slower. With
-1.4, growing chats use 72 % instead of 90 %; without it replies of a full server wait half as long again."""
+1.4, growing chats use 66 % instead of 88 %; without it replies of a full server wait half as long again."""
 HELPED = 0.9
-"""Such a cut helped if the middle fell below this part of its earlier value. With 1.0, growing chats use 72 %
-instead of 90 %; with 0.7 they use 94 %, but replies of a full server wait a fifth longer."""
+"""Such a cut helped if the middle fell below this part of its earlier value. With 1.0, growing chats use 80 %
+instead of 88 %; with 0.7 they use 94 %, but replies of a full server wait a fifth longer."""
 LATE = 0.1
 LATE_S = 0.01
 """As a part of the middle reply, and at least in seconds: if our own process is this late, replies are slow because of
-us. That shows nothing about the server. Where our process is busy for the first 20 s, 88 % of the server is used, and
-83 % without; meanwhile replies wait for us longer."""
+us. That shows nothing about the server. Where our process is busy for the first 20 s, 89 % of the server is used, and
+84 % without; meanwhile replies wait for us longer."""
 LEAST_SAMPLES = 32
-"""Replies in a middle, once the window grows slowly, however narrow it is. With 128 a server whose replies time out
-early is used to 62 % instead of 65 %."""
+"""Replies in a middle, once the window grows slowly, however narrow it is. With 8 a server that loses a tenth of all
+requests is used to 43 % instead of 38 %, with 128 to 18 %."""
 
 
 class Window:
