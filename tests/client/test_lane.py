@@ -364,8 +364,8 @@ def test_episodes_begin_as_the_window_opens_and_none_has_to_stand_in_line() -> N
                 assert ticket is not None
                 lane.succeeded(ticket, USAGE)
             await asyncio.sleep(0)
-        assert counts == [16, 48, 144]
-        assert joined(tasks) == 400
+        assert counts == [16, 32, 64]
+        assert joined(tasks) == 128
 
     run_virtual(main())
 
