@@ -184,6 +184,8 @@ class World:
 
     def _sending(self, sent: Sent) -> None:
         """Before each request leaves."""
+        if self.disk.dead:
+            raise Died  # in the turn in which it died, others may still go on
         self.requests += 1
         self.checks.sending(sent)
         self.checks.charged_before(sent)
