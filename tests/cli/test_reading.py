@@ -63,8 +63,7 @@ def test_a_plan_as_json_has_its_schema_and_writes_nothing(call: Call, here: Path
     (here / "sweep.toml").write_text("budget_usd = 1\n" + text)
     said = call("plan", "sweep.toml", "--json")
     plan = json.loads(said.out)
-    assert set(plan) == PLAN | {"lanes", "marks", "workers"}
-    assert set(plan["workers"]) == {"useful", "planned", "requests_per_s", "cpu_ms_per_request", "cpu_is"}
+    assert set(plan) == PLAN | {"lanes", "marks"}
     assert (plan["version"], plan["episodes"], plan["budget_usd"]) == (1, 24, 1.0)
     assert all(set(cell) == PLAN_CELL for cell in plan["cells"])
     assert sum(cell["requests"] for cell in plan["cells"]) == plan["requests"] > 24
@@ -97,7 +96,7 @@ def test_a_plan_says_whether_the_budget_will_do(call: Call, here: Path, budget: 
     (here / "sweep.toml").write_text(f"budget_usd = {budget}\n{text}")
     said = call("plan", "sweep.toml")
     assert words in said.out
-    assert ("Next: evalkit run sweep.toml" in said.out) == (budget == "50")
+    assert said.out.endswith("Next: evalkit run sweep.toml\n") == (budget == "50")
 
 
 def test_a_plan_names_the_stand_in_of_a_model(call: Call, here: Path) -> None:
