@@ -73,6 +73,8 @@ class Prior(msgspec.Struct, frozen=True, kw_only=True):
     requests: Figure
     tokens_in: Figure
     tokens_out: Figure
+    longest: Figure = 0.0
+    """Requests of the longest of them."""
     itself: bool = False
     """Whether the stand-in is the agent itself."""
 
@@ -96,6 +98,8 @@ class _Seen:
     requests: float = 0.0
     paid: float = 0.0
     asked: float = 0.0
+    longest: float = 0.0
+    """Requests of the longest episode."""
 
 
 class Forecast:
@@ -115,12 +119,13 @@ class Forecast:
             seen.cost += cost
             seen.requests += requests
 
-    def hear(self, agent: str, suite: str, *, cost: float, requests: float) -> None:
-        """Replies of episodes, ended or not: until one has ended, they tell whether the agent is dearer than its
-        stand-in."""
+    def hear(self, agent: str, suite: str, *, cost: float, requests: float, reached: float = 0.0) -> None:
+        """Replies of an episode, ended or not, which has come so far as `reached`: until one has ended, they tell
+        whether the agent is dearer than its stand-in."""
         seen = self._news(agent, suite)
         seen.paid += cost
         seen.asked += requests
+        seen.longest = max(seen.longest, reached)
 
     def _news(self, agent: str, suite: str) -> _Seen:
         self._whole.pop((agent, suite), None)
@@ -143,6 +148,12 @@ class Forecast:
         """Whether its expectation is more than what a stand-in has played in another's place."""
         prior = self.priors.get((agent, suite))
         return self.ended(agent, suite) > 0 or (prior is not None and prior.itself)
+
+    def doubt(self, agent: str, suite: str) -> float:
+        """How much dearer than expected the cell's mean may be, as a part of it: a standard deviation."""
+        prior = self.priors.get((agent, suite))
+        own = prior.played if prior is not None and prior.itself else 0
+        return SPREAD / math.sqrt(1 + own + self.ended(agent, suite))
 
     def seen(self, agent: str, suite: str) -> Expected | None:
         """(cost, requests) of an ended episode on average, tokens left 0; None before the first."""
@@ -172,6 +183,12 @@ class Forecast:
         # Tokens are not estimated separately: they follow the money, or the requests if there is no cost.
         scale = cost / prior.cost if prior.cost else requests / prior.requests if prior.requests else 1.0
         return Expected(cost, requests, prior.tokens_in * scale, prior.tokens_out * scale)
+
+    def longest(self, agent: str, suite: str) -> float:
+        """Requests of the longest episode that the cell has shown, its stand-in's included."""
+        prior, seen = self.priors.get((agent, suite)), self._seen.get((agent, suite))
+        shown = (0.0 if prior is None else prior.longest, 0.0 if seen is None else seen.longest)
+        return max(self.whole(agent, suite).requests, *shown)
 
     def rest(self, agent: str, suite: str, *, cost: float, requests: float) -> float:
         """Pico-dollars to finish an episode from its present position: more than 0, unless the cell costs nothing.
@@ -252,6 +269,7 @@ def prior_of(cell: Sampled, samples: Sequence[Sample], costs: Sequence[float]) -
         requests=sum(sample.requests for sample in samples) / count,
         tokens_in=sum(sample.tokens_in for sample in samples) / count,
         tokens_out=sum(sample.tokens_out for sample in samples) / count,
+        longest=max(sample.requests for sample in samples),
         itself=plays_itself(cell.agent, cell.suite.environment),
     )
 

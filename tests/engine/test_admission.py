@@ -64,7 +64,6 @@ class Play:
     ended: bool = False
     asked: bool = False
     started: float = 0.0
-    ended_at: float = 0.0
 
 
 @dataclass(kw_only=True)
@@ -121,7 +120,6 @@ class World:
             play.steps += 1
             play.ended = play.steps == play.length
             if play.ended:
-                play.ended_at = self.now
                 self.playing[play.lane] -= 1
                 self.admission.left(f"{play.lane}:s:{play.number}", "complete")
                 self._fill(heap, draws, gated)
@@ -236,8 +234,7 @@ def test_the_mean_of_a_cut_run_is_unbiased_though_length_depends_on_score(forese
     print(f"{error:+.5f} +- {sure:.5f}", statistics.mean(len(sweep.prefix()) for sweep in sweeps))
     assert abs(error) < 2 * sure
     assert sure < 0.002
-    # A last episode that is longer than predicted is left for the next night.
-    assert sum(sweep.unfinished > 0 for sweep in sweeps) <= 0.15 * len(sweeps)
+    assert sum(sweep.unfinished > 0 for sweep in sweeps) <= 0.05 * len(sweeps)
     assert statistics.mean(len(sweep.prefix()) for sweep in sweeps) > 0.93 * 150
 
 
@@ -264,9 +261,9 @@ THREE: dict[str, Any] = {
     "widths": {"a": 32, "b": 16, "c": 4},
     "step_s": {"a": 0.1, "b": 1.0, "c": 1.0},
     "step_cost": {"a": UNIT, "b": 5 * UNIT, "c": UNIT},
-    "priors": {"a": 10.0, "b": 10.0, "c": 20.0},
+    "priors": {"a": 10.0, "b": 5.0, "c": 20.0},
 }
-"""A fast and cheap lane, a dear one, and a narrow one whose prior is too high."""
+"""A fast and cheap lane, a dear one whose prior is too low, and a narrow one whose prior is too high."""
 WHOLE = (400 + 200 * 5 + 100) * 10 * UNIT
 
 
@@ -276,13 +273,16 @@ def test_lanes_share_what_is_left_over_so_that_cells_stay_balanced(share: float,
     """The fastest lane could spend it all before the narrow one has got anywhere."""
     world = World(budget=int(share * WHOLE), draw=of_any_length, seed=seed, **THREE).run()
     reached = {lane: len(plays) / world.sizes[lane] for lane, plays in world.plays.items()}
-    assert world.unfinished <= 1
+    assert world.unfinished == 0
     assert world.budget is not None
     assert 0.93 * world.budget < world.spent <= world.budget
     assert max(reached.values()) - min(reached.values()) < 0.06, reached
-    assert world.unfinished or world.admission.stuck()
+    assert world.admission.stuck()
     assert world.admission.why() == "budget"
-    assert world.admission.owed() == pytest.approx(WHOLE - world.spent, rel=0.12)
+    shown = {lane: statistics.mean(play.length for play in plays) for lane, plays in world.plays.items()}
+    left = {lane: size - len(world.plays[lane]) for lane, size in world.sizes.items()}
+    rest = sum(left[lane] * shown[lane] * world.step_cost[lane] for lane in left)
+    assert world.admission.owed() == pytest.approx(rest, rel=0.02)
 
 
 @pytest.mark.parametrize("spare", [1.05, 20.0])
@@ -305,14 +305,12 @@ def test_costs_of_failed_attempts_are_foreseen() -> None:
 
 
 @pytest.mark.parametrize("deadline", [60.0, 100.0])
-def test_until_a_deadline_no_place_is_empty_for_which_an_episode_is_short_enough(deadline: float) -> None:
-    """Whole episodes take 10 s: all places are full until 10 s before the end, and then none is filled."""
-    world = World(budget=10**9 * UNIT, draw=of_any_length, deadline=deadline, sizes={"a": 10**4}, itself=True).run()
-    starts = [play.started for play in world.plays["a"]]
-    assert max(starts) < deadline - 8
-    assert world.emptied >= deadline - 12
-    late = [play for play in world.plays["a"] if play.ended_at > deadline]
-    assert len(late) <= world.widths["a"] / 2
+def test_all_that_starts_ends_before_the_deadline_and_no_place_is_empty_long_before(deadline: float) -> None:
+    """Episodes take 10 s, and the longest 20: all places are full until so long before the end."""
+    world = World(budget=None, draw=of_any_length, deadline=deadline, sizes={"a": 10**4}).run()
+    assert deadline - 22 < world.now < deadline
+    assert world.emptied >= deadline - 20
+    assert world.unfinished == 0
     assert world.admission.why() == "deadline"
 
 
@@ -395,9 +393,9 @@ def test_a_budget_is_not_promised_to_episodes_whose_price_nobody_knows(budget: i
     assert world.spent > budget * UNIT - BOUND - 30 * UNIT
 
 
-@pytest.mark.parametrize(("budget", "started"), [(29, 0), (30, 1)])
-def test_an_episode_alone_needs_its_cost_and_the_bound_of_a_request(budget: int, started: int) -> None:
-    """10 are predicted, and a request is bounded by 20."""
+@pytest.mark.parametrize(("budget", "started"), [(34, 0), (35, 1)])
+def test_an_episode_alone_needs_its_cost_a_margin_and_the_bound_of_a_request(budget: int, started: int) -> None:
+    """10 are predicted and half as much may come to it; a request is bounded by 20."""
     world = World(budget=budget * UNIT, draw=of_any_length, priors={"a": 10.0}).run()
     assert len(world.plays["a"]) == started
 

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from msgspec import structs
 
 from evalkit.engine.forecast import (
     FILE,
@@ -83,6 +84,16 @@ def test_replies_tell_that_a_model_is_dearer_before_its_first_episode_has_ended(
     cheap.learn("model", A, cost=100, requests=10)
     assert cheap.whole("model", A).cost == 550
     assert cheap.proven("model", A)
+
+
+def test_the_longest_episode_is_known_from_its_replies_on() -> None:
+    forecast = Forecast([structs.replace(prior(), longest=14)])
+    assert forecast.longest("model", A) == 14
+    forecast.hear("model", A, cost=100, requests=1, reached=17)
+    forecast.hear("model", A, cost=100, requests=1, reached=3)
+    assert forecast.longest("model", A) == 17
+    forecast.learn("model", A, cost=9000, requests=90)
+    assert forecast.longest("model", A) == forecast.whole("model", A).requests
 
 
 def test_the_order_in_which_episodes_end_changes_nothing() -> None:

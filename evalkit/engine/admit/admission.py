@@ -2,16 +2,18 @@
 balanced episodes.
 
 An episode may start if these fit in the budget together: what is spent, what is predicted to finish all that have
-started and this one, what the other lanes need to come as far as this one, and room for the bound of one more request.
-Where all that remains is predicted to fit, nobody waits. Under a deadline, an episode may start if its predicted
-duration fits in the rest of the time. Each cell (agent x suite) starts its episodes in the order that was fixed before:
-one that may not start is waited for, and only other cells go on. Outcomes have an effect through costs alone.
+started and this one, what the other lanes need to come as far as this one, and room for the bounds of the requests in
+flight and of one more. Where all that remains is predicted to fit, nobody waits. Under a deadline, an episode may start
+if the rest of the time is enough for one as long as the longest of its cell so far. Each cell (agent x suite) starts
+its episodes in the order that was fixed before: one that may not start is waited for, and only other cells go on.
+Outcomes have an effect through costs alone.
 
-Chosen: `MARGIN`, since an episode that the money cannot finish is worse than one that does not start; it is a part of
-what is in flight, so it shrinks towards the end. Nothing here can break the ceiling: each request is reserved at its
-bound (`client/budget.py`). What is too little for the dearest lane goes to the others (`stuck`). Failed attempts are
-assumed to cost the same proportion as before. A decision costs O(lanes), and nothing per step: at each, `LOOKS` of the
-episodes in flight are predicted again, in turn.
+Chosen: margins, since an episode that the money cannot finish is worse than one that does not start. `MARGIN` is a part
+of what is in flight, so it shrinks towards the end; the next episode may be a standard deviation dearer than its
+forecast, and so may the mean of another lane's, which is what lets a fast lane wait for what slow ones show. Nothing
+here can break the ceiling: each request is reserved at its bound (`client/budget.py`). What is too little for the
+dearest lane goes to the others (`stuck`). Failed attempts are assumed to cost the same proportion as before. A decision
+costs O(lanes), and nothing per step: at each, `LOOKS` of the episodes in flight are predicted again, in turn.
 """
 
 from collections import defaultdict, deque
@@ -21,7 +23,7 @@ from evalkit.client.budget import BudgetStats
 from evalkit.client.budget_state import Ceiling
 from evalkit.engine.admit.backlogs import Came, Flight, LaneBacklog, Learning, Place, ToldProgress
 from evalkit.engine.episode import LEFT_OWED, TOO_LARGE
-from evalkit.engine.forecast import Forecast
+from evalkit.engine.forecast import SPREAD, Forecast
 from evalkit.engine.universe import PlannedEpisode
 
 MARGIN = 0.25
@@ -141,7 +143,7 @@ class Admission:
         agent = episode.cell_key[0]
         ceiling = self._ceilings.get(agent)
         if ceiling is not None and agent not in poor:
-            needed = (1 + MARGIN) * self._rest[agent] + self._whole(backlog, episode)
+            needed = (1 + MARGIN) * self._rest[agent] + (1 + SPREAD) * self._whole(backlog, episode)
             if ceiling.before + ceiling.spent + needed + self._request(backlog, episode) > ceiling.budget:
                 poor.add(agent)
                 if not any(flight.cell_key[0] == agent for flight in self._flights.values()):
@@ -154,9 +156,9 @@ class Admission:
         return self._deadline is not None and self._clock() + self._seconds(backlog, episode) > self._deadline
 
     def _seconds(self, backlog: LaneBacklog, episode: PlannedEpisode) -> float:
-        """How long an episode is predicted to take."""
+        """How long an episode may take: as many requests as the longest of its cell."""
         begun = backlog.begun.get(episode.id)
-        requests = self.forecast.whole(*episode.cell_key).requests - (0 if begun is None else begun[2])
+        requests = self.forecast.longest(*episode.cell_key) - (0 if begun is None else begun[2])
         return max(1.0, requests) * backlog.step_s
 
     def _plenty(self, stats: BudgetStats) -> bool:
@@ -169,7 +171,7 @@ class Admission:
 
     def _fits(self, backlog: LaneBacklog, episode: PlannedEpisode, stats: BudgetStats) -> bool:
         assert stats.budget is not None
-        needed = ((1 + MARGIN) * self._flying + self._whole(backlog, episode)) * _with_failures(stats)
+        needed = ((1 + MARGIN) * self._flying + (1 + SPREAD) * self._whole(backlog, episode)) * _with_failures(stats)
         others = self._parked + self._others(backlog)
         bound = self._request(backlog, episode)
         bounds = bound + sum([one.flights * (one.bound() or bound) for one in self.backlogs.values()])
@@ -181,7 +183,7 @@ class Admission:
         for other in self.backlogs.values():
             if other is not backlog and other.open and other.left and other.why != "deadline":
                 due = reach * other.planned - other.done
-                cost += other.owing * min(1.0, max(0.0, due / other.left))
+                cost += (other.owing + other.unsure) * min(1.0, max(0.0, due / other.left))
         return cost
 
     def _request(self, backlog: LaneBacklog, episode: PlannedEpisode) -> int:
@@ -247,7 +249,7 @@ class Admission:
         """Tell the forecast what an episode's replies have cost since the last time."""
         (cost, requests), (before, asked) = progress, flight.heard
         if requests > asked:
-            self.forecast.hear(*flight.cell_key, cost=cost - before, requests=requests - asked)
+            self.forecast.hear(*flight.cell_key, cost=cost - before, requests=requests - asked, reached=requests)
             flight.heard = progress
             self._news += not self.forecast.ended(*flight.cell_key)
         return progress
@@ -255,9 +257,10 @@ class Admission:
     def _predict_lanes(self) -> None:
         self._news = 0
         for backlog in self.backlogs.values():
-            fresh = [count * self.forecast.whole(*place).cost for place, count in backlog.fresh.items()]
+            fresh = {place: count * self.forecast.whole(*place).cost for place, count in backlog.fresh.items()}
             begun = [self.forecast.rest(*place, cost=cost, requests=n) for place, cost, n in backlog.begun.values()]
-            backlog.owing = sum(fresh) + sum(begun)
+            backlog.owing = sum(fresh.values()) + sum(begun)
+            backlog.unsure = sum(cost * self.forecast.doubt(*place) for place, cost in fresh.items())
 
     def dismiss(self, agents: Collection[str]) -> None:
         """No question needs these agents any more: none of their episodes starts."""

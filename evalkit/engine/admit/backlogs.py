@@ -57,6 +57,8 @@ class LaneBacklog:
     """Episodes that this call has admitted."""
     owing: float = 0.0
     """Predicted pico-dollars of all that it has not admitted."""
+    unsure: float = 0.0
+    """How much more that may be, since of some cells nothing but a stand-in is known."""
     seconds: float = 0.0
     requests: int = 0
     """What the episodes that ended in this call took from their start, for `step_s`."""
