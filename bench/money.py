@@ -11,8 +11,7 @@ bill. A sweep has twice the episodes that its budget pays for.
 
 `best` is shown where one episode is a large part of the budget: what becomes ended episodes if it is known beforehand
 what every attempt costs, in the same order, with the same bound of every request. Admission does not know that. It
-starts an episode where the money does for one that is two standard deviations dearer than the mean, and then for the
-bound of its last request.
+starts an episode where the money does for its forecast with a margin, and then for the bound of its last request.
 """
 
 import argparse
@@ -37,7 +36,7 @@ from evalkit.engine.admit.admission import Admission
 from evalkit.engine.admit.admission_queue import AdmissionQueue
 from evalkit.engine.admit.backlogs import LaneBacklog
 from evalkit.engine.episode import LaneContext, next_question
-from evalkit.engine.forecast import SPREAD, Forecast, Prior
+from evalkit.engine.forecast import Forecast, Prior
 from evalkit.engine.options import Stop
 from evalkit.engine.resume import Holdings
 from evalkit.engine.scheduler import LaneJob, play_lanes
@@ -54,7 +53,7 @@ from evalkit.wire.http import HttpResponse
 from evalkit.wire.table import DIALECTS
 from tests.sim.loop import SimLoop
 
-LEAST_SHARE = 0.95
+LEAST_SHARE = 0.93
 """Of a budget, in ended episodes."""
 MOST_BOOKS = 1.01
 KNOWN_EPISODES = 50
@@ -474,7 +473,6 @@ def _prior(name: str, agent: Agent, mean: float) -> Prior:
         requests=sum(agent.turns) / 2,
         tokens_in=0.0,
         tokens_out=0.0,
-        spread=SPREAD,
     )
 
 

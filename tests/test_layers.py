@@ -250,13 +250,13 @@ def package() -> dict[str, str]:
 
 
 MOST_LINES = {
-    "engine": 12_450,
+    "engine": 11_250,
     "envs": 11_800,
     "report": 10_750,
     "store": 5_510,
     "frozen": 1_250,
     "client": 5_300,
-    "cli": 5_250,
+    "cli": 5_100,
     "wire": 4_600,
     "view": 3_800,
     "spec": 3_350,
@@ -266,7 +266,7 @@ MOST_LINES = {
     ".": 2_950,
     "stats": 2_500,
     "serve": 1_650,
-    "api": 1_400,
+    "api": 1_330,
     "tasks": 900,
     "nightly": 600,
 }
@@ -280,7 +280,7 @@ def test_no_folder_grows_unnoticed() -> None:
         if text:
             lines[folder] += len(text.splitlines())
     assert {folder: found for folder, found in lines.items() if found > MOST_LINES[folder]} == {}
-    assert sum(len(text) > 0 for text in package().values()) <= 480
+    assert sum(len(text) > 0 for text in package().values()) <= 475
 
 
 def test_every_import_keeps_to_its_layer() -> None:

@@ -2,32 +2,25 @@
 
 from collections.abc import Coroutine, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
-from os import PathLike
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from evalkit.api.specs import Spec, chosen, run_directory, sweep_of
+from evalkit.api.specs import Spec, chosen, sweep_of
 from evalkit.engine.forecast import alone
 from evalkit.engine.freezing.freeze import Resolved, resolve
 from evalkit.engine.loop import inside_loop, run_loop
-from evalkit.engine.planning.machines import LEAST_REQUESTS
-from evalkit.engine.planning.pilot import NOTHING, Basis
 from evalkit.engine.planning.plan import Begun, PriorKnowledge, plan_sweep
 from evalkit.engine.planning.planned import Plan
-from evalkit.engine.publishing import CPU_KIND
 from evalkit.frozen.manifests import is_run, manifest_if_run
-from evalkit.money import PicoUsd
 from evalkit.seats import AgentFn
 from evalkit.spec.model import Sweep
-from evalkit.store.events import read_events
 
 
 def plan(
     spec: Spec,
     *,
     only: Mapping[str, Sequence[str]] = {},
-    basis: str | PathLike[str] | None = None,
     agents: Mapping[str, AgentFn] = {},
 ) -> Plan:
     """Predict what a sweep costs and how long it takes, without sending requests or writing files.
@@ -40,7 +33,6 @@ def plan(
     Args:
         spec: as for `run`.
         only: as for `run`.
-        basis: a run, by name or directory, whose figures are used.
         agents: as for `run`.
 
     Returns:
@@ -54,42 +46,18 @@ def plan(
     >>> found["episodes"], found["requests"], found["usd"]["expected"]
     (12, 0, 0.0)
     """
-    return planned(sweep_of(spec, agents=agents), only=only, basis=basis).plan
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MadePlan:
-    """A plan and its inputs, for the command line."""
-
-    plan: Plan
-    resolved: Resolved
-    scatter: Basis
-    """A run whose scores show how far they scatter; only of a plan for an amount."""
+    return planned(sweep_of(spec, agents=agents), only=only)
 
 
 def planned(
-    sweep: Sweep,
-    *,
-    only: Mapping[str, Sequence[str]] = {},
-    basis: str | PathLike[str] | None = None,
-    amount: PicoUsd | None = None,
-    directory: Path | None = None,
-    mark: str = "",
-) -> MadePlan:
-    """A sweep's plan; `amount`: what to spend now, in addition to what the run has spent; `directory`: the run's, if it
-    is another than its name says. Raises UsageError."""
+    sweep: Sweep, *, only: Mapping[str, Sequence[str]] = {}, directory: Path | None = None, mark: str = ""
+) -> Plan:
+    """A sweep's plan; `directory`: the run's, if it is another than its name says. Raises UsageError."""
     own = Path("runs") / sweep.name if directory is None else directory
     resolved = _as_frozen(resolve(sweep, manifest_if_run(own)), own)
-    known = replace(_known(resolved, own, basis), cpu_s=_cpu_s(own))
-    scatter = known.basis
-    if basis is None and amount is not None and known.begun is not None:
-        scatter = _basis(own)
-    if amount is not None:
-        resolved = replace(resolved, sweep=replace(resolved.sweep, budget=PicoUsd(known.spent + amount)))
     choice = chosen(only, resolved.manifest, f"{mark}only")
-    planning = plan_sweep(resolved, choice, known=known)
-    made = _waited(planning) if any(spec.code is not None for spec in sweep.agents) else alone(planning)
-    return MadePlan(plan=made, resolved=resolved, scatter=scatter)
+    planning = plan_sweep(resolved, choice, known=_known(resolved, own))
+    return _waited(planning) if any(spec.code is not None for spec in sweep.agents) else alone(planning)
 
 
 def _waited(planning: Coroutine[Any, Any, Plan]) -> Plan:
@@ -110,19 +78,17 @@ def _as_frozen(resolved: Resolved, own: Path) -> Resolved:
     return replace(resolved, manifest=kept(read_manifest(own), resolved.manifest))
 
 
-def _known(resolved: Resolved, own: Path, basis: str | PathLike[str] | None) -> PriorKnowledge:
-    """The contents of the run that the spec would resume, and the figures of that run or of `basis`."""
+def _known(resolved: Resolved, own: Path) -> PriorKnowledge:
+    """The contents of the run that the spec would resume, and its figures."""
     reply_s = _simulated_reply_s(resolved)
     if not is_run(own):
-        return (
-            PriorKnowledge(reply_s=reply_s) if basis is None else PriorKnowledge(basis=_named(basis), reply_s=reply_s)
-        )
+        return PriorKnowledge(reply_s=reply_s)
     from evalkit.engine.status import forecast_of, lane_rates, logged_cells
     from evalkit.store.reading.accounts import accounts, spent
     from evalkit.store.reading.index import read_index
 
     index, begun = read_index(own), None
-    if basis is None and index.episodes:
+    if index.episodes:
         logged = logged_cells(resolved.manifest, index.cells)
         begun = Begun(
             name=own.name,
@@ -131,28 +97,12 @@ def _known(resolved: Resolved, own: Path, basis: str | PathLike[str] | None) -> 
             rates=lane_rates(logged, resolved.manifest),
         )
     return PriorKnowledge(
-        basis=NOTHING if basis is None else _named(basis),
         held=dict(index.episodes),
         begun=begun,
         spent=spent(index.totals["cost"], accounts(index.ledger, index.cost_by_worker).values()),
         reply_s=reply_s,
         spread=_spread(own) if resolved.sweep.decide is not None else None,
     )
-
-
-def _cpu_s(own: Path) -> float | None:
-    """CPU seconds that the run's last call of some length has taken for a request."""
-    found = None
-    for event in read_events(own, CPU_KIND) if is_run(own) else ():
-        seconds, requests = event.get("seconds"), event.get("requests")
-        if (
-            isinstance(seconds, int | float)
-            and isinstance(requests, int)
-            and requests >= LEAST_REQUESTS
-            and seconds > 0
-        ):
-            found = seconds / requests
-    return found
 
 
 def _spread(own: Path) -> float | None:
@@ -164,22 +114,6 @@ def _spread(own: Path) -> float | None:
     manifest, _, results = read_run(own)
     asked = read_question(own, manifest, results)
     return None if asked is None else asked.spread(LEAST_SEEN)
-
-
-def _named(basis: str | PathLike[str]) -> Basis:
-    return _basis(run_directory(basis))
-
-
-def _basis(directory: Path) -> Basis:
-    """A run's ended episodes, next to those of its stand-ins."""
-    from evalkit.engine.forecast import make_priors, read_priors
-    from evalkit.engine.planning.pilot import basis_of
-    from evalkit.results.derived import read_run
-
-    manifest, _, results = read_run(directory)
-    priors = {(prior.agent, prior.suite): prior for prior in read_priors(directory)}
-    made = alone(make_priors(manifest, known=priors))
-    return basis_of(directory.name, manifest, results, [*priors.values(), *made])
 
 
 def _simulated_reply_s(resolved: Resolved) -> Mapping[str, float]:

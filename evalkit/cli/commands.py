@@ -54,7 +54,6 @@ COMMANDS: Mapping[str, Command] = {
         "predict cost, tokens and time without a request",
         (
             "evalkit plan runs/nightly.toml",
-            "evalkit plan runs/nightly.toml --from runs/pilot",
             "evalkit plan runs/nightly.toml --budget 20",
         ),
         options.plan,

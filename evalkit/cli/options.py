@@ -119,8 +119,7 @@ def plan(sub: argparse.ArgumentParser) -> None:
     """Options of `plan`."""
     _sweep(sub)
     sub.add_argument("--dir", metavar="DIR", help="the run's directory, or a place in a bucket, instead of runs/NAME")
-    sub.add_argument("--from", metavar="RUN", dest="basis", help="predict from a run that has ended episodes")
-    sub.add_argument("--budget", metavar="USD", help="propose what to play for this amount, at once or night by night")
+    sub.add_argument("--budget", metavar="USD", help="what the run may spend, instead of the sweep's; what it pays for")
     sub.add_argument("--json", action="store_true", help="the same as JSON")
     sub.add_argument(
         "--only",

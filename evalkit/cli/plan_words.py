@@ -1,4 +1,4 @@
-"""A plan and a proposal as text and tables, for a terminal of at least 80 columns."""
+"""A plan as text and tables, for a terminal of at least 80 columns."""
 
 import math
 import shlex
@@ -16,24 +16,20 @@ from evalkit.engine.planning.planned import (
     Plan,
     QuestionPlan,
 )
-from evalkit.engine.planning.propose import LEAST_INSTANCES, Share, worst
 from evalkit.money import show_usd, simulated_words
 from evalkit.text import many, span
 
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from evalkit.engine.planning.nights import Proposal
-
 WIDE = 110
 """The least columns for showing each cell's range and basis."""
 NAMED = 4
 """Names that are shown of a long list."""
-NIGHTS_SHOWN = 10
 
 
-def print_plan(plan: Plan, *, judge: bool = True) -> None:
-    """Print a plan: cells, totals, lanes, warnings, notes. `judge`: say whether the budget is enough."""
+def print_plan(plan: Plan) -> None:
+    """Print a plan: cells, totals, lanes, warnings, notes."""
     from evalkit.report.render.terminal import console as console_of
 
     console = console_of()
@@ -50,7 +46,7 @@ def print_plan(plan: Plan, *, judge: bool = True) -> None:
         above = cell.suite
     console.print(table)
     console.print()
-    for line in _summary(plan, judge=judge):
+    for line in _summary(plan):
         console.print(line, markup=False)
     if plan.question is not None:
         console.print()
@@ -136,15 +132,14 @@ def _range(low: float, high: float) -> str:
     return f"{shown[0]} to {shown[1]}" if shown[0] != shown[1] else ""
 
 
-def _summary(plan: Plan, *, judge: bool) -> Iterator[str]:
+def _summary(plan: Plan) -> Iterator[str]:
     episodes, requests = (round(sum(getattr(cell, key) for cell in plan.cells)) for key in ("episodes", "requests"))
     tokens = [_short(sum(getattr(cell, key) for cell in plan.cells)) for key in ("tokens_in", "tokens_out")]
     ended = sum(cell.ended for cell in plan.cells)
     left = f" left to play ({ended:,} have ended, {show_usd(plan.spent)} spent)" if ended or plan.spent else ""
     yield f"{many(episodes, 'episode')}{left}, {many(requests, 'request')}, {tokens[0]} tokens in, {tokens[1]} out."
     yield f"Cost: {_cost_words(plan)}{simulated_words(plan.simulated)}."
-    if judge:
-        yield _budget_words(plan)
+    yield _budget_words(plan)
     guessed = sorted({cell.agent for cell in plan.cells if cell.basis == STAND_IN and cell.cost})
     if guessed:
         yield (
@@ -159,7 +154,6 @@ def _summary(plan: Plan, *, judge: bool) -> Iterator[str]:
             f"By worst-case cost, the budget allows {many(plan.in_flight, 'request')} in flight at first, "
             f"over all lanes ({show_usd(plan.dearest)} each)."
         )
-    yield from _machine_words(plan)
     for cell in plan.cells:
         if cell.too_long is not None:
             over = cell.too_long
@@ -195,18 +189,6 @@ def _lane_words(plan: Plan, lane: LanePlan) -> str:
     )
 
 
-def _machine_words(plan: Plan) -> Iterator[str]:
-    """How many processes are of use, if that is a question."""
-    workers = plan.workers
-    if workers is not None and max(workers.useful, workers.planned) > 1:
-        can = f"{many(workers.useful, 'worker')} can"
-        source = "as this run takes" if workers.measured else "assumed"
-        yield (
-            f"{can} use these limits; more would wait ({_pace(workers.requests_per_s)} at "
-            f"{1000 * workers.cpu_s:.2g} ms of CPU each, {source}; --workers)."
-        )
-
-
 def _pace(requests_per_s: float) -> str:
     return f"{requests_per_s:,.1f} requests/s" if requests_per_s >= 1 else f"{60 * requests_per_s:,.1f} requests/min"
 
@@ -229,7 +211,7 @@ def _notes(plan: Plan, *, wide: bool) -> Iterator[str]:
         together.setdefault(_listed(agents), []).append(stand_in)
     for agents_words, names in together.items():
         policies = f"polic{'ies' if len(names) > 1 else 'y'} {', '.join(names)}"
-        yield f"turns of {agents_words} are those of the {policies}; a model's may differ (--from)"
+        yield f"turns of {agents_words} are those of the {policies}; a model's may differ"
     if not wide:
         for basis, cells in others.items():
             yield f"{basis}: {_listed(cells)}"
@@ -247,7 +229,11 @@ def _budget_words(plan: Plan) -> str:
         return "No budget is set."
     budget = show_usd(plan.budget)
     if plan.spent + plan.cost > plan.budget:
-        return f"The budget of {budget} will not do: raise `budget_usd`, or narrow the sweep with --only."
+        fits = sum(math.floor(plan.pays_for * cell.episodes) for cell in plan.cells)
+        return (
+            f"The budget of {budget} will not do: it pays for about {plan.pays_for:.0%}, {many(fits, 'episode')}, the "
+            "first ones of every agent on every suite. Raise `budget_usd`, or narrow the sweep with --only."
+        )
     if plan.needed > plan.budget:
         return (
             f"The budget of {budget} is what it costs, but the last episode will not start without room for doubt and "
@@ -263,10 +249,8 @@ def next_step(plan: Plan, command: str, spec: str) -> str:
         return f"Next: {command} report {shlex.quote(f'runs/{plan.name}')}"
     if not plan.fits:
         assert plan.budget is not None
-        left = show_plain(max(0, plan.budget - plan.spent))
         enough = show_plain(ceil_cents(plan.needed))
-        lower = f"\n  {command} plan {spec} --budget {left:<10}what to play for what is left" if left != "0" else ""
-        return f"Next:{lower}\n  {command} run {spec} --budget {enough:<11}all of it"
+        return f"Next: {command} run {spec} --budget {enough:<11}all of it"
     return f"Next: {command} run {spec}"
 
 
@@ -278,81 +262,10 @@ def ceil_cents(amount: float) -> int:
 PICO_PER_CENT = 10**10
 
 
-def print_proposal(proposal: "Proposal", run: str) -> None:
-    """Print what to play for an amount: the parts, the commands, the nights. `run`: the command that runs the sweep."""
-    from evalkit.report.render.terminal import console as console_of
-
-    console = console_of()
-    amount = show_usd(proposal.amount)
-    console.print(f"\nFor {amount}, with the widest interval as narrow as possible:", markup=False)
-    table = _grid(("suite", "instances x replicates"), ("episodes", "cost", "95 %"), console.width)
-    for share in proposal.shares:
-        count = f"{share.more:,}" if share.part.cost else "free"
-        table.add_row(share.part.suite, share.words(), count, show_usd(round(share.cost)), _width(share.width))
-    console.print(table)
-    console.print()
-    for line in _proposal_words(proposal, run):
-        console.print(line, markup=False, soft_wrap=line.startswith("  "))
-    if proposal.nights:
-        _print_nights(proposal)
-
-
-def _proposal_words(proposal: "Proposal", run: str) -> Iterator[str]:
-    yield (
-        f"Widest interval: {_width(proposal.worst)} of 100, for {show_usd(round(proposal.cost))} expected; "
-        f"{show_usd(proposal.kept)} is kept for the last request's worst case. Episodes are per agent."
-    )
-    if any(not math.isfinite(share.width) for share in proposal.shares):
-        yield f"An interval needs at least {LEAST_INSTANCES} instances: choose fewer suites with --only."
-    if proposal.guessed:
-        yield "A standard deviation of 0.5 is assumed for scores, unless a run measures it (--from)."
-    if not proposal.commands:
-        yield "Nothing more fits."
-        return
-    ceiling = show_plain(proposal.ceiling)
-    if all(share.whole for share in proposal.shares):
-        yield "It is enough for the whole sweep:"
-        yield f"  {run} --budget {ceiling}"
-        return
-    yield "To play it:"
-    for command in proposal.commands:
-        yield f"  {run} --budget {ceiling} {command.words()}"
-
-
 def show_plain(amount: int) -> str:
     """Pico-dollars in the form of an option's value: `12.5`."""
     text = f"{amount // 10**12}.{amount % 10**12:012d}".rstrip("0")
     return text.removesuffix(".")
-
-
-def _print_nights(proposal: "Proposal") -> None:
-    from evalkit.report.render.terminal import console as console_of
-
-    console, count = console_of(), len(proposal.nights)
-    console.print(
-        f"\nThe whole sweep takes {many(count, 'night')} of {show_usd(proposal.amount)}. "
-        "--budget limits the whole run, so it grows each night:",
-        markup=False,
-    )
-    table = _grid(("night", "--budget", "episodes of each agent, by suite"), ("95 %",), console.width)
-    before = [share.part.done for share in proposal.shares]
-    for number, night in enumerate(proposal.nights):
-        plays = [f"{share.part.suite} {share.episodes - done:,}" for share, done in _grown(night, before)]
-        if number < NIGHTS_SHOWN - 1 or number == count - 1:
-            ceiling = show_plain(proposal.spent + (number + 1) * proposal.amount)
-            table.add_row(f"{number + 1:,}", ceiling, ", ".join(plays), _width(worst(night)))
-        elif number == NIGHTS_SHOWN - 1:
-            table.add_row("...", "", f"{count - NIGHTS_SHOWN:,} more in the same way", "")
-        before = [share.episodes for share in night]
-    console.print(table)
-
-
-def _grown(night: Sequence[Share], before: Sequence[int]) -> list[tuple[Share, int]]:
-    return [(share, done) for share, done in zip(night, before, strict=True) if share.episodes > done]
-
-
-def _width(width: float) -> str:
-    return f"+-{100 * width:.1f}" if width < 1 else "> 100" if math.isfinite(width) else "none"
 
 
 def _short(count: float) -> str:

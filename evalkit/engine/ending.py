@@ -165,9 +165,9 @@ def _all_wait(session: Session) -> bool:
 def _ceiling_words(session: Session) -> Iterator[str]:
     """Which agents and lanes have used up their part of the budget."""
     if session.gate is not None:
-        for scope, name, budget in session.gate.admission.ceilings.words():
+        for name, budget in session.gate.admission.ceilings():
             yield (
-                f"The budget of {scope} {name} ({show_usd(budget)}) is reached: too little remains to finish "
+                f"The budget of agent {name} ({show_usd(budget)}) is reached: too little remains to finish "
                 f"another episode. To continue, raise it in the sweep (`budget_usd`) and run it again."
             )
 

@@ -13,7 +13,6 @@ from evalkit.client.lanes.lane import Lane
 from evalkit.engine.admit.admission import Admission
 from evalkit.engine.admit.admission_queue import AdmissionQueue
 from evalkit.engine.admit.backlogs import LaneBacklog, Place
-from evalkit.engine.admit.needs import Ceilings
 from evalkit.engine.endpoints import Endpoints
 from evalkit.engine.episode import ActiveEpisode, LaneContext
 from evalkit.engine.forecast import Forecast, forecast_run, learn_all
@@ -268,7 +267,7 @@ async def _gate(session: Session, endpoints: Endpoints, budget: Budget, backlogs
         clock=clock,
         deadline=None if deadline_s is None else began + deadline_s,
         first_bound=first_bound,
-        ceilings=Ceilings(budget.ceilings()),
+        ceilings=budget.ceilings(),
     )
 
     def over(why: str) -> None:

@@ -5,8 +5,9 @@ counted as the simulated provider counts them. Nothing is sent and nothing is wr
 """
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import islice
 from typing import Any, NamedTuple
 
 from msgspec import structs
@@ -277,6 +278,81 @@ class _NoLog:
         raise UsageError(f"plan: an episode of agent {self.agent!r} could not be played: {facts.get('detail', kind)}")
 
 
+STEPS = 1000
+"""Requests that all samples of a call are meant to take, and at most each conversation beyond its share; a count, not a
+time, so that forecasts repeat exactly. It takes about half a second of CPU time."""
+LEAST_STEPS, MOST_EPISODES = 16, 4
+"""What each kind of conversation gets at least and at most."""
+PLAIN = Till(dialect=DIALECTS["openai_chat"])
+"""Where only tokens are asked for: one dialect's are near enough to another's."""
+
+
+class Sampled(NamedTuple):
+    """A cell whose play is wanted."""
+
+    agent: ManifestAgent
+    suite: ManifestSuite
+    cell: AgentSetup
+
+    @property
+    def place(self) -> tuple[str, str]:
+        """Agent and suite."""
+        return self.agent.name, self.suite.name
+
+
+async def play_samples(
+    manifest: Manifest,
+    wanted: Sequence[Sampled],
+    *,
+    steps: float = STEPS,
+    spoken: Callable[[Sampled], tuple[Till, PlayedCode | None]] = lambda _: (PLAIN, None),
+    outgrows: Callable[[Sampled, Sample], bool] = lambda *_: False,
+) -> dict[tuple[str, str], list[Sample]]:
+    """A few episodes of each cell as its stand-in plays them, by agent and suite; about `steps` requests in all.
+
+    Agents who read the same, and whose stand-in is the same, share one conversation and differ in price alone.
+    `spoken`: the dialect of a cell's model, and its code; `outgrows`: whether a conversation that was cut short may be
+    too long for its model, so that it is played to its end.
+    """
+    groups: dict[tuple[object, ...], list[Sampled]] = {}
+    for member in wanted:
+        agent, suite, cell = member
+        (till, code), stand_in = spoken(member), stand_in_of(agent, suite.environment)
+        played = agent.model if stand_in == agent.model else "", agent.script, agent.name if code else ""
+        read = cell.kit.pack.digest, agent.notes, cell.sampling, till.dialect.name, till.quirks
+        groups.setdefault((suite.name, stand_in, *played, *read), []).append(member)
+    samples = {}
+    for number, members in enumerate(groups.values()):
+        share = max(LEAST_STEPS, steps / (len(groups) - number))
+        found = await _play_cell(manifest, members, share, *spoken(members[0]), outgrows)
+        steps = max(0.0, steps - sum(len(sample.asked) for sample in found))
+        samples.update({member.place: found for member in members})
+    return samples
+
+
+async def _play_cell(
+    manifest: Manifest,
+    members: Sequence[Sampled],
+    share: float,
+    till: Till,
+    code: PlayedCode | None,
+    outgrows: Callable[[Sampled, Sample], bool],
+) -> list[Sample]:
+    """A first episode that is longer than the share is cut; later ones are played to their end, since to leave out
+    those that take long would make all seem short."""
+    (agent, suite, cell), samples = members[0], list[Sample]()
+    stand_in, left = stand_in_of(agent, suite.environment), share
+    for episode in islice(admitted(manifest, cell, suite), MOST_EPISODES):
+        one = await play_sample(episode, stand_in, till, STEPS if samples else round(share), code)
+        if one.cut and any(outgrows(member, one) for member in members):
+            one = await play_sample(episode, stand_in, till, None, code)
+        samples.append(one)
+        left -= len(one.asked)
+        if left <= 0 or one.cut:
+            break
+    return samples
+
+
 async def play_sample(
     episode: PlannedEpisode, stand_in: str, till: Till, most: int | None = None, coded: PlayedCode | None = None
 ) -> Sample:
@@ -340,7 +416,3 @@ def _growth(prompts: Sequence[int]) -> float:
         return 0.0
     early, late = sum(prompts[: count // 2]), sum(prompts[-(count // 2) :])
     return max(0.0, (late - early) / (count // 2) / (count - count // 2))
-
-
-PLAIN = Till(dialect=DIALECTS["openai_chat"])
-"""Where only tokens are asked for: one dialect's are near enough to another's."""

@@ -21,7 +21,7 @@ from evalkit.engine.freezing.keeping import kept
 from evalkit.engine.loop import interruptible
 from evalkit.engine.options import RunOptions, Stop
 from evalkit.engine.outcome import RunOutcome
-from evalkit.engine.publishing import SHOW_EVERY_S, noted, tell_others
+from evalkit.engine.publishing import SHOW_EVERY_S, tell_others
 from evalkit.engine.resume import read_holdings
 from evalkit.engine.scheduler import play_lanes
 from evalkit.engine.session import Session, make_jobs
@@ -123,7 +123,7 @@ async def _play(session: Session, show: Callable[[View], None], machines: Machin
             session.jobs = await make_jobs(session, endpoints)
             here = nullcontext(partial(play_lanes, session.jobs))
             async with here if machines is None else machines(session, endpoints) as play:
-                with noted(session), _timed(session):
+                with _timed(session):
                     async with _watched(session, show), _asked(session):
                         await play()
 

@@ -112,7 +112,6 @@ def test_what_a_forecast_takes_an_episode_of_code_for_grows_with_its_requests(be
         requests=20.0,
         tokens_in=400.0,
         tokens_out=40.0,
-        spread=0.5,
     )
     sums = CellTotals(agent="halting", suite=suite, rows=35, steps=8, begun=2)
     agent = manifest.agents["halting"]

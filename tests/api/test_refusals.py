@@ -56,7 +56,6 @@ WRONG: list[tuple[Callable[[], Any], str]] = [
     (lambda: evalkit.run(SPEC, retry="internal_error"), r"retry: expected a list of names, got 'internal_error'"),
     (lambda: evalkit.run(SPEC, on_progress=3), r"on_progress: expected a function, got int"),  # type: ignore[arg-type]
     (lambda: evalkit.plan("quickstart", only={"suite": ["x"]}), r"only: the sweep has no suite 'x'"),
-    (lambda: evalkit.plan(SPEC, basis="none"), r"There is no run 'none'"),
     (lambda: evalkit.plan({}), r"spec: "),
     (lambda: evalkit.load("none"), r"There is no run 'none'"),
     (lambda: evalkit.load("."), r"is no run directory"),

@@ -37,7 +37,7 @@ READING = (
     ("sql", "RUN", "select agent, step, facts, cost from steps order by all", "--csv"),
     ("compare", "RUN", "RUN", "--json"),
     ("compare", "RUN:knuth", "RUN:random", "--json"),
-    ("plan", "mine.toml", "--from", "RUN", "--json"),
+    ("plan", "mine.toml", "--dir", "RUN", "--json"),
 )
 
 

@@ -16,7 +16,7 @@ from tests.support.command_line import SERVED, Call
 
 PLAN = {
     *("version", "name", "episodes", "requests", "tokens_in", "tokens_out", "usd", "budget_usd", "seconds", "cells"),
-    *("ended", "spent_usd", "in_flight", "simulated_money"),
+    *("ended", "spent_usd", "budget_pays_for", "in_flight", "simulated_money"),
 }
 PLAN_CELL = {
     *("agent", "suite", "lane", "stand_in", "episodes", "played", "requests", "tokens_in", "tokens_out", "usd"),
@@ -63,8 +63,7 @@ def test_a_plan_as_json_has_its_schema_and_writes_nothing(call: Call, here: Path
     (here / "sweep.toml").write_text("budget_usd = 1\n" + text)
     said = call("plan", "sweep.toml", "--json")
     plan = json.loads(said.out)
-    assert set(plan) == PLAN | {"lanes", "marks", "workers"}
-    assert set(plan["workers"]) == {"useful", "planned", "requests_per_s", "cpu_ms_per_request", "cpu_is"}
+    assert set(plan) == PLAN | {"lanes", "marks"}
     assert (plan["version"], plan["episodes"], plan["budget_usd"]) == (1, 24, 1.0)
     assert all(set(cell) == PLAN_CELL for cell in plan["cells"])
     assert sum(cell["requests"] for cell in plan["cells"]) == plan["requests"] > 24
@@ -91,13 +90,13 @@ def test_a_plan_narrowed_to_an_agent_has_that_one_alone(call: Call, spec: Path) 
     assert [cell["agent"] for cell in plan["cells"]] == ["random"]
 
 
-@pytest.mark.parametrize(("budget", "words"), [("50", "is enough"), ("0.001", "will not do: raise `budget_usd`")])
+@pytest.mark.parametrize(("budget", "words"), [("50", "is enough"), ("0.001", "will not do: it pays for about 0%")])
 def test_a_plan_says_whether_the_budget_will_do(call: Call, here: Path, budget: str, words: str) -> None:
     text = SERVED.format(width=4, periods=3).replace('"lab"', '"simulated"')
     (here / "sweep.toml").write_text(f"budget_usd = {budget}\n{text}")
     said = call("plan", "sweep.toml")
     assert words in said.out
-    assert ("Next: evalkit run sweep.toml" in said.out) == (budget == "50")
+    assert said.out.endswith("Next: evalkit run sweep.toml\n") == (budget == "50")
 
 
 def test_a_plan_names_the_stand_in_of_a_model(call: Call, here: Path) -> None:
@@ -232,40 +231,13 @@ def test_the_live_display_cuts_no_number(columns: int) -> None:
         assert words in text
 
 
-def test_a_plan_for_an_amount_proposes_what_to_play_now_and_each_night(
-    call: Call, here: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (here / "sweep.toml").write_text(SERVED.format(width=4, periods=3).replace('"lab"', '"simulated"'))
-    whole = json.loads(call("plan", "sweep.toml", "--json").out)
-    ample = json.loads(call("plan", "sweep.toml", "--budget", "1000", "--json").out)["proposal"]
-    assert [one["more"] for one in ample["suites"]] == [12]
-    amount = f"{0.6 * whole['usd']['expected'] + ample['kept_usd']:.4f}"
-    made = json.loads(call("plan", "sweep.toml", "--budget", amount, "--json").out)["proposal"]
-    (suite,) = made["suites"]
-    assert 3 <= suite["episodes_an_agent"] < 12
-    assert made["expected_usd"] <= made["usd"] - made["kept_usd"]
-    assert made["commands"][0]["options"] == f"--only 'suite={suite['suite']}' --limit {suite['more']}"
-    for columns in (80, 160):
-        monkeypatch.setenv("COLUMNS", str(columns))
-        said = call("plan", "sweep.toml", "--budget", amount).out
-        assert f"evalkit run sweep.toml --budget {amount.rstrip('0')} --only" in said
-        assert f"The whole sweep takes {len(made['nights'])} nights of" in said
-
-
 @pytest.mark.exhaustive
-def test_a_plan_goes_on_with_the_run_there_is_and_takes_figures_from_another(call: Call, here: Path) -> None:
+def test_a_plan_goes_on_with_the_run_there_is(call: Call, here: Path) -> None:
     (here / "sweep.toml").write_text(SERVED.format(width=4, periods=3).replace('"lab"', '"simulated"'))
     call("run", "sweep.toml", "--limit", "3")
     rest = json.loads(call("plan", "sweep.toml", "--json").out)
     assert (rest["episodes"], rest["ended"]) == (18, 6)
     assert {cell["basis"] for cell in rest["cells"]} == {"3 episodes of sweep"}
-    other = (here / "sweep.toml").read_text().replace("periods = [3]", "periods = [3, 4]")
-    (here / "other.toml").write_text(other)
-    plan = json.loads(call("plan", "other.toml", "--from", "sweep", "--json").out)
-    assert (plan["episodes"], plan["ended"]) == (48, 0)
-    known = {cell["suite"][-1]: cell["basis"] for cell in plan["cells"]}
-    assert known == {"3": "3 episodes of sweep", "4": "the policy itself"}
-    assert "There is no run 'none'" in call("plan", "other.toml", "--from", "none").message
 
 
 @pytest.mark.exhaustive

@@ -84,7 +84,7 @@ def reading(name: str, other: str, episode: str) -> Mapping[str, Callable[[], Sa
         "show": lambda: run("show", name, episode),
         "compare": lambda: run("compare", name, other),
         "export": lambda: run("export", name, "--format", "jsonl", "--out", str(out / "e.jsonl")),
-        "plan": lambda: run("plan", "small.toml", "--from", name),
+        "plan": lambda: run("plan", "small.toml", "--dir", name),
         "pages": lambda: pages(name),
     }
 

@@ -9,22 +9,21 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from msgspec import structs
 
-from evalkit.engine import forecast as forecasts
 from evalkit.engine.forecast import (
     FILE,
-    LEAST_STEPS,
     Forecast,
     Prior,
-    around,
     beyond,
     forecast_run,
     learn_all,
     make_priors,
+    ranged,
     read_priors,
 )
 from evalkit.engine.resume import read_holdings
-from evalkit.engine.stand_in import PLAIN, admitted, play_sample, stand_in_of
+from evalkit.engine.stand_in import LEAST_STEPS, PLAIN, Sampled, admitted, play_sample, play_samples, stand_in_of
 from evalkit.engine.status import read_status
 from evalkit.engine.universe import Choice, cells
 from tests.support.each_case import check_each
@@ -44,7 +43,6 @@ def prior(agent: str = "model", suite: str = A, *, cost: float = 1000.0, request
         requests=requests,
         tokens_in=500.0,
         tokens_out=50.0,
-        spread=0.3,
     )
 
 
@@ -75,16 +73,27 @@ def test_what_ends_outweighs_the_prior() -> None:
     assert all(one.low <= 30_000 <= one.high for one in ranges[3:])
 
 
-def test_a_model_that_costs_twice_its_stand_in_is_known_from_its_other_cells() -> None:
-    forecast = Forecast([prior(), prior(suite=B, cost=80_000, requests=100), prior("other", B, cost=80_000)])
-    for _ in range(8):
-        forecast.learn("model", A, cost=2000, requests=30)
-    elsewhere = forecast.whole("model", B)
-    assert elsewhere.cost == pytest.approx(80_000 * 1.8)
-    assert elsewhere.requests == pytest.approx(100 * 2.6)
-    assert forecast.whole("other", B).cost == 80_000
-    # A cell does not confirm itself by way of its agent: own episodes count once.
-    assert forecast.whole("model", A).cost == pytest.approx((3 * 1000 + 8 * 2000) / 11)
+def test_replies_tell_that_a_model_is_dearer_before_its_first_episode_has_ended() -> None:
+    forecast = Forecast([prior()])
+    forecast.hear("model", A, cost=4000, requests=4)
+    assert forecast.whole("model", A).cost == pytest.approx(10 * (4 * 100 + 4000) / 8)
+    cheap = Forecast([prior()])
+    cheap.hear("model", A, cost=4, requests=4)
+    assert cheap.whole("model", A).cost == 1000  # later requests are dearer than first ones
+    assert not cheap.proven("model", A)
+    cheap.learn("model", A, cost=100, requests=10)
+    assert cheap.whole("model", A).cost == 550
+    assert cheap.proven("model", A)
+
+
+def test_the_longest_episode_is_known_from_its_replies_on() -> None:
+    forecast = Forecast([structs.replace(prior(), longest=14)])
+    assert forecast.longest("model", A) == 14
+    forecast.hear("model", A, cost=100, requests=1, reached=17)
+    forecast.hear("model", A, cost=100, requests=1, reached=3)
+    assert forecast.longest("model", A) == 17
+    forecast.learn("model", A, cost=9000, requests=90)
+    assert forecast.longest("model", A) == forecast.whole("model", A).requests
 
 
 def test_the_order_in_which_episodes_end_changes_nothing() -> None:
@@ -119,7 +128,7 @@ def test_a_cell_that_costs_nothing_has_nothing_left_to_pay() -> None:
     assert forecast.rest("model", A, cost=0, requests=4) == 0
     assert forecast.owed("model", A, 9) == (0, 0, 0)
     forecast.learn("model", A, cost=0, requests=30)
-    assert forecast.whole("model", A).requests == 15
+    assert forecast.whole("model", A).requests == 20
 
 
 def test_without_a_prior_what_has_ended_is_taken_alone() -> None:
@@ -150,11 +159,11 @@ def test_what_is_beyond_goes_on_where_the_tails_underflow() -> None:
     assert all(1.0 < step < 1.05 for step in steps)
 
 
-def test_a_range_is_as_wide_below_as_above_and_never_negative() -> None:
-    low, expected, high = around(100.0, 300.0)
+def test_a_range_is_as_wide_below_as_above_and_narrows_as_more_is_known() -> None:
+    low, expected, high = ranged(100.0, 4, 1)
     assert 0 < low < expected < high
     assert low * high == pytest.approx(expected**2)
-    assert around(100.0, 0.0) == (100, 100, 100)
+    assert low < ranged(100.0, 4, 50).low < ranged(100.0, 40, 50).low < 100
 
 
 PAID = """
@@ -207,7 +216,7 @@ def test_the_beginning_of_an_episode_tells_what_the_whole_takes(tmp_path: Path, 
     assert begun.tokens_in == pytest.approx(whole.tokens_in, rel=0.15)
 
 
-def test_an_episode_that_outlasts_its_share_is_not_left_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_episode_that_outlasts_its_share_is_not_left_out(tmp_path: Path) -> None:
     manifest = resolved(tmp_path, PAID.replace("procurement/basic", "scheduling/basic")).manifest
     suite = manifest.suites["scheduling/basic"]
     cell = cells(manifest)["mini", "scheduling"]
@@ -217,11 +226,10 @@ def test_an_episode_that_outlasts_its_share_is_not_left_out(tmp_path: Path, monk
         for episode in itertools.islice(admitted(manifest, cell, suite), 2)
     ]
     assert LEAST_STEPS <= lengths[0] < lengths[1]
-    # The suite is the first of two, so half of it all is its share: enough for the first episode, not for the second.
-    monkeypatch.setattr(forecasts, "STEPS", 2 * (lengths[0] + 1))
-    place = {(prior.agent, prior.suite): prior for prior in asyncio.run(make_priors(manifest))}
-    assert place["mini", suite.name].played == 2
-    assert place["mini", suite.name].requests > lengths[0] + 1
+    # Enough for the first episode, not for the second.
+    one = Sampled(manifest.agents["mini"], suite, cell)
+    samples = asyncio.run(play_samples(manifest, [one], steps=lengths[0] + 1))[one.place]
+    assert [sample.requests for sample in samples] == lengths
 
 
 def test_a_run_writes_its_priors_once_and_its_ended_episodes_correct_them(tmp_path: Path) -> None:
@@ -253,7 +261,7 @@ def damaged(whole: bytes) -> dict[str, bytes]:
     """The file of priors in states that it may be found in."""
     plain = json.loads(whole)
     cell = plain["cells"][0]
-    wrong = {"agent": 3, "cost": "much", "played": 1.5, "spread": None, "requests": -1, "tokens_in": 1e300}.items()
+    wrong = {"agent": 3, "cost": "much", "played": 1.5, "itself": None, "requests": -1, "tokens_in": 1e300}.items()
     cells = {f"{name} {value}": [{**cell, name: value}] for name, value in wrong}
     return {
         "half": whole[: len(whole) // 2],

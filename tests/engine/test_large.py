@@ -152,7 +152,7 @@ def test_another_file_of_the_same_instances_is_the_same_suite_and_others_are_a_c
 
 
 async def _plan(resolved: Resolved) -> Any:
-    return await plan_sweep(resolved, Choice(), requests=100)
+    return await plan_sweep(resolved, Choice(), steps=100)
 
 
 def test_a_plan_reads_a_sample(lines: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,34 +1,26 @@
 """What `plan` says beforehand, and what the provider's bill says afterwards."""
 
 import asyncio
-import math
 from dataclasses import replace
-from itertools import islice
 from pathlib import Path
 
 import pytest
 
+from evalkit.api.planning import _known
 from evalkit.cli.main import main
-from evalkit.engine.forecast import make_priors
 from evalkit.engine.freezing.freeze import Resolved, resolve
-from evalkit.engine.planning.nights import proposal_of
-from evalkit.engine.planning.pilot import NOTHING, Figures, basis_of
-from evalkit.engine.planning.plan import ASSUMED_REPLY_S, PriorKnowledge, plan_sweep
+from evalkit.engine.planning.plan import ASSUMED_REPLY_S, CPU_S, PROCESSOR, PriorKnowledge, plan_sweep
 from evalkit.engine.planning.planned import Plan
-from evalkit.engine.universe import Choice, episodes
-from evalkit.envs.table import ENVIRONMENTS
-from evalkit.frozen.manifests import read_manifest
-from evalkit.results.episodes import COLUMNS, episode_results
+from evalkit.engine.universe import Choice
 from evalkit.spec.sweep import find_sweep, read_sweep
 from evalkit.store.reading.index import read_index
-from evalkit.store.reading.reader import scan
 from tests.support.small_sweeps import resolved
 from tests.support.sweep_runs import go_served, served, with_budget
 
 
-def planned(sweep: Resolved, choice: Choice | None = None, requests: float = math.inf) -> Plan:
-    """A plan that plays everything; `requests=0`: the beginning of one episode a cell."""
-    return asyncio.run(plan_sweep(sweep, choice or Choice(), requests=requests))
+def planned(sweep: Resolved, steps: float = 1e6, known: PriorKnowledge | None = None) -> Plan:
+    """A plan that plays four episodes a cell; `steps=0`: the beginning of one."""
+    return asyncio.run(plan_sweep(sweep, Choice(), steps=steps, known=known))
 
 
 PARTS = {
@@ -67,7 +59,7 @@ def test_the_plan_of_quickstart_is_what_the_bill_says(tmp_path: Path) -> None:
 
 def test_a_plan_that_has_played_a_part_stays_near_the_bill(tmp_path: Path) -> None:
     sweep = resolved(tmp_path, served(replicates=6, periods=6))
-    plan = planned(sweep, requests=0)
+    plan = planned(sweep, steps=0)
     _, simulator = go_served(sweep, tmp_path / "run")
     assert all(cell.played < cell.episodes for cell in plan.cells)
     assert all(cell.cost_low < cell.cost < cell.cost_high for cell in plan.cells)
@@ -117,7 +109,7 @@ def test_a_plan_for_a_real_model_names_its_stand_in_and_needs_no_key(
 @pytest.mark.parametrize(
     ("budget", "words"),
     [
-        ("0.0001", "will not do: raise `budget_usd`"),
+        ("0.0001", "will not do: it pays for about 0%, 0 episodes"),
         ("0.012", "will not start without room for doubt"),
         ("50", "is enough"),
     ],
@@ -145,50 +137,11 @@ def test_a_suite_and_its_variants_are_planned_apart(tmp_path: Path) -> None:
     assert (varied.episodes, varied.played, varied.chain) == (4, 4, 10)
 
 
-def known_from(sweep: Resolved, run: Path) -> PriorKnowledge:
-    """What the ended episodes of a run say."""
-    manifest = read_manifest(run)
-    results = episode_results(scan(run, COLUMNS), manifest, ENVIRONMENTS)
-    return PriorKnowledge(basis=basis_of("pilot", manifest, results, asyncio.run(make_priors(manifest))))
-
-
-def test_a_plan_from_a_run_is_what_that_run_took(tmp_path: Path) -> None:
-    sweep = resolved(tmp_path, served(periods=5, replicates=2))
-    outcome, simulator = go_served(sweep, tmp_path / "pilot", simulate={"latency": "20ms"})
-    plan = asyncio.run(plan_sweep(sweep, Choice(), requests=0, known=known_from(sweep, tmp_path / "pilot")))
-    assert plan.cost == pytest.approx(outcome.spent)
-    assert sum(cell.requests for cell in plan.cells) == pytest.approx(simulator.totals.billed)
-    assert sum(cell.tokens_in for cell in plan.cells) == pytest.approx(simulator.totals.tokens_in)
-    assert {cell.basis for cell in plan.cells} == {"8 episodes of pilot"}
-    assert all(seconds >= 0.02 for seconds in plan.reply_s.values())
-    assert not plan.assumed
-
-
-def test_cells_that_a_run_lacks_are_scaled_by_how_its_agents_came_out(tmp_path: Path) -> None:
-    sweep = resolved(tmp_path, served(periods=5))
-    go_served(sweep, tmp_path / "pilot")
-    known = known_from(sweep, tmp_path / "pilot")
-    doubled = {place: Figures(1.0, 2.0, 3.0) for place in known.basis.against}
-    known = replace(known, basis=replace(known.basis, against=doubled))
-    text = REAL.format(budget=50) + '[[agents]]\nname = "knuth-pro"\nprovider = "openai"\nmodel = "gpt-5"\n'
-    other = resolved(tmp_path, text, "other")
-    plain, scaled = (asyncio.run(plan_sweep(other, Choice(), requests=math.inf, known=one)) for one in (None, known))
-    mini, _, _ = scaled.cells
-    assert mini.requests == pytest.approx(plain.cells[0].requests)
-    assert mini.tokens_in == pytest.approx(2 * plain.cells[0].tokens_in)
-    assert mini.tokens_out == pytest.approx(3 * plain.cells[0].tokens_out)
-    assert 2 * plain.cells[0].cost < mini.cost < 3 * plain.cells[0].cost
-    assert mini.basis == "stand-in x 2: the agents of pilot"
-    assert mini.cost_high / mini.cost < plain.cells[0].cost_high / plain.cells[0].cost
-
-
 def test_a_run_that_has_begun_owes_the_rest_alone(tmp_path: Path) -> None:
     sweep = resolved(tmp_path, served(periods=4, replicates=2))
     whole = planned(sweep)
     go_served(sweep, tmp_path / "run", limit=3)
-    index = read_index(tmp_path / "run")
-    known = replace(known_from(sweep, tmp_path / "run"), held=index.episodes, spent=index.totals["cost"])
-    rest = asyncio.run(plan_sweep(sweep, Choice(), requests=math.inf, known=known))
+    rest = planned(sweep, known=_known(sweep, tmp_path / "run"))
     assert sum(cell.ended for cell in rest.cells) == 6
     assert sum(cell.episodes for cell in rest.cells) == 10
     assert rest.spent + rest.cost == pytest.approx(whole.cost, rel=0.2)
@@ -202,11 +155,9 @@ def test_what_a_run_has_of_a_variant_is_not_counted_for_the_suite_itself(tmp_pat
     text = served(periods=3) + '[[suites]]\nname = "scheduling/basic"\ninstances = ["seed-0"]\n'
     sweep = resolved(tmp_path, text)
     go_served(sweep, tmp_path / "run")
-    index = read_index(tmp_path / "run")
-    held = replace(known_from(sweep, tmp_path / "run"), held=index.episodes, spent=index.totals["cost"])
-    rest = asyncio.run(plan_sweep(sweep, Choice(), requests=0, known=held))
+    rest = planned(sweep, known=_known(sweep, tmp_path / "run"))
     assert {(cell.episodes, cell.requests, cell.cost) for cell in rest.cells} == {(0, 0.0, 0.0)}
-    assert sum(cell.ended for cell in rest.cells) == len(index.episodes)
+    assert sum(cell.ended for cell in rest.cells) == len(read_index(tmp_path / "run").episodes)
 
 
 def test_a_prompt_that_outgrows_the_model_is_told_with_its_place(tmp_path: Path) -> None:
@@ -241,35 +192,20 @@ def test_a_small_budget_narrows_what_is_in_flight(tmp_path: Path) -> None:
     assert narrow.lanes[0].seconds > wide.lanes[0].seconds
 
 
-def test_a_proposal_played_by_its_commands_has_just_those_episodes(tmp_path: Path) -> None:
+def test_a_budget_that_is_short_pays_for_a_part_of_every_cell(tmp_path: Path) -> None:
     sweep = resolved(tmp_path, served(periods=4, replicates=3))
-    plan = planned(sweep)
-    amount = round(plan.cost / 2) + plan.dearest
-    made = proposal_of(plan, sweep, NOTHING, amount)
-    (share,) = made.shares
-    assert 3 <= share.episodes < 12
-    assert made.cost <= amount - plan.dearest
-    for command in made.commands:
-        only = Choice(suites=frozenset({command.suite}), agents=frozenset(command.agents))
-        go_served(sweep, tmp_path / "run", choice=only, limit=command.limit)
-    held = read_index(tmp_path / "run").episodes
-    admitted_first = [
-        one.id
-        for agent in sweep.manifest.agents.values()
-        for one in islice(episodes(sweep.manifest, [agent], Choice()), share.episodes)
-    ]
-    assert set(held) == set(admitted_first)
-    assert all(one.ending for one in held.values())
-    assert made.to_json()["suites"][0]["more"] == share.episodes
-    assert len(made.nights) >= 2
+    whole = planned(sweep)
+    half = planned(with_budget(sweep, round(whole.cost / 2) + whole.dearest))
+    assert (whole.pays_for, half.pays_for) == (1.0, pytest.approx(0.5))
+    assert half.to_json()["budget_pays_for"] == half.pays_for
+    outcome, _ = go_served(with_budget(sweep, round(whole.cost / 2) + whole.dearest), tmp_path / "run")
+    assert outcome.ended == pytest.approx(outcome.episodes / 2, abs=3)
 
 
-@pytest.mark.exhaustive
-def test_scores_that_are_all_the_same_are_not_believed_to_stay_so(tmp_path: Path) -> None:
-    sweep = resolved(tmp_path, served(periods=60))
-    go_served(sweep, tmp_path / "pilot")
-    basis = known_from(sweep, tmp_path / "pilot").basis
-    (place,) = [one for one in basis.cells if one[0] == "knuth"]
-    assert (basis.cells[place].between, basis.cells[place].within) == (0, 0)
-    scatter = basis.scatter(sweep.manifest.agents["knuth"], place[1])
-    assert scatter == pytest.approx((0.4 * (3 / 7) ** 0.5, 0.3 * (3 / 7) ** 0.5))
+def test_where_processors_take_longer_than_lanes_the_plan_says_so(tmp_path: Path) -> None:
+    sweep = resolved(tmp_path, served(periods=4, replicates=300, width=10**4))
+    quick = PriorKnowledge(reply_s={agent.lane: 0.0 for agent in sweep.manifest.agents.values()})
+    *_, machine = planned(sweep, known=quick).lanes
+    assert (machine.bound, len(machine.members)) == (PROCESSOR, 2)
+    assert machine.seconds > CPU_S * machine.requests
+    assert planned(sweep, known=quick).seconds == machine.seconds

@@ -29,7 +29,6 @@ def prior(requests: float) -> Prior:
         requests=requests,
         tokens_in=0,
         tokens_out=0,
-        spread=0.1,
     )
 
 

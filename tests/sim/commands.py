@@ -49,5 +49,5 @@ def lines_for(run: Path, folder: Path, spec: Path) -> Iterator[list[str]]:
     if begun:
         yield ["show", name, min(begun)]
     if any(one.ending for one in episodes.values()):
-        yield ["plan", str(spec), "--from", name]
+        yield ["plan", str(spec), "--dir", name]
         yield ["export", name, "--format", "jsonl", "--out", str(folder / f"export-{len(list(folder.iterdir()))}")]

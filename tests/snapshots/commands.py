@@ -25,7 +25,7 @@ READERS: Mapping[str, Mapping[str, str]] = {
         "sql-csv": "sql runs/sweep 'select episode, agent, suite, instance, replicate, ending, steps, "
         "round(score, 9) as score, solved, used, cost from episodes order by all' --csv",
         "plan": "plan sweep.toml",
-        "plan-from": "plan sweep.toml --from runs/sweep --json",
+        "plan-json": "plan sweep.toml --json",
         "show": "show runs/sweep",
         "show-many": "show runs/sweep 0",
         "show-scheduling": f"show runs/sweep 'chat:{SCHEDULING}:seed-0:0'",

@@ -1,47 +1,34 @@
-"""Which episodes may start, decided by their predicted cost and time. A run that is cut contains complete, balanced
-episodes.
+"""Which episodes may start, decided by their predicted cost and time, so that a run that is cut contains complete and
+balanced episodes.
 
-Under a budget, an episode starts only if these fit together: the money spent, the predicted cost to finish all started
-episodes, its own predicted cost, and what the other lanes need to reach the same progress. Under a deadline, its
-predicted requests at the lane's time per request must fit. The order is fixed before: an episode that may not start yet
-is waited for, never skipped. Outcomes have an effect through costs alone. An ended episode is used for predictions only
-when all episodes that its cell admitted before it have ended: short ones end first, and would make the others look
-cheaper than they are.
+An episode may start if these fit in the budget together: what is spent, what is predicted to finish all that have
+started and this one, what the other lanes need to come as far as this one, and room for the bounds of the requests in
+flight and of one more. Where all that remains is predicted to fit, nobody waits. Under a deadline, an episode may start
+if the rest of the time is enough for one as long as the longest of its cell so far. Each cell (agent x suite) starts
+its episodes in the order that was fixed before: one that may not start is waited for, and only other cells go on.
+Outcomes have an effect through costs alone.
 
-Chosen: predictions have a margin (`doubt`, `SURE`), since an episode that cannot be finished is worse than one that
-does not start. The margin shrinks as episodes end, so that little money remains unused; what is too little for the
-dearest lane goes to the others (`stuck`). Nothing here can break the ceiling: each request is still bounded by a token
-per byte and its `max_tokens`. These bounds are not tightened, since a request that waits for money costs time alone;
-only the last one's remains unused. Failed attempts are assumed to
-cost the same proportion as before. The cost is O(1) per episode, and nothing per step: at each decision, `LOOKS` of the
-episodes in flight are predicted again, in turn. Where several may start at one moment, it is first tried whether all of
-them fit; only if not is each decided on its own.
+Chosen: margins, since an episode that the money cannot finish is worse than one that does not start. `MARGIN` is a part
+of what is in flight, so it shrinks towards the end; the next episode may be a standard deviation dearer than its
+forecast, and so may the mean of another lane's, which is what lets a fast lane wait for what slow ones show. Nothing
+here can break the ceiling: each request is reserved at its bound (`client/budget.py`). What is too little for the
+dearest lane goes to the others (`stuck`). Failed attempts are assumed to cost the same proportion as before. A decision
+costs O(lanes), and nothing per step: at each, `LOOKS` of the episodes in flight are predicted again, in turn.
 """
 
-import math
-from collections import deque
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections import defaultdict, deque
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
 from evalkit.client.budget import BudgetStats
-from evalkit.engine.admit.backlogs import Came, Flight, LaneBacklog, Learning, Place
-from evalkit.engine.admit.needs import (
-    NOTHING,
-    SPREAD,
-    SURE,
-    Ceilings,
-    Figures,
-    InFlight,
-    Predicts,
-    ToldProgress,
-    needed_with,
-)
+from evalkit.client.budget_state import Ceiling
+from evalkit.engine.admit.backlogs import Came, Flight, LaneBacklog, Learning, Place, ToldProgress
 from evalkit.engine.episode import LEFT_OWED, TOO_LARGE
+from evalkit.engine.forecast import SPREAD, Forecast
 from evalkit.engine.universe import PlannedEpisode
 
-BLIND = 7.0
-"""By how much more than predicted a cell's episodes may cost, relatively, before the first has ended: a model that
-reasons writes several times what its stand-in writes. Chosen."""
-LOOKS = 8
+MARGIN = 0.25
+"""More than predicted that the episodes in flight may take."""
+LOOKS = 16
 
 
 class Admission:
@@ -49,38 +36,38 @@ class Admission:
 
     def __init__(
         self,
-        forecast: Predicts,
+        forecast: Forecast,
         backlogs: Sequence[LaneBacklog],
         *,
         stats: Callable[[], BudgetStats],
         clock: Callable[[], float],
         deadline: float | None = None,
         first_bound: Callable[[PlannedEpisode], int] = lambda _: 0,
-        ceilings: Ceilings | None = None,
+        ceilings: Mapping[tuple[str, str], Ceiling] | None = None,
     ) -> None:
-        """`deadline` in the clock's time; `first_bound`: what must be left for an episode's next
-        request."""
-        self.ceilings = ceilings if ceilings is not None else Ceilings({})
+        """`deadline` in the clock's time; `first_bound`: what must be left for an episode's next request; `ceilings`:
+        by (`agent`, its name), what single agents may spend."""
         self.forecast = forecast
         self.backlogs: Mapping[str, LaneBacklog] = {backlog.name: backlog for backlog in backlogs}
+        self._ceilings = {name: ceiling for (_, name), ceiling in (ceilings or {}).items()}
         self._stats, self._clock, self._deadline, self._first_bound = stats, clock, deadline, first_bound
         self._bounds: dict[tuple[str, str, str], int] = {}
         self._flights: dict[str, Flight] = {}
         self._round: deque[str] = deque()
         self._cells: dict[Place, Learning] = {}
-        self._need = self._doubts = self._squares = 0
-        """Sums over the episodes in flight: of `need`, of `doubt`, and of `rest` squared."""
-        self._parked = 0
-        """Predicted pico-dollars to finish those that this call had to leave."""
+        self._rest = defaultdict[str, float](float)
+        """By agent: predicted pico-dollars to finish its episodes in flight."""
+        self._flying = 0.0
+        """The same of all."""
+        self._unproven: set[Place] = set()
+        """Cells that have started episodes and ended none, and whose stand-in is not the agent itself."""
+        self._parked = 0.0
+        """The same of those that this call had to leave."""
         self._news = 0
         """Episodes learned of since the lanes were last predicted."""
-        self._now: BudgetStats | None = None
-        self._predicted: dict[Place, Figures] = {}
-        """What several decisions of one moment share: the state of the money, and the figures of cells."""
-        self._cleared: set[Place] = set()
-        """Cells whose fresh episodes may all start at this moment, as many as were asked for."""
-        self._dearest: tuple[Figures, float] | None = NOTHING
-        """The highest figures of these cells, and room for a request; None: not all that were asked for may start."""
+        self.used_up: set[str] = set()
+        """Agents of which no episode will start, since their own budget has no room for one."""
+        self._dismissed: set[str] = set()
         self.given_up = False
         """Whether a lane was closed because its next episode costs more than there is."""
         self._predict_lanes()
@@ -93,102 +80,195 @@ class Admission:
     def next(self, name: str, most: int = 1) -> list[PlannedEpisode]:
         """The lane's next episodes, `most` of them, which start with this call; fewer if one must wait (`why`) or if
         none remains."""
-        self._forget()
         self._look()
         backlog, started, now = self.backlogs[name], list[PlannedEpisode](), self._clock()
-        while len(started) < most and self._free(backlog, most - len(started)):
-            episode, backlog.head = _head(backlog), None
+        stats = self._stats()
+        while len(started) < most and (episode := self._free(backlog, stats)) is not None:
+            backlog.head = None
             self._start(backlog, episode, now)
             started.append(episode)
         return started
 
     def free(self, backlog: LaneBacklog) -> bool:
         """Whether the lane's next episode may start now. Closes a lane in which none remains."""
-        self._forget()
-        return self._free(backlog)
+        return self._free(backlog, self._stats()) is not None
 
-    def _forget(self) -> None:
-        """Time has passed since the last decision."""
-        self._now, self._dearest = None, NOTHING
-        self._predicted.clear()
-        self._cleared.clear()
-
-    def _free(self, backlog: LaneBacklog, most: int = 1) -> bool:
-        if backlog.head is None and backlog.open:
-            if self.ceilings.scopes:
-                self._draw(backlog)
-            else:
-                backlog.head = backlog.draw()
-            backlog.open = backlog.head is not None or bool(backlog.deferred)
+    def _free(self, backlog: LaneBacklog, stats: BudgetStats) -> PlannedEpisode | None:
+        if backlog.open:
+            self._find(backlog)
+            backlog.open = backlog.head is not None or bool(backlog.aside)
+        head, backlog.why = backlog.head, ""
         if not backlog.open:
-            backlog.why = ""
-        elif backlog.head is None:
+            return None
+        if head is None:
+            late = any(self._late(backlog, waiting[0][1]) for waiting in backlog.aside.values())
+            backlog.why = "deadline" if late else "budget"
+        elif stats.budget is not None and not self._plenty(stats) and not self._fits(backlog, head, stats):
             backlog.why = "budget"
-        else:
-            why = self._why_not(backlog, backlog.head, most)
-            backlog.why = why if backlog.open else ""
-        return backlog.open and not backlog.why
+        return None if backlog.why else head
 
-    def _draw(self, backlog: LaneBacklog) -> None:
-        """Find the next episode in order; an agent whose own budget has no room for its next one does not block
-        others."""
-        for agent in list(backlog.deferred):
-            waiting = backlog.deferred[agent]
-            if self._affords(backlog, waiting[0]):
-                backlog.head = waiting.popleft()
+    def _find(self, backlog: LaneBacklog) -> None:
+        """The lane's head: the first in order that neither the deadline nor its agent's own budget bars. Those before
+        it are set aside, and so is all that follows them in their cells."""
+        if self._deadline is None and not self._ceilings:
+            backlog.head = backlog.head or backlog.draw()
+            return
+        head, poor = backlog.head, set[str]()
+        if head is not None:
+            backlog.aside.setdefault(head.cell_key, deque()).appendleft((backlog.number, head))
+            backlog.head = None
+        for place in sorted(backlog.aside, key=lambda place: backlog.aside[place][0][0]):
+            waiting = backlog.aside.get(place)
+            if waiting and not self._barred(backlog, waiting[0][1], poor):
+                backlog.number, backlog.head = waiting.popleft()
                 if not waiting:
-                    del backlog.deferred[agent]
+                    del backlog.aside[place]
                 return
-            if self.ceilings.over(("agent", agent)):
-                self._strike(backlog, agent)
-        while any(count > 0 and agent not in backlog.deferred for agent, count in backlog.undrawn.items()):
+        while any(count > 0 and place not in backlog.aside for place, count in backlog.undrawn.items()):
             episode = backlog.draw()
             if episode is None:
                 return
-            agent = episode.cell_key[0]
-            if ("agent", agent) in self.ceilings.used_up:
+            place = episode.cell_key
+            if place[0] in self.used_up | self._dismissed:
                 continue
-            if agent not in backlog.deferred and self._affords(backlog, episode):
+            backlog.aside.setdefault(place, deque()).append((backlog.drawn, episode))
+            if len(backlog.aside[place]) == 1 and not self._barred(backlog, episode, poor):
                 backlog.head = episode
+                backlog.aside.pop(place, None)
                 return
-            if agent not in backlog.deferred and self.ceilings.over(("agent", agent)):
-                self._strike(backlog, agent, 1)
-            else:
-                backlog.deferred.setdefault(agent, deque()).append(episode)
 
-    def _strike(self, backlog: LaneBacklog, agent: str, more: int = 0) -> None:
-        """An agent's own budget is used up: its episodes will not start."""
-        gone = len(backlog.deferred.pop(agent, ())) + backlog.undrawn[agent] + more
-        backlog.left -= gone
-        backlog.planned -= gone
-        self._predict_lanes()
+    def _barred(self, backlog: LaneBacklog, episode: PlannedEpisode, poor: set[str]) -> bool:
+        """Whether time or its agent's own budget keeps an episode from starting. `poor`: agents whose budget had no
+        room for an earlier one."""
+        agent = episode.cell_key[0]
+        ceiling = self._ceilings.get(agent)
+        if ceiling is not None and agent not in poor:
+            needed = (1 + MARGIN) * self._rest[agent] + (1 + SPREAD) * self._whole(backlog, episode)
+            if ceiling.before + ceiling.spent + needed + self._request(backlog, episode) > ceiling.budget:
+                poor.add(agent)
+                if not any(flight.cell_key[0] == agent for flight in self._flights.values()):
+                    self.used_up.add(agent)
+                    backlog.strike(agent)
+                    self._predict_lanes()
+        return agent in poor or self._late(backlog, episode)
+
+    def _late(self, backlog: LaneBacklog, episode: PlannedEpisode) -> bool:
+        return self._deadline is not None and self._clock() + self._seconds(backlog, episode) > self._deadline
+
+    def _seconds(self, backlog: LaneBacklog, episode: PlannedEpisode) -> float:
+        """How long an episode may take: as many requests as the longest of its cell."""
+        begun = backlog.begun.get(episode.id)
+        requests = self.forecast.longest(*episode.cell_key) - (0 if begun is None else begun[2])
+        return max(1.0, requests) * backlog.step_s
+
+    def _plenty(self, stats: BudgetStats) -> bool:
+        """Whether all that remains is predicted to fit."""
+        assert stats.budget is not None
+        if self._unproven:
+            return False
+        owed = sum([backlog.asked for backlog in self.backlogs.values()])
+        return stats.spent + (self._flying + self._parked + owed) * _with_failures(stats) <= stats.budget
+
+    def _fits(self, backlog: LaneBacklog, episode: PlannedEpisode, stats: BudgetStats) -> bool:
+        assert stats.budget is not None
+        needed = ((1 + MARGIN) * self._flying + (1 + SPREAD) * self._whole(backlog, episode)) * _with_failures(stats)
+        others = self._parked + self._others(backlog)
+        bound = self._request(backlog, episode)
+        bounds = bound + sum([one.flights * (one.bound() or bound) for one in self.backlogs.values()])
+        return stats.spent + needed + others + bounds <= stats.budget
+
+    def _others(self, backlog: LaneBacklog) -> float:
+        """Predicted cost of bringing every other lane to the progress that this one will have with one more."""
+        reach, cost = (backlog.done + 1) / max(1, backlog.planned), 0.0
+        for other in self.backlogs.values():
+            if other is not backlog and other.open and other.left and other.why != "deadline":
+                due = reach * other.planned - other.done
+                cost += (other.owing + other.unsure) * min(1.0, max(0.0, due / other.left))
+        return cost
+
+    def _request(self, backlog: LaneBacklog, episode: PlannedEpisode) -> int:
+        """Room for one more request of any lane that is playing: it is bounded far above what it will cost."""
+        kind = backlog.name, episode.cell_key[0], episode.cell.env.name
+        if kind not in self._bounds:
+            self._bounds[kind] = self._first_bound(episode)
+        playing = [other.bound() for other in self.backlogs.values() if other.flights or other is backlog]
+        return max(self._bounds[kind], *playing)
+
+    def _whole(self, backlog: LaneBacklog, episode: PlannedEpisode) -> float:
+        """Predicted pico-dollars of what an episode has before it."""
+        _, cost, requests = backlog.begun.get(episode.id, (episode.cell_key, 0, 0))
+        return self.forecast.rest(*episode.cell_key, cost=cost, requests=requests)
+
+    def _start(self, backlog: LaneBacklog, episode: PlannedEpisode, now: float) -> None:
+        cell_key, rest = episode.cell_key, self._whole(backlog, episode)
+        begun = backlog.begun.pop(episode.id, None)
+        _, cost, requests = begun or (cell_key, 0, 0)
+        learning = self._cells.setdefault(cell_key, Learning())
+        if not self.forecast.proven(*cell_key):
+            self._unproven.add(cell_key)
+        flight = self._flights[episode.id] = Flight(
+            backlog=backlog,
+            cell_key=cell_key,
+            cost=cost,
+            requests=requests,
+            heard=(cost, requests),
+            since=now,
+            before=requests,
+            number=learning.admitted,
+        )
+        learning.admitted += 1
+        self._round.append(episode.id)
+        self._take(flight, rest)
+        backlog.flights += 1
+        backlog.taken += 1
+        backlog.left -= 1
+        backlog.owing = max(0.0, backlog.owing - rest)
+        if begun is None:
+            backlog.fresh[cell_key] -= 1
+
+    def _take(self, flight: Flight, rest: float) -> None:
+        """One episode in flight needs so much from now on."""
+        change, flight.rest = rest - flight.rest, rest
+        self._flying += change
+        self._rest[flight.cell_key[0]] += change
+
+    def _look(self) -> None:
+        """Predict some episodes in flight again, in turn; and the lanes, once as many episodes have ended as there are
+        cells."""
+        for _ in range(min(LOOKS, len(self._round))):
+            name = self._round.popleft()
+            flight = self._flights.get(name)
+            if flight is not None:
+                cost, requests = self._hear(flight, flight.progress())
+                self._take(flight, self.forecast.rest(*flight.cell_key, cost=cost, requests=requests))
+                self._round.append(name)
+        if self._news >= sum([len(backlog.fresh) for backlog in self.backlogs.values()]) > 0:
+            self._predict_lanes()
+
+    def _hear(self, flight: Flight, progress: tuple[int, int]) -> tuple[int, int]:
+        """Tell the forecast what an episode's replies have cost since the last time."""
+        (cost, requests), (before, asked) = progress, flight.heard
+        if requests > asked:
+            self.forecast.hear(*flight.cell_key, cost=cost - before, requests=requests - asked, reached=requests)
+            flight.heard = progress
+            self._news += not self.forecast.ended(*flight.cell_key)
+        return progress
+
+    def _predict_lanes(self) -> None:
+        self._news = 0
+        for backlog in self.backlogs.values():
+            fresh = {place: count * self.forecast.whole(*place).cost for place, count in backlog.fresh.items()}
+            begun = [self.forecast.rest(*place, cost=cost, requests=n) for place, cost, n in backlog.begun.values()]
+            backlog.owing = sum(fresh.values()) + sum(begun)
+            backlog.unsure = sum(cost * self.forecast.doubt(*place) for place, cost in fresh.items())
 
     def dismiss(self, agents: Collection[str]) -> None:
         """No question needs these agents any more: none of their episodes starts."""
-        self._forget()
         for backlog in self.backlogs.values():
-            head = backlog.head
-            drawn = head.cell_key[0] if head is not None and head.cell_key[0] in agents else ""
-            backlog.head = None if drawn else head
             for agent in agents:
-                self._strike(backlog, agent, int(agent == drawn))
-                backlog.undrawn[agent] = 0
-            for cell_key in [cell_key for cell_key in backlog.fresh if cell_key[0] in agents]:
-                del backlog.fresh[cell_key]
-            backlog.begun = {name: begun for name, begun in backlog.begun.items() if begun[0][0] not in agents}
+                backlog.strike(agent)
+        self._dismissed.update(agents)
         self._predict_lanes()
-
-    def _affords(self, backlog: LaneBacklog, episode: PlannedEpisode) -> bool:
-        """Whether an agent's own budget has room for its next episode."""
-        scope = "agent", episode.cell_key[0]
-        return not self.ceilings.bound(scope) or self.ceilings.fits(scope, self._alone(backlog, episode))
-
-    def _alone(self, backlog: LaneBacklog, episode: PlannedEpisode) -> float:
-        """What an episode may need at most, as far as can be predicted, with room for one more request."""
-        cell_key = episode.cell_key
-        own = self._whole(cell_key, backlog.begun.get(episode.id))
-        kept = math.hypot(self.doubt(cell_key), SURE * SPREAD)
-        return own * (1 + kept) + self._last_request(backlog, episode, own)
 
     def close(self, name: str) -> None:
         """No episode of this lane will start any more: no money is reserved for its remaining ones."""
@@ -215,28 +295,25 @@ class Admission:
 
     def left_all(self, episodes: Iterable[tuple[str, str, tuple[int, int]]]) -> None:
         """Several have: each with how it was left, and its pico-dollars and requests."""
-        now, heard = self._clock(), dict[Place, Learning]()
+        now = self._clock()
         for episode, how, (cost, requests) in episodes:
             flight = self._flights.pop(episode)
-            self._need -= flight.need
-            self._doubts -= flight.doubt
-            self._squares -= flight.rest**2
-            backlog, cell_key, owed = flight.backlog, flight.cell_key, how in LEFT_OWED
-            if self.ceilings.scopes:
-                self.ceilings.need(cell_key[0], -flight.need)
-                self.ceilings.end(cell_key[0])
+            self._hear(flight, (cost, requests))
+            self._take(flight, 0.0)
+            backlog, owed, learning = flight.backlog, how in LEFT_OWED, self._cells[flight.cell_key]
             backlog.flights -= 1
             if not owed:
                 backlog.seconds += now - flight.since
                 backlog.requests += max(1, requests - flight.before)
             elif how in ("unavailable", TOO_LARGE):
-                self._parked += round(self.forecast.rest(*cell_key, cost=cost, requests=requests))
-            flight.learning.ended[flight.number] = None if owed else (cost, requests)
-            heard[cell_key] = flight.learning
-        for cell_key, learning in heard.items():
-            count, cost, squares, requests = learning.news()
-            self.forecast.learn_many(*cell_key, count, cost, squares, requests)
-            self._news += count
+                self._parked += self.forecast.rest(*flight.cell_key, cost=cost, requests=requests)
+            learning.ended[flight.number] = None if owed else (cost, requests)
+            for paid, asked in learning.news():
+                self.forecast.learn(*flight.cell_key, cost=paid, requests=asked)
+                self._news += 1
+                self._unproven.discard(flight.cell_key)
+        if not self._flights:
+            self._flying = 0.0  # whatever rounding has left
 
     def stuck(self) -> bool:
         """Whether nothing is in flight and nothing may start, so that nothing will ever change.
@@ -245,220 +322,47 @@ class Admission:
         waits for it is given up, nothing is kept back for it any more, and the others are asked again.
         """
         while not self._flights and not any(self.free(backlog) for backlog in self.backlogs.values()):
-            waiting = [backlog for backlog in self.backlogs.values() if backlog.why == "budget" and backlog.head]
+            waiting = [(self._whole(one, one.head), one) for one in self.backlogs.values() if one.open and one.head]
             if len(waiting) < 2:
                 return True
-            dearest = max(waiting, key=lambda backlog: self._alone(backlog, _head(backlog)))
-            dearest.open = False
+            max(waiting, key=lambda one: one[0])[1].open = False
             self.given_up = True
         return False
 
     def why(self) -> str:
         """What holds the lanes back: `budget` before `deadline`; empty if nothing does."""
         words = {backlog.why for backlog in self.backlogs.values()}
-        words |= {"budget"} if self.ceilings.used_up or self.given_up else set()
+        words |= {"budget"} if self.used_up or self.given_up else set()
         return next((word for word in ("budget", "deadline") if word in words), "")
+
+    def ceilings(self) -> Iterator[tuple[str, int]]:
+        """Agents whose own budget is used up, and that budget in pico-dollars."""
+        for agent in sorted(self.used_up & self._ceilings.keys()):
+            yield agent, self._ceilings[agent].budget
 
     def next_cost(self) -> float:
         """Pico-dollars that the cheapest of the episodes that wait for money may need, with room for one more
         request."""
-        heads = [(backlog, backlog.head) for backlog in self.backlogs.values() if backlog.head is not None]
-        return min((self._alone(backlog, head) for backlog, head in heads if backlog.why != "deadline"), default=0.0)
+        heads = [(one, one.head) for one in self.backlogs.values() if one.head is not None]
+        needed = (self._whole(one, head) + self._request(one, head) for one, head in heads)
+        return min(needed, default=0.0)
 
     def next_s(self) -> float:
         """Seconds that the shortest of the episodes that wait for time may take."""
-        waiting = [(one, one.head.cell_key) for one in self.backlogs.values() if one.head and one.why == "deadline"]
-        margin = 1 + SURE * SPREAD
-        return min((margin * self.forecast.whole(*key).requests * one.step_s for one, key in waiting), default=0.0)
+        late = [(one, aside[0][1]) for one in self.backlogs.values() for aside in one.aside.values()]
+        return min((self._seconds(one, episode) for one, episode in late), default=0.0)
 
     def owed(self) -> int:
         """Predicted pico-dollars to end everything that has not ended."""
-        self._forget()
         self._predict_lanes()
-        flying = sum(self._rest(flight) for flight in self._flights.values())
-        return round(sum(backlog.owing for backlog in self.backlogs.values())) + flying + self._parked
-
-    def doubt(self, cell_key: Place) -> float:
-        """How far a cell's prediction may be off, relatively: as far as itself before anything has ended."""
-        return 1 / math.sqrt(1 + self.forecast.ended(*cell_key))
-
-    def _blind(self, cell_key: Place) -> float:
-        """What is kept back besides `doubt` while other episodes are in flight, so that a budget is not promised to
-        more of them than it pays for if the stand-in was far too cheap. It falls as episodes end; an episode alone
-        starts without it, since nothing else would tell what it costs."""
-        return BLIND / (1 + self.forecast.ended(*cell_key))
-
-    def _why_not(self, backlog: LaneBacklog, episode: PlannedEpisode, most: int) -> str:
-        """Why a lane's next episode must wait. `most`: how many are to start at this moment, this one included."""
-        cell_key, begun = episode.cell_key, backlog.begun.get(episode.id)
-        if begun is not None:
-            self._cleared.clear()  # it may need more than those that were counted with
-        elif cell_key in self._cleared:
-            return ""
-        if self._deadline is not None:
-            requests = max(1.0, self.forecast.whole(*cell_key).requests - (0 if begun is None else begun[2]))
-            if self._clock() + requests * (1 + SURE * SPREAD) * backlog.step_s > self._deadline:
-                return "deadline"
-        stats = self._now = self._now or self._stats()
-        if stats.budget is None:
-            return ""
-        room: float = self._request(backlog, episode)
-        if begun is None and most > 1 and self._clear(backlog, cell_key, room, before=most - 1):
-            return ""
-        own = self._whole(cell_key, begun), *self._prediction(cell_key)[1:]
-        if not self._flights and not stats.charged:
-            room = self._last_request(backlog, episode, own[0])
-        return "" if self._fits(backlog, own, room, fresh=begun is None) else "budget"
-
-    def _clear(self, backlog: LaneBacklog, cell_key: Place, room: float, *, before: int) -> bool:
-        """Whether a cell's fresh episodes may all start at this moment: whether there is room for one after `before`
-        others, all of them like the dearest of the cells that were tried. Then none needs a decision of its own, since
-        what counts against an episode only grows as others start."""
-        if self._dearest is None:
-            return False
-        cost, doubt, blind = self._prediction(cell_key)
-        (most, most_doubt, most_blind), most_room = self._dearest
-        dearest = max(cost, most), max(doubt, most_doubt), max(blind, most_blind)
-        room = max(room, most_room)
-        if self._fits(backlog, dearest, room, fresh=True, before=before):
-            self._dearest = dearest, room
-            self._cleared.add(cell_key)
-            return True
-        self._dearest = None
-        self._cleared.clear()
-        return False
-
-    def _fits(self, backlog: LaneBacklog, own: Figures, room: float, *, fresh: bool, before: int = 0) -> bool:
-        """Whether the budget has room for an episode of a lane; `before`: after so many others like it."""
-        stats = self._now
-        assert stats is not None
-        assert stats.budget is not None
-        flying = InFlight(self._need, self._doubts, self._squares)
-        needed = needed_with(flying, own, before=before, alone=not self._flights, stats=stats)
-        others = self._others(backlog, fresh=fresh, before=before)
-        return stats.spent + needed + others + room <= stats.budget
-
-    def _others(self, backlog: LaneBacklog, *, fresh: bool, before: int) -> float:
-        """Predicted cost of bringing every other lane to the same progress as this one will have after `before`
-        episodes and one more, including the episodes that they have started."""
-        reach = (backlog.done + before + 1) / backlog.planned
-        cost = float(self._parked)
-        for other in self.backlogs.values():
-            if other is backlog or not other.open or not other.left:
-                continue
-            due = reach * other.planned - other.done
-            share = other.doubted * min(1.0, max(0.0, due / other.left))
-            cost += max(share, other.owing_begun) if fresh else share
-        return cost
-
-    def _request(self, backlog: LaneBacklog, episode: PlannedEpisode) -> int:
-        """Room for one more request of any lane that is playing: it is bounded far above what it will cost."""
-        kind = backlog.name, episode.cell_key[0], episode.cell.env.name
-        if kind not in self._bounds:
-            self._bounds[kind] = self._first_bound(episode)
-        most = self._bounds[kind]
-        for other in self.backlogs.values():
-            if other.flights or other is backlog:
-                most = max(most, other.bound())
-        return most
-
-    def _last_request(self, backlog: LaneBacklog, episode: PlannedEpisode, own: int) -> float:
-        """Room for the last request of an episode alone, beyond what is predicted for it. `own`: pico-dollars that are
-        predicted for all its requests."""
-        expected = self.forecast.whole(*episode.cell_key)
-        return max(0.0, self._request(backlog, episode) - min(own, expected.cost / max(1.0, expected.requests)))
-
-    def _start(self, backlog: LaneBacklog, episode: PlannedEpisode, now: float) -> None:
-        cell_key = episode.cell_key
-        begun = backlog.begun.pop(episode.id, None)
-        cost, requests = (0, 0) if begun is None else begun[1:]
-        learning = self._cells.get(cell_key)
-        if learning is None:
-            learning = self._cells[cell_key] = Learning()
-        flight = self._flights[episode.id] = Flight(
-            backlog=backlog,
-            cell_key=cell_key,
-            cost=cost,
-            requests=requests,
-            since=now,
-            before=requests,
-            learning=learning,
-            number=learning.admitted,
-        )
-        learning.admitted += 1
-        if self.ceilings.scopes:
-            self.ceilings.start(cell_key[0])
-        self._round.append(episode.id)
-        own = self._whole(cell_key, begun)
-        self._take(flight, own)
-        backlog.flights += 1
-        backlog.taken += 1
-        backlog.left -= 1
-        owing, doubted = backlog.owing - own, backlog.doubted - flight.need
-        backlog.owing = owing if owing > 0.0 else 0.0
-        backlog.doubted = doubted if doubted > 0.0 else 0.0
-        if begun is None:
-            backlog.fresh[cell_key] -= 1
-        else:
-            backlog.owing_begun = max(0, backlog.owing_begun - own)
-
-    def _whole(self, cell_key: Place, begun: tuple[Place, int, int] | None) -> int:
-        if begun is None or not begun[2]:
-            return self._prediction(cell_key)[0]
-        return round(self.forecast.rest(*cell_key, cost=begun[1], requests=begun[2]))
-
-    def _prediction(self, cell_key: Place) -> Figures:
-        """A cell's figures."""
-        known = self._predicted.get(cell_key)
-        if known is None:
-            cost = round(self.forecast.whole(*cell_key).cost)
-            known = self._predicted[cell_key] = cost, self.doubt(cell_key), self._blind(cell_key)
-        return known
-
-    def _rest(self, flight: Flight) -> int:
-        return self._whole(flight.cell_key, (flight.cell_key, *flight.progress()))
-
-    def _take(self, flight: Flight, rest: int) -> None:
-        """Predict one episode in flight again."""
-        _, doubted, blind = self._prediction(flight.cell_key)
-        doubt = round(rest * doubted)
-        need = round(rest * (1 + blind)) + doubt
-        self._need += need - flight.need
-        self._doubts += doubt - flight.doubt
-        self._squares += rest**2 - flight.rest**2
-        if self.ceilings.scopes:
-            self.ceilings.need(flight.cell_key[0], need - flight.need)
-        flight.rest, flight.need, flight.doubt = rest, need, doubt
-
-    def _look(self) -> None:
-        """Predict some episodes in flight again, in turn; and the lanes, once as many episodes have ended as there are
-        cells."""
-        for _ in range(min(LOOKS, len(self._round))):
-            name = self._round.popleft()
-            flight = self._flights.get(name)
-            if flight is not None:
-                self._take(flight, self._rest(flight))
-                self._round.append(name)
-        if self._news >= sum([len(backlog.fresh) for backlog in self.backlogs.values()]) > 0:
-            self._predict_lanes()
-
-    def _predict_lanes(self) -> None:
-        self._news = 0
-        self._cleared.clear()
-        used_up = self.ceilings.used_up
-        for backlog in self.backlogs.values():
-            owing = {cell_key: count * self.forecast.whole(*cell_key).cost for cell_key, count in backlog.fresh.items()}
-            backlog.owing_begun = sum([self._whole(begun[0], begun) for begun in backlog.begun.values()])
-            backlog.owing = sum(owing.values()) + backlog.owing_begun
-            backlog.doubted = backlog.owing_begun + sum(
-                [
-                    cost * (1 + self.doubt(cell_key))
-                    for cell_key, cost in owing.items()
-                    if not used_up or ("agent", cell_key[0]) not in used_up
-                ]
-            )
+        flying = [
+            self.forecast.rest(*one.cell_key, cost=one.progress()[0], requests=one.progress()[1])
+            for one in self._flights.values()
+        ]
+        return round(sum(backlog.owing for backlog in self.backlogs.values()) + sum(flying) + self._parked)
 
 
-def _head(backlog: LaneBacklog) -> PlannedEpisode:
-    assert backlog.head is not None
-    return backlog.head
+def _with_failures(stats: BudgetStats) -> float:
+    """What is spent in total per dollar of replies, including charges for failed attempts."""
+    settled = stats.session - stats.charged
+    return stats.session / settled if settled > 0 else 1.0

@@ -3,6 +3,7 @@
 from collections import Counter, deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from typing import Protocol
 
 from msgspec import Struct
 
@@ -38,27 +39,34 @@ class LaneBacklog:
     bound: Callable[[], int] = lambda: 0
     """The most that one of its requests was bounded by, in pico-dollars."""
     head: PlannedEpisode | None = None
-    deferred: dict[str, deque[PlannedEpisode]] = field(default_factory=dict)
-    """By agent: episodes that its own budget has no room for yet."""
-    undrawn: Counter[str] = field(default_factory=Counter)
-    """By agent: episodes that are still in `todo`."""
+    """The one that is next."""
+    number: int = 0
+    """Its place in the order in which they were drawn."""
+    aside: dict[Place, deque[tuple[int, PlannedEpisode]]] = field(default_factory=dict)
+    """Drawn before `head`, and barred by the deadline or by their agent's own budget: numbers and episodes."""
+    undrawn: Counter[Place] = field(default_factory=Counter)
+    """Episodes that are still in `todo`."""
+    drawn: int = 0
     left: int = 0
     """Episodes that have not been admitted, and may be."""
     open: bool = True
     why: str = ""
-    """What the head waits for: `budget` or `deadline`; empty if it need not wait."""
+    """What the next one waits for: `budget` or `deadline`; empty if it need not wait."""
     flights: int = 0
     taken: int = 0
     """Episodes that this call has admitted."""
     owing: float = 0.0
     """Predicted pico-dollars of all that it has not admitted."""
-    doubted: float = 0.0
-    """The same with what is kept back because the predictions are doubted."""
-    owing_begun: int = 0
-    """The part of it that is for those that were begun."""
+    unsure: float = 0.0
+    """How much more that may be, since of some cells nothing but a stand-in is known."""
     seconds: float = 0.0
     requests: int = 0
     """What the episodes that ended in this call took from their start, for `step_s`."""
+
+    def __post_init__(self) -> None:
+        """Count what there is to play."""
+        self.undrawn = self.fresh + Counter(place for place, _, _ in self.begun.values())
+        self.left = self.undrawn.total()
 
     def draw(self) -> PlannedEpisode | None:
         """The next episode in order, from now on drawn."""
@@ -66,20 +74,29 @@ class LaneBacklog:
         if episode is None:
             self.undrawn.clear()
         else:
-            self.undrawn[episode.cell_key[0]] -= 1
+            self.undrawn[episode.cell_key] -= 1
+            self.drawn = self.number = self.drawn + 1
         return episode
+
+    def strike(self, agent: str) -> None:
+        """No further episode of an agent starts."""
+        if self.head is not None and self.head.cell_key[0] == agent:
+            self.head, self.left, self.planned = None, self.left - 1, self.planned - 1
+        for place in [place for place in {*self.aside, *self.undrawn} if place[0] == agent]:
+            gone = len(self.aside.pop(place, ())) + self.undrawn.pop(place, 0)
+            self.left, self.planned = self.left - gone, self.planned - gone
+        self.fresh = Counter({place: count for place, count in self.fresh.items() if place[0] != agent})
+        self.begun = {name: begun for name, begun in self.begun.items() if begun[0][0] != agent}
 
     @property
     def done(self) -> int:
         """Episodes that need not be admitted any more."""
         return self.ended + self.broken + self.taken
 
-    def __post_init__(self) -> None:
-        """Count what there is to play."""
-        for cell_key, count in self.fresh.items():
-            self.undrawn[cell_key[0]] += count
-        self.undrawn.update(cell_key[0] for cell_key, _, _ in self.begun.values())
-        self.left = self.undrawn.total()
+    @property
+    def asked(self) -> float:
+        """Predicted pico-dollars of those that this call is still to admit."""
+        return self.owing * min(1.0, max(0, self.planned - self.done) / self.left) if self.open and self.left else 0.0
 
     @property
     def step_s(self) -> float:
@@ -89,27 +106,23 @@ class LaneBacklog:
 
 @dataclass(slots=True)
 class Learning:
-    """A cell's ended episodes that wait for one that was admitted before them."""
+    """A cell's ended episodes that wait for one that was admitted before them: short ones end first, and would make the
+    others look cheaper than they are."""
 
     admitted: int = 0
     learned: int = 0
     ended: dict[int, tuple[int, int] | None] = field(default_factory=dict)
     """By number; None: it was left without an ending."""
 
-    def news(self) -> tuple[int, int, float, int]:
-        """Of those that wait for none any more: how many there are, and the sums of their pico-dollars, of these
-        squared, and of their requests."""
-        count = cost = requests = 0
-        squares = 0.0
+    def news(self) -> list[tuple[int, int]]:
+        """Those that wait for none any more: pico-dollars and requests of each."""
+        news = []
         while self.learned in self.ended:
             seen = self.ended.pop(self.learned)
             self.learned += 1
             if seen is not None:
-                count += 1
-                cost += seen[0]
-                squares += float(seen[0]) ** 2
-                requests += seen[1]
-        return count, cost, squares, requests
+                news.append(seen)
+        return news
 
 
 class Flight(Struct, kw_only=True):
@@ -120,21 +133,34 @@ class Flight(Struct, kw_only=True):
     since: float
     before: int
     """Requests of earlier calls."""
-    learning: Learning
-    """Of its cell."""
     number: int
     """Its place among those that its cell has admitted."""
     cost: int
     requests: int
     """Its progress as far as it was told, earlier sessions included; `cost` in pico-dollars."""
+    heard: tuple[int, int]
+    """The progress that the forecast has heard of."""
     came: Came | None = None
     """Reads its progress, where this process plays it."""
-    rest: int = 0
-    need: int = 0
-    """`rest` and what is kept back because the prediction is doubted."""
-    doubt: int = 0
-    """The part of `need` that is kept back because the cell's mean may be wrong."""
+    rest: float = 0.0
+    """Predicted pico-dollars to finish it."""
 
     def progress(self) -> tuple[int, int]:
         """(pico-dollars, requests)."""
         return (self.cost, self.requests) if self.came is None else self.came()
+
+
+class ToldProgress(Protocol):
+    """How far an episode has come that another process plays."""
+
+    @property
+    def episode(self) -> str:
+        """Its id."""
+
+    @property
+    def cost(self) -> int:
+        """Pico-dollars, earlier sessions included, as are its requests."""
+
+    @property
+    def requests(self) -> int:
+        """How many."""

@@ -1,9 +1,8 @@
 """What a sweep will cost and how long it will take, without a request.
 
-A run that has begun speaks for itself: what its episodes took, its forecast of the others and the rate of its requests
-are those of `status`. Otherwise each cell (agent x suite) is played in this process by a policy in place of the agent
-(`pilot.py`). Real models differ: the figures of another run can be used instead, and scale the stand-ins of cells
-that it lacks (`pilot.py`). A cell names its basis.
+The forecast is that of admission and of `status` (`forecast.py`): ended episodes of the run that the spec would resume,
+before that a short play of a policy in each agent's place. Lanes take the time that their limits, their width, their
+longest episode or this machine's processors need. Real models differ from stand-ins: a cell names its basis.
 """
 
 import math
@@ -11,27 +10,43 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from evalkit.engine.forecast import DOUBT, LEAST_SPREAD, Forecast, around, asks_per_step, beyond, spread_of
-from evalkit.engine.freezing.freeze import Resolved, lane_shares
+from evalkit.engine.forecast import Forecast, asks_per_step, prior_of, ranged
+from evalkit.engine.freezing.freeze import Resolved, endpoint_name, lane_shares
 from evalkit.engine.planning.answerable import question_plan
-from evalkit.engine.planning.machines import WorkersPlan, workers_plan
-from evalkit.engine.planning.pilot import NOTHING, REQUESTS, Basis, Figures, PlayedAgent, Sampled, agent_of, sample
 from evalkit.engine.planning.planned import ITSELF, RATE, STAND_IN, THIS_PROCESS, CellPlan, LanePlan, Plan, QuestionPlan
 from evalkit.engine.resume import LoggedProgress
 from evalkit.engine.servers import capacity
-from evalkit.engine.stand_in import Sample, plays_itself, stand_in_of
-from evalkit.engine.universe import Choice, cells
-from evalkit.frozen.manifest import Manifest
+from evalkit.engine.stand_in import (
+    STEPS,
+    PlayedCode,
+    Sample,
+    Sampled,
+    Till,
+    TooLong,
+    play_samples,
+    price_of,
+    role_of,
+    stand_in_of,
+)
+from evalkit.engine.universe import AgentSetup, Choice, cells
+from evalkit.frozen.manifest import Manifest, ManifestAgent
+from evalkit.money import Price
 from evalkit.spec.model import Limits
 from evalkit.store.reading.totals import CellTotals
 from evalkit.text import many
+from evalkit.wire.table import DIALECTS
 
 WIDTH = "width"
 """What takes a lane's time where its requests in flight do."""
+PROCESSOR = "processor time"
+"""The same where this machine's processors do."""
 ASSUMED_REPLY_S = 2.0
 """Seconds that a reply takes if nothing better is known; `plan` reports this assumption."""
-SCALED_DOUBT = 0.3
-"""Relative standard deviation of a cell's mean where other cells of a run speak for it. Chosen."""
+CPU_S, SIMULATED_CPU_S = 0.0009, 0.0009
+"""CPU seconds that a process takes for a request (engine, environment, HTTP, log), and that a provider that is
+simulated on the same machine takes beside it, as quickstart shows on two cores."""
+NEAR = 0.8
+"""A conversation that is expected to fill more than this share of a model's context is played to its end."""
 
 Place = tuple[str, str]
 """Agent and suite."""
@@ -52,18 +67,14 @@ class Begun:
 class PriorKnowledge:
     """What is known in addition to the sweep."""
 
-    basis: Basis = NOTHING
-    """A run with figures to be used."""
     held: Mapping[str, LoggedProgress] = field(default_factory=dict)
     """Episodes of the run that the spec would resume."""
     begun: Begun | None = None
-    """That run's own figures; used unless there is a `basis`."""
+    """That run's own figures."""
     spent: int = 0
     """Pico-dollars that it has spent."""
     reply_s: Mapping[str, float] = field(default_factory=dict)
     """Assumed seconds per reply, by lane."""
-    cpu_s: float | None = None
-    """CPU seconds of one request, as that run has taken them; None: not known."""
     spread: float | None = None
     """Standard deviation of a pair's differences, as a share of the range of scores, where the run has scores of what
     the sweep asks."""
@@ -79,41 +90,91 @@ class _Owed(NamedTuple):
     """Requests of the longest episode that is known."""
 
     @property
-    def total(self) -> int:
-        return self.ended + self.left
-
-    @property
     def left(self) -> int:
         """Episodes to be played, or continued."""
         return self.fresh + len(self.begun)
 
 
-class _EpisodeEstimate(NamedTuple):
-    """One whole episode of a cell: figures, pico-dollars; relative standard deviations of an episode and the mean."""
+class _PlayedModel(NamedTuple):
+    """What a plan must know of the model behind an agent."""
 
-    mean: Figures
-    cost: float
-    spread: float
-    doubt: float
-    basis: str
-
-
-class _Rest(NamedTuple):
-    """The remaining part of a cell: figures, pico-dollars with their 95 % range."""
-
-    figures: Figures
-    low: float
-    cost: float
-    high: float
+    till: Till
+    price: Price
+    context_tokens: int | None
+    """None: unknown."""
+    max_tokens: int
 
 
-NOTHING_LEFT = _Rest(Figures(0.0, 0.0, 0.0), 0.0, 0.0, 0.0)
+class _PlayedAgent(NamedTuple):
+    """What a plan must know of the models of an agent."""
+
+    models: Mapping[str, _PlayedModel]
+    """By role; of a model that plays alone, under an empty name. The first is the agent's own."""
+    code: PlayedCode | None
+
+    @property
+    def own(self) -> _PlayedModel:
+        """The agent's own model."""
+        return next(iter(self.models.values()))
+
+    def cost(self, sample: Sample) -> int:
+        """Pico-dollars of a sample, each request at its own model's price."""
+        return sum(sample.asked_of(role).cost(model.price) for role, model in self.models.items())
+
+    def dearest(self, sample: Sample) -> int:
+        """Pico-dollars that the sample's dearest request may cost at most."""
+        return max(sample.asked_of(role).dearest(model.price, model.max_tokens) for role, model in self.models.items())
+
+    def too_long(self, sample: Sample) -> TooLong | None:
+        """The first request that does not fit its model's context, where that is known."""
+        flaws = (
+            sample.asked_of(role).too_long(model.context_tokens, model.max_tokens)
+            for role, model in self.models.items()
+            if model.context_tokens is not None
+        )
+        return min((flaw for flaw in flaws if flaw is not None), default=None)
+
+    def may_outgrow(self, sample: Sample) -> bool:
+        """Whether a longer conversation may not fit."""
+        return any(
+            model.context_tokens is not None
+            and sample.asked_of(role).longest_prompt + model.max_tokens > NEAR * model.context_tokens
+            for role, model in self.models.items()
+        )
+
+
+def _agent_of(resolved: Resolved, cell: AgentSetup) -> _PlayedAgent:
+    """The models that play a cell, and the code that asks them."""
+    agent = cell.agent
+    if agent.code is None:
+        return _PlayedAgent({"": _model_of(resolved, cell, agent, agent.name)}, None)
+    roles = agent.code.roles
+    models = {
+        role: _model_of(resolved, cell, role_of(agent, role), endpoint_name(agent.name, role, roles)) for role in roles
+    }
+    code = next(spec.code for spec in resolved.sweep.agents if spec.name == agent.name)
+    assert code is not None
+    return _PlayedAgent(models, PlayedCode(code=code, tills={role: model.till for role, model in models.items()}))
+
+
+def _model_of(resolved: Resolved, cell: AgentSetup, agent: ManifestAgent, name: str) -> _PlayedModel:
+    """The model behind an endpoint's name; of a policy in this process, one that costs nothing."""
+    endpoint = resolved.endpoints.get(name)
+    till = Till(dialect=DIALECTS["openai_chat"])
+    if endpoint is not None:
+        till = Till(dialect=DIALECTS[endpoint.provider.dialect], quirks=endpoint.model.quirks)
+    return _PlayedModel(
+        till=till,
+        price=price_of(agent),
+        context_tokens=None if endpoint is None else endpoint.model.context_tokens,
+        max_tokens=cell.sampling.max_tokens,
+    )
 
 
 async def plan_sweep(
-    resolved: Resolved, choice: Choice, *, requests: float = REQUESTS, known: PriorKnowledge | None = None
+    resolved: Resolved, choice: Choice, *, steps: float = STEPS, known: PriorKnowledge | None = None
 ) -> Plan:
-    """Play samples of the cells, about `requests` requests in all, and estimate the rest. Writes nothing."""
+    """Play samples of the cells, about `steps` requests in all, and forecast the rest. Writes nothing."""
     known = known or PriorKnowledge()
     manifest, cell_of = resolved.manifest, cells(resolved.manifest)
     suites = [suite for suite in manifest.suites.values() if choice.takes_suite(suite)]
@@ -125,46 +186,56 @@ async def plan_sweep(
         if suite.environment in agent.packs
     ]
     owed = _owed(manifest, pairs, known.held)
+    played = {pair.place: _agent_of(resolved, pair.cell) for pair in pairs}
     wanted = [pair for pair in pairs if pair.agent.provider and (known.begun is None or owed[pair.place].left)]
-    samples = await sample(resolved, wanted, requests)
+    samples = await play_samples(
+        manifest,
+        wanted,
+        steps=steps,
+        spoken=lambda pair: (played[pair.place].own.till, played[pair.place].code),
+        outgrows=lambda pair, one: played[pair.place].may_outgrow(one),
+    )
+    begun = known.begun or Begun(
+        name="",
+        forecast=Forecast(
+            prior_of(pair, samples[pair.place], [played[pair.place].cost(one) for one in samples[pair.place]])
+            for pair in wanted
+        ),
+        logged={},
+        rates={},
+    )
     plans = [
-        _plan_cell(pair, owed[pair.place], samples.get(pair.place, []), known, agent_of(resolved, pair.cell))
-        for pair in pairs
+        _plan_cell(pair, owed[pair.place], samples.get(pair.place, []), begun, played[pair.place]) for pair in pairs
     ]
-    rates = {} if known.begun is None else known.begun.rates
-    named = {agent.lane: known.basis.reply_s(agent) for agent in agents}
-    reply_s = {cell.lane: known.reply_s.get(cell.lane) or named[cell.lane] or ASSUMED_REPLY_S for cell in plans}
-    lanes = [_plan_lane(resolved, lane, plans, reply_s[lane], known.spent, rates.get(lane)) for lane in sorted(reply_s)]
+    reply_s = {cell.lane: known.reply_s.get(cell.lane, ASSUMED_REPLY_S) for cell in plans}
+    lanes = [
+        _plan_lane(resolved, lane, plans, reply_s[lane], known.spent, begun.rates.get(lane)) for lane in sorted(reply_s)
+    ]
     return Plan(
         name=resolved.sweep.name,
         cells=tuple(plans),
-        lanes=(*lanes, *_shared(resolved, lanes)),
+        lanes=(*lanes, *_shared(resolved, lanes), *_machine(resolved, lanes, set(known.reply_s))),
         reply_s=reply_s,
-        assumed=frozenset(lane for lane in reply_s if not known.reply_s.get(lane) and not named[lane]),
+        assumed=frozenset(reply_s.keys() - known.reply_s.keys()),
         budget=resolved.sweep.budget,
         spent=known.spent,
         in_flight=_in_flight(resolved, plans, known.spent),
         marks={agent.name: agent.marks for agent in agents},
         simulated=resolved.manifest.simulated,
         question=_question(resolved, plans, known),
-        workers=_workers(resolved, lanes, plans, reply_s, known),
     )
 
 
-def _workers(
-    resolved: Resolved,
-    lanes: Sequence[LanePlan],
-    plans: Sequence[CellPlan],
-    reply_s: Mapping[str, float],
-    known: PriorKnowledge,
-) -> WorkersPlan | None:
-    """How many processes the limits keep busy."""
+def _machine(resolved: Resolved, lanes: Sequence[LanePlan], simulated: set[str]) -> list[LanePlan]:
+    """The processors that all lanes share, as a lane of its own; nothing where lanes go at the rate so far."""
     busy = [lane for lane in lanes if lane.requests]
-    rates = {
-        lane.lane: lane.requests / max(_paced(resolved, lane.lane, plans, reply_s[lane.lane]).values()) for lane in busy
-    }
-    shared = [(share.members, share.requests / share.seconds) for share in _shared(resolved, busy)]
-    return workers_plan(rates, shared, resolved.sweep.workers, known.cpu_s)
+    if len(busy) < 2 or any(lane.bound == RATE for lane in busy):
+        return []
+    here = sum(lane.requests * (CPU_S + SIMULATED_CPU_S * (lane.lane in simulated)) for lane in busy)
+    bounds = {PROCESSOR: here / max(1, resolved.sweep.workers)}
+    if bounds[PROCESSOR] <= max(lane.seconds for lane in busy):
+        return []
+    return [_lane("this machine", busy, bounds, tuple(lane.lane for lane in busy))]
 
 
 def _question(resolved: Resolved, plans: Sequence[CellPlan], known: PriorKnowledge) -> QuestionPlan | None:
@@ -191,44 +262,36 @@ def _owed(manifest: Manifest, pairs: Sequence[Sampled], held: Mapping[str, Logge
     return owed
 
 
-def _plan_cell(
-    pair: Sampled, owed: _Owed, samples: Sequence[Sample], known: PriorKnowledge, played: PlayedAgent
-) -> CellPlan:
-    agent, suite = pair.agent, pair.suite
-    free, stand_in = not agent.provider, stand_in_of(agent, suite.environment)
-    itself = plays_itself(agent, suite.environment)
-    if free:
-        estimate = _EpisodeEstimate(Figures(0.0, 0.0, 0.0), 0.0, 0.0, 0.0, THIS_PROCESS)
-        rest = NOTHING_LEFT
-    elif known.begun is not None:
-        estimate = _own_estimate(pair, known.begun, itself=itself)
-        rest = _own_rest(pair, owed, estimate, known.begun.forecast)
-    else:
-        estimate = _estimate(pair, samples, known.basis, played, itself=itself)
-        played_all = itself and len(samples) == owed.total == owed.fresh and not any(one.cut for one in samples)
-        exact = played_all and known.basis.cell(agent, suite.name) is None
-        rest = _estimated_rest(owed, estimate, exact=exact)
-    seen = known.basis.cell(agent, suite.name)
-    chain = seen.chain if seen is not None else owed.longest if owed.ended else 0
+def _plan_cell(pair: Sampled, owed: _Owed, samples: Sequence[Sample], begun: Begun, played: _PlayedAgent) -> CellPlan:
+    agent, suite, forecast, place = pair.agent, pair.suite, begun.forecast, pair.place
+    free, whole = not agent.provider, forecast.whole(*place)
+    asks = asks_per_step(agent, begun.logged.get(place))
+    going = [forecast.rest(*place, cost=episode.cost, requests=episode.steps) for episode in owed.begun]
+    steps = owed.fresh * whole.requests + sum(max(1.0, whole.requests - episode.steps) for episode in owed.begun)
+    share, cost = steps / whole.requests if whole.requests else 0.0, owed.fresh * whole.cost + sum(going)
+    limits = forecast.owed(*place, owed.left)
+    if not forecast.ended(*place) and _exact(samples, owed, forecast, place):
+        limits = ranged(0.0, 0, 1)
+    factor = limits.high / limits.expected if limits.expected else 1.0
     flaws = [played.too_long(one) for one in samples]
     return CellPlan(
         agent=agent.name,
         suite=suite.name,
         lane=agent.lane,
-        stand_in=stand_in,
-        basis=estimate.basis,
+        stand_in=stand_in_of(agent, suite.environment),
+        basis=_basis(pair, begun),
         episodes=owed.left,
         ended=owed.ended,
         played=len(samples),
-        requests=rest.figures.requests,
-        tokens_in=rest.figures.tokens_in,
-        tokens_out=rest.figures.tokens_out,
-        cost_low=rest.low,
-        cost=rest.cost,
-        cost_high=rest.high,
-        limit=_limit(owed, estimate, rest, samples),
-        one=estimate.cost,
-        chain=0 if free else chain or max((one.requests for one in samples), default=0),
+        requests=asks * steps,
+        tokens_in=share * whole.tokens_in,
+        tokens_out=share * whole.tokens_out,
+        cost_low=cost / factor,
+        cost=cost,
+        cost_high=cost * factor,
+        limit=_limit(owed, asks * whole.requests, whole.cost, cost, samples),
+        one=whole.cost,
+        chain=0 if free else owed.longest if owed.ended else max((one.requests for one in samples), default=0),
         longest_prompt=max((one.longest_prompt for one in samples), default=0),
         dearest=max((played.dearest(one) for one in samples), default=0),
         context_tokens=played.own.context_tokens,
@@ -236,102 +299,32 @@ def _plan_cell(
     )
 
 
-def _limit(owed: _Owed, estimate: _EpisodeEstimate, rest: _Rest, samples: Sequence[Sample]) -> float | None:
+def _basis(pair: Sampled, begun: Begun) -> str:
+    """Where a cell's figures come from, in words."""
+    ended, prior = begun.forecast.ended(*pair.place), begun.forecast.priors.get(pair.place)
+    if not pair.agent.provider:
+        return THIS_PROCESS
+    if ended:
+        return f"{many(ended, 'episode')} of {begun.name}"
+    return ITSELF if prior is not None and prior.itself else STAND_IN
+
+
+def _exact(samples: Sequence[Sample], owed: _Owed, forecast: Forecast, place: Place) -> bool:
+    """Whether all that is owed was played, by the policy itself."""
+    whole = len(samples) == owed.fresh == owed.left and not any(one.cut for one in samples)
+    return whole and forecast.proven(*place)
+
+
+def _limit(owed: _Owed, requests: float, one: float, cost: float, samples: Sequence[Sample]) -> float | None:
     """Pico-dollars if every remaining episode takes as many requests as its environment allows, each as dear as they
     are on average, prompts as long as they grow to be; None if the environment sets no limit."""
-    if not rest.cost:
+    if not cost:
         return 0.0
-    most = [one.most for one in samples if one.most is not None]
+    most = [sample.most for sample in samples if sample.most is not None]
     if len(most) < len(samples) or not samples:
         return None
-    times = sum(most) / len(most) / max(1.0, estimate.mean.requests) * sum(one.growth for one in samples) / len(samples)
-    spent = sum(episode.cost for episode in owed.begun)
-    return max(rest.cost, owed.left * estimate.cost * times - spent)
-
-
-def _own_estimate(pair: Sampled, begun: Begun, *, itself: bool) -> _EpisodeEstimate:
-    """What one episode takes by the forecast of the run, and by the tokens of its requests."""
-    forecast, place = begun.forecast, pair.place
-    whole, logged, ended = forecast.whole(*place), begun.logged.get(place), forecast.ended(*place)
-    tokens_in, tokens_out, asks = whole.tokens_in, whole.tokens_out, asks_per_step(pair.agent, logged)
-    if logged is not None and logged.rows:
-        sent = logged.rows if pair.agent.code is None else logged.rows - logged.steps
-        tokens_in, tokens_out = (
-            asks * whole.requests * tokens / max(1, sent) for tokens in (logged.tokens_in, logged.tokens_out)
-        )
-    basis, prior = ITSELF if itself else STAND_IN, forecast.priors.get(place)
-    if ended:
-        basis = _count_words(ended, begun.name)
-    elif not itself and prior is not None and prior.requests and forecast.knows(pair.agent.name):
-        basis = f"stand-in x {whole.requests / prior.requests:.2g}: its other suites in {begun.name}"
-    figures = Figures(asks * whole.requests, tokens_in, tokens_out)
-    return _EpisodeEstimate(figures, whole.cost, 0.0, 0.0, basis)
-
-
-def _own_rest(pair: Sampled, owed: _Owed, estimate: _EpisodeEstimate, forecast: Forecast) -> _Rest:
-    """As `status` has it."""
-    place, mean, steps = pair.place, estimate.mean, forecast.whole(*pair.place).requests
-    going = [forecast.rest(*place, cost=episode.cost, requests=episode.steps) for episode in owed.begun]
-    cost = owed.fresh * estimate.cost + sum(going)
-    left = owed.fresh * steps + sum(max(1.0, steps - episode.steps) for episode in owed.begun)
-    _, middle, high = forecast.owed(*place, owed.left)
-    factor = high / middle if middle else 1.0
-    share = left / steps if steps else 0.0
-    requests = left * (mean.requests / steps if steps else 1.0)
-    return _Rest(Figures(requests, share * mean.tokens_in, share * mean.tokens_out), cost / factor, cost, cost * factor)
-
-
-def _estimated_rest(owed: _Owed, estimate: _EpisodeEstimate, *, exact: bool) -> _Rest:
-    left = owed.fresh + sum(_part(estimate, episode) for episode in owed.begun)
-    cost = left * estimate.cost
-    deviation = 0.0 if exact else math.sqrt(left * estimate.spread**2 + (left * estimate.doubt) ** 2) * estimate.cost
-    low, _, high = around(cost, deviation)
-    return _Rest(Figures(*(left * figure for figure in estimate.mean)), low, cost, high)
-
-
-def _estimate(
-    pair: Sampled, samples: Sequence[Sample], basis: Basis, played: PlayedAgent, *, itself: bool
-) -> _EpisodeEstimate:
-    """What one episode takes: from the run if it has the cell, else from the stand-in, scaled if the run allows it."""
-    agent, suite, count = pair.agent, pair.suite.name, len(samples)
-    costs = [played.cost(one) for one in samples]
-    sampled = Figures(
-        sum(one.requests for one in samples) / count,
-        sum(one.tokens_in for one in samples) / count,
-        sum(one.tokens_out for one in samples) / count,
-    )
-    cost, spread = sum(costs) / count, spread_of(costs)
-    seen = basis.cell(agent, suite)
-    if seen is not None:
-        paid, doubt = basis.cost(agent, seen.mean, seen), seen.spread / math.sqrt(seen.episodes)
-        return _EpisodeEstimate(seen.mean, paid, seen.spread, doubt, _count_words(seen.episodes, basis.name))
-    doubt = spread / math.sqrt(count)
-    if itself:
-        return _EpisodeEstimate(sampled, cost, spread, doubt, ITSELF)
-    # What a basis' priors know of code is its number of steps, not its requests.
-    scale = basis.scale(agent, suite) if agent.code is None else None
-    if scale is None:
-        return _EpisodeEstimate(sampled, cost, spread, math.hypot(doubt, DOUBT), STAND_IN)
-    factors, words = scale
-    mean = Figures(*(figure * factor for figure, factor in zip(sampled, factors, strict=True)))
-    before = basis.cost(agent, sampled, None)
-    paid = cost * basis.cost(agent, mean, None) / before if before else 0.0
-    return _EpisodeEstimate(
-        mean, paid, spread, math.hypot(doubt, SCALED_DOUBT), f"stand-in x {factors.tokens_in:.2g}: {words}"
-    )
-
-
-def _count_words(count: int, run: str) -> str:
-    return f"{many(count, 'episode')} of {run}"
-
-
-def _part(estimate: _EpisodeEstimate, progress: LoggedProgress) -> float:
-    """The remaining part of a started episode, as a fraction of an episode."""
-    if estimate.mean.requests <= 0:
-        return 1.0
-    return beyond(
-        1.0, max(LEAST_SPREAD, math.hypot(estimate.spread, estimate.doubt)), progress.steps / estimate.mean.requests
-    )
+    times = sum(most) / len(most) / max(1.0, requests) * sum(sample.growth for sample in samples) / len(samples)
+    return max(cost, owed.left * one * times - sum(episode.cost for episode in owed.begun))
 
 
 def _plan_lane(

@@ -5,7 +5,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from evalkit.engine.planning.machines import WorkersPlan
 from evalkit.engine.stand_in import TooLong
 from evalkit.money import usd_number
 
@@ -68,7 +67,7 @@ class LanePlan:
     seconds: float
     bound: str
     """What takes the time: `requests/min`, `input tokens/min`, `output tokens/min`, `width`, `longest episode`,
-    `budget (requests in flight)`; `the rate so far` if the run has sent requests."""
+    `processor time`, `budget (requests in flight)`; `the rate so far` if the run has sent requests."""
     members: tuple[str, ...] = ()
     """The lanes that share the limits; empty for a lane."""
 
@@ -155,7 +154,6 @@ class Plan:
     seconds    how long it takes at least
     budget     pico-dollars, or None; `spent` is what the run has spent already
     marks      by agent: settings of an environment that its provider does not support
-    workers    how many processes the limits keep busy, or None
 
     `to_json()` gives all of it as plain values, money in USD: what `evalkit plan --json` prints.
 
@@ -183,9 +181,6 @@ class Plan:
     """Whether its money is real, as of the manifest."""
     question: QuestionPlan | None = None
     """What can be found out, and at what price; None: the sweep asks nothing."""
-    workers: WorkersPlan | None = None
-    """How many processes the limits keep busy; None: no requests are sent."""
-    """What a bucket takes for its requests; None: the run is on a disk."""
 
     @property
     def cost(self) -> float:
@@ -226,11 +221,18 @@ class Plan:
         return max((cell.dearest for cell in self.cells if cell.episodes), default=0)
 
     @property
+    def pays_for(self) -> float:
+        """The share of what remains that the budget pays for, in every cell alike: 0 to 1."""
+        if self.budget is None or not self.cost:
+            return 1.0
+        return min(1.0, max(0.0, (self.budget - self.spent - self.dearest) / self.cost))
+
+    @property
     def needed(self) -> float:
         """Pico-dollars that a budget must hold: what is spent, the cost, and what must be free for the last episode to
-        start: twice its cost, as a margin for the prediction (`admission.py`), and a request's worst case."""
+        start: its cost once more, as a margin for the prediction (`admission.py`), and a request's worst case."""
         last = max((cell.one for cell in self.cells if cell.episodes), default=0.0)
-        return self.spent + self.cost + 2 * last + self.dearest
+        return self.spent + self.cost + last + self.dearest
 
     @property
     def seconds(self) -> float:
@@ -256,6 +258,7 @@ class Plan:
             "simulated_money": bool(self.simulated),
             "spent_usd": usd_number(self.spent),
             "budget_usd": None if self.budget is None else usd_number(self.budget),
+            "budget_pays_for": self.pays_for,
             "in_flight": self.in_flight,
             "seconds": self.seconds,
             "cells": [_cell_json(cell) for cell in self.cells],
@@ -272,7 +275,6 @@ class Plan:
             ],
             "marks": {agent: list(marks) for agent, marks in self.marks.items() if marks},
             **({} if self.question is None else {"question": self.question.to_json()}),
-            **({} if self.workers is None else {"workers": self.workers.to_json()}),
         }
 
 
