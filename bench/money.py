@@ -412,7 +412,7 @@ async def _play(
             clock=asyncio.get_running_loop().time,
             first_bound=first_bound,
         )
-        gate = AdmissionQueue(admission, over=lambda _: None)
+        gate = AdmissionQueue(admission)
     stop.wakes[gate] = partial(_wake, lanes, budget, gate)
     jobs = []
     for name in cast:

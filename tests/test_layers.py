@@ -250,7 +250,7 @@ def package() -> dict[str, str]:
 
 
 MOST_LINES = {
-    "engine": 11_250,
+    "engine": 11_350,
     "envs": 11_800,
     "report": 10_750,
     "store": 5_510,

@@ -1,10 +1,11 @@
-"""One call of `run`: what was asked for, and what all its parts share."""
+"""One call of `run` in three values, each complete when it is made: what was opened, what it plays with, and what it
+has to play."""
 
 import asyncio
 import resource
 from collections import Counter
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -31,9 +32,9 @@ if TYPE_CHECKING:  # statistics come with it
     from evalkit.engine.question import LiveQuestion
 
 
-@dataclass(slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Session:
-    """One session of a run: everything that its parts share."""
+    """One session of a run, opened: its log is this process's to write, and what it holds is known."""
 
     name: str
     """Host, pid and time: the worker of its rows, the session of its money."""
@@ -46,18 +47,8 @@ class Session:
     accounts: dict[str, Account]
     began: float
     """In the loop's time."""
-    jobs: list[LaneJob]
-    endpoints: Endpoints | None = None
-    gate: AdmissionQueue | None = None
-    """Where lanes of models wait for money and time; None: there is no budget and no deadline."""
-    forecast: Forecast = field(default_factory=Forecast)
-    """What its episodes are expected to take; without a budget or a deadline, what ended ones took."""
-    workers: str = ""
-    """In words, how many processes play it; empty: this one alone."""
     question: "LiveQuestion | None" = None
     """What the run is to find out; None: it plays all that it plans."""
-    cut: str = ""
-    """Why no further episode may start although some remain: `budget` or `deadline`."""
 
     @property
     def is_spread(self) -> bool:
@@ -69,22 +60,41 @@ class Session:
         """What all earlier sessions have spent: steps and charges, crash charges included."""
         return spent(self.holdings.cost, self.accounts.values())
 
-    @property
-    def spent(self) -> PicoUsd:
-        """The same with what this one has spent."""
-        budget = self.endpoints.budget if self.endpoints is not None else None
-        return self.spent_before if budget is None else PicoUsd(budget.stats().spent)
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Resources:
+    """What a session plays with, once it is ready: everything that answers, and the money on its books."""
+
+    session: Session
+    endpoints: Endpoints
+    forecast: Forecast
+    """What its episodes are expected to take; without a budget or a deadline, what ended ones took."""
+
+
+@dataclass(slots=True, kw_only=True)
+class Schedule:
+    """What a session has to play."""
+
+    session: Session
+    budget: Budget | None
+    """None: it has no model to pay for."""
+    forecast: Forecast
+    jobs: Sequence[LaneJob]
+    gate: AdmissionQueue | None
+    """Where lanes of models wait for money and time; None: there is no budget and no deadline."""
+    workers: str = ""
+    """In words, how many processes play it now; empty: this one alone."""
 
     @property
-    def unmetered_before(self) -> Unmetered:
-        """Replies without usage of all earlier sessions."""
-        return self.holdings.unmetered
+    def spent(self) -> PicoUsd:
+        """What all sessions have spent, with what this one has."""
+        return self.session.spent_before if self.budget is None else PicoUsd(self.budget.stats().spent)
 
     @property
     def unmetered(self) -> Unmetered:
-        """The same with this session's."""
-        budget = self.endpoints.budget if self.endpoints is not None else None
-        return self.unmetered_before + (Unmetered() if budget is None else budget.stats().unmetered)
+        """Replies without usage of all sessions, with this one's."""
+        own = Unmetered() if self.budget is None else self.budget.stats().unmetered
+        return self.session.holdings.unmetered + own
 
 
 # The jobs of each lane of a session, and the admission queue for episodes that cost money or time. First, room for
@@ -113,8 +123,21 @@ def make_room(in_flight: int) -> int:
     return max(1, min(in_flight, (soft - KEPT) // 2))
 
 
-async def make_jobs(session: Session, endpoints: Endpoints) -> list[LaneJob]:
-    """The jobs of all chosen lanes; `session.gate` is set where a budget or a deadline holds them back."""
+async def make_resources(session: Session, endpoints: Endpoints) -> Resources:
+    """Those of a session, with its forecast. Raises CorruptLogError."""
+    sweep = session.resolved.sweep
+    if endpoints.budget is not None and (sweep.bounded or sweep.deadline_s is not None):
+        options = session.options
+        forecast = await forecast_run(session.manifest, session.holdings.cells, options.place, options.choice)
+    else:
+        forecast = Forecast()
+        learn_all(forecast, session.manifest, session.holdings.cells)
+    return Resources(session=session, endpoints=endpoints, forecast=forecast)
+
+
+def make_schedule(ready: Resources) -> Schedule:
+    """The jobs of all chosen lanes, and what holds them back where there is a budget or a deadline."""
+    session, endpoints, forecast = ready.session, ready.endpoints, ready.forecast
     sweep = session.resolved.sweep
     # An episode of an agent that is code may have several requests in flight.
     parallel = max(
@@ -127,19 +150,15 @@ async def make_jobs(session: Session, endpoints: Endpoints) -> list[LaneJob]:
     by_lane = lanes(session.resolved.manifest, session.options.choice)
     backlogs = {name: _backlog(session, name, agents) for name, agents in by_lane.items()}
     jobs = [_job(session, endpoints, backlog, min(room, sweep.width)) for backlog in backlogs.values()]
-    gated = [job for job in jobs if job.lane is not None]
-    bounded = sweep.bounded or sweep.deadline_s is not None
-    session.forecast = Forecast()
-    if gated and endpoints.budget is not None and bounded:
-        session.gate = await _gate(session, endpoints, endpoints.budget, [backlogs[job.name] for job in gated])
+    gated, gate = [job for job in jobs if job.lane is not None], None
+    if gated and endpoints.budget is not None and (sweep.bounded or sweep.deadline_s is not None):
+        gate = _gate(ready, endpoints.budget, [backlogs[job.name] for job in gated])
         for job in gated:
-            job.gate = session.gate
-    else:
-        learn_all(session.forecast, session.manifest, session.holdings.cells)
+            job.gate = gate
     for job in jobs:
         if job.gate is None:  # else the gate learns
-            job.context.learn = partial(_learn, session.forecast)
-    return jobs
+            job.context.learn = partial(_learn, forecast)
+    return Schedule(session=session, budget=endpoints.budget, forecast=forecast, jobs=jobs, gate=gate)
 
 
 def _learn(forecast: Forecast, active: ActiveEpisode) -> None:
@@ -246,34 +265,27 @@ def _cells(session: Session, backlog: LaneBacklog) -> dict[Place, CellCount]:
     return counts
 
 
-async def _gate(session: Session, endpoints: Endpoints, budget: Budget, backlogs: list[LaneBacklog]) -> AdmissionQueue:
+def _gate(ready: Resources, budget: Budget, backlogs: list[LaneBacklog]) -> AdmissionQueue:
+    session, endpoints = ready.session, ready.endpoints
     clock, deadline_s = asyncio.get_running_loop().time, session.resolved.sweep.deadline_s
-    holdings, directory = session.holdings, session.options.place
-    began = clock()
-    forecast = await forecast_run(session.manifest, holdings.cells, directory, session.options.choice)
-    session.forecast = forecast
-
     most = session.resolved.sweep.budget
 
     def first_bound(episode: PlannedEpisode) -> int:
-        return endpoints.expected_bound(holdings.activate(episode), most)
+        return endpoints.expected_bound(session.holdings.activate(episode), most)
 
     for backlog in backlogs:
         backlog.reply_s, backlog.bound = _median_s(endpoints.lanes[backlog.name]), _largest(budget, backlog.name)
-    admission = Admission(
-        forecast,
-        backlogs,
-        stats=budget.stats,
-        clock=clock,
-        deadline=None if deadline_s is None else began + deadline_s,
-        first_bound=first_bound,
-        ceilings=budget.ceilings(),
+    return AdmissionQueue(
+        Admission(
+            ready.forecast,
+            backlogs,
+            stats=budget.stats,
+            clock=clock,
+            deadline=None if deadline_s is None else clock() + deadline_s,
+            first_bound=first_bound,
+            ceilings=budget.ceilings(),
+        )
     )
-
-    def over(why: str) -> None:
-        session.cut = why
-
-    return AdmissionQueue(admission, over=over)
 
 
 def _median_s(lane: Lane) -> Callable[[], float]:

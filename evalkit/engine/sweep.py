@@ -16,15 +16,15 @@ from evalkit.client.budget import Budget
 from evalkit.client.budget_state import Ceiling
 from evalkit.engine.ending import outcome_of
 from evalkit.engine.endpoints import Endpoints, WindowNotes, open_endpoints
+from evalkit.engine.forecast import Forecast
 from evalkit.engine.freezing.freeze import Resolved
 from evalkit.engine.freezing.keeping import kept
 from evalkit.engine.loop import interruptible
 from evalkit.engine.options import RunOptions, Stop
 from evalkit.engine.outcome import RunOutcome
-from evalkit.engine.publishing import SHOW_EVERY_S, tell_others
 from evalkit.engine.resume import read_holdings
 from evalkit.engine.scheduler import play_lanes
-from evalkit.engine.session import Session, make_jobs
+from evalkit.engine.session import Resources, Schedule, Session, make_resources, make_schedule
 from evalkit.engine.spending.money import open_row, spent_below
 from evalkit.engine.time_left import TimeLeft
 from evalkit.engine.view import Pace, View, view_of
@@ -36,7 +36,7 @@ from evalkit.store.bucket import is_bucket
 from evalkit.store.files.journal import new_writer
 from evalkit.store.files.layout import journals
 from evalkit.store.files.record import LedgerRecord
-from evalkit.store.live import withdraw
+from evalkit.store.live import publish, withdraw
 from evalkit.store.reading.accounts import accounts, charge_crashes, unaccounted
 from evalkit.store.recovery.repair import Repair, repair
 from evalkit.store.writing.writer import open_store
@@ -46,8 +46,12 @@ if TYPE_CHECKING:
     from evalkit.engine.question import SweepQuestion
 
 
-Machines = Callable[[Session, Endpoints], AbstractAsyncContextManager[Callable[[], Awaitable[None]]]]
-"""What plays a session in other processes: its context lasts while they can come."""
+Machines = Callable[[Resources, Schedule], AbstractAsyncContextManager[Callable[[], Awaitable[None]]]]
+"""What plays a schedule in other processes: its context lasts while they can come."""
+SHOW_EVERY_S = 0.25
+"""How often a run is looked at while it is played."""
+PUBLISH_EVERY, PUT_EVERY = 2, 20
+"""Looks at the run for each that other processes are shown: on a disk, and in a bucket, where each is a request."""
 
 
 async def play_sweep(
@@ -88,7 +92,6 @@ async def play_sweep(
         if resolved.sweep.written:
             sweep = resolved.sweep
             keep_spec(directory, sweep.written, sweep.source, sweep.settings)
-        ledger = accounts(holdings.ledger, holdings.cost_by_worker)
         session = Session(
             name=name,
             resolved=resolved,
@@ -97,53 +100,56 @@ async def play_sweep(
             store=store,
             stop=options.stop or Stop(),
             holdings=holdings,
-            accounts=ledger,
+            accounts=accounts(holdings.ledger, holdings.cost_by_worker),
             began=loop.time(),
-            jobs=[],
+            question=None
+            if asking is None or asked is None
+            else asking.live(manifest, asked[0], place, store, play_all=options.play_all),
         )
-        if asking is not None and asked is not None:
-            session.question = asking.live(manifest, asked[0], place, store, play_all=options.play_all)
         _log_start(session)
-        try:
-            await _play(session, show, machines)
-        except asyncio.CancelledError:
-            if session.stop.reason != "interrupt":
-                raise
-        outcome = outcome_of(session)
+        outcome = outcome_of(await _play(session, show, machines))
         store.event("ended", **outcome.to_json())
     return outcome
 
 
-async def _play(session: Session, show: Callable[[View], None], machines: Machines | None) -> None:
-    with interruptible(session.stop) if session.options.stop is None else nullcontext():
-        session.options.tell("opening connections, and starting simulated providers")
-        async with _endpoints(session) as endpoints:
-            session.endpoints = endpoints
-            session.options.tell("forecasting what episodes take")
-            session.jobs = await make_jobs(session, endpoints)
-            here = nullcontext(partial(play_lanes, session.jobs))
-            async with here if machines is None else machines(session, endpoints) as play:
-                with _timed(session):
-                    async with _watched(session, show), _asked(session):
-                        await play()
+async def _play(session: Session, show: Callable[[View], None], machines: Machines | None) -> Schedule:
+    """Returns what was to be played, once it has been or nothing may be any more."""
+    schedule = Schedule(session=session, budget=None, forecast=Forecast(), jobs=(), gate=None)
+    try:
+        with interruptible(session.stop) if session.options.stop is None else nullcontext():
+            session.options.tell("opening connections, and starting simulated providers")
+            async with _endpoints(session) as endpoints:
+                session.options.tell("forecasting what episodes take")
+                ready = await make_resources(session, endpoints)
+                schedule = make_schedule(ready)
+                here = nullcontext(partial(play_lanes, schedule.jobs))
+                async with here if machines is None else machines(ready, schedule) as play:
+                    with _stoppable(ready, schedule), _timed(session):
+                        async with _watched(ready, schedule, show), _asked(schedule):
+                            await play()
+    except asyncio.CancelledError:
+        if session.stop.reason != "interrupt":
+            raise
+    return schedule
 
 
 @asynccontextmanager
-async def _asked(session: Session) -> AsyncIterator[None]:
+async def _asked(schedule: Schedule) -> AsyncIterator[None]:
     """While the lanes play: look at what the run is to find out."""
+    session = schedule.session
     question = session.question
     if question is None:
         yield
         return
     if not session.is_spread:
-        for job in session.jobs:
+        for job in schedule.jobs:
             job.context.judge = question.judge
     await question.begin(
-        session.jobs,
-        session.gate,
-        session.forecast,
+        schedule.jobs,
+        schedule.gate,
+        schedule.forecast,
         stop=session.stop,
-        spent=lambda: session.spent,
+        spent=lambda: schedule.spent,
         known=bool(session.holdings.episodes),
     )
     watching = asyncio.get_running_loop().create_task(question.watch())
@@ -201,7 +207,7 @@ async def _endpoints(session: Session) -> AsyncIterator[Endpoints]:
             launch=options.launch,
             directory=options.place,
         )
-        endpoints.outside, endpoints.right = options.outside, store.lead
+        budget = None
         if endpoints.lanes:
             crashes = list(charge_crashes(session.accounts))
             # What a damaged log, or a bug, has lost of what was paid for: closed sessions know the sum.
@@ -211,26 +217,25 @@ async def _endpoints(session: Session) -> AsyncIterator[Endpoints]:
             if not session.is_spread:  # else each worker is a session, and this one spends nothing
                 store.enter(open_row(session.name))
             await store.durable()
-            endpoints.budget = Budget(
+            budget = Budget(
                 budget=session.resolved.sweep.budget,
                 spent=session.spent_before,
                 ledger=store,
                 session=session.name,
                 ceilings=_ceilings(session, crashes),
             )
-        session.stop.wakes[session.name] = lambda: _wake(session, endpoints)
         try:
-            yield endpoints
+            yield replace(endpoints, budget=budget, outside=options.outside, right=store.lead)
         except asyncio.CancelledError:
             # All players have ended, and each attempt that they left has its charge: nothing is in flight.
-            _close(session, endpoints)
+            _close(session, budget)
             raise
-        _close(session, endpoints)
+        _close(session, budget)
 
 
-def _close(session: Session, endpoints: Endpoints) -> None:
-    if endpoints.budget is not None and not session.is_spread:
-        endpoints.budget.close()
+def _close(session: Session, budget: Budget | None) -> None:
+    if budget is not None and not session.is_spread:
+        budget.close()
 
 
 def _ceilings(session: Session, crashes: Sequence[LedgerRecord]) -> dict[tuple[str, str], Ceiling]:
@@ -243,15 +248,27 @@ def _ceilings(session: Session, crashes: Sequence[LedgerRecord]) -> dict[tuple[s
     return {scope: Ceiling(budget=budget, before=before[scope]) for scope, budget in budgets.items()}
 
 
-def _wake(session: Session, endpoints: Endpoints) -> None:
-    """Stop the run: players that wait for a limit or for money leave; replies in flight are awaited."""
-    error = LaneClosed(session.stop.message or f"The run stops ({session.stop.reason}).")
-    for lane in endpoints.lanes.values():
-        lane.end(error)
-    if session.gate is not None:
-        session.gate.end()
-    if endpoints.budget is not None:
-        endpoints.budget.end(error)
+@contextmanager
+def _stoppable(ready: Resources, schedule: Schedule) -> Iterator[None]:
+    """When the run is to stop, players that wait for a limit or for money leave; replies in flight are awaited."""
+    stop, endpoints = schedule.session.stop, ready.endpoints
+
+    def wake() -> None:
+        error = LaneClosed(stop.message or f"The run stops ({stop.reason}).")
+        for lane in endpoints.lanes.values():
+            lane.end(error)
+        if schedule.gate is not None:
+            schedule.gate.end()
+        if endpoints.budget is not None:
+            endpoints.budget.end(error)
+
+    stop.wakes[schedule.session.name] = wake
+    if stop.reason:
+        wake()
+    try:
+        yield
+    finally:
+        del stop.wakes[schedule.session.name]
 
 
 @contextmanager
@@ -271,40 +288,43 @@ def _timed(session: Session) -> Iterator[None]:
 
 
 @asynccontextmanager
-async def _watched(session: Session, show: Callable[[View], None]) -> AsyncIterator[None]:
+async def _watched(ready: Resources, schedule: Schedule, show: Callable[[View], None]) -> AsyncIterator[None]:
     """While the lanes play: show the run regularly, to other processes too, and set the log's pace by the replies."""
+    session, endpoints = schedule.session, ready.endpoints
     pace, directory = Pace(), session.options.place
-    unmetered_before = session.unmetered_before
-    time_left = TimeLeft(session.jobs, session.forecast, pace.began)
+    in_bucket = is_bucket(directory)
+    time_left = TimeLeft(schedule.jobs, schedule.forecast, pace.began)
 
     loop = asyncio.get_running_loop()
 
     def look() -> View:
         return view_of(
-            session.jobs,
-            session.endpoints,
+            schedule.jobs,
+            endpoints,
             session.resolved,
             pace,
             time_left=time_left,
             spent_before=session.spent_before,
-            unmetered_before=unmetered_before,
-            workers=session.workers,
+            unmetered_before=session.holdings.unmetered,
+            workers=schedule.workers,
             question=None if session.question is None else session.question.asked.to_json(),
         )
 
-    assert session.endpoints is not None
-    windows = WindowNotes(lanes=session.endpoints.lanes, event=session.store.event)
+    windows = WindowNotes(lanes=endpoints.lanes, event=session.store.event)
 
     async def watch() -> None:
         for number in count(1):
             due = loop.time() + SHOW_EVERY_S
             await asyncio.sleep(SHOW_EVERY_S)
             if not session.is_spread:
-                _keep_pace(session, loop.time() - due)
+                _keep_pace(ready, loop.time() - due)
             windows.look()
             view = look()
             show(view)
-            await tell_others(directory, number, view)
+            if in_bucket and number % PUT_EVERY == 0:
+                await asyncio.to_thread(publish, directory, view.published())
+            elif not in_bucket and number % PUBLISH_EVERY == 0:
+                publish(directory, view.published())
 
     async with asyncio.TaskGroup() as group:
         watching = group.create_task(watch())
@@ -317,12 +337,11 @@ async def _watched(session: Session, show: Callable[[View], None]) -> AsyncItera
             withdraw(directory)
 
 
-def _keep_pace(session: Session, late_s: float) -> None:
+def _keep_pace(ready: Resources, late_s: float) -> None:
     """The log is told how soon the fastest replies come, lanes the loop's delay."""
-    assert session.endpoints is not None
-    for lane in session.endpoints.lanes.values():
+    lanes = ready.endpoints.lanes.values()
+    for lane in lanes:
         lane.late(late_s)
-    medians = [lane.median_s for lane in session.endpoints.lanes.values()]
-    known = [median for median in medians if median > 0]
+    known = [lane.median_s for lane in lanes if lane.median_s > 0]
     if known:
-        session.store.pace(min(known))
+        ready.session.store.pace(min(known))

@@ -60,7 +60,7 @@ def test_who_goes_home_instead_of_starting_wakes_the_next() -> None:
             clock=asyncio.get_running_loop().time,
             first_bound=lambda _: BOUND,
         )
-        gate, closed = AdmissionQueue(admission, over=lambda _: None), asyncio.Event()
+        gate, closed = AdmissionQueue(admission), asyncio.Event()
         async with asyncio.timeout(100), asyncio.TaskGroup() as group:
             for _ in range(4):
                 group.create_task(player(gate, closed))

@@ -16,7 +16,7 @@ def test_a_sweep_publishes_what_it_does_and_withdraws_it_at_its_end(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sweep, "SHOW_EVERY_S", 0.0)
-    monkeypatch.setattr("evalkit.engine.publishing.EVERY", 1)
+    monkeypatch.setattr("evalkit.engine.sweep.PUBLISH_EVERY", 1)
     directory = tmp_path / "run"
     seen: list[dict[str, Any]] = []
     views: list[View] = []

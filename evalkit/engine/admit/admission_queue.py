@@ -5,7 +5,7 @@ episode; so the cost of a decision does not depend on the number of waiters. Whe
 start, all players end.
 """
 
-from collections.abc import Callable, Collection
+from collections.abc import Collection
 
 from evalkit.engine.admit.admission import Admission
 from evalkit.engine.episode import ActiveEpisode
@@ -16,11 +16,10 @@ from evalkit.waiting import WaitQueue
 class AdmissionQueue:
     """The queue that all lanes of a run share."""
 
-    def __init__(self, admission: Admission, *, over: Callable[[str], None]) -> None:
-        """`over` is called once, with `budget` or `deadline`, when no episode may start any more although some
-        remain."""
+    def __init__(self, admission: Admission) -> None:
         self.admission = admission
-        self._over = over
+        self.cut = ""
+        """Why no further episode may start although some remain: `budget` or `deadline`."""
         self._waiting = {name: WaitQueue[None, None]() for name in admission.backlogs}
         self._players = dict.fromkeys(admission.backlogs, 0)
         self._shut = False
@@ -92,10 +91,8 @@ class AdmissionQueue:
         if self._shut:
             return
         if self.admission.stuck():
-            why = self.admission.why()
+            self.cut = self.admission.why()
             self.end()
-            if why:
-                self._over(why)
             return
         for lane, waiting in self._waiting.items():
             backlog = self.admission.backlogs[lane]

@@ -3,20 +3,20 @@
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 
-from evalkit.engine.endpoints import Endpoints
 from evalkit.engine.machines.children import play_here
 from evalkit.engine.machines.on_ray import on_cluster, play_on_ray
 from evalkit.engine.machines.spread import Spread
-from evalkit.engine.session import Session
+from evalkit.engine.session import Resources, Schedule
 
 
 @asynccontextmanager
-async def machines(session: Session, endpoints: Endpoints) -> AsyncIterator[Callable[[], Awaitable[None]]]:
+async def machines(ready: Resources, schedule: Schedule) -> AsyncIterator[Callable[[], Awaitable[None]]]:
     """What plays it, once they can come. Raises UsageError where they cannot."""
+    session = ready.session
     sweep = session.resolved.sweep
     if sweep.on == "ray":
         session.options.tell("connecting to the Ray cluster")
         async with on_cluster(sweep.workers):
-            yield lambda: play_on_ray(Spread(session, endpoints, elastic=True))
+            yield lambda: play_on_ray(Spread(schedule, ready.endpoints, elastic=True))
     else:
-        yield lambda: play_here(Spread(session, endpoints, elastic=False))
+        yield lambda: play_here(Spread(schedule, ready.endpoints, elastic=False))

@@ -18,7 +18,7 @@ from evalkit.engine.machines.coordinator import Coordinator
 from evalkit.engine.machines.dealt import Dealt
 from evalkit.engine.machines.messages import RUN, FlightReport, LaneReport, Left, Renew
 from evalkit.engine.scheduler import LaneJob
-from evalkit.engine.session import Session
+from evalkit.engine.session import Schedule
 from evalkit.engine.universe import PlannedEpisode
 from evalkit.store.reading.unmetered import Unmetered
 
@@ -159,8 +159,8 @@ class _Ended:
 class Mirror:
     """What the workers of a session report, in the session's objects."""
 
-    def __init__(self, session: Session, endpoints: Endpoints, coordinator: Coordinator) -> None:
-        self._session, self._endpoints, self._coordinator = session, endpoints, coordinator
+    def __init__(self, schedule: Schedule, endpoints: Endpoints, coordinator: Coordinator) -> None:
+        self._schedule, self._endpoints, self._coordinator = schedule, endpoints, coordinator
         self._spent_before = {name: spent for name, spent, _ in coordinator.leases.spent()}
         self._ended = _Ended()
 
@@ -176,7 +176,7 @@ class Mirror:
         """Show it now; `workers`: in words, how many there are."""
         reports = [member.report for member in self._coordinator.members.values() if member.report is not None]
         largest: dict[str, int] = {}
-        for job in self._session.jobs:
+        for job in self._schedule.jobs:
             own = [report.lanes[job.name] for report in reports if job.name in report.lanes]
             context = job.context
             context.steps, context.playing = self._ended.steps[job.name], 0
@@ -191,7 +191,7 @@ class Mirror:
                 largest[job.name] = max([lane.largest for lane in own])
                 self._show_lane(job.lane, own, context.steps)
         self._show_money(reports, largest)
-        self._session.workers = workers
+        self._schedule.workers = workers
 
     def _show_lane(self, lane: Lane, own: list[LaneReport], steps: int) -> None:
         if any(one.acted for one in own):

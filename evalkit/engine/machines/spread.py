@@ -34,7 +34,7 @@ from evalkit.engine.machines.messages import (
 from evalkit.engine.machines.mirror import JobDealer, Mirror
 from evalkit.engine.machines.setup import code_digests, setup_of
 from evalkit.engine.machines.shares import Capacity, Shares
-from evalkit.engine.session import Session
+from evalkit.engine.session import Schedule, Session
 from evalkit.engine.spending.money import open_row
 from evalkit.engine.universe import PlannedEpisode
 from evalkit.frozen.manifests import manifest_digest
@@ -101,16 +101,17 @@ class Spread:
 
     times = MachineTimes()
 
-    def __init__(self, session: Session, endpoints: Endpoints, *, elastic: bool) -> None:
+    def __init__(self, schedule: Schedule, endpoints: Endpoints, *, elastic: bool) -> None:
         """`elastic`: whether workers come and go as they like."""
-        self.session, self.endpoints = session, endpoints
+        self.session = session = schedule.session
+        self.schedule, self.endpoints = schedule, endpoints
         self.workers = session.resolved.sweep.workers
         self.loop = asyncio.get_running_loop()
         self._elastic = elastic
         self._dealer = JobDealer(
-            session.jobs,
-            session.gate,
-            session.forecast,
+            schedule.jobs,
+            schedule.gate,
+            schedule.forecast,
             None if session.question is None else session.question.ended,
         )
         limits = limits_of(session.resolved, endpoints.lanes)
@@ -123,7 +124,7 @@ class Spread:
                     canary=job.lane is not None and job.lane.canary,
                     seats=seats(limits, job.name),
                 )
-                for job in session.jobs
+                for job in schedule.jobs
             ],
             self._dealer,
             workers=self.workers,
@@ -136,7 +137,7 @@ class Spread:
             limits={one.name: (one.unit, one.lanes) for one in limits},
             servers={one.name: one.server for one in limits if one.server is not None},
         )
-        self.mirror = Mirror(session, endpoints, self.coordinator)
+        self.mirror = Mirror(schedule, endpoints, self.coordinator)
         self.replaced = 0
         self._accounts: dict[str, Account] = {}
         self._turns: dict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
@@ -163,7 +164,7 @@ class Spread:
             stop.set(coordinator.stop_reason, coordinator.stop_message)
         if stop.reason and not coordinator.stop_reason:
             coordinator.stop_reason, coordinator.stop_message = stop.reason, stop.message
-        for job in self.session.jobs:
+        for job in self.schedule.jobs:
             if job.name in coordinator.lanes_stopped:
                 job.context.lane_stop.set("lane", coordinator.lanes_stopped[job.name])
         if self._busy or not (coordinator.members or self._elastic):
