@@ -14,11 +14,13 @@ import pyarrow.parquet as pq
 import pytest
 
 from evalkit.errors import CorruptLogError, FencedError, RunError, StorageError
+from evalkit.money import PicoUsd
 from evalkit.redact import KEYS
 from evalkit.store import disk
 from evalkit.store.files.damage import first_flaw
 from evalkit.store.files.journal import new_writer, seal
 from evalkit.store.files.layout import journals
+from evalkit.store.files.record import LedgerRecord
 from evalkit.store.files.schema import steps_table
 from evalkit.store.files.segment import KINDS, NO_MONEY, WRITER, Segment, read_claim
 from evalkit.store.reading.index import read_index
@@ -205,6 +207,19 @@ def test_a_lone_row_is_committed_after_one_look(tmp_path: Path) -> None:
                 await asyncio.sleep(1.0)
 
     run_virtual(body())
+
+
+def test_a_session_that_has_closed_its_books_can_still_wait_for_them(tmp_path: Path) -> None:
+    run = tmp_path / "run"
+
+    async def body(store: Store) -> None:
+        store.enter(LedgerRecord(kind="close", session="s", amount=PicoUsd(0), at=0.0))
+        await store.durable()
+        assert [entry.kind for entry in read_ledger(run)] == ["close"]
+        store.append(a_step())
+        await store.durable()
+
+    play(run, body)
 
 
 @pytest.mark.parametrize(("gap_s", "commits"), [(0.001, 1), (0.004, 2)])

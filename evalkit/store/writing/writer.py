@@ -158,8 +158,9 @@ class Store:
         self.found = opened.index
         """What the log held when it was opened."""
         self._spent = self._leased = 0
-        self._closed = False
         """Of this session, in pico-dollars: what has been taken, be it on the disk or not."""
+        self._books_closed = False
+        """Whether its last movement of money has been taken."""
         self._loop = asyncio.get_running_loop()
         self._group = _CommitGroup()
         self._writing: tuple[_CommitGroup, Load, Future[Segment | None]] | None = None
@@ -205,7 +206,7 @@ class Store:
         if record.session == self._session:
             self._spent += record.amount if record.kind == "charge" else 0
             self._leased += record.amount if record.kind == "lease" else 0
-            self._closed |= record.kind == "close"
+            self._books_closed |= record.kind == "close"
         if self._timer is None:
             self._begin()
 
@@ -287,7 +288,7 @@ class Store:
             return commit(self._journal, load)
 
     def _money(self) -> SessionMoney:
-        return SessionMoney(session=self._session, spent=self._spent, leased=self._leased, closed=self._closed)
+        return SessionMoney(session=self._session, spent=self._spent, leased=self._leased, closed=self._books_closed)
 
     def _refuse(self) -> None:
         if self._failure is not None:
