@@ -327,6 +327,21 @@ def test_under_a_deadline_a_cell_that_takes_too_long_does_not_hold_up_the_others
     assert admission.next_s() == 30.0
 
 
+def test_under_a_deadline_an_episode_takes_the_time_that_others_take_and_not_that_of_their_replies() -> None:
+    """100 requests of 0.1 s would fit; where the machine lets each episode ask every 2 s, they do not."""
+    world = BlockWorld(seed=0, rounds={"ab": 0, "c": 3}, budget=10**6)
+    backlog, now = world._backlog("c", ("c",)), [0.0]
+    backlog.reply_s = lambda: 0.1
+    forecast = Forecast(prior("c", 100.0, suite) for suite in "st")
+    admission = Admission(forecast, [backlog], stats=world._stats, clock=lambda: now[0], deadline=150.0)
+    (first,) = admission.next("c")
+    admission.seated(first.id, lambda: (10 * UNIT, 10))
+    now[0] = 20.0
+    assert admission.next("c") == []
+    assert backlog.why == "deadline"
+    assert admission.next_s() == 200.0
+
+
 def test_a_decision_costs_the_same_however_many_episodes_are_in_flight() -> None:
     """Predictions asked for, as they are all that grows."""
 

@@ -212,8 +212,7 @@ class Admission:
             cost=cost,
             requests=requests,
             heard=(cost, requests),
-            since=now,
-            before=requests,
+            heard_at=now,
             number=learning.admitted,
         )
         learning.admitted += 1
@@ -246,11 +245,13 @@ class Admission:
             self._predict_lanes()
 
     def _hear(self, flight: Flight, progress: tuple[int, int]) -> tuple[int, int]:
-        """Tell the forecast what an episode's replies have cost since the last time."""
-        (cost, requests), (before, asked) = progress, flight.heard
+        """Learn what an episode's replies have cost since the last time, and how long they took."""
+        (cost, requests), (before, asked), now = progress, flight.heard, self._clock()
         if requests > asked:
             self.forecast.hear(*flight.cell_key, cost=cost - before, requests=requests - asked, reached=requests)
-            flight.heard = progress
+            flight.backlog.seconds += now - flight.heard_at
+            flight.backlog.requests += requests - asked
+            flight.heard, flight.heard_at = progress, now
             self._news += not self.forecast.ended(*flight.cell_key)
         return progress
 
@@ -295,17 +296,13 @@ class Admission:
 
     def left_all(self, episodes: Iterable[tuple[str, str, tuple[int, int]]]) -> None:
         """Several have: each with how it was left, and its pico-dollars and requests."""
-        now = self._clock()
         for episode, how, (cost, requests) in episodes:
             flight = self._flights.pop(episode)
             self._hear(flight, (cost, requests))
             self._take(flight, 0.0)
             backlog, owed, learning = flight.backlog, how in LEFT_OWED, self._cells[flight.cell_key]
             backlog.flights -= 1
-            if not owed:
-                backlog.seconds += now - flight.since
-                backlog.requests += max(1, requests - flight.before)
-            elif how in ("unavailable", TOO_LARGE):
+            if how in ("unavailable", TOO_LARGE):
                 self._parked += self.forecast.rest(*flight.cell_key, cost=cost, requests=requests)
             learning.ended[flight.number] = None if owed else (cost, requests)
             for paid, asked in learning.news():

@@ -61,7 +61,7 @@ class LaneBacklog:
     """How much more that may be, since of some cells nothing but a stand-in is known."""
     seconds: float = 0.0
     requests: int = 0
-    """What the episodes that ended in this call took from their start, for `step_s`."""
+    """What the episodes of this call have taken so far, as far as it was looked at, for `step_s`."""
 
     def __post_init__(self) -> None:
         """Count what there is to play."""
@@ -130,16 +130,15 @@ class Flight(Struct, kw_only=True):
 
     backlog: LaneBacklog
     cell_key: Place
-    since: float
-    before: int
-    """Requests of earlier calls."""
     number: int
     """Its place among those that its cell has admitted."""
     cost: int
     requests: int
     """Its progress as far as it was told, earlier sessions included; `cost` in pico-dollars."""
     heard: tuple[int, int]
-    """The progress that the forecast has heard of."""
+    """The progress that the forecast has heard of, ..."""
+    heard_at: float
+    """... and when it was."""
     came: Came | None = None
     """Reads its progress, where this process plays it."""
     rest: float = 0.0
