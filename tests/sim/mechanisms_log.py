@@ -132,8 +132,8 @@ MUTANTS = (
     Mutant(
         name="a dead writer's journal is not compacted to its end",
         file="store/writing/compact.py",
-        old="(joint, end, KINDS)",
-        new="(joint, end - 1, KINDS)",
+        old="if number < end)",
+        new="if number < end - 1)",
         needs=("die_turn",),
     ),
     Mutant(

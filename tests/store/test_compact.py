@@ -222,6 +222,22 @@ def test_what_a_dead_writer_left_is_compacted_whatever_it_had_come_to(tmp_path: 
     assert check_log(tmp_path) == []
 
 
+def test_what_lies_before_a_compacted_file_is_compacted_too(tmp_path: Path) -> None:
+    """As a repair leaves it whose files of one kind are gone, and some objects came back when power was lost."""
+    dead = begin(tmp_path)
+    append(dead, *rounds(["a"], 4), money=[a_charge(3)])
+    compact(dead, 2, 3, ["steps"])
+    compact(dead, 0, 3, ["ledger"])
+    discard(dead, 2, 3)
+    dead.close()
+    before = held(tmp_path)
+    adopt(tmp_path, [dead.writer])
+    assert numbers(tmp_path) == [(4,)]
+    assert all([one.first for one in lay_out(tmp_path, kind).segments if one.is_object] == [4] for kind in KINDS)
+    assert held(tmp_path) == before
+    assert check_log(tmp_path) == []
+
+
 def test_adopting_dies_with_some_objects_deleted_and_is_done_again(tmp_path: Path) -> None:
     dead = begin(tmp_path)
     append(dead, *rounds(["a"], 4))

@@ -15,6 +15,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import groupby
 from pathlib import Path
 
 import pyarrow as pa
@@ -96,15 +97,17 @@ def adopt(run: Path, ended: Collection[str]) -> None:
 
 
 def _compact_rest(run: Path, writer: str, end: int) -> None:
-    """Complete the kind of which less is compacted; then compact the rest up to the last object."""
-    upto: dict[Kind, int] = {}
-    for kind in KINDS:
-        own = [one for one in lay_out(run, kind).segments if one.writer == writer and not one.is_object]
-        upto[kind] = own[-1].last + 1 if own else 0
-    begin, joint = min(upto.values()), max(upto.values())
-    behind = [kind for kind in KINDS if upto[kind] < joint]
-    for first, last, kinds in ((begin, joint, behind), (joint, end, KINDS)):
-        for tails in _batches(tail_of(journal_object(run, writer, number)) for number in range(first, last)):
+    """Compact what compacted files lack before the last object, in both kinds or in one. A repair may have written
+    compacted files behind it."""
+    lacking = {
+        kind: {one.first for one in lay_out(run, kind).segments if one.writer == writer and one.is_object}
+        for kind in KINDS
+    }
+    numbers = sorted(number for number in set.union(*lacking.values()) if number < end)
+    wanted = [tuple(kind for kind in KINDS if number in lacking[kind]) for number in numbers]
+    neighbours = groupby(enumerate(numbers), lambda one: (wanted[one[0]], one[1] - one[0]))
+    for (kinds, _), group in neighbours:
+        for tails in _batches(tail_of(journal_object(run, writer, number)) for _, number in group):
             compact(run, tails, kinds)
 
 
