@@ -269,7 +269,7 @@ class Referee:
 
     def __init__(self, environments: Environments) -> None:
         self._environments = environments
-        self._instances: dict[str, Any] = {}
+        self._loaded: dict[tuple[str, str], tuple[Environment[Any, Any], Any]] = {}
 
     def fold(self, spot: Spot, logged: Sequence[str]) -> Fold:
         """A finished episode from its rows' facts, JSON in step order. Raises CorruptLogError if they are none."""
@@ -279,11 +279,12 @@ class Referee:
             raise CorruptLogError(
                 f"episode {spot.id}: logged facts are no JSON ({flaw}). `evalkit verify` names the step."
             ) from flaw
-        env = self._environments[spot.suite.environment]
-        key = f"{spot.suite.environment}/{spot.target.digest}"
-        if key not in self._instances:
-            self._instances[key] = load_target(env, spot.target)
-        score = env.score(self._instances[key], facts)
+        key = spot.suite.environment, spot.target.digest
+        if key not in self._loaded:
+            env = self._environments[spot.suite.environment]
+            self._loaded[key] = env, load_target(env, spot.target)
+        env, instance = self._loaded[key]
+        score = env.score(instance, facts)
         if not OWN_METRICS.isdisjoint(score.metrics):
             raise UsageError(
                 f"The environment {env.name!r} has a metric {min(OWN_METRICS & score.metrics.keys())!r}, which is a "

@@ -1,9 +1,10 @@
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import pytest
 
 from evalkit.errors import CorruptLogError
+from evalkit.frozen.instances import Listed, admission
 from evalkit.frozen.manifest import Manifest
 from evalkit.report.run_data import RunData
 from evalkit.results.cells import Cell, cells
@@ -51,6 +52,21 @@ def test_an_estimate_stands_on_the_longest_ended_prefix(ended: str, begun: str, 
     assert (cell.planned, cell.ended, cell.outside) == (6, len(ended.split()), outside)
     assert (cell.owed, cell.complete) == (6 - cell.ended, cell.ended == 6)
     assert len(cell.episodes) == len(ended.split()) + len(begun.split())
+
+
+def test_a_suites_order_is_made_once_and_its_lines_are_not_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    manifest = a_manifest([an_agent("a"), an_agent("b")], [a_suite("s", [4, 5, 6])], replicates=3)
+    log = [row for name in "ab" for r in range(3) for row in rows(manifest, name, "s", "i1", r, search(5))]
+    found, made = results(manifest, log), []
+
+    def counted(instances: Sequence[Any], key: int | None) -> Iterator[int]:
+        made.append(len(instances))
+        return admission(instances, key)
+
+    monkeypatch.setattr("evalkit.results.cells.admission", counted)
+    monkeypatch.setattr(Listed, "at", None)
+    assert [len(cell.episodes) for cell in cells(manifest, found)] == [3, 3]
+    assert made == [3]
 
 
 def test_a_suite_that_joins_a_run_takes_nothing_from_the_others() -> None:
