@@ -9,6 +9,7 @@ the model would have scored. It is counted, and the mean is told as it would be 
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from operator import attrgetter
 from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -75,7 +76,7 @@ class Cell:
     @property
     def ended(self) -> int:
         """Episodes that are scored."""
-        return sum(episode.finished for episode in self.episodes)
+        return sum(map(attrgetter("finished"), self.episodes))
 
     @property
     def owed(self) -> int:

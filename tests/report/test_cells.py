@@ -98,7 +98,7 @@ def test_an_episode_is_scored_from_its_facts() -> None:
     assert (one.ending, one.finished, one.score, one.solved) == ("complete", True, 0.9, False)
     assert (one.steps, one.periods, one.no_action) == (4, 3, 0)
     assert one.metrics["exploration_rate"] == 1.0
-    assert one.outcomes == {("fly", "unknown_tool"): 1, ("guess", "bad_arguments"): 1, ("guess", "ok"): 3}
+    assert one.outcomes == (("fly", "unknown_tool", 1), ("guess", "bad_arguments", 1), ("guess", "ok", 3))
     assert (one.tokens_in, one.tokens_out, one.tokens_cached_read, one.cost) == (4000, 80, 1600, 2_880_000_000)
     assert one.latency_s == pytest.approx(3.2)
 
@@ -121,7 +121,7 @@ def test_an_episode_that_the_model_ended_is_scored_as_it_stands() -> None:
 def test_an_episode_that_the_world_stopped_is_owed_and_unscored(ending: str) -> None:
     manifest = two_by_three()
     (one,) = results(manifest, rows(manifest, "a", "s", "i0", 0, [guess(6)], refused=ending))
-    assert (one.finished, one.score, one.solved, one.outcomes) == (False, None, False, {})
+    assert (one.finished, one.score, one.solved, one.outcomes) == (False, None, False, ())
     (cell,) = cells(manifest, [one])
     assert (cell.ended, cell.owed, len(cell.prefix)) == (0, 6, 0)
 
