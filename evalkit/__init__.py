@@ -52,11 +52,10 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from evalkit.api.environments import Instance, env, suite
-    from evalkit.api.episodes import Episode
     from evalkit.api.games import Game, game
     from evalkit.api.planning import plan
     from evalkit.api.running import Progress, play, run, run_async
-    from evalkit.api.runs import Run, load
+    from evalkit.api.runs import Episode, Run, load
     from evalkit.dialogue import Message, Reply, Tool, ToolCall, Usage
     from evalkit.doors.gateway.server import Gateway, gateway
     from evalkit.engine.planning.planned import Plan
@@ -113,11 +112,10 @@ __all__ = [
 
 _PLACES = {
     "evalkit.api.environments": ("Instance", "env", "suite"),
-    "evalkit.api.episodes": ("Episode",),
     "evalkit.api.games": ("Game", "game"),
     "evalkit.api.planning": ("plan",),
     "evalkit.api.running": ("Progress", "play", "run", "run_async"),
-    "evalkit.api.runs": ("Run", "load"),
+    "evalkit.api.runs": ("Episode", "Run", "load"),
     "evalkit.dialogue": ("Message", "Reply", "Tool", "ToolCall", "Usage"),
     "evalkit.doors.gateway.server": ("Gateway", "gateway"),
     "evalkit.engine.planning.planned": ("Plan",),
