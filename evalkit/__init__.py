@@ -51,8 +51,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from evalkit.api.environments import Instance, env, suite
-    from evalkit.api.games import Game, game
+    from evalkit.api.games import Game, Instance, env, game, suite
     from evalkit.api.planning import plan
     from evalkit.api.running import Progress, play, run, run_async
     from evalkit.api.runs import Episode, Run, load
@@ -111,8 +110,7 @@ __all__ = [
 ]
 
 _PLACES = {
-    "evalkit.api.environments": ("Instance", "env", "suite"),
-    "evalkit.api.games": ("Game", "game"),
+    "evalkit.api.games": ("Game", "Instance", "env", "game", "suite"),
     "evalkit.api.planning": ("plan",),
     "evalkit.api.running": ("Progress", "play", "run", "run_async"),
     "evalkit.api.runs": ("Episode", "Run", "load"),

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import orjson
 
-from evalkit.api.environments import Instance, checked_instance
+from evalkit.api.games import Instance, checked_instance
 from evalkit.api.runs import Episode, Run, episode_of, run_at
 from evalkit.api.specs import Spec, changed, checked_limit, checked_names, chosen, sweep_of
 from evalkit.engine.freezing.freeze import Resolved, resolve
