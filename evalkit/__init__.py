@@ -68,7 +68,7 @@ if TYPE_CHECKING:
         RunError,
         UsageError,
     )
-    from evalkit.results.asks import Ask
+    from evalkit.results.moves import Ask
     from evalkit.seats import Seat, agent
     from evalkit.version import __version__ as __version__
 
@@ -120,7 +120,7 @@ _PLACES = {
     "evalkit.envs.environment": ("Environment", "Facts", "Score"),
     "evalkit.envs.replay": ("Turn",),
     "evalkit.errors": (*("AgentError", "AskRefused", "CorruptLogError", "EvalkitError", "RunError", "UsageError"),),
-    "evalkit.results.asks": ("Ask",),
+    "evalkit.results.moves": ("Ask",),
     "evalkit.seats": ("Seat", "agent"),
 }
 """Module -> the names that it gives."""

@@ -14,7 +14,7 @@ from evalkit.envs.environment import Facts, Score
 from evalkit.errors import UsageError, nearest
 from evalkit.frozen.manifests import read_manifest
 from evalkit.money import usd
-from evalkit.results.asks import Ask
+from evalkit.results.moves import Ask, Move
 from evalkit.text import many
 
 if TYPE_CHECKING:
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from evalkit.frozen.manifest import Manifest
     from evalkit.report.tables import Column, Table
     from evalkit.report.views import Views
-    from evalkit.results.moves import Move
     from evalkit.results.show import ReplayedEpisode
     from evalkit.store.reading.index import RunIndex
 
