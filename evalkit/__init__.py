@@ -51,12 +51,10 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from evalkit.api.environments import Instance, env, suite
-    from evalkit.api.episodes import Episode
-    from evalkit.api.games import Game, game, play
+    from evalkit.api.games import Game, Instance, env, game, suite
     from evalkit.api.planning import plan
-    from evalkit.api.running import Progress, run, run_async
-    from evalkit.api.runs import Run, load
+    from evalkit.api.running import Progress, play, run, run_async
+    from evalkit.api.runs import Episode, Run, load
     from evalkit.dialogue import Message, Reply, Tool, ToolCall, Usage
     from evalkit.doors.gateway.server import Gateway, gateway
     from evalkit.engine.planning.planned import Plan
@@ -70,7 +68,7 @@ if TYPE_CHECKING:
         RunError,
         UsageError,
     )
-    from evalkit.results.asks import Ask
+    from evalkit.results.moves import Ask
     from evalkit.seats import Seat, agent
     from evalkit.version import __version__ as __version__
 
@@ -112,19 +110,17 @@ __all__ = [
 ]
 
 _PLACES = {
-    "evalkit.api.environments": ("Instance", "env", "suite"),
-    "evalkit.api.episodes": ("Episode",),
-    "evalkit.api.games": ("Game", "game", "play"),
+    "evalkit.api.games": ("Game", "Instance", "env", "game", "suite"),
     "evalkit.api.planning": ("plan",),
-    "evalkit.api.running": ("Progress", "run", "run_async"),
-    "evalkit.api.runs": ("Run", "load"),
+    "evalkit.api.running": ("Progress", "play", "run", "run_async"),
+    "evalkit.api.runs": ("Episode", "Run", "load"),
     "evalkit.dialogue": ("Message", "Reply", "Tool", "ToolCall", "Usage"),
     "evalkit.doors.gateway.server": ("Gateway", "gateway"),
     "evalkit.engine.planning.planned": ("Plan",),
     "evalkit.envs.environment": ("Environment", "Facts", "Score"),
     "evalkit.envs.replay": ("Turn",),
     "evalkit.errors": (*("AgentError", "AskRefused", "CorruptLogError", "EvalkitError", "RunError", "UsageError"),),
-    "evalkit.results.asks": ("Ask",),
+    "evalkit.results.moves": ("Ask",),
     "evalkit.seats": ("Seat", "agent"),
 }
 """Module -> the names that it gives."""

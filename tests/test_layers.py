@@ -252,22 +252,22 @@ def package() -> dict[str, str]:
 MOST_LINES = {
     "engine": 11_350,
     "envs": 11_800,
-    "report": 10_750,
+    "report": 10_745,
     "store": 5_510,
     "frozen": 1_250,
     "client": 5_300,
     "cli": 5_100,
     "wire": 4_600,
-    "view": 3_800,
+    "view": 3_770,
     "spec": 3_350,
     "policy": 3_050,
-    "doors": 2_950,
-    "results": 2_950,
-    ".": 2_950,
+    "doors": 2_940,
+    "results": 2_920,
+    ".": 2_945,
     "stats": 2_500,
     "serve": 1_650,
     "api": 1_330,
-    "tasks": 900,
+    "tasks": 885,
     "nightly": 600,
 }
 """Lines of each folder of evalkit/, and of the modules beside them. A change that raises one says what it is worth."""
@@ -280,7 +280,7 @@ def test_no_folder_grows_unnoticed() -> None:
         if text:
             lines[folder] += len(text.splitlines())
     assert {folder: found for folder, found in lines.items() if found > MOST_LINES[folder]} == {}
-    assert sum(len(text) > 0 for text in package().values()) <= 475
+    assert sum(len(text) > 0 for text in package().values()) <= 474
 
 
 def test_every_import_keeps_to_its_layer() -> None:

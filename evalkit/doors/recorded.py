@@ -11,8 +11,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 
-from evalkit.api.environments import Instance, suite
-from evalkit.api.games import game
+from evalkit.api.games import Instance, game, suite
 from evalkit.api.running import Call, call_of
 from evalkit.api.runs import Run, load
 from evalkit.api.specs import changed

@@ -4,8 +4,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from evalkit.api.environments import env
-from evalkit.api.games import Game
+from evalkit.api.games import Game, env
 from evalkit.dialogue import Reply
 from evalkit.envs.environment import Facts
 from evalkit.envs.replay import Turn

@@ -13,8 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields
 from typing import Any, ClassVar
 
-from evalkit.api.environments import Instance, env, suite
-from evalkit.api.games import Game, game
+from evalkit.api.games import Game, Instance, env, game, suite
 from evalkit.dialogue import Reply, Tool, ToolCall
 from evalkit.errors import UsageError
 

@@ -12,8 +12,7 @@ from typing import Any
 
 import aiohttp
 
-from evalkit.api.environments import Instance, env, suite
-from evalkit.api.games import Game, game
+from evalkit.api.games import Game, Instance, env, game, suite
 from evalkit.doors import missing
 from evalkit.errors import UsageError
 from evalkit.spec.catalogue import find_model, read_provider

@@ -7,11 +7,11 @@ An episode that the provider refused is left out as if it were not planned, whil
 the model would have scored. It is counted, and the mean is told as it would be with any score of it (`if_refused`).
 """
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import islice, tee
+from operator import attrgetter
 from types import MappingProxyType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from evalkit.envs.suite_rows import MOST_LINES
 from evalkit.frozen.instances import ManifestInstance, admission, laid
@@ -24,6 +24,14 @@ if TYPE_CHECKING:
 
 ORACLE = "oracle"
 """The policy that plays the optimum."""
+
+
+class BegunInstance(NamedTuple):
+    """An instance, without its line."""
+
+    id: str
+    digest: str
+    stratum: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,7 +53,7 @@ class Cell:
     """Those that remain because the provider refused their last request, in admission order."""
     voided: tuple[tuple[EpisodeResult, str], ...] = ()
     """Ended episodes that count for nothing, each with the reason, in admission order."""
-    begun: tuple[tuple[ManifestInstance, EpisodeResult | None], ...] = ()
+    begun: tuple[tuple[BegunInstance, EpisodeResult | None], ...] = ()
     """The first replicates in admission order up to the last that the log knows, void and refused ones left out:
     (instance, the ended episode; None of one that has not ended)."""
     exact: bool = False
@@ -68,7 +76,7 @@ class Cell:
     @property
     def ended(self) -> int:
         """Episodes that are scored."""
-        return sum(episode.finished for episode in self.episodes)
+        return sum(map(attrgetter("finished"), self.episodes))
 
     @property
     def owed(self) -> int:
@@ -116,16 +124,17 @@ def cells(
     whatever other suites the run has (all instances get replicate r before any gets r+1, in the manifest's
     order); so a suite that joins a finished run does not take the finished ones' results away.
     """
-    known: dict[tuple[str, str], dict[tuple[int, str], EpisodeResult]] = {}
+    known: dict[tuple[str, str], list[EpisodeResult]] = {}
+    names: dict[str, set[str]] = {}
     for result in results:
-        known.setdefault((result.agent, result.suite), {})[result.replicate, result.instance] = result
-    orders: dict[str, Iterator[tuple[int, int]]] = {}
-    found = []
-    for suite, agent in planned_cells(manifest):
-        # Computed once for all agents, as far as one of them has come.
-        orders[suite.name], order = tee(orders.get(suite.name) or _admission(manifest, suite))
-        found.append(_cell(manifest, suite, agent, known.get((agent, suite.name), {}), voids, order))
-    return found
+        known.setdefault((result.agent, result.suite), []).append(result)
+        names.setdefault(result.suite, set()).add(result.instance)
+    # Once for all agents and replicates: the order is the same.
+    orders = {suite.name: _Order(manifest, suite, names.get(suite.name, ())) for suite in manifest.suites.values()}
+    return [
+        _cell(manifest, suite, agent, known.get((agent, suite.name), ()), voids, orders[suite.name])
+        for suite, agent in planned_cells(manifest)
+    ]
 
 
 def planned_cells(manifest: Manifest) -> list[tuple[ManifestSuite, str]]:
@@ -138,67 +147,71 @@ def planned_cells(manifest: Manifest) -> list[tuple[ManifestSuite, str]]:
     ]
 
 
+class _Order:
+    """The order in which a suite's instances are admitted, as far as a run has come."""
+
+    def __init__(self, manifest: Manifest, suite: ManifestSuite, names: Collection[str]) -> None:
+        """`names`: of the instances that the log knows."""
+        self.own = laid(suite.instances)
+        self.place_of = self.own.find(list(names))
+        """By id of an instance that the log knows: its place in the list."""
+        left = dict.fromkeys(self.place_of.values())
+        self.places = list[int]()
+        """The first ones admitted, up to the last that the log knows."""
+        for place in admission(self.own, manifest.order.key) if left else ():
+            self.places.append(place)
+            left.pop(place, None)
+            if not left:
+                break
+        rank_of = {place: rank for rank, place in enumerate(self.places)}
+        self.rank_of = {name: rank_of[place] for name, place in self.place_of.items()}
+        """By id: its place in the order."""
+
+    def up_to(self, names: Collection[str]) -> Sequence[BegunInstance]:
+        """Those up to the last of these: of a large suite in the order of admission, else as they are listed."""
+        if len(self.own) > MOST_LINES:
+            places: Sequence[int] = self.places[: max(map(self.rank_of.__getitem__, names), default=-1) + 1]
+        else:
+            places = range(max(map(self.place_of.__getitem__, names), default=-1) + 1)
+        ids, digests, strata, codes = self.own.ids, self.own.digests, list(self.own.strata), self.own.codes()
+        return [BegunInstance(ids[place], digests[place], strata[codes[place]]) for place in places]
+
+
 def _cell(
     manifest: Manifest,
     suite: ManifestSuite,
     agent: str,
-    known: Mapping[tuple[int, str], EpisodeResult],
+    known: Sequence[EpisodeResult],
     voids: Mapping[str, Void],
-    order: Iterator[tuple[int, int]],
+    order: _Order,
 ) -> Cell:
-    """`order`: (replicate, place of the instance) in the order of admission."""
-    index_of = laid(suite.instances).find([name for _, name in known])
-    by_index = {(replicate, index_of[name]): episode for (replicate, name), episode in known.items()}
-    episodes, prefix, whole = list[EpisodeResult](), list[EpisodeResult](), True
-    for index in islice(order, None if by_index else 0):
-        episode = by_index.pop(index, None)
-        if episode is not None:
-            episodes.append(episode)
-        void = episode is not None and episode.finished and episode.id in voids
-        aside = void or (episode is not None and episode.refused)
-        whole = whole and (aside or (episode is not None and episode.finished))
-        if whole and episode is not None and not aside:
-            prefix.append(episode)
-        if not by_index:
-            break  # what comes is still to be played
+    count, rank_of = len(suite.instances), order.rank_of
+    by_place = {episode.replicate * count + rank_of[episode.instance]: episode for episode in known}
+    places = sorted(by_place)
+    episodes = [by_place[place] for place in places]
     struck = [episode for episode in episodes if episode.finished and episode.id in voids]
     gone = {episode.id for episode in struck}
+    prefix = list[EpisodeResult]()
+    for number, (place, one) in enumerate(zip(places, episodes, strict=True)):
+        aside = one.refused or one.id in gone
+        if number != place or not (aside or one.finished):
+            break  # one before it is still to be played, or it is
+        if not aside:
+            prefix.append(one)
+    first = {episode.instance: episode for episode in episodes if episode.replicate == 0}
     return Cell(
         agent=agent,
         suite=suite,
         pack=manifest.packs[manifest.agents[agent].packs[suite.environment]].name,
-        planned=len(suite.instances) * manifest.replicates - len(gone),
+        planned=count * manifest.replicates - len(gone),
         episodes=tuple(episode for episode in episodes if episode.id not in gone),
         prefix=tuple(prefix),
         refused=tuple(episode for episode in episodes if episode.refused),
         voided=tuple((episode, voids[episode.id].reason) for episode in struck),
         begun=tuple(
-            (target, episode if episode is not None and episode.finished else None)
-            for target in _first_ones(manifest, suite, known)
-            if (episode := known.get((0, target.id))) is None or not (episode.refused or episode.id in gone)
+            (instance, episode if episode is not None and episode.finished else None)
+            for instance in order.up_to(first)
+            if (episode := first.get(instance.id)) is None or not (episode.refused or episode.id in gone)
         ),
         exact=manifest.agents[agent].policy == ORACLE,
     )
-
-
-def _first_ones(
-    manifest: Manifest, suite: ManifestSuite, known: Collection[tuple[int, str]]
-) -> Sequence[ManifestInstance]:
-    """Instances up to the last one whose first replicate is known: of a large suite in the order of admission."""
-    if len(suite.instances) <= MOST_LINES:
-        reach = max((i for i, instance in enumerate(suite.instances) if (0, instance.id) in known), default=-1)
-        return suite.instances[: reach + 1]
-    left, targets = sum(replicate == 0 for replicate, _ in known), list[ManifestInstance]()
-    for target in islice(manifest.admitted(suite), None if left else 0):
-        targets.append(target)
-        left -= (0, target.id) in known
-        if not left:
-            break
-    return targets
-
-
-def _admission(manifest: Manifest, suite: ManifestSuite) -> Iterator[tuple[int, int]]:
-    """(replicate, place of the instance), lazily."""
-    for replicate in range(manifest.replicates):
-        for index in admission(suite.instances, manifest.order.key):
-            yield replicate, index

@@ -49,17 +49,6 @@ _MARK = b"evalkit.derived"
 _NONE = (b"", None)
 
 
-class _StoredFold(msgspec.Struct, array_like=True, frozen=True):
-    """A fold as JSON."""
-
-    score: float
-    solved: bool
-    metrics: dict[str, float]
-    path: tuple[str, ...]
-    outcomes: tuple[tuple[str, str, int], ...]
-    without_call: int
-
-
 def read_run(run: Path, more: Sequence[str] = ()) -> "tuple[Manifest, pa.Table, list[EpisodeResult]]":
     """(manifest, rows in effect with `COLUMNS` and `more`, results as of `read_results`) of a run directory.
 
@@ -189,28 +178,15 @@ def _load(run: Path) -> tuple[dict[str, str], dict[str, tuple[bytes, Fold]]]:
             return {}, {}
         with pq.ParquetFile(source, page_checksum_verification=True) as file:
             marks = _MARKS.decode((file.metadata.metadata or {})[_MARK])
-            columns = file.read(["episode", "key", "fold"]).to_pydict()
-        entries = [_DECODER.decode(text) for text in columns["fold"]]
+            names, keys, folds = (column.to_pylist() for column in file.read(["episode", "key", "fold"]).columns)
+        kept = zip(keys, map(_DECODER.decode, folds), strict=True)
+        return marks, dict(zip(names, kept, strict=True))
     except (OSError, pa.ArrowException, KeyError, ValueError):
         return {}, {}
-    return marks, {
-        name: (key, _fold(entry)) for name, key, entry in zip(columns["episode"], columns["key"], entries, strict=True)
-    }
 
 
 _MARKS = msgspec.json.Decoder(dict[str, str])
-_DECODER = msgspec.json.Decoder(_StoredFold)
-
-
-def _fold(entry: _StoredFold) -> Fold:
-    return Fold(
-        score=entry.score,
-        solved=entry.solved,
-        metrics=entry.metrics,
-        path=entry.path,
-        outcomes={(tool, outcome): count for tool, outcome, count in entry.outcomes},
-        without_call=entry.without_call,
-    )
+_DECODER = msgspec.json.Decoder(Fold)
 
 
 def _save(run: Path, marks: Mapping[str, str], kept: Mapping[str, tuple[bytes, Fold]]) -> None:
@@ -224,7 +200,7 @@ def _save(run: Path, marks: Mapping[str, str], kept: Mapping[str, tuple[bytes, F
     columns = {
         "episode": column_of(names, pa.string()),
         "key": column_of([kept[name][0] for name in names], pa.binary(16)),
-        "fold": column_of([_entry(kept[name][1]) for name in names], pa.string()),
+        "fold": column_of([msgspec.json.encode(kept[name][1]) for name in names], pa.string()),
     }
     sink = pa.BufferOutputStream()
     with pq.ParquetWriter(
@@ -238,19 +214,6 @@ def _save(run: Path, marks: Mapping[str, str], kept: Mapping[str, tuple[bytes, F
         writer.write_table(pa.table(columns), row_group_size=1 << 14)
         writer.add_key_value_metadata({_MARK: msgspec.json.encode(marks)})
     put(run / FOLDER / FILE, sink.getvalue().to_pybytes())
-
-
-def _entry(fold: Fold) -> bytes:
-    return msgspec.json.encode(
-        _StoredFold(
-            score=fold.score,
-            solved=fold.solved,
-            metrics=dict(fold.metrics),
-            path=fold.path,
-            outcomes=tuple((tool, outcome, count) for (tool, outcome), count in fold.outcomes.items()),
-            without_call=fold.without_call,
-        )
-    )
 
 
 def _is_finite(fold: Fold) -> bool:

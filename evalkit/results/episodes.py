@@ -44,6 +44,10 @@ COLUMNS = (*NUMBERS, "facts")
 """The same with what episodes are scored from."""
 
 
+Outcomes = tuple[tuple[str, str, int], ...]
+"""(tool, outcome, calls) of each kind of tool call, in the order of the first ones."""
+
+
 # Made for every episode of a report: msgspec's frozen records cost a fifth of what dataclasses do.
 class EpisodeResult(msgspec.Struct, frozen=True, kw_only=True):
     """One episode that the log knows, ended or not."""
@@ -69,8 +73,8 @@ class EpisodeResult(msgspec.Struct, frozen=True, kw_only=True):
     metrics: Mapping[str, float]
     path: tuple[str, ...]
     """Tools of its charged calls, in order; empty if its environment compares no paths."""
-    outcomes: Mapping[tuple[str, str], int]
-    """Tool calls by (tool, outcome); empty if the episode has not ended."""
+    outcomes: Outcomes
+    """Empty if the episode has not ended."""
     without_call: int
     """Replies without a tool call; 0 if the episode has not ended."""
     periods: int
@@ -119,14 +123,14 @@ class Spot(msgspec.Struct, frozen=True, kw_only=True):
         return bool(self.ending) and self.ending not in UNSCORED
 
 
-class Fold(msgspec.Struct, frozen=True, kw_only=True):
-    """What the facts of a finished episode come to."""
+class Fold(msgspec.Struct, frozen=True, array_like=True):
+    """What the facts of a finished episode come to. Kept as JSON, a list of these fields (`derived.py`)."""
 
     score: float
     solved: bool
-    metrics: Mapping[str, float]
+    metrics: dict[str, float]
     path: tuple[str, ...]
-    outcomes: Mapping[tuple[str, str], int]
+    outcomes: Outcomes
     without_call: int
 
 
@@ -255,7 +259,7 @@ def result(spot: Spot, fold: Fold | None, said: str = "") -> EpisodeResult:
         solved=bool(fold and fold.solved),
         metrics=fold.metrics if fold else {},
         path=fold.path if fold else (),
-        outcomes=fold.outcomes if fold else {},
+        outcomes=fold.outcomes if fold else (),
         without_call=fold.without_call if fold else 0,
         periods=spot.periods,
         no_action=int(fold.metrics.get(NO_ACTION, 0)) if fold else 0,
@@ -269,7 +273,7 @@ class Referee:
 
     def __init__(self, environments: Environments) -> None:
         self._environments = environments
-        self._instances: dict[str, Any] = {}
+        self._loaded: dict[tuple[str, str], tuple[Environment[Any, Any], Any]] = {}
 
     def fold(self, spot: Spot, logged: Sequence[str]) -> Fold:
         """A finished episode from its rows' facts, JSON in step order. Raises CorruptLogError if they are none."""
@@ -279,11 +283,12 @@ class Referee:
             raise CorruptLogError(
                 f"episode {spot.id}: logged facts are no JSON ({flaw}). `evalkit verify` names the step."
             ) from flaw
-        env = self._environments[spot.suite.environment]
-        key = f"{spot.suite.environment}/{spot.target.digest}"
-        if key not in self._instances:
-            self._instances[key] = load_target(env, spot.target)
-        score = env.score(self._instances[key], facts)
+        key = spot.suite.environment, spot.target.digest
+        if key not in self._loaded:
+            env = self._environments[spot.suite.environment]
+            self._loaded[key] = env, load_target(env, spot.target)
+        env, instance = self._loaded[key]
+        score = env.score(instance, facts)
         if not OWN_METRICS.isdisjoint(score.metrics):
             raise UsageError(
                 f"The environment {env.name!r} has a metric {min(OWN_METRICS & score.metrics.keys())!r}, which is a "
@@ -299,12 +304,12 @@ class Referee:
         )
 
 
-def _counted(facts: Sequence[Facts]) -> dict[tuple[str, str], int]:
-    """Tool calls by (tool, outcome). `Counter` takes several times as long for the few calls of an episode."""
+def _counted(facts: Sequence[Facts]) -> Outcomes:
+    """The tool calls. `Counter` takes several times as long for the few calls of an episode."""
     counts: dict[tuple[str, str], int] = {}
     for kind in outcomes(facts):
         counts[kind] = counts.get(kind, 0) + 1
-    return counts
+    return tuple((tool, outcome, count) for (tool, outcome), count in counts.items())
 
 
 # Whether the environments of a run are installed, for commands that replay its episodes.

@@ -11,7 +11,7 @@ import orjson
 
 from evalkit.frozen.manifest import Manifest, ManifestSuite
 from evalkit.results.cells import Cell, planned_cells
-from evalkit.results.episodes import EpisodeResult
+from evalkit.results.episodes import EpisodeResult, Outcomes
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -68,7 +68,7 @@ def episode_table(cells: Iterable[Cell], manifest: Manifest) -> "pa.Table":
     places = list(_places(cells))
     results = [episode for _, _, episode, _, _ in places]
     columns = {
-        **{name: _column(_of_each(cells, read), _TEXT) for name, read in _OF_CELL.items()},
+        **{name: _of_each(cells, read, _TEXT) for name, read in _OF_CELL.items()},
         **{name: _column([getattr(episode, name) for episode in results], kind) for name, kind in _OF_EPISODE.items()},
         "episode": _column([episode.id for episode in results], _TEXT),
         "place": _column([index for _, index, *_ in places], _COUNT),
@@ -76,7 +76,7 @@ def episode_table(cells: Iterable[Cell], manifest: Manifest) -> "pa.Table":
         "finished": _column([episode.finished and reason is None for _, _, episode, _, reason in places], _FLAG),
         "void": _column([reason is not None for *_, reason in places], _FLAG),
         "void_reason": _column([reason for *_, reason in places], _TEXT),
-        "tags": _column(_of_each(cells, lambda cell: manifest.agents[cell.agent].tags), _TEXTS),
+        "tags": _of_each(cells, lambda cell: manifest.agents[cell.agent].tags, _TEXTS),
         "path": _column([episode.path for episode in results], _TEXTS),
         "metrics": _map([episode.metrics for episode in results]),
         "outcomes": _outcomes([episode.outcomes for episode in results]),
@@ -84,9 +84,10 @@ def episode_table(cells: Iterable[Cell], manifest: Manifest) -> "pa.Table":
     return pa.table({name: columns[name] for name in EPISODE_COLUMNS})
 
 
-def _of_each(cells: Iterable[Cell], read: Callable[[Cell], Any]) -> list[Any]:
+def _of_each(cells: Sequence[Cell], read: Callable[[Cell], Any], kind: str) -> "pa.Array":
     """By episode, in the order of `_places`: what `read` gives of its cell."""
-    return [value for cell in cells for value in [read(cell)] * (len(cell.episodes) + len(cell.voided))]
+    numbers = chain.from_iterable([i] * (len(cell.episodes) + len(cell.voided)) for i, cell in enumerate(cells))
+    return _column([read(cell) for cell in cells], kind).take(_column(list(numbers), _COUNT))
 
 
 def _places(cells: Iterable[Cell]) -> Iterable[Place]:
@@ -117,14 +118,11 @@ def _map(values: Sequence[Mapping[str, float]]) -> "pa.Array":
     return pa.MapArray.from_arrays(_offsets(values), names, numbers)
 
 
-def _outcomes(values: Sequence[Mapping[tuple[str, str], int]]) -> "pa.Array":
+def _outcomes(values: Sequence[Outcomes]) -> "pa.Array":
     import pyarrow as pa
 
-    parts = [
-        _column([key[0] for mapping in values for key in mapping], _TEXT),
-        _column([key[1] for mapping in values for key in mapping], _TEXT),
-        _column([count for mapping in values for count in mapping.values()], _COUNT),
-    ]
+    every = list(chain.from_iterable(values))
+    parts = [_column([one[i] for one in every], kind) for i, kind in enumerate((_TEXT, _TEXT, _COUNT))]
     return pa.ListArray.from_arrays(_offsets(values), pa.StructArray.from_arrays(parts, ["tool", "outcome", "calls"]))
 
 

@@ -12,7 +12,6 @@ from evalkit.errors import RunError, nearest
 from evalkit.frozen.manifest import Manifest, load_target
 from evalkit.frozen.manifests import read_manifest
 from evalkit.money import show_usd, simulated_words
-from evalkit.results.asks import Ask, ask_of
 from evalkit.results.episodes import COLUMNS as RESULT_COLUMNS
 from evalkit.results.episodes import (
     Environments,
@@ -22,7 +21,7 @@ from evalkit.results.episodes import (
     result,
     spot_without_steps,
 )
-from evalkit.results.moves import Move, moves
+from evalkit.results.moves import Ask, Move, ask_of, moves
 from evalkit.results.trajectory import Trajectory, folded, trajectory_parts, unfolded
 from evalkit.text import BOUND, many, seconds, visible
 

@@ -14,8 +14,7 @@ from evalkit.dialogue import Message, Reply, Tool, ToolCall
 from evalkit.envs.calls import OK
 from evalkit.errors import QUIT
 from evalkit.money import show_usd
-from evalkit.results.asks import Ask
-from evalkit.results.moves import Move
+from evalkit.results.moves import Ask, Move
 from evalkit.store.files.record import DOUBTFUL, UNMETERED, UNSCORED
 from evalkit.text import BOUND, bounded, many, seconds, visible
 from evalkit.wire.thoughts import thoughts_of

@@ -16,8 +16,7 @@ from evalkit.frozen.manifests import read_manifest
 from evalkit.replies import decode_reply
 from evalkit.results.endings import ended_rows
 from evalkit.store.reading.reader import replay_rows
-from evalkit.tasks.errands import ErrandAnswer, coverage_line, errand_digest
-from evalkit.tasks.record import tasks_of
+from evalkit.tasks.record import ErrandAnswer, coverage_line, errand_digest, tasks_of
 
 _KEYS = ("episode", "suite", "instance", "agent", "replicate", "ending")
 

@@ -15,8 +15,7 @@ from evalkit.spec.catalogue import find_model, read_provider
 from evalkit.spec.suites import environment_of, find_suite, read_lines
 from evalkit.spec.sweep import checked_name
 from evalkit.tasks.answers import first_texts, read_answers
-from evalkit.tasks.errands import ASKED, Applied, Line, coverage_line, distinct
-from evalkit.tasks.record import queries_of, tasks_of, with_queries
+from evalkit.tasks.record import ASKED, Applied, Line, coverage_line, distinct, queries_of, tasks_of, with_queries
 
 
 def imported_suite(

@@ -6,12 +6,11 @@ import gzip
 import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from importlib.metadata import version
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, urlencode
 
-from evalkit.report.figures.draw import VEGALITE, bundle, config, script_json
+from evalkit.report.figures.draw import BUNDLE, bundle, config, script_json
 from evalkit.results.cells import Cell
 from evalkit.results.episodes import EpisodeResult
 from evalkit.text import visible
@@ -110,7 +109,7 @@ def json_inside(value: Any) -> "Markup":
 
 @functools.cache
 def asset(name: str) -> str:
-    """A file of `static/`, or Vega's bundle, which takes seconds the first time. Raises KeyError for any other name."""
+    """A file of `static/`, or Vega's bundle. Raises KeyError for any other name."""
     if name == VEGA:
         return bundle()
     if name not in (STYLE, SCRIPT, LIVE):
@@ -119,17 +118,10 @@ def asset(name: str) -> str:
     return "\n".join((folder / part).read_text(encoding="utf-8") for part in PARTS.get(name, (name,)))
 
 
+@functools.cache
 def static_address(name: str) -> str:
     """Where an asset is served; another address for other content, so that browsers may keep it for ever."""
-    return f"/static/{name}?v={_version(name)}"
-
-
-@functools.cache
-def _version(name: str) -> str:
-    if name != VEGA:
-        return hashlib.sha256(asset(name).encode()).hexdigest()[:12]
-    # Making the bundle takes seconds; its content is fixed by what makes it.
-    return f"{VEGALITE}-{version('vl-convert-python')}"
+    return f"/static/{name}?v={hashlib.sha256(asset(name).encode()).hexdigest()[:12]}"
 
 
 def packed(text: str) -> str:
@@ -137,9 +129,8 @@ def packed(text: str) -> str:
     return base64.b64encode(gzip.compress(text.encode(), 9, mtime=0)).decode()
 
 
-@functools.cache
 def _packed_vega() -> str:
-    return packed(asset(VEGA))
+    return base64.b64encode(BUNDLE.read_bytes()).decode()
 
 
 def _inline(name: str) -> "Markup":

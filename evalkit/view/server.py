@@ -41,13 +41,15 @@ from evalkit.view.overview import (
     coming_figures,
     overview,
     overview_frame,
+    read_query,
     run_address,
     run_links,
+    table_of,
+    table_page,
 )
 from evalkit.view.reading import Reading
 from evalkit.view.render import LIVE, SCRIPT, STYLE, VEGA, Frame, PageLink, asset, environment, episode_at, render
 from evalkit.view.run_cache import RunCache
-from evalkit.view.tables import read_query, table_of, table_page
 
 # What every request to the pages is checked for, and what every answer is sent with.
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import evalkit
-from evalkit.api.environments import Instance
+from evalkit.api.games import Instance
 from evalkit.cli.main import main
 from evalkit.dialogue import Reply
 

@@ -7,16 +7,16 @@ from pathlib import Path
 SWEEP = """
 name = "small"
 [[agents]]
-policy = "knuth"
+policy = "random"
 [[suites]]
-name = "scheduling/basic"
-instances = ["seed-0"]
+name = "costbench/basic"
+instances = ["location-0006"]
 """
 
 SCRIPT = """
 import sys
 from evalkit.cli.main import main
-code = main(sys.argv[1:])
+code = max(main(words.split()) for words in sys.argv[1:])
 sys.stdout.flush()
 print("\\nloaded:", code, *sorted(name for name in sys.modules if name.startswith("evalkit.")))
 """
@@ -45,7 +45,7 @@ def below(names: set[str], *rooms: str) -> list[str]:
 
 def test_a_command_loads_what_it_needs(tmp_path: Path) -> None:
     (tmp_path / "small.toml").write_text(SWEEP)
-    others = [f"evalkit.envs.{name}" for name in ("pricing", "procurement", "costbench", "errand")]
+    others = [f"evalkit.envs.{name}" for name in ("scheduling", "pricing", "procurement", "errand")]
 
     played = loaded(tmp_path, PLAYED, "small.toml")
     assert "evalkit.engine.sweep" in played
@@ -55,6 +55,9 @@ def test_a_command_loads_what_it_needs(tmp_path: Path) -> None:
     assert below(again, "evalkit.engine.sweep", "evalkit.engine.session", "evalkit.client.lanes", "evalkit.stats") == []
     assert below(again, "evalkit.client.transport", "evalkit.engine.episode", "evalkit.engine.admit", *others) == []
 
-    read = loaded(tmp_path, SCRIPT, "report", "runs/small")
+    read = loaded(tmp_path, SCRIPT, "report runs/small")
     assert "evalkit.report.scores" in read
     assert below(read, "evalkit.client", "evalkit.engine.sweep", *others) == []
+
+    told = [f"{command} runs/small" for command in ("status", "verify", "show", "report --html page.html")]
+    assert below(loaded(tmp_path, SCRIPT, *told), *others) == []

@@ -1,9 +1,10 @@
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import pytest
 
 from evalkit.errors import CorruptLogError
+from evalkit.frozen.instances import Listed, admission
 from evalkit.frozen.manifest import Manifest
 from evalkit.report.run_data import RunData
 from evalkit.results.cells import Cell, cells
@@ -53,6 +54,21 @@ def test_an_estimate_stands_on_the_longest_ended_prefix(ended: str, begun: str, 
     assert len(cell.episodes) == len(ended.split()) + len(begun.split())
 
 
+def test_a_suites_order_is_made_once_and_its_lines_are_not_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    manifest = a_manifest([an_agent("a"), an_agent("b")], [a_suite("s", [4, 5, 6])], replicates=3)
+    log = [row for name in "ab" for r in range(3) for row in rows(manifest, name, "s", "i1", r, search(5))]
+    found, made = results(manifest, log), []
+
+    def counted(instances: Sequence[Any], key: int | None) -> Iterator[int]:
+        made.append(len(instances))
+        return admission(instances, key)
+
+    monkeypatch.setattr("evalkit.results.cells.admission", counted)
+    monkeypatch.setattr(Listed, "at", None)
+    assert [len(cell.episodes) for cell in cells(manifest, found)] == [3, 3]
+    assert made == [3]
+
+
 def test_a_suite_that_joins_a_run_takes_nothing_from_the_others() -> None:
     manifest = two_by_three()
     log = [row for i in range(3) for r in range(2) for row in rows(manifest, "a", "s", f"i{i}", r, search(i + 4))]
@@ -82,7 +98,7 @@ def test_an_episode_is_scored_from_its_facts() -> None:
     assert (one.ending, one.finished, one.score, one.solved) == ("complete", True, 0.9, False)
     assert (one.steps, one.periods, one.no_action) == (4, 3, 0)
     assert one.metrics["exploration_rate"] == 1.0
-    assert one.outcomes == {("fly", "unknown_tool"): 1, ("guess", "bad_arguments"): 1, ("guess", "ok"): 3}
+    assert one.outcomes == (("fly", "unknown_tool", 1), ("guess", "bad_arguments", 1), ("guess", "ok", 3))
     assert (one.tokens_in, one.tokens_out, one.tokens_cached_read, one.cost) == (4000, 80, 1600, 2_880_000_000)
     assert one.latency_s == pytest.approx(3.2)
 
@@ -105,7 +121,7 @@ def test_an_episode_that_the_model_ended_is_scored_as_it_stands() -> None:
 def test_an_episode_that_the_world_stopped_is_owed_and_unscored(ending: str) -> None:
     manifest = two_by_three()
     (one,) = results(manifest, rows(manifest, "a", "s", "i0", 0, [guess(6)], refused=ending))
-    assert (one.finished, one.score, one.solved, one.outcomes) == (False, None, False, {})
+    assert (one.finished, one.score, one.solved, one.outcomes) == (False, None, False, ())
     (cell,) = cells(manifest, [one])
     assert (cell.ended, cell.owed, len(cell.prefix)) == (0, 6, 0)
 

@@ -38,7 +38,7 @@ def an_episode(instance: str, score: float, metrics: Mapping[str, float], replic
         solved=score == 1.0,
         metrics=metrics,
         path=(),
-        outcomes={},
+        outcomes=(),
         without_call=0,
         periods=100,
         no_action=0,

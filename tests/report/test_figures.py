@@ -24,6 +24,7 @@ from evalkit.report.report import Report, report
 from evalkit.report.vega import MOST_MARKS, Figure, spec_of
 from evalkit.report.views import open_views
 from evalkit.store.files.schema import steps_table
+from tests.report.vega_bundle import built
 from tests.support.guessing_runs import a_manifest, a_suite, an_agent, report_of, rows, search
 from tests.vegalite import schema_flaw
 
@@ -220,6 +221,11 @@ def test_json_in_a_script_cannot_end_it() -> None:
 def test_the_bundle_loads_nothing_and_ends_no_script() -> None:
     assert "</script" not in bundle()
     assert "window.vegaEmbed" in bundle()
+
+
+@pytest.mark.exhaustive
+def test_the_bundle_is_what_vl_convert_makes() -> None:
+    assert bundle() == built(), "call `python -m tests.report.vega_bundle`"
 
 
 @pytest.mark.exhaustive

@@ -80,7 +80,7 @@ def result_of(name: str, done: Episode, environment: str) -> EpisodeResult:
         done.score.metrics,
         id=name,
         environment=environment,
-        outcomes=Counter(outcomes(done.facts)),
+        outcomes=tuple((*kind, count) for kind, count in Counter(outcomes(done.facts)).items()),
         ending=done.ending,
         steps=len(done.facts),
         without_call=sum(one.get("calls") == [] for one in done.facts),
@@ -116,7 +116,7 @@ def test_each_kind_is_quoted_where_it_first_happens(run: Run) -> None:
 
 
 def test_nothing_that_happened_goes_unquoted(run: Run) -> None:
-    outcomes = {outcome for one in run.cell.prefix for _, outcome in one.outcomes} - NO_FAULT
+    outcomes = {outcome for one in run.cell.prefix for _, outcome, _ in one.outcomes} - NO_FAULT
     refused = {f"refused: {outcome.replace('_', ' ')}" for outcome in outcomes}
     known = RunData(run.manifest, [run.cell])
     others = {kind.name for kind in error_kinds([run.cell]) if any(known.values(f"({kind.sql})::int").values())}

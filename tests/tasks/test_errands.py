@@ -9,7 +9,7 @@ from evalkit.errors import UsageError
 from evalkit.spec.sweep import read_sweep
 from evalkit.tasks.costbench.queries import read_queries, suite_lines
 from evalkit.tasks.costbench.record import apply_texts, apply_verdicts, query_lines
-from evalkit.tasks.errands import Answers, ErrandAnswer, coverage_line, distinct, errand_digest
+from evalkit.tasks.record import Answers, ErrandAnswer, coverage_line, distinct, errand_digest
 from evalkit.tasks.suites import sweep_text
 from tests.tasks.test_queries import row, written
 

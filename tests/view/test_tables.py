@@ -7,9 +7,8 @@ import pytest
 
 from evalkit.errors import RunError, UsageError
 from evalkit.report.tables import Column, Table
-from evalkit.view import tables
+from evalkit.view.overview import TableQuery, read_query, run_tables, table_page
 from evalkit.view.reading import Reading
-from evalkit.view.tables import TableQuery, read_query, run_tables, table_page
 
 PREFIX = "/run/x"
 COLUMNS = (
@@ -46,7 +45,7 @@ def many(reading: Reading) -> Reading:
 
 @pytest.fixture(autouse=True)
 def _hundred(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tables, "PER_PAGE", 100)
+    monkeypatch.setattr("evalkit.view.overview.PER_PAGE", 100)
 
 
 def texts(reading: Reading, wanted: TableQuery, column: int = 1) -> list[str]:

@@ -6,8 +6,7 @@ import sys
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from evalkit.api.environments import suite
-from evalkit.api.games import game
+from evalkit.api.games import game, suite
 from evalkit.api.specs import run_directory
 from evalkit.doors.recorded import Outsider, end, recorded
 from evalkit.doors.sitting import Sitting

@@ -11,8 +11,7 @@ from typing import Any, ClassVar, TypeVar
 import gymnasium
 import numpy as np
 
-from evalkit.api.environments import Instance, env, suite
-from evalkit.api.games import Game, game
+from evalkit.api.games import Game, Instance, env, game, suite
 from evalkit.dialogue import Reply, ToolCall
 from evalkit.envs.environment import Environment, Score
 from evalkit.envs.replay import Turn

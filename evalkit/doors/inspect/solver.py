@@ -13,8 +13,7 @@ from inspect_ai.scorer import Score, Scorer, Target, mean, scorer, stderr
 from inspect_ai.solver import Generate, Solver, TaskState, solver
 from inspect_ai.util import checkpointer, registry_info
 
-from evalkit.api.environments import Instance, env, suite
-from evalkit.api.games import Game
+from evalkit.api.games import Game, Instance, env, suite
 from evalkit.dialogue import Reply
 from evalkit.doors.inspect.chats import PolicyModel, from_output, to_choice, to_messages, to_tools
 from evalkit.errors import UsageError

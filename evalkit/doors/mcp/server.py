@@ -18,7 +18,7 @@ from mcp.server.stdio import stdio_server
 from mcp.server.subscriptions import InMemorySubscriptionBus, ListenHandler, ToolsListChanged
 from mcp.shared.exceptions import MCPError
 
-from evalkit.api.environments import env
+from evalkit.api.games import env
 from evalkit.dialogue import Message, Reply, Tool, ToolCall
 from evalkit.doors.sitting import Sitting, outcome_of
 from evalkit.envs.arguments import clean, shown

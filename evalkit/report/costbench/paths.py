@@ -14,7 +14,6 @@ from typing import Any
 import orjson
 
 from evalkit.envs.costbench.score import edit_distance, normalised
-from evalkit.envs.errand import errand
 from evalkit.report import queries
 from evalkit.report.costbench.planning_queries import (
     COUNTED,
@@ -136,8 +135,8 @@ def _paths(cell: Cell, calm: Cell, reached: Set[str]) -> dict[str, Any]:
     }
 
 
-SENSES = {errand.COVERAGE: "judged", errand.ENUMERATION: "listed"}
-"""How columns begin, by what a judge counted."""
+SENSES = {"coverage": "judged", "enumeration": "listed"}
+"""How columns begin, by what a judge counted: kinds of work that models do, whose environment need not be loaded."""
 
 THERE = "% of the paths there are"
 WHOLE = "% of 2^(N-1)"

@@ -18,11 +18,10 @@ from evalkit.frozen.manifest import Manifest, ManifestAgent, load_target
 from evalkit.report.report import Report, report
 from evalkit.report.tables import as_csv
 from evalkit.report.views import answer_csv, open_views
-from evalkit.results.asks import Ask, ask_of
 from evalkit.results.cells import Cell
 from evalkit.results.derived import read_cells
 from evalkit.results.episodes import Environments, EpisodeResult
-from evalkit.results.moves import ROW, Move, moves
+from evalkit.results.moves import ROW, Ask, Move, ask_of, moves
 from evalkit.store.disk import storage_errors
 from evalkit.store.folder import new_folder
 from evalkit.store.reading.arrays import coded, integers

@@ -6,6 +6,7 @@ white or on black, give way to brown and grey, and all are lighter on black. An 
 place in the manifest, so they are the same in every figure of a run.
 """
 
+import gzip
 import html
 import json
 from collections.abc import Iterable, Mapping, Sequence
@@ -136,15 +137,14 @@ def png(figure: Figure, *, dark: bool = False) -> bytes:
     )
 
 
-_GLOBALS = "window.vegaEmbed = vegaEmbed;"
+BUNDLE = Path(__file__).with_name("vega.js.gz")
+"""Bundling takes two CPU seconds, so the file is shipped: `python -m tests.report.vega_bundle` makes it anew."""
 
 
 @cache
 def bundle() -> str:
     """JavaScript that defines `vegaEmbed`; it stands in a page once and loads nothing else."""
-    import vl_convert
-
-    return str(vl_convert.javascript_bundle(_GLOBALS, vl_version=VEGALITE)).replace("</script", "<\\/script")
+    return gzip.decompress(BUNDLE.read_bytes()).decode()
 
 
 def script_json(value: Any) -> str:

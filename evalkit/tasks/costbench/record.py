@@ -13,8 +13,7 @@ from evalkit.envs.lines import canonical
 from evalkit.errors import UsageError
 from evalkit.report.costbench.planning_queries import is_blocked_line
 from evalkit.tasks.costbench.queries import alternative_places, import_queries, raw_queries, without_message
-from evalkit.tasks.errands import Answers, Applied, ErrandAnswer, Line, errand_digest, errand_line
-from evalkit.tasks.record import Queries, Tasks
+from evalkit.tasks.record import Answers, Applied, ErrandAnswer, Line, Queries, Tasks, errand_digest, errand_line
 
 # CostBench's queries as errands, and what happens to a suite once they are answered.
 
