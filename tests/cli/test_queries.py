@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from evalkit.spec.packs import read_pack
-from evalkit.tasks.answers import first_texts, judged_paths
+from evalkit.tasks.suites import first_texts, judged_paths
 from tests.support.command_line import Call, tree
 from tests.tasks.test_queries import row, written
 

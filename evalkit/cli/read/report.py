@@ -100,7 +100,7 @@ def _judged(directory: Path, names: Sequence[str] | None) -> dict[str, dict[str,
     """
     counts: dict[str, dict[str, int]] = {}
     for name in names or ():
-        from evalkit.tasks.answers import judged_paths
+        from evalkit.tasks.suites import judged_paths
 
         kind, by_episode, unread = judged_paths(directory, run_directory(name))
         if kind in counts:
