@@ -1,8 +1,8 @@
 """What a coordinator and its workers say to each other, and how it is put into bytes.
 
-A worker asks and the coordinator answers: `attend` and `hello` once, `renew` again and again, `bye` at the end. No
-question is answered twice; where a call of Ray's breaks off the answer is repeated. Amounts of money that only grow are
-sent as totals. Times are spans, never clocks: no two processes compare theirs.
+A worker asks and the coordinator answers: `Attend` and `Hello` once, a `Report` about once a second, whose answer is a
+`Grant`, and `Bye` at the end. No question is answered twice; where a call of Ray's breaks off the answer is repeated.
+Times are spans, never clocks: no two processes compare theirs.
 """
 
 from collections.abc import Mapping
@@ -10,7 +10,8 @@ from typing import Protocol
 
 import msgspec
 
-from evalkit.client.lanes.stats import ServerStats
+from evalkit.client.budget import Borrowed
+from evalkit.client.lanes.stats import LaneStats
 from evalkit.engine.freezing.freeze import Endpoint
 from evalkit.engine.universe import Choice
 from evalkit.errors import EvalkitError
@@ -18,7 +19,9 @@ from evalkit.spec.model import Limits
 from evalkit.store.reading.unmetered import Unmetered
 
 RUN = "run"
-"""The scope of the run's own budget; others are `lane NAME` and `agent NAME`."""
+"""The scope of the run's own budget; others are `agent NAME`."""
+ENDED, FAILED, REFUSED, GONE = 0, 1, 2, 4
+"""How a worker's process ends: well; it could not go on; it may not, or need not, work; its coordinator has ended."""
 
 
 class EpisodePlace(msgspec.Struct, frozen=True, array_like=True):
@@ -54,54 +57,25 @@ class FlightReport(msgspec.Struct, frozen=True, array_like=True):
 class LaneReport(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One lane of one worker."""
 
-    players: int = 0
-    """Episodes that it can play at once."""
     playing: int = 0
     queued: int = 0
     """Episodes that wait for a player."""
     steps: int = 0
-    in_flight: int = 0
-    window: int = 0
+    stats: LaneStats | None = None
+    """None: a policy in the worker itself."""
     proven: int = 0
-    waiting: int = 0
-    waits_for: str = ""
-    requests_per_min: float = 0.0
-    input_per_min: float = 0.0
-    output_per_min: float = 0.0
-    paused_s: float = 0.0
-    latency_s: float = 0.0
-    trouble: str = ""
-    ended: str = ""
     notice: str = ""
     unavailable: str = ""
     refused: str = ""
     too_large: str = ""
     agents_stopped: dict[str, str] = {}
     """Agents that are played no more although their lane goes on, and why."""
-    failures: dict[str, int] = {}
     acted: bool = False
     """Whether an episode has made a valid action."""
     largest: int = 0
     """The highest bound of one request, in pico-dollars."""
     stopped: str = ""
     """Why the lane takes no more requests at all; empty while it does."""
-    servers: tuple[ServerStats, ...] = ()
-    """Where it has several."""
-
-
-class Purse(msgspec.Struct, frozen=True, array_like=True):
-    """What a worker has of one scope's money, in pico-dollars."""
-
-    spent: int
-    reserved: int
-    wanted: int = 0
-    """What the requests that wait lack."""
-    first: int = 0
-    """The bound of the request that is next."""
-    returned: int = 0
-    """Given back so far, in total."""
-    over: int = 0
-    """Spent beyond what was lent so far, by replies above their bounds."""
 
 
 class Attend(msgspec.Struct, frozen=True, kw_only=True, tag=True):
@@ -122,20 +96,19 @@ class Hello(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     """By environment and policy: digest of its source."""
 
 
-class Renew(msgspec.Struct, frozen=True, kw_only=True, tag=True):
-    """What a worker does, and what it needs."""
+class Report(msgspec.Struct, frozen=True, kw_only=True, tag=True):
+    """What a worker has done and does, and what it waits for. All rows of it are durable."""
 
     writer: str
     lanes: dict[str, LaneReport] = {}
-    share: int = 0
-    """The version of the shares in force."""
-    purses: dict[str, Purse] = {}
+    money: dict[str, Borrowed] = {}
+    """By scope: `run`, or `agent NAME` where an agent has a budget of its own."""
     charged: int = 0
     unmetered: Unmetered = Unmetered()
     left: list[Left] = []
-    given_back: list[str] = []
-    """Episodes that it was assigned and has not begun."""
-    progress: list[FlightReport] = []
+    unbegun: list[str] = []
+    """Episodes that it has given back."""
+    flying: list[FlightReport] = []
     stop: str = ""
     stop_message: str = ""
     leaving: bool = False
@@ -146,12 +119,10 @@ class Bye(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     """A worker has closed its journal."""
 
     writer: str
-    number: int
-    """Of the object that closes it; -1: it had none."""
 
 
 class WorkerSetup(msgspec.Struct, frozen=True, kw_only=True, tag=True):
-    """The answer to `attend`: what a worker is to do that the run's manifest does not say. It contains no key."""
+    """The answer to `Attend`: what a worker is to do that the run's manifest does not say. It contains no key."""
 
     agents: tuple[str, ...]
     suites: tuple[str, ...]
@@ -167,6 +138,8 @@ class WorkerSetup(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     agent_budgets: dict[str, int]
     limits: Mapping[str, Limits]
     """Those of the sweep."""
+    workers: int
+    """How many there are, or are expected."""
     after: str
     """A writer that began before: the worker's begins later."""
     urls: dict[str, str]
@@ -176,11 +149,10 @@ class WorkerSetup(msgspec.Struct, frozen=True, kw_only=True, tag=True):
 
 
 class Welcome(msgspec.Struct, frozen=True, kw_only=True, tag=True):
-    """The answer to `hello`."""
+    """The answer to `Hello`."""
 
     widths: dict[str, int]
     """By lane, how many episodes the worker may have in flight."""
-    workers: int
 
 
 class WorkerRefused(msgspec.Struct, frozen=True, kw_only=True, tag=True):
@@ -191,38 +163,41 @@ class WorkerRefused(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     """A writer that began later than its own: it may try again with a name that is later than this."""
 
 
-class Directive(msgspec.Struct, frozen=True, kw_only=True, tag=True):
-    """The answer to `renew` and `bye`."""
+class Loan(msgspec.Struct, frozen=True, array_like=True):
+    """What a worker may have of one scope's money, in pico-dollars."""
 
-    blocks: dict[str, list[EpisodePlace]] = {}
-    recall: dict[str, int] = {}
-    """By lane, how many episodes that it has not begun it should give back."""
-    leased: dict[str, int] = {}
-    """By scope, in total; the rows are durable."""
-    before: dict[str, int] = {}
-    """By scope, what all others have spent, earlier sessions included."""
-    give_back: dict[str, int] = {}
-    share: int = 0
-    rates: dict[str, float] = {}
+    most: int
+    """In all, what it has spent included; the rows are durable. If it is less than before, the worker gives back what
+    it has neither spent nor reserved."""
+    others: int
+    """What all others have spent, earlier sessions included."""
+
+
+class Grant(msgspec.Struct, frozen=True, kw_only=True, tag=True):
+    """The answer to `Report` and `Bye`."""
+
+    episodes: dict[str, list[EpisodePlace]] = {}
+    """By lane, those that it has from now on, too."""
+    money: dict[str, Loan] = {}
+    limits: dict[str, float] = {}
     """By limit, what the worker may use of it, for `valid_s` from when it sent the question."""
     valid_s: float = 0.0
-    workers: int = 1
-    """How many there are, or are expected."""
-    leave: bool = False
-    """The worker is to stop its episodes, close its journal and begin anew: then it may go on with what others left."""
     pauses: dict[str, float] = {}
     acted: list[str] = []
+    """Lanes in which an episode has made a valid action."""
     lanes_stopped: dict[str, str] = {}
     agents_stopped: dict[str, dict[str, str]] = {}
     """By lane."""
+    leave: bool = False
+    """The worker is to stop its episodes, close its journal and begin anew: then it may go on with what others left."""
     finish: bool = False
     """Nothing will come any more."""
     stop: str = ""
     stop_message: str = ""
 
 
-Question = Attend | Hello | Renew | Bye
-Reply = WorkerSetup | Welcome | WorkerRefused | Directive
+Question = Attend | Hello | Report | Bye
+Reply = WorkerSetup | Welcome | WorkerRefused | Grant
 
 
 class Gone(EvalkitError):

@@ -35,6 +35,7 @@ def setup_of(session: Session, *, after: str, urls: dict[str, str], deadline_s: 
         budget=sweep.budget,
         agent_budgets={agent.name: agent.budget for agent in sweep.agents if agent.budget is not None},
         limits=sweep.limits,
+        workers=sweep.workers,
         after=after,
         urls=urls,
         deadline_s=deadline_s,

@@ -1,0 +1,97 @@
+"""Sums what the workers of a session report, so that displays and whoever admits episodes see one run."""
+
+from collections import Counter
+from collections.abc import Iterable
+
+from evalkit.client.budget import RUN as RUN_SCOPE
+from evalkit.client.lanes.lane import Lane
+from evalkit.client.lanes.stats import LaneStats, SeenElsewhere, together
+from evalkit.engine.endpoints import Endpoints
+from evalkit.engine.machines.allocator import Allocator
+from evalkit.engine.machines.messages import RUN, LaneReport, Report
+from evalkit.engine.session import Session
+from evalkit.store.reading.unmetered import Unmetered
+
+
+class Sums:
+    """The last reports of a session's workers, those that have ended included."""
+
+    def __init__(self, session: Session, endpoints: Endpoints, allocator: Allocator) -> None:
+        self._session, self._endpoints, self._allocator = session, endpoints, allocator
+        self._spent_before = {scope: pot.spent for scope, pot in allocator.pots.items()}
+        self._ended: list[Report] = []
+
+    def retire(self, writer: str) -> None:
+        """A worker ends: what it has done still counts."""
+        report = self._allocator.members[writer].report
+        if report is not None:
+            self._ended.append(report)
+
+    def show(self) -> None:
+        """Show them, where the session's own lanes and budget would show what is played here."""
+        present = [member.report for member in self._allocator.members.values() if member.report is not None]
+        all_ = present + self._ended
+        for job in self._session.jobs:
+            own, context = [one.lanes[job.name] for one in present if job.name in one.lanes], job.context
+            context.steps = sum([one.lanes[job.name].steps for one in all_ if job.name in one.lanes])
+            context.playing = sum([lane.playing for lane in own])
+            context.unavailable = _first(lane.unavailable for lane in own) or context.unavailable
+            context.refused = _first(lane.refused for lane in own) or context.refused
+            context.too_large = _first(lane.too_large for lane in own) or context.too_large
+            context.stopped = self._allocator.agents_stopped.get(job.name, context.stopped)
+            if job.lane is not None:
+                _show_lane(job.lane, own, context.steps)
+        if self._endpoints.budget is None:
+            return
+        spent = {
+            RUN_SCOPE if scope == RUN else ("agent", scope.removeprefix("agent ")): (
+                pot.spent - self._spent_before[scope],
+                pot.reserved,
+            )
+            for scope, pot in self._allocator.pots.items()
+        }
+        self._endpoints.budget.mirror(
+            spent,
+            charged=sum([one.charged for one in all_]),
+            unmetered=sum([one.unmetered for one in all_], Unmetered()),
+            largest=[(name, lane.largest) for one in present for name, lane in one.lanes.items()],
+        )
+
+
+def _show_lane(lane: Lane, own: list[LaneReport], steps: int) -> None:
+    stats = [one.stats for one in own if one.stats is not None]
+    if not stats:
+        return
+    if any(one.acted for one in own):
+        lane.acted()
+    lane.notice = _first(one.notice for one in own) or lane.notice
+    failures = Counter[str]()
+    for seen in stats:
+        failures.update(seen.failures)
+    lane.elsewhere = SeenElsewhere(
+        proven=sum([one.proven for one in own]),
+        stats=LaneStats(
+            lane=lane.name,
+            in_flight=sum([one.in_flight for one in stats]),
+            window=sum([one.window for one in stats]),
+            waiting=sum([one.waiting for one in stats]),
+            waits_for=_first(one.waits_for for one in stats),
+            paused_s=max([one.paused_s for one in stats]),
+            trouble=_first(one.trouble for one in stats),
+            ended=_first(one.ended for one in stats),
+            requests=steps,
+            input_tokens=0,
+            output_tokens=0,
+            requests_per_min=sum([one.requests_per_min for one in stats]),
+            input_tokens_per_min=sum([one.input_tokens_per_min for one in stats]),
+            output_tokens_per_min=sum([one.output_tokens_per_min for one in stats]),
+            median_latency_s=max([one.median_latency_s for one in stats]),
+            failures=failures,
+            servers=together([one.servers for one in stats]),
+        ),
+    )
+
+
+def _first(words: Iterable[str]) -> str:
+    """The first that says something."""
+    return next(filter(None, words), "")
