@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from evalkit.engine.machines.messages import REFUSED, Attend, Bye, Gone, Grant, Reply, decode_question, encode
+from evalkit.engine.machines.messages import REFUSED, Bye, Gone, Grant, Hello, Reply, decode_question, encode
 from evalkit.engine.machines.process import CalledTransport, RayWorker
 
-ATTEND, BYE = Attend(evalkit="1", log=2), Bye(writer="one")
+HELLO, BYE = Hello(evalkit="1", log=2, writer="one", manifest=""), Bye(writer="one")
 
 
 def reply(valid_s: float) -> bytes:
@@ -23,9 +23,9 @@ def said(answer: Reply) -> float:
 def test_a_call_that_is_repeated_gives_the_same_question_and_answers_once() -> None:
     async def talk() -> None:
         transport = CalledTransport(60)
-        first = asyncio.create_task(transport.ask(ATTEND))
-        assert decode_question(await transport.turn(0, b"")) == ATTEND
-        assert decode_question(await transport.turn(0, b"")) == ATTEND
+        first = asyncio.create_task(transport.ask(HELLO))
+        assert decode_question(await transport.turn(0, b"")) == HELLO
+        assert decode_question(await transport.turn(0, b"")) == HELLO
         lost = asyncio.create_task(transport.turn(1, reply(7)))
         assert said(await first) == 7
         lost.cancel()
@@ -43,7 +43,7 @@ def test_a_call_that_is_repeated_gives_the_same_question_and_answers_once() -> N
 def test_an_asker_that_gives_up_leaves_its_answer_to_nobody() -> None:
     async def talk() -> None:
         transport = CalledTransport(60)
-        given_up = asyncio.create_task(transport.ask(ATTEND))
+        given_up = asyncio.create_task(transport.ask(HELLO))
         await transport.turn(0, b"")
         given_up.cancel()
         await asyncio.wait([given_up])
@@ -58,7 +58,7 @@ def test_an_asker_that_gives_up_leaves_its_answer_to_nobody() -> None:
 
 def test_a_coordinator_that_comes_no_more_is_gone() -> None:
     with pytest.raises(Gone, match="no answer for 0 s"):
-        asyncio.run(CalledTransport(0.05).ask(ATTEND))
+        asyncio.run(CalledTransport(0.05).ask(HELLO))
 
 
 def test_a_node_that_does_not_see_the_run_refuses(tmp_path: Path) -> None:

@@ -83,8 +83,6 @@ class Member:
     held: dict[str, dict[str, Dealt]]
     """By lane and id: the episodes that it has."""
     report: Report | None = None
-    spending: float = 0.0
-    """Pico-dollars a second."""
     ending: dict[str, float] = field(default_factory=dict)
     """By lane: episodes that it leaves a second."""
     leaving: bool = False
@@ -103,16 +101,6 @@ class Member:
             if episode in held:
                 return lane, held.pop(episode)
         return None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Turn:
-    """A grant, and what must be durable before it is sent."""
-
-    grant: Grant
-    lent: int
-    returned: int
-    """Given back by the worker: free only once this is durable (`returned`)."""
 
 
 class Allocator:
@@ -191,27 +179,31 @@ class Allocator:
 
     # A worker reports.
 
-    def report(self, said: Report, now: float) -> Turn:
-        """Hear what a worker says, and decide what it has from now on."""
+    def report(self, said: Report, now: float) -> tuple[Grant, int, int]:
+        """Hear what a worker says, and decide what it has from now on. Also returns what must be durable before that is
+        sent: what the run lends, and what the worker has given back, which is free only then (`Pot.returned`)."""
         member = self.members[said.writer]
         self._hear(member, said, now)
-        money, lent, returned = self._lend(member, said)
+        money, lent, returned = self._lend(member.writer, said)
         member.leaving = member.leaving or self.finishing or bool(self.stop_reason)
-        grant = Grant(
-            episodes={} if member.leaving else self._deal(member),
-            money=money,
-            limits={one.name: part.part(member.writer, now, now + self._valid_s) for one, part in self._limits},
-            valid_s=self._valid_s,
-            pauses=self._pauses(said, now),
-            acted=[name for name in self.lanes if name not in self._canaries],
-            lanes_stopped=self.lanes_stopped,
-            agents_stopped=self.agents_stopped,
-            leave=member.anew,
-            finish=self.finishing,
-            stop=self.stop_reason,
-            stop_message=self.stop_message,
+        return (
+            Grant(
+                episodes={} if member.leaving else self._deal(member),
+                money=money,
+                limits={one.name: part.part(member.writer, now, now + self._valid_s) for one, part in self._limits},
+                valid_s=self._valid_s,
+                pauses=self._pauses(said, now),
+                acted=[name for name in self.lanes if name not in self._canaries],
+                lanes_stopped=self.lanes_stopped,
+                agents_stopped=self.agents_stopped,
+                leave=member.anew,
+                finish=self.finishing,
+                stop=self.stop_reason,
+                stop_message=self.stop_message,
+            ),
+            lent,
+            returned,
         )
-        return Turn(grant=grant, lent=lent, returned=returned)
 
     def _hear(self, member: Member, said: Report, now: float) -> None:
         self._pace(member, said, now)
@@ -239,33 +231,24 @@ class Allocator:
             shared.hear(member.writer, sum(_demand(limit.unit, lane) for lane in lanes), flying)
 
     def _pace(self, member: Member, said: Report, now: float) -> None:
-        """How fast it spends and plays, over about the last second."""
-        seconds = now - member.heard
-        if member.report is None or seconds <= 0:
-            return
-        weight = min(1.0, seconds / PACE_OVER_S)
-        spent = said.money.get(RUN, NOTHING).spent - member.report.money.get(RUN, NOTHING).spent
-        member.spending += weight * (spent / seconds - member.spending)
+        """How fast it plays, over about the last second."""
+        seconds = max(1e-3, now - member.heard)
         for name, held in member.held.items():
-            pace = member.ending.get(name, 0.0)
-            left = sum(one.episode in held for one in said.left)
-            member.ending[name] = pace + weight * (left / seconds - pace)
+            left, pace = sum(one.episode in held for one in said.left), member.ending.get(name, 0.0)
+            member.ending[name] = pace + min(1.0, seconds / PACE_OVER_S) * (left / seconds - pace)
 
-    def _lend(self, member: Member, said: Report) -> tuple[dict[str, Loan], int, int]:
+    def _lend(self, writer: str, said: Report) -> tuple[dict[str, Loan], int, int]:
         """What it may have of each scope's money; and of the run's, what that lends, and what it has given back."""
-        writer, loans, lent, returned = member.writer, dict[str, Loan](), 0, 0
-        largest = max((lane.largest for lane in said.lanes.values()), default=0)
+        loans, lent, returned = dict[str, Loan](), 0, 0
         for scope, pot in self.pots.items():
-            account = said.money.get(scope, NOTHING)
-            back = pot.hear(writer, account)
-            most, more = account.lent, 0
-            if not self.stop_reason:
-                most, more = pot.lend(writer, member.spending, largest)
+            own = said.money.get(scope, NOTHING)
+            back = pot.hear(writer, own)
+            most, more = (own.lent, 0) if self.stop_reason else pot.lend(writer)
             if scope == RUN:
                 lent, returned = more, back
             else:
                 pot.returned(writer, back)
-            loans[scope] = Loan(most, pot.spent - account.spent)
+            loans[scope] = Loan(most, pot.spent - own.spent)
         return loans, lent, returned
 
     def _pauses(self, said: Report, now: float) -> dict[str, float]:

@@ -118,14 +118,15 @@ class AssignedEpisodes:
         return (0, 0) if logged is None or logged.ended else (logged.cost, logged.steps)
 
     def _episode(self, place: EpisodePlace) -> PlannedEpisode:
-        suite = self._manifest.suites[place.suite]
-        cell, target = self._cells[place.agent, suite.environment], suite.instances[place.index]
+        agent, suite_name, index, replicate = place
+        suite = self._manifest.suites[suite_name]
+        cell, target = self._cells[agent, suite.environment], suite.instances[index]
         return PlannedEpisode(
-            id=episode_id(cell.key, target.digest, place.replicate),
+            id=episode_id(cell.key, target.digest, replicate),
             cell=cell,
             suite=suite,
             target=target,
-            replicate=place.replicate,
-            index=place.index,
-            cell_key=(place.agent, place.suite),
+            replicate=replicate,
+            index=index,
+            cell_key=(agent, suite_name),
         )

@@ -5,7 +5,7 @@ from itertools import islice
 
 from evalkit.engine.episode import ERRORS_THAT_STOP, LEFT_OWED
 from evalkit.engine.machines.allocator import Dealt
-from evalkit.engine.machines.messages import EpisodePlace, FlightReport, Left
+from evalkit.engine.machines.messages import FlightReport, Left
 from evalkit.engine.scheduler import LaneJob
 from evalkit.engine.session import Session
 from evalkit.engine.universe import PlannedEpisode
@@ -47,8 +47,7 @@ class JobDealer:
             self._dealt[episode.id] = episode
             job.dealt[episode.cell_key] += 1
         return [
-            Dealt(id=episode.id, place=EpisodePlace(*episode.cell_key, episode.index, episode.replicate))
-            for episode in episodes
+            Dealt(id=episode.id, place=(*episode.cell_key, episode.index, episode.replicate)) for episode in episodes
         ]
 
     def remaining(self, lane: str) -> int:

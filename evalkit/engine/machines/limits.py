@@ -85,7 +85,7 @@ def seats(limits: list[Limit], lane: str) -> int:
     return few
 
 
-def apply(endpoints: Endpoints, parts: Mapping[str, float], workers: int) -> None:
+def apply(endpoints: Endpoints, parts: Mapping[str, float]) -> None:
     """Let a worker's lanes use these parts of the limits."""
 
     def of(scope: str) -> tuple[dict[str, float], float]:
@@ -97,4 +97,4 @@ def apply(endpoints: Endpoints, parts: Mapping[str, float], workers: int) -> Non
     for name, lane in endpoints.lanes.items():
         for number in range(lane.servers):
             lane.reshare_server(number, *of(_of_server(name, number)))
-        lane.reshare(*of(f"lane {name}"), 1 / workers)
+        lane.reshare(*of(f"lane {name}"), 1 / endpoints.resolved.sweep.workers)

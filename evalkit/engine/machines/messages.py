@@ -1,11 +1,11 @@
 """What a coordinator and its workers say to each other, and how it is put into bytes.
 
-A worker asks and the coordinator answers: `Attend` and `Hello` once, a `Report` about once a second, whose answer is a
-`Grant`, and `Bye` at the end. No question is answered twice; where a call of Ray's breaks off the answer is repeated.
-Times are spans, never clocks: no two processes compare theirs.
+A worker asks and the coordinator answers: `Hello` once, a `Report` about once a second, whose answer is a `Grant`, and
+`Bye` at the end. No question is answered twice; where a call of Ray's breaks off the answer is repeated. Times are
+spans, never clocks: no two processes compare theirs.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Protocol
 
 import msgspec
@@ -15,7 +15,7 @@ from evalkit.client.lanes.stats import LaneStats
 from evalkit.engine.freezing.freeze import Endpoint
 from evalkit.engine.universe import Choice
 from evalkit.errors import EvalkitError
-from evalkit.spec.model import Limits
+from evalkit.spec.model import Sweep
 from evalkit.store.reading.unmetered import Unmetered
 
 RUN = "run"
@@ -24,13 +24,8 @@ ENDED, FAILED, REFUSED, GONE = 0, 1, 2, 4
 """How a worker's process ends: well; it could not go on; it may not, or need not, work; its coordinator has ended."""
 
 
-class EpisodePlace(msgspec.Struct, frozen=True, array_like=True):
-    """An episode by its position: an agent, an instance by its place in its suite, and a replicate."""
-
-    agent: str
-    suite: str
-    index: int
-    replicate: int
+EpisodePlace = tuple[str, str, int, int]
+"""An episode by its position: an agent, a suite, an instance by its place in it, and a replicate."""
 
 
 class Left(msgspec.Struct, frozen=True, array_like=True):
@@ -78,17 +73,12 @@ class LaneReport(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Why the lane takes no more requests at all; empty while it does."""
 
 
-class Attend(msgspec.Struct, frozen=True, kw_only=True, tag=True):
-    """A process wants to work."""
+class Hello(msgspec.Struct, frozen=True, kw_only=True, tag=True):
+    """A process wants to work. What it says first is what another version may say, too."""
 
     evalkit: str
     log: int
     """The format of its log."""
-
-
-class Hello(msgspec.Struct, frozen=True, kw_only=True, tag=True):
-    """A worker is there."""
-
     writer: str
     manifest: str
     """Digest of the run's manifest as it reads it."""
@@ -121,38 +111,19 @@ class Bye(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     writer: str
 
 
-class WorkerSetup(msgspec.Struct, frozen=True, kw_only=True, tag=True):
-    """The answer to `Attend`: what a worker is to do that the run's manifest does not say. It contains no key."""
-
-    agents: tuple[str, ...]
-    suites: tuple[str, ...]
-    replicates: int
-    endpoints: Mapping[str, Endpoint]
-    choice: Choice
-    retry: frozenset[str]
-    asks: bool
-    """Whether the run is to find out something, so that scores are told."""
-    width: int
-    budget: int | None
-    """The run's, and those of agents, in pico-dollars."""
-    agent_budgets: dict[str, int]
-    limits: Mapping[str, Limits]
-    """Those of the sweep."""
-    workers: int
-    """How many there are, or are expected."""
-    after: str
-    """A writer that began before: the worker's begins later."""
-    urls: dict[str, str]
-    """Of simulated providers that the coordinator's process has started."""
-    deadline_s: float | None
-    """Seconds from now at which the run ends."""
-
-
 class Welcome(msgspec.Struct, frozen=True, kw_only=True, tag=True):
-    """The answer to `Hello`."""
+    """The answer to `Hello`: what a worker is to do that the run's manifest does not say. It contains no key."""
 
     widths: dict[str, int]
     """By lane, how many episodes the worker may have in flight."""
+    sweep: Sweep
+    """Its limits and budgets, which agents play, and how many seconds are left."""
+    suites: tuple[str, ...]
+    endpoints: Mapping[str, Endpoint]
+    choice: Choice
+    retry: frozenset[str]
+    urls: dict[str, str]
+    """Of simulated providers that the coordinator's process has started."""
 
 
 class WorkerRefused(msgspec.Struct, frozen=True, kw_only=True, tag=True):
@@ -196,8 +167,8 @@ class Grant(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     stop_message: str = ""
 
 
-Question = Attend | Hello | Report | Bye
-Reply = WorkerSetup | Welcome | WorkerRefused | Grant
+Question = Hello | Report | Bye
+Reply = Welcome | WorkerRefused | Grant
 
 
 class Gone(EvalkitError):
@@ -211,21 +182,6 @@ class WorkerTransport(Protocol):
         """The coordinator's answer. Raises Gone if it gives none any more."""
 
 
-_encoder = msgspec.msgpack.Encoder()
-_questions: msgspec.msgpack.Decoder[Question] = msgspec.msgpack.Decoder(Question)
-_replies: msgspec.msgpack.Decoder[Reply] = msgspec.msgpack.Decoder(Reply)
-
-
-def encode(message: Question | Reply) -> bytes:
-    """A message's bytes."""
-    return _encoder.encode(message)
-
-
-def decode_question(data: bytes) -> Question:
-    """What a worker asks. Raises msgspec.MsgspecError."""
-    return _questions.decode(data)
-
-
-def decode_reply(data: bytes) -> Reply:
-    """What the coordinator answers. Raises msgspec.MsgspecError."""
-    return _replies.decode(data)
+encode: Callable[[Question | Reply], bytes] = msgspec.msgpack.Encoder().encode
+decode_question: Callable[[bytes], Question] = msgspec.msgpack.Decoder(Question).decode
+decode_reply: Callable[[bytes], Reply] = msgspec.msgpack.Decoder(Reply).decode

@@ -13,12 +13,9 @@ from evalkit.engine.machines.messages import (
     FAILED,
     GONE,
     REFUSED,
-    Attend,
     Gone,
     Question,
     Reply,
-    WorkerRefused,
-    WorkerSetup,
     WorkerTransport,
     decode_reply,
     encode,
@@ -27,9 +24,7 @@ from evalkit.engine.machines.worker import Worker
 from evalkit.errors import EvalkitError, UsageError
 from evalkit.frozen.manifests import is_run
 from evalkit.store.bucket import is_bucket, place_of
-from evalkit.store.files.schema import FORMAT
 from evalkit.text import visible
-from evalkit.version import __version__
 
 LENGTH_BYTES = 4
 
@@ -89,11 +84,7 @@ async def worked(run: Path, coordinator: WorkerTransport) -> tuple[int, str]:
     try:
         again = True
         while again:
-            setup = await coordinator.ask(Attend(evalkit=__version__, log=FORMAT))
-            if isinstance(setup, WorkerRefused):
-                return REFUSED, setup.why
-            assert isinstance(setup, WorkerSetup)
-            again = await Worker(run, setup, coordinator).work()
+            again = await Worker(run, coordinator).work()
     except Gone as flaw:
         return GONE, str(flaw)
     except UsageError as flaw:

@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterable
+from typing import Any
 
 from evalkit.client.budget import RUN as RUN_SCOPE
 from evalkit.client.lanes.lane import Lane
@@ -40,7 +41,7 @@ class Sums:
             context.too_large = _first(lane.too_large for lane in own) or context.too_large
             context.stopped = self._allocator.agents_stopped.get(job.name, context.stopped)
             if job.lane is not None:
-                _show_lane(job.lane, own, context.steps)
+                _show_lane(job.lane, own)
         if self._endpoints.budget is None:
             return
         spent = {
@@ -58,38 +59,31 @@ class Sums:
         )
 
 
-def _show_lane(lane: Lane, own: list[LaneReport], steps: int) -> None:
+def _show_lane(lane: Lane, own: list[LaneReport]) -> None:
     stats = [one.stats for one in own if one.stats is not None]
     if not stats:
         return
     if any(one.acted for one in own):
         lane.acted()
     lane.notice = _first(one.notice for one in own) or lane.notice
-    failures = Counter[str]()
-    for seen in stats:
-        failures.update(seen.failures)
     lane.elsewhere = SeenElsewhere(
         proven=sum([one.proven for one in own]),
-        stats=LaneStats(
-            lane=lane.name,
-            in_flight=sum([one.in_flight for one in stats]),
-            window=sum([one.window for one in stats]),
-            waiting=sum([one.waiting for one in stats]),
-            waits_for=_first(one.waits_for for one in stats),
-            paused_s=max([one.paused_s for one in stats]),
-            trouble=_first(one.trouble for one in stats),
-            ended=_first(one.ended for one in stats),
-            requests=steps,
-            input_tokens=0,
-            output_tokens=0,
-            requests_per_min=sum([one.requests_per_min for one in stats]),
-            input_tokens_per_min=sum([one.input_tokens_per_min for one in stats]),
-            output_tokens_per_min=sum([one.output_tokens_per_min for one in stats]),
-            median_latency_s=max([one.median_latency_s for one in stats]),
-            failures=failures,
-            servers=together([one.servers for one in stats]),
-        ),
+        stats=LaneStats(**{name: _in_all(name, [getattr(one, name) for one in stats]) for name in _FIGURES}),
     )
+
+
+_FIGURES = LaneStats.__struct_fields__
+
+
+def _in_all(name: str, values: list[Any]) -> Any:
+    """One figure of a lane, of all workers together."""
+    if name == "servers":
+        return together(values)
+    if name == "failures":
+        return sum(map(Counter, values), Counter[str]())
+    if isinstance(values[0], str):
+        return _first(values)
+    return max(values) if name in ("paused_s", "median_latency_s") else sum(values)
 
 
 def _first(words: Iterable[str]) -> str:

@@ -11,8 +11,6 @@ from dataclasses import dataclass, field
 from evalkit.client.budget import Borrowed
 from evalkit.client.budget_state import LEASE_PARTS
 
-SPAN_S = 5.0
-"""A loan is for the spending of so many seconds, and no larger than a lease of a process that plays alone."""
 FLOOR = 0.01
 """The part of a limit that a worker has at least, so that it can begin at once."""
 NOTHING = Borrowed(spent=0, reserved=0, lent=0)
@@ -87,10 +85,10 @@ class Pot:
         """What a worker gave back is free."""
         self.accounts[worker].back -= amount
 
-    def lend(self, worker: str, rate: float, largest: int) -> tuple[int, int]:
+    def lend(self, worker: str) -> tuple[int, int]:
         """(what a worker may have of it from now on, what it is lent for that). The first is less than it has where
-        another waits for more than is free: it is to give back what idles. `rate`: its spending a second; `largest`:
-        its highest bound of a request."""
+        another waits for more than is free: it is to give back what idles. A loan is as large as a lease of a process
+        that plays alone, as far as there is enough."""
         if self.budget is None:
             return 0, 0
         account, free, waits = self.accounts[worker], self.free, self._waits_first()
@@ -99,8 +97,7 @@ class Pot:
             kept = max(0, self.accounts[waits].lack)
             if kept > free:
                 return account.lent - account.idle, 0
-        most = max(self.budget // LEASE_PARTS, said.reserved)
-        usual = min(round(SPAN_S * rate) + 2 * largest, most, free // (2 * len(self.accounts)))
+        usual = min(max(self.budget // LEASE_PARTS, said.reserved), free // (2 * len(self.accounts)))
         amount = max(0, usual - account.idle) if account.idle < usual / 2 else 0
         if said.wanted:  # all that waits if that is there; else at least the next request
             amount = max(amount, min(said.wanted, max(account.lack, free // len(self.accounts))))

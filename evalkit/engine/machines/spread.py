@@ -23,7 +23,6 @@ from evalkit.engine.machines.messages import (
     ENDED,
     REFUSED,
     RUN,
-    Attend,
     Bye,
     Grant,
     Hello,
@@ -37,7 +36,7 @@ from evalkit.engine.machines.messages import (
     encode,
 )
 from evalkit.engine.machines.seen import Sums
-from evalkit.engine.machines.setup import code_digests, setup_of
+from evalkit.engine.machines.setup import code_digests, welcome
 from evalkit.engine.machines.sharing import Pot
 from evalkit.engine.session import Session
 from evalkit.engine.spending.money import open_row
@@ -149,7 +148,7 @@ class Spread:
         """By writer: a worker is not settled while its question is answered."""
         self._burying = 0
         self._latest = session.store.writer
-        self._started_at = self.loop.time()
+        self._began = self.loop.time()
         self._digest = manifest_digest(session.options.place)
         self._code = code_digests(session.resolved.manifest)
 
@@ -287,8 +286,6 @@ class Spread:
         """The answer to a worker's question."""
         if self.session.store.lead is not None:
             await renewed(self.session.store.lead)
-        if isinstance(question, Attend):
-            return self._attended(question)
         async with self._turns[question.writer]:
             if isinstance(question, Hello):
                 return await self._welcome(question)
@@ -300,19 +297,6 @@ class Spread:
             self.allocator.bye(question.writer)
             return Grant(finish=True)
 
-    def _attended(self, attend: Attend) -> Reply:
-        if (attend.evalkit, attend.log) != (__version__, FORMAT):
-            return WorkerRefused(
-                why=f"This worker has evalkit {attend.evalkit} and log format {attend.log}; its coordinator has "
-                f"evalkit {__version__} and format {FORMAT}."
-            )
-        if self.ends:
-            return NOTHING_MORE
-        deadline_s = self.session.resolved.sweep.deadline_s
-        if deadline_s is not None:
-            deadline_s = max(0.0, deadline_s - (self.loop.time() - self._started_at))
-        return setup_of(self.session, after=self._latest, urls=self.endpoints.urls, deadline_s=deadline_s)
-
     async def _welcome(self, hello: Hello) -> Reply:
         refused = self._refusal(hello)
         if refused is not None:
@@ -323,9 +307,17 @@ class Spread:
             await self._book(open_row(hello.writer))
         member = self.allocator.hello(hello.writer, self.loop.time())
         self._show()
-        return Welcome(widths=member.widths)
+        deadline_s = self.session.resolved.sweep.deadline_s
+        if deadline_s is not None:
+            deadline_s = max(0.0, deadline_s - (self.loop.time() - self._began))
+        return welcome(self.session, widths=member.widths, urls=self.endpoints.urls, deadline_s=deadline_s)
 
     def _refusal(self, hello: Hello) -> WorkerRefused | None:
+        if (hello.evalkit, hello.log) != (__version__, FORMAT):
+            return WorkerRefused(
+                why=f"This worker has evalkit {hello.evalkit} and log format {hello.log}; its coordinator has "
+                f"evalkit {__version__} and format {FORMAT}."
+            )
         directory = self.session.options.place
         if not is_bucket(directory) and hello.writer not in journals(directory):
             return WorkerRefused(
@@ -349,12 +341,12 @@ class Spread:
     async def _reported(self, report: Report) -> Grant:
         writer = report.writer
         self._dealer.progress(report.flying)
-        turn = self.allocator.report(report, self.loop.time())
-        if turn.lent or turn.returned:
-            await self._book(*[_lease(writer, amount) for amount in (turn.lent, -turn.returned) if amount])
-            self.allocator.pots[RUN].returned(writer, turn.returned)
+        grant, lent, returned = self.allocator.report(report, self.loop.time())
+        if lent or returned:
+            await self._book(*[_lease(writer, amount) for amount in (lent, -returned) if amount])
+            self.allocator.pots[RUN].returned(writer, returned)
         self._show()
-        return turn.grant
+        return grant
 
     async def _book(self, *rows: LedgerRecord) -> None:
         for row in rows:

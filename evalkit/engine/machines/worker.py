@@ -33,12 +33,11 @@ from evalkit.engine.machines.messages import (
     Report,
     Welcome,
     WorkerRefused,
-    WorkerSetup,
     WorkerTransport,
 )
 from evalkit.engine.machines.setup import code_digests, resolved_from
 from evalkit.engine.options import Stop
-from evalkit.engine.resume import read_holdings
+from evalkit.engine.resume import Holdings, read_holdings
 from evalkit.engine.scheduler import LaneJob, play_lanes
 from evalkit.engine.universe import lanes
 from evalkit.errors import FencedError, LaneClosed, StorageError, UsageError
@@ -46,9 +45,11 @@ from evalkit.frozen.manifest import Manifest
 from evalkit.frozen.manifests import manifest_digest, read_manifest
 from evalkit.money import PicoUsd
 from evalkit.store.files.journal import new_writer, newest_claim
+from evalkit.store.files.schema import FORMAT
 from evalkit.store.files.segment import SEAL
 from evalkit.store.writing.opening import announce, withdraw
 from evalkit.store.writing.writer import Store, open_beside
+from evalkit.version import __version__
 
 EVERY_S = 0.5
 """How often it reports, where nothing is urgent."""
@@ -74,9 +75,9 @@ class Worker:
     _gate: AssignedEpisodes
     """What it plays with, once it was let in."""
 
-    def __init__(self, directory: Path, setup: WorkerSetup, coordinator: WorkerTransport) -> None:
-        self._directory, self._setup, self._coordinator = directory, setup, coordinator
-        self._writer = new_writer([setup.after])
+    def __init__(self, directory: Path, coordinator: WorkerTransport) -> None:
+        self._directory, self._coordinator = directory, coordinator
+        self._writer = new_writer()
         self._leaving = self._played = False
         self._stop = Stop()
         self._valid_until = self._flying_due = 0.0
@@ -88,81 +89,65 @@ class Worker:
         begin anew. Raises EvalkitError."""
         whole = read_manifest(self._directory)
         require(whole)
-        resolved = resolved_from(self._setup, whole)
-        check_keys(resolved, self._setup.choice)
-        widths = await self._hello(resolved.manifest)
+        welcome, refused = await self._hello(whole), None
         try:
             with open_beside(self._directory, writer=self._writer) as self._store:
-                await self._play(widths, whole, resolved)
+                await self._play(welcome, whole, resolved_from(welcome, whole))
+        except UsageError as flaw:  # this machine lacks something, such as a key
+            refused = flaw
         except Gone as flaw:
             last = newest_claim(self._directory, self._writer)
             if last is not None and last["kind"] == SEAL:
                 raise Gone(f"{flaw}; its journal was sealed before, while this worker stood still") from None
             raise
         await self._coordinator.ask(Bye(writer=self._writer))
+        if refused is not None:
+            raise refused
         return self._leaving
 
-    async def _hello(self, manifest: Manifest) -> dict[str, int]:
-        """Begin a journal, and be let in: another name is chosen where a later writer has begun. Returns by lane what
-        it may have in flight. Raises UsageError."""
+    async def _hello(self, manifest: Manifest) -> Welcome:
+        """Begin a journal, and be let in: another name is chosen where a later writer has begun. Raises UsageError."""
         digest, code = manifest_digest(self._directory), code_digests(manifest)
         while True:
             announce(self._directory, self._writer)
-            answer = await self._coordinator.ask(Hello(writer=self._writer, manifest=digest, code=code))
+            hello = Hello(evalkit=__version__, log=FORMAT, writer=self._writer, manifest=digest, code=code)
+            answer = await self._coordinator.ask(hello)
             if isinstance(answer, Welcome):
-                return answer.widths
+                return answer
             assert isinstance(answer, WorkerRefused)
             withdraw(self._directory, self._writer)
             if not answer.after:
                 raise UsageError(answer.why)
             self._writer = new_writer([answer.after])
 
-    async def _play(self, widths: dict[str, int], whole: Manifest, resolved: Resolved) -> None:
-        setup, store = self._setup, self._store
-        holdings = read_holdings(self._directory, setup.retry, store.found, keep_facts=setup.asks)
+    async def _play(self, welcome: Welcome, whole: Manifest, resolved: Resolved) -> None:
+        sweep, store, choice = welcome.sweep, self._store, welcome.choice
+        check_keys(resolved, choice)
+        asks = sweep.decide is not None
+        holdings = read_holdings(self._directory, welcome.retry, store.found, keep_facts=asks)
         async with AsyncExitStack() as stack:
+            part = WorkerPart(widths=welcome.widths, workers=sweep.workers, urls=welcome.urls)
             self._endpoints = endpoints = await open_endpoints(
-                resolved,
-                whole,
-                setup.choice,
-                stack,
-                launch=None,
-                directory=self._directory,
-                part=WorkerPart(widths=widths, workers=setup.workers, urls=setup.urls),
+                resolved, whole, choice, stack, launch=None, directory=self._directory, part=part
             )
-            sweep = resolved.sweep
-            budgets = {("agent", agent.name): agent.budget for agent in sweep.agents if agent.budget is not None}
             endpoints.budget = self._budget = Budget(
                 budget=sweep.budget,
                 spent=PicoUsd(0),
                 ledger=store,
                 session=self._writer,
-                ceilings={scope: Ceiling(budget=budget, before=0) for scope, budget in budgets.items()},
+                ceilings={
+                    ("agent", agent.name): Ceiling(budget=agent.budget, before=0)
+                    for agent in sweep.agents
+                    if agent.budget is not None
+                },
             )
             self._budget.borrow(self._urgent.set)
             for lane in endpoints.lanes.values():
                 lane.lapsed = lambda: boottime() >= self._valid_until
                 lane.paused = self._urgent.set
-            names = [name for name in lanes(resolved.manifest, setup.choice) if widths.get(name)]
+            names = [name for name in lanes(resolved.manifest, choice) if welcome.widths.get(name)]
             self._gate = AssignedEpisodes(resolved.manifest, holdings, names, low=self._urgent.set)
-            for name in names:
-                own = endpoints.lanes.get(name)
-                context = LaneContext(log=store, worker=self._writer, stop=self._stop, lane_stop=Stop(), lane=own)
-                self._jobs.append(
-                    LaneJob(
-                        name=name,
-                        width=widths[name],
-                        episodes=0,
-                        planned=0,
-                        done_before=0,
-                        todo=iter(()),
-                        activate=holdings.activate,
-                        asker=endpoints.asker,
-                        context=context,
-                        lane=own,
-                        gate=self._gate,
-                    )
-                )
+            self._jobs = [self._job(name, welcome.widths[name], holdings) for name in names]
             self._stop.wakes[self] = self._wake
             try:
                 await self._report()
@@ -171,6 +156,22 @@ class Worker:
                 if endpoints.lanes:
                     # All players have ended, and each attempt that they left has its charge: nothing is in flight.
                     self._budget.close()
+
+    def _job(self, name: str, width: int, holdings: Holdings) -> LaneJob:
+        lane, log = self._endpoints.lanes.get(name), self._store
+        return LaneJob(
+            name=name,
+            width=width,
+            episodes=0,
+            planned=0,
+            done_before=0,
+            todo=iter(()),
+            activate=holdings.activate,
+            asker=self._endpoints.asker,
+            context=LaneContext(log=log, worker=self._writer, stop=self._stop, lane_stop=Stop(), lane=lane),
+            lane=lane,
+            gate=self._gate,
+        )
 
     async def _play_and_report(self) -> None:
         try:
@@ -204,9 +205,9 @@ class Worker:
     async def _report(self) -> None:
         """Say what it has done, and do what the answer says. Raises FencedError, Gone."""
         left, gate, now = await self._durable(), self._gate, boottime()
-        flying = self._setup.budget is not None and now >= self._flying_due
-        self._flying_due = now + FLYING_EVERY_S if flying else self._flying_due
-        stats = self._budget.stats()
+        stats, flying = self._budget.stats(), []
+        if stats.budget is not None and now >= self._flying_due:
+            self._flying_due, flying = now + FLYING_EVERY_S, gate.flying()
         stop = Stop() if self._stop.reason == LEAVING else self._stop  # that a worker leaves stops nobody else
         answer = await self._coordinator.ask(
             Report(
@@ -217,7 +218,7 @@ class Worker:
                 unmetered=stats.unmetered,
                 left=left,
                 unbegun=[name for job in self._jobs if job.context.stopping for name in gate.give_back(job.name)],
-                flying=gate.flying() if flying else [],
+                flying=flying,
                 stop=stop.reason,
                 stop_message=stop.message,
                 leaving=self._leaving,
@@ -244,7 +245,7 @@ class Worker:
         loans = {_scope(name): (loan.most, loan.others) for name, loan in grant.money.items()}
         if self._budget.lend(loans):
             self._urgent.set()  # another waits for what goes back
-        limits.apply(self._endpoints, grant.limits, self._setup.workers)
+        limits.apply(self._endpoints, grant.limits)
         now = asyncio.get_running_loop().time()
         for name, lane in self._endpoints.lanes.items():
             if name in grant.pauses:

@@ -13,7 +13,7 @@ from evalkit.client.budget import Borrowed
 from evalkit.client.lanes.stats import LaneStats
 from evalkit.engine.machines.allocator import Allocator, Dealt, DealtLane
 from evalkit.engine.machines.limits import Limit
-from evalkit.engine.machines.messages import RUN, EpisodePlace, Grant, LaneReport, Left, Report
+from evalkit.engine.machines.messages import RUN, Grant, LaneReport, Left, Report
 from evalkit.engine.machines.sharing import Pot
 from tests.support.examples import examples
 
@@ -33,7 +33,7 @@ class Deck:
 
     def deal(self, lane: str, most: int) -> list[Dealt]:
         names, self.waiting[lane] = self.waiting[lane][:most], self.waiting[lane][most:]
-        return [Dealt(id=name, place=EpisodePlace("a", lane, int(name[1:]), 0)) for name in names]
+        return [Dealt(id=name, place=("a", lane, int(name[1:]), 0)) for name in names]
 
     def remaining(self, lane: str) -> int:
         return len(self.waiting[lane])
@@ -103,7 +103,7 @@ class Hand:
             self.lent[scope] += max(loan.most - self.lent[scope], -self.room(scope))
         self.parts, self.until = grant.limits, self.asked_at + grant.valid_s
         for lane, places in grant.episodes.items():
-            self.queues[lane] += [f"{lane}{place.index}" for place in places]
+            self.queues[lane] += [f"{lane}{place[2]}" for place in places]
 
     def reserve(self) -> None:
         """Ask for money for one request."""
@@ -335,9 +335,9 @@ TestProtocol.settings = settings(max_examples=examples(40), stateful_step_count=
 
 def told(made: Allocator, report: Report, now: float = 0.0) -> Grant:
     """Report once, and what comes back is durable."""
-    turn = made.report(report, now)
-    made.pots[RUN].returned(report.writer, turn.returned)
-    return turn.grant
+    grant, _, returned = made.report(report, now)
+    made.pots[RUN].returned(report.writer, returned)
+    return grant
 
 
 def names(made: Allocator, writer: str, lane: str = "") -> set[str]:
@@ -349,7 +349,7 @@ def dealt(made: Allocator, hand: Hand, lane: str = "") -> set[str]:
     """Report and hear once; the names of the episodes that came, in a lane or in all."""
     grant = told(made, hand.ask(0.0))
     hand.hear(grant)
-    return {f"{name}{place.index}" for name, places in grant.episodes.items() for place in places if lane in name}
+    return {f"{name}{place[2]}" for name, places in grant.episodes.items() for place in places if lane in name}
 
 
 def ends(made: Allocator, hand: Hand, lane: str = "") -> None:

@@ -7,11 +7,11 @@ from pathlib import Path
 from unittest import mock
 
 import pytest
+from msgspec import structs
 
 from evalkit.engine.machines import apart, on_ray
 from evalkit.engine.machines.messages import (
     ENDED,
-    Attend,
     Grant,
     Hello,
     Question,
@@ -19,7 +19,6 @@ from evalkit.engine.machines.messages import (
     Report,
     Welcome,
     WorkerRefused,
-    WorkerSetup,
     decode_reply,
     encode,
 )
@@ -42,7 +41,13 @@ from tests.support.small_sweeps import TWO_POLICIES, resolved
 
 pytestmark = pytest.mark.exhaustive
 
-ATTEND = Attend(evalkit=__version__, log=FORMAT)
+
+def hello(run: Path) -> Hello:
+    """What a worker with the same code says that reads the same run, and that has not announced itself."""
+    digest, code = manifest_digest(run), code_digests(read_manifest(run))
+    return Hello(evalkit=__version__, log=FORMAT, writer=new_writer(), manifest=digest, code=code)
+
+
 Talk = Callable[["Site"], Coroutine[None, None, None]]
 
 
@@ -51,27 +56,20 @@ class Site:
 
     def __init__(self, spread: Spread, slot: WorkerSlot) -> None:
         self.run, self.spread, self.slot = spread.session.options.directory, spread, slot
-        self.hellos, self.let_in = 0, asyncio.Event()
+        self.lives, self.let_in = 0, asyncio.Event()
 
     async def ask(self, question: Question) -> Reply:
         """The coordinator's answer."""
         answer = decode_reply(await self.spread.hear(self.slot, encode(question)))
-        if isinstance(question, Hello):
-            self.hellos += 1
+        if isinstance(answer, Welcome):
+            self.lives += 1
             self.let_in.set()
         return answer
 
-    async def hello(self, writer: str) -> object:
+    async def hello(self, writer: str) -> Reply:
         """Say hello as a worker that has the same code and reads the same run."""
         announce(self.run, writer)
-        code = code_digests(read_manifest(self.run))
-        return await self.ask(Hello(writer=writer, manifest=manifest_digest(self.run), code=code))
-
-    async def setup(self) -> WorkerSetup:
-        """What there is to do."""
-        answer = await self.ask(ATTEND)
-        assert isinstance(answer, WorkerSetup)
-        return answer
+        return await self.ask(structs.replace(hello(self.run), writer=writer))
 
 
 def coordinated(tmp_path: Path, talk: Talk, *, stops: bool = True) -> RunOutcome:
@@ -101,28 +99,19 @@ def coordinated(tmp_path: Path, talk: Talk, *, stops: bool = True) -> RunOutcome
 
 def test_a_worker_with_another_version_or_other_code_is_refused_with_a_sentence(tmp_path: Path) -> None:
     async def talk(site: Site) -> None:
-        for question, said in (
-            (Attend(evalkit="0.0.1", log=FORMAT), "This worker has evalkit 0.0.1"),
-            (Attend(evalkit=__version__, log=FORMAT + 1), f"log format {FORMAT + 1}; its coordinator has"),
+        plain, writer = hello(site.run), new_writer()
+        announce(site.run, writer)
+        assert {"environment scheduling", "policy knuth of scheduling"} <= plain.code.keys()
+        other = {**plain.code, "policy knuth of scheduling": "x"}
+        for asked, said in (
+            (structs.replace(plain, evalkit="0.0.1"), "This worker has evalkit 0.0.1"),
+            (structs.replace(plain, log=FORMAT + 1), f"log format {FORMAT + 1}; its coordinator has"),
+            (plain, "is another directory on this worker's node"),
+            (structs.replace(plain, writer=writer, manifest="other"), "another description of the run"),
+            (structs.replace(plain, writer=writer, code={}), "other code than its coordinator for environment sched"),
+            (structs.replace(plain, writer=writer, code=other), "its coordinator for policy knuth of scheduling"),
         ):
-            answer = await site.ask(question)
-            assert isinstance(answer, WorkerRefused)
-            assert said in answer.why
-        setup = await site.setup()
-        writer, digest = new_writer([setup.after]), manifest_digest(site.run)
-        code, began = code_digests(read_manifest(site.run)), new_writer([writer])
-        announce(site.run, began)
-        assert {"environment scheduling", "policy knuth of scheduling"} <= code.keys()
-        for hello, said in (
-            (Hello(writer=writer, manifest=digest, code=code), "is another directory on this worker's node"),
-            (Hello(writer=began, manifest="other", code=code), "another description of the run"),
-            (Hello(writer=began, manifest=digest), "other code than its coordinator for environment scheduling"),
-            (
-                Hello(writer=began, manifest=digest, code={**code, "policy knuth of scheduling": "x"}),
-                "other code than its coordinator for policy knuth of scheduling",
-            ),
-        ):
-            answer = await site.ask(hello)
+            answer = await site.ask(asked)
             assert isinstance(answer, WorkerRefused)
             assert said in answer.why
             assert not answer.after
@@ -134,8 +123,7 @@ def test_names_of_writers_follow_each_other(tmp_path: Path) -> None:
     """Of two that choose a name at once, the second comes too late with the earlier one."""
 
     async def talk(site: Site) -> None:
-        setup = await site.setup()
-        early = new_writer([setup.after])
+        early = new_writer()
         late = new_writer([early])
         assert isinstance(await site.hello(late), Welcome)
         refused = await site.hello(early)
@@ -148,7 +136,7 @@ def test_names_of_writers_follow_each_other(tmp_path: Path) -> None:
 
 def test_one_that_is_lost_is_sealed_and_what_it_had_goes_to_a_later_one(tmp_path: Path) -> None:
     async def talk(site: Site) -> None:
-        writer = new_writer([(await site.setup()).after])
+        writer = new_writer()
         await site.hello(writer)
         had = await site.ask(Report(writer=writer))
         assert isinstance(had, Grant)
@@ -168,14 +156,14 @@ def test_one_that_is_lost_is_sealed_and_what_it_had_goes_to_a_later_one(tmp_path
 def test_one_that_is_there_begins_anew_and_goes_on_with_what_another_had(tmp_path: Path) -> None:
     async def talk(site: Site) -> None:
         lost = Site(site.spread, WorkerSlot(1))
-        writer = new_writer([(await lost.setup()).after])
+        writer = new_writer()
         await lost.hello(writer)
         await lost.ask(Report(writer=writer))
         working = asyncio.create_task(worked(site.run, site))
         await site.let_in.wait()  # it is to begin before the other is taken for lost
         await site.spread.bury(lost.slot)
         assert await working == (ENDED, "")
-        assert site.hellos == 2
+        assert site.lives == 2
 
     outcome = coordinated(tmp_path, talk, stops=False)
     assert (outcome.reason, outcome.ended) == ("complete", 16)
@@ -184,7 +172,7 @@ def test_one_that_is_there_begins_anew_and_goes_on_with_what_another_had(tmp_pat
 
 def test_one_that_has_not_reported_yet_may_read_the_log_for_long_unless_the_run_ends(tmp_path: Path) -> None:
     async def talk(site: Site) -> None:
-        writer = new_writer([(await site.setup()).after])
+        writer = new_writer()
         await site.hello(writer)
         member, slot = site.spread.allocator.members[writer], site.slot
         member.heard -= 2 * site.spread.times.silent_s
@@ -202,10 +190,11 @@ def test_one_that_has_not_reported_yet_may_read_the_log_for_long_unless_the_run_
 
 def test_a_worker_makes_the_sweep_again_from_the_run(tmp_path: Path) -> None:
     async def talk(site: Site) -> None:
-        setup, run = await site.setup(), read_manifest(site.run)
-        made = resolved_from(setup, run)
+        answer, run = await site.hello(new_writer()), read_manifest(site.run)
+        assert isinstance(answer, Welcome)
+        made = resolved_from(answer, run)
         assert made.manifest == run
         assert (made.sweep.width, made.sweep.budget, made.endpoints) == (64, None, {})
-        assert setup.deadline_s is None
+        assert made.sweep.deadline_s is None
 
     coordinated(tmp_path, talk)
