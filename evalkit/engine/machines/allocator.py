@@ -17,7 +17,7 @@ from msgspec import Struct, structs
 
 from evalkit.client.lanes.ramp import CANARY_EPISODES
 from evalkit.engine.machines.limits import Limit
-from evalkit.engine.machines.messages import RUN, EpisodePlace, Grant, LaneReport, Left, Loan, Report
+from evalkit.engine.machines.messages import RUN, EpisodePlace, Grant, LaneGrant, LaneReport, Left, Loan, Report
 from evalkit.engine.machines.sharing import NOTHING, Account, Pot, SharedLimit
 
 MOST_AHEAD = 128
@@ -26,8 +26,6 @@ AHEAD_S = 0.8
 """What a worker plays in so many seconds waits there: then it need not ask before it is time."""
 EAGER = 1.25
 """The part of a limit that a worker demands which waits for nothing, times what it uses."""
-PAUSE_TOLD_S = 0.5
-"""Others are told of a pause that is longer than their own by this."""
 PACE_OVER_S = 1.0
 STOPPED = "stopped"
 """How an episode is left that its worker was told to stop."""
@@ -58,9 +56,9 @@ class Dealer(Protocol):
         """An episode was dealt, and will not be played in this call."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class DealtLane:
-    """One lane."""
+    """One lane, and what its workers have met."""
 
     name: str
     width: int
@@ -69,6 +67,25 @@ class DealtLane:
     """Whether few episodes play until one has made a valid action."""
     seats: int = 1 << 30
     """Workers that play it at once: where a limit is so low that more would have nothing of it."""
+    orphans: list[Dealt] = field(default_factory=list)
+    """Episodes that were dealt, and that no worker has."""
+    paused_until: float = 0.0
+    stopped: str = ""
+    """Why it takes no more requests; empty while it does."""
+    agents_stopped: dict[str, str] = field(default_factory=dict)
+    """Agents that are played no more, and why."""
+
+
+@dataclass(slots=True)
+class Hand:
+    """What a worker has of one lane."""
+
+    width: int
+    """Episodes that it may have in flight."""
+    held: dict[str, Dealt] = field(default_factory=dict)
+    """By id: those that it has, in flight or not."""
+    pace: float = 0.0
+    """Those that it leaves a second."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -78,28 +95,25 @@ class Member:
     writer: str
     order: int
     """Workers are numbered as they begin."""
-    widths: dict[str, int]
     heard: float
-    held: dict[str, dict[str, Dealt]]
-    """By lane and id: the episodes that it has."""
+    hands: dict[str, Hand]
+    """By lane."""
     report: Report | None = None
-    ending: dict[str, float] = field(default_factory=dict)
-    """By lane: episodes that it leaves a second."""
     leaving: bool = False
     """Whether it was told that it is to end, or said so."""
     anew: bool = False
     """Whether it is to end and to begin again, so that it may go on with what others have left."""
 
     @property
-    def episodes(self) -> list[Dealt]:
+    def episodes(self) -> list[str]:
         """All that it has."""
-        return [dealt for held in self.held.values() for dealt in held.values()]
+        return [name for hand in self.hands.values() for name in hand.held]
 
     def drop(self, episode: str) -> tuple[str, Dealt] | None:
         """It has an episode no more: its lane, and what it was; None if it had it not."""
-        for lane, held in self.held.items():
-            if episode in held:
-                return lane, held.pop(episode)
+        for lane, hand in self.hands.items():
+            if episode in hand.held:
+                return lane, hand.held.pop(episode)
         return None
 
 
@@ -120,27 +134,18 @@ class Allocator:
         there are, or are expected. `valid_s`: how long a part of a limit holds."""
         self.lanes = {lane.name: lane for lane in lanes}
         self.members: dict[str, Member] = {}
-        self.pots = dict(pots)
-        self.stop_reason = self.stop_message = ""
-        self.finishing = False
-        self.lanes_stopped: dict[str, str] = {}
-        self.agents_stopped: dict[str, dict[str, str]] = {}
-        """By lane: agents that are played no more, and why."""
+        self.pots, self.stop, self.finishing = pots, ("", ""), False
+        """`stop`: why the run stops, in a word and in a sentence."""
         self._dealer, self._workers, self._valid_s = dealer, workers, valid_s
         self._limits = [(limit, SharedLimit(limit.most, whole=limit.unit == "in_flight")) for limit in limits]
         self._count = 0
-        self._orphans: dict[str, list[Dealt]] = {name: [] for name in self.lanes}
-        """By lane: episodes that were dealt, and that no worker has."""
-        self._canaries = {lane.name for lane in lanes if lane.canary}
-        self._paused: dict[str, float] = {}
 
     # Workers come and go.
 
     def hello(self, writer: str, now: float) -> Member:
         """A worker begins, with its part of every lane's width."""
-        widths = {name: self._width(lane) for name, lane in self.lanes.items()}
-        held: dict[str, dict[str, Dealt]] = {name: {} for name in self.lanes}
-        member = Member(writer=writer, order=self._count, widths=widths, heard=now, held=held)
+        hands = {name: Hand(self._width(lane)) for name, lane in self.lanes.items()}
+        member = Member(writer=writer, order=self._count, heard=now, hands=hands)
         self._count += 1
         self.members[writer] = member
         for pot in self.pots.values():
@@ -151,7 +156,7 @@ class Allocator:
 
     def _width(self, lane: DealtLane) -> int:
         """An even part of what is left."""
-        taken = [member.widths[lane.name] for member in self.members.values() if member.widths[lane.name]]
+        taken = [width for member in self.members.values() if (width := member.hands[lane.name].width)]
         open_ = min(self._workers, lane.seats) - len(taken)
         return -(-(lane.width - sum(taken)) // open_) if open_ > 0 else 0
 
@@ -173,8 +178,8 @@ class Allocator:
             pot.settle(writer, spent.get(scope))
         for _, shared in self._limits:
             shared.leave(writer)
-        for lane, held in member.held.items():  # its journal may have rows of them, which only later workers know
-            self._orphans[lane] += [structs.replace(dealt, since=self._count) for dealt in held.values()]
+        for name, hand in member.hands.items():  # its journal may have rows of them, which only later workers know
+            self.lanes[name].orphans += [structs.replace(dealt, since=self._count) for dealt in hand.held.values()]
         return len(member.episodes)
 
     # A worker reports.
@@ -185,57 +190,41 @@ class Allocator:
         member = self.members[said.writer]
         self._hear(member, said, now)
         money, lent, returned = self._lend(member.writer, said)
-        member.leaving = member.leaving or self.finishing or bool(self.stop_reason)
-        return (
-            Grant(
-                episodes={} if member.leaving else self._deal(member),
-                money=money,
-                limits={one.name: part.part(member.writer, now, now + self._valid_s) for one, part in self._limits},
-                valid_s=self._valid_s,
-                pauses=self._pauses(said, now),
-                acted=[name for name in self.lanes if name not in self._canaries],
-                lanes_stopped=self.lanes_stopped,
-                agents_stopped=self.agents_stopped,
-                leave=member.anew,
-                finish=self.finishing,
-                stop=self.stop_reason,
-                stop_message=self.stop_message,
-            ),
-            lent,
-            returned,
+        member.leaving = member.leaving or self.finishing or bool(self.stop[0])
+        grant = Grant(
+            lanes={lane.name: self._of_lane(member, lane, now) for lane in self.lanes.values()},
+            money=money,
+            limits={one.name: part.part(member.writer, now, now + self._valid_s) for one, part in self._limits},
+            valid_s=self._valid_s,
+            leave=member.anew,
+            finish=self.finishing,
+            stop=self.stop,
         )
+        return grant, lent, returned
 
     def _hear(self, member: Member, said: Report, now: float) -> None:
-        self._pace(member, said, now)
-        member.report, member.heard = said, now
-        member.leaving = member.leaving or said.leaving
+        seconds, ended = max(1e-3, now - member.heard), {one.episode for one in said.left}
+        for hand in member.hands.values():
+            left = len(ended & hand.held.keys())
+            hand.pace += min(1.0, seconds / PACE_OVER_S) * (left / seconds - hand.pace)
+        member.report, member.heard, member.leaving = said, now, member.leaving or said.leaving
         # What one that leaves has stopped is left when its journal is closed.
-        left = [one for one in said.left if not (said.leaving and one.how == STOPPED)]
-        self._dealer.left([one for one in left if member.drop(one.episode) is not None])
+        left_now = [one for one in said.left if not (said.leaving and one.how == STOPPED)]
+        self._dealer.left([one for one in left_now if member.drop(one.episode) is not None])
         for name, dealt in filter(None, map(member.drop, said.unbegun)):
-            self._orphans[name].append(dealt)
-        if said.stop and not self.stop_reason:
-            self.stop_reason, self.stop_message = said.stop, said.stop_message
-        for name, lane in said.lanes.items():
-            if lane.stopped:
-                self.lanes_stopped.setdefault(name, lane.stopped)
-            if lane.agents_stopped:
-                self.agents_stopped[name] = {**lane.agents_stopped, **self.agents_stopped.get(name, {})}
-            if lane.acted:
-                self._canaries.discard(name)
-            if lane.stats is not None and lane.stats.paused_s:
-                self._paused[name] = max(self._paused.get(name, 0.0), now + lane.stats.paused_s)
+            self.lanes[name].orphans.append(dealt)
+        self.stop = self.stop if self.stop[0] else said.stop
+        for name, own in said.lanes.items():
+            lane = self.lanes[name]
+            lane.stopped = lane.stopped or own.stopped
+            lane.agents_stopped = {**own.agents_stopped, **lane.agents_stopped}
+            lane.canary = lane.canary and not own.acted
+            if own.stats is not None and own.stats.paused_s:
+                lane.paused_until = max(lane.paused_until, now + own.stats.paused_s)
         for limit, shared in self._limits:
             lanes = [said.lanes[name] for name in limit.lanes if name in said.lanes]
             flying = sum(map(limit.in_flight, lanes)) if limit.unit == "in_flight" else 0
             shared.hear(member.writer, sum(_demand(limit.unit, lane) for lane in lanes), flying)
-
-    def _pace(self, member: Member, said: Report, now: float) -> None:
-        """How fast it plays, over about the last second."""
-        seconds = max(1e-3, now - member.heard)
-        for name, held in member.held.items():
-            left, pace = sum(one.episode in held for one in said.left), member.ending.get(name, 0.0)
-            member.ending[name] = pace + min(1.0, seconds / PACE_OVER_S) * (left / seconds - pace)
 
     def _lend(self, writer: str, said: Report) -> tuple[dict[str, Loan], int, int]:
         """What it may have of each scope's money; and of the run's, what that lends, and what it has given back."""
@@ -243,7 +232,7 @@ class Allocator:
         for scope, pot in self.pots.items():
             own = said.money.get(scope, NOTHING)
             back = pot.hear(writer, own)
-            most, more = (own.lent, 0) if self.stop_reason else pot.lend(writer)
+            most, more = (own.lent, 0) if self.stop[0] else pot.lend(writer)
             if scope == RUN:
                 lent, returned = more, back
             else:
@@ -251,43 +240,34 @@ class Allocator:
             loans[scope] = Loan(most, pot.spent - own.spent)
         return loans, lent, returned
 
-    def _pauses(self, said: Report, now: float) -> dict[str, float]:
-        """Pauses that others have heard of."""
-        own = {name: lane.stats.paused_s for name, lane in said.lanes.items() if lane.stats is not None}
-        left = {name: until - now for name, until in self._paused.items() if until > now}
-        return {name: rest for name, rest in left.items() if rest > own.get(name, 0.0) + PAUSE_TOLD_S}
-
     # Episodes.
 
-    def _deal(self, member: Member) -> dict[str, list[EpisodePlace]]:
-        episodes = {}
-        for name, held in member.held.items():
-            room = 0 if name in self.lanes_stopped else self._room(member, self.lanes[name])
-            dealt = self._orphans_for(member, name, room)
-            if len(dealt) < room:
-                dealt += self._dealer.deal(name, room - len(dealt))
-            if dealt:
-                held.update({one.id: one for one in dealt})
-                episodes[name] = [one.place for one in dealt]
-        return episodes
+    def _of_lane(self, member: Member, lane: DealtLane, now: float) -> LaneGrant:
+        dealt = [] if member.leaving or lane.stopped else self._deal(member, lane)
+        member.hands[lane.name].held.update({one.id: one for one in dealt})
+        return LaneGrant(
+            episodes=[one.place for one in dealt],
+            pause_s=max(0.0, lane.paused_until - now),
+            acted=not lane.canary,
+            stopped=lane.stopped,
+            agents_stopped=lane.agents_stopped,
+        )
 
-    def _room(self, member: Member, lane: DealtLane) -> int:
-        """How many episodes it takes now: what it plays at once, and some ahead; the fewer the fewer remain, since what
+    def _deal(self, member: Member, lane: DealtLane) -> list[Dealt]:
+        """What it takes of a lane now: what it plays at once, and some ahead; the fewer the fewer remain, since what
         waits at one worker nobody else plays."""
-        name, width = lane.name, member.widths[lane.name]
-        if name in self._canaries:
-            return min(width, CANARY_EPISODES - sum(len(one.held[name]) for one in self.members.values()))
-        ahead = max(-(-width // 4), round(AHEAD_S * member.ending.get(name, 0.0)))
-        ahead = min(ahead, 2 * width, MOST_AHEAD, self._dealer.remaining(name) // (4 * self._workers))
-        return max(0, width + ahead - len(member.held[name]))
-
-    def _orphans_for(self, member: Member, lane: str, most: int) -> list[Dealt]:
-        """Episodes that others have left and that this one may go on with."""
-        fit = [dealt for dealt in self._orphans[lane] if dealt.since <= member.order][: max(0, most)]
-        if fit:
-            taken = {dealt.id for dealt in fit}
-            self._orphans[lane] = [dealt for dealt in self._orphans[lane] if dealt.id not in taken]
-        return fit
+        hand = member.hands[lane.name]
+        ahead = max(-(-hand.width // 4), round(AHEAD_S * hand.pace))
+        ahead = min(ahead, 2 * hand.width, MOST_AHEAD, self._dealer.remaining(lane.name) // (4 * self._workers))
+        room = max(0, hand.width + ahead - len(hand.held))
+        if lane.canary:
+            playing = sum(len(one.hands[lane.name].held) for one in self.members.values())
+            room = max(0, min(hand.width, CANARY_EPISODES - playing))
+        dealt = [one for one in lane.orphans if one.since <= member.order][:room]
+        if dealt:
+            taken = {one.id for one in dealt}
+            lane.orphans = [one for one in lane.orphans if one.id not in taken]
+        return dealt + (self._dealer.deal(lane.name, room - len(dealt)) if len(dealt) < room else [])
 
     def refresh(self) -> None:
         """Where none of the present workers may play what is to be played, since others have left it or have left their
@@ -295,28 +275,28 @@ class Allocator:
         playing = [member for member in self.members.values() if not member.leaving]
         if not playing or any(member.anew for member in self.members.values()):
             return
-        for name, owed in self._owed():
-            seated = [member for member in playing if member.widths[name]]
+        for lane in self._owed():
+            seated = [member for member in playing if member.hands[lane.name].width]
             last = max((member.order for member in seated), default=-1)
-            if not seated or any(dealt.since > last for dealt in owed):
+            if not seated or any(dealt.since > last for dealt in lane.orphans):
                 chosen = min(seated or playing, key=lambda member: (len(member.episodes), member.order))
                 chosen.leaving = chosen.anew = True
                 return
 
-    def _owed(self) -> Iterator[tuple[str, list[Dealt]]]:
-        """Lanes of which something is to be played that no worker has, and what others have left of it."""
-        for name, orphans in self._orphans.items():
-            if name not in self.lanes_stopped and (orphans or self._dealer.remaining(name)):
-                yield name, orphans
+    def _owed(self) -> Iterator[DealtLane]:
+        """Lanes of which something is to be played that no worker has."""
+        for lane in self.lanes.values():
+            if not lane.stopped and (lane.orphans or self._dealer.remaining(lane.name)):
+                yield lane
 
     # The end.
 
     def abandon(self) -> None:
         """Nobody will take what others have left."""
-        for orphans in self._orphans.values():
-            for dealt in orphans:
+        for lane in self.lanes.values():
+            for dealt in lane.orphans:
                 self._dealer.unplayed(dealt.id)
-            orphans.clear()
+            lane.orphans.clear()
 
     def idle(self) -> bool:
         """Whether nothing is being played and nothing more will start."""
@@ -327,11 +307,9 @@ def _demand(unit: str, lane: LaneReport) -> float:
     """How much of a limit a worker could use."""
     if unit == "in_flight" or lane.stats is None:
         return float(lane.playing + lane.queued)
-    if lane.stats.waiting:
-        return math.inf
     used = {
         "requests": lane.stats.requests_per_min,
         "input": lane.stats.input_tokens_per_min,
         "output": lane.stats.output_tokens_per_min,
     }
-    return EAGER * used[unit]
+    return math.inf if lane.stats.waiting else EAGER * used[unit]

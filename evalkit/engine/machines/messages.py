@@ -99,8 +99,8 @@ class Report(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     unbegun: list[str] = []
     """Episodes that it has given back."""
     flying: list[FlightReport] = []
-    stop: str = ""
-    stop_message: str = ""
+    stop: tuple[str, str] = "", ""
+    """Why the run is to stop, in a word and in a sentence."""
     leaving: bool = False
     """Whether it plays no further episode; others go on with those that it has stopped."""
 
@@ -144,27 +144,32 @@ class Loan(msgspec.Struct, frozen=True, array_like=True):
     """What all others have spent, earlier sessions included."""
 
 
+class LaneGrant(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One lane, and what all workers have met there."""
+
+    episodes: list[EpisodePlace] = []
+    """Those that the worker has from now on, too."""
+    pause_s: float = 0.0
+    acted: bool = False
+    """Whether an episode has made a valid action."""
+    stopped: str = ""
+    agents_stopped: dict[str, str] = {}
+
+
 class Grant(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     """The answer to `Report` and `Bye`."""
 
-    episodes: dict[str, list[EpisodePlace]] = {}
-    """By lane, those that it has from now on, too."""
+    lanes: dict[str, LaneGrant] = {}
     money: dict[str, Loan] = {}
     limits: dict[str, float] = {}
     """By limit, what the worker may use of it, for `valid_s` from when it sent the question."""
     valid_s: float = 0.0
-    pauses: dict[str, float] = {}
-    acted: list[str] = []
-    """Lanes in which an episode has made a valid action."""
-    lanes_stopped: dict[str, str] = {}
-    agents_stopped: dict[str, dict[str, str]] = {}
-    """By lane."""
     leave: bool = False
     """The worker is to stop its episodes, close its journal and begin anew: then it may go on with what others left."""
     finish: bool = False
     """Nothing will come any more."""
-    stop: str = ""
-    stop_message: str = ""
+    stop: tuple[str, str] = "", ""
+    """Why the run stops, in a word and in a sentence."""
 
 
 Question = Hello | Report | Bye

@@ -39,7 +39,7 @@ class Sums:
             context.unavailable = _first(lane.unavailable for lane in own) or context.unavailable
             context.refused = _first(lane.refused for lane in own) or context.refused
             context.too_large = _first(lane.too_large for lane in own) or context.too_large
-            context.stopped = self._allocator.agents_stopped.get(job.name, context.stopped)
+            context.stopped |= self._allocator.lanes[job.name].agents_stopped
             if job.lane is not None:
                 _show_lane(job.lane, own)
         if self._endpoints.budget is None:

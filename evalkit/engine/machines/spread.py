@@ -254,13 +254,13 @@ class Spread:
     def look(self) -> None:
         """Every now and then, and before a worker is answered: who has stopped, and whether anything remains."""
         allocator, stop, now = self.allocator, self.session.stop, self.loop.time()
-        if allocator.stop_reason and not stop.reason:
-            stop.set(allocator.stop_reason, allocator.stop_message)
-        if stop.reason and not allocator.stop_reason:
-            allocator.stop_reason, allocator.stop_message = stop.reason, stop.message
+        if allocator.stop[0]:
+            stop.set(*allocator.stop)
+        if stop.reason:
+            allocator.stop = stop.reason, stop.message
         for job in self.session.jobs:
-            if job.name in allocator.lanes_stopped:
-                job.context.lane_stop.set("lane", allocator.lanes_stopped[job.name])
+            if allocator.lanes[job.name].stopped:
+                job.context.lane_stop.set("lane", allocator.lanes[job.name].stopped)
         if self._burying:
             return
         if not any(member.episodes for member in allocator.members.values()):
@@ -310,7 +310,8 @@ class Spread:
         deadline_s = self.session.resolved.sweep.deadline_s
         if deadline_s is not None:
             deadline_s = max(0.0, deadline_s - (self.loop.time() - self._began))
-        return welcome(self.session, widths=member.widths, urls=self.endpoints.urls, deadline_s=deadline_s)
+        widths = {name: hand.width for name, hand in member.hands.items()}
+        return welcome(self.session, widths=widths, urls=self.endpoints.urls, deadline_s=deadline_s)
 
     def _refusal(self, hello: Hello) -> WorkerRefused | None:
         if (hello.evalkit, hello.log) != (__version__, FORMAT):
@@ -374,7 +375,7 @@ class Spread:
 
     async def _bury(self, writer: str, number: int, words: str) -> None:
         session, account = self.session, self._accounts.pop(writer)
-        held = [self._dealer.episode(dealt.id) for dealt in self.allocator.members[writer].episodes]
+        held = [self._dealer.episode(name) for name in self.allocator.members[writer].episodes]
         ended = await asyncio.to_thread(settle, session, account, held)
         for row in charge_crashes({writer: account}) if self.endpoints.lanes else ():
             session.store.enter(row)

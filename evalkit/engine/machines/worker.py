@@ -28,6 +28,7 @@ from evalkit.engine.machines.messages import (
     Gone,
     Grant,
     Hello,
+    LaneGrant,
     LaneReport,
     Left,
     Report,
@@ -57,6 +58,8 @@ AGAIN_S = 0.02
 """The least time between two reports."""
 FLYING_EVERY_S = 1.0
 """How often it tells how far its episodes have come; of those that have ended each report tells."""
+PAUSE_TOLD_S = 0.5
+"""A pause that another worker has met counts if it is longer by so much."""
 LEAVING = "leaving"
 
 
@@ -81,7 +84,7 @@ class Worker:
         self._leaving = self._played = False
         self._stop = Stop()
         self._valid_until = self._flying_due = 0.0
-        self._urgent = asyncio.Event()
+        self._urgent, self._over = asyncio.Event(), asyncio.Event()
         self._jobs: list[LaneJob] = []
 
     async def work(self) -> bool:
@@ -178,6 +181,7 @@ class Worker:
             async with asyncio.TaskGroup() as group:
                 group.create_task(self._report_again())
                 await play_lanes(self._jobs)
+                await self._over.wait()  # one that has no part of any lane stands by
                 self._played = True
                 self._urgent.set()
         except BaseExceptionGroup as flaws:
@@ -208,7 +212,6 @@ class Worker:
         stats, flying = self._budget.stats(), []
         if stats.budget is not None and now >= self._flying_due:
             self._flying_due, flying = now + FLYING_EVERY_S, gate.flying()
-        stop = Stop() if self._stop.reason == LEAVING else self._stop  # that a worker leaves stops nobody else
         answer = await self._coordinator.ask(
             Report(
                 writer=self._writer,
@@ -219,8 +222,8 @@ class Worker:
                 left=left,
                 unbegun=[name for job in self._jobs if job.context.stopping for name in gate.give_back(job.name)],
                 flying=flying,
-                stop=stop.reason,
-                stop_message=stop.message,
+                # That a worker leaves stops nobody else.
+                stop=("", "") if self._stop.reason == LEAVING else (self._stop.reason, self._stop.message),
                 leaving=self._leaving,
             )
         )
@@ -246,23 +249,36 @@ class Worker:
         if self._budget.lend(loans):
             self._urgent.set()  # another waits for what goes back
         limits.apply(self._endpoints, grant.limits)
-        now = asyncio.get_running_loop().time()
-        for name, lane in self._endpoints.lanes.items():
-            if name in grant.pauses:
-                lane.pause(now + grant.pauses[name])
-            if name in grant.acted:
-                lane.acted()
-        for name, places in grant.episodes.items():
-            self._gate.take(name, places)
         for job in self._jobs:
-            _stop_parts(job, grant)
-        if grant.stop:
-            self._stop.set(grant.stop, grant.stop_message)
+            self._obey_lane(job, grant.lanes.get(job.name, LaneGrant()))
+        if grant.stop[0]:
+            self._stop.set(*grant.stop)
         if grant.finish:
-            self._gate.end()
+            self._end()
         if grant.leave and not self._leaving:
             self._leaving = True
             self._stop.set(LEAVING, "This worker leaves.")
+
+    def _obey_lane(self, job: LaneJob, grant: LaneGrant) -> None:
+        """Its further episodes, and what other workers have met."""
+        context, lane = job.context, job.lane
+        context.stopped.update(
+            {agent: why for agent, why in grant.agents_stopped.items() if agent not in context.stopped}
+        )
+        if lane is not None and grant.pause_s > lane.stats().paused_s + PAUSE_TOLD_S:
+            lane.pause(asyncio.get_running_loop().time() + grant.pause_s)
+        if lane is not None and grant.acted:
+            lane.acted()
+        self._gate.take(job.name, grant.episodes)
+        if grant.stopped and not context.lane_stop.reason:
+            context.lane_stop.set("lane", grant.stopped)
+            if lane is not None:
+                lane.end(LaneClosed(grant.stopped))
+
+    def _end(self) -> None:
+        """Nothing will come any more."""
+        self._gate.end()
+        self._over.set()
 
     def _wake(self) -> None:
         """The run stops: players that wait for a limit, for money or for an episode leave."""
@@ -270,19 +286,8 @@ class Worker:
         for lane in self._endpoints.lanes.values():
             lane.end(error)
         self._budget.end(error)
-        self._gate.end()
+        self._end()
         self._urgent.set()
-
-
-def _stop_parts(job: LaneJob, grant: Grant) -> None:
-    """A lane, or an agent in it, was stopped by what another worker met."""
-    for agent, why in grant.agents_stopped.get(job.name, {}).items():
-        job.context.stopped.setdefault(agent, why)
-    ended = grant.lanes_stopped.get(job.name)
-    if ended is not None and not job.context.lane_stop.reason:
-        job.context.lane_stop.set("lane", ended)
-        if job.lane is not None:
-            job.lane.end(LaneClosed(ended))
 
 
 def _of_lane(job: LaneJob, gate: AssignedEpisodes, budget: Budget) -> LaneReport:

@@ -102,8 +102,8 @@ class Hand:
         for scope, loan in grant.money.items():
             self.lent[scope] += max(loan.most - self.lent[scope], -self.room(scope))
         self.parts, self.until = grant.limits, self.asked_at + grant.valid_s
-        for lane, places in grant.episodes.items():
-            self.queues[lane] += [f"{lane}{place[2]}" for place in places]
+        for name, lane in grant.lanes.items():
+            self.queues[name] += [f"{name}{place[2]}" for place in lane.episodes]
 
     def reserve(self) -> None:
         """Ask for money for one request."""
@@ -257,9 +257,9 @@ class Protocol(RuleBasedStateMachine):
         hand.back += [name for queue in hand.queues.values() for name in queue]
         hand.back += hand.playing
         hand.queues, hand.playing = {lane: [] for lane in LANES}, []
-        self.made.stop_reason = "test"
+        self.made.stop = "test", ""
         told(self.made, hand.ask(self.now), self.now)
-        self.made.stop_reason = ""
+        self.made.stop = "", ""
         self._close(hand)
 
     def _close(self, hand: Hand) -> None:
@@ -286,7 +286,7 @@ class Protocol(RuleBasedStateMachine):
         hand.queues = {lane: [] for lane in LANES}
         grant = told(self.made, structs.replace(hand.ask(self.now), leaving=True), self.now)
         assert grant.leave
-        assert not grant.episodes
+        assert not any(lane.episodes for lane in grant.lanes.values())
         self.barred.update(dict.fromkeys(stopped, self.born))
         self._close(hand)
         self.begin()
@@ -326,7 +326,7 @@ class Protocol(RuleBasedStateMachine):
     @invariant()
     def no_more_episodes_are_played_than_a_lane_is_wide(self) -> None:
         for name, lane in self.made.lanes.items():
-            assert sum(member.widths[name] for member in self.made.members.values()) <= lane.width
+            assert sum(member.hands[name].width for member in self.made.members.values()) <= lane.width
 
 
 TestProtocol = Protocol.TestCase
@@ -342,14 +342,14 @@ def told(made: Allocator, report: Report, now: float = 0.0) -> Grant:
 
 def names(made: Allocator, writer: str, lane: str = "") -> set[str]:
     """The episodes of a worker, in a lane or in all."""
-    return {dealt.id for name, held in made.members[writer].held.items() for dealt in held.values() if lane in name}
+    return {episode for name, hand in made.members[writer].hands.items() for episode in hand.held if lane in name}
 
 
 def dealt(made: Allocator, hand: Hand, lane: str = "") -> set[str]:
     """Report and hear once; the names of the episodes that came, in a lane or in all."""
     grant = told(made, hand.ask(0.0))
     hand.hear(grant)
-    return {f"{name}{place[2]}" for name, places in grant.episodes.items() for place in places if lane in name}
+    return {f"{name}{place[2]}" for name, own in grant.lanes.items() for place in own.episodes if lane in name}
 
 
 def ends(made: Allocator, hand: Hand, lane: str = "") -> None:
@@ -422,10 +422,10 @@ def test_a_lane_whose_seat_nobody_has_any_more_goes_to_one_that_begins_anew() ->
 
 def test_a_lane_s_width_is_divided_among_the_workers_that_are_expected() -> None:
     made = allocating(Deck())
-    widths = [made.hello(writer, 0.0).widths["m"] for writer in ("a", "b", "c")]
+    widths = [made.hello(writer, 0.0).hands["m"].width for writer in ("a", "b", "c")]
     assert widths == [3, 3, 2]
     made.bye("b")
-    assert made.hello("d", 0.0).widths["m"] == 3
+    assert made.hello("d", 0.0).hands["m"].width == 3
 
 
 def test_few_episodes_play_in_all_until_one_has_acted() -> None:
@@ -436,8 +436,8 @@ def test_few_episodes_play_in_all_until_one_has_acted() -> None:
         report.lanes["m"] = structs.replace(report.lanes["m"], acted=False)
         hand.hear(told(made, report))
     assert [len(names(made, writer, "m")) for writer in ("a", "b")] == [3, 1]
-    assert "m" not in told(made, structs.replace(hands[0].ask(0.0), lanes={})).acted
-    assert "m" in told(made, hands[1].ask(0.0)).acted
+    assert not told(made, structs.replace(hands[0].ask(0.0), lanes={})).lanes["m"].acted
+    assert told(made, hands[1].ask(0.0)).lanes["m"].acted
 
 
 def test_what_was_given_back_unbegun_goes_to_anybody() -> None:
@@ -459,10 +459,10 @@ def test_an_episode_counts_for_the_worker_that_has_it_alone() -> None:
     made = allocating(deck)
     first, other = begun(made, "a", "b")
     mine = sorted(dealt(made, first))
-    made.stop_reason = "test"
+    made.stop = "test", ""
     first.back = mine
     dealt(made, first)
-    made.stop_reason = ""
+    made.stop = "", ""
     theirs = sorted(dealt(made, other) & set(mine))
     first.left = [Left(name, "solved", 1, 1) for name in mine]
     made.members["a"].leaving = True
@@ -479,7 +479,7 @@ def waiting_where(*, per_s: int, width: int) -> list[int]:
     (hand,) = begun(made, "a")
     waiting = []
     for number in range(12):
-        mine = list(made.members["a"].held["m"])
+        mine = list(made.members["a"].hands["m"].held)
         hand.left = [Left(name, "solved", 1, 1) for name in mine[: per_s // 2]]
         hand.hear(told(made, hand.ask(number / 2), number / 2))
         waiting.append(len(names(made, "a", "m")) - width // 3)
@@ -500,4 +500,4 @@ def test_the_fewer_episodes_remain_the_fewer_wait_at_a_worker() -> None:
     while deck.remaining("m"):
         dealt(made, hand, "m")
         assert len(names(made, "a", "m")) <= 100 + max(0, deck.remaining("m") + 25) // 12 + 1
-        hand.left = [Left(name, "solved", 1, 1) for name in list(made.members["a"].held["m"])[:20]]
+        hand.left = [Left(name, "solved", 1, 1) for name in list(made.members["a"].hands["m"].held)[:20]]

@@ -140,7 +140,7 @@ def test_one_that_is_lost_is_sealed_and_what_it_had_goes_to_a_later_one(tmp_path
         await site.hello(writer)
         had = await site.ask(Report(writer=writer))
         assert isinstance(had, Grant)
-        assert sum(map(len, had.episodes.values())) > 16 / 2, "its part of the width, and some ahead"
+        assert sum(len(lane.episodes) for lane in had.lanes.values()) > 16 / 2, "its part of the width, and some ahead"
         await site.spread.bury(site.slot)
         assert (newest_claim(site.run, writer) or {})["kind"] == "seal"
         answer = await site.ask(Report(writer=writer))
