@@ -27,8 +27,6 @@ AHEAD_S = 0.8
 EAGER = 1.25
 """The part of a limit that a worker demands which waits for nothing, times what it uses."""
 PACE_OVER_S = 1.0
-STOPPED = "stopped"
-"""How an episode is left that its worker was told to stop."""
 
 
 class Dealt(Struct, frozen=True, kw_only=True):
@@ -100,9 +98,7 @@ class Member:
     """By lane."""
     report: Report | None = None
     leaving: bool = False
-    """Whether it was told that it is to end, or said so."""
-    anew: bool = False
-    """Whether it is to end and to begin again, so that it may go on with what others have left."""
+    """Whether it takes no further episode, and ends with its last one."""
 
     @property
     def episodes(self) -> list[str]:
@@ -196,8 +192,7 @@ class Allocator:
             money=money,
             limits={one.name: part.part(member.writer, now, now + self._valid_s) for one, part in self._limits},
             valid_s=self._valid_s,
-            leave=member.anew,
-            finish=self.finishing,
+            finish=member.leaving,
             stop=self.stop,
         )
         return grant, lent, returned
@@ -207,10 +202,8 @@ class Allocator:
         for hand in member.hands.values():
             left = len(ended & hand.held.keys())
             hand.pace += min(1.0, seconds / PACE_OVER_S) * (left / seconds - hand.pace)
-        member.report, member.heard, member.leaving = said, now, member.leaving or said.leaving
-        # What one that leaves has stopped is left when its journal is closed.
-        left_now = [one for one in said.left if not (said.leaving and one.how == STOPPED)]
-        self._dealer.left([one for one in left_now if member.drop(one.episode) is not None])
+        member.report, member.heard = said, now
+        self._dealer.left([one for one in said.left if member.drop(one.episode) is not None])
         for name, dealt in filter(None, map(member.drop, said.unbegun)):
             self.lanes[name].orphans.append(dealt)
         self.stop = self.stop if self.stop[0] else said.stop
@@ -271,16 +264,14 @@ class Allocator:
 
     def refresh(self) -> None:
         """Where none of the present workers may play what is to be played, since others have left it or have left their
-        seats, one of them is to begin anew: the one that has least to stop."""
-        playing = [member for member in self.members.values() if not member.leaving]
-        if not playing or any(member.anew for member in self.members.values()):
-            return
-        for lane in self._owed():
-            seated = [member for member in playing if member.hands[lane.name].width]
+        seats, one of them is to end, and another to begin in its place: the one that has least to play."""
+        members = self.members.values()
+        for lane in self._owed() if not any(member.leaving for member in members) else ():
+            seated = [member for member in members if member.hands[lane.name].width]
             last = max((member.order for member in seated), default=-1)
-            if not seated or any(dealt.since > last for dealt in lane.orphans):
-                chosen = min(seated or playing, key=lambda member: (len(member.episodes), member.order))
-                chosen.leaving = chosen.anew = True
+            if members and (not seated or any(dealt.since > last for dealt in lane.orphans)):
+                chosen = min(seated or members, key=lambda member: (len(member.episodes), member.order))
+                chosen.leaving = True
                 return
 
     def _owed(self) -> Iterator[DealtLane]:

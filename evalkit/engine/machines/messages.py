@@ -101,8 +101,6 @@ class Report(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     flying: list[FlightReport] = []
     stop: tuple[str, str] = "", ""
     """Why the run is to stop, in a word and in a sentence."""
-    leaving: bool = False
-    """Whether it plays no further episode; others go on with those that it has stopped."""
 
 
 class Bye(msgspec.Struct, frozen=True, kw_only=True, tag=True):
@@ -164,10 +162,8 @@ class Grant(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     limits: dict[str, float] = {}
     """By limit, what the worker may use of it, for `valid_s` from when it sent the question."""
     valid_s: float = 0.0
-    leave: bool = False
-    """The worker is to stop its episodes, close its journal and begin anew: then it may go on with what others left."""
     finish: bool = False
-    """Nothing will come any more."""
+    """Nothing will come any more: the worker is to end with its last episode."""
     stop: tuple[str, str] = "", ""
     """Why the run stops, in a word and in a sentence."""
 

@@ -82,9 +82,7 @@ async def main(descriptor: int, run: str) -> int:
 async def worked(run: Path, coordinator: WorkerTransport) -> tuple[int, str]:
     """Work until the run ends: (the exit code, why it could not go on)."""
     try:
-        again = True
-        while again:
-            again = await Worker(run, coordinator).work()
+        await Worker(run, coordinator).work()
     except Gone as flaw:
         return GONE, str(flaw)
     except UsageError as flaw:

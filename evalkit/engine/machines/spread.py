@@ -188,9 +188,10 @@ class Spread:
         except BaseExceptionGroup as flaws:
             raise flaws.exceptions[0] from None
         finally:
+            idle = self.allocator.idle()
             self.allocator.abandon()
         self.look()
-        if not self.allocator.idle() and not self.session.stop.reason:
+        if not idle and not self.session.stop.reason:
             self.session.stop.set("workers", self._why_none())
 
     async def _live(self, slot: WorkerSlot, life: Callable[[WorkerSlot], Awaitable[tuple[int, str]]]) -> None:
@@ -208,8 +209,10 @@ class Spread:
                 return
             finally:
                 slot.begins = False
-            if code == ENDED or self.ends:
+            if self.ends:
                 return
+            if code == ENDED:  # so that another goes on with what others have left
+                continue
             self._last_words = words or self._last_words
             if code == REFUSED:
                 self._refused = True

@@ -60,7 +60,6 @@ FLYING_EVERY_S = 1.0
 """How often it tells how far its episodes have come; of those that have ended each report tells."""
 PAUSE_TOLD_S = 0.5
 """A pause that another worker has met counts if it is longer by so much."""
-LEAVING = "leaving"
 
 
 def boottime() -> float:
@@ -81,15 +80,14 @@ class Worker:
     def __init__(self, directory: Path, coordinator: WorkerTransport) -> None:
         self._directory, self._coordinator = directory, coordinator
         self._writer = new_writer()
-        self._leaving = self._played = False
+        self._played = False
         self._stop = Stop()
         self._valid_until = self._flying_due = 0.0
         self._urgent, self._over = asyncio.Event(), asyncio.Event()
         self._jobs: list[LaneJob] = []
 
-    async def work(self) -> bool:
-        """Say hello, play until there is nothing more to do, close the journal, say goodbye. Returns whether it is to
-        begin anew. Raises EvalkitError."""
+    async def work(self) -> None:
+        """Say hello, play until there is nothing more to do, close the journal, say goodbye. Raises EvalkitError."""
         whole = read_manifest(self._directory)
         require(whole)
         welcome, refused = await self._hello(whole), None
@@ -106,7 +104,6 @@ class Worker:
         await self._coordinator.ask(Bye(writer=self._writer))
         if refused is not None:
             raise refused
-        return self._leaving
 
     async def _hello(self, manifest: Manifest) -> Welcome:
         """Begin a journal, and be let in: another name is chosen where a later writer has begun. Raises UsageError."""
@@ -222,9 +219,7 @@ class Worker:
                 left=left,
                 unbegun=[name for job in self._jobs if job.context.stopping for name in gate.give_back(job.name)],
                 flying=flying,
-                # That a worker leaves stops nobody else.
-                stop=("", "") if self._stop.reason == LEAVING else (self._stop.reason, self._stop.message),
-                leaving=self._leaving,
+                stop=(self._stop.reason, self._stop.message),
             )
         )
         if isinstance(answer, WorkerRefused):
@@ -255,9 +250,6 @@ class Worker:
             self._stop.set(*grant.stop)
         if grant.finish:
             self._end()
-        if grant.leave and not self._leaving:
-            self._leaving = True
-            self._stop.set(LEAVING, "This worker leaves.")
 
     def _obey_lane(self, job: LaneJob, grant: LaneGrant) -> None:
         """Its further episodes, and what other workers have met."""

@@ -271,23 +271,22 @@ class Protocol(RuleBasedStateMachine):
     def look(self) -> None:
         self.made.refresh()
 
-    @precondition(lambda self: any(member.anew for member in self.made.members.values()))
+    @precondition(lambda self: any(member.leaving for member in self.made.members.values()))
     @rule()
     def begin_anew(self) -> None:
-        """The one that is told to stops what it plays, closes, and comes back."""
-        hand = self.hands[next(member.writer for member in self.made.members.values() if member.anew)]
+        """The one that is told to ends what it has, closes, and another takes its place."""
+        hand = self.hands[next(member.writer for member in self.made.members.values() if member.leaving)]
         if hand.message is not None:
             return
         while hand.reserved:
             hand.settle(1)
-        hand.left += [Left(name, "stopped", 1, 1) for name in hand.playing]
-        stopped, hand.playing = hand.playing, []
-        hand.back += [name for queue in hand.queues.values() for name in queue]
-        hand.queues = {lane: [] for lane in LANES}
-        grant = told(self.made, structs.replace(hand.ask(self.now), leaving=True), self.now)
-        assert grant.leave
+        hand.left += [
+            Left(name, "solved", 1, 1) for name in self.held(hand.writer) - {one.episode for one in hand.left}
+        ]
+        hand.queues, hand.playing = {lane: [] for lane in LANES}, []
+        grant = told(self.made, hand.ask(self.now), self.now)
+        assert grant.finish
         assert not any(lane.episodes for lane in grant.lanes.values())
-        self.barred.update(dict.fromkeys(stopped, self.born))
         self._close(hand)
         self.begin()
 
@@ -367,7 +366,7 @@ def begun(made: Allocator, *writers: str) -> list[Hand]:
 def anew(made: Allocator) -> list[str]:
     """Workers that are to begin anew."""
     made.refresh()
-    return [member.writer for member in made.members.values() if member.anew]
+    return [member.writer for member in made.members.values() if member.leaving]
 
 
 def test_what_a_dead_worker_had_goes_to_workers_that_begin_later_and_to_no_other() -> None:
@@ -392,13 +391,11 @@ def test_one_that_is_there_begins_anew_where_nobody_may_go_on_with_what_another_
     assert anew(made) == [], "nobody has left anything"
     made.lost("a", [], None)
     assert anew(made) == ["b"]
-    playing = names(made, "b")
-    message = structs.replace(other.ask(0.0), leaving=True, left=[Left(name, "stopped", 1, 1) for name in playing])
-    assert told(made, message).leave
-    assert not deck.ended, "what it has stopped has not ended"
+    ends(made, other)
+    assert told(made, other.ask(0.0)).finish
     made.bye("b")
     (younger,) = begun(made, "c")
-    assert dealt(made, younger) & (mine | playing)
+    assert dealt(made, younger) & mine
     assert anew(made) == []
 
 

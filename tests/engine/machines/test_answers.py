@@ -56,13 +56,12 @@ class Site:
 
     def __init__(self, spread: Spread, slot: WorkerSlot) -> None:
         self.run, self.spread, self.slot = spread.session.options.directory, spread, slot
-        self.lives, self.let_in = 0, asyncio.Event()
+        self.let_in = asyncio.Event()
 
     async def ask(self, question: Question) -> Reply:
         """The coordinator's answer."""
         answer = decode_reply(await self.spread.hear(self.slot, encode(question)))
         if isinstance(answer, Welcome):
-            self.lives += 1
             self.let_in.set()
         return answer
 
@@ -77,11 +76,18 @@ def coordinated(tmp_path: Path, talk: Talk, *, stops: bool = True) -> RunOutcome
     stop = Stop()
 
     async def talks(spread: Spread) -> None:
+        over = asyncio.Event()
+
         async def life(slot: WorkerSlot) -> tuple[int, str]:
-            if not slot.number:
+            if slot.number:
+                await over.wait()
+                return ENDED, ""
+            try:
                 await talk(Site(spread, slot))
-                if stops:
-                    stop.set("interrupt", "Enough.")
+            finally:
+                over.set()
+            if stops:
+                stop.set("interrupt", "Enough.")
             return ENDED, ""
 
         async with asyncio.timeout(PATIENCE_S):
@@ -153,9 +159,9 @@ def test_one_that_is_lost_is_sealed_and_what_it_had_goes_to_a_later_one(tmp_path
     assert verify(tmp_path / "run") == []
 
 
-def test_one_that_is_there_begins_anew_and_goes_on_with_what_another_had(tmp_path: Path) -> None:
+def test_one_that_is_there_ends_and_one_in_its_place_goes_on_with_what_another_had(tmp_path: Path) -> None:
     async def talk(site: Site) -> None:
-        lost = Site(site.spread, WorkerSlot(1))
+        lost = Site(site.spread, site.spread.slots[1])
         writer = new_writer()
         await lost.hello(writer)
         await lost.ask(Report(writer=writer))
@@ -163,7 +169,8 @@ def test_one_that_is_there_begins_anew_and_goes_on_with_what_another_had(tmp_pat
         await site.let_in.wait()  # it is to begin before the other is taken for lost
         await site.spread.bury(lost.slot)
         assert await working == (ENDED, "")
-        assert site.lives == 2
+        assert not site.spread.ends
+        assert await worked(site.run, site) == (ENDED, "")
 
     outcome = coordinated(tmp_path, talk, stops=False)
     assert (outcome.reason, outcome.ended) == ("complete", 16)
