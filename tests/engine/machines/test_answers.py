@@ -82,6 +82,7 @@ def coordinated(tmp_path: Path, talk: Talk, *, stops: bool = True) -> RunOutcome
             if slot.number:
                 await over.wait()
                 return ENDED, ""
+            await asyncio.sleep(0)  # the process of the other slot was started, too
             try:
                 await talk(Site(spread, slot))
             finally:
