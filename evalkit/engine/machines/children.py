@@ -105,10 +105,11 @@ async def play_here(spread: Spread) -> None:
 
 async def _watch(spread: Spread, slot: WorkerSlot, child: Child) -> None:
     """End a process that is stopped or hangs: one that neither says nor does anything for long."""
-    silent_s = spread.times.silent_s
+    quiet, last = 0, None
     while True:
-        await asyncio.sleep(silent_s / 2)
+        await asyncio.sleep(spread.times.silent_s / 2)
         member = spread.allocator.members.get(slot.writer)
-        stuck = child.is_stuck()
-        if stuck and member is not None and spread.loop.time() - member.heard > silent_s:
+        heard = None if member is None else member.heard
+        quiet, last = quiet + 1 if child.is_stuck() and heard == last else 0, heard
+        if quiet > 1 and member is not None:
             child.kill()

@@ -74,15 +74,11 @@ def _figures(scope: str, limits: Limits, lanes: tuple[str, ...], server: int | N
 
 def seats(limits: list[Limit], lane: str) -> int:
     """How many workers can play a lane at once, so that each has some of its limits."""
-    few = 1 << 30
-    for limit in limits:
-        if limit.server is not None:
-            continue  # who has nothing of one server asks another
-        if lane in limit.lanes and limit.unit == "in_flight":
-            few = min(few, max(1, int(limit.most) // len(limit.lanes)))
-        elif lane in limit.lanes and limit.unit == "requests":
-            few = min(few, max(1, int(limit.most / LEAST_PER_MIN)))
-    return few
+    # Servers do not count: who has nothing of one asks another.
+    own = [limit for limit in limits if lane in limit.lanes and limit.server is None]
+    few = [limit.most // len(limit.lanes) for limit in own if limit.unit == "in_flight"]
+    few += [limit.most // LEAST_PER_MIN for limit in own if limit.unit == "requests"]
+    return max(1, int(min(few, default=1 << 30)))
 
 
 def apply(endpoints: Endpoints, parts: Mapping[str, float]) -> None:

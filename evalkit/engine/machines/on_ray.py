@@ -8,6 +8,7 @@ that it was lent is charged. Only then another takes its place. If it comes back
 """
 
 import asyncio
+import math
 import os
 import signal
 import threading
@@ -157,14 +158,13 @@ def _take_signals_back() -> None:
             signal.siginterrupt(number, False)
 
 
-def is_lost(spread: Spread, slot: WorkerSlot) -> bool:
-    """Whether a slot's worker has been silent for too long. One that has not reported yet reads the log; and it has
-    nothing, so no end of a run waits for it."""
+def patience_s(spread: Spread, slot: WorkerSlot) -> float:
+    """How long a slot's worker may be silent. One that has not reported yet reads the log; and it has nothing, so no
+    end of a run waits for it."""
     member = spread.allocator.members.get(slot.writer)
     if member is None:
-        return False
-    reads = member.report is None and not spread.ends
-    return spread.loop.time() - member.heard > (READS_S if reads else spread.times.silent_s)
+        return math.inf
+    return READS_S if member.report is None and not spread.ends else spread.times.silent_s
 
 
 class _RayActors:
@@ -212,6 +212,7 @@ class _RayActors:
         """What an actor says next. Whether it is the last that it says is decided here, and is no proof of anything."""
         from ray.exceptions import ActorUnavailableError, RayError
 
+        silent_s = 0.0  # as far as this process was awake
         while True:
             call = asyncio.wrap_future(actor.turn.remote(number, answer).future())
             try:
@@ -219,7 +220,8 @@ class _RayActors:
                     await asyncio.wait([call], timeout=LOOK_S)
                     if call.done():
                         break
-                    if is_lost(self._spread, slot):
+                    silent_s += LOOK_S
+                    if silent_s > patience_s(self._spread, slot):
                         return FAILED, "It said nothing for too long, and was sealed."
                     if not slot.writer and self._spread.ends:
                         return 0, ""  # it was never let in, or has said goodbye
@@ -228,6 +230,7 @@ class _RayActors:
                 said: Said = call.result()
                 return said
             except ActorUnavailableError:
+                silent_s += AGAIN_S
                 await asyncio.sleep(AGAIN_S)
             except RayError as flaw:
                 return FAILED, str(flaw).strip()

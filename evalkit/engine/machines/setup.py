@@ -57,28 +57,26 @@ def resolved_from(welcome: Welcome, run: Manifest) -> Resolved:
 def code_digests(manifest: Manifest) -> dict[str, str]:
     """By environment and policy that the agents of a manifest use: a digest of the source that decides what they do. Of
     an environment, all modules of its folder count."""
-    digests = {}
+    files = dict[str, list[Path]]()
     for agent in manifest.agents.values():
         for name in agent.packs:
-            step = _file(ENVIRONMENTS[name].step)
-            if step is not None and f"environment {name}" not in digests:
-                digests[f"environment {name}"] = _digest(sorted(step.parent.glob("*.py")))
+            for step in _file(ENVIRONMENTS[name].step):
+                files[f"environment {name}"] = sorted(step.parent.glob("*.py"))
             policy = find_policy(agent.policy, name) if agent.policy else None
-            made = None if policy is None else policy.reply or policy.oracle or policy.script
-            file = None if made is None else _file(made)
-            if file is not None:
-                digests[f"policy {agent.policy} of {name}"] = _digest([file])
-    return digests
+            if policy is not None:
+                files[f"policy {agent.policy} of {name}"] = _file(policy.reply or policy.oracle or policy.script)
+    return {name: _digest(found) for name, found in files.items() if found}
 
 
-def _file(function: Callable[..., Any]) -> Path | None:
+def _file(function: Callable[..., Any] | None) -> list[Path]:
+    """Where a function is from, if that is known."""
     while isinstance(function, partial):
         function = function.func
     try:
-        name = inspect.getsourcefile(inspect.unwrap(function))
+        name = None if function is None else inspect.getsourcefile(inspect.unwrap(function))
     except TypeError:  # compiled, or an object that can be called
         name = None
-    return None if name is None else Path(name)
+    return [] if name is None else [Path(name)]
 
 
 def _digest(files: list[Path]) -> str:

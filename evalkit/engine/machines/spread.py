@@ -61,11 +61,6 @@ RESTARTS, RESTARTS_OVER_S = 3, 600.0
 """A slot gets so many new processes in so many seconds; then the run goes on with fewer."""
 BEGINS_S = 45.0
 """A process that was started is awaited for so long where only one that begins now may go on with what others left."""
-ASK_S = 5.0
-"""How often one that has no workers looks whether another one coordinates the run: without workers nothing is written,
-and on a disk whose locks do not hold it would wait for workers for good."""
-NOTICED_S = 1.0
-"""The coordinator stood still itself if its clock has jumped by more: then nobody was silent meanwhile."""
 _LAST_WORDS = 500
 """Characters of what the last of many said."""
 SEALED = (
@@ -211,16 +206,13 @@ class Spread:
                 slot.begins = False
             if self.ends:
                 return
-            if code == ENDED:  # so that another goes on with what others have left
-                continue
-            self._last_words = words or self._last_words
+            if code != ENDED:  # else another goes on with what others have left
+                self._last_words, self._refused = words or self._last_words, self._refused or code == REFUSED
+                event("worker_refused" if code == REFUSED else "worker_ended", worker=slot.number, detail=words)
             if code == REFUSED:
-                self._refused = True
-                event("worker_refused", worker=slot.number, detail=words)
                 if announce is not None:
                     announce([f"Worker {slot.number} may not play: {words}"])
                 return
-            event("worker_ended", worker=slot.number, detail=words)
 
     def _why_none(self) -> str:
         """Why nobody plays what is left, for whoever has started the run."""
@@ -238,18 +230,13 @@ class Spread:
 
     async def _look_again(self) -> None:
         """Look where no worker asks, too."""
-        looked_at = asked_at = self.loop.time()
+        store = self.session.store
         while True:
-            now = self.loop.time()
-            if now - looked_at - TICK_S > NOTICED_S:
-                for member in self.allocator.members.values():
-                    member.heard += now - looked_at - TICK_S
-            looked_at = now
             self.look()
-            if now >= asked_at + ASK_S and not self.allocator.members and self.session.store.lead is None:
-                asked_at = now
+            if not self.allocator.members and store.lead is None:
+                # Nothing is written: on a disk whose locks do not hold, nobody would learn that another has taken over.
                 try:
-                    refuse_sealed(self.session.options.place, self.session.store.writer)
+                    refuse_sealed(self.session.options.place, store.writer)
                 except (StorageError, CorruptLogError) as flaw:
                     self._stop_for(flaw)
             await asyncio.sleep(TICK_S)

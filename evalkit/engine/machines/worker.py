@@ -162,10 +162,6 @@ class Worker:
         return LaneJob(
             name=name,
             width=width,
-            episodes=0,
-            planned=0,
-            done_before=0,
-            todo=iter(()),
             activate=holdings.activate,
             asker=self._endpoints.asker,
             context=LaneContext(log=log, worker=self._writer, stop=self._stop, lane_stop=Stop(), lane=lane),

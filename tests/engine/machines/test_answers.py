@@ -22,7 +22,7 @@ from evalkit.engine.machines.messages import (
     decode_reply,
     encode,
 )
-from evalkit.engine.machines.on_ray import is_lost
+from evalkit.engine.machines.on_ray import patience_s
 from evalkit.engine.machines.process import worked
 from evalkit.engine.machines.setup import code_digests, resolved_from
 from evalkit.engine.machines.spread import Spread, WorkerSlot
@@ -182,16 +182,13 @@ def test_one_that_has_not_reported_yet_may_read_the_log_for_long_unless_the_run_
     async def talk(site: Site) -> None:
         writer = new_writer()
         await site.hello(writer)
-        member, slot = site.spread.allocator.members[writer], site.slot
-        member.heard -= 2 * site.spread.times.silent_s
-        assert not is_lost(site.spread, slot)
+        spread, silent_s = site.spread, site.spread.times.silent_s
+        assert patience_s(spread, site.slot) > 10 * silent_s
         await site.ask(Report(writer=writer))
-        assert not is_lost(site.spread, slot)
-        member.heard -= 2 * site.spread.times.silent_s
-        assert is_lost(site.spread, slot)
-        member.report = None
-        site.spread.allocator.finishing = True
-        assert is_lost(site.spread, slot)
+        assert patience_s(spread, site.slot) == silent_s
+        spread.allocator.members[writer].report = None
+        spread.allocator.finishing = True
+        assert patience_s(spread, site.slot) == silent_s
 
     coordinated(tmp_path, talk)
 
