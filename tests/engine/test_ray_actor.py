@@ -5,18 +5,18 @@ from pathlib import Path
 
 import pytest
 
-from evalkit.engine.machines.messages import REFUSED, Bye, Gone, Grant, Hello, Reply, decode_question, encode
+from evalkit.engine.machines.messages import REFUSED, Bye, Gone, Hello, Reply, WorkGrant, decode_question, encode
 from evalkit.engine.machines.process import CalledTransport, RayWorker
 
 HELLO, BYE = Hello(evalkit="1", log=2, writer="one", manifest=""), Bye(writer="one")
 
 
 def reply(valid_s: float) -> bytes:
-    return encode(Grant(valid_s=valid_s))
+    return encode(WorkGrant(valid_s=valid_s))
 
 
 def said(answer: Reply) -> float:
-    assert isinstance(answer, Grant)
+    assert isinstance(answer, WorkGrant)
     return answer.valid_s
 
 

@@ -58,7 +58,7 @@ MUTANTS = (
     Mutant(
         name="a lost worker's episodes are given to nobody",
         file="engine/machines/allocator.py",
-        old=" for dealt in held.values()]\n        return len",
+        old=" for dealt in hand.held.values()]\n        return len",
         new=" for dealt in ()]\n        return len",
         needs=("workers", "worker_dies"),
     ),

@@ -17,8 +17,8 @@ from msgspec import Struct, structs
 
 from evalkit.client.lanes.ramp import CANARY_EPISODES
 from evalkit.engine.machines.limits import Limit
-from evalkit.engine.machines.messages import RUN, EpisodePlace, Grant, LaneGrant, LaneReport, Left, Loan, Report
-from evalkit.engine.machines.sharing import NOTHING, Account, Pot, SharedLimit
+from evalkit.engine.machines.messages import RUN, EpisodePlace, LaneGrant, LaneReport, Left, Loan, WorkGrant, WorkReport
+from evalkit.engine.machines.sharing import NOTHING, Pot, Purse, SharedLimit
 
 MOST_AHEAD = 128
 """Episodes of a lane that wait at a worker for a player, at most."""
@@ -87,7 +87,7 @@ class Hand:
 
 
 @dataclass(slots=True, kw_only=True)
-class Member:
+class WorkerState:
     """A worker that has said hello."""
 
     writer: str
@@ -96,7 +96,7 @@ class Member:
     heard: float
     hands: dict[str, Hand]
     """By lane."""
-    report: Report | None = None
+    report: WorkReport | None = None
     leaving: bool = False
     """Whether it takes no further episode, and ends with its last one."""
 
@@ -129,7 +129,7 @@ class Allocator:
         """`pots`: by scope; there is always one for the run, whose budget may be None: no limit. `workers`: how many
         there are, or are expected. `valid_s`: how long a part of a limit holds."""
         self.lanes = {lane.name: lane for lane in lanes}
-        self.members: dict[str, Member] = {}
+        self.members: dict[str, WorkerState] = {}
         self.pots, self.stop, self.finishing = pots, ("", ""), False
         """`stop`: why the run stops, in a word and in a sentence."""
         self._dealer, self._workers, self._valid_s = dealer, workers, valid_s
@@ -138,14 +138,14 @@ class Allocator:
 
     # Workers come and go.
 
-    def hello(self, writer: str, now: float) -> Member:
+    def hello(self, writer: str, now: float) -> WorkerState:
         """A worker begins, with its part of every lane's width."""
         hands = {name: Hand(self._width(lane)) for name, lane in self.lanes.items()}
-        member = Member(writer=writer, order=self._count, heard=now, hands=hands)
+        member = WorkerState(writer=writer, order=self._count, heard=now, hands=hands)
         self._count += 1
         self.members[writer] = member
         for pot in self.pots.values():
-            pot.accounts[writer] = Account()
+            pot.accounts[writer] = Purse()
         for _, shared in self._limits:
             shared.hear(writer, 0.0)
         return member
@@ -180,14 +180,14 @@ class Allocator:
 
     # A worker reports.
 
-    def report(self, said: Report, now: float) -> tuple[Grant, int, int]:
+    def report(self, said: WorkReport, now: float) -> tuple[WorkGrant, int, int]:
         """Hear what a worker says, and decide what it has from now on. Also returns what must be durable before that is
         sent: what the run lends, and what the worker has given back, which is free only then (`Pot.returned`)."""
         member = self.members[said.writer]
         self._hear(member, said, now)
         money, lent, returned = self._lend(member.writer, said)
         member.leaving = member.leaving or self.finishing or bool(self.stop[0])
-        grant = Grant(
+        grant = WorkGrant(
             lanes={lane.name: self._of_lane(member, lane, now) for lane in self.lanes.values()},
             money=money,
             limits={one.name: part.part(member.writer, now, now + self._valid_s) for one, part in self._limits},
@@ -197,7 +197,7 @@ class Allocator:
         )
         return grant, lent, returned
 
-    def _hear(self, member: Member, said: Report, now: float) -> None:
+    def _hear(self, member: WorkerState, said: WorkReport, now: float) -> None:
         seconds, ended = max(1e-3, now - member.heard), {one.episode for one in said.left}
         for hand in member.hands.values():
             left = len(ended & hand.held.keys())
@@ -219,7 +219,7 @@ class Allocator:
             flying = sum(map(limit.in_flight, lanes)) if limit.unit == "in_flight" else 0
             shared.hear(member.writer, sum(_demand(limit.unit, lane) for lane in lanes), flying)
 
-    def _lend(self, writer: str, said: Report) -> tuple[dict[str, Loan], int, int]:
+    def _lend(self, writer: str, said: WorkReport) -> tuple[dict[str, Loan], int, int]:
         """What it may have of each scope's money; and of the run's, what that lends, and what it has given back."""
         loans, lent, returned = dict[str, Loan](), 0, 0
         for scope, pot in self.pots.items():
@@ -235,7 +235,7 @@ class Allocator:
 
     # Episodes.
 
-    def _of_lane(self, member: Member, lane: DealtLane, now: float) -> LaneGrant:
+    def _of_lane(self, member: WorkerState, lane: DealtLane, now: float) -> LaneGrant:
         dealt = [] if member.leaving or lane.stopped else self._deal(member, lane)
         member.hands[lane.name].held.update({one.id: one for one in dealt})
         return LaneGrant(
@@ -246,7 +246,7 @@ class Allocator:
             agents_stopped=lane.agents_stopped,
         )
 
-    def _deal(self, member: Member, lane: DealtLane) -> list[Dealt]:
+    def _deal(self, member: WorkerState, lane: DealtLane) -> list[Dealt]:
         """What it takes of a lane now: what it plays at once, and some ahead; the fewer the fewer remain, since what
         waits at one worker nobody else plays."""
         hand = member.hands[lane.name]

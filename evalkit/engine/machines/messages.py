@@ -1,8 +1,8 @@
 """What a coordinator and its workers say to each other, and how it is put into bytes.
 
-A worker asks and the coordinator answers: `Hello` once, a `Report` about once a second, whose answer is a `Grant`, and
-`Bye` at the end. No question is answered twice; where a call of Ray's breaks off the answer is repeated. Times are
-spans, never clocks: no two processes compare theirs.
+A worker asks and the coordinator answers: `Hello` once, a `WorkReport` about once a second, whose answer is a
+`WorkGrant`, and `Bye` at the end. No question is answered twice; where a call of Ray's breaks off the answer is
+repeated. Times are spans, never clocks: no two processes compare theirs.
 """
 
 from collections.abc import Callable, Mapping
@@ -86,7 +86,7 @@ class Hello(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     """By environment and policy: digest of its source."""
 
 
-class Report(msgspec.Struct, frozen=True, kw_only=True, tag=True):
+class WorkReport(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     """What a worker has done and does, and what it waits for. All rows of it are durable."""
 
     writer: str
@@ -154,8 +154,8 @@ class LaneGrant(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     agents_stopped: dict[str, str] = {}
 
 
-class Grant(msgspec.Struct, frozen=True, kw_only=True, tag=True):
-    """The answer to `Report` and `Bye`."""
+class WorkGrant(msgspec.Struct, frozen=True, kw_only=True, tag=True):
+    """The answer to `WorkReport` and `Bye`."""
 
     lanes: dict[str, LaneGrant] = {}
     money: dict[str, Loan] = {}
@@ -168,8 +168,8 @@ class Grant(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     """Why the run stops, in a word and in a sentence."""
 
 
-Question = Hello | Report | Bye
-Reply = Welcome | WorkerRefused | Grant
+Question = Hello | WorkReport | Bye
+Reply = Welcome | WorkerRefused | WorkGrant
 
 
 class Gone(EvalkitError):

@@ -9,7 +9,7 @@ from evalkit.client.lanes.lane import Lane
 from evalkit.client.lanes.stats import LaneStats, SeenElsewhere, together
 from evalkit.engine.endpoints import Endpoints
 from evalkit.engine.machines.allocator import Allocator
-from evalkit.engine.machines.messages import RUN, LaneReport, Report
+from evalkit.engine.machines.messages import RUN, LaneReport, WorkReport
 from evalkit.engine.session import Session
 from evalkit.store.reading.unmetered import Unmetered
 
@@ -20,7 +20,7 @@ class Sums:
     def __init__(self, session: Session, endpoints: Endpoints, allocator: Allocator) -> None:
         self._session, self._endpoints, self._allocator = session, endpoints, allocator
         self._spent_before = {scope: pot.spent for scope, pot in allocator.pots.items()}
-        self._ended: list[Report] = []
+        self._ended: list[WorkReport] = []
 
     def retire(self, writer: str) -> None:
         """A worker ends: what it has done still counts."""

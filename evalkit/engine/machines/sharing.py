@@ -17,7 +17,7 @@ NOTHING = Borrowed(spent=0, reserved=0, lent=0)
 
 
 @dataclass(slots=True)
-class Account:
+class Purse:
     """One worker's part of a pot, in pico-dollars."""
 
     lent: int = 0
@@ -55,7 +55,7 @@ class Pot:
     budget: int | None
     before: int
     """What was spent before, and by workers that have ended."""
-    accounts: dict[str, Account] = field(default_factory=dict)
+    accounts: dict[str, Purse] = field(default_factory=dict)
     """By worker."""
 
     @property

@@ -24,14 +24,14 @@ from evalkit.engine.machines.messages import (
     REFUSED,
     RUN,
     Bye,
-    Grant,
     Hello,
     Left,
     Question,
     Reply,
-    Report,
     Welcome,
     WorkerRefused,
+    WorkGrant,
+    WorkReport,
     decode_question,
     encode,
 )
@@ -281,11 +281,11 @@ class Spread:
                 return await self._welcome(question)
             if question.writer not in self.allocator.members:
                 return WorkerRefused(why=SEALED)
-            if isinstance(question, Report):
+            if isinstance(question, WorkReport):
                 return await self._reported(question)
             self._sums.retire(question.writer)
             self.allocator.bye(question.writer)
-            return Grant(finish=True)
+            return WorkGrant(finish=True)
 
     async def _welcome(self, hello: Hello) -> Reply:
         refused = self._refusal(hello)
@@ -329,7 +329,7 @@ class Spread:
             return WorkerRefused(why="Another worker has begun at the same moment.", after=self._latest)
         return None
 
-    async def _reported(self, report: Report) -> Grant:
+    async def _reported(self, report: WorkReport) -> WorkGrant:
         writer = report.writer
         self._dealer.progress(report.flying)
         grant, lent, returned = self.allocator.report(report, self.loop.time())

@@ -26,15 +26,15 @@ from evalkit.engine.machines.messages import (
     RUN,
     Bye,
     Gone,
-    Grant,
     Hello,
     LaneGrant,
     LaneReport,
     Left,
-    Report,
     Welcome,
     WorkerRefused,
     WorkerTransport,
+    WorkGrant,
+    WorkReport,
 )
 from evalkit.engine.machines.setup import code_digests, resolved_from
 from evalkit.engine.options import Stop
@@ -206,7 +206,7 @@ class Worker:
         if stats.budget is not None and now >= self._flying_due:
             self._flying_due, flying = now + FLYING_EVERY_S, gate.flying()
         answer = await self._coordinator.ask(
-            Report(
+            WorkReport(
                 writer=self._writer,
                 lanes={job.name: _of_lane(job, gate, self._budget) for job in self._jobs},
                 money={f"{kind} {name}".strip(): one for (kind, name), one in self._budget.borrowed().items()},
@@ -220,7 +220,7 @@ class Worker:
         )
         if isinstance(answer, WorkerRefused):
             raise FencedError(answer.why)
-        assert isinstance(answer, Grant)
+        assert isinstance(answer, WorkGrant)
         self._valid_until = now + answer.valid_s
         self._obey(answer)
 
@@ -235,7 +235,7 @@ class Worker:
             return []
         return left
 
-    def _obey(self, grant: Grant) -> None:
+    def _obey(self, grant: WorkGrant) -> None:
         loans = {_scope(name): (loan.most, loan.others) for name, loan in grant.money.items()}
         if self._budget.lend(loans):
             self._urgent.set()  # another waits for what goes back

@@ -13,7 +13,7 @@ from evalkit.client.budget import Borrowed
 from evalkit.client.lanes.stats import LaneStats
 from evalkit.engine.machines.allocator import Allocator, Dealt, DealtLane
 from evalkit.engine.machines.limits import Limit
-from evalkit.engine.machines.messages import RUN, Grant, LaneReport, Left, Report
+from evalkit.engine.machines.messages import RUN, LaneReport, Left, WorkGrant, WorkReport
 from evalkit.engine.machines.sharing import Pot
 from tests.support.examples import examples
 
@@ -50,7 +50,7 @@ class Hand:
     """A worker as the protocol sees it."""
 
     writer: str
-    message: Report | None = None
+    message: WorkReport | None = None
     """Asked, and not answered as far as it knows: it says nothing more then."""
     queues: dict[str, list[str]] = field(default_factory=lambda: {lane: [] for lane in LANES})
     playing: list[str] = field(default_factory=list)
@@ -70,11 +70,11 @@ class Hand:
         """What it has and neither spent nor reserved."""
         return max(0, self.lent[scope] - self.spent - self.reserved)
 
-    def ask(self, now: float) -> Report:
+    def ask(self, now: float) -> WorkReport:
         """The question."""
         self.asked_at = now
         lack = BOUND if self.waits else 0
-        self.message = Report(
+        self.message = WorkReport(
             writer=self.writer,
             lanes={
                 lane: LaneReport(
@@ -96,7 +96,7 @@ class Hand:
         self.left, self.back = [], []
         return self.message
 
-    def hear(self, grant: Grant) -> None:
+    def hear(self, grant: WorkGrant) -> None:
         """Do what the answer says."""
         self.message = None
         for scope, loan in grant.money.items():
@@ -332,8 +332,8 @@ TestProtocol = Protocol.TestCase
 TestProtocol.settings = settings(max_examples=examples(40), stateful_step_count=40, deadline=None)
 
 
-def told(made: Allocator, report: Report, now: float = 0.0) -> Grant:
-    """Report once, and what comes back is durable."""
+def told(made: Allocator, report: WorkReport, now: float = 0.0) -> WorkGrant:
+    """WorkReport once, and what comes back is durable."""
     grant, _, returned = made.report(report, now)
     made.pots[RUN].returned(report.writer, returned)
     return grant
@@ -345,7 +345,7 @@ def names(made: Allocator, writer: str, lane: str = "") -> set[str]:
 
 
 def dealt(made: Allocator, hand: Hand, lane: str = "") -> set[str]:
-    """Report and hear once; the names of the episodes that came, in a lane or in all."""
+    """WorkReport and hear once; the names of the episodes that came, in a lane or in all."""
     grant = told(made, hand.ask(0.0))
     hand.hear(grant)
     return {f"{name}{place[2]}" for name, own in grant.lanes.items() for place in own.episodes if lane in name}

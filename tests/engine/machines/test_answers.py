@@ -12,13 +12,13 @@ from msgspec import structs
 from evalkit.engine.machines import apart, on_ray
 from evalkit.engine.machines.messages import (
     ENDED,
-    Grant,
     Hello,
     Question,
     Reply,
-    Report,
     Welcome,
     WorkerRefused,
+    WorkGrant,
+    WorkReport,
     decode_reply,
     encode,
 )
@@ -145,12 +145,12 @@ def test_one_that_is_lost_is_sealed_and_what_it_had_goes_to_a_later_one(tmp_path
     async def talk(site: Site) -> None:
         writer = new_writer()
         await site.hello(writer)
-        had = await site.ask(Report(writer=writer))
-        assert isinstance(had, Grant)
+        had = await site.ask(WorkReport(writer=writer))
+        assert isinstance(had, WorkGrant)
         assert sum(len(lane.episodes) for lane in had.lanes.values()) > 16 / 2, "its part of the width, and some ahead"
         await site.spread.bury(site.slot)
         assert (newest_claim(site.run, writer) or {})["kind"] == "seal"
-        answer = await site.ask(Report(writer=writer))
+        answer = await site.ask(WorkReport(writer=writer))
         assert isinstance(answer, WorkerRefused)
         assert "its journal was sealed" in answer.why
         assert await worked(site.run, site) == (ENDED, "")
@@ -165,7 +165,7 @@ def test_one_that_is_there_ends_and_one_in_its_place_goes_on_with_what_another_h
         lost = Site(site.spread, site.spread.slots[1])
         writer = new_writer()
         await lost.hello(writer)
-        await lost.ask(Report(writer=writer))
+        await lost.ask(WorkReport(writer=writer))
         working = asyncio.create_task(worked(site.run, site))
         await site.let_in.wait()  # it is to begin before the other is taken for lost
         await site.spread.bury(lost.slot)
@@ -184,7 +184,7 @@ def test_one_that_has_not_reported_yet_may_read_the_log_for_long_unless_the_run_
         await site.hello(writer)
         spread, silent_s = site.spread, site.spread.times.silent_s
         assert patience_s(spread, site.slot) > 10 * silent_s
-        await site.ask(Report(writer=writer))
+        await site.ask(WorkReport(writer=writer))
         assert patience_s(spread, site.slot) == silent_s
         spread.allocator.members[writer].report = None
         spread.allocator.finishing = True

@@ -5,14 +5,14 @@ import math
 import pytest
 
 from evalkit.client.budget import Borrowed
-from evalkit.engine.machines.sharing import FLOOR, Account, Pot, SharedLimit, divided
+from evalkit.engine.machines.sharing import FLOOR, Pot, Purse, SharedLimit, divided
 
 VALID_S = 15.0
 
 
 def pot(budget: int | None = 10_000, before: int = 0) -> Pot:
     """Of a run with two workers."""
-    return Pot(budget=budget, before=before, accounts={"a": Account(), "b": Account()})
+    return Pot(budget=budget, before=before, accounts={"a": Purse(), "b": Purse()})
 
 
 def held(made: Pot) -> int:
