@@ -152,6 +152,11 @@ class _SharedBudget:
         self.end: EvalkitError | None = None
         self.unmetered = Unmetered()
 
+    @property
+    def scopes(self) -> Mapping[tuple[str, str], BudgetState | Ceiling]:
+        """The whole budget, and those within it."""
+        return {RUN: self.state, **self.ceilings}
+
     def lane_queue(self, lane: str) -> _LaneQueue:
         """A lane's queue."""
         if lane not in self.lane_queues:
@@ -374,7 +379,7 @@ class Budget:
         sessions have spent. Less than before: what is free goes back, at most. Returns whether any did."""
         shared, lowered = self._shared, False
         for scope, (most, others) in loans.items():
-            own: BudgetState | Ceiling = shared.state if scope == RUN else shared.ceilings[scope]
+            own = shared.scopes[scope]
             own.before = others
             more = max(most - shared.lent.get(scope, 0), min(0, -own.room))
             shared.lent[scope] = shared.lent.get(scope, 0) + more
@@ -391,9 +396,8 @@ class Budget:
         for waiter in shared.waiters():
             for key in (RUN, *waiter.item.ceilings):
                 sums.setdefault(key, [0, waiter.item.amount])[0] += waiter.item.amount
-        owns: dict[tuple[str, str], BudgetState | Ceiling] = {RUN: shared.state, **shared.ceilings}
         borrowed = {}
-        for scope, own in owns.items():
+        for scope, own in shared.scopes.items():
             lent, (wanted, first) = shared.lent.get(scope, 0), sums.get(scope, (0, 0))
             lacks = wanted > own.room
             borrowed[scope] = Borrowed(
@@ -414,16 +418,15 @@ class Budget:
         unmetered: Unmetered,
         largest: Iterable[tuple[str, int]],
     ) -> None:
-        """Other sessions spend this budget: by scope, what they have spent since it was opened, and what they have
-        reserved; with its lane, the highest bound of a request."""
+        """Other sessions spend this budget: by scope, what all have spent so far, and what they have reserved; with its
+        lane, the highest bound of a request."""
         shared = self._shared
         for lane, bound in largest:
             lane_queue = shared.lane_queue(lane)
             lane_queue.largest = max(lane_queue.largest, bound)
-        shared.state.spent, shared.state.reserved = spent[RUN]
         shared.state.charged, shared.unmetered = charged, unmetered
-        for scope, ceiling in shared.ceilings.items():
-            ceiling.spent, ceiling.reserved = spent[scope]
+        for scope, own in shared.scopes.items():
+            own.spent, own.reserved = spent[scope][0] - own.before, spent[scope][1]
 
     def settle(self, reserved: int, cost: int) -> bool:
         """A request was answered. Returns whether its cost stayed within its reservation."""

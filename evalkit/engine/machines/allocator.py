@@ -15,9 +15,10 @@ from typing import Protocol
 
 from msgspec import Struct, structs
 
+from evalkit.client.budget import RUN
 from evalkit.client.lanes.ramp import CANARY_EPISODES
 from evalkit.engine.machines.limits import Limit
-from evalkit.engine.machines.messages import RUN, EpisodePlace, LaneGrant, LaneReport, Left, Loan, WorkGrant, WorkReport
+from evalkit.engine.machines.messages import EpisodePlace, LaneGrant, LaneReport, Left, WorkGrant, WorkReport
 from evalkit.engine.machines.sharing import NOTHING, Pot, Purse, SharedLimit
 
 MOST_AHEAD = 128
@@ -122,7 +123,7 @@ class Allocator:
         dealer: Dealer,
         *,
         limits: Sequence[Limit],
-        pots: Mapping[str, Pot],
+        pots: Mapping[tuple[str, str], Pot],
         workers: int,
         valid_s: float,
     ) -> None:
@@ -168,7 +169,7 @@ class Allocator:
         self._dealer.left([left for left in ended if member.drop(left.episode) is not None])
         return self._gone(writer, {RUN: spent})
 
-    def _gone(self, writer: str, spent: Mapping[str, int | None]) -> int:
+    def _gone(self, writer: str, spent: Mapping[tuple[str, str], int | None]) -> int:
         member = self.members.pop(writer)
         for scope, pot in self.pots.items():
             pot.settle(writer, spent.get(scope))
@@ -219,9 +220,9 @@ class Allocator:
             flying = sum(map(limit.in_flight, lanes)) if limit.unit == "in_flight" else 0
             shared.hear(member.writer, sum(_demand(limit.unit, lane) for lane in lanes), flying)
 
-    def _lend(self, writer: str, said: WorkReport) -> tuple[dict[str, Loan], int, int]:
+    def _lend(self, writer: str, said: WorkReport) -> tuple[dict[tuple[str, str], tuple[int, int]], int, int]:
         """What it may have of each scope's money; and of the run's, what that lends, and what it has given back."""
-        loans, lent, returned = dict[str, Loan](), 0, 0
+        loans, lent, returned = dict[tuple[str, str], tuple[int, int]](), 0, 0
         for scope, pot in self.pots.items():
             own = said.money.get(scope, NOTHING)
             back = pot.hear(writer, own)
@@ -230,7 +231,7 @@ class Allocator:
                 lent, returned = more, back
             else:
                 pot.returned(writer, back)
-            loans[scope] = Loan(most, pot.spent - own.spent)
+            loans[scope] = most, pot.spent - own.spent
         return loans, lent, returned
 
     # Episodes.

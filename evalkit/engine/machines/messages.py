@@ -18,8 +18,6 @@ from evalkit.errors import EvalkitError
 from evalkit.spec.model import Sweep
 from evalkit.store.reading.unmetered import Unmetered
 
-RUN = "run"
-"""The scope of the run's own budget; others are `agent NAME`."""
 ENDED, FAILED, REFUSED, GONE = 0, 1, 2, 4
 """How a worker's process ends: well; it could not go on; it may not, or need not, work; its coordinator has ended."""
 
@@ -91,8 +89,8 @@ class WorkReport(msgspec.Struct, frozen=True, kw_only=True, tag=True):
 
     writer: str
     lanes: dict[str, LaneReport] = {}
-    money: dict[str, Borrowed] = {}
-    """By scope: `run`, or `agent NAME` where an agent has a budget of its own."""
+    money: dict[tuple[str, str], Borrowed] = {}
+    """By scope: that of the whole budget (`RUN`), and of agents that have one of their own."""
     charged: int = 0
     unmetered: Unmetered = Unmetered()
     left: list[Left] = []
@@ -132,16 +130,6 @@ class WorkerRefused(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     """A writer that began later than its own: it may try again with a name that is later than this."""
 
 
-class Loan(msgspec.Struct, frozen=True, array_like=True):
-    """What a worker may have of one scope's money, in pico-dollars."""
-
-    most: int
-    """In all, what it has spent included; the rows are durable. If it is less than before, the worker gives back what
-    it has neither spent nor reserved."""
-    others: int
-    """What all others have spent, earlier sessions included."""
-
-
 class LaneGrant(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One lane, and what all workers have met there."""
 
@@ -158,7 +146,9 @@ class WorkGrant(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     """The answer to `WorkReport` and `Bye`."""
 
     lanes: dict[str, LaneGrant] = {}
-    money: dict[str, Loan] = {}
+    money: dict[tuple[str, str], tuple[int, int]] = {}
+    """By scope, in pico-dollars: what the worker may have of it in all, what it has spent included, its rows durable;
+    and what all others have spent. If the first is less than before, the worker gives back what idles."""
     limits: dict[str, float] = {}
     """By limit, what the worker may use of it, for `valid_s` from when it sent the question."""
     valid_s: float = 0.0

@@ -4,55 +4,33 @@ from collections import Counter
 from collections.abc import Iterable
 from typing import Any
 
-from evalkit.client.budget import RUN as RUN_SCOPE
 from evalkit.client.lanes.lane import Lane
 from evalkit.client.lanes.stats import LaneStats, SeenElsewhere, together
 from evalkit.engine.endpoints import Endpoints
 from evalkit.engine.machines.allocator import Allocator
-from evalkit.engine.machines.messages import RUN, LaneReport, WorkReport
+from evalkit.engine.machines.messages import LaneReport, WorkReport
 from evalkit.engine.session import Session
 from evalkit.store.reading.unmetered import Unmetered
 
 
-class Sums:
-    """The last reports of a session's workers, those that have ended included."""
-
-    def __init__(self, session: Session, endpoints: Endpoints, allocator: Allocator) -> None:
-        self._session, self._endpoints, self._allocator = session, endpoints, allocator
-        self._spent_before = {scope: pot.spent for scope, pot in allocator.pots.items()}
-        self._ended: list[WorkReport] = []
-
-    def retire(self, writer: str) -> None:
-        """A worker ends: what it has done still counts."""
-        report = self._allocator.members[writer].report
-        if report is not None:
-            self._ended.append(report)
-
-    def show(self) -> None:
-        """Show them, where the session's own lanes and budget would show what is played here."""
-        present = [member.report for member in self._allocator.members.values() if member.report is not None]
-        all_ = present + self._ended
-        for job in self._session.jobs:
-            own, context = [one.lanes[job.name] for one in present if job.name in one.lanes], job.context
-            context.steps = sum([one.lanes[job.name].steps for one in all_ if job.name in one.lanes])
-            context.playing = sum([lane.playing for lane in own])
-            context.unavailable = _first(lane.unavailable for lane in own) or context.unavailable
-            context.refused = _first(lane.refused for lane in own) or context.refused
-            context.too_large = _first(lane.too_large for lane in own) or context.too_large
-            context.stopped |= self._allocator.lanes[job.name].agents_stopped
-            if job.lane is not None:
-                _show_lane(job.lane, own)
-        if self._endpoints.budget is None:
-            return
-        spent = {
-            RUN_SCOPE if scope == RUN else ("agent", scope.removeprefix("agent ")): (
-                pot.spent - self._spent_before[scope],
-                pot.reserved,
-            )
-            for scope, pot in self._allocator.pots.items()
-        }
-        self._endpoints.budget.mirror(
-            spent,
+def show(session: Session, endpoints: Endpoints, allocator: Allocator, ended: list[WorkReport]) -> None:
+    """Show what workers report, where the session's own lanes and budget would show what is played here. `ended`: the
+    last reports of those that have ended."""
+    present = [member.report for member in allocator.members.values() if member.report is not None]
+    all_ = present + ended
+    for job in session.jobs:
+        own, context = [one.lanes[job.name] for one in present if job.name in one.lanes], job.context
+        context.steps = sum([one.lanes[job.name].steps for one in all_ if job.name in one.lanes])
+        context.playing = sum([lane.playing for lane in own])
+        context.unavailable = _first(lane.unavailable for lane in own) or context.unavailable
+        context.refused = _first(lane.refused for lane in own) or context.refused
+        context.too_large = _first(lane.too_large for lane in own) or context.too_large
+        context.stopped |= allocator.lanes[job.name].agents_stopped
+        if job.lane is not None:
+            _show_lane(job.lane, own)
+    if endpoints.budget is not None:
+        endpoints.budget.mirror(
+            {scope: (pot.spent, pot.reserved) for scope, pot in allocator.pots.items()},
             charged=sum([one.charged for one in all_]),
             unmetered=sum([one.unmetered for one in all_], Unmetered()),
             largest=[(name, lane.largest) for one in present for name, lane in one.lanes.items()],

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from itertools import count
 
 from evalkit.client.ask import renewed
+from evalkit.client.budget import RUN
 from evalkit.engine.endpoints import Endpoints
 from evalkit.engine.gc_threshold import seldom_collected
 from evalkit.engine.machines.allocator import Allocator, DealtLane
@@ -22,7 +23,6 @@ from evalkit.engine.machines.limits import limits_of, seats
 from evalkit.engine.machines.messages import (
     ENDED,
     REFUSED,
-    RUN,
     Bye,
     Hello,
     Left,
@@ -35,7 +35,7 @@ from evalkit.engine.machines.messages import (
     decode_question,
     encode,
 )
-from evalkit.engine.machines.seen import Sums
+from evalkit.engine.machines.seen import show
 from evalkit.engine.machines.setup import code_digests, welcome
 from evalkit.engine.machines.sharing import Pot
 from evalkit.engine.session import Session
@@ -119,7 +119,10 @@ class Spread:
         self._last_words, self._refused = "", False
         """Of a process that has ended on its own; whether one may not play."""
         self._dealer = JobDealer(session)
-        limits = limits_of(session.resolved, endpoints.lanes)
+        limits, budget = limits_of(session.resolved, endpoints.lanes), endpoints.budget
+        pots = {RUN: Pot(budget=session.resolved.sweep.budget, before=session.spent_before)}
+        for scope, ceiling in ({} if budget is None else budget.ceilings()).items():
+            pots[scope] = Pot(budget=ceiling.budget, before=ceiling.before)
         self.allocator = Allocator(
             [
                 DealtLane(
@@ -132,11 +135,12 @@ class Spread:
             ],
             self._dealer,
             limits=limits,
-            pots=self._pots(),
+            pots=pots,
             workers=self.workers,
             valid_s=self.times.share_s,
         )
-        self._sums = Sums(session, endpoints, self.allocator)
+        self._ended: list[WorkReport] = []
+        """The last ones of workers that have ended."""
         self._replaced = 0
         self._accounts: dict[str, Account] = {}
         self._turns: dict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
@@ -146,13 +150,6 @@ class Spread:
         self._began = self.loop.time()
         self._digest = manifest_digest(session.options.place)
         self._code = code_digests(session.resolved.manifest)
-
-    def _pots(self) -> dict[str, Pot]:
-        session, budget = self.session, self.endpoints.budget
-        pots = {RUN: Pot(budget=session.resolved.sweep.budget, before=session.spent_before)}
-        for (kind, name), ceiling in ({} if budget is None else budget.ceilings()).items():
-            pots[f"{kind} {name}"] = Pot(budget=ceiling.budget, before=ceiling.before)
-        return pots
 
     @property
     def ends(self) -> bool:
@@ -283,7 +280,7 @@ class Spread:
                 return WorkerRefused(why=SEALED)
             if isinstance(question, WorkReport):
                 return await self._reported(question)
-            self._sums.retire(question.writer)
+            self._ended += filter(None, [self.allocator.members[question.writer].report])
             self.allocator.bye(question.writer)
             return WorkGrant(finish=True)
 
@@ -348,7 +345,7 @@ class Spread:
     def _show(self) -> None:
         more = f"; {self._replaced:,} replaced since the start" if self._replaced else ""
         self.session.workers = f"{len(self.allocator.members)} of {self.workers}{more}"
-        self._sums.show()
+        show(self.session, self.endpoints, self.allocator, self._ended)
 
     # A worker that ended without goodbye.
 
@@ -371,7 +368,7 @@ class Spread:
             session.store.enter(row)
         await session.store.durable()
         session.accounts[writer] = account
-        self._sums.retire(writer)
+        self._ended += filter(None, [self.allocator.members[writer].report])
         rest = self.allocator.lost(writer, ended, account.settled + account.charged + account.crashed)
         self._show()
         unconfirmed = f"; {show_usd(account.crashed)} unconfirmed" if account.crashed else ""

@@ -12,7 +12,6 @@ from pathlib import Path
 
 from msgspec import structs
 
-from evalkit.client.budget import RUN as RUN_SCOPE
 from evalkit.client.budget import Budget
 from evalkit.client.budget_state import Ceiling
 from evalkit.engine.checks import check_keys
@@ -23,7 +22,6 @@ from evalkit.engine.freezing.freeze import Resolved
 from evalkit.engine.machines import limits
 from evalkit.engine.machines.assigned import AssignedEpisodes
 from evalkit.engine.machines.messages import (
-    RUN,
     Bye,
     Gone,
     Hello,
@@ -209,7 +207,7 @@ class Worker:
             WorkReport(
                 writer=self._writer,
                 lanes={job.name: _of_lane(job, gate, self._budget) for job in self._jobs},
-                money={f"{kind} {name}".strip(): one for (kind, name), one in self._budget.borrowed().items()},
+                money=self._budget.borrowed(),
                 charged=stats.charged,
                 unmetered=stats.unmetered,
                 left=left,
@@ -236,8 +234,7 @@ class Worker:
         return left
 
     def _obey(self, grant: WorkGrant) -> None:
-        loans = {_scope(name): (loan.most, loan.others) for name, loan in grant.money.items()}
-        if self._budget.lend(loans):
+        if self._budget.lend(grant.money):
             self._urgent.set()  # another waits for what goes back
         limits.apply(self._endpoints, grant.limits)
         for job in self._jobs:
@@ -300,7 +297,3 @@ def _of_lane(job: LaneJob, gate: AssignedEpisodes, budget: Budget) -> LaneReport
         acted=not lane.canary,
         largest=budget.largest(job.name),
     )
-
-
-def _scope(name: str) -> tuple[str, str]:
-    return RUN_SCOPE if name == RUN else ("agent", name.removeprefix("agent "))

@@ -9,17 +9,17 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 from msgspec import structs
 
-from evalkit.client.budget import Borrowed
+from evalkit.client.budget import RUN, Borrowed
 from evalkit.client.lanes.stats import LaneStats
 from evalkit.engine.machines.allocator import Allocator, Dealt, DealtLane
 from evalkit.engine.machines.limits import Limit
-from evalkit.engine.machines.messages import RUN, LaneReport, Left, WorkGrant, WorkReport
+from evalkit.engine.machines.messages import LaneReport, Left, WorkGrant, WorkReport
 from evalkit.engine.machines.sharing import Pot
 from tests.support.examples import examples
 
 LANES, EPISODES = ("m", "p"), 30
 BOUND = 40
-SCOPES = {RUN: (160, 40), "agent a": (110, 0)}
+SCOPES = {RUN: (160, 40), ("agent", "a"): (110, 0)}
 """Budget and what was spent before: so little that workers wait for what others give back."""
 LIMITS = {"requests lane m": 600.0, "in_flight lane m": 5.0}
 
@@ -56,7 +56,7 @@ class Hand:
     playing: list[str] = field(default_factory=list)
     left: list[Left] = field(default_factory=list)
     back: list[str] = field(default_factory=list)
-    lent: dict[str, int] = field(default_factory=lambda: dict.fromkeys(SCOPES, 0))
+    lent: dict[tuple[str, str], int] = field(default_factory=lambda: dict.fromkeys(SCOPES, 0))
     spent: int = 0
     reserved: int = 0
     waits: bool = False
@@ -66,7 +66,7 @@ class Hand:
     eager: bool = False
     """Whether its requests wait for limits."""
 
-    def room(self, scope: str) -> int:
+    def room(self, scope: tuple[str, str]) -> int:
         """What it has and neither spent nor reserved."""
         return max(0, self.lent[scope] - self.spent - self.reserved)
 
@@ -99,8 +99,8 @@ class Hand:
     def hear(self, grant: WorkGrant) -> None:
         """Do what the answer says."""
         self.message = None
-        for scope, loan in grant.money.items():
-            self.lent[scope] += max(loan.most - self.lent[scope], -self.room(scope))
+        for scope, (most, _) in grant.money.items():
+            self.lent[scope] += max(most - self.lent[scope], -self.room(scope))
         self.parts, self.until = grant.limits, self.asked_at + grant.valid_s
         for name, lane in grant.lanes.items():
             self.queues[name] += [f"{name}{place[2]}" for place in lane.episodes]
