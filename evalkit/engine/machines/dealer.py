@@ -1,6 +1,6 @@
 """What the coordinator deals: the episodes of a session's jobs, in admission order, as money and time allow."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from itertools import islice
 
 from evalkit.engine.episode import ERRORS_THAT_STOP, LEFT_OWED
@@ -16,10 +16,7 @@ class JobDealer:
 
     def __init__(self, session: Session) -> None:
         self._jobs: Mapping[str, LaneJob] = {job.name: job for job in session.jobs}
-        self._queue, self._forecast = session.gate, session.forecast
-        self._judge: Callable[[PlannedEpisode, float | None], None] | None = (
-            None if session.question is None else session.question.ended
-        )
+        self._queue, self._forecast, self._question = session.gate, session.forecast, session.question
         self._dealt: dict[str, PlannedEpisode] = {}
         self._exhausted: set[str] = set()
         for job in session.jobs:
@@ -94,8 +91,8 @@ class JobDealer:
             self._forecast.learn(*cell_key, cost=left.cost, requests=left.requests)
         if cell_key in job.cells:
             job.cells[cell_key].ended += 1
-        if self._judge is not None:
-            self._judge(episode, left.score)
+        if self._question is not None:
+            self._question.ended(episode, left.score)
 
     def unplayed(self, episode: str) -> None:
         """An episode was dealt, and will not be played in this call."""

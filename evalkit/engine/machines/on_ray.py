@@ -171,16 +171,9 @@ class _RayActors:
     def __init__(self, spread: Spread) -> None:
         import ray
 
-        self._spread, self._session, self._allocator = spread, spread.session, spread.allocator
-        directory = spread.session.options.place
-        self._directory = directory if is_bucket(directory) else directory.resolve()
-        self._ray = ray
-        self._actor = ray.remote(RayWorker).options(
-            num_cpus=CPUS,
-            scheduling_strategy="SPREAD",
-            max_restarts=0,
-            max_task_retries=0,
-        )
+        self._spread, self._session, self._ray = spread, spread.session, ray
+        options = {"num_cpus": CPUS, "scheduling_strategy": "SPREAD", "max_restarts": 0, "max_task_retries": 0}
+        self._actor = ray.remote(RayWorker).options(**options)
         self._told = False
         """Whether it was said that some wait for a place."""
         self._head = RayHead(ray.get_runtime_context().gcs_address)
@@ -192,12 +185,12 @@ class _RayActors:
 
     async def _live(self, slot: WorkerSlot) -> tuple[int, str]:
         """One actor of a slot, to its end, and until it is settled."""
-        number, answer = 0, b""
-        actor = self._actor.remote(str(self._directory), self._spread.times.orphan_s)
+        number, answer, place = 0, b"", self._session.options.place
+        actor = self._actor.remote(str(place if is_bucket(place) else place.resolve()), self._spread.times.orphan_s)
         try:
             while isinstance(said := await self._turn(slot, actor, number, answer), bytes):
                 number, answer = number + 1, await self._spread.hear(slot, said)
-            while (member := self._allocator.members.get(slot.writer)) is not None:
+            while (member := self._spread.allocator.members.get(slot.writer)) is not None:
                 # It says nothing more, and may still be sending: until its part of the limits has lapsed.
                 rest_s = member.heard + self._spread.times.share_s - self._spread.loop.time()
                 if rest_s <= 0:

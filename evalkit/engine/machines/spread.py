@@ -8,7 +8,7 @@ elsewhere.
 
 import asyncio
 import time
-from collections import defaultdict, deque
+from collections import defaultdict
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from dataclasses import dataclass, field
 from itertools import count
@@ -88,7 +88,7 @@ class WorkerSlot:
     """The place of one worker, which may be taken by several processes in turn."""
 
     number: int
-    begun: deque[float] = field(default_factory=deque)
+    begun: list[float] = field(default_factory=list)
     """When its last processes were started."""
     writer: str = ""
     """Of its present process, between its hello and its goodbye."""
@@ -97,12 +97,11 @@ class WorkerSlot:
 
     def may_begin(self, now: float) -> bool:
         """Whether a further process may be started here; if so, that is noted."""
-        while self.begun and self.begun[0] <= now - RESTARTS_OVER_S:
-            self.begun.popleft()
+        self.begun = [at for at in self.begun if at > now - RESTARTS_OVER_S]
         if len(self.begun) > RESTARTS:
             return False
         self.begun.append(now)
-        self.writer, self.begins = "", True
+        self.begins = True
         return True
 
 
@@ -262,27 +261,27 @@ class Spread:
         """The answer to what a slot's process asks."""
         question = decode_question(said)
         self.look()  # so that the answer says what has changed
-        reply = await self.answer(question)
+        if self.session.store.lead is not None:
+            await renewed(self.session.store.lead)
+        async with self._turns[question.writer]:
+            reply = await self._answer(question)
         if isinstance(question, Hello) and isinstance(reply, Welcome):
             slot.writer, slot.begins = question.writer, False
         elif isinstance(question, Bye):
             slot.writer = ""
         return encode(reply)
 
-    async def answer(self, question: Question) -> Reply:
-        """The answer to a worker's question."""
-        if self.session.store.lead is not None:
-            await renewed(self.session.store.lead)
-        async with self._turns[question.writer]:
-            if isinstance(question, Hello):
-                return await self._welcome(question)
-            if question.writer not in self.allocator.members:
-                return WorkerRefused(why=SEALED)
-            if isinstance(question, WorkReport):
-                return await self._reported(question)
-            self._ended += filter(None, [self.allocator.members[question.writer].report])
-            self.allocator.bye(question.writer)
-            return WorkGrant(finish=True)
+    async def _answer(self, question: Question) -> Reply:
+        if isinstance(question, Hello):
+            return await self._welcome(question)
+        member = self.allocator.members.get(question.writer)
+        if member is None:
+            return WorkerRefused(why=SEALED)
+        if isinstance(question, WorkReport):
+            return await self._reported(question)
+        self._ended += filter(None, [member.report])
+        self.allocator.bye(question.writer)
+        return WorkGrant(finish=True)
 
     async def _welcome(self, hello: Hello) -> Reply:
         refused = self._refusal(hello)
