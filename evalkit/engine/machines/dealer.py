@@ -7,19 +7,19 @@ from evalkit.engine.episode import ERRORS_THAT_STOP, LEFT_OWED
 from evalkit.engine.machines.allocator import Dealt
 from evalkit.engine.machines.messages import FlightReport, Left
 from evalkit.engine.scheduler import LaneJob
-from evalkit.engine.session import Session
+from evalkit.engine.session import Schedule
 from evalkit.engine.universe import PlannedEpisode
 
 
 class JobDealer:
     """Deals jobs' episodes to workers, and keeps the jobs' counts as if they were played here."""
 
-    def __init__(self, session: Session) -> None:
-        self._jobs: Mapping[str, LaneJob] = {job.name: job for job in session.jobs}
-        self._queue, self._forecast, self._question = session.gate, session.forecast, session.question
+    def __init__(self, schedule: Schedule) -> None:
+        self._jobs: Mapping[str, LaneJob] = {job.name: job for job in schedule.jobs}
+        self._queue, self._forecast, self._question = schedule.gate, schedule.forecast, schedule.session.question
         self._dealt: dict[str, PlannedEpisode] = {}
         self._exhausted: set[str] = set()
-        for job in session.jobs:
+        for job in schedule.jobs:
             if job.gate is not None:
                 job.gate.enter(job.name)
 

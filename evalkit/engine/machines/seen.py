@@ -1,7 +1,7 @@
 """Sums what the workers of a session report, so that displays and whoever admits episodes see one run."""
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from evalkit.client.lanes.lane import Lane
@@ -9,16 +9,16 @@ from evalkit.client.lanes.stats import LaneStats, SeenElsewhere, together
 from evalkit.engine.endpoints import Endpoints
 from evalkit.engine.machines.allocator import Allocator
 from evalkit.engine.machines.messages import LaneReport, WorkReport
-from evalkit.engine.session import Session
+from evalkit.engine.scheduler import LaneJob
 from evalkit.store.reading.unmetered import Unmetered
 
 
-def show(session: Session, endpoints: Endpoints, allocator: Allocator, ended: list[WorkReport]) -> None:
+def show(jobs: Sequence[LaneJob], endpoints: Endpoints, allocator: Allocator, ended: list[WorkReport]) -> None:
     """Show what workers report, where the session's own lanes and budget would show what is played here. `ended`: the
     last reports of those that have ended."""
     present = [member.report for member in allocator.members.values() if member.report is not None]
     all_ = present + ended
-    for job in session.jobs:
+    for job in jobs:
         own, context = [one.lanes[job.name] for one in present if job.name in one.lanes], job.context
         context.steps = sum([one.lanes[job.name].steps for one in all_ if job.name in one.lanes])
         context.playing = sum([lane.playing for lane in own])

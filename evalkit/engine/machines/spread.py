@@ -38,7 +38,7 @@ from evalkit.engine.machines.messages import (
 from evalkit.engine.machines.seen import show
 from evalkit.engine.machines.setup import code_digests, welcome
 from evalkit.engine.machines.sharing import Pot
-from evalkit.engine.session import Session
+from evalkit.engine.session import Schedule, Session
 from evalkit.engine.spending.money import open_row
 from evalkit.engine.universe import PlannedEpisode
 from evalkit.errors import CorruptLogError, StorageError
@@ -110,14 +110,15 @@ class Spread:
 
     times = MachineTimes()
 
-    def __init__(self, session: Session, endpoints: Endpoints) -> None:
-        self.session, self.endpoints = session, endpoints
+    def __init__(self, schedule: Schedule, endpoints: Endpoints) -> None:
+        self.session = session = schedule.session
+        self.schedule, self.endpoints = schedule, endpoints
         self.workers = session.resolved.sweep.workers
         self.loop = asyncio.get_running_loop()
         self.slots = [WorkerSlot(number) for number in range(self.workers)]
         self._last_words, self._refused = "", False
         """Of a process that has ended on its own; whether one may not play."""
-        self._dealer = JobDealer(session)
+        self._dealer = JobDealer(schedule)
         limits, budget = limits_of(session.resolved, endpoints.lanes), endpoints.budget
         pots = {RUN: Pot(budget=session.resolved.sweep.budget, before=session.spent_before)}
         for scope, ceiling in ({} if budget is None else budget.ceilings()).items():
@@ -244,7 +245,7 @@ class Spread:
             stop.set(*allocator.stop)
         if stop.reason:
             allocator.stop = stop.reason, stop.message
-        for job in self.session.jobs:
+        for job in self.schedule.jobs:
             if allocator.lanes[job.name].stopped:
                 job.context.lane_stop.set("lane", allocator.lanes[job.name].stopped)
         if self._burying:
@@ -343,8 +344,8 @@ class Spread:
 
     def _show(self) -> None:
         more = f"; {self._replaced:,} replaced since the start" if self._replaced else ""
-        self.session.workers = f"{len(self.allocator.members)} of {self.workers}{more}"
-        show(self.session, self.endpoints, self.allocator, self._ended)
+        self.schedule.workers = f"{len(self.allocator.members)} of {self.workers}{more}"
+        show(self.schedule.jobs, self.endpoints, self.allocator, self._ended)
 
     # A worker that ended without goodbye.
 
