@@ -250,7 +250,7 @@ def package() -> dict[str, str]:
 
 
 MOST_LINES = {
-    "engine": 11_350,
+    "engine": 10_570,
     "envs": 11_800,
     "report": 10_745,
     "store": 5_510,

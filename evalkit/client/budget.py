@@ -57,16 +57,6 @@ class BudgetStats(Struct, frozen=True, kw_only=True):
     """This session's replies without usage."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Lack:
-    """What waiting requests lack of one scope's money, in pico-dollars."""
-
-    wanted: int
-    first: int
-    """The bound of the first of them."""
-
-
-NOTHING = Lack(wanted=0, first=0)
 OUTSIZE = 4
 """A request of more than this many times the usual bound is out of the ordinary: bounds of ordinary chats, which hold
 the output's, grow to two or three times that of their opening."""
@@ -74,16 +64,18 @@ RUN = "run", ""
 """The scope of the whole budget."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Borrowed:
+class Borrowed(Struct, frozen=True, array_like=True):
     """What has become of money that others lent, of one scope, in pico-dollars."""
 
     spent: int
     reserved: int
-    returned: int
-    over: int
+    lent: int
+    over: int = 0
     """Spent beyond what was lent, by replies above their bounds."""
-    lack: Lack
+    wanted: int = 0
+    """What the requests that wait lack."""
+    first: int = 0
+    """The bound of the first of them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,10 +148,14 @@ class _SharedBudget:
         self.borrows: Callable[[], None] | None = None
         """Called when money is waited for that others have to lend (`lend`); None: leases are this session's own."""
         self.lent: dict[tuple[str, str], int] = {}
-        self.returned: dict[tuple[str, str], int] = {}
-        """In total, by scope: what others have lent, and what they were given back of it."""
+        """By scope: what others have lent, less what they were given back."""
         self.end: EvalkitError | None = None
         self.unmetered = Unmetered()
+
+    @property
+    def scopes(self) -> Mapping[tuple[str, str], BudgetState | Ceiling]:
+        """The whole budget, and those within it."""
+        return {RUN: self.state, **self.ceilings}
 
     def lane_queue(self, lane: str) -> _LaneQueue:
         """A lane's queue."""
@@ -376,69 +372,43 @@ class Budget:
         """From now on others lend the money: `asked` is called when requests wait for some, and `lend` brings it."""
         self._shared.borrows = asked
         for ceiling in self._shared.ceilings.values():
-            ceiling.lend(0)
+            ceiling.lease(0)
 
-    def lend(self, lent: Mapping[tuple[str, str], int], before: Mapping[tuple[str, str], int]) -> None:
-        """By scope (`run` with an empty name, or an `agent`): what others have lent so far, and what all other
-        sessions have spent, both in total."""
-        shared = self._shared
-        for scope, paid in before.items():
-            if scope == RUN:
-                shared.state.before = paid
-            else:
-                shared.ceilings[scope].before = paid
-        for scope, total in lent.items():
-            fresh = total - shared.lent.get(scope, 0)
-            if fresh > 0:
-                shared.lent[scope] = total
-                if scope == RUN:
-                    shared.state.lease(fresh)
-                else:
-                    shared.ceilings[scope].lend(fresh)
+    def lend(self, loans: Mapping[tuple[str, str], tuple[int, int]]) -> bool:
+        """By scope (`run` with an empty name, or an `agent`): what others lend in all from now on, and what all other
+        sessions have spent. Less than before: what is free goes back, at most. Returns whether any did."""
+        shared, lowered = self._shared, False
+        for scope, (most, others) in loans.items():
+            own = shared.scopes[scope]
+            own.before = others
+            more = max(most - shared.lent.get(scope, 0), min(0, -own.room))
+            shared.lent[scope] = shared.lent.get(scope, 0) + more
+            own.lease(more)
+            lowered = lowered or more < 0
         shared.serve()
         for lane_queue in shared.lane_queues.values():
             lane_queue.queue.nudge_all()
-
-    def give_back(self, amounts: Mapping[tuple[str, str], int]) -> None:
-        """Return at most so much of what was lent and is free, by scope. It is not spent from then on."""
-        shared = self._shared
-        for scope, asked in amounts.items():
-            if scope == RUN:
-                given = max(0, min(asked, shared.state.room))
-                shared.state.lease(-given)
-            else:
-                given = max(0, min(asked, shared.ceilings[scope].room))
-                shared.ceilings[scope].lend(-given)
-            shared.returned[scope] = shared.returned.get(scope, 0) + given
+        return lowered
 
     def borrowed(self) -> dict[tuple[str, str], Borrowed]:
-        """What was lent, by scope, and what has become of it."""
-        shared, state, lacks = self._shared, self._shared.state, self.lacks()
-        spent = {RUN: (state.spent, state.reserved, state.leased if state.budget is not None else 0)}
-        spent |= {key: (own.spent, own.reserved, own.lent or 0) for key, own in shared.ceilings.items()}
-        return {
-            scope: Borrowed(
-                spent=paid,
-                reserved=reserved,
-                returned=shared.returned.get(scope, 0),
-                over=max(0, leased + shared.returned.get(scope, 0) - shared.lent.get(scope, 0)),
-                lack=lacks.get(scope, NOTHING),
-            )
-            for scope, (paid, reserved, leased) in spent.items()
-        }
-
-    def lacks(self) -> dict[tuple[str, str], Lack]:
-        """By scope (`run` with an empty name, or an `agent`): what requests lack that wait for money."""
+        """What was lent, by scope, what has become of it, and what requests lack that wait for money."""
         shared, sums = self._shared, dict[tuple[str, str], list[int]]()
         for waiter in shared.waiters():
             for key in (RUN, *waiter.item.ceilings):
                 sums.setdefault(key, [0, waiter.item.amount])[0] += waiter.item.amount
-        lacks = {}
-        for key, (wanted, first) in sums.items():
-            room = shared.state.room if key == RUN else shared.ceilings[key].room
-            if wanted > room:
-                lacks[key] = Lack(wanted=wanted - room, first=first)
-        return lacks
+        borrowed = {}
+        for scope, own in shared.scopes.items():
+            lent, (wanted, first) = shared.lent.get(scope, 0), sums.get(scope, (0, 0))
+            lacks = wanted > own.room
+            borrowed[scope] = Borrowed(
+                own.spent,
+                own.reserved,
+                lent,
+                max(0, (own.leased or 0) - lent) if shared.state.budget is not None else 0,
+                wanted - own.room if lacks else 0,
+                first if lacks else 0,
+            )
+        return borrowed
 
     def mirror(
         self,
@@ -446,18 +416,17 @@ class Budget:
         *,
         charged: int,
         unmetered: Unmetered,
-        largest: Mapping[str, int],
+        largest: Iterable[tuple[str, int]],
     ) -> None:
-        """Other sessions spend this budget: by scope, what they have spent since it was opened, and what they have
-        reserved; by lane, the highest bound of a request."""
+        """Other sessions spend this budget: by scope, what all have spent so far, and what they have reserved; with its
+        lane, the highest bound of a request."""
         shared = self._shared
-        for lane, bound in largest.items():
+        for lane, bound in largest:
             lane_queue = shared.lane_queue(lane)
             lane_queue.largest = max(lane_queue.largest, bound)
-        shared.state.spent, shared.state.reserved = spent[RUN]
         shared.state.charged, shared.unmetered = charged, unmetered
-        for scope, ceiling in shared.ceilings.items():
-            ceiling.spent, ceiling.reserved = spent[scope]
+        for scope, own in shared.scopes.items():
+            own.spent, own.reserved = spent[scope][0] - own.before, spent[scope][1]
 
     def settle(self, reserved: int, cost: int) -> bool:
         """A request was answered. Returns whether its cost stayed within its reservation."""

@@ -122,7 +122,7 @@ class Ceiling:
     before + spent + reserved <= budget, under the same condition as the budget's.
     """
 
-    __slots__ = ("before", "budget", "lent", "reserved", "spent")
+    __slots__ = ("before", "budget", "leased", "reserved", "spent")
 
     def __init__(self, *, budget: int, before: int) -> None:
         """`before`: what the log says it had spent when the session began, crash charges included."""
@@ -130,18 +130,18 @@ class Ceiling:
         self.before = before
         self.spent = 0
         self.reserved = 0
-        self.lent: int | None = None
+        self.leased: int | None = None
         """Where others lend the money: so much of it, in total."""
 
-    def lend(self, more: int) -> None:
+    def lease(self, amount: int) -> None:
         """Others lend so much, in addition."""
-        self.lent = more + (self.lent or 0)
+        self.leased = amount + (self.leased or 0)
 
     @property
     def room(self) -> int:
         """What may be reserved now."""
-        if self.lent is not None:
-            return self.lent - self.spent - self.reserved
+        if self.leased is not None:
+            return self.leased - self.spent - self.reserved
         return self.budget - self.before - self.spent - self.reserved
 
     def fits(self, amount: int) -> bool:

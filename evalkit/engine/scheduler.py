@@ -63,13 +63,13 @@ class LaneJob:
     name: str
     width: int
     """Episodes in flight at once."""
-    episodes: int
+    episodes: int = 0
     """All that the sweep plans for the lane."""
-    planned: int
+    planned: int = 0
     """Of them, those that will have ended when this call has done what it is asked to (`--limit`)."""
-    done_before: int
+    done_before: int = 0
     """Of them, those that have ended and are not to be played again."""
-    todo: Iterator[PlannedEpisode]
+    todo: Iterator[PlannedEpisode] = field(default_factory=lambda: iter(()))
     """Shared by the lane's players: one loop, and next() does not await."""
     activate: Callable[[PlannedEpisode], ActiveEpisode]
     asker: Callable[[PlannedEpisode], Asker | Player]

@@ -29,7 +29,7 @@ from tests.sim.process import Process
 if TYPE_CHECKING:
     from tests.sim.world import World
 
-TICK_S, EVERY_S, LOOK_S = 0.25, 1.0, 1.0
+EVERY_S, LOOK_S = 1.0, 1.0
 """Slower beats than evalkit's, so that a seed costs less. Nothing rests on these."""
 
 
@@ -253,7 +253,6 @@ class Crew:
             mock.patch.object(worker, "boottime", self._boottime),
             mock.patch.object(worker, "open_beside", self._open_beside),
             mock.patch.object(worker, "EVERY_S", EVERY_S),
-            mock.patch.object(on_ray, "TICK_S", TICK_S),
             mock.patch.object(Spread, "times", MachineTimes() if self._plan is None else self._plan.times),
         ):
             yield

@@ -17,6 +17,6 @@ async def machines(ready: Resources, schedule: Schedule) -> AsyncIterator[Callab
     if sweep.on == "ray":
         session.options.tell("connecting to the Ray cluster")
         async with on_cluster(sweep.workers):
-            yield lambda: play_on_ray(Spread(schedule, ready.endpoints, elastic=True))
+            yield lambda: play_on_ray(Spread(schedule, ready.endpoints))
     else:
-        yield lambda: play_here(Spread(schedule, ready.endpoints, elastic=False))
+        yield lambda: play_here(Spread(schedule, ready.endpoints))

@@ -1,28 +1,16 @@
 """The episodes that a worker was assigned, as the queue that its players draw from."""
 
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 from evalkit.engine.episode import LEFT_OWED, ActiveEpisode, final_score
 from evalkit.engine.machines.messages import EpisodePlace, FlightReport, Left
 from evalkit.engine.resume import Holdings
-from evalkit.engine.universe import AgentSetup, PlannedEpisode, cells
+from evalkit.engine.universe import PlannedEpisode, cells
 from evalkit.frozen.manifest import Manifest
 from evalkit.spec.identity import episode_id
 from evalkit.waiting import WaitQueue
-
-
-@dataclass(slots=True)
-class _Playing:
-    """An episode that a player has taken."""
-
-    before: tuple[int, int]
-    active: ActiveEpisode | None = None
-
-    def came(self) -> tuple[int, int]:
-        """Pico-dollars and requests."""
-        return self.before if self.active is None else (self.active.cost, self.active.position.step)
 
 
 @dataclass(slots=True)
@@ -39,9 +27,9 @@ class AssignedEpisodes:
     ) -> None:
         """`low`: called when a lane has a player and no episode for it."""
         self._manifest, self._holdings, self._low = manifest, holdings, low
-        self._cells: Mapping[tuple[str, str], AgentSetup] = cells(manifest)
+        self._cells = cells(manifest)
         self._lanes = {lane: _AssignedLane() for lane in lanes}
-        self._playing: dict[str, _Playing] = {}
+        self._playing: dict[str, ActiveEpisode] = {}
         self._left: list[Left] = []
         self._closed = False
 
@@ -55,11 +43,12 @@ class AssignedEpisodes:
                 return
             queue.players.grant(first, None)
 
-    def give_back(self, lane: str, most: int | None = None) -> list[str]:
-        """Episodes of a lane that no player has taken, the last ones first; they are not this worker's any more."""
+    def give_back(self, lane: str) -> list[str]:
+        """The episodes of a lane that no player has taken: they are not this worker's any more."""
         waiting = self._lanes[lane].waiting
-        count = len(waiting) if most is None else min(most, len(waiting))
-        return [waiting.pop().id for _ in range(count)]
+        names = [episode.id for episode in waiting]
+        waiting.clear()
+        return names
 
     def queued(self, lane: str) -> int:
         """Episodes of a lane that no player has taken."""
@@ -70,9 +59,9 @@ class AssignedEpisodes:
         left, self._left = self._left, []
         return left
 
-    def progress(self) -> list[FlightReport]:
-        """Of the episodes in flight."""
-        return [FlightReport(name, *playing.came()) for name, playing in self._playing.items()]
+    def flying(self) -> list[FlightReport]:
+        """How far the episodes in flight have come."""
+        return [FlightReport(name, active.cost, active.position.step) for name, active in self._playing.items()]
 
     def end(self) -> None:
         """Nothing will come any more: players end when their lane's queue is empty."""
@@ -88,11 +77,7 @@ class AssignedEpisodes:
         if not waiting:
             self._low()
             return None
-        episode = waiting.popleft()
-        logged = self._holdings.episodes.get(episode.id)
-        begun = logged is not None and not logged.ended
-        self._playing[episode.id] = _Playing((logged.cost, logged.steps) if logged is not None and begun else (0, 0))
-        return episode
+        return waiting.popleft()
 
     def over(self, lane: str) -> bool:
         """Whether none of the lane's episodes will start any more."""
@@ -106,14 +91,14 @@ class AssignedEpisodes:
 
     def activate(self, episode: PlannedEpisode, active: ActiveEpisode) -> None:
         """An episode was restored to its position in the log."""
-        playing = self._playing[episode.id]
-        active.cost, playing.active = playing.before[0], active
+        active.cost, self._playing[episode.id] = self._before(episode)[0], active
 
     def left(self, episode: PlannedEpisode, how: str) -> None:
         """An episode has ended, or was parked."""
-        playing = self._playing.pop(episode.id)
-        cost, requests = playing.came()
-        score = final_score(playing.active) if playing.active is not None and how not in LEFT_OWED else None
+        active, score = self._playing.pop(episode.id, None), None
+        cost, requests = self._before(episode) if active is None else (active.cost, active.position.step)
+        if active is not None and how not in LEFT_OWED:
+            score = final_score(active)
         self._left.append(Left(episode.id, how, cost, requests, score))
 
     def enter(self, lane: str) -> None:
@@ -127,21 +112,21 @@ class AssignedEpisodes:
         del lane
         return ""
 
+    def _before(self, episode: PlannedEpisode) -> tuple[int, int]:
+        """Pico-dollars and requests of earlier sessions."""
+        logged = self._holdings.episodes.get(episode.id)
+        return (0, 0) if logged is None or logged.ended else (logged.cost, logged.steps)
+
     def _episode(self, place: EpisodePlace) -> PlannedEpisode:
-        suite = self._manifest.suites[place.suite]
-        cell, target = self._cells[place.agent, suite.environment], suite.instances[place.index]
-        name = episode_id(cell.key, target.digest, place.replicate)
+        agent, suite_name, index, replicate = place
+        suite = self._manifest.suites[suite_name]
+        cell, target = self._cells[agent, suite.environment], suite.instances[index]
         return PlannedEpisode(
-            id=name,
+            id=episode_id(cell.key, target.digest, replicate),
             cell=cell,
             suite=suite,
             target=target,
-            replicate=place.replicate,
-            index=place.index,
-            cell_key=(place.agent, place.suite),
+            replicate=replicate,
+            index=index,
+            cell_key=(agent, suite_name),
         )
-
-
-def place_of(episode: PlannedEpisode) -> EpisodePlace:
-    """An episode by its position."""
-    return EpisodePlace(*episode.cell_key, episode.index, episode.replicate)

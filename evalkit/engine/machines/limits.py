@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from evalkit.client.keys import servers_of
 from evalkit.engine.endpoints import Endpoints
 from evalkit.engine.freezing.freeze import Resolved, lane_shares
+from evalkit.engine.machines.messages import LaneReport
 from evalkit.engine.servers import limits_over
 from evalkit.spec.model import Limits
 
@@ -15,7 +16,6 @@ UNITS = {
     "output": "output_tokens_per_minute",
     "in_flight": "in_flight",
 }
-RATES = ("requests", "input", "output")
 LEAST_PER_MIN = 6.0
 """A worker that may send less than this of a lane's requests does not play the lane at all."""
 
@@ -36,6 +36,12 @@ class Limit:
     def name(self) -> str:
         """What messages call it."""
         return f"{self.unit} {self.scope}"
+
+    def in_flight(self, lane: LaneReport) -> int:
+        """Requests of a lane in flight that count for it."""
+        if lane.stats is None or self.server is None:
+            return 0 if lane.stats is None else lane.stats.in_flight
+        return sum(one.in_flight for one in lane.stats.servers[self.server : self.server + 1])
 
 
 def limits_of(resolved: Resolved, lanes: Mapping[str, object]) -> list[Limit]:
@@ -68,32 +74,23 @@ def _figures(scope: str, limits: Limits, lanes: tuple[str, ...], server: int | N
 
 def seats(limits: list[Limit], lane: str) -> int:
     """How many workers can play a lane at once, so that each has some of its limits."""
-    few = 1 << 30
-    for limit in limits:
-        if limit.server is not None:
-            continue  # who has nothing of one server asks another
-        if lane in limit.lanes and limit.unit == "in_flight":
-            few = min(few, max(1, int(limit.most) // len(limit.lanes)))
-        elif lane in limit.lanes and limit.unit == "requests":
-            few = min(few, max(1, int(limit.most / LEAST_PER_MIN)))
-    return few
+    # Servers do not count: who has nothing of one asks another.
+    own = [limit for limit in limits if lane in limit.lanes and limit.server is None]
+    few = [limit.most // len(limit.lanes) for limit in own if limit.unit == "in_flight"]
+    few += [limit.most // LEAST_PER_MIN for limit in own if limit.unit == "requests"]
+    return max(1, int(min(few, default=1 << 30)))
 
 
-def apply(endpoints: Endpoints, rates: Mapping[str, float], workers: int) -> None:
+def apply(endpoints: Endpoints, parts: Mapping[str, float]) -> None:
     """Let a worker's lanes use these parts of the limits."""
+
+    def of(scope: str) -> tuple[dict[str, float], float]:
+        named = {unit: parts[f"{unit} {scope}"] for unit in UNITS if f"{unit} {scope}" in parts}
+        return named, named.pop("in_flight", float("inf"))
+
     for name, pool in endpoints.pools.items():
-        pool.reshare(_of(rates, f"shared {name}"), _in_flight(rates, f"shared {name}"))
+        pool.reshare(*of(f"shared {name}"))
     for name, lane in endpoints.lanes.items():
         for number in range(lane.servers):
-            scope = _of_server(name, number)
-            lane.reshare_server(number, _of(rates, scope), _in_flight(rates, scope))
-        lane.reshare(_of(rates, f"lane {name}"), _in_flight(rates, f"lane {name}"), 1 / workers)
-
-
-def _of(rates: Mapping[str, float], scope: str) -> dict[str, float]:
-    named = {unit: rates.get(f"{unit} {scope}") for unit in RATES}
-    return {unit: rate for unit, rate in named.items() if rate is not None}
-
-
-def _in_flight(rates: Mapping[str, float], scope: str) -> float:
-    return rates.get(f"in_flight {scope}", float("inf"))
+            lane.reshare_server(number, *of(_of_server(name, number)))
+        lane.reshare(*of(f"lane {name}"), 1 / endpoints.resolved.sweep.workers)

@@ -1,120 +1,29 @@
 """Plays a session in actors of a Ray cluster: starts them, carries what they ask and what is answered, and starts
 others for those that end.
 
-Ray decides nothing about safety. That it calls an actor dead is a hint: a process may go on for a minute after that. So
-a worker is settled as one of any machine is (`DistantWorkers`): sealed, once its share of the limits has lapsed. Only
-then another takes its place.
+Ray decides nothing about safety. That it calls an actor dead is a hint: a process may go on for a minute after that,
+and nobody can tell from afar one that has ended from one that stands still or is cut off. So a worker that is silent
+for long is taken for lost, whatever it does: its journal is sealed, once its part of the limits has lapsed, and all
+that it was lent is charged. Only then another takes its place. If it comes back, its next write meets the seal.
 """
 
 import asyncio
+import math
 import os
 import signal
 import threading
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from importlib.util import find_spec
-from itertools import count
 from typing import Any
 
-from evalkit.engine.gc_threshold import seldom_collected
 from evalkit.engine.loop import SIGNALS
-from evalkit.engine.machines.dealt import WorkerState
-from evalkit.engine.machines.messages import Bye, Hello, Welcome, WorkerRefused, decode_question, encode
-from evalkit.engine.machines.process import FAILED, REFUSED, RayWorker, Said
-from evalkit.engine.machines.spread import NOTHING_MORE, TICK_S, Spread, WorkerSlot, too_often
+from evalkit.engine.machines.messages import FAILED
+from evalkit.engine.machines.process import RayWorker, Said
+from evalkit.engine.machines.spread import BEGINS_S, Spread, WorkerSlot
 from evalkit.engine.options import Stop
-from evalkit.errors import CorruptLogError, StorageError, UsageError
+from evalkit.errors import UsageError
 from evalkit.store.bucket import is_bucket
-from evalkit.store.files.journal import refuse_sealed
-from evalkit.store.files.layout import journals
-
-# Workers that nobody here can reap: one that is silent for long is taken for lost, whatever it does.
-#
-# Nobody can tell from afar a process that has ended from one that stands still or is cut off. So its journal is
-# sealed, all that it was lent is charged, and others go on with its episodes. If it comes back, its next write meets
-# the seal.
-
-BEGIN_S = 900.0
-"""A worker that has been let in may read the log for so long before it asks for episodes."""
-ASK_S = 5.0
-"""How often one that has no workers looks whether another one coordinates the run."""
-NOTICED_S = 1.0
-"""The coordinator stood still itself if its clock has jumped by more: then nobody was silent meanwhile."""
-
-
-class DistantWorkers:
-    """Watches the workers of a run that are elsewhere, and settles those that are lost."""
-
-    def __init__(
-        self,
-        spread: Spread,
-        *,
-        is_connected: Callable[[str], bool],
-        is_given_up: Callable[[str], bool],
-    ) -> None:
-        """Both by writer. `is_given_up`: whether somebody says that it has ended, which may be wrong."""
-        self._spread, self._is_connected, self._is_given_up = spread, is_connected, is_given_up
-        self._session, self._coordinator = spread.session, spread.coordinator
-        self._looked_at = self._asked_at = spread.loop.time()
-
-    async def watch(self, group: asyncio.TaskGroup, is_over: Callable[[], bool]) -> None:
-        """Return once it is over, and all that are lost are settled."""
-        burials = dict[str, asyncio.Task[None]]()
-        while not is_over() or burials:
-            self._spread.look(starting=False)
-            self._look_who_leads()
-            for writer in self._silent():
-                if writer not in burials:
-                    burials[writer] = group.create_task(self._bury(writer))
-            burials = {writer: task for writer, task in burials.items() if not task.done()}
-            await asyncio.sleep(TICK_S)
-
-    def ends(self) -> bool:
-        """Whether nothing more is begun."""
-        return self._coordinator.finishing or bool(self._session.stop.reason)
-
-    def _look_who_leads(self) -> None:
-        """Without workers nothing is written, and a coordinator would not learn that its run was taken over: on a disk
-        whose locks do not hold it would wait for workers for good."""
-        store, now = self._session.store, self._spread.loop.time()
-        if store.lead is None and not self._coordinator.members and now >= self._asked_at + ASK_S:
-            self._asked_at = now
-            try:
-                refuse_sealed(self._session.options.place, store.writer)
-            except (StorageError, CorruptLogError) as flaw:
-                self._stop(flaw)
-
-    def _silent(self) -> list[str]:
-        """Workers that have said nothing for too long."""
-        now = self._spread.loop.time()
-        paused_s = now - self._looked_at - TICK_S
-        self._looked_at = now
-        members = self._coordinator.members.values()
-        if paused_s > NOTICED_S:
-            for member in members:
-                member.heard += paused_s
-        return [member.writer for member in members if now - member.heard > self._patience_s(member)]
-
-    def _patience_s(self, member: WorkerState) -> float:
-        """How long a worker may be silent. One that has not asked for episodes reads the log, if it is connected; and
-        it holds nothing, so no end of a run waits for it. Where one is given up, its share of the limits must have
-        lapsed all the same: it may still be sending."""
-        if self._is_given_up(member.writer):
-            return self._spread.times.share_s
-        reads = member.report is None and self._is_connected(member.writer) and not self.ends()
-        return BEGIN_S if reads else self._spread.times.silent_s
-
-    async def _bury(self, writer: str) -> None:
-        self._spread.replaced += 1
-        try:
-            await self._spread.bury(writer, who=writer.split("-", 1)[1].rsplit("-", 1)[0])
-        except (StorageError, CorruptLogError) as flaw:
-            self._stop(flaw)
-            self._coordinator.members.pop(writer, None)
-
-    def _stop(self, flaw: StorageError | CorruptLogError) -> None:
-        self._session.stop.set("storage" if isinstance(flaw, StorageError) else "corrupt", str(flaw))
-
 
 # Whether the head of a Ray cluster still answers.
 #
@@ -190,9 +99,9 @@ CPUS = 1
 OBJECT_STORE_BYTES = 80_000_000
 """Of a cluster for one call; messages are smaller than what Ray puts there."""
 LOOK_S = 0.5
-"""How often it is looked whether a worker that does not answer was sealed, or nothing more is begun."""
-PLACE_S = 45.0
-"""An actor starts within seconds where the cluster has room. One that has not answered for so long is told of."""
+"""How often it is looked whether a worker that does not answer is lost, or nothing more is begun."""
+READS_S = 900.0
+"""A worker that has been let in may read the log for so long before it asks for episodes."""
 AGAIN_S = 1.0
 """An actor that cannot be reached is called again after so long."""
 
@@ -249,131 +158,54 @@ def _take_signals_back() -> None:
             signal.siginterrupt(number, False)
 
 
-async def play_on_ray(spread: Spread) -> None:
-    """Play all lanes in as many actors as the sweep says; return when nothing remains, or the run stops, and each has
-    ended or was settled."""
-    with seldom_collected():
-        await _RayActors(spread).play()
+def patience_s(spread: Spread, slot: WorkerSlot) -> float:
+    """How long a slot's worker may be silent. One that has not reported yet reads the log; and it has nothing, so no
+    end of a run waits for it."""
+    member = spread.allocator.members.get(slot.writer)
+    if member is None:
+        return math.inf
+    return READS_S if member.report is None and not spread.ends else spread.times.silent_s
 
 
 class _RayActors:
     def __init__(self, spread: Spread) -> None:
         import ray
 
-        self._spread, self._session, self._coordinator = spread, spread.session, spread.coordinator
-        directory = spread.session.options.place
-        self._directory = directory if is_bucket(directory) else directory.resolve()
-        self._ray = ray
-        self._actor = ray.remote(RayWorker).options(
-            num_cpus=CPUS,
-            scheduling_strategy="SPREAD",
-            max_restarts=0,
-            max_task_retries=0,
-        )
-        self._called = set[str]()
-        """Writers whose actor answers, or is awaited."""
-        self._given_up = set[str]()
-        """Writers whose actor Ray calls dead, or which has ended without goodbye."""
-        self._refused = list[str]()
-        self._last_words = ""
-        """Of an actor that has ended on its own."""
-        self._slots = [WorkerSlot(number) for number in range(spread.workers)]
+        self._spread, self._session, self._ray = spread, spread.session, ray
+        options = {"num_cpus": CPUS, "scheduling_strategy": "SPREAD", "max_restarts": 0, "max_task_retries": 0}
+        self._actor = ray.remote(RayWorker).options(**options)
         self._told = False
         """Whether it was said that some wait for a place."""
         self._head = RayHead(ray.get_runtime_context().gcs_address)
-        self._distant = DistantWorkers(
-            spread, is_connected=self._called.__contains__, is_given_up=self._given_up.__contains__
-        )
 
     async def play(self) -> None:
-        """See `play_on_ray`."""
-        try:
-            async with asyncio.TaskGroup() as group:
-                head = group.create_task(self._head.watch(self._session.stop))
-                lives = [group.create_task(self._live(slot)) for slot in self._slots]
-                await self._distant.watch(
-                    group,
-                    lambda: head.done() or (all(life.done() for life in lives) and not self._coordinator.members),
-                )
-                for task in (head, *lives):
-                    task.cancel()
-        except BaseExceptionGroup as flaws:
-            raise flaws.exceptions[0] from None
-        finally:
-            self._coordinator.abandon()
-        self._spread.look(starting=False)
-        if not self._coordinator.idle() and not self._session.stop.reason:
-            self._session.stop.set("workers", self._words())
+        """Play all lanes in as many actors as the sweep says; return when nothing remains, or the run stops, and each
+        has ended or was settled."""
+        await self._spread.play(self._live, beside=lambda: self._head.watch(self._session.stop))
 
-    def _words(self) -> str:
-        if self._refused:
-            return f"No worker may play: {self._refused[-1]}"
-        return too_often(self._spread.workers, self._last_words)
-
-    async def _live(self, slot: WorkerSlot) -> None:
-        """One slot, actor after actor, until nothing remains to be done."""
-        store = self._session.store
-        for _ in count():
-            if not slot.may_begin(self._spread.loop.time()):
-                store.event("fewer_workers", worker=slot.number, detail="It was replaced too often.")
-                return
-            slot.begun.append(self._spread.loop.time())
-            try:
-                code, words = await self._one(slot)
-            except (StorageError, CorruptLogError) as flaw:
-                self._session.stop.set("storage" if isinstance(flaw, StorageError) else "corrupt", str(flaw))
-                return
-            if code == 0 or self._distant.ends():
-                return
-            if code == REFUSED:
-                self._refused.append(words)
-                store.event("worker_refused", worker=slot.number, detail=words)
-                if self._session.options.announce is not None:
-                    self._session.options.announce([f"Worker {slot.number} may not play: {words}"])
-                return
-            self._last_words = words or self._last_words
-            store.event("worker_ended", worker=slot.number, detail=words)
-
-    async def _one(self, slot: WorkerSlot) -> tuple[int, str]:
-        """One actor of a slot, to its end, and until it is settled: its exit code, and why it could not go on."""
-        slot.writer, number, answer = "", 0, b""
-        actor = self._actor.remote(str(self._directory), self._spread.times.orphan_s)
+    async def _live(self, slot: WorkerSlot) -> tuple[int, str]:
+        """One actor of a slot, to its end, and until it is settled."""
+        number, answer, place = 0, b"", self._session.options.place
+        actor = self._actor.remote(str(place if is_bucket(place) else place.resolve()), self._spread.times.orphan_s)
         try:
             while isinstance(said := await self._turn(slot, actor, number, answer), bytes):
-                question = decode_question(said)
-                if isinstance(question, Hello) and not self._sees(question.writer):
-                    reply: Any = WorkerRefused(why=self._elsewhere())
-                else:
-                    reply = await self._spread.answer(question)
-                if isinstance(question, Hello) and isinstance(reply, Welcome):
-                    slot.writer = question.writer
-                    self._called.add(slot.writer)
-                if isinstance(question, Bye):
-                    self._called.discard(slot.writer)
-                    slot.writer = ""
-                number, answer = number + 1, encode(reply)
-            return (0, "") if said == (REFUSED, NOTHING_MORE.why) else said
-        except asyncio.CancelledError:
-            slot.writer = ""  # nobody watches any more who is silent: the next call settles what it leaves
-            raise
+                number, answer = number + 1, await self._spread.hear(slot, said)
+            while (member := self._spread.allocator.members.get(slot.writer)) is not None:
+                # It says nothing more, and may still be sending: until its part of the limits has lapsed.
+                rest_s = member.heard + self._spread.times.share_s - self._spread.loop.time()
+                if rest_s <= 0:
+                    await self._spread.bury(slot)
+                await asyncio.sleep(max(0.0, rest_s))
+            return said
         finally:
-            await self._settled(slot.writer)
             # What is settled may end: else one that stands still would keep its place from the one that follows.
             self._ray.kill(actor)
-
-    async def _settled(self, writer: str) -> None:
-        """Wait until a worker that was let in, and that says nothing more, is settled."""
-        self._called.discard(writer)
-        self._given_up.add(writer)
-        while True:
-            if writer not in self._coordinator.members:
-                return
-            await asyncio.sleep(LOOK_S)
 
     async def _turn(self, slot: WorkerSlot, actor: Any, number: int, answer: bytes) -> Said:
         """What an actor says next. Whether it is the last that it says is decided here, and is no proof of anything."""
         from ray.exceptions import ActorUnavailableError, RayError
 
+        silent_s = 0.0  # as far as this process was awake
         while True:
             call = asyncio.wrap_future(actor.turn.remote(number, answer).future())
             try:
@@ -381,15 +213,17 @@ class _RayActors:
                     await asyncio.wait([call], timeout=LOOK_S)
                     if call.done():
                         break
-                    if slot.writer and slot.writer not in self._coordinator.members:
+                    silent_s += LOOK_S
+                    if silent_s > patience_s(self._spread, slot):
                         return FAILED, "It said nothing for too long, and was sealed."
-                    if not slot.writer and self._distant.ends():
+                    if not slot.writer and self._spread.ends:
                         return 0, ""  # it was never let in, or has said goodbye
-                    if not number and self._spread.loop.time() > slot.begun[-1] + PLACE_S:
+                    if not number and self._spread.loop.time() > slot.begun[-1] + BEGINS_S:
                         await self._tell_of_places()
                 said: Said = call.result()
                 return said
             except ActorUnavailableError:
+                silent_s += AGAIN_S
                 await asyncio.sleep(AGAIN_S)
             except RayError as flaw:
                 return FAILED, str(flaw).strip()
@@ -401,24 +235,17 @@ class _RayActors:
         if self._told or self._head.silent_since is not None:
             return
         self._told = True
-        waiting = sum(not slot.writer for slot in self._slots)
+        waiting, slots = sum(slot.begins for slot in self._spread.slots), len(self._spread.slots)
         has = (await asyncio.to_thread(self._ray.cluster_resources)).get("CPU", 0.0)
         words = (
-            f"{waiting} of {len(self._slots)} workers have no place after {PLACE_S:.0f} s: each needs {CPUS} CPU, "
-            f"and the Ray cluster has {has:g} for all its programs. They start when there is room; the others play "
-            "meanwhile."
+            f"{waiting} of {slots} workers have no place after {BEGINS_S:.0f} s: each needs {CPUS} CPU, and the Ray "
+            f"cluster has {has:g} for all its programs. They start when there is room; the others play meanwhile."
         )
         self._session.store.event("workers_wait", waiting=waiting, detail=words)
         if self._session.options.announce is not None:
             self._session.options.announce([words])
 
-    def _sees(self, writer: str) -> bool:
-        """Whether this node sees the journal that a worker has begun: else both have directories of the same name."""
-        directory = self._session.options.place
-        return is_bucket(directory) or writer in journals(directory)
 
-    def _elsewhere(self) -> str:
-        return (
-            f"{self._directory} is another directory on this worker's node than on the coordinator's. All nodes need "
-            "the same: use a bucket, or a disk that they share (`--dir`)."
-        )
+async def play_on_ray(spread: Spread) -> None:
+    """Play all lanes in actors of the cluster that this process is connected to."""
+    await _RayActors(spread).play()

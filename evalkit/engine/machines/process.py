@@ -1,20 +1,21 @@
-"""A process that works for the one that has started it (`children.py`), over a stream between the two."""
+"""A process that works for the one that has started it: over a stream between the two (`children.py`), or as an actor
+of a Ray cluster (`on_ray.py`)."""
 
 import asyncio
 import socket
 import sys
-from collections.abc import Coroutine
 from contextlib import suppress
-from typing import Any
+from pathlib import Path
 
 from evalkit.engine.loop import run_loop
 from evalkit.engine.machines.messages import (
-    Attend,
+    ENDED,
+    FAILED,
+    GONE,
+    REFUSED,
     Gone,
     Question,
     Reply,
-    WorkerRefused,
-    WorkerSetup,
     WorkerTransport,
     decode_reply,
     encode,
@@ -23,12 +24,8 @@ from evalkit.engine.machines.worker import Worker
 from evalkit.errors import EvalkitError, UsageError
 from evalkit.frozen.manifests import is_run
 from evalkit.store.bucket import is_bucket, place_of
-from evalkit.store.files.schema import FORMAT
 from evalkit.text import visible
-from evalkit.version import __version__
 
-GONE, FAILED, REFUSED = 4, 1, 2
-"""Exit codes: the coordinator has ended; the worker could not go on; it may not, or need not, work."""
 LENGTH_BYTES = 4
 
 
@@ -74,7 +71,7 @@ async def main(descriptor: int, run: str) -> int:
     """Work for the process at the other end of a socket; the exit code."""
     link = await linked(socket.socket(fileno=descriptor))
     try:
-        code, words = await ended(_work(run, link))
+        code, words = await worked(place_of(run), link)
     finally:
         link.close()
     if code:
@@ -82,30 +79,17 @@ async def main(descriptor: int, run: str) -> int:
     return code
 
 
-async def ended(work: Coroutine[Any, Any, None]) -> tuple[int, str]:
-    """Let a worker work: (the exit code of its end, why it could not go on)."""
+async def worked(run: Path, coordinator: WorkerTransport) -> tuple[int, str]:
+    """Work until the run ends: (the exit code, why it could not go on)."""
     try:
-        await work
+        await Worker(run, coordinator).work()
     except Gone as flaw:
         return GONE, str(flaw)
     except UsageError as flaw:
         return REFUSED, str(flaw)
     except EvalkitError as flaw:
         return FAILED, str(flaw)
-    return 0, ""
-
-
-async def _work(run: str, link: WorkerLink) -> None:
-    await Worker(place_of(run), await attended(link), link).work()
-
-
-async def attended(coordinator: WorkerTransport) -> WorkerSetup:
-    """What there is to do. Raises UsageError where there is nothing, Gone."""
-    answer = await coordinator.ask(Attend(evalkit=__version__, log=FORMAT))
-    if isinstance(answer, WorkerRefused):
-        raise UsageError(answer.why)
-    assert isinstance(answer, WorkerSetup)
-    return answer
+    return ENDED, ""
 
 
 # A worker that is an actor of a Ray cluster. It imports nothing of Ray: `on_ray.py` makes an actor of it.
@@ -115,7 +99,7 @@ async def attended(coordinator: WorkerTransport) -> WorkerSetup:
 # is let in by Ray.
 
 Said = bytes | tuple[int, str]
-"""A question, or that the worker has ended: an exit code of `process.py`, and why it could not go on."""
+"""A question, or that the worker has ended: how, and why it could not go on."""
 
 
 class CalledTransport:
@@ -124,18 +108,16 @@ class CalledTransport:
     def __init__(self, orphan_s: float) -> None:
         self._orphan_s = orphan_s
         """A coordinator that has not answered for so long is gone."""
-        self._number = 0
-        """Of the newest question."""
-        self._answers: dict[int, asyncio.Future[bytes]] = {}
-        self._questions: dict[int, bytes] = {}
+        self._number, self._question = 0, b""
+        """The newest question, and how many there were."""
+        self._answer: asyncio.Future[bytes] | None = None
         self._asked = asyncio.Condition()
 
     async def ask(self, question: Question) -> Reply:
         """The coordinator's answer. Raises Gone."""
-        self._number += 1
-        number, answer = self._number, asyncio.get_running_loop().create_future()
         async with self._asked:
-            self._questions[number], self._answers[number] = encode(question), answer
+            self._number, self._question = self._number + 1, encode(question)
+            self._answer = answer = asyncio.get_running_loop().create_future()
             self._asked.notify_all()
         try:
             async with asyncio.timeout(self._orphan_s):
@@ -145,27 +127,24 @@ class CalledTransport:
 
     async def turn(self, number: int, answer: bytes) -> bytes:
         """Hear the answer to one question, and give the next."""
-        awaited = self._answers.pop(number, None)
-        if awaited is not None and not awaited.done():  # whoever gave up waiting has cancelled it
-            awaited.set_result(answer)
-        self._questions.pop(number, None)
+        if number == self._number and self._answer is not None and not self._answer.done():
+            self._answer.set_result(answer)  # whoever gave up waiting has cancelled it
         async with self._asked:
-            await self._asked.wait_for(lambda: number + 1 in self._questions)
-        return self._questions[number + 1]
+            await self._asked.wait_for(lambda: self._number > number)
+        return self._question
 
 
 class RayWorker:
     """One worker, for as long as its actor lives."""
 
     def __init__(self, place: str, orphan_s: float) -> None:
-        self._place = place
-        self._transport = CalledTransport(orphan_s)
+        self._place, self._transport = place, CalledTransport(orphan_s)
         self._life: asyncio.Task[tuple[int, str]] | None = None
 
     async def turn(self, number: int, answer: bytes) -> Said:
         """Take the answer to the question of this number, 0 at first, and give the next; or say that it has ended."""
         if self._life is None:
-            self._life = asyncio.create_task(ended(self._work()))
+            self._life = asyncio.create_task(self._live())
         talking = asyncio.create_task(self._transport.turn(number, answer))
         await asyncio.wait([talking, self._life], return_when=asyncio.FIRST_COMPLETED)
         if talking.done():
@@ -174,17 +153,14 @@ class RayWorker:
         code, words = self._life.result()
         return code, f"on {socket.gethostname()}: {words}" if code == FAILED else words
 
-    async def _work(self) -> None:
-        """Work until the run ends. Raises EvalkitError."""
-        directory = place_of(self._place)
-        if not is_bucket(directory) and not is_run(directory):
-            raise UsageError(
-                f"There is no run at {directory} on {socket.gethostname()}. All nodes need the run's directory: use a "
+    async def _live(self) -> tuple[int, str]:
+        run = place_of(self._place)
+        if not is_bucket(run) and not is_run(run):
+            return REFUSED, (
+                f"There is no run at {run} on {socket.gethostname()}. All nodes need the run's directory: use a "
                 "bucket, or a disk that they share (`--dir`)."
             )
-        again = True
-        while again:
-            again = await Worker(directory, await attended(self._transport), self._transport).work()
+        return await worked(run, self._transport)
 
 
 if __name__ == "__main__":

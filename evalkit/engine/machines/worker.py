@@ -1,14 +1,16 @@
 """A worker: plays the episodes that the coordinator assigns it, and writes them to a journal of its own.
 
-It is the engine of a single process with other sources: its episodes come in blocks, its lanes use shares of the
-limits, and its budget is lent. `process.py` has the process that it runs in. If the coordinator is gone it commits what
-it has, closes its journal, and ends.
+It is the engine of a single process with other sources: its episodes come in blocks, its lanes use parts of the limits,
+and its budget is lent. `process.py` has the process that it runs in. If the coordinator is gone it commits what it has,
+closes its journal, and ends.
 """
 
 import asyncio
 import time
 from contextlib import AsyncExitStack
 from pathlib import Path
+
+from msgspec import structs
 
 from evalkit.client.budget import Budget
 from evalkit.client.budget_state import Ceiling
@@ -21,18 +23,16 @@ from evalkit.engine.machines import limits
 from evalkit.engine.machines.assigned import AssignedEpisodes
 from evalkit.engine.machines.messages import (
     Bye,
-    Directive,
-    FlightReport,
     Gone,
     Hello,
+    LaneGrant,
     LaneReport,
     Left,
-    Purse,
-    Renew,
     Welcome,
     WorkerRefused,
-    WorkerSetup,
     WorkerTransport,
+    WorkGrant,
+    WorkReport,
 )
 from evalkit.engine.machines.setup import code_digests, resolved_from
 from evalkit.engine.options import Stop
@@ -43,18 +43,21 @@ from evalkit.errors import FencedError, LaneClosed, StorageError, UsageError
 from evalkit.frozen.manifest import Manifest
 from evalkit.frozen.manifests import manifest_digest, read_manifest
 from evalkit.money import PicoUsd
-from evalkit.spec.model import Sweep
 from evalkit.store.files.journal import new_writer, newest_claim
+from evalkit.store.files.schema import FORMAT
 from evalkit.store.files.segment import SEAL
 from evalkit.store.writing.opening import announce, withdraw
 from evalkit.store.writing.writer import Store, open_beside
+from evalkit.version import __version__
 
 EVERY_S = 0.5
-"""How often it tells what it does and asks what to do, where nothing is urgent."""
+"""How often it reports, where nothing is urgent."""
 AGAIN_S = 0.02
-"""The least time between two questions."""
-PROGRESS_EVERY_S = 1.0
-"""How often it tells how far its episodes have come; of those that have ended it tells with the next question."""
+"""The least time between two reports."""
+FLYING_EVERY_S = 1.0
+"""How often it tells how far its episodes have come; of those that have ended each report tells."""
+PAUSE_TOLD_S = 0.5
+"""A pause that another worker has met counts if it is longer by so much."""
 
 
 def boottime() -> float:
@@ -66,104 +69,119 @@ def boottime() -> float:
 class Worker:
     """One worker's life."""
 
-    def __init__(self, directory: Path, setup: WorkerSetup, coordinator: WorkerTransport) -> None:
-        self._directory, self._setup, self._coordinator = directory, setup, coordinator
-        self.writer = new_writer([setup.after])
-        self._leaving = self._anew = False
+    _store: Store
+    _endpoints: Endpoints
+    _budget: Budget
+    _gate: AssignedEpisodes
+    """What it plays with, once it was let in."""
+
+    def __init__(self, directory: Path, coordinator: WorkerTransport) -> None:
+        self._directory, self._coordinator = directory, coordinator
+        self._writer = new_writer()
+        self._played = False
         self._stop = Stop()
-        self._share = 0
-        self._workers = 1
-        self._valid_until = 0.0
-        self._progress_due = 0.0
-        self._urgent = asyncio.Event()
-        self._given_back: list[str] = []
+        self._valid_until = self._flying_due = 0.0
+        self._urgent, self._over = asyncio.Event(), asyncio.Event()
         self._jobs: list[LaneJob] = []
 
-    async def work(self) -> bool:
-        """Say hello, play until there is nothing more to do, close the journal, say goodbye. Returns whether it is to
-        begin anew. Raises EvalkitError."""
+    async def work(self) -> None:
+        """Say hello, play until there is nothing more to do, close the journal, say goodbye. Raises EvalkitError."""
         whole = read_manifest(self._directory)
         require(whole)
-        resolved = resolved_from(self._setup, whole)
-        check_keys(resolved, self._setup.choice)
-        welcome = await self._hello(resolved.manifest)
-        self._workers = welcome.workers
+        welcome, refused = await self._hello(whole), None
         try:
-            with open_beside(self._directory, writer=self.writer) as store:
-                await self._play(store, welcome, whole, resolved)
+            with open_beside(self._directory, writer=self._writer) as self._store:
+                await self._play(welcome, whole, resolved_from(welcome, whole))
+        except UsageError as flaw:  # this machine lacks something, such as a key
+            refused = flaw
         except Gone as flaw:
-            last = newest_claim(self._directory, self.writer)
+            last = newest_claim(self._directory, self._writer)
             if last is not None and last["kind"] == SEAL:
                 raise Gone(f"{flaw}; its journal was sealed before, while this worker stood still") from None
             raise
-        await self._coordinator.ask(Bye(writer=self.writer, number=store.last))
-        return self._anew
+        await self._coordinator.ask(Bye(writer=self._writer))
+        if refused is not None:
+            raise refused
 
     async def _hello(self, manifest: Manifest) -> Welcome:
         """Begin a journal, and be let in: another name is chosen where a later writer has begun. Raises UsageError."""
         digest, code = manifest_digest(self._directory), code_digests(manifest)
         while True:
-            announce(self._directory, self.writer)
-            answer = await self._coordinator.ask(Hello(writer=self.writer, manifest=digest, code=code))
+            announce(self._directory, self._writer)
+            hello = Hello(evalkit=__version__, log=FORMAT, writer=self._writer, manifest=digest, code=code)
+            answer = await self._coordinator.ask(hello)
             if isinstance(answer, Welcome):
                 return answer
             assert isinstance(answer, WorkerRefused)
-            withdraw(self._directory, self.writer)
+            withdraw(self._directory, self._writer)
             if not answer.after:
                 raise UsageError(answer.why)
-            self.writer = new_writer([answer.after])
+            self._writer = new_writer([answer.after])
 
-    def leave(self) -> None:
-        """Stop what is played, for others to go on with."""
-        self._leaving = True
-        self._stop.set(LEAVING, "This worker leaves.")
-
-    async def _play(self, store: Store, welcome: Welcome, whole: Manifest, resolved: Resolved) -> None:
-        setup = self._setup
-        holdings = read_holdings(self._directory, setup.retry, store.found, keep_facts=setup.asks)
+    async def _play(self, welcome: Welcome, whole: Manifest, resolved: Resolved) -> None:
+        sweep, store, choice = welcome.sweep, self._store, welcome.choice
+        check_keys(resolved, choice)
+        asks = sweep.decide is not None
+        holdings = read_holdings(self._directory, welcome.retry, store.found, keep_facts=asks)
         async with AsyncExitStack() as stack:
-            endpoints = await open_endpoints(
-                resolved,
-                whole,
-                setup.choice,
-                stack,
-                launch=None,
-                directory=self._directory,
-                part=WorkerPart(widths=welcome.widths, workers=welcome.workers, urls=setup.urls),
+            part = WorkerPart(widths=welcome.widths, workers=sweep.workers, urls=welcome.urls)
+            self._endpoints = endpoints = await open_endpoints(
+                resolved, whole, choice, stack, launch=None, directory=self._directory, part=part
             )
-            endpoints.budget = budget = self._budget(store, resolved.sweep)
-            budget.borrow(self._urgent.set)
+            endpoints.budget = self._budget = Budget(
+                budget=sweep.budget,
+                spent=PicoUsd(0),
+                ledger=store,
+                session=self._writer,
+                ceilings={
+                    ("agent", agent.name): Ceiling(budget=agent.budget, before=0)
+                    for agent in sweep.agents
+                    if agent.budget is not None
+                },
+            )
+            self._budget.borrow(self._urgent.set)
             for lane in endpoints.lanes.values():
                 lane.lapsed = lambda: boottime() >= self._valid_until
                 lane.paused = self._urgent.set
-            names = [name for name in lanes(resolved.manifest, setup.choice) if welcome.widths.get(name)]
-            gate = AssignedEpisodes(resolved.manifest, holdings, names, low=self._urgent.set)
-            self._jobs = [self._job(name, welcome.widths[name], endpoints, holdings, gate, store) for name in names]
-            self._stop.wakes[self] = lambda: self._wake(endpoints, gate)
+            names = [name for name in lanes(resolved.manifest, choice) if welcome.widths.get(name)]
+            self._gate = AssignedEpisodes(resolved.manifest, holdings, names, low=self._urgent.set)
+            self._jobs = [self._job(name, welcome.widths[name], holdings) for name in names]
+            self._stop.wakes[self] = self._wake
             try:
-                await self._with_coordinator(endpoints, budget, gate, store)
+                await self._report()
+                await self._play_and_report()
             finally:
                 if endpoints.lanes:
                     # All players have ended, and each attempt that they left has its charge: nothing is in flight.
-                    budget.close()
+                    self._budget.close()
 
-    async def _with_coordinator(
-        self, endpoints: Endpoints, budget: Budget, gate: AssignedEpisodes, store: Store
-    ) -> None:
-        await self._renew(endpoints, budget, gate, store)
+    def _job(self, name: str, width: int, holdings: Holdings) -> LaneJob:
+        lane, log = self._endpoints.lanes.get(name), self._store
+        return LaneJob(
+            name=name,
+            width=width,
+            activate=holdings.activate,
+            asker=self._endpoints.asker,
+            context=LaneContext(log=log, worker=self._writer, stop=self._stop, lane_stop=Stop(), lane=lane),
+            lane=lane,
+            gate=self._gate,
+        )
+
+    async def _play_and_report(self) -> None:
         try:
             async with asyncio.TaskGroup() as group:
-                talking = group.create_task(self._talk(endpoints, budget, gate, store))
+                group.create_task(self._report_again())
                 await play_lanes(self._jobs)
-                talking.cancel()
+                await self._over.wait()  # one that has no part of any lane stands by
+                self._played = True
+                self._urgent.set()
         except BaseExceptionGroup as flaws:
             raise flaws.exceptions[0] from None  # without a coordinator its players were cancelled
-        await self._renew(endpoints, budget, gate, store)
 
-    async def _talk(self, endpoints: Endpoints, budget: Budget, gate: AssignedEpisodes, store: Store) -> None:
-        """Ask again and again what to do. Raises Gone."""
-        loop = asyncio.get_running_loop()
-        while True:
+    async def _report_again(self) -> None:
+        """Report again and again, and once more when all is played. Raises Gone."""
+        loop, over = asyncio.get_running_loop(), False
+        while not over:
             due = loop.time() + EVERY_S
             await asyncio.sleep(AGAIN_S)
             timer = loop.call_at(due, self._urgent.set)
@@ -171,191 +189,111 @@ class Worker:
             timer.cancel()
             late_s = max(0.0, loop.time() - due)
             self._urgent.clear()
-            medians = [lane.median_s for lane in endpoints.lanes.values() if lane.median_s]
-            for lane in endpoints.lanes.values():
+            medians = [lane.median_s for lane in self._endpoints.lanes.values() if lane.median_s]
+            for lane in self._endpoints.lanes.values():
                 lane.late(late_s)
             if medians:
-                store.pace(min(medians))
-            await self._renew(endpoints, budget, gate, store)
+                self._store.pace(min(medians))
+            over = self._played
+            await self._report()
 
-    async def _renew(self, endpoints: Endpoints, budget: Budget, gate: AssignedEpisodes, store: Store) -> None:
-        left, back = await self._durable(gate, store), self._given_back
-        self._given_back = []
-        for job in self._jobs:
-            if job.context.stopping:
-                back += gate.give_back(job.name)
-        asked_at, stats = boottime(), budget.stats()
-        question = Renew(
-            writer=self.writer,
-            lanes={job.name: _report(job, gate, budget) for job in self._jobs},
-            share=self._share,
-            purses={
-                " ".join(scope).strip(): Purse(
-                    one.spent, one.reserved, one.lack.wanted, one.lack.first, one.returned, one.over
-                )
-                for scope, one in budget.borrowed().items()
-            },
-            charged=stats.charged,
-            unmetered=stats.unmetered,
-            left=left,
-            given_back=back,
-            progress=self._progress(gate, asked_at) if stats.budget is not None else [],
-            # That a worker leaves stops nobody else.
-            stop="" if self._stop.reason == LEAVING else self._stop.reason,
-            stop_message="" if self._stop.reason == LEAVING else self._stop.message,
-            leaving=self._leaving,
+    async def _report(self) -> None:
+        """Say what it has done, and do what the answer says. Raises FencedError, Gone."""
+        left, gate, now = await self._durable(), self._gate, boottime()
+        stats, flying = self._budget.stats(), []
+        if stats.budget is not None and now >= self._flying_due:
+            self._flying_due, flying = now + FLYING_EVERY_S, gate.flying()
+        answer = await self._coordinator.ask(
+            WorkReport(
+                writer=self._writer,
+                lanes={job.name: _of_lane(job, gate, self._budget) for job in self._jobs},
+                money=self._budget.borrowed(),
+                charged=stats.charged,
+                unmetered=stats.unmetered,
+                left=left,
+                unbegun=[name for job in self._jobs if job.context.stopping for name in gate.give_back(job.name)],
+                flying=flying,
+                stop=(self._stop.reason, self._stop.message),
+            )
         )
-        answer = await self._coordinator.ask(question)
         if isinstance(answer, WorkerRefused):
             raise FencedError(answer.why)
-        assert isinstance(answer, Directive)
-        self._obey(answer, asked_at, endpoints, budget, gate)
+        assert isinstance(answer, WorkGrant)
+        self._valid_until = now + answer.valid_s
+        self._obey(answer)
 
-    def _progress(self, gate: AssignedEpisodes, now: float) -> list[FlightReport]:
-        if now < self._progress_due:
-            return []
-        self._progress_due = now + PROGRESS_EVERY_S
-        return gate.progress()
-
-    async def _durable(self, gate: AssignedEpisodes, store: Store) -> list[Left]:
-        """The episodes that were left since the last question, all their rows durable; none if they cannot be."""
-        left = gate.reports()
+    async def _durable(self) -> list[Left]:
+        """The episodes that were left since the last report, all their rows durable; none if they cannot be."""
+        left = self._gate.reports()
         try:
             if left:
-                await store.durable()
+                await self._store.durable()
         except StorageError as flaw:
             self._stop.set("storage", str(flaw))
             return []
         return left
 
-    def _obey(
-        self, answer: Directive, asked_at: float, endpoints: Endpoints, budget: Budget, gate: AssignedEpisodes
-    ) -> None:
-        loop = asyncio.get_running_loop()
-        budget.lend(
-            {_scope(name): amount for name, amount in answer.leased.items()},
-            {_scope(name): amount for name, amount in answer.before.items()},
-        )
-        budget.give_back({_scope(name): amount for name, amount in answer.give_back.items()})
-        if answer.give_back:
-            self._urgent.set()
-        self._valid_until = asked_at + answer.valid_s
-        self._share, self._workers = answer.share, answer.workers
-        limits.apply(endpoints, answer.rates, self._workers)
-        for name, seconds in answer.pauses.items():
-            if name in endpoints.lanes:
-                endpoints.lanes[name].pause(loop.time() + seconds)
-        for name in answer.acted:
-            if name in endpoints.lanes:
-                endpoints.lanes[name].acted()
-        for name, places in answer.blocks.items():
-            gate.take(name, places)
-        for name, count in answer.recall.items():
-            self._given_back += gate.give_back(name, count)
-        if self._given_back:
-            self._urgent.set()
+    def _obey(self, grant: WorkGrant) -> None:
+        if self._budget.lend(grant.money):
+            self._urgent.set()  # another waits for what goes back
+        limits.apply(self._endpoints, grant.limits)
         for job in self._jobs:
-            self._stop_parts(job, answer)
-        if answer.stop:
-            self._stop.set(answer.stop, answer.stop_message)
-        if answer.finish:
-            gate.end()
-        if answer.leave and not self._leaving:
-            self._anew = True
-            self.leave()
+            self._obey_lane(job, grant.lanes.get(job.name, LaneGrant()))
+        if grant.stop[0]:
+            self._stop.set(*grant.stop)
+        if grant.finish:
+            self._end()
 
-    def _stop_parts(self, job: LaneJob, answer: Directive) -> None:
-        """A lane, or an agent in it, was stopped by what another worker met."""
-        for agent, why in answer.agents_stopped.get(job.name, {}).items():
-            job.context.stopped.setdefault(agent, why)
-        ended = answer.lanes_stopped.get(job.name)
-        if ended is not None and not job.context.lane_stop.reason:
-            job.context.lane_stop.set("lane", ended)
-            if job.lane is not None:
-                job.lane.end(LaneClosed(ended))
+    def _obey_lane(self, job: LaneJob, grant: LaneGrant) -> None:
+        """Its further episodes, and what other workers have met."""
+        context, lane = job.context, job.lane
+        context.stopped.update(
+            {agent: why for agent, why in grant.agents_stopped.items() if agent not in context.stopped}
+        )
+        if lane is not None and grant.pause_s > lane.stats().paused_s + PAUSE_TOLD_S:
+            lane.pause(asyncio.get_running_loop().time() + grant.pause_s)
+        if lane is not None and grant.acted:
+            lane.acted()
+        self._gate.take(job.name, grant.episodes)
+        if grant.stopped and not context.lane_stop.reason:
+            context.lane_stop.set("lane", grant.stopped)
+            if lane is not None:
+                lane.end(LaneClosed(grant.stopped))
 
-    def _wake(self, endpoints: Endpoints, gate: AssignedEpisodes) -> None:
+    def _end(self) -> None:
+        """Nothing will come any more."""
+        self._gate.end()
+        self._over.set()
+
+    def _wake(self) -> None:
         """The run stops: players that wait for a limit, for money or for an episode leave."""
         error = LaneClosed(self._stop.message or f"The run stops ({self._stop.reason}).")
-        for lane in endpoints.lanes.values():
+        for lane in self._endpoints.lanes.values():
             lane.end(error)
-        if endpoints.budget is not None:
-            endpoints.budget.end(error)
-        for job in self._jobs:
-            self._given_back += gate.give_back(job.name)
-        gate.end()
+        self._budget.end(error)
+        self._end()
         self._urgent.set()
 
-    def _budget(self, store: Store, sweep: Sweep) -> Budget:
-        budgets = {("agent", agent.name): agent.budget for agent in sweep.agents if agent.budget is not None}
-        ceilings = {scope: Ceiling(budget=budget, before=0) for scope, budget in budgets.items()}
-        return Budget(budget=sweep.budget, spent=PicoUsd(0), ledger=store, session=self.writer, ceilings=ceilings)
 
-    def _job(
-        self, name: str, width: int, endpoints: Endpoints, holdings: Holdings, gate: AssignedEpisodes, store: Store
-    ) -> LaneJob:
-        lane = endpoints.lanes.get(name)
-        context = LaneContext(log=store, worker=self.writer, stop=self._stop, lane_stop=Stop(), lane=lane)
-        return LaneJob(
-            name=name,
-            width=width,
-            episodes=0,
-            planned=0,
-            done_before=0,
-            todo=iter(()),
-            activate=holdings.activate,
-            asker=endpoints.asker,
-            context=context,
-            lane=lane,
-            gate=gate,
-        )
-
-
-def _report(job: LaneJob, gate: AssignedEpisodes, budget: Budget) -> LaneReport:
+def _of_lane(job: LaneJob, gate: AssignedEpisodes, budget: Budget) -> LaneReport:
     context, lane = job.context, job.lane
-    stopped = context.lane_stop.message if context.lane_stop.reason else ""
-    if lane is None:
-        return LaneReport(
-            players=job.width,
-            playing=context.playing,
-            queued=gate.queued(job.name),
-            steps=context.steps,
-            stopped=stopped,
-        )
-    stats = lane.stats()
-    return LaneReport(
-        players=job.width,
+    report = LaneReport(
         playing=context.playing,
         queued=gate.queued(job.name),
         steps=context.steps,
-        in_flight=stats.in_flight,
-        window=stats.window,
-        proven=lane.proven(),
-        waiting=stats.waiting,
-        waits_for=stats.waits_for,
-        requests_per_min=stats.requests_per_min,
-        input_per_min=stats.input_tokens_per_min,
-        output_per_min=stats.output_tokens_per_min,
-        paused_s=stats.paused_s,
-        latency_s=stats.median_latency_s,
-        trouble=stats.trouble,
-        ended=stats.ended,
-        notice=lane.notice,
         unavailable=context.unavailable,
         refused=context.refused,
         too_large=context.too_large,
         agents_stopped=context.stopped,
-        failures=dict(stats.failures),
+        stopped=context.lane_stop.message if context.lane_stop.reason else "",
+    )
+    if lane is None:
+        return report
+    return structs.replace(
+        report,
+        stats=lane.stats(),
+        proven=lane.proven(),
+        notice=lane.notice,
         acted=not lane.canary,
         largest=budget.largest(job.name),
-        stopped=stopped,
-        servers=stats.servers,
     )
-
-
-def _scope(name: str) -> tuple[str, str]:
-    kind, _, rest = name.partition(" ")
-    return kind, rest
-
-
-LEAVING = "leaving"

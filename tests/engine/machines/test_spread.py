@@ -58,11 +58,11 @@ def test_a_worker_that_cannot_start_is_tried_three_times_again_and_the_run_goes_
     run = play(sweep, tmp_path / "run")
     assert run.ended.reason == "complete"
     assert len(run.children) == 1 + 1 + RESTARTS
-    lost = events(tmp_path / "run", "worker_lost")
-    assert len(lost) == 1 + RESTARTS
-    assert all("FileExistsError" in one["detail"] for one in lost)
+    ended = events(tmp_path / "run", "worker_ended")
+    assert len(ended) == 1 + RESTARTS
+    assert all("FileExistsError" in one["detail"] for one in ended)
     (fewer,) = events(tmp_path / "run", "fewer_workers")
-    assert fewer["worker"] == lost[0]["worker"]
+    assert fewer["worker"] == ended[0]["worker"]
     assert run.views[-1].workers == "1 of 2; 3 replaced since the start"
 
 
@@ -72,5 +72,5 @@ def test_a_run_whose_workers_cannot_start_ends_and_says_so(tmp_path: Path, monke
     assert (run.ended.reason, run.ended.exit_code, run.ended.ended) == ("workers", 3, 0)
     assert "each of the 2 was replaced 3 times within 10 minutes." in run.ended.messages[0]
     assert run.ended.messages[0].endswith("The last one ended so: no such library")
-    assert {one["detail"] for one in events(tmp_path / "run", "worker_lost")} == {"no such library"}
+    assert {one["detail"] for one in events(tmp_path / "run", "worker_ended")} == {"no such library"}
     assert [one["worker"] for one in events(tmp_path / "run", "fewer_workers")] in ([0, 1], [1, 0])
