@@ -71,7 +71,6 @@ FOUND_BY: Mapping[str, int] = {
     "a lost worker's journal is not sealed": 5,
     "a lost worker is charged nothing": 5,
     "what a lost worker was lent is free again": 6,
-    "a lane's seats go to those that came first": 18,
     "a writer whose journal was ended compacts it": 8,
     "a worker alone with a lane leaves no room for others": 4,
     "a lost worker's episodes are given to nobody": 4,
