@@ -9,7 +9,6 @@ import numpy as np
 
 from evalkit.stats import bootstrap, intervals, pairs
 from evalkit.stats.bootstrap import Interval
-from evalkit.stats.contrasts import flips
 from evalkit.stats.intervals import estimate, student
 from evalkit.stats.pairs import change, pair, sign_flips
 from evalkit.stats.sequential import betting, capital, filled, sequential_p
@@ -233,14 +232,38 @@ def looking_cell(draw: Callable[[Draws, int], Values], sequence: bool, draws: Dr
     return [share(wrong, studies)]
 
 
-def exchangeability_cell(gain: float, n: int, draws: Draws, studies: int) -> Figures:
-    """How often the test by signs rejects although the means are equal: 5 % lose, 95 % gain."""
-    wrong = 0
+def rarely(gain: float, part: float) -> Callable[[Draws, int], Values]:
+    """Differences of equal means: `part` of the instances lose as much as all others gain."""
+    return lambda draws, n: (
+        np.where(draws.random(n) < part, -gain * (1 - part) / part, gain) + draws.normal(0, 0.001, n)
+    )
+
+
+UNLIKE: Mapping[str, Callable[[Draws, int], Values]] = {
+    "equal: 95 % gain 2 points, 5 % lose 38": rarely(0.02, 0.05),
+    "equal: 98 % gain 1 point, 2 % lose 49": rarely(0.01, 0.02),
+    "equal: 90 % lose 3 points, 10 % gain 27": rarely(-0.03, 0.1),
+    "equal: losses exponential, 10 points, less their mean": lambda draws, n: np.maximum(
+        -1.0, 0.1 - draws.exponential(0.1, n)
+    ),
+    "10 points apart, ± 10": lambda draws, n: draws.normal(0.1, 0.1, n),
+    "20 points apart, yes or no": lambda draws, n: (draws.random(n) < 0.8) * 1.0 - (draws.random(n) < 0.6) * 1.0,
+}
+
+
+def unlike_cell(draw: Callable[[Draws, int], Values], n: int, draws: Draws, studies: int) -> Figures:
+    """How often the test by signs rejects, how often the mean is said to differ, how often the wins alone are."""
+    refused = better = oftener = 0
+    kept, pairs.LEAST_DRAWS = pairs.LEAST_DRAWS, RESAMPLES - 1
     for study in range(studies):
-        values = np.where(draws.random(n) < 0.05, -19 * gain, gain) + draws.normal(0, 0.001, n)
-        p = flips(values.tolist()).p if n <= 20 else sign_flips(values.tolist(), place=(str(study),))[0].p
-        wrong += p is not None and p <= 0.05
-    return [share(wrong, studies)]
+        gains = named(draw(draws, n))
+        made = change(pair({name: [0.0] for name in gains}, gains), place=(str(study),), width=1.0)
+        found = made.test.p is not None and made.test.p <= 0.05
+        refused += found
+        better += found and made.shown
+        oftener += found and not made.shown and made.signs.p is not None and made.signs.p <= 0.05
+    pairs.LEAST_DRAWS = kept
+    return [share(count, studies) for count in (refused, better, oftener)]
 
 
 # ---- Runs that are cut

@@ -90,11 +90,17 @@ class Change:
     """How: `all signs`, `drawn signs`, `drawn labels`, `betting`; or why there is no test."""
     least_p: float | None
     """The smallest p-value that so many pairs can have; None if there is no test."""
-    mcnemar: HypothesisTest
-    """McNemar's exact test, where both sides answer yes or no once an instance."""
-    only_first_solved: int | None
-    only_second_solved: int | None
-    """Shared instances with yes on one side alone; None if McNemar's test does not apply."""
+    signs: HypothesisTest
+    """The exact sign test of who wins more often; of answers of yes and no it is McNemar's."""
+    wins: int
+    losses: int
+    """Shared instances on which the second side has more, and less; the others are ties."""
+
+    @property
+    def shown(self) -> bool:
+        """Whether the interval of the mean leaves out 0: what a claim about the mean needs beside a small p."""
+        interval = self.difference.interval
+        return interval is not None and (interval.low > 0 or interval.high < 0)
 
 
 def pair(first: Mapping[str, Sequence[float]], second: Mapping[str, Sequence[float]]) -> Pairs:
@@ -129,10 +135,11 @@ def change(
 
     Raises ValueError without a shared instance.
     """
-    mcnemar, only_first, only_second = _mcnemar(pairs)
     test, test_by = _test(pairs, place, tests)
+    # Of as many replicates on both sides: the mean of more of them wins and loses by less, though not as often.
+    thinned = pairs.thinned
     estimated = estimate(
-        {name: [value] for name, value in pairs.thinned.items()},
+        {name: [value] for name, value in thinned.items()},
         place=("pairs", *place),
         strata=strata,
         least=-width,
@@ -146,9 +153,9 @@ def change(
         test=test,
         test_by=test_by,
         least_p=None if test.p is None else least_p(pairs),
-        mcnemar=mcnemar,
-        only_first_solved=only_first,
-        only_second_solved=only_second,
+        signs=signs(list(thinned.values())),
+        wins=sum(value > _SAME for value in thinned.values()),
+        losses=sum(value < -_SAME for value in thinned.values()),
     )
 
 
@@ -243,19 +250,6 @@ def _smallest(values: "npt.NDArray[np.uint64]", count: int) -> "npt.NDArray[np.b
         for other in (*values[:place], *values[place + 1 :]):
             below[place] += other < one
     return below < count
-
-
-def _mcnemar(pairs: Pairs) -> tuple[HypothesisTest, int | None, int | None]:
-    """(McNemar's exact test, yes on the first side alone, on the second alone): the sign test of yes and no."""
-    if not (_answers(pairs.first) and _answers(pairs.second)):
-        return HypothesisTest(why="not one yes or no an instance"), None, None
-    values = list(pairs.differences.values())
-    return signs(values), sum(value < 0 for value in values), sum(value > 0 for value in values)
-
-
-def _answers(side: Mapping[str, Sequence[float]]) -> bool:
-    """Whether these are answers of yes and no (1 and 0), one an instance."""
-    return all(len(values) == 1 and values[0] in (0.0, 1.0) for values in side.values())
 
 
 def sign_flips(differences: Sequence[float], *, place: Sequence[str], tests: int = 1) -> tuple[HypothesisTest, bool]:

@@ -8,6 +8,7 @@ are made together (Holm), and the scores' say what the comparison comes to (`ver
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from operator import attrgetter
 from typing import Any
 
 from evalkit.frozen.manifest import Manifest
@@ -119,10 +120,10 @@ def compare(first: Side, second: Side, agents: Sequence[tuple[str, str]]) -> Com
     ]
     rows = [_tested(*found, (first, second), len(paired)) for found in paired]
     settings = settings_table(first.manifest, second.manifest, cell_pairs)
-    ps = corrected(rows)
+    ps, signs = (corrected(rows, attrgetter(test)) for test in ("test", "signs"))
     verdicts = [
-        verdict(row, p, least_corrected(rows, row)) if row.measure.key == PRIMARY else None
-        for row, p in zip(rows, ps, strict=True)
+        verdict(row, p, of_signs, least_corrected(rows, row)) if row.measure.key == PRIMARY else None
+        for row, p, of_signs in zip(rows, ps, signs, strict=True)
     ]
     together = overall(rows, verdicts)
     notes = (
@@ -258,6 +259,7 @@ def _main_table(
             Column(key="difference", title="B - A", kind="score", unit="points"),
             interval,
             method_of(interval),
+            *columns_of("count", "instances", wins="B more", ties="Tied", losses="B less"),
             *columns_of("p", p="p", p_holm="p Holm"),
             *columns_of("count", "instances", pairs="Pairs", unpaired="Unpaired"),
             Column(key="verdict", title="Verdict"),
@@ -269,6 +271,8 @@ def _main_table(
             "the scores and separately over the other measures",
             "over the instances that both sides have, with replicates averaged; p: two-sided permutation test of "
             "whether A and B are alike; interval: of the difference, not corrected",
+            "better: p Holm is small and the interval of the mean leaves out 0; wins more often: p Holm and that of "
+            "signs are small, and the mean may be the other way",
             *notes,
             *kind_notes(rows, [cell for pair in cell_pairs for cell in pair]),
         ),
@@ -284,6 +288,9 @@ def _figures(row: Tested) -> dict[str, Any]:
         "difference": 100 * change.difference.mean,
         "interval": (100 * interval.low, 100 * interval.high) if interval else None,
         "kind": change.difference.method if interval else None,
+        "wins": change.wins,
+        "ties": len(row.pairs.names) - change.wins - change.losses,
+        "losses": change.losses,
         "p": change.test.p,
         "pairs": len(row.pairs.names),
         "unpaired": row.pairs.only_first + row.pairs.only_second,
@@ -297,8 +304,7 @@ def _details_table(cell_pairs: Sequence[tuple[Cell, Cell]], tested: Sequence[Tes
         columns=(
             *_columns(cell_pairs),
             *columns_of(method="Interval by", test="p by"),
-            *columns_of("p", least_p="Least p", mcnemar_p="p McNemar"),
-            *columns_of("count", "instances with yes", only_first="A alone", only_second="B alone"),
+            *columns_of("p", least_p="Least p", signs_p="p signs"),
             *columns_of(
                 "count",
                 "instances",
@@ -310,8 +316,7 @@ def _details_table(cell_pairs: Sequence[tuple[Cell, Cell]], tested: Sequence[Tes
         packs=packs_of(cell for pair in cell_pairs for cell in pair),
         notes=(
             "least p: the smallest possible p for this number of pairs that differ, not corrected",
-            "p McNemar: exact, not corrected, if each side answers yes or no once per instance; alone: solved by "
-            "one side only",
+            "p signs: of who has more on more instances, exact, not corrected; of yes and no it is McNemar's",
         ),
     )
 
@@ -323,9 +328,7 @@ def _details(row: Tested) -> dict[str, Any]:
         or change.difference.method + (", strata" if change.difference.stratified else ""),
         "test": change.test_by,
         "least_p": change.least_p,
-        "mcnemar_p": None if row.asked else change.mcnemar.p,
-        "only_first": change.only_first_solved,
-        "only_second": change.only_second_solved,
+        "signs_p": change.signs.p,
         "missing_first": row.pairs.only_first,
         "missing_second": row.pairs.only_second,
     }
