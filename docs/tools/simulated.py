@@ -10,6 +10,7 @@ from docs.tools.simulations import (
     CUTS,
     OTHER,
     RARE,
+    STRATA,
     UNLIKE,
     Figures,
     Simulated,
@@ -20,6 +21,7 @@ from docs.tools.simulations import (
     looking_cell,
     other_cell,
     scores,
+    strata_cell,
     unlike_cell,
     width_cell,
 )
@@ -103,6 +105,15 @@ TABLES: Mapping[str, Simulated] = {
         cell=killed_cell,
         shown=plainly("{0:+.1f}, {1:+.1f}; {2:.1f}, {3:.1f}"),
         numbers=((0,), (1,), (2,), (3,)),
+        studies=1000,
+    ),
+    "strata": Simulated(
+        head="what is drawn",
+        rows=STRATA,
+        columns={f"{n} instances": n for n in (24, 40, 120)},
+        cell=strata_cell,
+        shown=plainly("{0:.1f}: {1:.1f} ({2:.1f})"),
+        numbers=((0,), (1,), (2,)),
         studies=1000,
     ),
     "widths": Simulated(

@@ -11,7 +11,7 @@ from evalkit.stats import bootstrap, intervals, pairs
 from evalkit.stats.bootstrap import Interval
 from evalkit.stats.intervals import estimate, student
 from evalkit.stats.pairs import change, pair, sign_flips
-from evalkit.stats.sequential import betting, capital, filled, sequential_p
+from evalkit.stats.sequential import capital, filled, sequence, sequential_p
 
 Draws = np.random.Generator
 Values = np.ndarray
@@ -320,14 +320,51 @@ def killed_cell(cut: Cut, part: float, draws: Draws, studies: int) -> Figures:
     return [mean(naive), mean(prefixes), share(fixed, studies), share(held, studies)]
 
 
+def in_strata(means: tuple[float, ...], draw: Callable[[Draws, Values], Values]) -> tuple[Any, int, float]:
+    """(draws in turns of the strata with these means, draws of a turn, their mean)."""
+    return lambda draws, n: draw(draws, np.resize(np.array(means), n)), len(means), float(np.mean(means))
+
+
+STRATA = {
+    "4 strata, ± 5 points around 20, 40, 60 and 80": in_strata(
+        (0.2, 0.4, 0.6, 0.8), lambda draws, means: np.clip(draws.normal(means, 0.05), 0, 1)
+    ),
+    "4 strata, yes or no at 20, 40, 60 and 80 %": in_strata(
+        (0.2, 0.4, 0.6, 0.8), lambda draws, means: (draws.random(len(means)) < means) * 1.0
+    ),
+    "strata as 1 : 2 : 3, yes or no at 90, 60 and 30 %": in_strata(
+        (0.9, 0.6, 0.3, 0.6, 0.3, 0.3), lambda draws, means: (draws.random(len(means)) < means) * 1.0
+    ),
+    "2 strata alike, ± 20 points around 60": in_strata(
+        (0.6, 0.6), lambda draws, m: np.clip(draws.normal(m, 0.2), 0, 1)
+    ),
+}
+
+
+def strata_cell(kind: tuple[Callable[[Draws, int], Values], int, float], n: int, draws: Draws, studies: int) -> Figures:
+    """How often the sequence of whole turns holds the truth at all looks; its width in points, and that of a sequence
+    of the averages of turns."""
+    (draw, turn, truth), held, mine, averaged = kind, 0, [], []
+    for _ in range(studies):
+        values = draw(draws, n)[: n // turn * turn]
+        ends, other = sequence(values, values, turn), sequence(*[values.reshape(-1, turn).mean(axis=1)] * 2)
+        assert ends is not None
+        assert other is not None
+        held += ends[0] <= truth <= ends[1]
+        mine.append(100 * (ends[1] - ends[0]))
+        averaged.append(100 * (other[1] - other[0]))
+    return [share(held, studies), mean(mine), mean(averaged)]
+
+
 def width_cell(draw: Callable[[Draws, int], Values], n: int, draws: Draws, studies: int) -> Figures:
     """Half the width, in points, of the sequence and of the interval for one look."""
     mine, plain = [], []
     for _ in range(studies):
         values = draw(draws, n)
-        low, high = betting(values)
+        ends = sequence(values, values)
         found = estimate(named(values), place=(), least=0.0, most=1.0).interval
         assert found is not None
-        mine.append(50 * float(high[-1] - low[-1]))
+        assert ends is not None
+        mine.append(50 * (ends[1] - ends[0]))
         plain.append(50 * (found.high - found.low))
     return [mean(mine), mean(plain)]

@@ -11,6 +11,7 @@ from dataclasses import replace
 from typing import Any
 
 from evalkit.envs.table import OPTIMUM_UNIT, is_litmus, scale_words, score_range, score_unit
+from evalkit.frozen.instances import laid
 from evalkit.frozen.manifest import Manifest
 from evalkit.report import queries
 from evalkit.report.run_data import RunData
@@ -18,10 +19,11 @@ from evalkit.report.tables import PROMPTS, Column, Table, columns_of, method_of
 from evalkit.results.cells import Cell
 from evalkit.results.endings import most_said
 from evalkit.results.episodes import EpisodeResult
+from evalkit.results.question import turn_of
 from evalkit.results.voided import void_notes
 from evalkit.stats.bootstrap import LEAST_INSTANCES, Interval
 from evalkit.stats.intervals import Method, estimate, unmet_share
-from evalkit.stats.sequential import filled, sequence
+from evalkit.stats.sequential import filled, in_turns, sequence
 from evalkit.text import bounded, many
 
 ACCEPTED = "ok"
@@ -156,27 +158,31 @@ def _version_notes(manifest: Manifest) -> list[str]:
     return [f"{entry}: played with {', then '.join(versions)}" for entry, versions in by_entry.items() if versions[1:]]
 
 
-def anytime_interval(cell: Cell) -> tuple[float, float, Method] | None:
-    """(low, high, method) of a cell's mean score, valid at all looks; None if there is none.
+def anytime_interval(cell: Cell) -> tuple[float, float] | None:
+    """(low, high) of a cell's mean score, valid at all looks; None if there is none.
 
     Of the first replicates that have begun, in admission order; what has not ended may be as low or as high as a score
-    can be. None if scores lack a bound, or before a whole round of strata.
+    can be. None if scores lack a bound, or before a whole turn of strata.
     """
     least, most = score_range(cell.suite.environment)
     if not cell.prefix or not (math.isfinite(least) and math.isfinite(most)):
         return None
-    known_scores = (None if episode is None else episode.score for _, episode in cell.begun)
-    scores = [None if score is None else (score - least) / (most - least) for score in known_scores]
-    worst, best = filled(scores, 0.0), filled(scores, 1.0)
-    interval = sequence(worst, best, [target.stratum for target, _ in cell.begun])
-    if interval is None:
-        return None
-    low, high, method = interval
-    return least + low * (most - least), least + high * (most - least), method
+    turn, places = turns(cell, [target.stratum for target, _ in cell.begun])
+    begun = [cell.begun[place][1] for place in places]
+    scores = [None if one is None or one.score is None else (one.score - least) / (most - least) for one in begun]
+    found = sequence(filled(scores, 0.0), filled(scores, 1.0), turn)
+    return None if found is None else (least + found[0] * (most - least), least + found[1] * (most - least))
+
+
+def turns(cell: Cell, strata: Sequence[str]) -> tuple[int, list[int]]:
+    """(draws of a turn, the places of those that make whole turns): of draws of a cell's suite, by their strata."""
+    sizes = laid(cell.suite.instances).strata
+    turn = dict(zip(sizes, turn_of([*sizes.values()]), strict=True))
+    return sum(turn.values()), in_turns(strata, turn)
 
 
 ANYTIME = "evalkit.report.scores.anytime_interval, which holds whenever a run is stopped, where scores end at 0"
-ANYTIME_KINDS = frozenset({"betting", "bernstein"})
+BETTING: Method = "betting"
 
 
 WORDS: Mapping[str, str] = {
@@ -187,7 +193,6 @@ WORDS: Mapping[str, str] = {
     "bootstrap-t": "resampled t",
     "bootstrap": "resampled percentiles",
     "betting": "for a partial run, valid at every look",
-    "bernstein": "for a partial run whose strata do not take turns, valid at every look",
     EXACT: "the score of the optimum is not an estimate and has no interval",
 }
 """What a method's name means."""
@@ -259,9 +264,9 @@ def _interval_and_kind(cell: Cell, between: tuple[float, float]) -> tuple[Interv
     anytime = None if cell.complete or known_count < LEAST_INSTANCES else anytime_interval(cell)
     if anytime is None:
         return estimated.interval, estimated.method if estimated.interval else ""
-    low, high, method = anytime
+    low, high = anytime
     # It is of first replicates: the mean over all of them may lie elsewhere.
-    return Interval(low=min(low, estimated.mean), high=max(high, estimated.mean)), method
+    return Interval(low=min(low, estimated.mean), high=max(high, estimated.mean)), BETTING
 
 
 def scores_by_instance(cell: Cell) -> dict[str, list[float]]:
@@ -304,7 +309,7 @@ def _partial_summary(cells: Sequence[Cell], partial: Sequence[Cell]) -> str:
     """One line about many partial cells; the table of completeness has their numbers."""
     owed, outside = sum(cell.owed for cell in partial), sum(cell.outside for cell in partial)
     kinds = {kind for cell in partial for interval, kind in [interval_and_kind(cell)] if interval is not None}
-    planned = sorted(kinds - ANYTIME_KINDS)
+    planned = sorted(kinds - {BETTING})
     words = f"; intervals by {', '.join(planned)} are as if these lengths had been planned" if planned else ""
     return (
         f"partial: {len(partial):,} of {many(len(cells), 'row')}, {many(owed, 'episode')} remaining; each row uses its "
@@ -317,7 +322,7 @@ def _interval_note(cell: Cell) -> str:
     interval, kind = interval_and_kind(cell)
     if interval is None:
         return ""
-    if kind not in ANYTIME_KINDS:
+    if kind != BETTING:
         return f"; interval: {kind}, as if this length had been planned; the mean favours short episodes"
     unknown = sum(episode is None for _, episode in cell.begun)
     unknown_words = f", whatever the {unknown:,} that have begun will score" if unknown else ""

@@ -46,8 +46,8 @@ from evalkit.stats.bootstrap import (
 if TYPE_CHECKING:
     from evalkit.stats.bootstrap import Doubles
 
-Method = Literal["none", "Wilson", "alike", "bounded", "t", "bootstrap-t", "bootstrap", "betting", "bernstein"]
-"""The last two are of sequences, which hold at every look (`sequential.py`)."""
+Method = Literal["none", "Wilson", "alike", "bounded", "t", "bootstrap-t", "bootstrap", "betting"]
+"""The last one is of sequences, which hold at every look (`sequential.py`)."""
 
 NONE: Method = "none"
 

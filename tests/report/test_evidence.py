@@ -7,7 +7,7 @@ import pytest
 
 from bench.calibrations.deciding import ended
 from evalkit.stats.evidence import DIFFERENCES, SCORES, Bounds, Evidence, answer
-from evalkit.stats.sequential import BETS, betting_now, capital
+from evalkit.stats.sequential import BETS, capital, sequence
 
 
 def draws(seed: int, mean: float, n: int) -> list[float]:
@@ -72,7 +72,7 @@ def test_the_interval_of_scores_is_that_of_a_sequence() -> None:
     evidence = Evidence(bounds=SCORES)
     evidence.add(list(values))
     # Grids of 401 and of 501 means, rounded outwards.
-    assert evidence.interval(0.05) == pytest.approx(betting_now(values), abs=0.0025)
+    assert evidence.interval(0.05) == pytest.approx(sequence(values, values), abs=0.0025)
 
 
 def test_an_interval_narrows_and_holds_what_nothing_refuted() -> None:

@@ -13,7 +13,6 @@ from typing import Any
 
 from evalkit.frozen.manifest import Manifest
 from evalkit.report.comparing.verdicts import (
-    BY,
     PRIMARY,
     SURE,
     Figures,
@@ -32,7 +31,7 @@ from evalkit.report.comparing.verdicts import (
 )
 from evalkit.report.extras import Measure
 from evalkit.report.run_data import RunData, place
-from evalkit.report.scores import kind_notes, packs_of, where
+from evalkit.report.scores import BETTING, kind_notes, packs_of, where
 from evalkit.report.tables import Column, Table, columns_of, method_of
 from evalkit.results.cells import Cell
 from evalkit.stats.pairs import Pairs, change, pair
@@ -305,12 +304,7 @@ def _details_table(cell_pairs: Sequence[tuple[Cell, Cell]], tested: Sequence[Tes
             *_columns(cell_pairs),
             *columns_of(method="Interval by", test="p by"),
             *columns_of("p", least_p="Least p", signs_p="p signs"),
-            *columns_of(
-                "count",
-                "instances",
-                missing_first="Not in B",
-                missing_second="Not in A",
-            ),
+            *columns_of("count", "instances", missing_first="Not in B", missing_second="Not in A"),
         ),
         rows=tuple({**_place(row), **_details(row)} for row in tested),
         packs=packs_of(cell for pair in cell_pairs for cell in pair),
@@ -362,8 +356,8 @@ def _partial_notes(cell_pairs: Sequence[tuple[Cell, Cell]], rows: Sequence[Teste
         return list(partial)
     return [
         *partial,
-        f"where a side is partial p and interval are by {BY}: they hold at every look, over first replicates that both "
-        "have begun, whatever those that have not ended will bring; where both are complete they are of one look",
+        f"where a side is partial p and interval are by {BETTING}: they hold at every look, over first replicates that "
+        "both have begun, whatever those that have not ended will bring; where both are complete they are of one look",
     ]
 
 

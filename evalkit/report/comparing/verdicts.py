@@ -21,7 +21,7 @@ from evalkit.envs.table import is_litmus, score_range, shares_of
 from evalkit.frozen.manifest import Manifest, ManifestAgent
 from evalkit.report import queries
 from evalkit.report.extras import HIGHER, Measure, extras_of
-from evalkit.report.scores import METRICS, packs_of
+from evalkit.report.scores import BETTING, METRICS, packs_of, turns
 from evalkit.report.tables import Column, Table, columns_of
 from evalkit.results.cells import Cell
 from evalkit.stats.bootstrap import LEAST_INSTANCES, Interval
@@ -146,8 +146,6 @@ def _text(value: object) -> str:
     return "none" if value is None or value == "" else str(value)
 
 
-BY = "betting"
-
 Figures = Mapping[str, float]
 """By episode id: a measure of it, of those that have one."""
 
@@ -162,38 +160,30 @@ def at_every_look(change: Change, cells: tuple[Cell, Cell], figures: tuple[Figur
     is of who wins more often: nothing of such a mean holds at every look, and cutting values would judge another one.
     """
     pairs = _joint(*map(_begun, cells, figures))
-    change = replace(change, signs=HypothesisTest(why="valid at one look alone"))
-    most = width if math.isfinite(width) else 1.0
-    low, high = ([_difference(*pair, width, unknown) for pair in pairs] for unknown in (-1.0, 1.0))
-    # From -most..most to 0..1.
-    ends = [filled([(gap / most + 1) / 2 for gap in side], 0.0) for side in (low, high)]
+    change = replace(change, signs=HypothesisTest(why="valid at one look alone"), least_p=None)
+    difference = replace(change.difference, interval=None, method=NONE, stratified=False)
     if len(pairs) < LEAST_INSTANCES:
-        return replace(
-            change,
-            difference=replace(change.difference, interval=None, method=NONE, why="too few have begun on both sides"),
-            test=HypothesisTest(why=FEW),
-            test_by=FEW,
-            least_p=None,
-        )
-    bounds = sequence(ends[0], ends[1], [stratum for (_, stratum, _), _ in pairs]) if math.isfinite(width) else None
-    difference = change.difference
-    if bounds is not None:
+        difference = replace(difference, why="too few have begun on both sides")
+        return replace(change, difference=difference, test=HypothesisTest(why=FEW), test_by=FEW)
+    turn, places = turns(cells[0], [stratum for (_, stratum, _), _ in pairs])
+    most = width if math.isfinite(width) else 1.0
+    # From -most..most to 0..1.
+    low, high = (
+        filled([(_difference(*pairs[place], width, unknown) / most + 1) / 2 for place in places], 0.0)
+        for unknown in (-1.0, 1.0)
+    )
+    found = sequence(low, high, turn)
+    bounded = math.isfinite(width)
+    why = "before a whole turn of strata" if bounded else "no bounds: nothing holds at every look"
+    difference = replace(difference, why=why)
+    if found is not None and bounded:
         # It is of first replicates: the mean over all of them may lie elsewhere.
-        interval = Interval(
-            low=min(most * (2 * bounds[0] - 1), difference.mean), high=max(most * (2 * bounds[1] - 1), difference.mean)
-        )
-        difference = replace(difference, interval=interval, method=bounds[2], stratified=False, why="")
-    elif math.isfinite(width):
-        difference = replace(difference, interval=None, method=NONE, why="before a whole round of strata")
-    else:
-        difference = replace(difference, interval=None, method=NONE, why="no bounds: nothing holds at every look")
+        ends = (min(most * (2 * found[0] - 1), difference.mean), max(most * (2 * found[1] - 1), difference.mean))
+        difference = replace(difference, interval=Interval(low=ends[0], high=ends[1]), method=BETTING, why="")
     if not any(left[2] != right[2] for left, right in pairs if None not in (left[2], right[2])):
-        return replace(
-            change, difference=difference, test=HypothesisTest(why=NO_DIFFERENCE), test_by=NO_DIFFERENCE, least_p=None
-        )
-    test = HypothesisTest(p=sequential_p(ends[0], ends[1], 0.5))
-    signs = change.signs if math.isfinite(width) else test
-    return replace(change, difference=difference, test=test, test_by=BY, least_p=None, signs=signs)
+        return replace(change, difference=difference, test=HypothesisTest(why=NO_DIFFERENCE), test_by=NO_DIFFERENCE)
+    test = HypothesisTest(p=sequential_p(low, high, 0.5, turn))
+    return replace(change, difference=difference, test=test, test_by=BETTING, signs=change.signs if bounded else test)
 
 
 def _joint(first: Mapping[str, _Place], second: Mapping[str, _Place]) -> list[tuple[_Place, _Place]]:
@@ -347,17 +337,15 @@ def _family(rows: Sequence[Tested], row: Tested) -> list[Tested]:
 def verdict(row: Tested, p: float | None, signs: float | None, least: float | None) -> Verdict:
     """What a score's tests say. `p`, of the permutation test, and `signs`: corrected; `least`: the least `p` possible.
 
-    Chosen: the permutation test refutes that both sides are alike, which is no claim about means: where one gains a
-    little on most instances and loses much on few, the means may be equal. So a mean is called different only if its
-    interval leaves out 0, too, and without that only the wins are counted.
+    Chosen: the permutation test refutes that both sides are alike, which is no claim about means. So a mean is called
+    different only if its interval leaves out 0, too; else the wins are counted.
     """
     change = row.change
     if p is not None and p <= SURE:
+        if change.shown and not row.measure.better:
+            return "B higher" if change.difference.mean > 0 else "A higher"
         if change.shown:
-            risen = change.difference.mean > 0
-            if not row.measure.better:
-                return "B higher" if risen else "A higher"
-            return "B better" if risen else "A better"
+            return "B better" if change.difference.mean > 0 else "A better"
         if signs is not None and signs <= SURE:
             return "B wins more often" if change.wins > change.losses else "A wins more often"
         return "not alike"
