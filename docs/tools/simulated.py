@@ -64,8 +64,8 @@ TABLES: Mapping[str, Simulated] = {
         rows=OTHER,
         columns={f"n = {n}" if n == 6 else f"{n}": n for n in (6, 12, 20, 40)},
         cell=other_cell,
-        shown=plainly("{0:.1f}"),
-        numbers=((0,),),
+        shown=plainly("{0:.1f} ({1:.1f})"),
+        numbers=((0,), (1,)),
         studies=1000,
     ),
     "alike": Simulated(

@@ -7,9 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from evalkit.stats import bootstrap, intervals, pairs
-from evalkit.stats.bootstrap import Interval
-from evalkit.stats.intervals import estimate, student
+from evalkit.stats import pairs
+from evalkit.stats.intervals import Interval, estimate, student
 from evalkit.stats.pairs import change, pair, sign_flips
 from evalkit.stats.sequential import capital, filled, sequence, sequential_p
 
@@ -18,8 +17,8 @@ Values = np.ndarray
 Figures = list[tuple[float, float]]
 """(figure, standard deviation of one study's share in it); the latter nan where the figure is a share in percent."""
 
-RESAMPLES = 2000
-"""Of a bootstrap here, and draws of a permutation test: enough for a share of many studies."""
+SIGNS = 2000
+"""Of a permutation test here: enough for a share of many studies."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -129,6 +128,13 @@ OTHER = {
     ),
     "skewed, Beta(1.5, 0.5)": Kind(draw=lambda draws, n: draws.beta(1.5, 0.5, n), truth=0.75),
     "1 - exponential losses": Kind(draw=lambda draws, n: 1 - draws.exponential(0.2, n), truth=0.8),
+    "cost gaps: lognormal, sd 1": Kind(draw=lambda draws, n: draws.lognormal(0, 1, n), truth=math.exp(0.5)),
+    "cost gaps: 70 % none, the others exponential": mixed(0.7, lambda draws, n: draws.exponential(1, n), 1.0, 0.0),
+    "two heavy tails: Student's t with 3": Kind(draw=lambda draws, n: draws.standard_t(3, n), truth=0.0),
+    "90 % from 0.9 to 1, the others from -3 to 1": Kind(
+        draw=lambda draws, n: np.where(draws.random(n) < 0.9, draws.uniform(0.9, 1, n), draws.uniform(-3, 1, n)),
+        truth=0.9 * 0.95 - 0.1,
+    ),
 }
 
 
@@ -138,7 +144,7 @@ def bounded_cell(kind: Kind, n: int, draws: Draws, studies: int) -> Figures:
     widths, others = [], []
     for _ in range(studies):
         values = kind.draw(draws, n)
-        found = estimate(named(values), place=(), least=0.0, most=1.0).interval
+        found = estimate(named(values), least=0.0, most=1.0).interval
         assert found is not None
         plain = student([values])
         held += holds(found, kind.truth)
@@ -149,16 +155,13 @@ def bounded_cell(kind: Kind, n: int, draws: Draws, studies: int) -> Figures:
 
 
 def other_cell(kind: Kind, n: int, draws: Draws, studies: int) -> Figures:
-    """How often the interval of values without a lower bound holds the truth."""
-    held = 0
-    kept, both = bootstrap.RESAMPLES, (vars(intervals), vars(bootstrap))
-    for one in both:
-        one["RESAMPLES"] = RESAMPLES
-    for study in range(studies):
-        held += holds(estimate(named(kind.draw(draws, n)), place=(str(study),)).interval, kind.truth)
-    for one in both:
-        one["RESAMPLES"] = kept
-    return [share(held, studies)]
+    """How often the interval of values without bounds holds the truth, and how often Student's."""
+    held = students = 0
+    for _ in range(studies):
+        values = kind.draw(draws, n)
+        held += holds(estimate(named(values)).interval, kind.truth)
+        students += holds(student([np.asarray(values).reshape(n, -1).mean(axis=1)]), kind.truth)
+    return [share(held, studies), share(students, studies)]
 
 
 # ---- Comparisons
@@ -198,13 +201,13 @@ ALIKE = {
 def alike_cell(sides: Sides, signs: bool, draws: Draws, studies: int) -> Figures:
     """False differences at 5 %, and how often the interval holds 0; `signs`: by flipping signs whatever the counts."""
     wrong = held = 0
-    kept, pairs.LEAST_DRAWS = pairs.LEAST_DRAWS, RESAMPLES - 1
+    kept, pairs.LEAST_DRAWS = pairs.LEAST_DRAWS, SIGNS - 1
     for study in range(studies):
         both = pair(*(named(sides.draw(draws, sides.n, r)) for r in (sides.first, sides.second)))
         if signs:
             values = both.differences
             p = sign_flips(list(values.values()), place=(str(study),))[0].p
-            found = estimate({name: [one] for name, one in values.items()}, place=(), least=-1.0, most=1.0).interval
+            found = estimate({name: [one] for name, one in values.items()}, least=-1.0, most=1.0).interval
         else:
             made = change(both, place=(str(study),), width=1.0)
             p, found = made.test.p, made.difference.interval
@@ -220,7 +223,7 @@ LOOKS = range(20, 201, 20)
 def looking_cell(draw: Callable[[Draws, int], Values], sequence: bool, draws: Draws, studies: int) -> Figures:
     """How often like agents are called different at some look, every 20 pairs up to 200."""
     wrong = 0
-    kept, pairs.LEAST_DRAWS = pairs.LEAST_DRAWS, RESAMPLES - 1
+    kept, pairs.LEAST_DRAWS = pairs.LEAST_DRAWS, SIGNS - 1
     for study in range(studies):
         values = draw(draws, 200)
         if sequence:
@@ -254,7 +257,7 @@ UNLIKE: Mapping[str, Callable[[Draws, int], Values]] = {
 def unlike_cell(draw: Callable[[Draws, int], Values], n: int, draws: Draws, studies: int) -> Figures:
     """How often the test by signs rejects, how often the mean is said to differ, how often the wins alone are."""
     refused = better = oftener = 0
-    kept, pairs.LEAST_DRAWS = pairs.LEAST_DRAWS, RESAMPLES - 1
+    kept, pairs.LEAST_DRAWS = pairs.LEAST_DRAWS, SIGNS - 1
     for study in range(studies):
         gains = named(draw(draws, n))
         made = change(pair({name: [0.0] for name in gains}, gains), place=(str(study),), width=1.0)
@@ -312,7 +315,7 @@ def killed_cell(cut: Cut, part: float, draws: Draws, studies: int) -> Figures:
         prefix = [one for one in values[: values.index(None)] if one is not None] if None in values else ended
         naive += [100 * (float(np.mean(ended)) - truth)] if ended else []
         prefixes += [100 * (float(np.mean(prefix)) - truth)] if prefix else []
-        interval = estimate(named(np.array(prefix)), place=(), least=0.0, most=1.0).interval if prefix else None
+        interval = estimate(named(np.array(prefix)), least=0.0, most=1.0).interval if prefix else None
         fixed += interval is None or holds(interval, truth)
         goal = math.log(40)
         low, high = filled(values, 0.0), filled(values, 1.0)
@@ -362,7 +365,7 @@ def width_cell(draw: Callable[[Draws, int], Values], n: int, draws: Draws, studi
     for _ in range(studies):
         values = draw(draws, n)
         ends = sequence(values, values)
-        found = estimate(named(values), place=(), least=0.0, most=1.0).interval
+        found = estimate(named(values), least=0.0, most=1.0).interval
         assert found is not None
         assert ends is not None
         mine.append(50 * (ends[1] - ends[0]))

@@ -21,8 +21,7 @@ from evalkit.results.endings import most_said
 from evalkit.results.episodes import EpisodeResult
 from evalkit.results.question import turn_of
 from evalkit.results.voided import void_notes
-from evalkit.stats.bootstrap import LEAST_INSTANCES, Interval
-from evalkit.stats.intervals import Method, estimate, unmet_share
+from evalkit.stats.intervals import LEAST_INSTANCES, Interval, Method, estimate, unmet_share
 from evalkit.stats.sequential import filled, in_turns, sequence
 from evalkit.text import bounded, many
 
@@ -189,15 +188,13 @@ WORDS: Mapping[str, str] = {
     "Wilson": "for shares",
     "alike": "all instances agree",
     "bounded": "for scores with two bounds",
-    "t": "Student's t",
-    "bootstrap-t": "resampled t",
-    "bootstrap": "resampled percentiles",
+    "Hall": "Student's t, allowing for skewness",
     "betting": "for a partial run, valid at every look",
     EXACT: "the score of the optimum is not an estimate and has no interval",
 }
 """What a method's name means."""
 
-ALLOWING = frozenset({"bounded", "t", "bootstrap-t", "bootstrap"})
+ALLOWING = frozenset({"bounded", "Hall"})
 """Methods that judge losses that were not observed by those that were."""
 
 
@@ -257,9 +254,7 @@ def _interval_and_kind(cell: Cell, between: tuple[float, float]) -> tuple[Interv
         return None, EXACT
     least, most = between
     unmet = None if math.isfinite(least) and math.isfinite(most) else UNMET
-    estimated = estimate(
-        scores, place=(cell.suite.name, cell.agent), strata=strata_of(cell), least=least, most=most, unmet=unmet
-    )
+    estimated = estimate(scores, strata=strata_of(cell), least=least, most=most, unmet=unmet)
     known_count = sum(episode is not None for _, episode in cell.begun)
     anytime = None if cell.complete or known_count < LEAST_INSTANCES else anytime_interval(cell)
     if anytime is None:

@@ -20,7 +20,7 @@ from evalkit.frozen.void import Void
 from evalkit.results.episodes import EpisodeResult
 
 if TYPE_CHECKING:
-    from evalkit.stats.bootstrap import Interval
+    from evalkit.stats.intervals import Interval
 
 ORACLE = "oracle"
 """The policy that plays the optimum."""
@@ -53,8 +53,8 @@ class Cell:
     intervals: "dict[tuple[float, float], tuple[Interval | None, str]]" = field(
         init=False, compare=False, repr=False, default_factory=dict
     )
-    """By the bounds of its scores: the interval of its mean and what kind it is, once they have been asked for. More
-    than one table shows them, and ten thousand resamples are drawn for them."""
+    """By the bounds of its scores: the interval of its mean and what kind it is, once they have been asked for, as
+    more than one table shows them."""
 
     @property
     def targets(self) -> Mapping[str, ManifestInstance]:

@@ -21,14 +21,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from evalkit.seeds import Stream
-from evalkit.stats.bootstrap import Interval, mean_of_instances
 from evalkit.stats.contrasts import FEW, MANY, NO_DIFFERENCE, HypothesisTest, flips, signs
-from evalkit.stats.intervals import Estimate, estimate
+from evalkit.stats.intervals import Estimate, Interval, estimate, mean_of_instances
 
 if TYPE_CHECKING:
     import numpy.typing as npt
 
-    from evalkit.stats.bootstrap import Doubles
+    from evalkit.stats.intervals import Doubles
 
     Bytes = npt.NDArray[np.uint8]
 
@@ -126,7 +125,7 @@ def change(
 ) -> Change:
     """The difference between two sides with interval and tests.
 
-    place   names the draws
+    place   names the draws of a test
     strata  by instance: its stratum, as of `intervals.estimate`
     width   the greatest difference there can be: 1 of scores from 0 to 1
     unmet   the greatest that a pair unlike all that were met is taken to have, as of `intervals.estimate`; None:
@@ -140,7 +139,6 @@ def change(
     thinned = pairs.thinned
     estimated = estimate(
         {name: [value] for name, value in thinned.items()},
-        place=("pairs", *place),
         strata=strata,
         least=-width,
         most=width,

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 LEAST_INSTANCES = 3
-"""With fewer there is no interval (`stats/bootstrap.py`)."""
+"""With fewer there is no interval (`stats/intervals.py`)."""
 Z = 1.96
 MOST_NIGHTS = 1000
 

@@ -24,9 +24,8 @@ from evalkit.report.extras import HIGHER, Measure, extras_of
 from evalkit.report.scores import BETTING, METRICS, packs_of, turns
 from evalkit.report.tables import Column, Table, columns_of
 from evalkit.results.cells import Cell
-from evalkit.stats.bootstrap import LEAST_INSTANCES, Interval
 from evalkit.stats.contrasts import FEW, NO_DIFFERENCE, HypothesisTest
-from evalkit.stats.intervals import NONE, Estimate, estimate
+from evalkit.stats.intervals import LEAST_INSTANCES, NONE, Estimate, Interval, estimate
 from evalkit.stats.pairs import Change, Pairs, holm, sign_flips
 from evalkit.stats.sequential import filled, sequence, sequential_p
 from evalkit.text import many
@@ -402,6 +401,6 @@ def _pooled(rows: Sequence[Tested]) -> tuple[Estimate, float | None]:
             values[f"{index} {name}"] = weight * value
             strata[f"{index} {name}"] = str(index)
     place = ("overall", rows[0].agents, *(row.suite for row in rows))
-    estimated = estimate({name: [value] for name, value in values.items()}, place=place, strata=strata)
+    estimated = estimate({name: [value] for name, value in values.items()}, strata=strata)
     test, _ = sign_flips(list(values.values()), place=place)
     return estimated, test.p
