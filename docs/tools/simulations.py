@@ -217,6 +217,84 @@ def alike_cell(sides: Sides, signs: bool, draws: Draws, studies: int) -> Figures
     return [share(wrong, studies), share(held, studies)]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Apart:
+    """Two agents on the same instances."""
+
+    draw: Callable[[Draws, int], tuple[Values, Values]]
+    truth: float
+    """How much the second one's mean is above the first's."""
+
+
+def failed(draws: Draws, values: Values, part: float) -> Values:
+    """The values, of which `part` are 0."""
+    return np.where(draws.random(len(values)) < part, 0.0, values)
+
+
+def graded_pair(low: float, high: float, parts: tuple[float, float]) -> Apart:
+    """Scores of the same range, of which a part fails outright, apart on both sides."""
+    ours, theirs = (graded(low, high) for _ in parts)
+    return Apart(
+        draw=lambda draws, n: (
+            failed(draws, ours(draws, n), parts[0]),
+            failed(draws, theirs(draws, n), parts[1]),
+        ),
+        truth=(low + high) / 2 * (parts[0] - parts[1]),
+    )
+
+
+def near(spread: float, gain: float) -> Callable[[Draws, int], tuple[Values, Values]]:
+    """Graded scores of one difficulty, and `gain` on the second side."""
+
+    def drawn(draws: Draws, n: int) -> tuple[Values, Values]:
+        base = draws.uniform(0.3, 0.6, n)
+        return tuple(base + draws.normal(0, spread, n) + more for more in (0.0, gain))  # type: ignore[return-value]
+
+    return drawn
+
+
+def flipped(part: float) -> Callable[[Draws, int], tuple[Values, Values]]:
+    """Answers of yes and no, alike but for a part."""
+
+    def drawn(draws: Draws, n: int) -> tuple[Values, Values]:
+        ours = (draws.random(n) < 0.5) * 1.0
+        return ours, np.where(draws.random(n) < part, 1 - ours, ours)
+
+    return drawn
+
+
+PAIRED = {
+    "0.95 to 1, 2 and 6 % fail": graded_pair(0.95, 1, (0.02, 0.06)),
+    "0.95 to 1, 5 and 5 % fail": graded_pair(0.95, 1, (0.05, 0.05)),
+    "0.75 to 0.85, 2 and 6 % fail": graded_pair(0.75, 0.85, (0.02, 0.06)),
+    "0.4 to 0.6, 2 and 6 % fail": graded_pair(0.4, 0.6, (0.02, 0.06)),
+    "yes or no, 90 and 80 %": Apart(
+        draw=lambda draws, n: (answers(0.9)(draws, n, 1)[:, 0], answers(0.8)(draws, n, 1)[:, 0]), truth=-0.1
+    ),
+    "yes or no, alike on 90 %": Apart(draw=flipped(0.1), truth=0.0),
+    "graded, pairs vary by 13 points": Apart(draw=near(0.09, 0.0), truth=0.0),
+    "graded, 5 points apart": Apart(draw=near(0.09, 0.05), truth=0.05),
+}
+
+
+def paired_cell(kind: Apart, n: int, draws: Draws, studies: int) -> Figures:
+    """How often the interval of a difference holds the truth and its width in points; both of what was seen alone."""
+    held = plainly = 0
+    widths, others = [], []
+    kept, pairs.LEAST_DRAWS = pairs.LEAST_DRAWS, 9
+    for _ in range(studies):
+        both = pair(*map(named, kind.draw(draws, n)))
+        found = change(both, place=(), width=1.0).difference.interval
+        alone = estimate({name: [one] for name, one in both.differences.items()}, least=-1.0, most=1.0).interval
+        assert found is not None
+        assert alone is not None
+        held, plainly = held + holds(found, kind.truth), plainly + holds(alone, kind.truth)
+        widths.append(100 * (found.high - found.low))
+        others.append(100 * (alone.high - alone.low))
+    pairs.LEAST_DRAWS = kept
+    return [share(held, studies), mean(widths), share(plainly, studies), mean(others)]
+
+
 LOOKS = range(20, 201, 20)
 
 
@@ -235,32 +313,36 @@ def looking_cell(draw: Callable[[Draws, int], Values], sequence: bool, draws: Dr
     return [share(wrong, studies)]
 
 
-def rarely(gain: float, part: float) -> Callable[[Draws, int], Values]:
-    """Differences of equal means: `part` of the instances lose as much as all others gain."""
-    return lambda draws, n: (
-        np.where(draws.random(n) < part, -gain * (1 - part) / part, gain) + draws.normal(0, 0.001, n)
-    )
+def against(gains: Callable[[Draws, int], Values]) -> Callable[[Draws, int], tuple[Values, Values]]:
+    """A side that always scores a half, and one that gains on it."""
+    return lambda draws, n: (np.full(n, 0.5), np.clip(0.5 + gains(draws, n), 0.0, 1.0))
 
 
-UNLIKE: Mapping[str, Callable[[Draws, int], Values]] = {
+def rarely(gain: float, part: float) -> Callable[[Draws, int], tuple[Values, Values]]:
+    """Sides of equal means: on `part` of the instances the second loses as much as it gains on all others."""
+    loss = -gain * (1 - part) / part
+    return against(lambda draws, n: np.where(draws.random(n) < part, loss, gain) + draws.normal(0, 0.001, n))
+
+
+UNLIKE: Mapping[str, Callable[[Draws, int], tuple[Values, Values]]] = {
     "equal: 95 % gain 2 points, 5 % lose 38": rarely(0.02, 0.05),
     "equal: 98 % gain 1 point, 2 % lose 49": rarely(0.01, 0.02),
     "equal: 90 % lose 3 points, 10 % gain 27": rarely(-0.03, 0.1),
-    "equal: losses exponential, 10 points, less their mean": lambda draws, n: np.maximum(
-        -1.0, 0.1 - draws.exponential(0.1, n)
+    "equal: losses exponential, 5 points, less their mean": against(lambda draws, n: 0.05 - draws.exponential(0.05, n)),
+    "10 points apart, ± 10": against(lambda draws, n: draws.normal(0.1, 0.1, n)),
+    "20 points apart, yes or no": lambda draws, n: (
+        (draws.random(n) < 0.6) * 1.0,
+        (draws.random(n) < 0.8) * 1.0,
     ),
-    "10 points apart, ± 10": lambda draws, n: draws.normal(0.1, 0.1, n),
-    "20 points apart, yes or no": lambda draws, n: (draws.random(n) < 0.8) * 1.0 - (draws.random(n) < 0.6) * 1.0,
 }
 
 
-def unlike_cell(draw: Callable[[Draws, int], Values], n: int, draws: Draws, studies: int) -> Figures:
+def unlike_cell(draw: Callable[[Draws, int], tuple[Values, Values]], n: int, draws: Draws, studies: int) -> Figures:
     """How often the test by signs rejects, how often the mean is said to differ, how often the wins alone are."""
     refused = better = oftener = 0
     kept, pairs.LEAST_DRAWS = pairs.LEAST_DRAWS, SIGNS - 1
     for study in range(studies):
-        gains = named(draw(draws, n))
-        made = change(pair({name: [0.0] for name in gains}, gains), place=(str(study),), width=1.0)
+        made = change(pair(*map(named, draw(draws, n))), place=(str(study),), width=1.0)
         found = made.test.p is not None and made.test.p <= 0.05
         refused += found
         better += found and made.shown

@@ -82,6 +82,8 @@ class Estimate:
     mean: float
     interval: Interval | None
     """None if there is no honest one."""
+    seen: Interval | None
+    """The same by the spread of the values that were met alone."""
     method: Method
     stratified: bool = False
     """Whether it answers for this mix of strata."""
@@ -116,12 +118,15 @@ def estimate(
         unmet = (least, most)
     groups = instance_means(replicates, strata)
     if len(replicates) < LEAST_INSTANCES:
-        interval, method, why = None, NONE, f"fewer than {LEAST_INSTANCES} instances"
+        seen, method, why = None, NONE, f"fewer than {LEAST_INSTANCES} instances"
     else:
-        interval, method, why = _interval(groups, (least, most), unmet)
+        seen, method, why = _seen(groups, (least, most), unmet is not None)
+    # Wilson's own ends are those of answers that may not have been met.
+    wide = seen if seen is None or unmet is None or method == "Wilson" else _with_unmet(seen, groups, *unmet)
     return Estimate(
         mean=mean,
-        interval=None if interval is None else _kept(interval, mean, least, most),
+        interval=None if wide is None else _kept(wide, mean, least, most),
+        seen=None if seen is None else _kept(seen, mean, least, most),
         method=method,
         stratified=method not in (NONE, "Wilson") and len(groups) > 1,
         instances=len(replicates),
@@ -130,8 +135,8 @@ def estimate(
     )
 
 
-def _interval(
-    groups: "Sequence[Doubles]", bounds: tuple[float, float], unmet: tuple[float, float] | None
+def _seen(
+    groups: "Sequence[Doubles]", bounds: tuple[float, float], though_alike: bool
 ) -> tuple[Interval | None, Method, str]:
     least, most = bounds
     values = np.concatenate(groups)
@@ -140,12 +145,8 @@ def _interval(
     mean, error = _mean_and_error(groups)
     method: Method = "bounded" if math.isfinite(least) and math.isfinite(most) else "Hall"
     if error <= _SAME * max(1.0, float(np.abs(values).max())):
-        if unmet is None:
-            return None, NONE, "all instances agree"
-        interval, method = Interval(low=mean, high=mean), "alike"
-    else:
-        interval = bounded(groups, least, most) if method == "bounded" else hall(groups)
-    return (interval if unmet is None else _with_unmet(interval, groups, *unmet)), method, ""
+        return (Interval(low=mean, high=mean), "alike", "") if though_alike else (None, NONE, "all instances agree")
+    return (bounded(groups, least, most) if method == "bounded" else hall(groups)), method, ""
 
 
 def instance_means(replicates: Mapping[str, Sequence[float]], strata: Mapping[str, str] | None) -> "list[Doubles]":

@@ -137,13 +137,12 @@ def change(
     test, test_by = _test(pairs, place, tests)
     # Of as many replicates on both sides: the mean of more of them wins and loses by less, though not as often.
     thinned = pairs.thinned
-    estimated = estimate(
-        {name: [value] for name, value in thinned.items()},
-        strata=strata,
-        least=-width,
-        most=width,
-        unmet=None if unmet is None else (-unmet, unmet),
-    )
+    values = {name: [value] for name, value in thinned.items()}
+    ends = None if unmet is None else (-unmet, unmet)
+    estimated = estimate(values, strata=strata, least=-width, most=width, unmet=ends)
+    least, ends = (0.0, None) if math.isfinite(width) else (-math.inf, None if unmet is None else (0.0, unmet))
+    sides = [estimate(one, strata=strata, least=least, most=width, unmet=ends) for one in (pairs.first, pairs.second)]
+    estimated = _with_unmet_sides(estimated, *sides)
     return Change(
         first=mean_of_instances(pairs.first),
         second=mean_of_instances(pairs.second),
@@ -155,6 +154,28 @@ def change(
         wins=sum(value > _SAME for value in thinned.values()),
         losses=sum(value < -_SAME for value in thinned.values()),
     )
+
+
+def _with_unmet_sides(difference: Estimate, first: Estimate, second: Estimate) -> Estimate:
+    """The difference, as unsure of failures that neither side has met as the sides are, which fail apart.
+
+    Each end of what was seen goes as far on as the two sides' own intervals go on for instances unlike all that were
+    met, by Pythagoras: the method of variance estimates recovery (Zou and Donner 2008, "Construction of Confidence
+    Limits about Effect Measures"), for that part alone. Of what was seen the pairs know more than the sides.
+    """
+    seen, wide = difference.seen, difference.interval
+    if seen is None or wide is None:
+        return difference
+    (below, above), (other_below, other_above) = (_beyond(side) for side in (first, second))
+    low, high = seen.low - math.hypot(other_below, above), seen.high + math.hypot(other_above, below)
+    return replace(difference, interval=Interval(low=min(wide.low, low), high=max(wide.high, high)))
+
+
+def _beyond(side: Estimate) -> tuple[float, float]:
+    """How far its interval goes (below, above) what was seen."""
+    if side.seen is None or side.interval is None:
+        return 0.0, 0.0
+    return side.seen.low - side.interval.low, side.interval.high - side.seen.high
 
 
 def _moved(estimated: Estimate, mean: float, width: float) -> Estimate:
