@@ -314,8 +314,13 @@ def looking_cell(draw: Callable[[Draws, int], Values], sequence: bool, draws: Dr
 
 
 def against(gains: Callable[[Draws, int], Values]) -> Callable[[Draws, int], tuple[Values, Values]]:
-    """A side that always scores a half, and one that gains on it."""
-    return lambda draws, n: (np.full(n, 0.5), np.clip(0.5 + gains(draws, n), 0.0, 1.0))
+    """A side of graded scores, and one that gains on it."""
+
+    def drawn(draws: Draws, n: int) -> tuple[Values, Values]:
+        ours = draws.uniform(0.5, 0.6, n)
+        return ours, np.clip(ours + gains(draws, n), 0.0, 1.0)
+
+    return drawn
 
 
 def rarely(gain: float, part: float) -> Callable[[Draws, int], tuple[Values, Values]]:
