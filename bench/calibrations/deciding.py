@@ -1,7 +1,7 @@
 """What a comparison that stops when it is answered costs, and how often it is wrong: simulated, by evalkit's evidence.
 
     python -m bench.calibrations.deciding                    # all tables, as Markdown (some minutes)
-    python -m bench.calibrations.deciding ranking            # these: pairs, eight, forecast, ranking
+    python -m bench.calibrations.deciding ranking            # these: pairs, leaning, eight, forecast, ranking
     python -m bench.calibrations.deciding --write            # into docs/deciding.md, below its marks
     python -m bench.calibrations.deciding --studies 40       # fewer studies, rougher figures
 
@@ -27,18 +27,19 @@ from evalkit.stats.deciding import graded as graded_pairs
 from evalkit.stats.deciding import reach
 from evalkit.stats.deciding import yes_no as yes_no_pairs
 from evalkit.stats.evidence import Answer
-from evalkit.stats.sequential import capital
+from evalkit.stats.sequential import capital, sequence
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "deciding.md"
 MARGIN, ALPHA, LOOKS = 0.02, 0.05, 1000
 APART = 0.05
 """The difference whose price is shown."""
+LEANING = ("graded, pairs vary by 13 points", "yes or no at 80 %")
 POWER = 0.9
 AGENTS = 8
 PAIRS = tuple(combinations(range(AGENTS), 2))
 AT_ONCE = 100
 """Studies in one call of numpy: what bounds its memory."""
-STUDIES = {"pairs": 500, "eight": 120, "forecast": 200, "ranking": 40}
+STUDIES = {"pairs": 500, "leaning": 1000, "eight": 120, "forecast": 200, "ranking": 40}
 
 INSTANCES = 6000
 """Of the ranking's suite: who has no answer by then has none."""
@@ -182,6 +183,35 @@ def pairs_table(studies: int) -> str:
         "fixed n for 90 %",
     )
     return table(head, (pair_row(shape, studies) for shape in SHAPES))
+
+
+def leaning_row(shape: Shape, difference: float, studies: int) -> list[str]:
+    """What runs show when they answer `above`, which a true difference is."""
+    differences = pair(shape, difference, studies)
+    found = ended(differences, turn=shape.turn)
+    above = np.flatnonzero(found.answer == "above")
+    shown, intervals = [], []
+    for study in above:
+        shares = (differences[study, : int(found.draws[study])] + 1) / 2
+        shown.append(200 * shares.mean() - 100)
+        intervals.append(np.array(sequence(shares, shares, shape.turn)) * 200 - 100)
+    low, high = np.array(intervals).T
+    holds = (low <= 100 * difference) & (100 * difference <= high)
+    return [
+        shape.name,
+        f"{100 * difference:g}",
+        percent(found.answer == "above"),
+        f"{np.mean(shown):.1f}",
+        f"{low.mean():.1f} to {high.mean():.1f}",
+        percent(holds),
+    ]
+
+
+def leaning_table(studies: int) -> str:
+    """How far a mean at a stop leans outward."""
+    head = ("scores", "points apart", "`above`, %", "shown, points", "interval, points", "of these right, %")
+    chosen = [shape for shape in SHAPES if shape.name in LEANING]
+    return table(head, (leaning_row(shape, d, studies) for shape in chosen for d in (0.01, 0.02, 0.05, 0.1)))
 
 
 # ---- Eight agents
@@ -347,6 +377,7 @@ def ranking_table(studies: int) -> str:
 
 TABLES: Mapping[str, Callable[[int], str]] = {
     "pairs": pairs_table,
+    "leaning": leaning_table,
     "eight": eight_table,
     "forecast": forecast_table,
     "ranking": ranking_table,
@@ -367,7 +398,8 @@ def _place(text: str, name: str) -> re.Match[str]:
 def placed(text: str, name: str, studies: int, made: str) -> str:
     """The page with a table below its mark. Raises ValueError where there is no such mark."""
     place = _place(text, name)
-    return text[: place.start()] + _MARKED.format(name, studies) + made + text[place.end() :]
+    # Without an empty line what follows would be a row.
+    return text[: place.start()] + _MARKED.format(name, studies) + made + "\n" + text[place.end() :].lstrip("\n")
 
 
 def cells(text: str, name: str) -> tuple[int, list[list[str]]]:

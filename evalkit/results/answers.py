@@ -11,7 +11,7 @@ import hashlib
 import math
 import statistics
 from array import array
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -99,6 +99,13 @@ class QuestionAnswer:
             "open": self.is_open,
             "words": self.words,
         }
+
+
+def best_words(best: Sequence[str], margin: float, *, decided: bool) -> str:
+    """Who is the best, in a sentence: those that are left."""
+    if len(best) == 1:
+        return f"The best is {best[0]}."
+    return f"The best {f'are equal within {points(margin)} points:' if decided else 'is one of'} {', '.join(best)}."
 
 
 def points(value: float) -> str:
@@ -235,23 +242,34 @@ class RunQuestion:
 
     def words(self) -> list[str]:
         """The answers in sentences: who is the best first, then those that are open."""
-        lines = []
-        if self.best is not None and len(self.best) > 1 and not self.playing:
-            lines.append(f"The best are equal within {points(self._asked.margin)} points: {', '.join(self.best)}.")
-        elif self.best is not None:
-            lines.append(
-                f"The best is {self.best[0]}." if len(self.best) == 1 else f"The best is one of {', '.join(self.best)}."
-            )
-        order = {"undecided": 1}
-        for answer in sorted(self.answers, key=lambda one: order.get(one.answer, 0)):
-            if answer.answer != "undecided" or answer.is_open:
-                lines.append(f"{answer.words} {self._counted(answer)}")
-        return lines
+        told = [one for one in self.answers if one.is_open or (one.answer != "undecided" and self.promises(one))]
+        told.sort(key=lambda one: one.answer == "undecided")
+        first = [] if self.best is None else [best_words(self.best, self._asked.margin, decided=self.decided)]
+        return [*first, *(f"{answer.words} {self._counted(answer)}" for answer in told)]
+
+    def promises(self, answer: QuestionAnswer) -> bool:
+        """Whether an answer is one of those that hold together; in a search for the best one its pairs are not."""
+        return self.best is None or len(answer.subject) == 1
 
     def _counted(self, answer: QuestionAnswer) -> str:
         what = "pairs" if len(answer.subject) == 2 else "draws"
         given = f"answered with {answer.at:,}, " if answer.at else ""
-        return f"Valid at all looks; {given}{answer.draws:,} of {self.draws:,} {what} so far."
+        cut = f" {cut}" if (cut := self.cut_words(answer)) else ""
+        return f"Valid at all looks; {given}{answer.draws:,} of {self.draws:,} {what} so far.{cut}"
+
+    def cut_words(self, answer: QuestionAnswer) -> str:
+        """How many scores of an answer's draws count as an end of the range, and its mean without that; empty if none
+        does."""
+        least, most = self.frozen.scores
+        scores = [[one or 0.0 for one in self._scores[agent][: answer.draws]] for agent in answer.subject]
+        beyond = sum(not least <= one <= most for side in scores for one in side)
+        if not beyond:
+            return ""
+        mean = statistics.fmean(scores[-1]) - (statistics.fmean(scores[0]) if len(scores) == 2 else 0.0)
+        return (
+            f"Of {many(beyond, 'score')} beyond {points(least)} to {points(most)} these ends count; as they are, the "
+            f"mean is {points(mean)}."
+        )
 
     def to_json(self) -> dict[str, Any]:
         """The question and its answers with a stable schema."""

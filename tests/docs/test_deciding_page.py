@@ -85,9 +85,26 @@ def test_stopping_costs_what_the_page_says() -> None:
 def test_a_table_goes_below_its_own_mark() -> None:
     before = 'a\n\n[//]: # "deciding: x, 3 studies"\n\n| old |\n\nb\n'
     after = deciding.placed(before, "x", 9, "| new |\n")
+    assert deciding.placed(before.replace("\n\nb", "\nb"), "x", 9, "| new |\n") == after
     assert after == before.replace("x, 3", "x, 9").replace("old", "new")
     with pytest.raises(ValueError, match="one place for the table y"):
         deciding.placed(before, "y", 9, "| new |\n")
+
+
+def test_no_table_takes_the_next_paragraph_for_a_row() -> None:
+    assert not re.search(r"^\|.*\n(?![|\n])", PAGE, re.MULTILINE)
+
+
+def test_a_mean_at_a_stop_is_shown_beyond_the_truth_and_its_interval_below() -> None:
+    studies, cells = deciding.cells(PAGE, "leaning")
+    assert studies == deciding.STUDIES["leaning"]
+    for _, apart, _, shown, interval, right in cells:
+        low, high = map(float, interval.split(" to "))
+        assert low < float(apart) < float(shown) < high
+        assert float(right) >= 95
+    shape = next(shape for shape in SHAPES if shape.name == cells[2][0])
+    quick = deciding.leaning_row(shape, float(cells[2][1]) / 100, 60)
+    assert float(quick[3]) == pytest.approx(float(cells[2][3]), rel=0.1)
 
 
 def words_of(picture: str) -> list[str]:

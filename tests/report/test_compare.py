@@ -99,6 +99,7 @@ def test_a_verdict_about_the_mean_needs_its_interval(one_run: Side) -> None:
             partial=False,
             pairs=pairs,
             change=found,
+            looked=found,
         )
         return verdicts.verdict(one, found.test.p, found.signs.p, found.least_p)
 
@@ -252,6 +253,23 @@ def test_a_partial_side_is_judged_by_what_holds_at_every_look(one_run: Side) -> 
     assert high == 100.0
     score = row(found, "compare", "Score")
     assert (score["verdict"], score["interval"]) == ("undecided", None)
+    assert any("hold at every look" in note for note in found.tables[0].notes)
+
+
+def test_a_complete_comparison_has_a_p_that_survives_earlier_looks(one_run: Side) -> None:
+    found = compare(narrowed(one_run, "a"), narrowed(one_run, "b"), [("a", "b")])
+    solved, details = row(found, "compare", "Solved"), row(found, "compare_details", "Solved")
+    assert solved["p"] < details["looked_p"] < 0.2
+    assert details["looked"][0] <= solved["interval"][0]
+    assert details["looked"][1] == 100.0
+    assert row(found, "compare_details", "Score")["looked"] is None  # no bounds
+    assert any("permutation test" in note for note in found.tables[0].notes)
+
+
+def test_no_note_says_both_permutation_test_and_every_look(one_run: Side) -> None:
+    whole = narrowed(one_run, "a")
+    found = compare(replace(whole, asked=True), narrowed(one_run, "b"), [("a", "b")])
+    assert not any("permutation test" in note for note in found.tables[0].notes)
     assert any("hold at every look" in note for note in found.tables[0].notes)
 
 

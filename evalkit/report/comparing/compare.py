@@ -203,18 +203,18 @@ def _tested(
     )
     asked = any(side.asked for side in sides)
     whole = all(side.night or cell.complete for side, cell in zip(sides, (first, second), strict=True))
-    row = Tested(
+    looked = at_every_look(found, (first, second), figures, measure.width)
+    partial = asked or not whole
+    return Tested(
         first=first,
         second=second,
         measure=measure,
         asked=asked,
-        partial=asked or not whole,
+        partial=partial,
         pairs=pairs,
-        change=found,
+        change=looked if partial else found,
+        looked=looked,
     )
-    if not row.partial:
-        return row
-    return replace(row, change=at_every_look(found, (first, second), figures, measure.width))
 
 
 def _strata(cell: Cell, pairs: Pairs) -> dict[str, str]:
@@ -268,8 +268,8 @@ def _main_table(
         notes=(
             f"{significant:,} of {tests:,} tests show a difference at {100 * SURE:g} %, after Holm's correction, over "
             "the scores and separately over the other measures",
-            "over the instances that both sides have, with replicates averaged; p: two-sided permutation test of "
-            "whether A and B are alike; interval: of the difference, not corrected",
+            "over the instances that both sides have, with replicates averaged; intervals are not corrected",
+            *["p: two-sided permutation test of whether A and B are alike"] * any(not row.partial for row in tested),
             "better: p Holm is small and the interval of the mean leaves out 0; wins more often: p Holm and that of "
             "signs are small, and the mean may be the other way",
             *notes,
@@ -303,7 +303,8 @@ def _details_table(cell_pairs: Sequence[tuple[Cell, Cell]], tested: Sequence[Tes
         columns=(
             *_columns(cell_pairs),
             *columns_of(method="Interval by", test="p by"),
-            *columns_of("p", least_p="Least p", signs_p="p signs"),
+            *columns_of("p", least_p="Least p", signs_p="p signs", looked_p="p at every look"),
+            Column(key="looked", title="At every look", kind="interval", unit="points"),
             *columns_of("count", "instances", missing_first="Not in B", missing_second="Not in A"),
         ),
         rows=tuple({**_place(row), **_details(row)} for row in tested),
@@ -311,18 +312,21 @@ def _details_table(cell_pairs: Sequence[tuple[Cell, Cell]], tested: Sequence[Tes
         notes=(
             "least p: the smallest possible p for this number of pairs that differ, not corrected",
             "p signs: of who has more on more instances, exact, not corrected; of yes and no it is McNemar's",
+            "at every look: valid however often the run was looked at and extended; of first replicates",
         ),
     )
 
 
 def _details(row: Tested) -> dict[str, Any]:
-    change = row.change
+    change, looked = row.change, row.looked.difference.interval
     return {
         "method": change.difference.why
         or change.difference.method + (", strata" if change.difference.stratified else ""),
         "test": change.test_by,
         "least_p": change.least_p,
         "signs_p": change.signs.p,
+        "looked_p": row.looked.test.p,
+        "looked": (100 * looked.low, 100 * looked.high) if looked else None,
         "missing_first": row.pairs.only_first,
         "missing_second": row.pairs.only_second,
     }

@@ -251,6 +251,8 @@ class Tested:
     """Whether a side still owes episodes, or need not have played them; what a night left out it does not owe."""
     pairs: Pairs
     change: Change
+    looked: Change
+    """The same as it holds at every look, which `change` is where a side is partial."""
 
     @property
     def suite(self) -> str:
