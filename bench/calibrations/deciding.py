@@ -22,9 +22,10 @@ from pathlib import Path
 import numpy as np
 
 from bench.calibrations.deciding_shapes import SHAPES, Draw, Shape, Values, graded, yes_no_alike
+from bench.calibrations.lanes import ENDS, SPEEDS, UNEQUAL, played, speeds
 from evalkit.spec.catalogue import find_model, read_provider
+from evalkit.stats.deciding import AHEAD, reach
 from evalkit.stats.deciding import graded as graded_pairs
-from evalkit.stats.deciding import reach
 from evalkit.stats.deciding import yes_no as yes_no_pairs
 from evalkit.stats.evidence import Answer
 from evalkit.stats.sequential import capital, sequence
@@ -39,7 +40,7 @@ AGENTS = 8
 PAIRS = tuple(combinations(range(AGENTS), 2))
 AT_ONCE = 100
 """Studies in one call of numpy: what bounds its memory."""
-STUDIES = {"pairs": 500, "leaning": 1000, "eight": 120, "forecast": 200, "ranking": 40}
+STUDIES = {"pairs": 500, "leaning": 1000, "eight": 120, "forecast": 200, "lanes": 1000, "ranking": 40}
 
 INSTANCES = 6000
 """Of the ranking's suite: who has no answer by then has none."""
@@ -265,6 +266,40 @@ def forecast_table(studies: int) -> str:
     return table(head, forecast_rows(studies))
 
 
+# ---- Lanes of unequal speed
+
+
+def lanes_rows(studies: int) -> Iterator[Sequence[str]]:
+    """Eight agents 5 points apart, graded: what is played by how far a fast one may be ahead."""
+    most, lead = 2 * LOOKS, APART * np.arange(AGENTS) - APART * (AGENTS - 1) / 2
+    draws, known = generator("lanes"), np.full((studies, AGENTS, AGENTS), math.inf)
+    for i in range(0, studies, AT_ONCE):
+        scores = graded(draws, min(AT_ONCE, studies - i), most, lead)
+        for first, second in PAIRS:
+            found = ended(scores[:, second] - scores[:, first], alpha=ALPHA / len(PAIRS)).draws
+            known[i : i + AT_ONCE, first, second] = known[i : i + AT_ONCE, second, first] = found
+    for name in SPEEDS:
+        for ahead in (math.inf, 128, AHEAD, 8):
+            lengths = generator("lengths", name)
+            runs = [
+                played(at, speeds(name, lengths), lengths, ahead=ahead, most=most, ends=ENDS.get(name, math.inf))
+                for at in known
+            ]
+            yield [
+                name,
+                "any" if math.isinf(ahead) else str(ahead),
+                f"{np.mean([run.begun.sum() for run in runs]):,.0f}",
+                f"{np.mean([run.time for run in runs]):,.0f}",
+                percent(np.array([1 - run.open / len(PAIRS) for run in runs])),
+            ]
+
+
+def lanes_table(studies: int) -> str:
+    """How far ahead."""
+    head = ("seconds of an episode", "ahead", "episodes", "time", "answered, %")
+    return table(head, lanes_rows(studies))
+
+
 # ---- The ranking
 
 
@@ -310,20 +345,21 @@ def rankings(draw: Draw, strengths: Sequence[float], spread: float, studies: int
     alpha, usd = ALPHA / len(PAIRS), prices()
     planned = min(INSTANCES, _planned(spread, alpha))
     sizes = np.unique(np.append(np.geomspace(30, INSTANCES, 80).astype(int), planned))
-    when = np.zeros((studies, AGENTS))
+    known = np.full((studies, AGENTS, AGENTS), math.inf)
     wrong, answers = np.zeros(studies), np.zeros(studies)
     wrong_at, answers_at = np.zeros((2, len(sizes), studies))
     for first, second in PAIRS:
         differences = scores[:, second] - scores[:, first]
         true = strengths[second] - strengths[first]
         found = ended(differences, alpha=alpha)
-        until = np.minimum(found.draws, INSTANCES)[:, None]
-        when[:, [first, second]] = np.maximum(when[:, [first, second]], until)
+        known[:, first, second] = known[:, second, first] = found.draws
         wrong += found.wrong(true, MARGIN)
         answers += found.answer != "undecided"
         for place, once in enumerate(at_once(differences, sizes, alpha)):
             wrong_at[place] += once.wrong(true, MARGIN)
             answers_at[place] += once.answer != "undecided"
+    lengths = generator("lengths", repr(strengths), str(spread))
+    when = np.array([played(at, speeds(UNEQUAL, lengths), lengths, ahead=AHEAD, most=INSTANCES).begun for at in known])
     stopping = Design(answers=answers, wrong=wrong, episodes=when.sum(axis=1), usd=when @ usd)
 
     def fixed(place: int) -> Design:
@@ -380,6 +416,7 @@ TABLES: Mapping[str, Callable[[int], str]] = {
     "leaning": leaning_table,
     "eight": eight_table,
     "forecast": forecast_table,
+    "lanes": lanes_table,
     "ranking": ranking_table,
 }
 

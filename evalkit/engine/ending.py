@@ -44,7 +44,7 @@ def outcome_of(session: Session) -> RunOutcome:
     why = _why(session, reason, left, {**told, "parked": [*lane_words, *too_large_words]})
     messages = (
         *_in_vain(session),
-        *([] if session.question is None else session.question.asked.words()),
+        *([] if session.question is None else session.question.words()),
         *why.splitlines(),
         *_owed_words(session, owed, owed_cost),
         *_ceiling_words(session),

@@ -216,6 +216,11 @@ class RunQuestion:
         return frozenset(asked) - self.playing
 
     @property
+    def open(self) -> tuple[tuple[tuple[str, str], ...], tuple[str, ...]]:
+        """(the pairs whose answer is still sought, the agents whose own means are)."""
+        return self._contest.open, self._contest.unmeasured
+
+    @property
     def answers(self) -> list[QuestionAnswer]:
         """All parts of the question, in the order in which they were frozen. Before the first look all are open."""
         open_pairs, findings, known = set(self._contest.open), self._contest.findings, self._contest.known

@@ -46,6 +46,10 @@ Pair = tuple[str, str]
 
 PRECISION_EVERY = 10
 """Draws, rounded up to whole turns."""
+AHEAD = 32
+"""Draws by which an agent may have begun more than the slowest of those that it is still compared with. What it plays
+beyond their answer is wasted, up to so many; with fewer it waits for chance alone, where both are as fast. Chosen by
+simulation: the table `lanes` of `bench/calibrations/deciding.py`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -53,15 +53,18 @@ class JobDealer:
         job = self._jobs[lane]
         if most <= 0 or lane in self._exhausted or job.context.stopping:
             return []
-        room = most if job.limit is None else min(most, job.limit - job.taken)
+        asked = most if job.limit is None else min(most, job.limit - job.taken)
+        room = asked if job.pace is None else min(asked, job.pace.room(lane))
         queue = self._queue if job.gate is not None else None
         episodes = list(islice(job.todo, room)) if queue is None else queue.several(lane, room)
-        if len(episodes) < most and (queue is None or len(episodes) == room):  # none remains, or none is asked for
+        if (queue is None and len(episodes) < room) or len(episodes) == asked < most:  # none remains, or is asked for
             self._exhaust(job)
         job.taken += len(episodes)
         for episode in episodes:
             self._dealt[episode.id] = episode
             job.dealt[episode.cell_key] += 1
+            if job.pace is not None:
+                job.pace.started(episode)
         return [Dealt(id=episode.id, lane=lane, place=place_of(episode)) for episode in episodes]
 
     def remaining(self, lane: str) -> int:
@@ -112,10 +115,12 @@ class JobDealer:
             self._count_error(context)
         else:
             context.errors_in_a_row = 0
+        if not owed and cell_key in job.cells:
+            job.cells[cell_key].ended += 1
+        if job.pace is not None:
+            job.pace.left(episode, how)
         if owed:
             return
-        if cell_key in job.cells:
-            job.cells[cell_key].ended += 1
         if self._judge is not None:
             self._judge(episode, left.score)
 
@@ -133,6 +138,8 @@ class JobDealer:
         job, episode = self._jobs[dealt.lane], self._dealt.pop(dealt.id)
         job.taken -= 1
         job.dealt[episode.cell_key] -= 1
+        if job.pace is not None:
+            job.pace.left(episode, "stopped")
         if job.gate is not None:
             job.gate.left(episode, "stopped")
 
