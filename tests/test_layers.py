@@ -250,7 +250,7 @@ def package() -> dict[str, str]:
 
 
 MOST_LINES = {
-    "engine": 12_450,
+    "engine": 12_560,
     "envs": 11_800,
     "report": 10_760,
     "store": 5_510,
@@ -262,7 +262,7 @@ MOST_LINES = {
     "spec": 3_350,
     "policy": 3_050,
     "doors": 2_950,
-    "results": 2_970,
+    "results": 2_980,
     ".": 2_950,
     "stats": 2_300,
     "serve": 1_650,

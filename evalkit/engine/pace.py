@@ -12,6 +12,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import TypeVar
 
+from evalkit.engine.admit.admission_queue import AdmissionQueue
 from evalkit.engine.episode import LEFT_OWED
 from evalkit.engine.scheduler import LaneJob
 from evalkit.engine.universe import PlannedEpisode
@@ -39,12 +40,19 @@ def may_begin(
     return (slowest + ahead, False) if slowest < math.inf else (most, True)
 
 
-class Pace:
+class Pacing:
     """Holds lanes up while a question is played."""
 
-    def __init__(self, jobs: Sequence[LaneJob], suites: Collection[str], ahead: int, tell: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        jobs: Sequence[LaneJob],
+        gate: AdmissionQueue | None,
+        suites: Collection[str],
+        ahead: int,
+        tell: Callable[[], None],
+    ) -> None:
         """`suites`: those whose episodes are draws; `tell`: called when an agent can find out nothing any more."""
-        self._suites, self._ahead, self._tell = suites, ahead, tell
+        self._gate, self._suites, self._ahead, self._tell = gate, suites, ahead, tell
         self._jobs: dict[str, LaneJob] = {}
         """By agent: that of its lane."""
         self._begun, self._ended, self._left, self._flying = (Counter[str]() for _ in range(4))
@@ -147,7 +155,7 @@ class Pace:
         job = self._jobs[agent]
         if job.context.stopping or agent in job.context.stopped:
             return self._ended[agent] + self._flying[agent]
-        gate = job.gate
+        gate = None if job.gate is None else self._gate
         shut = gate is not None and (gate.over(job.name) or gate.poor(agent))
         waits = gate is not None and not self._flying.total() and gate.held_by(job.name)
         return self._begun[agent] if self._left[agent] <= 0 or _is_over(job) or shut or waits else None

@@ -19,7 +19,7 @@ from evalkit.engine.admit.admission_queue import AdmissionQueue
 from evalkit.engine.episode import ActiveEpisode, final_score
 from evalkit.engine.forecast import Forecast
 from evalkit.engine.options import Stop
-from evalkit.engine.pace import Pace
+from evalkit.engine.pace import Pacing
 from evalkit.engine.scheduler import LaneJob
 from evalkit.engine.universe import PlannedEpisode
 from evalkit.errors import CorruptLogError, RunError, StorageError
@@ -115,7 +115,7 @@ class LiveQuestion:
         starts."""
         self.vain: frozenset[str] = frozenset()
         """Of these, those whose questions are open: those that they are compared with are played no more."""
-        self._pace: Pace | None = None
+        self._pace: Pacing | None = None
         self._lanes = PlayedLanes(jobs=(), gate=None, forecast=Forecast(), stop=Stop(), spent=lambda: 0)
         self._news, self._over, self._unread = asyncio.Event(), asyncio.Event(), False
         self._given = {tuple(one.about) for given in read_given(directory) for one in given.answers}
@@ -135,7 +135,7 @@ class LiveQuestion:
         self._lanes = PlayedLanes(jobs=jobs, gate=gate, forecast=forecast, stop=stop, spent=spent)
         if not self._play_all:
             frozen = self.asked.frozen
-            self._pace = Pace(jobs, {suite.name for suite in frozen.suites}, frozen.ahead, self._news.set)
+            self._pace = Pacing(jobs, gate, {suite.name for suite in frozen.suites}, frozen.ahead, self._news.set)
         if known:
             self.asked.add_all(read_run(self._directory)[2])
         await self.look()
@@ -206,7 +206,7 @@ class LiveQuestion:
             self._pace.ask(*self.asked.open)
             self._dismiss(self._pace)
 
-    def _dismiss(self, pace: Pace) -> None:
+    def _dismiss(self, pace: Pacing) -> None:
         """Let go the agents whose questions are answered, and those whose open ones cannot be answered."""
         done, vain = self.asked.done - self.dismissed, pace.vain() - self.dismissed
         gone, self.vain = done | vain, self.vain | vain

@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 from evalkit.client.ask import Asker
 from evalkit.client.lanes.lane import Lane
@@ -17,9 +17,6 @@ from evalkit.client.outside import OutsideAsker
 from evalkit.engine.episode import LEFT_OWED, ActiveEpisode, LaneContext, Player, play
 from evalkit.engine.gc_threshold import seldom_collected
 from evalkit.engine.universe import PlannedEpisode
-
-if TYPE_CHECKING:
-    from evalkit.engine.pace import Pace
 
 
 class Gate(Protocol):
@@ -49,8 +46,21 @@ class Gate(Protocol):
     def held_by(self, lane: str) -> str:
         """What keeps the lane's next episode from starting, in a word."""
 
-    def poor(self, agent: str) -> bool:
-        """Whether an agent's own budget has no room for another episode."""
+
+class PaceSetter(Protocol):
+    """Holds lanes up whose agents would run ahead of those that they are compared with."""
+
+    def room(self, lane: str) -> int:
+        """How many episodes of a lane may start now."""
+
+    async def wait(self, lane: str) -> None:
+        """Wait until an episode of the lane may start, or none will."""
+
+    def started(self, episode: PlannedEpisode) -> None:
+        """An episode has started."""
+
+    def left(self, episode: PlannedEpisode, how: str) -> None:
+        """It has ended, or was parked."""
 
 
 @dataclass(slots=True)
@@ -86,8 +96,8 @@ class LaneJob:
     """End after so many episodes; None: play all."""
     gate: Gate | None = None
     """Lets episodes start as money and time allow, in the order of `todo`; None: no restriction."""
-    pace: "Pace | None" = None
-    """Holds it up where its agents would run ahead of those that they are compared with; None: nothing is asked."""
+    pace: PaceSetter | None = None
+    """None: nothing is asked."""
     cells: dict[tuple[str, str], CellCount] = field(default_factory=dict)
     """By agent and suite."""
     spared: Counter[tuple[str, str]] = field(default_factory=Counter)

@@ -10,7 +10,7 @@ from evalkit.engine.episode import LaneContext, Player
 from evalkit.engine.forecast import Forecast
 from evalkit.engine.machines.mirror import JobDealer
 from evalkit.engine.options import Stop
-from evalkit.engine.pace import Pace, may_begin
+from evalkit.engine.pace import Pacing, may_begin
 from evalkit.engine.scheduler import CellCount, LaneJob, play_lanes
 from tests.support.virtual_clock import run_virtual
 
@@ -84,7 +84,7 @@ def played(
         def tell() -> None:
             loop.call_soon(dismiss)
 
-        pace = Pace(jobs, {"suite"}, AHEAD, tell)
+        pace = Pacing(jobs, None, {"suite"}, AHEAD, tell)
         pace.ask(pairs, alone)
         await play_lanes(jobs)
         return loop.time()
@@ -129,7 +129,7 @@ def test_lanes_that_wait_for_each_other_go_on() -> None:
 def test_what_is_dealt_to_other_processes_counts_as_begun() -> None:
     stop = Stop()
     jobs = [lane(name, [name] * 30, Sleeper({}, {}), stop) for name in ("fast", "slow")]
-    Pace(jobs, {"suite"}, AHEAD, lambda: None).ask([("fast", "slow")], ())
+    Pacing(jobs, None, {"suite"}, AHEAD, lambda: None).ask([("fast", "slow")], ())
     dealer = JobDealer(jobs, None, Forecast())
     assert len(dealer.deal("fast", 20)) == AHEAD
     assert dealer.deal("fast", 20) == []

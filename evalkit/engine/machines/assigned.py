@@ -127,11 +127,6 @@ class AssignedEpisodes:
         del lane
         return ""
 
-    def poor(self, agent: str) -> bool:
-        """No: whoever deals knows."""
-        del agent
-        return False
-
     def _episode(self, place: EpisodePlace) -> PlannedEpisode:
         suite = self._manifest.suites[place.suite]
         cell, target = self._cells[place.agent, suite.environment], suite.instances[place.index]
