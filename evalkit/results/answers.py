@@ -271,9 +271,10 @@ class RunQuestion:
         if not beyond:
             return ""
         mean = statistics.fmean(scores[-1]) - (statistics.fmean(scores[0]) if len(scores) == 2 else 0.0)
+        of = "the mean" if len(scores) == 1 else f"{answer.subject[1]} less {answer.subject[0]}"
         return (
-            f"Of {many(beyond, 'score')} beyond {points(least)} to {points(most)} these ends count; as they are, the "
-            f"mean is {points(mean)}."
+            f"Of {many(beyond, 'score')} beyond {points(least)} to {points(most)} these ends count; as they are, {of} "
+            f"is {points(mean)}."
         )
 
     def to_json(self) -> dict[str, Any]:

@@ -23,6 +23,7 @@ cover 50 % instead of 95.
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from statistics import NormalDist
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
@@ -37,10 +38,7 @@ Method = Literal["none", "Wilson", "alike", "bounded", "Hall", "betting"]
 
 NONE: Method = "none"
 
-LEVEL = 0.95
-NORMAL = 1.959963984540054
-"""The normal quantile at the upper end of `LEVEL`: `scipy.special.ndtri(0.975)`, which takes a quarter of a second to
-import."""
+ALPHA = 0.05
 LEAST_INSTANCES = 3
 """With fewer there is no interval: two points say nothing of a spread."""
 
@@ -57,7 +55,7 @@ _SAME = 1e-12
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Interval:
-    """A 95 % interval of a mean."""
+    """A 95 % interval of a mean, or one that leaves it out in another share `alpha` of studies."""
 
     low: float
     high: float
@@ -101,13 +99,15 @@ def estimate(
     least: float = -math.inf,
     most: float = math.inf,
     unmet: tuple[float, float] | None = None,
+    alpha: float = ALPHA,
 ) -> Estimate:
-    """The mean of instance means with its 95 % interval.
+    """The mean of instance means with its interval.
 
     replicates  by instance: its replicates' values, at least one; 1 is 100 %
     strata      by instance: its stratum; left aside where one has fewer than 3 instances, and by Wilson's interval,
                 which is then somewhat too wide
     least, most the bounds of the values there can be; the interval does not go beyond
+    alpha       share of studies in which the interval may leave out the mean
     unmet       (lowest, highest) value that an instance unlike all that were met is taken to have, where values have no
                 two bounds; else these. None: nothing is said of such instances
 
@@ -120,9 +120,9 @@ def estimate(
     if len(replicates) < LEAST_INSTANCES:
         seen, method, why = None, NONE, f"fewer than {LEAST_INSTANCES} instances"
     else:
-        seen, method, why = _seen(groups, (least, most), unmet is not None)
+        seen, method, why = _seen(groups, (least, most), unmet is not None, alpha)
     # Wilson's own ends are those of answers that may not have been met.
-    wide = seen if seen is None or unmet is None or method == "Wilson" else _with_unmet(seen, groups, *unmet)
+    wide = seen if seen is None or unmet is None or method == "Wilson" else _with_unmet(seen, groups, *unmet, alpha)
     return Estimate(
         mean=mean,
         interval=None if wide is None else _kept(wide, mean, least, most),
@@ -136,17 +136,17 @@ def estimate(
 
 
 def _seen(
-    groups: "Sequence[Doubles]", bounds: tuple[float, float], though_alike: bool
+    groups: "Sequence[Doubles]", bounds: tuple[float, float], though_alike: bool, alpha: float
 ) -> tuple[Interval | None, Method, str]:
     least, most = bounds
     values = np.concatenate(groups)
     if bounds == (0.0, 1.0) and is_share(values):
-        return wilson(float(values.sum()), len(values)), "Wilson", ""
+        return wilson(float(values.sum()), len(values), alpha), "Wilson", ""
     mean, error = _mean_and_error(groups)
     method: Method = "bounded" if math.isfinite(least) and math.isfinite(most) else "Hall"
     if error <= _SAME * max(1.0, float(np.abs(values).max())):
         return (Interval(low=mean, high=mean), "alike", "") if though_alike else (None, NONE, "all instances agree")
-    return (bounded(groups, least, most) if method == "bounded" else hall(groups)), method, ""
+    return (bounded(groups, least, most, alpha) if method == "bounded" else hall(groups, alpha)), method, ""
 
 
 def instance_means(replicates: Mapping[str, Sequence[float]], strata: Mapping[str, str] | None) -> "list[Doubles]":
@@ -165,26 +165,28 @@ def is_share(means: "Doubles") -> bool:
     return bool(np.all((means == 0.0) | (means == 1.0)))
 
 
-def wilson(yes: float, n: int) -> Interval:
-    """Wilson's 95 % interval (1927) of a share, from `yes` of `n` independent answers. Raises ValueError."""
+def wilson(yes: float, n: int, alpha: float = ALPHA) -> Interval:
+    """Wilson's interval (1927) of a share, from `yes` of `n` independent answers. Raises ValueError."""
     if not 0 <= yes <= n or n < 1:
         raise ValueError(f"{yes} of {n} is no share")
-    z2 = NORMAL**2
+    z2 = NormalDist().inv_cdf(1 - alpha / 2) ** 2
     middle = (yes + z2 / 2) / (n + z2)
     half = math.sqrt(z2) / (n + z2) * math.sqrt(yes * (n - yes) / n + z2 / 4)
     low = 0.0 if yes == 0 else middle - half
     return Interval(low=low, high=1.0 if yes == n else middle + half)
 
 
-def unmet_share(n: int) -> float:
+def unmet_share(n: int, alpha: float = ALPHA) -> float:
     """The share of instances of a kind that none of `n` was of which is not excluded: Wilson's upper end of 0 of n.
 
     About 4 / (n + 4): 0.49 of 4 instances, 0.24 of 12, 0.1 of 36.
     """
-    return wilson(0, n).high
+    return wilson(0, n, alpha).high
 
 
-def _with_unmet(interval: Interval, groups: "Sequence[Doubles]", lowest: float, highest: float) -> Interval:
+def _with_unmet(
+    interval: Interval, groups: "Sequence[Doubles]", lowest: float, highest: float, alpha: float
+) -> Interval:
     """The interval, widened for instances unlike all that were met, which lie from `lowest` to `highest`.
 
     - No end is nearer to a bound than had all instances been on that bound: without losses a share `unmet_share` of
@@ -194,7 +196,7 @@ def _with_unmet(interval: Interval, groups: "Sequence[Doubles]", lowest: float, 
     """
     n = sum(map(len, groups))
     mean, error = _mean_and_error(groups)
-    q = unmet_share(n)
+    q = unmet_share(n, alpha)
     alike = q * max(0.0, 1 - error * math.sqrt(n) / TRIFLE)
     return Interval(
         low=min(interval.low, mean - alike * (mean - lowest), highest - q * (highest - lowest)),
@@ -202,8 +204,8 @@ def _with_unmet(interval: Interval, groups: "Sequence[Doubles]", lowest: float, 
     )
 
 
-def bounded(groups: "Sequence[Doubles]", least: float, most: float) -> Interval:
-    """The 95 % interval of the mean of values from `least` to `most`, over groups (strata) of two or more of them.
+def bounded(groups: "Sequence[Doubles]", least: float, most: float, alpha: float = ALPHA) -> Interval:
+    """The interval of the mean of values from `least` to `most`, over groups (strata) of two or more of them.
 
     The hull of two intervals, each of which sees what the other one misses:
 
@@ -220,7 +222,7 @@ def bounded(groups: "Sequence[Doubles]", least: float, most: float) -> Interval:
     """
     from scipy.special import stdtrit
 
-    n, level, width = sum(map(len, groups)), (1 + LEVEL) / 2, most - least
+    n, level, width = sum(map(len, groups)), 1 - alpha / 2, most - least
     mean, error = _mean_and_error(groups)
     if error <= _SAME * width:
         raise ValueError("all values agree: their spread says nothing")
@@ -237,7 +239,7 @@ def bounded(groups: "Sequence[Doubles]", least: float, most: float) -> Interval:
     moved = mean + error * float(np.mean(apart**3)) * (1 + 2 * t * t) / (6 * math.sqrt(n))
     low = min(least + width * (middle - half), moved - t * error)
     high = max(least + width * (middle + half), moved + t * error)
-    return _towards_wilson(Interval(low=low, high=high), groups, least, most)
+    return _towards_wilson(Interval(low=low, high=high), groups, least, most, alpha)
 
 
 def known_freedom(apart: "Sequence[Doubles | Sequence[float]]") -> float:
@@ -251,11 +253,13 @@ def known_freedom(apart: "Sequence[Doubles | Sequence[float]]") -> float:
     return min(float(n - len(apart)), max(1.0, 2 * n / (kurtosis - (n - 3) / (n - 1))))
 
 
-def _towards_wilson(interval: Interval, groups: "Sequence[Doubles]", least: float, most: float) -> Interval:
+def _towards_wilson(
+    interval: Interval, groups: "Sequence[Doubles]", least: float, most: float, alpha: float
+) -> Interval:
     """The interval within Wilson's of the same mean, and the nearer to it the more of the values are 0 or 1."""
     shares = np.clip((np.concatenate(groups) - least) / (most - least), 0.0, 1.0)
     mean = float(shares.mean())
-    wilson_interval = wilson(mean * len(shares), len(shares))
+    wilson_interval = wilson(mean * len(shares), len(shares), alpha)
     low, high = least + wilson_interval.low * (most - least), least + wilson_interval.high * (most - least)
     # 0 of values of 0 and 1 only, 1 of values that are all the same.
     lack = float(np.mean(shares * (1 - shares))) / (mean * (1 - mean)) if 0 < mean < 1 else 0.0
@@ -264,17 +268,17 @@ def _towards_wilson(interval: Interval, groups: "Sequence[Doubles]", least: floa
     return Interval(low=kept_low + part * (low - kept_low), high=kept_high + part * (high - kept_high))
 
 
-def student(groups: "Sequence[Doubles]") -> Interval:
-    """Student's 95 % interval of the mean over groups (strata) of instance means, each with two or more of them."""
+def student(groups: "Sequence[Doubles]", alpha: float = ALPHA) -> Interval:
+    """Student's interval of the mean over groups (strata) of instance means, each with two or more of them."""
     from scipy.special import stdtrit
 
     mean, error = _mean_and_error(groups)
-    half = float(stdtrit(sum(len(values) - 1 for values in groups), (1 + LEVEL) / 2)) * error
+    half = float(stdtrit(sum(len(values) - 1 for values in groups), 1 - alpha / 2)) * error
     return Interval(low=mean - half, high=mean + half)
 
 
-def hall(groups: "Sequence[Doubles]") -> Interval:
-    """The 95 % interval of the mean of skewed values, over groups (strata) of two or more; not all may agree.
+def hall(groups: "Sequence[Doubles]", alpha: float = ALPHA) -> Interval:
+    """The interval of the mean of skewed values, over groups (strata) of two or more; not all may agree.
 
     The hull of Student's, and of his quantiles sent back through the cubic that takes the skewness a of the mean out of
     its ratio T to the standard error, T + a T^2 / 3 + a^2 T^3 / 27 + a / 6 (Hall 1992, "On the Removal of Skewness by
@@ -282,13 +286,13 @@ def hall(groups: "Sequence[Doubles]") -> Interval:
     """
     from scipy.special import stdtrit
 
-    plain, n = student(groups), sum(map(len, groups))
+    plain, n = student(groups, alpha), sum(map(len, groups))
     mean, error = _mean_and_error(groups)
     # Below, skewness is rounding; its limit there is Student's own.
     skew = math.fsum(float(np.sum((values - values.mean()) ** 3)) for values in groups) / (n * error) ** 3
     if abs(skew) < _SAME:
         return plain
-    t = float(stdtrit(n - len(groups), (1 + LEVEL) / 2))
+    t = float(stdtrit(n - len(groups), 1 - alpha / 2))
     low, high = (3 / skew * (float(np.cbrt(1 + skew * (end - skew / 6))) - 1) for end in (-t, t))
     return Interval(low=min(plain.low, mean - error * high), high=max(plain.high, mean - error * low))
 

@@ -22,7 +22,7 @@ import numpy as np
 
 from evalkit.seeds import Stream
 from evalkit.stats.contrasts import FEW, MANY, NO_DIFFERENCE, HypothesisTest, flips, signs
-from evalkit.stats.intervals import Estimate, Interval, estimate, mean_of_instances
+from evalkit.stats.intervals import ALPHA, Estimate, Interval, estimate
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -122,6 +122,7 @@ def change(
     width: float = math.inf,
     unmet: float | None = None,
     tests: int = 1,
+    alpha: float = ALPHA,
 ) -> Change:
     """The difference between two sides with interval and tests.
 
@@ -131,6 +132,7 @@ def change(
     unmet   the greatest that a pair unlike all that were met is taken to have, as of `intervals.estimate`; None:
             nothing is said of such pairs unless `width` is finite
     tests   how many such tests are made together: more of them need finer p-values
+    alpha   of the interval
 
     Raises ValueError without a shared instance.
     """
@@ -139,13 +141,16 @@ def change(
     thinned = pairs.thinned
     values = {name: [value] for name, value in thinned.items()}
     ends = None if unmet is None else (-unmet, unmet)
-    estimated = estimate(values, strata=strata, least=-width, most=width, unmet=ends)
+    estimated = estimate(values, strata=strata, least=-width, most=width, unmet=ends, alpha=alpha)
     least, ends = (0.0, None) if math.isfinite(width) else (-math.inf, None if unmet is None else (0.0, unmet))
-    sides = [estimate(one, strata=strata, least=least, most=width, unmet=ends) for one in (pairs.first, pairs.second)]
-    estimated = _with_unmet_sides(estimated, *sides)
+    first, second = (
+        estimate(one, strata=strata, least=least, most=width, unmet=ends, alpha=alpha)
+        for one in (pairs.first, pairs.second)
+    )
+    estimated = _with_unmet_sides(estimated, first, second)
     return Change(
-        first=mean_of_instances(pairs.first),
-        second=mean_of_instances(pairs.second),
+        first=first.mean,
+        second=second.mean,
         difference=_moved(estimated, _mean(list(pairs.differences.values())), width),
         test=test,
         test_by=test_by,

@@ -20,12 +20,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from evalkit.stats.intervals import ALPHA
+
 if TYPE_CHECKING:
     import numpy.typing as npt
 
     Doubles = npt.NDArray[np.float64]
 
-LEVEL = 0.95
 GRID = 501
 """Means that are tried, from 0 to 1: bounds are rounded outwards by at most 0.002."""
 
@@ -49,7 +50,7 @@ def in_turns(strata: Sequence[str], turn: Mapping[str, int]) -> list[int]:
     ]
 
 
-def sequence(low: "Doubles", high: "Doubles", turn: int = 1, *, level: float = LEVEL) -> tuple[float, float] | None:
+def sequence(low: "Doubles", high: "Doubles", turn: int = 1, *, alpha: float = ALPHA) -> tuple[float, float] | None:
     """(low, high): where the mean of values from 0 to 1 lies, valid at all looks; None before a whole turn.
 
     low, high   shape (looks,): each value, or what it is at least and at most where it is not known yet
@@ -58,7 +59,7 @@ def sequence(low: "Doubles", high: "Doubles", turn: int = 1, *, level: float = L
     _check(high)
     if len(low) < turn:
         return None
-    enough, grid = math.log(2 / (1 - level)), np.linspace(0, 1, GRID).tolist()
+    enough, grid = math.log(2 / alpha), np.linspace(0, 1, GRID).tolist()
 
     def last_refuted(values: "Doubles", guesses: Sequence[float], *, up: bool) -> float:
         """A bisection, since the bet gains less with each guess; the first of all if none is refuted."""

@@ -213,6 +213,15 @@ def test_suites_are_told_one_by_one_and_all_together() -> None:
     assert together.p is not None
     assert together.p < 0.05
     assert together.words in found.tables[0].notes
+    # The intervals of all scores hold together, as their tests do; each of another measure holds alone.
+    only = replace(whole, cells=tuple(cell for cell in whole.cells if cell.suite.name == "s"))
+    alone = compare(narrowed(only, "a"), narrowed(only, "b"), [("a", "b")])
+    for measure, wider in (("Score", True), ("Solved", False)):
+        one, other = (
+            next(line for line in one.tables[0].rows if (line["suite"], line["measure"]) == ("s", measure))
+            for one in (alone, found)
+        )
+        assert (other["interval"][0] < one["interval"][0], other["difference"]) == (wider, one["difference"])
     assert orjson.loads(orjson.dumps(found.to_json()))["overall"][0]["verdicts"] == together.counts
 
 

@@ -238,8 +238,21 @@ def test_a_small_stratum_leaves_strata_aside() -> None:
     assert estimate(values, strata=strata) == estimate(values)
 
 
-def test_the_normal_quantile_is_scipys() -> None:
-    assert float(stats.norm.ppf((1 + intervals.LEVEL) / 2)) == pytest.approx(intervals.NORMAL, abs=1e-15)
+@pytest.mark.parametrize("alpha", [0.05, 0.05 / 6])
+def test_wilsons_interval_is_scipys_whatever_the_level(alpha: float) -> None:
+    theirs = stats.binomtest(7, 30).proportion_ci(confidence_level=1 - alpha, method="wilson")
+    ours = intervals.wilson(7, 30, alpha)
+    assert (ours.low, ours.high) == pytest.approx((theirs.low, theirs.high), abs=1e-12)
+
+
+@pytest.mark.parametrize("most", [1.0, np.inf])
+def test_an_interval_that_is_surer_is_wider_as_students_is(most: float) -> None:
+    values = named(0.3 + 0.4 * np.random.Generator(np.random.Philox(4)).random(30))
+    wide, narrow = (estimate(values, least=-most, most=most, alpha=alpha).interval for alpha in (0.005, 0.05))
+    assert wide is not None
+    assert narrow is not None
+    ratio = float(stats.t.ppf(0.9975, 29) / stats.t.ppf(0.975, 29))
+    assert (wide.high - wide.low) / (narrow.high - narrow.low) == pytest.approx(ratio, rel=0.05)
 
 
 def test_each_figure_gets_what_suits_it() -> None:

@@ -117,7 +117,11 @@ def compare(first: Side, second: Side, agents: Sequence[tuple[str, str]]) -> Com
         for ours, theirs in [known]
         if (pairs := pair(_values(cell, ours, measure.key), _values(other, theirs, measure.key))).names
     ]
-    rows = [_tested(*found, (first, second), len(paired)) for found in paired]
+    scores = sum(measure.key == PRIMARY for _, _, measure, *_ in paired)
+    rows = [
+        _tested(*found, (first, second), len(paired), SURE / scores if found[2].key == PRIMARY else SURE)
+        for found in paired
+    ]
     settings = settings_table(first.manifest, second.manifest, cell_pairs)
     ps, signs = (corrected(rows, attrgetter(test)) for test in ("test", "signs"))
     verdicts = [
@@ -192,6 +196,7 @@ def _tested(
     pairs: Pairs,
     sides: tuple[Side, Side],
     tests: int,
+    alpha: float,
 ) -> Tested:
     found = change(
         pairs,
@@ -200,10 +205,11 @@ def _tested(
         width=measure.width,
         unmet=measure.unmet,
         tests=tests,
+        alpha=alpha,
     )
     asked = any(side.asked for side in sides)
     whole = all(side.night or cell.complete for side, cell in zip(sides, (first, second), strict=True))
-    looked = at_every_look(found, (first, second), figures, measure.width)
+    looked = at_every_look(found, (first, second), figures, measure.width, alpha)
     partial = asked or not whole
     return Tested(
         first=first,
@@ -268,7 +274,8 @@ def _main_table(
         notes=(
             f"{significant:,} of {tests:,} tests show a difference at {100 * SURE:g} %, after Holm's correction, over "
             "the scores and separately over the other measures",
-            "over the instances that both sides have, with replicates averaged; intervals are not corrected",
+            "over the instances that both sides have, with replicates averaged; the intervals of all scores hold "
+            "together at 95 %, each of another measure alone",
             *["p: two-sided permutation test of whether A and B are alike"] * any(not row.partial for row in tested),
             "better: p Holm is small and the interval of the mean leaves out 0; wins more often: p Holm and that of "
             "signs are small, and the mean may be the other way",

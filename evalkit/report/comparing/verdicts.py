@@ -152,8 +152,11 @@ _Place = tuple[int, str, float | None]
 """(place in the admission order, stratum, the value; None if the episode has not ended)."""
 
 
-def at_every_look(change: Change, cells: tuple[Cell, Cell], figures: tuple[Figures, Figures], width: float) -> Change:
-    """The difference with interval and p-value that hold at every look, over first replicates that both have begun.
+def at_every_look(
+    change: Change, cells: tuple[Cell, Cell], figures: tuple[Figures, Figures], width: float, alpha: float
+) -> Change:
+    """The difference with interval (of `alpha`) and p-value that hold at every look, over first replicates that both
+    have begun.
 
     What has not ended may be the worst or the best. Where `width` is not finite there is no interval, and the p-value
     is of who wins more often: nothing of such a mean holds at every look, and cutting values would judge another one.
@@ -171,7 +174,7 @@ def at_every_look(change: Change, cells: tuple[Cell, Cell], figures: tuple[Figur
         filled([(_difference(*pairs[place], width, unknown) / most + 1) / 2 for place in places], 0.0)
         for unknown in (-1.0, 1.0)
     )
-    found = sequence(low, high, turn)
+    found = sequence(low, high, turn, alpha=alpha)
     bounded = math.isfinite(width)
     why = "before a whole turn of strata" if bounded else "no bounds: nothing holds at every look"
     difference = replace(difference, why=why)
@@ -339,7 +342,7 @@ def verdict(row: Tested, p: float | None, signs: float | None, least: float | No
     """What a score's tests say. `p`, of the permutation test, and `signs`: corrected; `least`: the least `p` possible.
 
     Chosen: the permutation test refutes that both sides are alike, which is no claim about means. So a mean is called
-    different only if its interval leaves out 0, too; else the wins are counted.
+    different only if its interval leaves out 0, too, which is corrected as tests are; else the wins are counted.
     """
     change = row.change
     if p is not None and p <= SURE:
