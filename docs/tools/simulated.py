@@ -30,9 +30,9 @@ from docs.tools.simulations import (
 
 
 def covered(figures: Figures) -> str:
-    """`95.7 x1.09 (96.0)`: coverage, width over Student's, how often he does."""
-    (held, _), (width, _), (other, _), (students, _) = figures
-    return f"{held:.1f} x{width / other:.2f} ({students:.1f})"
+    """`95.7 x1.09; 99.0`: coverage, width over Student's, coverage with instances unlike those that were met."""
+    (held, _), (width, _), (other, _), (unmet, _), _ = figures
+    return f"{held:.1f} x{width / other:.2f}; {unmet:.1f}"
 
 
 def plainly(form: str) -> Callable[[Figures], str]:
@@ -57,8 +57,8 @@ TABLES: Mapping[str, Simulated] = {
         rows=RARE,
         columns={f"n = {n}" if n == 4 else f"{n}": n for n in (4, 6, 12, 36, 100)},
         cell=bounded_cell,
-        shown=plainly("{0:.1f} ± {1:.2f} ({3:.1f})"),
-        numbers=((0,), (1,), (3,)),
+        shown=plainly("{0:.1f} ± {1:.2f}; {3:.1f} ± {4:.2f}"),
+        numbers=((0,), (1,), (3,), (4,)),
         studies=2000,
     ),
     "other": Simulated(

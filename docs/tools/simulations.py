@@ -139,19 +139,21 @@ OTHER = {
 
 
 def bounded_cell(kind: Kind, n: int, draws: Draws, studies: int) -> Figures:
-    """How often the interval of scores from 0 to 1 holds the truth, its mean width and Student's, and how often his."""
-    held = students = 0
-    widths, others = [], []
+    """Of scores from 0 to 1: how often the interval of instances like those met holds the truth, its width, and
+    Student's; then how often the one with instances unlike these does, and its width."""
+    held = held_unmet = 0
+    widths, others, widths_unmet = [], [], []
     for _ in range(studies):
         values = kind.draw(draws, n)
-        found = estimate(named(values), least=0.0, most=1.0).interval
-        assert found is not None
-        plain = student([values])
-        held += holds(found, kind.truth)
-        students += holds(plain, kind.truth)
-        widths.append(found.high - found.low)
+        found, plain = estimate(named(values), least=0.0, most=1.0), student([values])
+        assert found.interval is not None
+        assert found.unmet is not None
+        held += holds(found.interval, kind.truth)
+        held_unmet += holds(found.unmet, kind.truth)
+        widths.append(found.interval.high - found.interval.low)
         others.append(min(1.0, plain.high) - max(0.0, plain.low))
-    return [share(held, studies), mean(widths), mean(others), share(students, studies)]
+        widths_unmet.append(found.unmet.high - found.unmet.low)
+    return [share(held, studies), mean(widths), mean(others), share(held_unmet, studies), mean(widths_unmet)]
 
 
 def other_cell(kind: Kind, n: int, draws: Draws, studies: int) -> Figures:
@@ -207,7 +209,7 @@ def alike_cell(sides: Sides, signs: bool, draws: Draws, studies: int) -> Figures
         if signs:
             values = both.differences
             p = sign_flips(list(values.values()), place=(str(study),))[0].p
-            found = estimate({name: [one] for name, one in values.items()}, least=-1.0, most=1.0).interval
+            found = estimate({name: [one] for name, one in values.items()}, least=-1.0, most=1.0).cautious
         else:
             made = change(both, place=(str(study),), width=1.0)
             p, found = made.test.p, made.difference.interval
@@ -285,7 +287,7 @@ def paired_cell(kind: Apart, n: int, draws: Draws, studies: int) -> Figures:
     for _ in range(studies):
         both = pair(*map(named, kind.draw(draws, n)))
         found = change(both, place=(), width=1.0).difference.interval
-        alone = estimate({name: [one] for name, one in both.differences.items()}, least=-1.0, most=1.0).interval
+        alone = estimate({name: [one] for name, one in both.differences.items()}, least=-1.0, most=1.0).cautious
         assert found is not None
         assert alone is not None
         held, plainly = held + holds(found, kind.truth), plainly + holds(alone, kind.truth)

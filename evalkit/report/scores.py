@@ -39,6 +39,8 @@ EXACT = "exact"
 
 INTERVAL = Column(key="interval", title="95 % interval", kind="interval", unit=OPTIMUM_UNIT)
 
+DOWN_TO = Column(key="unmet", title="Down to", kind="score", unit=OPTIMUM_UNIT)
+
 PARTIAL_CELLS_NAMED = 2
 
 WHERE = (Column(key="suite", title="Suite", group=True),)
@@ -116,7 +118,7 @@ def scores_table(source: RunData) -> Table:
         share = f"case when not bool_or({queries.suites(litmus)}) then {share} end"
     shares = (queries.inside("solved_episodes", "count(*) filter (where solved)"), queries.derived("solved", share))
     beside_mean = refused_columns(cells)
-    methods = {"interval, kind": f"{queries.CHOSEN}; of partial cells {ANYTIME}"}
+    methods = {"interval, kind, unmet": f"{queries.CHOSEN}; of partial cells {ANYTIME}"}
     if beside_mean:
         methods["refused, if_refused"] = "evalkit.results.cells.Cell"
     counts = (queries.derived("instances", "count(instance)"), queries.count("episodes"))
@@ -128,9 +130,14 @@ def scores_table(source: RunData) -> Table:
         name="scores",
         title="Scores",
         query=queries.by_cell(cells, figures, also=[PROMPTS], keep="", methods=methods),
-        more=lambda cell, _: {**interval_figures(cell), **(refused_figures(cell) if beside_mean else {})},
+        more=lambda cell, _: {
+            **interval_figures(cell),
+            "unmet": unmet_figure(cell),
+            **(refused_figures(cell) if beside_mean else {}),
+        },
         columns=(
             *scored(litmus_of(cells)),
+            *in_unit([DOWN_TO], litmus_of(cells)),
             *[Column(key="solved", title="Solved", kind="percent", unit="% of episodes")] * optimal,
             *columns_of("count", instances="Instances", episodes="Episodes"),
             *beside_mean,
@@ -139,6 +146,8 @@ def scores_table(source: RunData) -> Table:
         notes=lambda rows: (
             f"score: {scale_words(cell.suite.environment for cell in cells)}; mean over instances",
             *kind_notes(rows, cells),
+            *["down to: the mean if as many instances score 0 as is not excluded"]
+            * any(row["unmet"] is not None for row in rows),
             *["solved: % of the episodes that reached the optimum"] * optimal,
             *_partial_notes(cells),
             *void_notes(cells),
@@ -186,7 +195,7 @@ BETTING: Method = "betting"
 
 WORDS: Mapping[str, str] = {
     "Wilson": "for shares",
-    "alike": "all instances agree",
+    "alike": "all instances agree, so their mean alone",
     "bounded": "for scores with two bounds",
     "Hall": "Student's t, allowing for skewness",
     "betting": "for a partial run, valid at every look",
@@ -194,8 +203,8 @@ WORDS: Mapping[str, str] = {
 }
 """What a method's name means."""
 
-ALLOWING = frozenset({"bounded", "Hall"})
-"""Methods that judge losses that were not observed by those that were."""
+ALLOWING = frozenset({"alike", "bounded", "Hall"})
+"""Methods that judge instances that were not met by those that were."""
 
 
 def kind_notes(
@@ -214,11 +223,10 @@ def kind_notes(
     enough = [n for n in counts if n >= LEAST_INSTANCES]
     if enough and met & ALLOWING:
         ends = dict.fromkeys((enough[0], enough[-1]))
-        shares = "; ".join(
-            f"with {many(n, 'instance')}, one on up to {100 * unmet_share(n):.2g} % of all instances is not excluded"
-            for n in ends
+        shares = ", ".join(f"{100 * unmet_share(n):.2g} % (with {many(n, 'instance')})" for n in ends)
+        notes.append(
+            f"assumed: all instances are like those that were met; not excluded: that up to {shares} are not and fail"
         )
-        notes.append(f"assumed: no loss is rarer and larger than those observed; {shares}")
     if any(0 < n < LEAST_INSTANCES for n in counts):
         notes.append(f"no interval with fewer than {LEAST_INSTANCES} instances: they say too little about others")
     return notes
@@ -233,35 +241,50 @@ def interval_figures(cell: Cell, stem: str = "") -> dict[str, Any]:
     }
 
 
+def unmet_figure(cell: Cell) -> float | None:
+    """How low a cell's mean may be, in points, if as many instances fail as so few that did not cannot exclude; None if
+    nothing is known of it, or if that is no lower than its interval goes."""
+    interval, _, unmet = _intervals(cell)
+    if interval is None or unmet is None or interval.low - unmet.low < _SHOWN:
+        return None
+    return 100 * unmet.low
+
+
+_SHOWN = 0.0005
+"""Less is not seen in a table."""
+
+
 def interval_and_kind(cell: Cell) -> tuple[Interval | None, str]:
     """The 95 % interval of a cell's mean score and what kind it is: the same in every table.
 
     A partial cell has an interval that is valid whenever a run is stopped, if there is one for its scores; else one
     that would be valid if the run had been planned to be so long. The optimum's own score is not an estimate: None.
     """
+    return _intervals(cell)[:2]
+
+
+def _intervals(cell: Cell) -> tuple[Interval | None, str, Interval | None]:
     between = bounds(cell)
     known = cell.intervals.get(between)
     if known is None:
-        known = cell.intervals[between] = _interval_and_kind(cell, between)
+        known = cell.intervals[between] = _made(cell, between)
     return known
 
 
-def _interval_and_kind(cell: Cell, between: tuple[float, float]) -> tuple[Interval | None, str]:
+def _made(cell: Cell, between: tuple[float, float]) -> tuple[Interval | None, str, Interval | None]:
     scores = scores_by_instance(cell)
-    if not scores:
-        return None, ""
-    if cell.exact:
-        return None, EXACT
+    if not scores or cell.exact:
+        return None, EXACT * bool(scores), None
     least, most = between
-    unmet = None if math.isfinite(least) and math.isfinite(most) else UNMET
-    estimated = estimate(scores, strata=strata_of(cell), least=least, most=most, unmet=unmet)
+    ends = None if math.isfinite(least) and math.isfinite(most) else UNMET
+    estimated = estimate(scores, strata=strata_of(cell), least=least, most=most, unmet=ends)
     known_count = sum(episode is not None for _, episode in cell.begun)
     anytime = None if cell.complete or known_count < LEAST_INSTANCES else anytime_interval(cell)
     if anytime is None:
-        return estimated.interval, estimated.method if estimated.interval else ""
+        return estimated.interval, estimated.method if estimated.interval else "", estimated.unmet
     low, high = anytime
     # It is of first replicates: the mean over all of them may lie elsewhere.
-    return Interval(low=min(low, estimated.mean), high=max(high, estimated.mean)), BETTING
+    return Interval(low=min(low, estimated.mean), high=max(high, estimated.mean)), BETTING, None
 
 
 def scores_by_instance(cell: Cell) -> dict[str, list[float]]:

@@ -2,8 +2,8 @@
 
 What is drawn is an instance (a cluster): its replicates are averaged first, since they are not independent draws.
 
+    all instances alike             their mean alone
     all instance means 0 or 1       Wilson's, of a share
-    all instances alike             from the share of instances of another kind that may never have been met
     bounded on both sides           Wilson's with the spread that was seen, Student's quantile and skewness; never wider
                                     than Wilson's itself
     else                            Hall's and Student's together
@@ -14,10 +14,11 @@ values resample to a few means only, and where most instances are optimal resamp
 (88 % with 20 instances). A bound that holds for any bounded draws (Gaffke's) is two to eight times as wide for losses
 that are small.
 
-Chosen: no lower end is above the one that the same instances would have, all of them optimal, so that a loss never
-makes anybody surer of an agent (`_with_unmet`). Without this, 12 scores from 0.95 to 1 would exclude what 12 scores of
-1 do not, and of agents that are nearly optimal and fail outright on one instance in 20, 12 instances' intervals would
-cover 50 % instead of 95.
+Chosen: what was seen and what few instances cannot exclude are two intervals. The first one is of instances like those
+that were met, and narrows with their spread. Of 12 instances, as many as 24 % may be of a kind that none of them was,
+however little these vary; the second one (`Estimate.unmet`) says where the mean would be then. So an agent that is
+nearly optimal and fails outright on one instance in 20 is covered in 50 % of studies of 12 instances by the first, and
+in 98 by the second. Of differences one interval has to decide: `Estimate.cautious`, which is between the two.
 """
 
 import math
@@ -43,8 +44,9 @@ LEAST_INSTANCES = 3
 """With fewer there is no interval: two points say nothing of a spread."""
 
 TRIFLE = 0.01
-"""A standard deviation of instance means, 1 for 100 %, from which instances no longer count as alike. Up to there what
-may never have been met weighs less and less, so that no rounding error decides an interval."""
+"""A standard deviation of instance means, 1 for 100 %, from which instances no longer count as alike for
+`Estimate.cautious`. Up to there what may never have been met weighs less and less, so that no rounding error decides
+it."""
 
 _NEARLY_SHARES = 0.05
 """Of the variance that answers of yes and no with the same mean would have, how much may lack for Wilson's interval to
@@ -79,9 +81,12 @@ class Estimate:
 
     mean: float
     interval: Interval | None
-    """None if there is no honest one."""
-    seen: Interval | None
-    """The same by the spread of the values that were met alone."""
+    """Of instances like those that were met, by their spread. None if there is no honest one."""
+    unmet: Interval | None
+    """Where it may be if as many instances as so few cannot exclude are unlike all that were met. None: nothing is said
+    of these."""
+    cautious: Interval | None
+    """What a claim rests on: as `unmet` where the instances that were met hardly differ, else nearer to `interval`."""
     method: Method
     stratified: bool = False
     """Whether it answers for this mix of strata."""
@@ -121,12 +126,17 @@ def estimate(
         seen, method, why = None, NONE, f"fewer than {LEAST_INSTANCES} instances"
     else:
         seen, method, why = _seen(groups, (least, most), unmet is not None, alpha)
-    # Wilson's own ends are those of answers that may not have been met.
-    wide = seen if seen is None or unmet is None or method == "Wilson" else _with_unmet(seen, groups, *unmet, alpha)
+    kept: list[Interval | None] = [None, None, None]
+    if seen is not None:
+        # Wilson's own ends are those of answers that may not have been met.
+        said = unmet is not None and method != "Wilson"
+        wide = _with_unmet(seen, groups, *unmet, alpha) if unmet is not None and said else (seen, seen)
+        kept = [_kept(one, mean, least, most) for one in (seen, *wide)]
     return Estimate(
         mean=mean,
-        interval=None if wide is None else _kept(wide, mean, least, most),
-        seen=None if seen is None else _kept(seen, mean, least, most),
+        interval=kept[0],
+        unmet=kept[1] if unmet is not None else None,
+        cautious=kept[2],
         method=method,
         stratified=method not in (NONE, "Wilson") and len(groups) > 1,
         instances=len(replicates),
@@ -140,12 +150,12 @@ def _seen(
 ) -> tuple[Interval | None, Method, str]:
     least, most = bounds
     values = np.concatenate(groups)
-    if bounds == (0.0, 1.0) and is_share(values):
-        return wilson(float(values.sum()), len(values), alpha), "Wilson", ""
     mean, error = _mean_and_error(groups)
     method: Method = "bounded" if math.isfinite(least) and math.isfinite(most) else "Hall"
     if error <= _SAME * max(1.0, float(np.abs(values).max())):
         return (Interval(low=mean, high=mean), "alike", "") if though_alike else (None, NONE, "all instances agree")
+    if bounds == (0.0, 1.0) and is_share(values):
+        return wilson(float(values.sum()), len(values), alpha), "Wilson", ""
     return (bounded(groups, least, most, alpha) if method == "bounded" else hall(groups, alpha)), method, ""
 
 
@@ -186,22 +196,24 @@ def unmet_share(n: int, alpha: float = ALPHA) -> float:
 
 def _with_unmet(
     interval: Interval, groups: "Sequence[Doubles]", lowest: float, highest: float, alpha: float
-) -> Interval:
-    """The interval, widened for instances unlike all that were met, which lie from `lowest` to `highest`.
+) -> tuple[Interval, Interval]:
+    """(`unmet`, `cautious`): the interval with instances unlike all that were met, which lie from `lowest` to
+    `highest`.
 
-    - No end is nearer to a bound than had all instances been on that bound: without losses a share `unmet_share` of
-      failures is not excluded, so with small losses it is not either.
-    - Where instances are alike, as many others may be at either bound. That weighs less the more they differ, and
-      nothing from a spread of `TRIFLE` on: who has seen them vary takes it that the losses to come are like those met.
+    - A share `unmet_share` of the instances may be at either bound. For the second one that weighs less the more those
+      that were met differ, and nothing from a spread of `TRIFLE` on.
+    - No end is nearer to a bound than had all instances been on that bound: without losses such a share of failures is
+      not excluded, so with small losses it is not either.
     """
     n = sum(map(len, groups))
     mean, error = _mean_and_error(groups)
     q = unmet_share(n, alpha)
-    alike = q * max(0.0, 1 - error * math.sqrt(n) / TRIFLE)
-    return Interval(
-        low=min(interval.low, mean - alike * (mean - lowest), highest - q * (highest - lowest)),
-        high=max(interval.high, mean + alike * (highest - mean), lowest + q * (highest - lowest)),
+    low, high = min(interval.low, highest - q * (highest - lowest)), max(interval.high, lowest + q * (highest - lowest))
+    found = (
+        Interval(low=min(low, mean - part * (mean - lowest)), high=max(high, mean + part * (highest - mean)))
+        for part in (q, q * max(0.0, 1 - error * math.sqrt(n) / TRIFLE))
     )
+    return next(found), next(found)
 
 
 def bounded(groups: "Sequence[Doubles]", least: float, most: float, alpha: float = ALPHA) -> Interval:

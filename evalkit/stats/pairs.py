@@ -82,7 +82,9 @@ class Change:
     second: float
     """Means over the shared instances."""
     difference: Estimate
-    """Second minus first."""
+    """Second minus first; its interval is the one that a claim rests on."""
+    seen: Interval | None
+    """The same of instances like those that were met."""
     test: HypothesisTest
     """The permutation test, two-sided: by signs, or by labels where one side has more replicates."""
     test_by: str
@@ -147,11 +149,14 @@ def change(
         estimate(one, strata=strata, least=least, most=width, unmet=ends, alpha=alpha)
         for one in (pairs.first, pairs.second)
     )
+    whole = _mean(list(pairs.differences.values()))
+    seen = _moved(estimated, whole, width).interval
     estimated = _with_unmet_sides(estimated, first, second)
     return Change(
         first=first.mean,
         second=second.mean,
-        difference=_moved(estimated, _mean(list(pairs.differences.values())), width),
+        difference=_moved(estimated, whole, width),
+        seen=seen,
         test=test,
         test_by=test_by,
         least_p=None if test.p is None else least_p(pairs),
@@ -168,7 +173,7 @@ def _with_unmet_sides(difference: Estimate, first: Estimate, second: Estimate) -
     met, by Pythagoras: the method of variance estimates recovery (Zou and Donner 2008, "Construction of Confidence
     Limits about Effect Measures"), for that part alone. Of what was seen the pairs know more than the sides.
     """
-    seen, wide = difference.seen, difference.interval
+    seen, wide = difference.interval, difference.cautious
     if seen is None or wide is None:
         return difference
     (below, above), (other_below, other_above) = (_beyond(side) for side in (first, second))
@@ -177,10 +182,10 @@ def _with_unmet_sides(difference: Estimate, first: Estimate, second: Estimate) -
 
 
 def _beyond(side: Estimate) -> tuple[float, float]:
-    """How far its interval goes (below, above) what was seen."""
-    if side.seen is None or side.interval is None:
+    """How far its cautious interval goes (below, above) what was seen."""
+    if side.cautious is None or side.interval is None:
         return 0.0, 0.0
-    return side.seen.low - side.interval.low, side.interval.high - side.seen.high
+    return side.interval.low - side.cautious.low, side.cautious.high - side.interval.high
 
 
 def _moved(estimated: Estimate, mean: float, width: float) -> Estimate:

@@ -153,7 +153,7 @@ def test_an_answer_says_which_scores_were_cut_and_what_the_mean_is_without(run: 
     answer = next(one for one in cut.answers if one.subject == ("knuth", "random"))
     first, second = (cut._scores[agent][: answer.draws] for agent in answer.subject)
     mean = sum(one for one in second if one is not None) - sum(one for one in first if one is not None)
-    words = f"Of {answer.draws} scores beyond 0.0 to 100.0 these ends count; as they are, the mean is"
+    words = f"Of {answer.draws} scores beyond 0.0 to 100.0 these ends count; as they are, random less knuth is"
     assert cut.cut_words(answer) == f"{words} {100 * mean / answer.draws:.1f}."
     assert any(words in line for line in cut.words())
     assert any(words in note for note in answers_table(cut, [], [], []).notes)

@@ -120,13 +120,13 @@ def test_bounded_scores_are_covered_near_the_optimum_too_and_normal_ones_no_wide
     for _ in range(studies := 1500):
         values = draw(draws, n)
         found = estimate(named(values), least=0.0, most=1.0)
-        assert found.method == ("bounded" if np.ptp(values) else "Wilson")
-        assert found.interval is not None
-        assert 0 <= found.interval.low <= found.mean <= found.interval.high <= 1
+        assert found.method == ("bounded" if np.ptp(values) else "alike")
+        low, high = ends(found)
+        assert 0 <= low <= found.mean <= high <= 1
         # A sum in another order: 1 is 1.
-        held += found.interval.low - 1e-12 <= TRUTHS[draw] <= found.interval.high
+        held += low - 1e-12 <= TRUTHS[draw] <= high
         plain = student([values])
-        mine += found.interval.high - found.interval.low
+        mine += high - low
         students += plain.high - plain.low
     assert held / studies >= (0.93 if n > 6 else 0.925)
     if draw in (narrow, even):
@@ -290,8 +290,40 @@ def test_each_figure_gets_what_suits_it() -> None:
 
 
 def ends(found: intervals.Estimate) -> tuple[float, float]:
-    assert found.interval is not None
-    return found.interval.low, found.interval.high
+    """Of the interval that a claim rests on."""
+    assert found.cautious is not None
+    return found.cautious.low, found.cautious.high
+
+
+def test_what_was_seen_and_what_few_cannot_exclude_are_apart() -> None:
+    """More noise never narrows: twelve scores around 80 are as sure of each other as they are alike, and as unsure of
+    the others as twelve can be."""
+    draws = np.random.Generator(np.random.Philox(8))
+    shape = stats.zscore(draws.normal(size=12), ddof=1)
+    before = 0.0
+    for spread in (0.0, 1e-9, 0.001, 0.005, 0.0095, 0.011, 0.03, 0.06):
+        found = estimate(named(0.8 + spread * shape), least=0.0, most=1.0)
+        assert found.interval is not None
+        assert found.unmet is not None
+        width = found.interval.high - found.interval.low
+        assert width >= before
+        assert width == pytest.approx(2 * stats.t.ppf(0.975, 11) * spread / math.sqrt(12), rel=0.2, abs=1e-6)
+        low, high = min(0.606, found.interval.low), max(0.848, found.interval.high)
+        assert (found.unmet.low, found.unmet.high) == pytest.approx((low, high), abs=0.001)
+        before = width
+    # Of answers of yes and no Wilson's interval says both.
+    mixed = estimate(named(np.arange(12) % 3 == 0), least=0.0, most=1.0)
+    assert mixed.interval == mixed.unmet == mixed.cautious
+    # Nothing is said of others where they have no bounds.
+    assert estimate(named(0.8 + 0.01 * shape)).unmet is None
+
+
+@pytest.mark.parametrize("values", [np.ones(4), np.zeros(7)])
+def test_instances_that_are_all_solved_are_certain_of_their_like_alone(values: np.ndarray) -> None:
+    found, want = estimate(named(values), least=0.0, most=1.0), wilson(float(values.sum()), len(values))
+    assert found.interval == intervals.Interval(low=values[0], high=values[0])
+    assert found.unmet is not None
+    assert (found.unmet.low, found.unmet.high) == pytest.approx((want.low, want.high))
 
 
 def scored(values: object, **bounds: Any) -> tuple[float, float]:
@@ -304,7 +336,7 @@ def test_replicates_that_agree_change_nothing(values: list[float], replicates: i
     again = estimate(named(np.repeat(np.array([values]).T, replicates, 1)), least=0.0, most=1.0)
     assert (again.method, again.values) == (once.method, replicates * len(values))
     assert ends(again) == pytest.approx(ends(once), abs=1e-9)
-    assert once.method == {True: "Wilson", False: once.method}[set(values) <= {0.0, 1.0}]
+    assert once.method == {True: "Wilson", False: once.method}[set(values) == {0.0, 1.0}]
 
 
 def test_one_failure_in_36_is_as_sure_with_replicates_as_without() -> None:
@@ -319,7 +351,7 @@ def test_one_failure_in_36_is_as_sure_with_replicates_as_without() -> None:
 
 def test_instances_that_agree_do_not_bring_certainty() -> None:
     found = estimate(named(np.full((10, 2), 1.0)), least=0.0, most=1.0)
-    assert (found.method, ends(found)) == ("Wilson", (pytest.approx(1 - unmet_share(10)), 1.0))
+    assert (found.method, ends(found)) == ("alike", (pytest.approx(1 - unmet_share(10)), 1.0))
     inner = estimate(named(np.full(10, 0.5)), least=0.0, most=1.0)
     assert inner.method == "alike"
     assert ends(inner) == pytest.approx((0.5 - 0.5 * unmet_share(10), 0.5 + 0.5 * unmet_share(10)))

@@ -142,22 +142,23 @@ def test_failures_that_neither_side_met_are_not_excluded_by_pairs_that_agree() -
     """Nearly optimal agents, of which the second one fails more often: neither has failed yet."""
     draws = np.random.Generator(np.random.Philox(5))
     first, second = (named(draws.uniform(0.95, 1, 12)) for _ in range(2))
-    found = change(pair(first, second), place=PLACE, width=1.0).difference
+    made = change(pair(first, second), place=PLACE, width=1.0)
+    found, seen = made.difference, made.seen
     sides = [estimate(side, least=0.0, most=1.0) for side in (first, second)]
     assert found.interval is not None
-    assert found.seen is not None
+    assert seen is not None
     for side, end in zip(
-        reversed(sides), (found.seen.low - found.interval.low, found.interval.high - found.seen.high), strict=True
+        reversed(sides), (seen.low - found.interval.low, found.interval.high - seen.high), strict=True
     ):
-        assert side.seen is not None
+        assert side.cautious is not None
         assert side.interval is not None
         # Upwards neither side can go on.
-        assert end == pytest.approx(side.seen.low - side.interval.low)
+        assert end == pytest.approx(side.interval.low - side.cautious.low)
         assert end > 0.1
     # Sides that vary far from the optimum go on nowhere, and nor does the difference.
     first, second = (named(draws.normal(0.5, 0.1, 12)) for _ in range(2))
-    plain = change(pair(first, second), place=PLACE, width=1.0).difference
-    assert plain.interval == plain.seen
+    plain = change(pair(first, second), place=PLACE, width=1.0)
+    assert plain.difference.interval == plain.seen
 
 
 @pytest.mark.exhaustive

@@ -312,6 +312,7 @@ def _details_table(cell_pairs: Sequence[tuple[Cell, Cell]], tested: Sequence[Tes
             *columns_of(method="Interval by", test="p by"),
             *columns_of("p", least_p="Least p", signs_p="p signs", looked_p="p at every look"),
             Column(key="looked", title="At every look", kind="interval", unit="points"),
+            Column(key="seen", title="Of those met", kind="interval", unit="points"),
             *columns_of("count", "instances", missing_first="Not in B", missing_second="Not in A"),
         ),
         rows=tuple({**_place(row), **_details(row)} for row in tested),
@@ -320,6 +321,7 @@ def _details_table(cell_pairs: Sequence[tuple[Cell, Cell]], tested: Sequence[Tes
             "least p: the smallest possible p for this number of pairs that differ, not corrected",
             "p signs: of who has more on more instances, exact, not corrected; of yes and no it is McNemar's",
             "at every look: valid however often the run was looked at and extended; of first replicates",
+            "of those met: if no instance is unlike those that were met, which the other interval does not assume",
         ),
     )
 
@@ -334,6 +336,7 @@ def _details(row: Tested) -> dict[str, Any]:
         "signs_p": change.signs.p,
         "looked_p": row.looked.test.p,
         "looked": (100 * looked.low, 100 * looked.high) if looked else None,
+        "seen": (100 * change.seen.low, 100 * change.seen.high) if change.seen and not row.partial else None,
         "missing_first": row.pairs.only_first,
         "missing_second": row.pairs.only_second,
     }
