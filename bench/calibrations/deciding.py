@@ -40,7 +40,7 @@ AGENTS = 8
 PAIRS = tuple(combinations(range(AGENTS), 2))
 AT_ONCE = 100
 """Studies in one call of numpy: what bounds its memory."""
-STUDIES = {"pairs": 500, "leaning": 1000, "eight": 120, "forecast": 200, "lanes": 1000, "ranking": 40}
+STUDIES = {"pairs": 500, "leaning": 1000, "eight": 120, "forecast": 200, "lanes": 1000, "hour": 1000, "ranking": 40}
 
 INSTANCES = 6000
 """Of the ranking's suite: who has no answer by then has none."""
@@ -300,6 +300,55 @@ def lanes_table(studies: int) -> str:
     return table(head, lanes_rows(studies))
 
 
+# ---- The hour
+
+
+SLOWER, LASTS = 5, 500
+"""How many times longer the second agent's draws take, and how many of the first one's draws an effect lasts."""
+
+
+def effects(draws: np.random.Generator, studies: int, times: Values, points: float) -> Values:
+    """An effect of the hour at these times, in draws of the first agent: stationary, with a correlation that falls to
+    1 / e within `LASTS`; shape (studies, times)."""
+    kept = np.exp(-np.diff(times) / LASTS)
+    found = np.empty((studies, len(times)))
+    found[:, 0] = draws.normal(0, points, studies)
+    for i, keep in enumerate(kept):
+        found[:, i + 1] = keep * found[:, i] + draws.normal(0, points * math.sqrt(1 - keep**2), studies)
+    return found
+
+
+def hour_row(name: str, points: float, own: bool, ahead: float, studies: int) -> list[str]:
+    """How often like agents are called different: `own`: each has an effect of its own; else both have one."""
+    draws, places = generator("hour", name, str(points), str(ahead)), np.arange(LOOKS)
+    slow = SLOWER * places
+    fast = np.maximum(places, SLOWER * (places - min(ahead, LOOKS)))
+    differences = draws.normal(0, 0.13, (studies, LOOKS))
+    if own:
+        differences += draws.normal(0, points * math.sqrt(2) / 100, (studies, 1))
+    else:
+        times, where = np.unique(np.concatenate([slow, fast]), return_inverse=True)
+        both = effects(draws, studies, times, points / 100)[:, where]
+        differences += both[:, :LOOKS] - both[:, LOOKS:]
+    found = ended(np.clip(differences, -1, 1))
+    said = "any" if math.isinf(ahead) else str(int(ahead))
+    return [name, f"{points:g}", said, percent((found.answer == "above") | (found.answer == "below"))]
+
+
+def hour_table(studies: int) -> str:
+    """What changes with the hour."""
+    head = ("what changes", "points", "ahead", "like agents called different, %")
+    rows = [
+        *[("one effect a run, each agent its own", points, True, math.inf) for points in (1.0, 2.0)],
+        *[
+            ("one effect of both that changes", points, False, ahead)
+            for points in (2.0, 5.0)
+            for ahead in (math.inf, AHEAD)
+        ],
+    ]
+    return table(head, (hour_row(*row, studies) for row in rows))
+
+
 # ---- The ranking
 
 
@@ -417,6 +466,7 @@ TABLES: Mapping[str, Callable[[int], str]] = {
     "eight": eight_table,
     "forecast": forecast_table,
     "lanes": lanes_table,
+    "hour": hour_table,
     "ranking": ranking_table,
 }
 

@@ -7,7 +7,7 @@ pair starts nothing more.
 
 import heapq
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from itertools import combinations
 
@@ -80,19 +80,25 @@ def played(at: Values, seconds: Values, draws: Draws, *, ahead: float, most: int
     def gone(agent: int) -> int | None:
         return begun[agent] if begun[agent] >= least[agent] else None
 
-    def start() -> None:
-        while starting := [agent for agent in agents if room(agent)]:
-            for agent in starting:
+    def start(some: Iterable[int]) -> None:
+        """Start what these agents may, and then those that have waited for them."""
+        waiting = list(some)
+        while waiting:
+            agent = waiting.pop()
+            before = begun[agent]
+            while room(agent):
                 heapq.heappush(events, (now + lengths[agent][begun[agent]], agent, begun[agent]))
                 begun[agent] += 1
                 flying[agent] += 1
+            if begun[agent] > before and math.isfinite(ahead):
+                waiting += [other for other in still[agent] if flying[other] < WIDTH]
 
-    start()
+    start(agents)
     while events:
         now, agent, place = heapq.heappop(events)
         flying[agent] -= 1
         ended[agent].add(place)
-        before = prefix[agent]
+        before, freed = prefix[agent], {agent}
         while prefix[agent] in ended[agent]:
             ended[agent].discard(prefix[agent])
             prefix[agent] += 1
@@ -100,6 +106,7 @@ def played(at: Values, seconds: Values, draws: Draws, *, ahead: float, most: int
             for other in [one for one in still[agent] if min(prefix[agent], prefix[one]) >= at[agent, one]]:
                 still[agent].discard(other)
                 still[other].discard(agent)
-        start()
+                freed |= {other, *still[agent], *still[other]}
+        start(freed)
     open_pairs = sum(other in still[agent] for agent, other in combinations(agents, 2))
     return Played(begun=np.array(begun, float), time=now, open=open_pairs)

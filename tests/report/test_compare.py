@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
+from datetime import UTC, datetime
 from typing import Any
 
 import orjson
@@ -10,6 +11,7 @@ import pytest
 from evalkit.frozen.manifest import Manifest
 from evalkit.report.comparing import verdicts
 from evalkit.report.comparing.compare import Comparison, Side, compare, narrowed, together
+from evalkit.report.comparing.times import time_notes
 from evalkit.report.report import Report
 from evalkit.report.tables import as_csv, markdown
 from evalkit.results.cells import cells
@@ -223,6 +225,21 @@ def test_suites_are_told_one_by_one_and_all_together() -> None:
         )
         assert (other["interval"][0] < one["interval"][0], other["difference"]) == (wider, one["difference"])
     assert orjson.loads(orjson.dumps(found.to_json()))["overall"][0]["verdicts"] == together.counts
+
+
+def test_it_says_when_each_side_was_played_and_what_an_hour_may_do() -> None:
+    def at(hour: int, minute: int = 0) -> datetime:
+        return datetime(2026, 3, 1, hour, minute, tzinfo=UTC)
+
+    morning, noon = {"a": (at(8), at(9))}, {"b": (at(8, 30), at(12)), "c": (at(9, 30), at(10))}
+    (together,) = time_notes(morning, noon, [("a", "b")])
+    assert together.startswith("played at the same time")
+    assert together.endswith(
+        "A (a) 2026-03-01 08:00 to 2026-03-01 09:00 and B (b) 2026-03-01 08:30 to 2026-03-01 12:00, UTC"
+    )
+    (apart,) = time_notes(morning, noon, [("a", "c"), ("x", "c")])
+    # Two effects of a point: 1.96 times the root of 2.
+    assert "as much wider as ±2.8 points do" in apart
 
 
 def test_nights_are_compared_by_what_has_ended_in_all_of_them() -> None:

@@ -7,11 +7,12 @@ are made together (Holm), and the scores' say what the comparison comes to (`ver
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from operator import attrgetter
 from typing import Any
 
 from evalkit.frozen.manifest import Manifest
+from evalkit.report.comparing.times import Played, time_notes
 from evalkit.report.comparing.verdicts import (
     PRIMARY,
     SURE,
@@ -70,6 +71,7 @@ class Side:
     first. So what has ended is a sample of one look."""
     earlier: tuple["Side", ...] = ()
     """Nights that are compared together with it, oldest first: each adds replicates."""
+    played: Played = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -135,6 +137,7 @@ def compare(first: Side, second: Side, agents: Sequence[tuple[str, str]]) -> Com
         *settings.notes,
         *dict.fromkeys((*first.notes, *second.notes)),
         *_replicate_notes(rows),
+        *time_notes(first.played, second.played, agents),
         *_partial_notes(cell_pairs, rows),
         *_nights_notes(first, second),
         *([ASKED] if first.asked or second.asked else []),
