@@ -47,9 +47,8 @@ Pair = tuple[str, str]
 PRECISION_EVERY = 10
 """Draws, rounded up to whole turns."""
 AHEAD = 32
-"""Draws by which an agent may have begun more than the slowest of those that it is still compared with. What it plays
-beyond their answer is wasted, up to so many; with fewer it waits for chance alone, where both are as fast. Chosen by
-simulation: the table `lanes` of `bench/calibrations/deciding.py`."""
+"""Draws by which an agent may have begun more than the slowest of those that it is still compared with: so many at most
+are wasted. Fewer would wait for chance alone where both are as fast (the table `lanes` of `bench/calibrations`)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,7 +59,7 @@ class Inquiry:
     asked: Asked
     pairs: tuple[Pair, ...]
     margin: float
-    """On the scale of scores: closer counts as equal."""
+    """On the scale of scores: agents shown to be closer are equal."""
     alpha: float
     turn: int = 1
     """Draws of a turn, as of `Evidence`."""

@@ -321,6 +321,26 @@ def test_what_was_accepted_is_the_new_level() -> None:
     assert done[8].cells[0].alarm.since == "2026-11-09"
 
 
+def test_a_replaced_suite_is_a_new_baseline_and_no_fall() -> None:
+    """Harder instances say nothing of the agent, and later nights are compared with these alone."""
+    names = [[f"{'new' if night > 6 else 'old'}{i}" for i in range(12)] for night in range(1, 12)]
+    shares = [0.8] * 6 + [0.5] * 3 + [0.1] * 2
+    nights = [
+        record(f"2026-11-{night:02}", cell(values=dict.fromkeys(own, (share,))))
+        for night, (own, share) in enumerate(zip(names, shares, strict=True), 1)
+    ]
+    done = with_alarms(nights, {}, Rule(), [one.night for one in nights])
+    told = [one.cells[0].alarm for one in done]
+    assert told[6] is not None
+    assert told[6].words == "no test: most of its instances were in no night before: tonight is a new baseline"
+    assert [int(one.night[-2:]) for one in done if one.raised] == [10, 11]
+    assert told[9] is not None
+    assert told[9].before == pytest.approx(0.5)
+    # A half that stays is compared with itself.
+    mixed = [*nights[:6], record("2026-11-07", cell(values=dict.fromkeys(names[0][:6] + names[6][:6], (0.1,))))]
+    assert "new baseline" not in str(with_alarms(mixed, {}, Rule(), ["2026-11-07"])[6].cells[0].alarm)
+
+
 def test_each_cell_gets_its_part_of_alpha() -> None:
     nights = [record(f"2026-11-0{n}", *(cell(f"a{i}", values={"x": (1.0,)}) for i in range(5))) for n in (1, 2)]
     done = with_alarms(nights, {}, Rule(alpha=0.3), ["2026-11-02"])

@@ -25,7 +25,8 @@ from evalkit.results.cells import Cell, cells
 from evalkit.results.derived import read_run
 from evalkit.results.endings import most_said
 from evalkit.spec.identity import episode_key
-from evalkit.stats.alarm import LEAST_PAIRS, WINDOWS, Night, watched
+from evalkit.stats.alarm import WINDOWS, By, Night, watched
+from evalkit.stats.lasting_fall import LEAST_PAIRS
 from evalkit.store import json_text
 
 FORMAT = 1
@@ -64,7 +65,7 @@ class AlarmNote(msgspec.Struct, frozen=True, kw_only=True):
     """The nights before it, with which this night and all later ones of the alarm are compared, oldest first."""
     window: tuple[str, ...] = ()
     """The last `nights` nights, oldest first; both are empty if it is not raised."""
-    by: Literal["windows", "evidence"] = "windows"
+    by: By = "windows"
     evidence: float | None = None
     """Both as of `alarm.Alarm`; None where nobody gathered it."""
     visible: float | None = None
@@ -291,6 +292,8 @@ def _note(before: Sequence[Dated], cell: CellNight, night: str, alpha: float, to
     the last count, as many as the windows take or as it took to raise it. The nights of an alarm that has ended are
     left out: they are neither what it was before nor what it is now."""
     measured = [dated for dated in before if dated[1].values]
+    same = _same_suite(measured, cell)
+    replaced, measured = len(same) < len(measured), same
     last = measured[-1][1].alarm if measured else None
     standing = last if last is not None and last.raised else None
     comparable = [dated for dated in _alike(measured, cell) if not _ended(dated[0], before, standing)]
@@ -309,6 +312,9 @@ def _note(before: Sequence[Dated], cell: CellNight, night: str, alpha: float, to
         both_ways=cell.litmus is True,
         fallen=None if standing is None else len(fallen),
     )
+    words = alarm.words
+    if replaced and cell.values and not measured:
+        words = "no test: most of its instances were in no night before: tonight is a new baseline"
     since = fell = ""
     was, window = tuple[str, ...](), tuple[str, ...]()
     if alarm.raised:
@@ -322,7 +328,7 @@ def _note(before: Sequence[Dated], cell: CellNight, night: str, alpha: float, to
         nights=alarm.nights,
         before=alarm.before,
         now=alarm.now,
-        words=alarm.words,
+        words=words,
         since=since,
         fell=fell,
         was=was,
@@ -331,6 +337,18 @@ def _note(before: Sequence[Dated], cell: CellNight, night: str, alpha: float, to
         evidence=alarm.evidence,
         visible=alarm.visible,
     )
+
+
+def _same_suite(measured: Sequence[Dated], cell: CellNight) -> list[Dated]:
+    """The nights since the suite was last replaced: since the last one of whose instances less than half had been in a
+    night before. Scores of other instances say nothing of the agent."""
+    seen: set[str] = set()
+    first = 0
+    for place, (_, known) in enumerate([*measured, ("", cell)]):
+        if seen and len(known.values.keys() & seen) < len(known.values) / 2:
+            first, seen = place, set()
+        seen |= known.values.keys()
+    return list(measured[first:])
 
 
 def _alike(before: Sequence[Dated], cell: CellNight) -> list[Dated]:
