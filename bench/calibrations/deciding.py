@@ -27,7 +27,7 @@ from evalkit.spec.catalogue import find_model, read_provider
 from evalkit.stats.deciding import AHEAD, reach
 from evalkit.stats.deciding import graded as graded_pairs
 from evalkit.stats.deciding import yes_no as yes_no_pairs
-from evalkit.stats.evidence import Answer
+from evalkit.stats.evidence import Answer, centre
 from evalkit.stats.sequential import capital, sequence
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "deciding.md"
@@ -40,7 +40,16 @@ AGENTS = 8
 PAIRS = tuple(combinations(range(AGENTS), 2))
 AT_ONCE = 100
 """Studies in one call of numpy: what bounds its memory."""
-STUDIES = {"pairs": 500, "leaning": 1000, "eight": 120, "forecast": 200, "lanes": 1000, "hour": 1000, "ranking": 40}
+STUDIES = {
+    "pairs": 500,
+    "leaning": 1000,
+    "eight": 120,
+    "forecast": 200,
+    "lanes": 1000,
+    "hour": 1000,
+    "suite": 1000,
+    "ranking": 40,
+}
 
 INSTANCES = 6000
 """Of the ranking's suite: who has no answer by then has none."""
@@ -92,19 +101,31 @@ def generator(*names: str) -> np.random.Generator:
     return np.random.Generator(np.random.Philox(int.from_bytes(key[:16], "little")))
 
 
-def ended(differences: Values, *, margin: float = MARGIN, alpha: float = ALPHA, turn: int = 1) -> Ended:
+def ended(
+    differences: Values, *, margin: float = MARGIN, alpha: float = ALPHA, turn: int = 1, centred: bool = False
+) -> Ended:
     """The first answer of each study; differences of shape (studies, draws), -1 to 1."""
-    parts = [_ended(differences[i : i + AT_ONCE], margin, alpha, turn) for i in range(0, len(differences), AT_ONCE)]
+    parts = [
+        _ended(differences[i : i + AT_ONCE], margin, alpha, turn, centred) for i in range(0, len(differences), AT_ONCE)
+    ]
     return Ended(
         draws=np.concatenate([part.draws for part in parts]), answer=np.concatenate([part.answer for part in parts])
     )
 
 
-def _ended(differences: Values, margin: float, alpha: float, turn: int) -> Ended:
+def _ended(differences: Values, margin: float, alpha: float, turn: int, centred: bool) -> Ended:
+    room: Values = np.zeros(1)
+    if centred:
+        turns = differences.shape[1] // turn
+        draws = differences[:, : turns * turn].reshape(-1, turns, turn)
+        sums, squares = (np.cumsum(one, axis=1) - one for one in (draws, draws**2))
+        off = centre(sums, squares, np.arange(turns)[:, None])
+        room = np.repeat(np.abs(off).max(axis=2), turn, axis=1) / 2
+        differences = (draws - off).reshape(len(draws), -1)
     shares, enough = (differences + 1) / 2, math.log(2 / alpha)
 
     def refuted(mean: float, up: bool) -> Values:
-        return capital(shares, (mean + 1) / 2, up=up, turn=turn) >= enough
+        return capital(shares, (mean + 1) / 2, up=up, turn=turn, room=room) >= enough
 
     equal = refuted(-margin, True) & refuted(margin, False)
     above, below = refuted(0.0, True), refuted(0.0, False)
@@ -156,9 +177,11 @@ def pair(shape: Shape, difference: float, studies: int) -> Values:
 
 def pair_row(shape: Shape, studies: int) -> list[str]:
     """Wrong answers, then what a difference of `APART` costs."""
-    wrong = [ended(pair(shape, d, studies), turn=shape.turn).wrong(d, MARGIN) for d in (0.0, MARGIN)]
+    wrong = [
+        ended(pair(shape, d, studies), turn=shape.turn, centred=shape.centred).wrong(d, MARGIN) for d in (0.0, MARGIN)
+    ]
     differences = pair(shape, APART, studies)
-    found = ended(differences, turn=shape.turn)
+    found = ended(differences, turn=shape.turn, centred=shape.centred)
     costs = np.minimum(found.draws, LOOKS)
     return [
         shape.name,
@@ -189,7 +212,7 @@ def pairs_table(studies: int) -> str:
 def leaning_row(shape: Shape, difference: float, studies: int) -> list[str]:
     """What runs show when they answer `above`, which a true difference is."""
     differences = pair(shape, difference, studies)
-    found = ended(differences, turn=shape.turn)
+    found = ended(differences, turn=shape.turn, centred=shape.centred)
     above = np.flatnonzero(found.answer == "above")
     shown, intervals = [], []
     for study in above:
@@ -223,7 +246,9 @@ def eight_row(shape: Shape, studies: int) -> list[str]:
     scores = shape.draw(generator("eight", shape.name), studies, LOOKS, np.zeros(AGENTS))
     wrong = np.zeros(studies, bool)
     for first, second in PAIRS:
-        found = ended(scores[:, second] - scores[:, first], alpha=ALPHA / len(PAIRS), turn=shape.turn)
+        found = ended(
+            scores[:, second] - scores[:, first], alpha=ALPHA / len(PAIRS), turn=shape.turn, centred=shape.centred
+        )
         wrong |= found.wrong(0.0, MARGIN)
     return [shape.name, percent(wrong)]
 
@@ -231,6 +256,62 @@ def eight_row(shape: Shape, studies: int) -> list[str]:
 def eight_table(studies: int) -> str:
     """Eight agents that are alike."""
     return table(("scores", "any answer wrong, %"), (eight_row(shape, studies) for shape in SHAPES))
+
+
+# ---- This suite
+
+SUITE_LOOKS = 3 * LOOKS
+
+
+def suite(instances: int, between: float, within: float) -> Callable[[np.random.Generator, int, float], Values]:
+    """Differences of one suite's instances, turn after turn: apart by `between` (from end to end), each by `within`."""
+
+    def draw(draws: np.random.Generator, studies: int, difference: float) -> Values:
+        own = draws.permuted(np.tile(np.linspace(-between / 2, between / 2, instances), (studies, 1)), axis=1)
+        turns = SUITE_LOOKS // instances
+        return np.asarray(np.tile(own, turns) + difference + draws.normal(0, within, (studies, turns * instances)))
+
+    return draw
+
+
+def solved(instances: int, a: float, b: float) -> Callable[[np.random.Generator, int, float], Values]:
+    """Of answers of yes and no: chances are Beta(a, b) by instance, the second agent's the same in another order."""
+
+    def draw(draws: np.random.Generator, studies: int, difference: float) -> Values:
+        chance, turns = 0.9 * draws.beta(a, b, (studies, instances)), SUITE_LOOKS // instances
+        first, second = np.tile(chance, turns), np.tile(draws.permuted(chance, axis=1) + difference, turns)
+        return (draws.random(first.shape) < second) * 1.0 - (draws.random(first.shape) < first)
+
+    return draw
+
+
+SUITES: Mapping[str, tuple[Callable[[np.random.Generator, int, float], Values], int]] = {
+    "12 instances, apart by 90 points, greedy": (suite(12, 0.9, 0.0), 12),
+    "12 instances, apart by 90 points, each ± 10": (suite(12, 0.9, 0.1), 12),
+    "36 instances, apart by 90 points, each ± 10": (suite(36, 0.9, 0.1), 36),
+    "12 instances, yes or no, Beta(0.3, 0.3)": (solved(12, 0.3, 0.3), 12),
+    "12 instances, yes or no, Beta(8, 8)": (solved(12, 8, 8), 12),
+    "50 instances, all alike, each ± 20": (suite(50, 0.0, 0.2), 50),
+}
+
+
+def suite_row(name: str, studies: int) -> list[str]:
+    """With and without what earlier turns say of single instances."""
+    draw, turn = SUITES[name]
+    cells = [name]
+    for difference in (0.0, APART):
+        values = np.clip(draw(generator("suite", name, str(difference)), studies, difference), -1, 1)
+        found = [ended(values, turn=turn, centred=centred) for centred in (False, True)]
+        cells += [] if difference else [percent(one.wrong(0.0, MARGIN)) for one in found]
+        halves = (float(np.quantile(one.draws, 0.5, method="higher")) for one in found)
+        cells += [f"{half:,.0f}" if math.isfinite(half) else f"> {SUITE_LOOKS:,}" for half in halves]
+    return cells
+
+
+def suite_table(studies: int) -> str:
+    """Questions about one suite."""
+    head = ("differences", "wrong if alike, %", "centred", "alike, median", "centred", "5 points", "centred")
+    return table(head, (suite_row(name, studies) for name in SUITES))
 
 
 # ---- What is forecast
@@ -279,7 +360,7 @@ def lanes_rows(studies: int) -> Iterator[Sequence[str]]:
             found = ended(scores[:, second] - scores[:, first], alpha=ALPHA / len(PAIRS)).draws
             known[i : i + AT_ONCE, first, second] = known[i : i + AT_ONCE, second, first] = found
     for name in SPEEDS:
-        for ahead in (math.inf, 128, AHEAD, 8):
+        for ahead in (math.inf, AHEAD):
             lengths = generator("lengths", name)
             runs = [
                 played(at, speeds(name, lengths), lengths, ahead=ahead, most=most, ends=ENDS.get(name, math.inf))
@@ -467,6 +548,7 @@ TABLES: Mapping[str, Callable[[int], str]] = {
     "forecast": forecast_table,
     "lanes": lanes_table,
     "hour": hour_table,
+    "suite": suite_table,
     "ranking": ranking_table,
 }
 

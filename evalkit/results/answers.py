@@ -130,6 +130,7 @@ class RunQuestion:
             margin=frozen.margin,
             alpha=frozen.alpha,
             turn=self._order.turn,
+            centred=frozen.about == "this suite",
             scores=Bounds(least=frozen.scores[0], most=frozen.scores[1]),
             precision=frozen.precision,
         )

@@ -70,21 +70,22 @@ def sequence(low: "Doubles", high: "Doubles", turn: int = 1, *, alpha: float = A
     return min(least, most), max(least, most)
 
 
-def capital(values: "Doubles", guess: float, *, up: bool, turn: int = 1) -> "Doubles":
+def capital(values: "Doubles", guess: float, *, up: bool, turn: int = 1, room: "float | Doubles" = 0.0) -> "Doubles":
     """Log of the most that a mixture of fixed bets against `guess` has made so far of 1.
 
-    values  shape (..., draws), 0 to 1
+    values  shape (..., draws), 0 to 1; `room`, as of `log_gains`, more
     up      whether the bet is that the mean is above `guess`, else below
     turn    how many values make one look (`evidence.py` says why a look may need several); the result has a look each
     """
-    each = np.add.accumulate(log_gains(values, guess, up=up), axis=-1)[..., turn - 1 :: turn]
+    each = np.add.accumulate(log_gains(values, guess, up=up, room=room), axis=-1)[..., turn - 1 :: turn]
     best: Doubles = np.maximum.accumulate(mixed(each), axis=-1)
     return best
 
 
-def log_gains(values: "Doubles", guess: "float | Doubles", *, up: bool) -> "Doubles":
-    """Log of what each bet makes of 1 with each value; shape (bets, ...) of what `values` and `guess` have together."""
-    stake = np.maximum(guess if up else 1 - guess, _LEAST_STAKE)
+def log_gains(values: "Doubles", guess: "float | Doubles", *, up: bool, room: "float | Doubles" = 0.0) -> "Doubles":
+    """Log of what each bet makes of 1 with each value; shape (bets, ...) of what `values`, `guess` and `room` have
+    together. `room`: by how much values may lie beyond 0 and 1."""
+    stake = np.maximum(guess if up else 1 - guess, _LEAST_STAKE) + room
     gains = (values - guess) * (1 if up else -1) / stake
     # All bets at once: a sequence is short, and a call of numpy a bet would take most of the time.
     return np.log1p(np.multiply.outer(BETS, gains))
