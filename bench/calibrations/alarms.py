@@ -282,9 +282,10 @@ def few_scores(kind: str, instances: int, part: float, draws: np.random.Generato
     fallen = np.zeros(shape)
     fallen[FEW_BASELINE:, : max(1, round(part * instances))] = fall / part
     if kind == "yes/no":
-        return (draws.random(shape) < level - fallen) * 1.0
+        return np.asarray(draws.random(shape) < level - fallen, np.float64)
     if kind == "few fail":
-        return np.asarray(np.where(draws.random(shape) < 0.03, 0.0, 0.95 + 0.02 * draws.standard_normal(shape)) - fallen)
+        values = 0.95 + 0.02 * draws.standard_normal(shape)
+        return np.asarray(np.where(draws.random(shape) < 0.03, 0.0, values) - fallen)
     noise = 0.1 * draws.standard_t(3, shape) if kind == "heavy tails" else 0.15 * draws.standard_normal(shape)
     return np.asarray(level + noise - fallen)
 

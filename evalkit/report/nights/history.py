@@ -19,6 +19,7 @@ from evalkit.errors import CorruptLogError
 from evalkit.frozen.manifest import Manifest, ManifestAgent, ManifestSuite
 from evalkit.frozen.void import read_voids
 from evalkit.report.behaviour import SERVED_ASK_COLUMNS, SERVED_COLUMNS, versions
+from evalkit.report.nights.dearer import Took, dearer
 from evalkit.report.run_data import RunData
 from evalkit.report.scores import scores_table
 from evalkit.results.cells import Cell, cells
@@ -110,6 +111,10 @@ class CellNight(msgspec.Struct, frozen=True, kw_only=True):
     out of the file where there are none."""
     said: str | msgspec.UnsetType = msgspec.UNSET
     """What the provider said of these."""
+    took: Took | msgspec.UnsetType = msgspec.UNSET
+    """What an episode took. Left out of the file where nothing was paid and no token used."""
+    dearer: tuple[str, ...] | msgspec.UnsetType = msgspec.UNSET
+    """What an episode takes more of than it did. Left out of the file where it does not."""
     litmus: Literal[True] | msgspec.UnsetType = msgspec.UNSET
     """Its environment claims no optimum: a rise is an alarm as much as a fall. Left out of the file elsewhere."""
 
@@ -182,6 +187,11 @@ class NightRecord(msgspec.Struct, frozen=True, kw_only=True):
         return any(cell.values for cell in self.cells)
 
     @property
+    def rises(self) -> tuple[tuple[CellNight, str], ...]:
+        """What takes more than it did."""
+        return tuple((cell, words) for cell in self.cells if cell.dearer is not msgspec.UNSET for words in cell.dearer)
+
+    @property
     def raised(self) -> tuple[CellNight, ...]:
         """The cells with an alarm."""
         return tuple(cell for cell in self.cells if cell.alarm is not None and cell.alarm.raised)
@@ -242,6 +252,11 @@ def _cell(
     for episode in cell.prefix:
         if episode.score is not None and episode.instance not in refused:
             values.setdefault(digests[episode.instance], []).append(episode.score)
+    took_each: dict[str, list[tuple[int, int]]] = {}
+    for episode in cell.prefix:
+        spent = episode.cost, episode.tokens_in + episode.tokens_out
+        if any(spent):
+            took_each.setdefault(digests[episode.instance], []).append(spent)
     low, high = row["interval"] or (None, None)
     return CellNight(
         agent=cell.agent,
@@ -258,6 +273,11 @@ def _cell(
         episodes=len(cell.prefix),
         **{name: took[name] for name in ("cost", "tokens_in", "tokens_out", "steps", "latency_s")},
         served=served,
+        took={
+            name: (sum(cost for cost, _ in each) / len(each), sum(tokens for _, tokens in each) / len(each))
+            for name, each in took_each.items()
+        }
+        or msgspec.UNSET,
         refused=Counter(digests[episode.instance] for episode in cell.refused) if refused else msgspec.UNSET,
         said=most_said(episode.said for episode in cell.refused) if refused else msgspec.UNSET,
         litmus=True if is_litmus(cell.suite.environment) else msgspec.UNSET,
@@ -270,7 +290,10 @@ def judged(history: Sequence[NightRecord], tonight: NightRecord, accepted: Accep
     marked = []
     for cell in tonight.cells:
         before = earlier(history, cell, tonight.night, accepted)
-        marked.append(msgspec.structs.replace(cell, alarm=_note(before, cell, tonight.night, share, rule.tolerance)))
+        took = [known.took for _, known in before if known.took is not msgspec.UNSET]
+        rises = () if cell.took is msgspec.UNSET or not took else dearer(took, cell.took, share)
+        alarm = _note(before, cell, tonight.night, share, rule.tolerance)
+        marked.append(msgspec.structs.replace(cell, alarm=alarm, dearer=rises or msgspec.UNSET))
     return msgspec.structs.replace(tonight, cells=tuple(marked))
 
 
