@@ -16,7 +16,6 @@ if TYPE_CHECKING:
 
     Words = npt.NDArray[np.uint64]
     Doubles = npt.NDArray[np.float64]
-    Ints = npt.NDArray[np.int64]
 
 
 class Stream:
@@ -76,18 +75,6 @@ class Stream:
         doubles = (self.words(n) >> np.uint64(11)).astype(np.float64)
         doubles *= 2.0**-53
         return doubles
-
-    def places(self, count: int, n: int) -> "Ints":
-        """`count` integers in 0..n-1 at once, shape (count,): what `uniforms` draws, times `n`, rounded down."""
-        import numpy as np
-
-        words = self.words(count)
-        words >>= np.uint64(11)
-        # 53 bits are the same number with a sign, and such a number becomes a double in half the time.
-        doubles = words.view(np.int64).astype(np.float64)
-        # A power of two changes no digit of a product, wherever it is multiplied.
-        doubles *= n * 2.0**-53
-        return doubles.astype(np.int64)
 
 
 def derive(*place: str | int) -> int:

@@ -3,7 +3,6 @@
 import math
 from collections import Counter
 
-import numpy as np
 import pytest
 
 from evalkit.seeds import Permutation, Stream, fractions
@@ -89,12 +88,6 @@ def test_each_value_and_each_pair_of_values_comes_equally_often_at_each_place(n:
     chi2 = sum((count - mean) ** 2 / mean for count, mean in zip(pairs, expected, strict=True) if mean)
     assert not any(count for count, mean in zip(pairs, expected, strict=True) if not mean)
     assert chi2 < 143 + 5 * math.sqrt(286)
-
-
-@pytest.mark.parametrize("n", [1, 3, 10, 4096, 10_000, 99_991, 2**31 + 11])
-def test_places_are_uniforms_in_whole_numbers(n: int) -> None:
-    expected = (Stream(1, "draws").uniforms(50_000) * n).astype(np.int64)
-    assert np.array_equal(Stream(1, "draws").places(50_000, n), expected)
 
 
 def test_a_stream_draws_the_same_whenever_its_first_draw_is() -> None:

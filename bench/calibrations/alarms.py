@@ -3,6 +3,7 @@
     python -m bench.calibrations.alarms                   # every row, some minutes
     python -m bench.calibrations.alarms --series 100      # fewer series a row
     python -m bench.calibrations.alarms --only 50         # the rows whose name holds this
+    python -m bench.calibrations.alarms --few             # falls that sit in few instances, by their own test alone
 
 A row is one cell: instances; the spread within an instance from night to night, or scores of yes and no (rare: with few
 failures); the standard deviation of the effect that all instances of a night share; nights of baseline; the tolerance.
@@ -34,7 +35,19 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from evalkit.stats.alarm import CHECK, EARLY_PART, EVIDENCE_PART, FEW, HORIZON, LATE_PART, WINDOWS, check, watched
+from evalkit.stats.alarm import (
+    CHECK,
+    EARLY_PART,
+    EVIDENCE_PART,
+    FEW,
+    HORIZON,
+    INSTANCES_PART,
+    LATE_PART,
+    WINDOWS,
+    check,
+    watched,
+)
+from evalkit.stats.few_instances import SIZES, few_fallen
 from evalkit.stats.lasting_fall import WITHIN, Levels, Unexplained, allowance, gathered, needed, scaled, visible_fall
 
 if TYPE_CHECKING:
@@ -250,13 +263,69 @@ def oracle(row: Row, draws: np.random.Generator, *, knows_the_fall: bool) -> flo
     return float(np.mean(most(WITHIN, FALL) >= least))
 
 
+FEW_BASELINE, FEW_NIGHTS = 14, 15
+FEW_ROWS: tuple[tuple[str, int, float], ...] = (
+    ("graded", 50, 0.1),
+    ("graded", 50, 0.2),
+    ("graded", 20, 0.1),
+    ("yes/no", 50, 0.1),
+    ("heavy tails", 50, 0.1),
+    ("few fail", 36, 0.1),
+)
+"""What scores are, instances, and the part of these in which a fall of `FALL` on average sits."""
+
+
+def few_scores(kind: str, instances: int, part: float, draws: np.random.Generator, fall: float) -> "Doubles":
+    """One series, shape (nights, instances), with an effect of the night of a point."""
+    shape = (FEW_BASELINE + FEW_NIGHTS, instances)
+    level = draws.uniform(0.4, 0.9, instances) + 0.01 * draws.standard_normal((shape[0], 1))
+    fallen = np.zeros(shape)
+    fallen[FEW_BASELINE:, : max(1, round(part * instances))] = fall / part
+    if kind == "yes/no":
+        return np.asarray(draws.random(shape) < level - fallen, np.float64)
+    if kind == "few fail":
+        values = 0.95 + 0.02 * draws.standard_normal(shape)
+        return np.asarray(np.where(draws.random(shape) < 0.03, 0.0, values) - fallen)
+    noise = 0.1 * draws.standard_t(3, shape) if kind == "heavy tails" else 0.15 * draws.standard_normal(shape)
+    return np.asarray(level + noise - fallen)
+
+
+def few_alarm(values: "Doubles") -> float:
+    """The night after the baseline in which the test of few instances alone is clear; inf if in none."""
+    threshold = INSTANCES_PART * ALPHA / HORIZON / len(SIZES)
+    told = _told(values)
+    for night in range(FEW_BASELINE + 1, len(values) + 1):
+        ps = (few_fallen(told[:night], size, size, 1.0, math.ceil(3 / threshold)) for size in SIZES)
+        if any(p <= threshold for p in ps):
+            return float(night - FEW_BASELINE)
+    return math.inf
+
+
+def few_line(place: int, series: int, seed: int) -> str:
+    """A row of `--few`."""
+    kind, instances, part = FEW_ROWS[place]
+    draws = np.random.Generator(np.random.Philox([place, seed]))
+    found, false = (
+        np.array([few_alarm(few_scores(kind, instances, part, draws, fall)) for _ in range(series)])
+        for fall in (FALL, 0.0)
+    )
+    by = "".join(f"{np.mean(found <= night):7.0%}" for night in (2, 4, 7, 15))
+    return f"{kind:>12} {instances:9} {part:7.0%} {by} {np.isfinite(false).mean():7.1%}"
+
+
 def main() -> None:
     """Print the table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--series", type=int, default=1_000)
     parser.add_argument("--only", default="")
     parser.add_argument("--seed", type=int, default=0, help="other series")
+    parser.add_argument("--few", action="store_true", help="falls that sit in few instances")
     args = parser.parse_args()
+    if args.few:
+        print("      scores instances  part  found by 2      4      7     15   false")
+        for place in range(len(FEW_ROWS)):
+            print(few_line(place, args.series, args.seed), flush=True)
+        return
     print("instances   within  effect  baseline  tolerance", HEADING)
     for place, row in enumerate(ROWS):
         if args.only in row.name:

@@ -1,7 +1,7 @@
 """What a comparison that stops when it is answered costs, and how often it is wrong: simulated, by evalkit's evidence.
 
     python -m bench.calibrations.deciding                    # all tables, as Markdown (some minutes)
-    python -m bench.calibrations.deciding ranking            # these: pairs, eight, forecast, ranking
+    python -m bench.calibrations.deciding ranking            # these: pairs, leaning, eight, forecast, ranking
     python -m bench.calibrations.deciding --write            # into docs/deciding.md, below its marks
     python -m bench.calibrations.deciding --studies 40       # fewer studies, rougher figures
 
@@ -22,23 +22,34 @@ from pathlib import Path
 import numpy as np
 
 from bench.calibrations.deciding_shapes import SHAPES, Draw, Shape, Values, graded, yes_no_alike
+from bench.calibrations.lanes import ENDS, SPEEDS, UNEQUAL, played, speeds
 from evalkit.spec.catalogue import find_model, read_provider
+from evalkit.stats.deciding import AHEAD, reach
 from evalkit.stats.deciding import graded as graded_pairs
-from evalkit.stats.deciding import reach
 from evalkit.stats.deciding import yes_no as yes_no_pairs
-from evalkit.stats.evidence import Answer
-from evalkit.stats.sequential import capital
+from evalkit.stats.evidence import Answer, centre
+from evalkit.stats.sequential import capital, sequence
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "deciding.md"
 MARGIN, ALPHA, LOOKS = 0.02, 0.05, 1000
 APART = 0.05
 """The difference whose price is shown."""
+LEANING = ("graded, pairs vary by 13 points", "yes or no at 80 %")
 POWER = 0.9
 AGENTS = 8
 PAIRS = tuple(combinations(range(AGENTS), 2))
 AT_ONCE = 100
 """Studies in one call of numpy: what bounds its memory."""
-STUDIES = {"pairs": 500, "eight": 120, "forecast": 200, "ranking": 40}
+STUDIES = {
+    "pairs": 500,
+    "leaning": 1000,
+    "eight": 120,
+    "forecast": 200,
+    "lanes": 1000,
+    "hour": 1000,
+    "suite": 1000,
+    "ranking": 40,
+}
 
 INSTANCES = 6000
 """Of the ranking's suite: who has no answer by then has none."""
@@ -90,19 +101,31 @@ def generator(*names: str) -> np.random.Generator:
     return np.random.Generator(np.random.Philox(int.from_bytes(key[:16], "little")))
 
 
-def ended(differences: Values, *, margin: float = MARGIN, alpha: float = ALPHA, turn: int = 1) -> Ended:
+def ended(
+    differences: Values, *, margin: float = MARGIN, alpha: float = ALPHA, turn: int = 1, centred: bool = False
+) -> Ended:
     """The first answer of each study; differences of shape (studies, draws), -1 to 1."""
-    parts = [_ended(differences[i : i + AT_ONCE], margin, alpha, turn) for i in range(0, len(differences), AT_ONCE)]
+    parts = [
+        _ended(differences[i : i + AT_ONCE], margin, alpha, turn, centred) for i in range(0, len(differences), AT_ONCE)
+    ]
     return Ended(
         draws=np.concatenate([part.draws for part in parts]), answer=np.concatenate([part.answer for part in parts])
     )
 
 
-def _ended(differences: Values, margin: float, alpha: float, turn: int) -> Ended:
+def _ended(differences: Values, margin: float, alpha: float, turn: int, centred: bool) -> Ended:
+    room: Values = np.zeros(1)
+    if centred:
+        turns = differences.shape[1] // turn
+        draws = differences[:, : turns * turn].reshape(-1, turns, turn)
+        sums, squares = (np.cumsum(one, axis=1) - one for one in (draws, draws**2))
+        off = centre(sums, squares, np.arange(turns)[:, None])
+        room = np.repeat(np.abs(off).max(axis=2), turn, axis=1) / 2
+        differences = (draws - off).reshape(len(draws), -1)
     shares, enough = (differences + 1) / 2, math.log(2 / alpha)
 
     def refuted(mean: float, up: bool) -> Values:
-        return capital(shares, (mean + 1) / 2, up=up, turn=turn) >= enough
+        return capital(shares, (mean + 1) / 2, up=up, turn=turn, room=room) >= enough
 
     equal = refuted(-margin, True) & refuted(margin, False)
     above, below = refuted(0.0, True), refuted(0.0, False)
@@ -154,9 +177,11 @@ def pair(shape: Shape, difference: float, studies: int) -> Values:
 
 def pair_row(shape: Shape, studies: int) -> list[str]:
     """Wrong answers, then what a difference of `APART` costs."""
-    wrong = [ended(pair(shape, d, studies), turn=shape.turn).wrong(d, MARGIN) for d in (0.0, MARGIN)]
+    wrong = [
+        ended(pair(shape, d, studies), turn=shape.turn, centred=shape.centred).wrong(d, MARGIN) for d in (0.0, MARGIN)
+    ]
     differences = pair(shape, APART, studies)
-    found = ended(differences, turn=shape.turn)
+    found = ended(differences, turn=shape.turn, centred=shape.centred)
     costs = np.minimum(found.draws, LOOKS)
     return [
         shape.name,
@@ -184,6 +209,35 @@ def pairs_table(studies: int) -> str:
     return table(head, (pair_row(shape, studies) for shape in SHAPES))
 
 
+def leaning_row(shape: Shape, difference: float, studies: int) -> list[str]:
+    """What runs show when they answer `above`, which a true difference is."""
+    differences = pair(shape, difference, studies)
+    found = ended(differences, turn=shape.turn, centred=shape.centred)
+    above = np.flatnonzero(found.answer == "above")
+    shown, intervals = [], []
+    for study in above:
+        shares = (differences[study, : int(found.draws[study])] + 1) / 2
+        shown.append(200 * shares.mean() - 100)
+        intervals.append(np.array(sequence(shares, shares, shape.turn)) * 200 - 100)
+    low, high = np.array(intervals).T
+    holds = (low <= 100 * difference) & (100 * difference <= high)
+    return [
+        shape.name,
+        f"{100 * difference:g}",
+        percent(found.answer == "above"),
+        f"{np.mean(shown):.1f}",
+        f"{low.mean():.1f} to {high.mean():.1f}",
+        percent(holds),
+    ]
+
+
+def leaning_table(studies: int) -> str:
+    """How far a mean at a stop leans outward."""
+    head = ("scores", "points apart", "`above`, %", "shown, points", "interval, points", "of these right, %")
+    chosen = [shape for shape in SHAPES if shape.name in LEANING]
+    return table(head, (leaning_row(shape, d, studies) for shape in chosen for d in (0.01, 0.02, 0.05, 0.1)))
+
+
 # ---- Eight agents
 
 
@@ -192,7 +246,9 @@ def eight_row(shape: Shape, studies: int) -> list[str]:
     scores = shape.draw(generator("eight", shape.name), studies, LOOKS, np.zeros(AGENTS))
     wrong = np.zeros(studies, bool)
     for first, second in PAIRS:
-        found = ended(scores[:, second] - scores[:, first], alpha=ALPHA / len(PAIRS), turn=shape.turn)
+        found = ended(
+            scores[:, second] - scores[:, first], alpha=ALPHA / len(PAIRS), turn=shape.turn, centred=shape.centred
+        )
         wrong |= found.wrong(0.0, MARGIN)
     return [shape.name, percent(wrong)]
 
@@ -200,6 +256,62 @@ def eight_row(shape: Shape, studies: int) -> list[str]:
 def eight_table(studies: int) -> str:
     """Eight agents that are alike."""
     return table(("scores", "any answer wrong, %"), (eight_row(shape, studies) for shape in SHAPES))
+
+
+# ---- This suite
+
+SUITE_LOOKS = 3 * LOOKS
+
+
+def suite(instances: int, between: float, within: float) -> Callable[[np.random.Generator, int, float], Values]:
+    """Differences of one suite's instances, turn after turn: apart by `between` (from end to end), each by `within`."""
+
+    def draw(draws: np.random.Generator, studies: int, difference: float) -> Values:
+        own = draws.permuted(np.tile(np.linspace(-between / 2, between / 2, instances), (studies, 1)), axis=1)
+        turns = SUITE_LOOKS // instances
+        return np.asarray(np.tile(own, turns) + difference + draws.normal(0, within, (studies, turns * instances)))
+
+    return draw
+
+
+def solved(instances: int, a: float, b: float) -> Callable[[np.random.Generator, int, float], Values]:
+    """Of answers of yes and no: chances are Beta(a, b) by instance, the second agent's the same in another order."""
+
+    def draw(draws: np.random.Generator, studies: int, difference: float) -> Values:
+        chance, turns = 0.9 * draws.beta(a, b, (studies, instances)), SUITE_LOOKS // instances
+        first, second = np.tile(chance, turns), np.tile(draws.permuted(chance, axis=1) + difference, turns)
+        return (draws.random(first.shape) < second) * 1.0 - (draws.random(first.shape) < first)
+
+    return draw
+
+
+SUITES: Mapping[str, tuple[Callable[[np.random.Generator, int, float], Values], int]] = {
+    "12 instances, apart by 90 points, greedy": (suite(12, 0.9, 0.0), 12),
+    "12 instances, apart by 90 points, each ± 10": (suite(12, 0.9, 0.1), 12),
+    "36 instances, apart by 90 points, each ± 10": (suite(36, 0.9, 0.1), 36),
+    "12 instances, yes or no, Beta(0.3, 0.3)": (solved(12, 0.3, 0.3), 12),
+    "12 instances, yes or no, Beta(8, 8)": (solved(12, 8, 8), 12),
+    "50 instances, all alike, each ± 20": (suite(50, 0.0, 0.2), 50),
+}
+
+
+def suite_row(name: str, studies: int) -> list[str]:
+    """With and without what earlier turns say of single instances."""
+    draw, turn = SUITES[name]
+    cells = [name]
+    for difference in (0.0, APART):
+        values = np.clip(draw(generator("suite", name, str(difference)), studies, difference), -1, 1)
+        found = [ended(values, turn=turn, centred=centred) for centred in (False, True)]
+        cells += [] if difference else [percent(one.wrong(0.0, MARGIN)) for one in found]
+        halves = (float(np.quantile(one.draws, 0.5, method="higher")) for one in found)
+        cells += [f"{half:,.0f}" if math.isfinite(half) else f"> {SUITE_LOOKS:,}" for half in halves]
+    return cells
+
+
+def suite_table(studies: int) -> str:
+    """Questions about one suite."""
+    head = ("differences", "wrong if alike, %", "centred", "alike, median", "centred", "5 points", "centred")
+    return table(head, (suite_row(name, studies) for name in SUITES))
 
 
 # ---- What is forecast
@@ -233,6 +345,89 @@ def forecast_table(studies: int) -> str:
     """Forecast beside simulation."""
     head = ("pairs", "points apart", "half, forecast", "simulated", "90 %, forecast", "simulated")
     return table(head, forecast_rows(studies))
+
+
+# ---- Lanes of unequal speed
+
+
+def lanes_rows(studies: int) -> Iterator[Sequence[str]]:
+    """Eight agents 5 points apart, graded: what is played by how far a fast one may be ahead."""
+    most, lead = 2 * LOOKS, APART * np.arange(AGENTS) - APART * (AGENTS - 1) / 2
+    draws, known = generator("lanes"), np.full((studies, AGENTS, AGENTS), math.inf)
+    for i in range(0, studies, AT_ONCE):
+        scores = graded(draws, min(AT_ONCE, studies - i), most, lead)
+        for first, second in PAIRS:
+            found = ended(scores[:, second] - scores[:, first], alpha=ALPHA / len(PAIRS)).draws
+            known[i : i + AT_ONCE, first, second] = known[i : i + AT_ONCE, second, first] = found
+    for name in SPEEDS:
+        for ahead in (math.inf, AHEAD):
+            lengths = generator("lengths", name)
+            runs = [
+                played(at, speeds(name, lengths), lengths, ahead=ahead, most=most, ends=ENDS.get(name, math.inf))
+                for at in known
+            ]
+            yield [
+                name,
+                "any" if math.isinf(ahead) else str(ahead),
+                f"{np.mean([run.begun.sum() for run in runs]):,.0f}",
+                f"{np.mean([run.time for run in runs]):,.0f}",
+                percent(np.array([1 - run.open / len(PAIRS) for run in runs])),
+            ]
+
+
+def lanes_table(studies: int) -> str:
+    """How far ahead."""
+    head = ("seconds of an episode", "ahead", "episodes", "time", "answered, %")
+    return table(head, lanes_rows(studies))
+
+
+# ---- The hour
+
+
+SLOWER, LASTS = 5, 500
+"""How many times longer the second agent's draws take, and how many of the first one's draws an effect lasts."""
+
+
+def effects(draws: np.random.Generator, studies: int, times: Values, points: float) -> Values:
+    """An effect of the hour at these times, in draws of the first agent: stationary, with a correlation that falls to
+    1 / e within `LASTS`; shape (studies, times)."""
+    kept = np.exp(-np.diff(times) / LASTS)
+    found = np.empty((studies, len(times)))
+    found[:, 0] = draws.normal(0, points, studies)
+    for i, keep in enumerate(kept):
+        found[:, i + 1] = keep * found[:, i] + draws.normal(0, points * math.sqrt(1 - keep**2), studies)
+    return found
+
+
+def hour_row(name: str, points: float, own: bool, ahead: float, studies: int) -> list[str]:
+    """How often like agents are called different: `own`: each has an effect of its own; else both have one."""
+    draws, places = generator("hour", name, str(points), str(ahead)), np.arange(LOOKS)
+    slow = SLOWER * places
+    fast = np.maximum(places, SLOWER * (places - min(ahead, LOOKS)))
+    differences = draws.normal(0, 0.13, (studies, LOOKS))
+    if own:
+        differences += draws.normal(0, points * math.sqrt(2) / 100, (studies, 1))
+    else:
+        times, where = np.unique(np.concatenate([slow, fast]), return_inverse=True)
+        both = effects(draws, studies, times, points / 100)[:, where]
+        differences += both[:, :LOOKS] - both[:, LOOKS:]
+    found = ended(np.clip(differences, -1, 1))
+    said = "any" if math.isinf(ahead) else str(int(ahead))
+    return [name, f"{points:g}", said, percent((found.answer == "above") | (found.answer == "below"))]
+
+
+def hour_table(studies: int) -> str:
+    """What changes with the hour."""
+    head = ("what changes", "points", "ahead", "like agents called different, %")
+    rows = [
+        *[("one effect a run, each agent its own", points, True, math.inf) for points in (1.0, 2.0)],
+        *[
+            ("one effect of both that changes", points, False, ahead)
+            for points in (2.0, 5.0)
+            for ahead in (math.inf, AHEAD)
+        ],
+    ]
+    return table(head, (hour_row(*row, studies) for row in rows))
 
 
 # ---- The ranking
@@ -280,20 +475,21 @@ def rankings(draw: Draw, strengths: Sequence[float], spread: float, studies: int
     alpha, usd = ALPHA / len(PAIRS), prices()
     planned = min(INSTANCES, _planned(spread, alpha))
     sizes = np.unique(np.append(np.geomspace(30, INSTANCES, 80).astype(int), planned))
-    when = np.zeros((studies, AGENTS))
+    known = np.full((studies, AGENTS, AGENTS), math.inf)
     wrong, answers = np.zeros(studies), np.zeros(studies)
     wrong_at, answers_at = np.zeros((2, len(sizes), studies))
     for first, second in PAIRS:
         differences = scores[:, second] - scores[:, first]
         true = strengths[second] - strengths[first]
         found = ended(differences, alpha=alpha)
-        until = np.minimum(found.draws, INSTANCES)[:, None]
-        when[:, [first, second]] = np.maximum(when[:, [first, second]], until)
+        known[:, first, second] = known[:, second, first] = found.draws
         wrong += found.wrong(true, MARGIN)
         answers += found.answer != "undecided"
         for place, once in enumerate(at_once(differences, sizes, alpha)):
             wrong_at[place] += once.wrong(true, MARGIN)
             answers_at[place] += once.answer != "undecided"
+    lengths = generator("lengths", repr(strengths), str(spread))
+    when = np.array([played(at, speeds(UNEQUAL, lengths), lengths, ahead=AHEAD, most=INSTANCES).begun for at in known])
     stopping = Design(answers=answers, wrong=wrong, episodes=when.sum(axis=1), usd=when @ usd)
 
     def fixed(place: int) -> Design:
@@ -347,8 +543,12 @@ def ranking_table(studies: int) -> str:
 
 TABLES: Mapping[str, Callable[[int], str]] = {
     "pairs": pairs_table,
+    "leaning": leaning_table,
     "eight": eight_table,
     "forecast": forecast_table,
+    "lanes": lanes_table,
+    "hour": hour_table,
+    "suite": suite_table,
     "ranking": ranking_table,
 }
 
@@ -367,7 +567,8 @@ def _place(text: str, name: str) -> re.Match[str]:
 def placed(text: str, name: str, studies: int, made: str) -> str:
     """The page with a table below its mark. Raises ValueError where there is no such mark."""
     place = _place(text, name)
-    return text[: place.start()] + _MARKED.format(name, studies) + made + text[place.end() :]
+    # Without an empty line what follows would be a row.
+    return text[: place.start()] + _MARKED.format(name, studies) + made + "\n" + text[place.end() :].lstrip("\n")
 
 
 def cells(text: str, name: str) -> tuple[int, list[list[str]]]:

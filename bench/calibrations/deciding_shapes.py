@@ -23,7 +23,8 @@ class Shape:
     name: str
     draw: Draw
     turn: int = 1
-    """Draws of a turn (`evalkit.stats.evidence`)."""
+    centred: bool = False
+    """Draws of a turn, and whether each of its places is one instance (`evalkit.stats.evidence`)."""
 
 
 def noise(draws: Draws, studies: int, lead: Values, looks: int, half: float) -> Values:
@@ -164,7 +165,7 @@ SHAPES = (
     Shape(name="small gains, rare large losses", draw=uneven),
     Shape(name="four strata", draw=strata((1, 1, 1, 1)), turn=4),
     Shape(name="strata as 1 : 2 : 3", draw=strata((1, 2, 3)), turn=6),
-    Shape(name="this suite, 12 instances, yes or no", draw=this_suite(12, answers=True), turn=12),
-    Shape(name="this suite, 30 instances, graded", draw=this_suite(30, answers=False), turn=30),
+    Shape(name="this suite, 12 instances, yes or no", draw=this_suite(12, answers=True), turn=12, centred=True),
+    Shape(name="this suite, 30 instances, graded", draw=this_suite(30, answers=False), turn=30, centred=True),
     Shape(name="difficulty drifts in the file", draw=permuted),
 )

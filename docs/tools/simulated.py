@@ -9,25 +9,30 @@ from docs.tools.simulations import (
     BOUNDED,
     CUTS,
     OTHER,
+    PAIRED,
     RARE,
+    STRATA,
+    UNLIKE,
     Figures,
     Simulated,
     alike_cell,
     answers,
     bounded_cell,
-    exchangeability_cell,
     killed_cell,
     looking_cell,
     other_cell,
+    paired_cell,
     scores,
+    strata_cell,
+    unlike_cell,
     width_cell,
 )
 
 
 def covered(figures: Figures) -> str:
-    """`95.7 x1.09 (96.0)`: coverage, width over Student's, how often he does."""
-    (held, _), (width, _), (other, _), (students, _) = figures
-    return f"{held:.1f} x{width / other:.2f} ({students:.1f})"
+    """`95.7 x1.09; 99.0`: coverage, width over Student's, coverage with instances unlike those that were met."""
+    (held, _), (width, _), (other, _), (unmet, _), _ = figures
+    return f"{held:.1f} x{width / other:.2f}; {unmet:.1f}"
 
 
 def plainly(form: str) -> Callable[[Figures], str]:
@@ -52,8 +57,8 @@ TABLES: Mapping[str, Simulated] = {
         rows=RARE,
         columns={f"n = {n}" if n == 4 else f"{n}": n for n in (4, 6, 12, 36, 100)},
         cell=bounded_cell,
-        shown=plainly("{0:.1f} ± {1:.2f} ({3:.1f})"),
-        numbers=((0,), (1,), (3,)),
+        shown=plainly("{0:.1f} ± {1:.2f}; {3:.1f} ± {4:.2f}"),
+        numbers=((0,), (1,), (3,), (4,)),
         studies=2000,
     ),
     "other": Simulated(
@@ -61,8 +66,8 @@ TABLES: Mapping[str, Simulated] = {
         rows=OTHER,
         columns={f"n = {n}" if n == 6 else f"{n}": n for n in (6, 12, 20, 40)},
         cell=other_cell,
-        shown=plainly("{0:.1f}"),
-        numbers=((0,),),
+        shown=plainly("{0:.1f} ({1:.1f})"),
+        numbers=((0,), (1,)),
         studies=1000,
     ),
     "alike": Simulated(
@@ -72,6 +77,15 @@ TABLES: Mapping[str, Simulated] = {
         cell=alike_cell,
         shown=plainly("{0:.1f} ({1:.1f})"),
         numbers=((0,), (1,)),
+        studies=1000,
+    ),
+    "paired": Simulated(
+        head="what differs",
+        rows=PAIRED,
+        columns={f"{n} pairs": n for n in (4, 12, 36)},
+        cell=paired_cell,
+        shown=plainly("{0:.1f} ± {1:.0f} ({2:.1f} ± {3:.0f})"),
+        numbers=((0,), (1,), (2,), (3,)),
         studies=1000,
     ),
     "looking": Simulated(
@@ -88,11 +102,11 @@ TABLES: Mapping[str, Simulated] = {
     ),
     "exchangeable": Simulated(
         head="what differs",
-        rows={"95 % gain 2 points, 5 % lose 38": 0.02},
-        columns={f"{n} pairs": n for n in (6, 12, 20, 36, 100)},
-        cell=exchangeability_cell,
-        shown=plainly("{0:.1f}"),
-        numbers=((0,),),
+        rows=UNLIKE,
+        columns={f"{n} pairs": n for n in (6, 12, 36, 100)},
+        cell=unlike_cell,
+        shown=plainly("{0:.1f}: {1:.1f}, {2:.1f}"),
+        numbers=((0,), (1,), (2,)),
         studies=1000,
     ),
     "killed": Simulated(
@@ -102,6 +116,15 @@ TABLES: Mapping[str, Simulated] = {
         cell=killed_cell,
         shown=plainly("{0:+.1f}, {1:+.1f}; {2:.1f}, {3:.1f}"),
         numbers=((0,), (1,), (2,), (3,)),
+        studies=1000,
+    ),
+    "strata": Simulated(
+        head="what is drawn",
+        rows=STRATA,
+        columns={f"{n} instances": n for n in (24, 40, 120)},
+        cell=strata_cell,
+        shown=plainly("{0:.1f}: {1:.1f} ({2:.1f})"),
+        numbers=((0,), (1,), (2,)),
         studies=1000,
     ),
     "widths": Simulated(

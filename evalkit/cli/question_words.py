@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from evalkit.client.lanes.stats import ServerStats
+from evalkit.results.answers import best_words
 from evalkit.text import many, span
 
 # The servers of a lane in a line.
@@ -58,7 +59,10 @@ def question_lines(question: Mapping[str, Any] | None, most: int) -> Iterator[st
     if question is None:
         return
     yield f"{counted(question)}:"
+    if question["best"] is not None:
+        yield f"  {best_words(question['best'], question['margin'], decided=question['decided'])}"
     for answer in question["answers"]:
-        if answer["answered_at"]:
+        # In a search for the best one no answer about a pair is promised.
+        if answer["answered_at"] and (question["best"] is None or len(answer["about"]) == 1):
             yield f"  {answer['words']} Answered with {many(answer['answered_at'], 'draw')}."
     yield from (f"  {line}" for line in open_lines(question, most))

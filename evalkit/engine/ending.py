@@ -44,7 +44,7 @@ def outcome_of(schedule: Schedule) -> RunOutcome:
     why = _why(schedule, reason, left, {**told, "parked": [*lane_words, *too_large_words]})
     messages = (
         *_in_vain(schedule),
-        *([] if session.question is None else session.question.asked.words()),
+        *([] if session.question is None else session.question.words()),
         *why.splitlines(),
         *_owed_words(schedule, owed, owed_cost),
         *_ceiling_words(schedule),

@@ -19,6 +19,7 @@ from evalkit.engine.admit.admission_queue import AdmissionQueue
 from evalkit.engine.episode import ActiveEpisode, final_score
 from evalkit.engine.forecast import Forecast
 from evalkit.engine.options import Stop
+from evalkit.engine.pace import Pacing
 from evalkit.engine.scheduler import LaneJob
 from evalkit.engine.universe import PlannedEpisode
 from evalkit.errors import CorruptLogError, RunError, StorageError
@@ -110,7 +111,11 @@ class LiveQuestion:
         """`play_all`: whether agents play on that no open question needs."""
         self.asked, self._directory, self._store, self._play_all = asked, directory, store, play_all
         self.dismissed: set[str] = set()
-        """Agents that no question needs any more: none of their episodes starts."""
+        """Agents that no question needs any more, or that cannot find out what is open: none of their episodes
+        starts."""
+        self.vain: frozenset[str] = frozenset()
+        """Of these, those whose questions are open: those that they are compared with are played no more."""
+        self._pace: Pacing | None = None
         self._lanes = PlayedLanes(jobs=(), gate=None, forecast=Forecast(), stop=Stop(), spent=lambda: 0)
         self._news, self._over, self._unread = asyncio.Event(), asyncio.Event(), False
         self._given = {tuple(one.about) for given in read_given(directory) for one in given.answers}
@@ -128,6 +133,9 @@ class LiveQuestion:
     ) -> None:
         """Read the scores that the log holds, if it holds any (`known`), before the lanes play."""
         self._lanes = PlayedLanes(jobs=jobs, gate=gate, forecast=forecast, stop=stop, spent=spent)
+        if not self._play_all:
+            frozen = self.asked.frozen
+            self._pace = Pacing(jobs, gate, {suite.name for suite in frozen.suites}, frozen.ahead, self._news.set)
         if known:
             self.asked.add_all(read_run(self._directory)[2])
         await self.look()
@@ -194,22 +202,26 @@ class LiveQuestion:
             self._given |= {answer.about for answer in new}
             for answer in new:
                 self._store.event("answered", about=list(answer.about), answer=answer.answer, draws=answer.draws)
-        if not self._play_all:
-            self._dismiss()
+        if self._pace is not None:
+            self._pace.ask(*self.asked.open)
+            self._dismiss(self._pace)
 
-    def _dismiss(self) -> None:
-        gone = self.asked.done - self.dismissed
+    def _dismiss(self, pace: Pacing) -> None:
+        """Let go the agents whose questions are answered, and those whose open ones cannot be answered."""
+        done, vain = self.asked.done - self.dismissed, pace.vain() - self.dismissed
+        gone, self.vain = done | vain, self.vain | vain
         if not gone:
             return
         self.dismissed |= gone
+        pace.drop(gone)
         for job in self._lanes.jobs:
             playing = Counter(
                 (active.episode.cell.agent.name, active.episode.suite.name) for active in job.context.flying.values()
             )
-            job.dismiss(gone, playing + job.dealt)
+            job.dismiss(done, playing + job.dealt)
         if self._lanes.gate is not None:
             self._lanes.gate.dismiss(gone)
-        self._store.event("dismissed", agents=sorted(gone))
+        self._store.event("dismissed", agents=sorted(gone), **({"in_vain": sorted(vain)} if vain else {}))
 
     @property
     def answered(self) -> bool:
@@ -221,6 +233,12 @@ class LiveQuestion:
             if agent not in self.dismissed
         )
         return self.asked.decided and bool(self.dismissed) and not rest
+
+    def words(self) -> list[str]:
+        """The answers in sentences, and who was played no further although a question about it is open."""
+        still = sorted(self.vain & self.asked.playing)
+        names = f"{', '.join(still)}: played no further, since what is open is about agents that are played no more."
+        return [*self.asked.words(), *([names] if still else [])]
 
     @property
     def spared(self) -> int:

@@ -47,6 +47,22 @@ class Gate(Protocol):
         """What keeps the lane's next episode from starting, in a word."""
 
 
+class PaceSetter(Protocol):
+    """Holds lanes up whose agents would run ahead of those that they are compared with."""
+
+    def room(self, lane: str) -> int:
+        """How many episodes of a lane may start now."""
+
+    async def wait(self, lane: str) -> None:
+        """Wait until an episode of the lane may start, or none will."""
+
+    def started(self, episode: PlannedEpisode) -> None:
+        """An episode has started."""
+
+    def left(self, episode: PlannedEpisode, how: str) -> None:
+        """It has ended, or was parked."""
+
+
 @dataclass(slots=True)
 class CellCount:
     """The progress of one agent on one suite."""
@@ -80,6 +96,8 @@ class LaneJob:
     """End after so many episodes; None: play all."""
     gate: Gate | None = None
     """Lets episodes start as money and time allow, in the order of `todo`; None: no restriction."""
+    pace: PaceSetter | None = None
+    """None: nothing is asked."""
     cells: dict[tuple[str, str], CellCount] = field(default_factory=dict)
     """By agent and suite."""
     spared: Counter[tuple[str, str]] = field(default_factory=Counter)
@@ -98,8 +116,10 @@ class LaneJob:
 
     @property
     def held_by(self) -> str:
-        """What keeps its next episode from starting: `budget` or `deadline`; empty: nothing that lanes share."""
-        return "" if self.gate is None else self.gate.held_by(self.name)
+        """What keeps its next episode from starting: `budget`, `deadline` or `partners`; empty: nothing that lanes
+        share."""
+        held = "" if self.gate is None else self.gate.held_by(self.name)
+        return held or "partners" * (self.pace is not None and not self.pace.room(self.name))
 
     def dismiss(self, agents: Collection[str], playing: Mapping[tuple[str, str], int]) -> None:
         """These agents' episodes will not be played, but for those in flight: `playing`, by agent and suite."""
@@ -130,9 +150,12 @@ async def _player(job: LaneJob) -> None:
     try:
         while not _over(job):
             if not await _play_next(job):
-                if job.gate is None or job.gate.over(job.name):
+                if job.pace is not None and not job.pace.room(job.name):
+                    await job.pace.wait(job.name)
+                elif job.gate is None or job.gate.over(job.name):
                     return
-                await job.gate.wait(job.name)
+                else:
+                    await job.gate.wait(job.name)
     finally:
         if job.gate is not None:
             job.gate.leave(job.name)
@@ -154,11 +177,15 @@ async def _play_next(job: LaneJob) -> bool:
 
 
 async def _play_one(job: LaneJob) -> bool:
-    gate = job.gate
+    gate, pace = job.gate, job.pace
+    if pace is not None and not pace.room(job.name):
+        return False
     episode = next(job.todo, None) if gate is None else gate.next(job.name)
     if episode is None:
         return False
     job.taken += 1
+    if pace is not None:
+        pace.started(episode)
     asker = job.asker(episode)
     left = await play(episode, job.activate if gate is None else partial(_activate, job, gate), asker, job.context)
     if isinstance(asker, OutsideAsker):
@@ -168,6 +195,8 @@ async def _play_one(job: LaneJob) -> bool:
     cell = job.cells.get((episode.cell.agent.name, episode.suite.name))
     if cell is not None and left not in LEFT_OWED:
         cell.ended += 1
+    if pace is not None:
+        pace.left(episode, left)
     return True
 
 

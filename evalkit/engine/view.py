@@ -162,6 +162,7 @@ HELD_BY = {
     "": "",
     "budget": "room in the budget",
     "deadline": "time before the deadline",
+    "partners": "slower agents that it is compared with",
     "trouble": "provider that does not answer",
 }
 """By what holds a lane's next episode back: what it waits for, in words."""

@@ -47,6 +47,8 @@ class FrozenQuestion(msgspec.Struct, frozen=True, kw_only=True):
     """By agent: the half width to which its own mean is wanted."""
     scores: tuple[float, float]
     """Scores beyond are cut at its ends."""
+    ahead: int
+    """Draws by which an agent may have begun more than those that it is compared with."""
     bets: int
     """The version of the evidence: `evalkit.stats.evidence.BETS_VERSION`."""
     key: int | None

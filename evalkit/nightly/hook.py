@@ -48,7 +48,13 @@ def facts(
                 "compare": compare_words(run, cell),
             }
         )
-    return {"version": 1, "sweep": name, "night": night, "run": str(run), "alarms": alarms}
+    rises = [
+        {"agent": cell.agent, "suite": cell.suite, "words": words}
+        for record in history[-1:]
+        if record.night == night
+        for cell, words in record.rises
+    ]
+    return {"version": 1, "sweep": name, "night": night, "run": str(run), "alarms": alarms, "dearer": rises}
 
 
 def compare_words(run: Path, cell: CellNight) -> list[str]:
@@ -78,7 +84,9 @@ def message(payload: Mapping[str, Any]) -> list[str]:
             lines.append(f"  the provider serves another model: {served}; before: {before}")
         if alarm["compare"]:
             lines.append(f"  look: {shlex.join(alarm['compare'])}")
-    return lines
+    return lines + [
+        f"DEARER: {visible(one['agent'])} on {visible(one['suite'])}: {one['words']}" for one in payload["dearer"]
+    ]
 
 
 def unmeasured(record: NightRecord) -> list[str]:

@@ -7,6 +7,7 @@ on different episodes, so no test is made of it. Of an agent that is code, what 
 """
 
 from collections.abc import Sequence
+from datetime import datetime
 
 from evalkit.envs.table import one_chat, one_chats, score_unit, shares_of
 from evalkit.report import queries
@@ -114,6 +115,12 @@ def versions(source: RunData) -> list[Row]:
     for `steps`, with `SERVED_COLUMNS`; where an agent is code, for `asks` (with `SERVED_ASK_COLUMNS`).
     """
     return source.rows(_versions_query(source))
+
+
+def played_times(source: RunData) -> dict[str, tuple[datetime, datetime]]:
+    """By agent: when its first and its last request began, UTC. Of the source it asks for `steps`, as `versions`."""
+    rows = source.rows("select agent, min(asked_at) as first, max(asked_at) as last from steps group by agent")
+    return {row["agent"]: (row["first"], row["last"]) for row in rows}
 
 
 def drift_notes(versions: Sequence[Row]) -> tuple[str, ...]:

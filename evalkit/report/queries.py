@@ -10,11 +10,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from evalkit.results.cells import Cell
-from evalkit.stats.bootstrap import RESAMPLES
 
 CHOSEN = (
     "95 % of the mean over instances, chosen by evalkit.stats.intervals.estimate (Wilson; of bounded "
-    f"values its `bounded`; Student's t, bootstrap-t of {RESAMPLES:,} resamples, seed 0), within strata"
+    "values its `bounded`, of others its `hall`), within strata"
 )
 
 

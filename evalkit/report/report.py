@@ -28,7 +28,7 @@ from evalkit.report.extras import all_extras, refuse_clashes, refuse_tables
 from evalkit.report.run_data import RunData
 from evalkit.report.scores import packs_of, scores_table
 from evalkit.report.tables import Column, Table, columns_of, marked
-from evalkit.results.answers import QuestionAnswer, RunQuestion, doubts, read_question
+from evalkit.results.answers import QuestionAnswer, RunQuestion, best_words, doubts, read_question
 from evalkit.results.cells import Cell, cells
 from evalkit.results.derived import read_run
 from evalkit.results.endings import most_said
@@ -70,17 +70,29 @@ def answers_table(
                 "answered_with": answer.at or None,
             }
             for answer in asked.answers
-        ),
+            if asked.promises(answer)
+        )
+        + tuple({"first": agent, "answer": _place(agent, asked)} for agent in frozen.agents if asked.best is not None),
         packs=packs_of(cells),
         notes=(
             f"about {about}; of {asked.draws:,} draws at most; all intervals together hold at all looks, but for a "
-            f"share {frozen.alpha:g} of runs; equal: closer than {POINTS * frozen.margin:g} points; scores count from "
+            f"share {frozen.alpha:g} of runs; better: shown to differ from 0; equal: shown to be closer than "
+            f"{POINTS * frozen.margin:g} points; whichever comes first; scores count from "
             f"{POINTS * frozen.scores[0]:g} to {POINTS * frozen.scores[1]:g}",
+            *([best_words(asked.best, frozen.margin, decided=asked.decided)] if asked.best is not None else []),
             "estimate: at a stop it leans outward, since a stop comes when luck adds to a difference; of an agent "
             "alone, its own mean; a p-value for one look would not be valid, so there is none",
+            *(f"{' and '.join(one.subject)}: {cut}" for one in asked.answers if (cut := asked.cut_words(one))),
             *doubts(asked, given, voids),
         ),
     )
+
+
+def _place(agent: str, asked: RunQuestion) -> str:
+    """What a search for the best one says of an agent."""
+    if agent not in (asked.best or ()):
+        return "not the best"
+    return "best" if asked.decided else "open"
 
 
 def short(answer: QuestionAnswer) -> str:

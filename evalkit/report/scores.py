@@ -11,6 +11,7 @@ from dataclasses import replace
 from typing import Any
 
 from evalkit.envs.table import OPTIMUM_UNIT, is_litmus, scale_words, score_range, score_unit
+from evalkit.frozen.instances import laid
 from evalkit.frozen.manifest import Manifest
 from evalkit.report import queries
 from evalkit.report.run_data import RunData
@@ -18,10 +19,10 @@ from evalkit.report.tables import PROMPTS, Column, Table, columns_of, method_of
 from evalkit.results.cells import Cell
 from evalkit.results.endings import most_said
 from evalkit.results.episodes import EpisodeResult
+from evalkit.results.question import turn_of
 from evalkit.results.voided import void_notes
-from evalkit.stats.bootstrap import LEAST_INSTANCES, Interval
-from evalkit.stats.intervals import Method, estimate, unmet_share
-from evalkit.stats.sequential import filled, sequence
+from evalkit.stats.intervals import LEAST_INSTANCES, Interval, Method, estimate, unmet_share
+from evalkit.stats.sequential import filled, in_turns, sequence
 from evalkit.text import bounded, many
 
 ACCEPTED = "ok"
@@ -37,6 +38,8 @@ EXACT = "exact"
 """In place of an interval's method: what the optimum itself scores is not an estimate."""
 
 INTERVAL = Column(key="interval", title="95 % interval", kind="interval", unit=OPTIMUM_UNIT)
+
+DOWN_TO = Column(key="unmet", title="Down to", kind="score", unit=OPTIMUM_UNIT)
 
 PARTIAL_CELLS_NAMED = 2
 
@@ -115,7 +118,7 @@ def scores_table(source: RunData) -> Table:
         share = f"case when not bool_or({queries.suites(litmus)}) then {share} end"
     shares = (queries.inside("solved_episodes", "count(*) filter (where solved)"), queries.derived("solved", share))
     beside_mean = refused_columns(cells)
-    methods = {"interval, kind": f"{queries.CHOSEN}; of partial cells {ANYTIME}"}
+    methods = {"interval, kind, unmet": f"{queries.CHOSEN}; of partial cells {ANYTIME}"}
     if beside_mean:
         methods["refused, if_refused"] = "evalkit.results.cells.Cell"
     counts = (queries.derived("instances", "count(instance)"), queries.count("episodes"))
@@ -127,9 +130,14 @@ def scores_table(source: RunData) -> Table:
         name="scores",
         title="Scores",
         query=queries.by_cell(cells, figures, also=[PROMPTS], keep="", methods=methods),
-        more=lambda cell, _: {**interval_figures(cell), **(refused_figures(cell) if beside_mean else {})},
+        more=lambda cell, _: {
+            **interval_figures(cell),
+            "unmet": unmet_figure(cell),
+            **(refused_figures(cell) if beside_mean else {}),
+        },
         columns=(
             *scored(litmus_of(cells)),
+            *in_unit([DOWN_TO], litmus_of(cells)),
             *[Column(key="solved", title="Solved", kind="percent", unit="% of episodes")] * optimal,
             *columns_of("count", instances="Instances", episodes="Episodes"),
             *beside_mean,
@@ -138,6 +146,8 @@ def scores_table(source: RunData) -> Table:
         notes=lambda rows: (
             f"score: {scale_words(cell.suite.environment for cell in cells)}; mean over instances",
             *kind_notes(rows, cells),
+            *["down to: the mean if as many instances score 0 as is not excluded"]
+            * any(row["unmet"] is not None for row in rows),
             *["solved: % of the episodes that reached the optimum"] * optimal,
             *_partial_notes(cells),
             *void_notes(cells),
@@ -156,44 +166,45 @@ def _version_notes(manifest: Manifest) -> list[str]:
     return [f"{entry}: played with {', then '.join(versions)}" for entry, versions in by_entry.items() if versions[1:]]
 
 
-def anytime_interval(cell: Cell) -> tuple[float, float, Method] | None:
-    """(low, high, method) of a cell's mean score, valid at all looks; None if there is none.
+def anytime_interval(cell: Cell) -> tuple[float, float] | None:
+    """(low, high) of a cell's mean score, valid at all looks; None if there is none.
 
     Of the first replicates that have begun, in admission order; what has not ended may be as low or as high as a score
-    can be. None if scores lack a bound, or before a whole round of strata.
+    can be. None if scores lack a bound, or before a whole turn of strata.
     """
     least, most = score_range(cell.suite.environment)
     if not cell.prefix or not (math.isfinite(least) and math.isfinite(most)):
         return None
-    known_scores = (None if episode is None else episode.score for _, episode in cell.begun)
-    scores = [None if score is None else (score - least) / (most - least) for score in known_scores]
-    worst, best = filled(scores, 0.0), filled(scores, 1.0)
-    interval = sequence(worst, best, [target.stratum for target, _ in cell.begun])
-    if interval is None:
-        return None
-    low, high, method = interval
-    return least + low * (most - least), least + high * (most - least), method
+    turn, places = turns(cell, [target.stratum for target, _ in cell.begun])
+    begun = [cell.begun[place][1] for place in places]
+    scores = [None if one is None or one.score is None else (one.score - least) / (most - least) for one in begun]
+    found = sequence(filled(scores, 0.0), filled(scores, 1.0), turn)
+    return None if found is None else (least + found[0] * (most - least), least + found[1] * (most - least))
+
+
+def turns(cell: Cell, strata: Sequence[str]) -> tuple[int, list[int]]:
+    """(draws of a turn, the places of those that make whole turns): of draws of a cell's suite, by their strata."""
+    sizes = laid(cell.suite.instances).strata
+    turn = dict(zip(sizes, turn_of([*sizes.values()]), strict=True))
+    return sum(turn.values()), in_turns(strata, turn)
 
 
 ANYTIME = "evalkit.report.scores.anytime_interval, which holds whenever a run is stopped, where scores end at 0"
-ANYTIME_KINDS = frozenset({"betting", "bernstein"})
+BETTING: Method = "betting"
 
 
 WORDS: Mapping[str, str] = {
     "Wilson": "for shares",
-    "alike": "all instances agree",
+    "alike": "all instances agree, so their mean alone",
     "bounded": "for scores with two bounds",
-    "t": "Student's t",
-    "bootstrap-t": "resampled t",
-    "bootstrap": "resampled percentiles",
+    "Hall": "Student's t, allowing for skewness",
     "betting": "for a partial run, valid at every look",
-    "bernstein": "for a partial run whose strata do not take turns, valid at every look",
     EXACT: "the score of the optimum is not an estimate and has no interval",
 }
 """What a method's name means."""
 
-ALLOWING = frozenset({"bounded", "t", "bootstrap-t", "bootstrap"})
-"""Methods that judge losses that were not observed by those that were."""
+ALLOWING = frozenset({"alike", "bounded", "Hall"})
+"""Methods that judge instances that were not met by those that were."""
 
 
 def kind_notes(
@@ -212,11 +223,10 @@ def kind_notes(
     enough = [n for n in counts if n >= LEAST_INSTANCES]
     if enough and met & ALLOWING:
         ends = dict.fromkeys((enough[0], enough[-1]))
-        shares = "; ".join(
-            f"with {many(n, 'instance')}, one on up to {100 * unmet_share(n):.2g} % of all instances is not excluded"
-            for n in ends
+        shares = ", ".join(f"{100 * unmet_share(n):.2g} % (with {many(n, 'instance')})" for n in ends)
+        notes.append(
+            f"assumed: all instances are like those that were met; not excluded: that up to {shares} are not and fail"
         )
-        notes.append(f"assumed: no loss is rarer and larger than those observed; {shares}")
     if any(0 < n < LEAST_INSTANCES for n in counts):
         notes.append(f"no interval with fewer than {LEAST_INSTANCES} instances: they say too little about others")
     return notes
@@ -231,37 +241,50 @@ def interval_figures(cell: Cell, stem: str = "") -> dict[str, Any]:
     }
 
 
+def unmet_figure(cell: Cell) -> float | None:
+    """How low a cell's mean may be, in points, if as many instances fail as so few that did not cannot exclude; None if
+    nothing is known of it, or if that is no lower than its interval goes."""
+    interval, _, unmet = _intervals(cell)
+    if interval is None or unmet is None or interval.low - unmet.low < _SHOWN:
+        return None
+    return 100 * unmet.low
+
+
+_SHOWN = 0.0005
+"""Less is not seen in a table."""
+
+
 def interval_and_kind(cell: Cell) -> tuple[Interval | None, str]:
     """The 95 % interval of a cell's mean score and what kind it is: the same in every table.
 
     A partial cell has an interval that is valid whenever a run is stopped, if there is one for its scores; else one
     that would be valid if the run had been planned to be so long. The optimum's own score is not an estimate: None.
     """
+    return _intervals(cell)[:2]
+
+
+def _intervals(cell: Cell) -> tuple[Interval | None, str, Interval | None]:
     between = bounds(cell)
     known = cell.intervals.get(between)
     if known is None:
-        known = cell.intervals[between] = _interval_and_kind(cell, between)
+        known = cell.intervals[between] = _made(cell, between)
     return known
 
 
-def _interval_and_kind(cell: Cell, between: tuple[float, float]) -> tuple[Interval | None, str]:
+def _made(cell: Cell, between: tuple[float, float]) -> tuple[Interval | None, str, Interval | None]:
     scores = scores_by_instance(cell)
-    if not scores:
-        return None, ""
-    if cell.exact:
-        return None, EXACT
+    if not scores or cell.exact:
+        return None, EXACT * bool(scores), None
     least, most = between
-    unmet = None if math.isfinite(least) and math.isfinite(most) else UNMET
-    estimated = estimate(
-        scores, place=(cell.suite.name, cell.agent), strata=strata_of(cell), least=least, most=most, unmet=unmet
-    )
+    ends = None if math.isfinite(least) and math.isfinite(most) else UNMET
+    estimated = estimate(scores, strata=strata_of(cell), least=least, most=most, unmet=ends)
     known_count = sum(episode is not None for _, episode in cell.begun)
     anytime = None if cell.complete or known_count < LEAST_INSTANCES else anytime_interval(cell)
     if anytime is None:
-        return estimated.interval, estimated.method if estimated.interval else ""
-    low, high, method = anytime
+        return estimated.interval, estimated.method if estimated.interval else "", estimated.unmet
+    low, high = anytime
     # It is of first replicates: the mean over all of them may lie elsewhere.
-    return Interval(low=min(low, estimated.mean), high=max(high, estimated.mean)), method
+    return Interval(low=min(low, estimated.mean), high=max(high, estimated.mean)), BETTING, None
 
 
 def scores_by_instance(cell: Cell) -> dict[str, list[float]]:
@@ -304,7 +327,7 @@ def _partial_summary(cells: Sequence[Cell], partial: Sequence[Cell]) -> str:
     """One line about many partial cells; the table of completeness has their numbers."""
     owed, outside = sum(cell.owed for cell in partial), sum(cell.outside for cell in partial)
     kinds = {kind for cell in partial for interval, kind in [interval_and_kind(cell)] if interval is not None}
-    planned = sorted(kinds - ANYTIME_KINDS)
+    planned = sorted(kinds - {BETTING})
     words = f"; intervals by {', '.join(planned)} are as if these lengths had been planned" if planned else ""
     return (
         f"partial: {len(partial):,} of {many(len(cells), 'row')}, {many(owed, 'episode')} remaining; each row uses its "
@@ -317,7 +340,7 @@ def _interval_note(cell: Cell) -> str:
     interval, kind = interval_and_kind(cell)
     if interval is None:
         return ""
-    if kind not in ANYTIME_KINDS:
+    if kind != BETTING:
         return f"; interval: {kind}, as if this length had been planned; the mean favours short episodes"
     unknown = sum(episode is None for _, episode in cell.begun)
     unknown_words = f", whatever the {unknown:,} that have begun will score" if unknown else ""

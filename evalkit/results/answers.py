@@ -11,7 +11,7 @@ import hashlib
 import math
 import statistics
 from array import array
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -101,6 +101,13 @@ class QuestionAnswer:
         }
 
 
+def best_words(best: Sequence[str], margin: float, *, decided: bool) -> str:
+    """Who is the best, in a sentence: those that are left."""
+    if len(best) == 1:
+        return f"The best is {best[0]}."
+    return f"The best {f'are equal within {points(margin)} points:' if decided else 'is one of'} {', '.join(best)}."
+
+
 def points(value: float) -> str:
     """A score in points, of which the scale from 0 to 1 has 100."""
     return "unknown" if math.isnan(value) else f"{POINTS * value:.1f}".replace("-0.0", "0.0")
@@ -123,6 +130,7 @@ class RunQuestion:
             margin=frozen.margin,
             alpha=frozen.alpha,
             turn=self._order.turn,
+            centred=frozen.about == "this suite",
             scores=Bounds(least=frozen.scores[0], most=frozen.scores[1]),
             precision=frozen.precision,
         )
@@ -209,6 +217,11 @@ class RunQuestion:
         return frozenset(asked) - self.playing
 
     @property
+    def open(self) -> tuple[tuple[tuple[str, str], ...], tuple[str, ...]]:
+        """(the pairs whose answer is still sought, the agents whose own means are)."""
+        return self._contest.open, self._contest.unmeasured
+
+    @property
     def answers(self) -> list[QuestionAnswer]:
         """All parts of the question, in the order in which they were frozen. Before the first look all are open."""
         open_pairs, findings, known = set(self._contest.open), self._contest.findings, self._contest.known
@@ -235,23 +248,35 @@ class RunQuestion:
 
     def words(self) -> list[str]:
         """The answers in sentences: who is the best first, then those that are open."""
-        lines = []
-        if self.best is not None and len(self.best) > 1 and not self.playing:
-            lines.append(f"The best are equal within {points(self._asked.margin)} points: {', '.join(self.best)}.")
-        elif self.best is not None:
-            lines.append(
-                f"The best is {self.best[0]}." if len(self.best) == 1 else f"The best is one of {', '.join(self.best)}."
-            )
-        order = {"undecided": 1}
-        for answer in sorted(self.answers, key=lambda one: order.get(one.answer, 0)):
-            if answer.answer != "undecided" or answer.is_open:
-                lines.append(f"{answer.words} {self._counted(answer)}")
-        return lines
+        told = [one for one in self.answers if one.is_open or (one.answer != "undecided" and self.promises(one))]
+        told.sort(key=lambda one: one.answer == "undecided")
+        first = [] if self.best is None else [best_words(self.best, self._asked.margin, decided=self.decided)]
+        return [*first, *(f"{answer.words} {self._counted(answer)}" for answer in told)]
+
+    def promises(self, answer: QuestionAnswer) -> bool:
+        """Whether an answer is one of those that hold together; in a search for the best one its pairs are not."""
+        return self.best is None or len(answer.subject) == 1
 
     def _counted(self, answer: QuestionAnswer) -> str:
         what = "pairs" if len(answer.subject) == 2 else "draws"
         given = f"answered with {answer.at:,}, " if answer.at else ""
-        return f"Valid at all looks; {given}{answer.draws:,} of {self.draws:,} {what} so far."
+        cut = f" {cut}" if (cut := self.cut_words(answer)) else ""
+        return f"Valid at all looks; {given}{answer.draws:,} of {self.draws:,} {what} so far.{cut}"
+
+    def cut_words(self, answer: QuestionAnswer) -> str:
+        """How many scores of an answer's draws count as an end of the range, and its mean without that; empty if none
+        does."""
+        least, most = self.frozen.scores
+        scores = [[one or 0.0 for one in self._scores[agent][: answer.draws]] for agent in answer.subject]
+        beyond = sum(not least <= one <= most for side in scores for one in side)
+        if not beyond:
+            return ""
+        mean = statistics.fmean(scores[-1]) - (statistics.fmean(scores[0]) if len(scores) == 2 else 0.0)
+        of = "the mean" if len(scores) == 1 else f"{answer.subject[1]} less {answer.subject[0]}"
+        return (
+            f"Of {many(beyond, 'score')} beyond {points(least)} to {points(most)} these ends count; as they are, {of} "
+            f"is {points(mean)}."
+        )
 
     def to_json(self) -> dict[str, Any]:
         """The question and its answers with a stable schema."""

@@ -20,7 +20,7 @@ from evalkit.frozen.void import Void
 from evalkit.results.episodes import EpisodeResult
 
 if TYPE_CHECKING:
-    from evalkit.stats.bootstrap import Interval
+    from evalkit.stats.intervals import Interval
 
 ORACLE = "oracle"
 """The policy that plays the optimum."""
@@ -58,11 +58,11 @@ class Cell:
     (instance, the ended episode; None of one that has not ended)."""
     exact: bool = False
     """Whether its agent plays the optimum: then its mean is not an estimate."""
-    intervals: "dict[tuple[float, float], tuple[Interval | None, str]]" = field(
+    intervals: "dict[tuple[float, float], tuple[Interval | None, str, Interval | None]]" = field(
         init=False, compare=False, repr=False, default_factory=dict
     )
-    """By the bounds of its scores: the interval of its mean and what kind it is, once they have been asked for. More
-    than one table shows them, and ten thousand resamples are drawn for them."""
+    """By the bounds of its scores: the interval of its mean, what kind it is, and the one with instances unlike those
+    that were met, once they have been asked for, as more than one table shows them."""
 
     @property
     def targets(self) -> Mapping[str, ManifestInstance]:

@@ -13,7 +13,7 @@ from evalkit.frozen.manifest import Manifest, ManifestSuite
 from evalkit.frozen.question_files import VERSION, FrozenQuestion, FrozenSuite
 from evalkit.spec.decide import ALPHA, POINTS
 from evalkit.spec.model import Decide
-from evalkit.stats.deciding import Inquiry, question
+from evalkit.stats.deciding import AHEAD, Inquiry, question
 from evalkit.stats.evidence import BETS_VERSION, Bounds
 
 if TYPE_CHECKING:
@@ -141,6 +141,7 @@ def freeze_question(manifest: Manifest, decide: Decide) -> FrozenQuestion:
         alpha_each=asked.alpha_each,
         precision=dict(asked.precision),
         scores=(asked.scores.least, asked.scores.most),
+        ahead=AHEAD,
         bets=BETS_VERSION,
         key=manifest.order.key,
         suites=frozen,

@@ -223,7 +223,7 @@ class Decide:
     pairs: str | tuple[tuple[str, str], ...]
     """`all`, `best`, `baseline:NAME`, or a list; an empty list where only precisions are asked for."""
     margin: float
-    """Points, of which the scale from 0 to 1 has 100: closer counts as equal."""
+    """Points, of which the scale from 0 to 1 has 100: agents shown to be closer are equal."""
     precision: float | None = None
     """Points to each side, to which the agents' own means are wanted."""
 

@@ -29,7 +29,8 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 
 from evalkit.seeds import Stream
-from evalkit.stats.lasting_fall import Levels, allowance, gathered, levels, needed, visible_fall
+from evalkit.stats.few_instances import SIZES, few_fallen
+from evalkit.stats.lasting_fall import LEAST_PAIRS, allowance, gathered, needed, summed_up, visible_fall
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -45,14 +46,16 @@ WINDOWS = (1, 2, 4)
 """How many of the last nights are taken together."""
 HORIZON = 30
 """Nights over which alpha is spent."""
-LEAST_PAIRS = 10
-"""Shared instances from which pairs are used, if they are at least half of the window's."""
 LEAST_DRAWS = 4_999
 
 _SEED = 0
 _AT_ONCE = 500
 _NOTHING_IN_SIGHT = 50
 """Draws as bad as what was seen after which no more are made."""
+
+
+By = Literal["windows", "evidence", "instances"]
+"""What raised an alarm: a great fall, one that lasts, or one in few instances."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,7 +79,7 @@ class Alarm:
     """Instances that only one side has and that were therefore not compared."""
     words: str
     """One sentence for people."""
-    by: Literal["windows", "evidence"] = "windows"
+    by: By = "windows"
     """What raised it: `p` and `threshold` are of that one."""
     evidence: float | None = None
     """That of all nights, as of `lasting_fall.gathered`; None if nobody gathered it."""
@@ -272,41 +275,31 @@ def words(found: Look, raised: bool, both_ways: bool, certainty: str, *, stands:
     return f"{alarm if raised else f'no {alarm}'}: {window} {what}, over {over}; {certainty}"
 
 
-# What a night says of a cell: the windows' test, which tells of a great fall at once, and the evidence of all nights,
-# which tells of a small one that lasts.
+# What a night says of a cell: the windows' test, which tells of a great fall at once, the evidence of all nights,
+# which tells of a small one that lasts, and the test of few instances (`few_instances.py`).
 #
-# Alpha is shared: `EVIDENCE_PART` is the evidence's. The rest is the windows', most of it while there are `FEW`
-# nights or fewer to compare with, since these tell too little of the noise for the evidence. Together it is no more
-# than alpha in the first `HORIZON` nights. Both allow for an effect that all instances of a night share, which is no
-# lasting change: the evidence has it in its model. The windows' test knows nothing of it, so a fall must be greater
-# by what such an effect comes to, as far as the nights before tell (`lasting_fall.allowance`).
+# Alpha is shared: `EVIDENCE_PART` and `INSTANCES_PART` are the others'. The rest is the windows', most of it while
+# there are `FEW` nights or fewer before, which tell too little of the noise for the evidence. Together it is no more
+# than alpha in the first `HORIZON` nights. The first two allow for an effect that all instances of a night share, which
+# is no lasting change: the evidence has it in its model. The windows' test knows nothing of it, so a fall must be
+# greater by what such an effect comes to, as far as the nights before tell (`lasting_fall.allowance`).
 #
 # The evidence takes levels of nights for normal. Rare failures are not: three of twelve on one night look like a
 # change. So an alarm also needs that a permutation test of the nights since the likeliest beginning finds them low,
 # with a p-value of at most `CHECK` times alpha. That only takes alarms away.
 
-EVIDENCE_PART = 0.8
+EVIDENCE_PART, INSTANCES_PART = 0.8, 0.1
 FEW = 6
-EARLY_PART, LATE_PART = 0.6, 0.1
+EARLY_PART, LATE_PART = 0.3, 0.05
 """Of alpha: the windows', with at most `FEW` nights before and with more. 6 nights of the first and 24 of the second
-come to a fifth of alpha."""
-CHECK = 0.1
+come to a tenth of alpha, like `INSTANCES_PART`."""
+CHECK, FALLEN = 0.1, 0.05
+"""Of the permutation test: times alpha for the evidence, and for a fall in few instances, which it shows already."""
 RELEASE = 0.1
 """Times what raises an alarm: the evidence below which a standing one may end."""
 
 _MOST = 700.0
 """Logarithm of the greatest evidence that is told: a float holds no more."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Gathered:
-    """The evidence in one direction."""
-
-    log: float
-    nights: int
-    """Since the likeliest beginning."""
-    way: float
-    """1 for a fall, -1 for a rise."""
 
 
 def watched(
@@ -334,7 +327,7 @@ def watched(
         return regression(history, tonight, alpha, tolerance=tolerance, both_ways=both_ways, fallen=fallen)
     ways = (1.0, -1.0) if both_ways else (1.0,)
     each = alpha / len(ways)
-    summed, places = _summed(nights, first, bounded=not both_ways)
+    summed, places = summed_up(nights, first, bounded=not both_ways)
     since = sum(place >= first for place in places)
     before, share = summed.until(-since), EVIDENCE_PART * each
     windows = 1.0 if standing else EARLY_PART if len(nights) <= FEW + 1 else LATE_PART
@@ -343,14 +336,45 @@ def watched(
         history, tonight, windows * alpha, tolerance=tolerance + more, both_ways=both_ways, fallen=fallen
     )
     known = since if standing else 0
-    best = max((_gathered(summed, places, tolerance, way, known) for way in ways), key=lambda found: found.log)
-    alarm = replace(alarm, evidence=math.exp(min(best.log, _MOST)), visible=visible_fall(before, tolerance, share))
-    if alarm.raised or best.log < needed(share) + (math.log(RELEASE) if standing else 0.0):
+    turned = ((gathered(replace(summed, means=way * summed.means), tolerance, known), way) for way in ways)
+    (log, lasts), way = max(((float(log), int(lasts)), way) for (log, lasts), way in turned)
+    alarm = replace(alarm, evidence=math.exp(min(log, _MOST)), visible=visible_fall(before, tolerance, share))
+    if alarm.raised:
         return alarm
-    checked = check(nights, len(nights) - first if standing else best.nights, tolerance, each, best.way)
-    if checked.p > CHECK * each and not standing:
-        return alarm
-    return _by_evidence(alarm, best, checked, share, both_ways, standing=standing)
+    if log >= needed(share) + (math.log(RELEASE) if standing else 0.0):
+        lasted = len(nights) - first if standing else places[-1] + 1 - places[len(places) - lasts]
+        checked = check(nights, lasted, tolerance, each, way)
+        if standing or checked.p <= CHECK * each:
+            how = f"evidence of all nights {alarm.evidence:.2g}, alarm at {math.exp(needed(share)):.2g}"
+            # Its p-value: what alpha would have to be for it.
+            p = min(1.0, math.exp(-log))
+            said = words(checked, True, both_ways, how, stands=standing)
+            return _raised(alarm, checked, "evidence", p, share, said)
+    return _by_few(alarm, nights, len(nights) - first if standing else 0, tolerance, each, ways)
+
+
+def _by_few(
+    alarm: Alarm,
+    nights: Sequence[Mapping[str, float]],
+    since: int,
+    tolerance: float,
+    each: float,
+    ways: Sequence[float],
+) -> Alarm:
+    """The alarm of a fall in few instances, if there is one; `since`: nights of an alarm that stands, or 0."""
+    threshold = (each if since else INSTANCES_PART * each) / HORIZON
+    sizes = [size for size in SIZES if size <= (since or size)]
+    draws = math.ceil(3 * len(SIZES) / threshold)
+    for size, way in [(size, way) for size in sizes for way in ways]:
+        p = len(SIZES) * few_fallen(nights, size, max(size, since), way, draws)
+        if p > threshold:
+            continue
+        found = look(nights, size, tolerance, LEAST_DRAWS, way, max(size, since))
+        if found.p <= FALLEN:
+            how = f"some of them far: p = {p:.2g}"
+            said = words(found, True, len(ways) > 1, how, stands=since > 0)
+            return _raised(alarm, found, "instances", p, threshold, said)
+    return alarm
 
 
 def check(nights: Sequence[Mapping[str, float]], since: int, tolerance: float, alpha: float, way: float) -> Look:
@@ -358,42 +382,18 @@ def check(nights: Sequence[Mapping[str, float]], since: int, tolerance: float, a
     return look(nights, since, tolerance, max(LEAST_DRAWS, math.ceil(2 / (CHECK * alpha))), way, since)
 
 
-def _summed(nights: Sequence[dict[str, float]], first: int, *, bounded: bool) -> tuple[Levels, list[int]]:
-    """The nights' levels, and for each the place of its night: nights that share no instance with others have none.
-
-    `first`: the place of the first night that is compared with those before.
-    """
-    shows: dict[str, int] = {}
-    for night in nights:
-        for name in night:
-            shows[name] = shows.get(name, 0) + 1
-    linked = [{name: value for name, value in night.items() if shows[name] > 1} for night in nights]
-    if len(linked[-1]) < max(LEAST_PAIRS, len(nights[-1]) / 2) or not any(linked[:first]):
-        return levels(nights, paired=False, bounded=bounded), list(range(len(nights)))
-    places = [place for place, night in enumerate(linked) if night]
-    return levels([linked[place] for place in places], paired=True, bounded=bounded), places
-
-
-def _gathered(summed: Levels, places: Sequence[int], tolerance: float, way: float, since: int) -> _Gathered:
-    log, nights = gathered(replace(summed, means=way * summed.means), tolerance, since)
-    return _Gathered(log=float(log), nights=places[-1] + 1 - places[len(places) - int(nights)], way=way)
-
-
-def _by_evidence(
-    alarm: Alarm, found: _Gathered, checked: Look, share: float, both_ways: bool, *, standing: bool
-) -> Alarm:
-    """The alarm that the evidence raises. Its p-value: what alpha would have to be for it."""
-    certainty = f"evidence of all nights {math.exp(min(found.log, _MOST)):.2g}, alarm at {math.exp(needed(share)):.2g}"
+def _raised(alarm: Alarm, found: Look, by: By, p: float, threshold: float, said: str) -> Alarm:
+    """The alarm as another test than the windows' raises it."""
     return replace(
         alarm,
         raised=True,
-        by="evidence",
-        p=min(1.0, math.exp(-found.log)),
-        threshold=share,
-        nights=checked.nights,
-        before=checked.before,
-        now=checked.now,
-        pairs=checked.pairs,
-        left_out=checked.left_out,
-        words=words(checked, True, both_ways, certainty, stands=standing),
+        by=by,
+        p=p,
+        threshold=threshold,
+        nights=found.nights,
+        before=found.before,
+        now=found.now,
+        pairs=found.pairs,
+        left_out=found.left_out,
+        words=said,
     )

@@ -26,6 +26,7 @@ depends on a score, so the draws of the pairs that go on stay as they were froze
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import combinations
 from statistics import NormalDist
 from typing import TYPE_CHECKING, Literal
@@ -46,6 +47,9 @@ Pair = tuple[str, str]
 
 PRECISION_EVERY = 10
 """Draws, rounded up to whole turns."""
+AHEAD = 32
+"""Draws by which an agent may have begun more than the slowest of those that it is still compared with: so many at most
+are wasted. Fewer would wait for chance alone where both are as fast (the table `lanes` of `bench/calibrations`)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,10 +60,11 @@ class Inquiry:
     asked: Asked
     pairs: tuple[Pair, ...]
     margin: float
-    """On the scale of scores: closer counts as equal."""
+    """On the scale of scores: agents shown to be closer are equal."""
     alpha: float
     turn: int = 1
-    """Draws of a turn, as of `Evidence`."""
+    centred: bool = False
+    """Both as of `Evidence`."""
     scores: Bounds = SCORES
     """Scores beyond are cut at its ends; differences and margin are shares of it."""
     precision: Mapping[str, float] = field(default_factory=dict)
@@ -138,10 +143,9 @@ class Contest:
     def __init__(self, question: Inquiry) -> None:
         self.question = question
         margin, each = question.margin / question.width, question.alpha_each
-        self._evidence = {
-            pair: Evidence(bounds=DIFFERENCES, margin=margin, turn=question.turn, alpha=each) for pair in question.pairs
-        }
-        self._means = {agent: Evidence(bounds=SCORES, turn=question.turn, alpha=each) for agent in question.precision}
+        begun = partial(Evidence, turn=question.turn, alpha=each, centred=question.centred)
+        self._evidence = {pair: begun(bounds=DIFFERENCES, margin=margin) for pair in question.pairs}
+        self._means = {agent: begun(bounds=SCORES) for agent in question.precision}
         self._findings: dict[Pair, Judged] = {}
         self._known: dict[str, Judged] = {}
 
@@ -153,36 +157,26 @@ class Contest:
         """
         open_before = self.open
         for pair, evidence in self._evidence.items():
-            new = self._differences(scores[pair[0]], scores[pair[1]], evidence.seen)
+            new = self._draws(evidence.seen, scores[pair[0]], scores[pair[1]])
             if new or pair not in self._findings:
                 evidence.add(new)
                 self._findings[pair] = self._scaled(evidence)
         for agent, evidence in self._means.items():
-            new = self._shares(scores[agent], evidence.seen)
+            new = self._draws(evidence.seen, scores[agent])
             if new or agent not in self._known:
                 self._known[agent] = self._measured(agent, evidence, new)
         still = set(self.open)
         return [pair for pair in open_before if pair not in still]
 
-    def _differences(self, first: Sequence[float | None], second: Sequence[float | None], start: int) -> list[float]:
-        """Differences from a place on, up to the first where a side has not ended."""
-        share = self.question.scores.share
-        found = []
-        for place in range(start, min(len(first), len(second))):
-            one, other = first[place], second[place]
-            if one is None or other is None:
+    def _draws(self, start: int, *sides: Sequence[float | None]) -> list[float]:
+        """Scores of one side, or differences of two, from a place on up to the first that is not known; 1 for the whole
+        range."""
+        share, found = self.question.scores.share, []
+        for scores in zip(*(side[start:] for side in sides), strict=False):
+            known = [share(score) for score in scores if score is not None]
+            if len(known) < len(sides):
                 break
-            found.append(share(other) - share(one))
-        return found
-
-    def _shares(self, scores: Sequence[float | None], start: int) -> list[float]:
-        """Scores from a place on, up to the first that is not known; from 0 to 1."""
-        found = []
-        for place in range(start, len(scores)):
-            score = scores[place]
-            if score is None:
-                break
-            found.append(self.question.scores.share(score))
+            found.append(known[-1] - (known[0] if len(sides) == 2 else 0.0))
         return found
 
     def _scaled(self, evidence: Evidence) -> Judged:

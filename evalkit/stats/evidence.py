@@ -31,6 +31,12 @@ runs.
                             met so far are not the suite. After one whole turn the mean of its scores is known exactly,
                             and what another turn would give is not; the evidence is about the latter.
 
+                            Draws are *centred*: from D of instance i a part of c_i - c is taken, its mean over the
+                            turns before less that of all; the part that is no chance. That leaves the mean of a turn
+                            as it is, and what is known of single instances is no noise any more. What is left is from
+                            -1 - w to 1 + w, w the most that is taken, which is known when the turn begins. With
+                            m + 1 + w in the place of m + 1 no factor is negative, and the inequality above holds.
+
 **Yes and no.** At m = 0 a pair with the same answer on both sides has the factor 1, and a pair with different ones
 1 + b or 1 - b: only discordant pairs count, and K_b is the likelihood ratio of a coin that shows one side with
 probability (1 + b) / 2 and a fair one. This is the sign test of McNemar, made sequential.
@@ -58,7 +64,7 @@ if TYPE_CHECKING:
 
     from evalkit.stats.sequential import Doubles
 
-BETS_VERSION = 1
+BETS_VERSION = 2
 """Of `sequential.BETS` and of the formula above: other bets are another version, and old runs keep theirs."""
 
 GRID = 401
@@ -119,12 +125,13 @@ class Evidence:
 
     How the draws are split into calls changes nothing, not even the last digit.
 
+    centred whether each place of a turn is one instance, turn after turn, so that its earlier draws are known of it
     alpha   where it is known, means that have been refuted are not tried any more, and `answered` says when an answer
             about the margin was given first
     """
 
     __slots__ = (
-        *("_asked", "_best", "_enough", "_first", "_guesses", "_logs", "_seen", "_standing", "_total"),
+        *("_asked", "_best", "_centre", "_enough", "_first", "_guesses", "_logs", "_seen", "_standing", "_total"),
         *("alpha", "bounds", "draws", "margin", "mean", "turn"),
     )
 
@@ -135,6 +142,7 @@ class Evidence:
         margin: float | None = None,
         turn: int = 1,
         alpha: float | None = None,
+        centred: bool = False,
     ) -> None:
         if turn < 1:
             raise ValueError("a turn has at least one draw")
@@ -151,6 +159,8 @@ class Evidence:
         self._logs = np.zeros((2, len(BETS), len(self._guesses)))
         self._best = np.full((2, len(self._guesses)), -math.inf)
         self._seen, self._total = 0, 0.0
+        self._centre = np.zeros((3, turn)) if centred else None
+        """Of each place of a turn: the sum of its draws in earlier turns and of their squares; its draw in this one."""
         self.draws, self.mean = 0, math.nan
 
     @property
@@ -160,19 +170,24 @@ class Evidence:
 
     def add(self, draws: Sequence[float]) -> None:
         """Take the next draws in the frozen order. Raises ValueError of one that is outside the range."""
-        for first in range(0, len(draws), _AT_ONCE):
-            self._add(np.asarray(draws[first : first + _AT_ONCE], np.float64))
+        first = 0
+        while first < len(draws):
+            # What centres draws changes with each turn.
+            most = _AT_ONCE if self._centre is None else min(_AT_ONCE, self.turn - self._seen % self.turn)
+            self._add(np.asarray(draws[first : first + most], np.float64))
+            first += most
 
     def _add(self, draws: "Doubles") -> None:
         least, most = self.bounds.least, self.bounds.most
         if not (draws.min() >= least and draws.max() <= most):
             raise ValueError(f"a draw is from {least} to {most}; these are from {draws.min()} to {draws.max()}")
-        shares = (draws - least) / (most - least)
+        off, room = self._off(draws)
+        shares = (draws - off - least) / (most - least)
         ends = np.flatnonzero((np.arange(self._seen + 1, self._seen + 1 + len(draws)) % self.turn) == 0)
         tried = ((self._guesses - least) / (most - least))[:, None]
         for side in (0, 1):
             part = self._standing[side]
-            each = log_gains(shares[None, :], tried[part], up=side == 0)
+            each = log_gains(shares[None, :], tried[part], up=side == 0, room=room / (most - least))
             each[..., 0] += self._logs[side][:, part]
             # One draw after the other, so that it does not matter how many came together.
             np.add.accumulate(each, axis=-1, out=each)
@@ -188,6 +203,17 @@ class Evidence:
             last = int(ends[-1])
             self.draws = self._seen - (len(draws) - 1 - last)
             self.mean = float(totals[last]) / self.draws
+
+    def _off(self, draws: "Doubles") -> "tuple[Doubles | float, float]":
+        """(what is taken from these draws of one turn, how far beyond the range that may bring any of the turn)."""
+        if self._centre is None:
+            return 0.0, 0.0
+        turns, place = divmod(self._seen, self.turn)
+        if place == 0 and turns:
+            self._centre[:2] += self._centre[2], self._centre[2] ** 2
+        known = centre(self._centre[0], self._centre[1], turns)
+        self._centre[2, place : place + len(draws)] = draws
+        return known[place : place + len(draws)], float(np.abs(known).max())
 
     def _refute(self, side: int, told: "Doubles", ends: "npt.NDArray[np.intp]") -> None:
         """Note which means have just been refuted on one side; a mean that is easier to refute than one of them is too.
@@ -254,6 +280,20 @@ class Evidence:
         at, first = self.answered
         said = answer(low, high, margin) if self.alpha is None else first
         return Judged(draws=self.draws, mean=self.mean, low=low, high=high, answer=said, at=at)
+
+
+def centre(sums: "Doubles", squares: "Doubles", turns: "int | Doubles") -> "Doubles":
+    """By how much the earlier draws of each place of a turn were above those of all, as far as that is no chance: 0 in
+    the first two turns, and nearly 0 where places differ by what their draws vary alone.
+
+    sums, squares   of the draws of `turns` turns; shape (..., places)
+    """
+    count = np.maximum(turns, 2.0)
+    means = sums / count
+    within = np.maximum(0.0, squares / count - means**2).mean(axis=-1, keepdims=True) / (count - 1)
+    between = np.maximum(means.var(axis=-1, keepdims=True), 1e-12)
+    part = np.where(np.asarray(turns) < 2, 0.0, np.maximum(0.0, 1 - within / between))
+    return np.asarray(part * (means - means.mean(axis=-1, keepdims=True)))
 
 
 def answer(low: float, high: float, margin: float) -> Answer:

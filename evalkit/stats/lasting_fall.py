@@ -72,6 +72,8 @@ _NIGHTS, _POWER = 30, 0.7
 _SMALLER, _SMALL = 0.93, 0.48
 """Logarithm of how many fewer beginnings are counted where there is no effect at all; and the part of a night's scatter
 that an effect has where it is half of this."""
+LEAST_PAIRS = 10
+"""Shared instances from which pairs are used, if they are at least half of the window's."""
 _POINT = 0.01
 _EFFECTS = np.array([0.001, 0.0025, 0.005, 0.0075, 0.01, 0.014, 0.02, 0.03, 0.05, 0.09])
 """Standard deviations of the effect that a night's instances share, and the prior's weight of each: half-Cauchy around
@@ -331,3 +333,19 @@ def visible_fall(nights: Levels, tolerance: float, alpha: float) -> float | None
         middle = (low + high) / 2
         low, high = (low, middle) if found(middle) else (middle, high)
     return high
+
+
+def summed_up(nights: Sequence[Mapping[str, float]], first: int, *, bounded: bool) -> tuple[Levels, list[int]]:
+    """The nights' levels, and for each the place of its night: nights that share no instance with others have none.
+
+    `first`: the place of the first night that is compared with those before.
+    """
+    shows: dict[str, int] = {}
+    for night in nights:
+        for name in night:
+            shows[name] = shows.get(name, 0) + 1
+    linked = [{name: value for name, value in night.items() if shows[name] > 1} for night in nights]
+    if len(linked[-1]) < max(LEAST_PAIRS, len(nights[-1]) / 2) or not any(linked[:first]):
+        return levels(nights, paired=False, bounded=bounded), list(range(len(nights)))
+    places = [place for place, night in enumerate(linked) if night]
+    return levels([linked[place] for place in places], paired=True, bounded=bounded), places

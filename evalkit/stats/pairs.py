@@ -21,14 +21,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from evalkit.seeds import Stream
-from evalkit.stats.bootstrap import Interval, mean_of_instances
 from evalkit.stats.contrasts import FEW, MANY, NO_DIFFERENCE, HypothesisTest, flips, signs
-from evalkit.stats.intervals import Estimate, estimate
+from evalkit.stats.intervals import ALPHA, Estimate, Interval, estimate
 
 if TYPE_CHECKING:
     import numpy.typing as npt
 
-    from evalkit.stats.bootstrap import Doubles
+    from evalkit.stats.intervals import Doubles
 
     Bytes = npt.NDArray[np.uint8]
 
@@ -83,18 +82,26 @@ class Change:
     second: float
     """Means over the shared instances."""
     difference: Estimate
-    """Second minus first."""
+    """Second minus first; its interval is the one that a claim rests on."""
+    seen: Interval | None
+    """The same of instances like those that were met."""
     test: HypothesisTest
     """The permutation test, two-sided: by signs, or by labels where one side has more replicates."""
     test_by: str
     """How: `all signs`, `drawn signs`, `drawn labels`, `betting`; or why there is no test."""
     least_p: float | None
     """The smallest p-value that so many pairs can have; None if there is no test."""
-    mcnemar: HypothesisTest
-    """McNemar's exact test, where both sides answer yes or no once an instance."""
-    only_first_solved: int | None
-    only_second_solved: int | None
-    """Shared instances with yes on one side alone; None if McNemar's test does not apply."""
+    signs: HypothesisTest
+    """The exact sign test of who wins more often; of answers of yes and no it is McNemar's."""
+    wins: int
+    losses: int
+    """Shared instances on which the second side has more, and less; the others are ties."""
+
+    @property
+    def shown(self) -> bool:
+        """Whether the interval of the mean leaves out 0: what a claim about the mean needs beside a small p."""
+        interval = self.difference.interval
+        return interval is not None and (interval.low > 0 or interval.high < 0)
 
 
 def pair(first: Mapping[str, Sequence[float]], second: Mapping[str, Sequence[float]]) -> Pairs:
@@ -117,39 +124,68 @@ def change(
     width: float = math.inf,
     unmet: float | None = None,
     tests: int = 1,
+    alpha: float = ALPHA,
 ) -> Change:
     """The difference between two sides with interval and tests.
 
-    place   names the draws
+    place   names the draws of a test
     strata  by instance: its stratum, as of `intervals.estimate`
     width   the greatest difference there can be: 1 of scores from 0 to 1
     unmet   the greatest that a pair unlike all that were met is taken to have, as of `intervals.estimate`; None:
             nothing is said of such pairs unless `width` is finite
     tests   how many such tests are made together: more of them need finer p-values
+    alpha   of the interval
 
     Raises ValueError without a shared instance.
     """
-    mcnemar, only_first, only_second = _mcnemar(pairs)
     test, test_by = _test(pairs, place, tests)
-    estimated = estimate(
-        {name: [value] for name, value in pairs.thinned.items()},
-        place=("pairs", *place),
-        strata=strata,
-        least=-width,
-        most=width,
-        unmet=None if unmet is None else (-unmet, unmet),
+    # Of as many replicates on both sides: the mean of more of them wins and loses by less, though not as often.
+    thinned = pairs.thinned
+    values = {name: [value] for name, value in thinned.items()}
+    ends = None if unmet is None else (-unmet, unmet)
+    estimated = estimate(values, strata=strata, least=-width, most=width, unmet=ends, alpha=alpha)
+    least, ends = (0.0, None) if math.isfinite(width) else (-math.inf, None if unmet is None else (0.0, unmet))
+    first, second = (
+        estimate(one, strata=strata, least=least, most=width, unmet=ends, alpha=alpha)
+        for one in (pairs.first, pairs.second)
     )
+    whole = _mean(list(pairs.differences.values()))
+    seen = _moved(estimated, whole, width).interval
+    estimated = _with_unmet_sides(estimated, first, second)
     return Change(
-        first=mean_of_instances(pairs.first),
-        second=mean_of_instances(pairs.second),
-        difference=_moved(estimated, _mean(list(pairs.differences.values())), width),
+        first=first.mean,
+        second=second.mean,
+        difference=_moved(estimated, whole, width),
+        seen=seen,
         test=test,
         test_by=test_by,
         least_p=None if test.p is None else least_p(pairs),
-        mcnemar=mcnemar,
-        only_first_solved=only_first,
-        only_second_solved=only_second,
+        signs=signs(list(thinned.values())),
+        wins=sum(value > _SAME for value in thinned.values()),
+        losses=sum(value < -_SAME for value in thinned.values()),
     )
+
+
+def _with_unmet_sides(difference: Estimate, first: Estimate, second: Estimate) -> Estimate:
+    """The difference, as unsure of failures that neither side has met as the sides are, which fail apart.
+
+    Each end of what was seen goes as far on as the two sides' own intervals go on for instances unlike all that were
+    met, by Pythagoras: the method of variance estimates recovery (Zou and Donner 2008, "Construction of Confidence
+    Limits about Effect Measures"), for that part alone. Of what was seen the pairs know more than the sides.
+    """
+    seen, wide = difference.interval, difference.cautious
+    if seen is None or wide is None:
+        return difference
+    (below, above), (other_below, other_above) = (_beyond(side) for side in (first, second))
+    low, high = seen.low - math.hypot(other_below, above), seen.high + math.hypot(other_above, below)
+    return replace(difference, interval=Interval(low=min(wide.low, low), high=max(wide.high, high)))
+
+
+def _beyond(side: Estimate) -> tuple[float, float]:
+    """How far its cautious interval goes (below, above) what was seen."""
+    if side.cautious is None or side.interval is None:
+        return 0.0, 0.0
+    return side.interval.low - side.cautious.low, side.cautious.high - side.interval.high
 
 
 def _moved(estimated: Estimate, mean: float, width: float) -> Estimate:
@@ -243,19 +279,6 @@ def _smallest(values: "npt.NDArray[np.uint64]", count: int) -> "npt.NDArray[np.b
         for other in (*values[:place], *values[place + 1 :]):
             below[place] += other < one
     return below < count
-
-
-def _mcnemar(pairs: Pairs) -> tuple[HypothesisTest, int | None, int | None]:
-    """(McNemar's exact test, yes on the first side alone, on the second alone): the sign test of yes and no."""
-    if not (_answers(pairs.first) and _answers(pairs.second)):
-        return HypothesisTest(why="not one yes or no an instance"), None, None
-    values = list(pairs.differences.values())
-    return signs(values), sum(value < 0 for value in values), sum(value > 0 for value in values)
-
-
-def _answers(side: Mapping[str, Sequence[float]]) -> bool:
-    """Whether these are answers of yes and no (1 and 0), one an instance."""
-    return all(len(values) == 1 and values[0] in (0.0, 1.0) for values in side.values())
 
 
 def sign_flips(differences: Sequence[float], *, place: Sequence[str], tests: int = 1) -> tuple[HypothesisTest, bool]:

@@ -17,6 +17,9 @@ def test_two_agents_of_a_run_are_compared_in_every_form(ran: str, call: Call) ->
     assert shown.code == 0
     assert "A: run:knuth   B: run:random" in shown.out
     assert "knuth → random" in shown.out
+    assert "played at the same time, so what an hour changes in both is not in the difference" in " ".join(
+        shown.out.split()
+    )
     read = json.loads(call("compare", ran, "--agents", "knuth", "random", "--json").out)
     assert (read["schema"], read["agents"]) == ("evalkit.compare", [["knuth", "random"]])
     assert {row["pairs"] for row in read["tables"]["compare"]["rows"]} == {2}

@@ -44,9 +44,9 @@ def test_a_quick_try_agrees_with_the_table(name: str, page: dict[str, Any]) -> N
 
 
 def test_a_cell_draws_the_same_whatever_was_drawn_before_it() -> None:
-    one = coverage.simulate("exchangeable", "95 % gain 2 points, 5 % lose 38", "6 pairs", 20)
-    coverage.simulate("exchangeable", "95 % gain 2 points, 5 % lose 38", "12 pairs", 5)
-    assert coverage.simulate("exchangeable", "95 % gain 2 points, 5 % lose 38", "6 pairs", 20) == one
+    one = coverage.simulate("exchangeable", "equal: 95 % gain 2 points, 5 % lose 38", "6 pairs", 20)
+    coverage.simulate("exchangeable", "equal: 95 % gain 2 points, 5 % lose 38", "12 pairs", 5)
+    assert coverage.simulate("exchangeable", "equal: 95 % gain 2 points, 5 % lose 38", "6 pairs", 20) == one
 
 
 def test_a_table_goes_to_its_own_place_and_nowhere_else() -> None:

@@ -9,6 +9,7 @@ import pytest
 
 from bench.calibrations import deciding
 from bench.calibrations.deciding_shapes import SHAPES, Shape, graded, yes_no_alike
+from bench.calibrations.lanes import ENDS, SPEEDS, UNEQUAL, played
 from docs.tools import deciding_picture
 from evalkit.report.figures.draw import svg
 from tests.vegalite import schema_flaw
@@ -85,9 +86,26 @@ def test_stopping_costs_what_the_page_says() -> None:
 def test_a_table_goes_below_its_own_mark() -> None:
     before = 'a\n\n[//]: # "deciding: x, 3 studies"\n\n| old |\n\nb\n'
     after = deciding.placed(before, "x", 9, "| new |\n")
+    assert deciding.placed(before.replace("\n\nb", "\nb"), "x", 9, "| new |\n") == after
     assert after == before.replace("x, 3", "x, 9").replace("old", "new")
     with pytest.raises(ValueError, match="one place for the table y"):
         deciding.placed(before, "y", 9, "| new |\n")
+
+
+def test_no_table_takes_the_next_paragraph_for_a_row() -> None:
+    assert not re.search(r"^\|.*\n(?![|\n])", PAGE, re.MULTILINE)
+
+
+def test_a_mean_at_a_stop_is_shown_beyond_the_truth_and_its_interval_below() -> None:
+    studies, cells = deciding.cells(PAGE, "leaning")
+    assert studies == deciding.STUDIES["leaning"]
+    for _, apart, _, shown, interval, right in cells:
+        low, high = map(float, interval.split(" to "))
+        assert low < float(apart) < float(shown) < high
+        assert float(right) >= 95
+    shape = next(shape for shape in SHAPES if shape.name == cells[2][0])
+    quick = deciding.leaning_row(shape, float(cells[2][1]) / 100, 60)
+    assert float(quick[3]) == pytest.approx(float(cells[2][3]), rel=0.1)
 
 
 def words_of(picture: str) -> list[str]:
@@ -118,3 +136,56 @@ def test_the_bars_are_as_long_as_the_dollars_are_many() -> None:
 def test_a_design_without_a_name_in_the_picture_is_refused() -> None:
     with pytest.raises(ValueError, match="no name for the design guessed"):
         deciding_picture.figure(PAGE.replace("fixed, planned", "guessed"))
+
+
+def figures(name: str) -> dict[tuple[str, ...], list[float]]:
+    """The numbers of a table whose rows have two names or three."""
+    cells = deciding.cells(PAGE, name)[1]
+    named = {"lanes": 2, "hour": 3, "suite": 1}[name]
+    numbers = {tuple(row[:named]): [one.replace(",", "") for one in row[named:]] for row in cells}
+    return {key: [float(one.removeprefix("> ")) for one in row] for key, row in numbers.items()}
+
+
+def test_waiting_for_partners_spares_episodes_and_hardly_any_time() -> None:
+    shown = figures("lanes")
+    for name in SPEEDS:
+        (episodes, time, answered), (paced, took, known) = (shown[name, ahead] for ahead in ("any", "32"))
+        assert paced <= episodes
+        assert took <= 1.04 * time
+        assert known == answered == (75.0 if name in ENDS else 100.0)
+    assert shown[UNEQUAL, "32"][0] < 0.55 * shown[UNEQUAL, "any"][0]
+    # A few runs again: as many episodes as the page says.
+    lead = deciding.APART * np.arange(8) - deciding.APART * 3.5
+    draws = deciding.generator("test")
+    known_at = np.full((8, 8), np.inf)
+    scores = graded(draws, 3, 700, lead)
+    begun = []
+    for study in scores:
+        for first, second in deciding.PAIRS:
+            found = deciding.ended((study[second] - study[first])[None], alpha=deciding.ALPHA / 28)
+            known_at[first, second] = known_at[second, first] = found.draws[0]
+        begun.append(played(known_at, np.ones(8), draws, ahead=32, most=700).begun.sum())
+    assert np.mean(begun) == pytest.approx(shown["equal", "32"][0], rel=0.15)
+
+
+def test_an_agent_whose_partner_has_gone_stops_where_it_did() -> None:
+    never = np.full((2, 2), np.inf)
+    draws = deciding.generator("gone")
+    for ahead, most in ((np.inf, 300), (32, 52)):
+        run = played(never, np.array([1.0, 3.0]), draws, ahead=ahead, most=300, ends=20)
+        assert 20 <= run.begun[0] <= most
+        assert (run.begun[1], run.open) == (20, 1)
+
+
+def test_what_both_agents_share_leaves_their_difference_and_what_one_has_stays() -> None:
+    shown = figures("hour")
+    both = "one effect of both that changes"
+    assert all(shown[both, points, "32"][0] < 0.15 * shown[both, points, "any"][0] for points in ("2", "5"))
+    assert shown["one effect a run, each agent its own", "1", "any"][0] > 35
+
+
+def test_centred_draws_answer_sooner_where_agents_suit_different_instances_and_nowhere_later() -> None:
+    for (name,), (wrong, centred, alike, half, apart, less) in figures("suite").items():
+        assert max(wrong, centred) <= 5 + 3 * (0.05 * 0.95 / deciding.STUDIES["suite"]) ** 0.5 * 100
+        assert half <= alike
+        assert less <= apart * (0.72 if "90 points" in name else 1.0)

@@ -267,6 +267,22 @@ def test_the_money_of_those_who_left_pays_for_open_questions(tmp_path: Path, sui
     assert outcome.to_json()["spared_usd"] == outcome.spared_cost / 1e12
 
 
+def test_nobody_plays_on_for_what_cannot_be_answered(tmp_path: Path, suite: Path) -> None:
+    """A lane ends at once: those that are compared with it alone stop as soon as they are compared with each other."""
+    run = tmp_path / "run"
+    outcome, _ = go_served(
+        asking(tmp_path, suite, agents=("knuth", "random", "nobody"), served=True, before='budget_usd = "5"'), run
+    )
+    assert said(run)["knuth", "random"][0] == "below"
+    assert said(run)["knuth", "nobody"][0] == "undecided"
+    (left,) = events(run, "dismissed")
+    assert left["in_vain"] == ["knuth", "random"]
+    assert max(played(run).values()) < INSTANCES
+    # What remains is owed: it is no answer that has spared it.
+    assert (outcome.reason, outcome.spared, outcome.owed) == ("lane", 0, 3 * INSTANCES - played(run).total())
+    assert "knuth, random: played no further, since what is open is about agents that are played" in words(outcome)
+
+
 def test_an_answer_that_does_not_follow_from_the_log_is_found(tmp_path: Path, suite: Path) -> None:
     run = tmp_path / "run"
     go(asking(tmp_path, suite), run)

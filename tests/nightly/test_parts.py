@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+import numpy as np
 import pytest
 
 from evalkit.engine.freezing.freeze import Resolved
@@ -319,6 +320,46 @@ def test_what_was_accepted_is_the_new_level() -> None:
     assert done[8].cells[0].alarm is not None
     assert done[8].cells[0].alarm.before == pytest.approx(0.4)
     assert done[8].cells[0].alarm.since == "2026-11-09"
+
+
+def test_a_replaced_suite_is_a_new_baseline_and_no_fall() -> None:
+    """Harder instances say nothing of the agent, and later nights are compared with these alone."""
+    names = [[f"{'new' if night > 6 else 'old'}{i}" for i in range(12)] for night in range(1, 12)]
+    shares = [0.8] * 6 + [0.5] * 3 + [0.1] * 2
+    nights = [
+        record(f"2026-11-{night:02}", cell(values=dict.fromkeys(own, (share,))))
+        for night, (own, share) in enumerate(zip(names, shares, strict=True), 1)
+    ]
+    done = with_alarms(nights, {}, Rule(), [one.night for one in nights])
+    told = [one.cells[0].alarm for one in done]
+    assert told[6] is not None
+    assert told[6].words == "no test: most of its instances were in no night before: tonight is a new baseline"
+    assert [int(one.night[-2:]) for one in done if one.raised] == [10, 11]
+    assert told[9] is not None
+    assert told[9].before == pytest.approx(0.5)
+    # A half that stays is compared with itself.
+    mixed = [*nights[:6], record("2026-11-07", cell(values=dict.fromkeys(names[0][:6] + names[6][:6], (0.1,))))]
+    assert "new baseline" not in str(with_alarms(mixed, {}, Rule(), ["2026-11-07"])[6].cells[0].alarm)
+
+
+def test_an_episode_that_takes_twice_as_much_is_told_that_night_and_one_that_takes_a_little_more_is_not() -> None:
+    draws = np.random.Generator(np.random.Philox(1))
+
+    def night(number: int, times: float) -> NightRecord:
+        noise = draws.normal(0, 0.2, 20)
+        took = {f"i{i}": (1e9 * (1 + i) * times * float(np.exp(more)), 500.0) for i, more in enumerate(noise)}
+        return record(f"2026-11-{number:02}", cell(values=dict.fromkeys(took, (0.8,)), took=took))
+
+    nights = [night(number, 1.0) for number in range(1, 11)]
+    for times, risen in ((2.0, True), (1.05, False)):
+        last = with_alarms([*nights, night(11, times)], {}, Rule(), ["2026-11-11"])[-1]
+        assert (len(last.rises) == 1) == risen
+        if risen:
+            payload = facts("sweep", Path("run"), last.night, last.raised, [last])
+            assert payload["alarms"] == []
+            (line,) = message(payload)
+            assert line.startswith("DEARER: knuth on s: an episode costs 2")
+            assert "times as much tonight as before, over 20 shared instances; p = " in line
 
 
 def test_each_cell_gets_its_part_of_alpha() -> None:

@@ -3,6 +3,7 @@
 import json
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from evalkit.cli.question_words import counted, open_lines, question_lines
@@ -10,7 +11,7 @@ from evalkit.engine import question
 from evalkit.engine.status import read_status
 from evalkit.frozen.manifests import read_manifest
 from evalkit.frozen.void import Void, add_voids
-from evalkit.report.report import LEANS, report
+from evalkit.report.report import LEANS, answers_table, report
 from evalkit.results.answers import RunQuestion, read_question
 from evalkit.results.derived import read_afresh, read_run
 from tests.support.command_line import Call, caller
@@ -66,7 +67,9 @@ def test_a_comparison_within_such_a_run_holds_at_every_look(run: Path, call: Cal
     assert said.code == 0, said.err
     tables = json.loads(said.out)["tables"]
     assert {row["test"] for row in tables["compare_details"]["rows"]} <= {"betting", "no difference"}
-    assert {row["mcnemar_p"] for row in tables["compare_details"]["rows"]} == {None}
+    # What has no interval at every look is judged by signs at every look.
+    ps = {row["measure"]: row["p"] for row in tables["compare"]["rows"]}
+    assert {row["signs_p"] in (None, ps[row["measure"]]) for row in tables["compare_details"]["rows"]} == {True}
     assert any("no valid test of one look" in note for note in tables["compare"]["notes"])
 
 
@@ -123,6 +126,39 @@ def test_excluded_episodes_go_on_counting_and_are_told(run: Path, tmp_path: Path
     assert any("1 episode was counted in the answers" in note for note in report(copy).table("answers").notes)
 
 
+def test_a_search_for_the_best_tells_what_it_promises_and_no_pair(run: Path) -> None:
+    manifest, frozen = read_manifest(run), asked(run).frozen
+    best = RunQuestion(manifest, msgspec.structs.replace(frozen, asked="best"))
+    best.add_all(read_run(run)[2])
+    best.look()
+    assert best.best is not None
+    assert "random" not in best.best
+    assert not any("is better than" in line for line in best.words())
+    table = answers_table(best, [], [], [])
+    assert {row["first"]: row["answer"] for row in table.rows}["random"] == "not the best"
+    assert best.words()[0] in table.notes
+    said = list(question_lines(best.to_json(), 3))
+    assert not any("is better than" in line for line in said)
+    assert f"  {best.words()[0]}" in said
+
+
+def test_an_answer_says_which_scores_were_cut_and_what_the_mean_is_without(run: Path) -> None:
+    found = asked(run)
+    kept = next(one for one in found.answers if one.subject == ("knuth", "oracle"))
+    assert found.cut_words(kept) == ""
+    cut = RunQuestion(read_manifest(run), found.frozen)
+    for agent, scores in found._scores.items():
+        cut._scores[agent] = [one if agent != "random" or one is None else one - 5.0 for one in scores]
+    cut.look()
+    answer = next(one for one in cut.answers if one.subject == ("knuth", "random"))
+    first, second = (cut._scores[agent][: answer.draws] for agent in answer.subject)
+    mean = sum(one for one in second if one is not None) - sum(one for one in first if one is not None)
+    words = f"Of {answer.draws} scores beyond 0.0 to 100.0 these ends count; as they are, random less knuth is"
+    assert cut.cut_words(answer) == f"{words} {100 * mean / answer.draws:.1f}."
+    assert any(words in line for line in cut.words())
+    assert any(words in note for note in answers_table(cut, [], [], []).notes)
+
+
 def test_lines_for_people_name_what_is_open_first_by_how_far_it_is() -> None:
     assert counted(None) == ""
     assert list(open_lines(None, 3)) == list(question_lines(None, 3)) == []
@@ -148,7 +184,7 @@ def test_lines_for_people_name_what_is_open_first_by_how_far_it_is() -> None:
         {"about": ["b", "c"], "open": True, "draws": 0, "low": -1.0, "high": 1.0, "words": "new.", "answered_at": None},
         {"about": ["c", "d"], "open": False, "draws": 30, "low": 0, "high": 0.2, "words": "done.", "answered_at": 20},
     ]
-    told = {"answers": answers}
+    told = {"answers": answers, "best": None}
     assert counted(told) == "1 of 4 questions answered"
     assert list(open_lines(told, 2)) == ["close. 9 draws", "wide. 9 draws"]
     assert list(open_lines(told, 1)) == ["close. 9 draws", "and 1 more open questions"]

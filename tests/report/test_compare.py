@@ -2,17 +2,21 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
+from datetime import UTC, datetime
 from typing import Any
 
 import orjson
 import pytest
 
 from evalkit.frozen.manifest import Manifest
+from evalkit.report.comparing import verdicts
 from evalkit.report.comparing.compare import Comparison, Side, compare, narrowed, together
+from evalkit.report.comparing.times import time_notes
 from evalkit.report.report import Report
 from evalkit.report.tables import as_csv, markdown
 from evalkit.results.cells import cells
 from evalkit.results.episodes import episode_results
+from evalkit.stats.pairs import change, pair
 from evalkit.store.files.record import StepRecord
 from evalkit.store.files.schema import steps_table
 from tests.support.guessing_game import guess
@@ -68,16 +72,45 @@ def test_two_agents_of_a_run_are_compared_where_both_played(one_run: Side) -> No
     # All eight signs alike: 2 of 256.
     assert solved["p"] == 2 / 256
     details = row(found, "compare_details", "Solved")
-    assert (details["test"], details["mcnemar_p"]) == ("all signs", 2 / 256)
-    assert (details["only_first"], details["only_second"]) == (0, 8)
+    assert (details["test"], details["signs_p"]) == ("all signs", 2 / 256)
+    assert (solved["losses"], solved["ties"], solved["wins"]) == (0, 0, 8)
     main = found.tables[0]
     tests = [one["p"] for one in main.rows if one["p"] is not None]
     # The score's test is a family of its own, the other measures' another.
     assert solved["p_holm"] == pytest.approx((len(tests) - 1) * 2 / 256)
     score = row(found, "compare", "Score")
-    assert (score["p_holm"], score["verdict"], score["better"]) == (score["p"], "B better", "higher")
+    assert (score["p_holm"], score["verdict"], score["better"]) == (score["p"], "B wins more often", "higher")
+    # Ten points on each of eight instances: that the mean is higher, too, hangs on losses that were not met.
+    assert score["interval"][0] < 0
     assert (solved["verdict"], row(found, "compare_details", "Solved")["least_p"]) == (None, 2 / 256)
     assert f"of {len(tests)} tests" in main.notes[0]
+
+
+def test_a_verdict_about_the_mean_needs_its_interval(one_run: Side) -> None:
+    score = verdicts.measures(*one_run.cells[:2])[0]
+
+    def judged(first: float, gains: Sequence[float]) -> str:
+        values = [{str(i): [first + gain] for i, gain in enumerate(side)} for side in ([0.0] * 12, gains)]
+        pairs = pair(*values)
+        found = change(pairs, place=("s",), width=1.0)
+        one = verdicts.Tested(
+            first=one_run.cells[0],
+            second=one_run.cells[1],
+            measure=score,
+            asked=False,
+            partial=False,
+            pairs=pairs,
+            change=found,
+            looked=found,
+        )
+        return verdicts.verdict(one, found.test.p, found.signs.p, found.least_p)
+
+    spread = [0.001 * i for i in range(12)]
+    assert judged(0.1, [0.6 + one for one in spread]) == "B better"
+    assert judged(0.8, [-0.6 + one for one in spread]) == "A better"
+    assert judged(0.8, [0.05 + one for one in spread]) == "B wins more often"
+    assert judged(0.8, [-0.05 + one for one in spread]) == "A wins more often"
+    assert judged(0.5, [0.01, -0.01] * 6) == "no difference shown"
 
 
 def test_what_else_differs_is_said(one_run: Side) -> None:
@@ -116,7 +149,7 @@ def test_replicates_are_averaged_and_a_partial_run_says_so(one_run: Side) -> Non
     found = compare(one_run, side("tuesday", manifest, log), [("a", "a")])
     solved = row(found, "compare", "Solved")
     assert (solved["second"], solved["pairs"]) == (25.0, 8)
-    assert row(found, "compare_details", "Solved")["mcnemar_p"] is None
+    assert row(found, "compare_details", "Solved")["signs_p"] is None
     assert "partial: a on s: 16 of 24 episodes" in found.tables[0].notes
 
 
@@ -173,16 +206,40 @@ def test_suites_are_told_one_by_one_and_all_together() -> None:
     whole = side("x", manifest, log)
     found = compare(narrowed(whole, "a"), narrowed(whole, "b"), [("a", "b")])
     said = {one["suite"]: one["verdict"] for one in found.tables[0].rows if one["measure"] == "Score"}
-    assert said == {"s": "B better", "t": "no difference met", "u": "too few pairs"}
+    assert said == {"s": "B wins more often", "t": "no difference met", "u": "too few pairs"}
     (together,) = found.overall
-    assert together.counts == {"B better": 1, "no difference met": 1, "too few pairs": 1}
+    assert together.counts == {"B wins more often": 1, "no difference met": 1, "too few pairs": 1}
     scores = [one for one in found.tables[0].rows if one["measure"] == "Score"]
     assert together.difference is not None
     assert 100 * together.difference.mean == pytest.approx(sum(one["difference"] for one in scores) / 3)
     assert together.p is not None
     assert together.p < 0.05
     assert together.words in found.tables[0].notes
+    # The intervals of all scores hold together, as their tests do; each of another measure holds alone.
+    only = replace(whole, cells=tuple(cell for cell in whole.cells if cell.suite.name == "s"))
+    alone = compare(narrowed(only, "a"), narrowed(only, "b"), [("a", "b")])
+    for measure, wider in (("Score", True), ("Solved", False)):
+        one, other = (
+            next(line for line in one.tables[0].rows if (line["suite"], line["measure"]) == ("s", measure))
+            for one in (alone, found)
+        )
+        assert (other["interval"][0] < one["interval"][0], other["difference"]) == (wider, one["difference"])
     assert orjson.loads(orjson.dumps(found.to_json()))["overall"][0]["verdicts"] == together.counts
+
+
+def test_it_says_when_each_side_was_played_and_what_an_hour_may_do() -> None:
+    def at(hour: int, minute: int = 0) -> datetime:
+        return datetime(2026, 3, 1, hour, minute, tzinfo=UTC)
+
+    morning, noon = {"a": (at(8), at(9))}, {"b": (at(8, 30), at(12)), "c": (at(9, 30), at(10))}
+    (together,) = time_notes(morning, noon, [("a", "b")])
+    assert together.startswith("played at the same time")
+    assert together.endswith(
+        "A (a) 2026-03-01 08:00 to 2026-03-01 09:00 and B (b) 2026-03-01 08:30 to 2026-03-01 12:00, UTC"
+    )
+    (apart,) = time_notes(morning, noon, [("a", "c"), ("x", "c")])
+    # Two effects of a point: 1.96 times the root of 2.
+    assert "as much wider as ±2.8 points do" in apart
 
 
 def test_nights_are_compared_by_what_has_ended_in_all_of_them() -> None:
@@ -199,7 +256,7 @@ def test_nights_are_compared_by_what_has_ended_in_all_of_them() -> None:
     found = compare(together(good, "good"), cut, [("a", "a")])
     solved = row(found, "compare", "Solved")
     assert (solved["first"], solved["second"], solved["pairs"], solved["unpaired"]) == (100.0, 0.0, 6, 2)
-    assert row(found, "compare", "Score")["verdict"] == "A better"
+    assert row(found, "compare", "Score")["verdict"] == "A wins more often"
     notes = found.tables[0].notes
     assert "A: 2 nights: the replicates of all of them together" in notes
     assert "partial: a on s: 6 of 8 episodes" in notes
@@ -222,6 +279,23 @@ def test_a_partial_side_is_judged_by_what_holds_at_every_look(one_run: Side) -> 
     assert high == 100.0
     score = row(found, "compare", "Score")
     assert (score["verdict"], score["interval"]) == ("undecided", None)
+    assert any("hold at every look" in note for note in found.tables[0].notes)
+
+
+def test_a_complete_comparison_has_a_p_that_survives_earlier_looks(one_run: Side) -> None:
+    found = compare(narrowed(one_run, "a"), narrowed(one_run, "b"), [("a", "b")])
+    solved, details = row(found, "compare", "Solved"), row(found, "compare_details", "Solved")
+    assert solved["p"] < details["looked_p"] < 0.2
+    assert details["looked"][0] <= solved["interval"][0]
+    assert details["looked"][1] == 100.0
+    assert row(found, "compare_details", "Score")["looked"] is None  # no bounds
+    assert any("permutation test" in note for note in found.tables[0].notes)
+
+
+def test_no_note_says_both_permutation_test_and_every_look(one_run: Side) -> None:
+    whole = narrowed(one_run, "a")
+    found = compare(replace(whole, asked=True), narrowed(one_run, "b"), [("a", "b")])
+    assert not any("permutation test" in note for note in found.tables[0].notes)
     assert any("hold at every look" in note for note in found.tables[0].notes)
 
 
@@ -252,7 +326,7 @@ def test_what_a_p_value_cannot_go_below_is_what_its_row_could_have_had() -> None
         "v": 0.125,
     }
     assert {name: one["verdict"] for name, one in scores.items()} == {
-        **dict.fromkeys("stu", "B better"),
+        **dict.fromkeys("stu", "B wins more often"),
         **dict.fromkeys("vw", "too few pairs"),
     }
     said = [note for note in found.tables[0].notes if "cannot go below" in note]

@@ -77,6 +77,7 @@ def asked(run: Manifest, *, about: str = "instances like these") -> FrozenQuesti
         alpha_each=0.05,
         precision={},
         scores=(0.0, 1.0),
+        ahead=32,
         bets=1,
         key=run.order.key,
         suites=tuple(FrozenSuite(name=name, digest=name, strata=counts) for name, counts in strata.items()),

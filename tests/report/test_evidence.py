@@ -1,13 +1,14 @@
 """Evidence that may be looked at after every draw: what it is, and that it is seldom wrong."""
 
+import itertools
 import math
 
 import numpy as np
 import pytest
 
 from bench.calibrations.deciding import ended
-from evalkit.stats.evidence import DIFFERENCES, SCORES, Bounds, Evidence, answer
-from evalkit.stats.sequential import BETS, betting_now, capital
+from evalkit.stats.evidence import DIFFERENCES, SCORES, Bounds, Evidence, answer, centre
+from evalkit.stats.sequential import BETS, capital, sequence
 
 
 def draws(seed: int, mean: float, n: int) -> list[float]:
@@ -38,12 +39,13 @@ def test_the_capital_is_the_mean_of_products(mean: float, up: bool) -> None:
     assert evidence.log_wealth(mean, up=up) == pytest.approx(best, abs=1e-9)
 
 
+@pytest.mark.parametrize("centred", [False, True])
 @pytest.mark.parametrize("turn", [1, 3, 7])
-def test_how_draws_come_together_changes_nothing(turn: int) -> None:
+def test_how_draws_come_together_changes_nothing(turn: int, centred: bool) -> None:
     values, sizes = draws(2, 0.03, 300), np.random.Generator(np.random.Philox(3))
-    at_once = Evidence(margin=0.02, turn=turn)
+    at_once = Evidence(margin=0.02, turn=turn, centred=centred)
     at_once.add(values)
-    piecemeal, place = Evidence(margin=0.02, turn=turn), 0
+    piecemeal, place = Evidence(margin=0.02, turn=turn, centred=centred), 0
     while place < len(values):
         size = int(sizes.integers(1, 150))
         piecemeal.add(values[place : place + size])
@@ -54,6 +56,51 @@ def test_how_draws_come_together_changes_nothing(turn: int) -> None:
     assert piecemeal.finding(0.05, 0.02) == at_once.finding(0.05, 0.02)
     assert (at_once.seen, at_once.draws) == (300, 300 // turn * turn)
     assert at_once.mean == pytest.approx(math.fsum(values[: at_once.draws]) / at_once.draws)
+
+
+def centred_steps(values: list[float], turn: int, guess: float) -> list[tuple[float, float]]:
+    """(a draw without what earlier turns say of its instance, what a bet of 1 stakes against "at most `guess`")."""
+    steps = []
+    for first in range(0, len(values), turn):
+        before = np.array(values[:first]).reshape(-1, turn)
+        off = centre(before.sum(axis=0), (before**2).sum(axis=0), len(before))
+        steps += [
+            (value - one, guess + 1 + float(np.abs(off).max()))
+            for value, one in zip(values[first : first + turn], off, strict=True)
+        ]
+    return steps
+
+
+def test_what_is_known_of_instances_is_taken_out_and_no_bet_loses_more_than_it_has() -> None:
+    """Two instances 80 points apart, greedy: from the third turn on both are their mean."""
+    values = [0.45, -0.35] * 20
+    steps = centred_steps(values, 2, 0.0)
+    assert [value for value, _ in steps[:4]] == values[:4]
+    assert [value for value, _ in steps[4:]] == pytest.approx([0.05] * 36)
+    evidence, plain = (Evidence(margin=0.02, turn=2, centred=centred) for centred in (True, False))
+    best, products = 0.0, [0.0] * len(BETS)
+    for place, (value, stake) in enumerate(steps, 1):
+        products = [one + math.log1p(bet * value / stake) for one, bet in zip(products, BETS, strict=True)]
+        if place % 2 == 0:
+            best = max(best, math.log(math.fsum(map(math.exp, products)) / len(BETS)))
+    evidence.add(values)
+    plain.add(values)
+    assert evidence.log_wealth(0.0, up=True) == pytest.approx(best, abs=1e-9)
+    assert evidence.log_wealth(0.0, up=True) > plain.log_wealth(0.0, up=True) + 0.3
+    assert evidence.mean == plain.mean == pytest.approx(0.05)
+
+
+@pytest.mark.parametrize("means", [(0.0, 0.0), (0.5, -0.5), (0.9, -0.9), (-0.2, 0.2)])
+def test_centred_draws_gain_nothing_on_average_whatever_has_been_seen(means: tuple[float, float]) -> None:
+    """All courses of four turns of two instances that answer -1 or 1, with a mean of 0: by their chances."""
+    expected = [0.0] * len(BETS)
+    for course in itertools.product((-1.0, 1.0), repeat=8):
+        chance = math.prod((1 + value * means[place % 2]) / 2 for place, value in enumerate(course))
+        steps = centred_steps(list(course), 2, 0.0)
+        factors = [[1 + bet * value / stake for value, stake in steps] for bet in BETS]
+        assert min(map(min, factors)) >= 0.0
+        expected = [sum_ + chance * math.prod(each) for sum_, each in zip(expected, factors, strict=True)]
+    assert max(expected) <= 1 + 1e-12
 
 
 @pytest.mark.parametrize("turn", [1, 4])
@@ -72,7 +119,7 @@ def test_the_interval_of_scores_is_that_of_a_sequence() -> None:
     evidence = Evidence(bounds=SCORES)
     evidence.add(list(values))
     # Grids of 401 and of 501 means, rounded outwards.
-    assert evidence.interval(0.05) == pytest.approx(betting_now(values), abs=0.0025)
+    assert evidence.interval(0.05) == pytest.approx(sequence(values, values), abs=0.0025)
 
 
 def test_an_interval_narrows_and_holds_what_nothing_refuted() -> None:

@@ -8,21 +8,14 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 from scipy import stats
 
-from evalkit.stats import bootstrap, intervals
-from evalkit.stats.intervals import bootstrap_t, bounded, estimate, student, unmet_share, wilson
+from evalkit.stats import intervals
+from evalkit.stats.intervals import bounded, estimate, hall, mean_of_instances, student, unmet_share, wilson
 
-PLACE = ("suite", "agent")
 STUDIES = 1500
 
 
 def named(values: np.ndarray) -> dict[str, list[float]]:
     return {f"i{i:03}": [float(one) for one in np.atleast_1d(row)] for i, row in enumerate(values)}
-
-
-@pytest.fixture
-def few_resamples(monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in (bootstrap, intervals):
-        monkeypatch.setattr(module, "RESAMPLES", 1000)
 
 
 Draw = Callable[[np.random.Generator, int], np.ndarray]
@@ -65,18 +58,16 @@ def by_stratum(draws: np.random.Generator, n: int) -> np.ndarray:
         (skewed, 6, 0.915, 0.965),
     ],
 )
-def test_an_interval_covers_as_often_as_it_says(
-    few_resamples: None, draw: Draw, n: int, least: float, most: float
-) -> None:
+def test_an_interval_covers_as_often_as_it_says(draw: Draw, n: int, least: float, most: float) -> None:
     draws = np.random.Generator(np.random.Philox(7))
     strata = {f"i{i:03}": "ab"[i % 2] for i in range(n)} if draw is by_stratum else None
     held, methods = 0, set()
-    for study in range(STUDIES):
-        found = estimate(named(draw(draws, n)), place=(str(study),), strata=strata)
+    for _ in range(STUDIES):
+        found = estimate(named(draw(draws, n)), strata=strata)
         methods.add(found.method)
         assert found.interval is not None
         held += found.interval.low <= 0.6 <= found.interval.high
-    assert methods == {"t"} if n < 20 else "bootstrap-t" in methods
+    assert methods == {"Hall"}
     assert least <= held / STUDIES <= most
 
 
@@ -128,14 +119,14 @@ def test_bounded_scores_are_covered_near_the_optimum_too_and_normal_ones_no_wide
     held, mine, students = 0, 0.0, 0.0
     for _ in range(studies := 1500):
         values = draw(draws, n)
-        found = estimate(named(values), place=PLACE, least=0.0, most=1.0)
-        assert found.method == ("bounded" if np.ptp(values) else "Wilson")
-        assert found.interval is not None
-        assert 0 <= found.interval.low <= found.mean <= found.interval.high <= 1
+        found = estimate(named(values), least=0.0, most=1.0)
+        assert found.method == ("bounded" if np.ptp(values) else "alike")
+        low, high = ends(found)
+        assert 0 <= low <= found.mean <= high <= 1
         # A sum in another order: 1 is 1.
-        held += found.interval.low - 1e-12 <= TRUTHS[draw] <= found.interval.high
+        held += low - 1e-12 <= TRUTHS[draw] <= high
         plain = student([values])
-        mine += found.interval.high - found.interval.low
+        mine += high - low
         students += plain.high - plain.low
     assert held / studies >= (0.93 if n > 6 else 0.925)
     if draw in (narrow, even):
@@ -165,20 +156,18 @@ def test_strata_that_agree_within_themselves_say_nothing_of_their_spread() -> No
     with pytest.raises(ValueError, match="agree"):
         bounded([high], 0.0, 1.0)
     strata = {f"i{i:03}": "ab"[i // 6] for i in range(12)}
-    found = estimate(named(np.concatenate([high, low])), place=PLACE, strata=strata, least=0.0, most=1.0)
+    found = estimate(named(np.concatenate([high, low])), strata=strata, least=0.0, most=1.0)
     assert (found.method, found.stratified) == ("alike", True)
     assert ends(found) == pytest.approx((0.7 * (1 - unmet_share(12)), 0.7 + 0.3 * unmet_share(12)))
     # What rounding adds changes nothing.
     noisy = np.concatenate([high, low]) - np.resize([0.0, 1e-9], 12)
-    assert ends(estimate(named(noisy), place=PLACE, strata=strata, least=0.0, most=1.0)) == pytest.approx(
-        ends(found), abs=1e-6
-    )
+    assert ends(estimate(named(noisy), strata=strata, least=0.0, most=1.0)) == pytest.approx(ends(found), abs=1e-6)
 
 
 def test_no_interval_excludes_its_mean_where_rounding_goes_beyond_the_bound() -> None:
     for values in ([1.0001] * 12, [1.0001] * 11 + [1.0002], [1.0001] * 23 + [1.0002], list(1 + np.arange(24) / 1e6)):
         for least in (0.0, -np.inf):
-            found = estimate(named(np.array(values)), place=PLACE, least=least, most=1.0)
+            found = estimate(named(np.array(values)), least=least, most=1.0)
             if found.interval is not None:
                 assert found.interval.low <= found.mean <= found.interval.high
 
@@ -211,18 +200,59 @@ def test_students_interval_is_scipys_and_strata_take_their_spread_out() -> None:
     assert apart.high - apart.low == pytest.approx(2 * stats.t.ppf(0.975, 6) * error)
 
 
-def test_bootstrap_t_is_that_of_the_definition() -> None:
-    from evalkit.seeds import Stream
+@pytest.mark.parametrize("n", [6, 12, 40])
+def test_halls_ends_are_where_his_cubic_is_at_students_quantiles(n: int) -> None:
+    values = np.random.Generator(np.random.Philox(1)).exponential(1.0, n)
+    found, plain = hall([values]), student([values])
+    error, skew = stats.sem(values), stats.skew(values) * ((n - 1) / n) ** 1.5 / math.sqrt(n)
+    t = stats.t.ppf(0.975, n - 1)
 
-    values = np.random.Generator(np.random.Philox(1)).random(20)
-    draws = Stream(0, "report", "bootstrap-t", *PLACE).uniforms(20 * bootstrap.RESAMPLES)
-    drawn = values[(draws * 20).astype(int)].reshape(-1, 20)
-    ts = (drawn.mean(axis=1) - values.mean()) / stats.sem(drawn, axis=1)
-    low, high = np.quantile(ts, [0.025, 0.975], method="nearest")
-    found = bootstrap_t([values], PLACE)
-    assert found is not None
-    assert found.low == pytest.approx(values.mean() - high * stats.sem(values))
-    assert found.high == pytest.approx(values.mean() - low * stats.sem(values))
+    def cubic(end: float) -> float:
+        ratio = (values.mean() - end) / error
+        return float(ratio + skew * ratio**2 / 3 + skew**2 * ratio**3 / 27 + skew / 6)
+
+    # The upper end is beyond Student's, where the tail is; the lower one would be within his and is his.
+    assert cubic(found.high) == pytest.approx(-t)
+    assert found.high > plain.high
+    assert found.low == plain.low
+    assert cubic(plain.low) > t
+    turned = hall([-values])
+    assert (turned.low, turned.high) == pytest.approx((-found.high, -found.low))
+
+
+def test_without_skewness_halls_interval_is_students() -> None:
+    even = [np.array([0.1, 0.5, 0.9]), np.array([1.0, 2.0, 3.0, 4.0])]
+    assert hall(even) == student(even)
+    # Strata whose tails outweigh each other are not skewed together.
+    tail = np.array([0.0, 0.0, 0.1, 0.9])
+    assert hall([tail, 5 - tail]) == pytest.approx(student([tail, 5 - tail]))
+
+
+def test_instances_weigh_the_same_however_many_replicates_they_have() -> None:
+    assert mean_of_instances({"a": [1.0], "b": [0.0, 0.0, 0.0]}) == 0.5
+
+
+def test_a_small_stratum_leaves_strata_aside() -> None:
+    values = named(np.arange(5) / 5)
+    strata = dict(zip(values, "xxyyz", strict=True))
+    assert estimate(values, strata=strata) == estimate(values)
+
+
+@pytest.mark.parametrize("alpha", [0.05, 0.05 / 6])
+def test_wilsons_interval_is_scipys_whatever_the_level(alpha: float) -> None:
+    theirs = stats.binomtest(7, 30).proportion_ci(confidence_level=1 - alpha, method="wilson")
+    ours = intervals.wilson(7, 30, alpha)
+    assert (ours.low, ours.high) == pytest.approx((theirs.low, theirs.high), abs=1e-12)
+
+
+@pytest.mark.parametrize("most", [1.0, np.inf])
+def test_an_interval_that_is_surer_is_wider_as_students_is(most: float) -> None:
+    values = named(0.3 + 0.4 * np.random.Generator(np.random.Philox(4)).random(30))
+    wide, narrow = (estimate(values, least=-most, most=most, alpha=alpha).interval for alpha in (0.005, 0.05))
+    assert wide is not None
+    assert narrow is not None
+    ratio = float(stats.t.ppf(0.9975, 29) / stats.t.ppf(0.975, 29))
+    assert (wide.high - wide.low) / (narrow.high - narrow.low) == pytest.approx(ratio, rel=0.05)
 
 
 def test_each_figure_gets_what_suits_it() -> None:
@@ -239,10 +269,7 @@ def test_each_figure_gets_what_suits_it() -> None:
     }
 
     def methods(least: float) -> dict[str, str]:
-        return {
-            name: estimate(named(values * 1.0), place=PLACE, least=least, most=1.0).method
-            for name, values in figures.items()
-        }
+        return {name: estimate(named(values * 1.0), least=least, most=1.0).method for name, values in figures.items()}
 
     assert methods(0.0) == {
         "few": "bounded",
@@ -253,31 +280,63 @@ def test_each_figure_gets_what_suits_it() -> None:
         "two": "none",
     }
     assert methods(-np.inf) == {
-        "few": "t",
-        "enough": "bootstrap-t",
-        "share": "bootstrap-t",
-        "lone": "bootstrap",
+        "few": "Hall",
+        "enough": "Hall",
+        "share": "Hall",
+        "lone": "Hall",
         "same": "none",
         "two": "none",
     }
 
 
 def ends(found: intervals.Estimate) -> tuple[float, float]:
-    assert found.interval is not None
-    return found.interval.low, found.interval.high
+    """Of the interval that a claim rests on."""
+    assert found.cautious is not None
+    return found.cautious.low, found.cautious.high
+
+
+def test_what_was_seen_and_what_few_cannot_exclude_are_apart() -> None:
+    """More noise never narrows: twelve scores around 80 are as sure of each other as they are alike, and as unsure of
+    the others as twelve can be."""
+    draws = np.random.Generator(np.random.Philox(8))
+    shape = stats.zscore(draws.normal(size=12), ddof=1)
+    before = 0.0
+    for spread in (0.0, 1e-9, 0.001, 0.005, 0.0095, 0.011, 0.03, 0.06):
+        found = estimate(named(0.8 + spread * shape), least=0.0, most=1.0)
+        assert found.interval is not None
+        assert found.unmet is not None
+        width = found.interval.high - found.interval.low
+        assert width >= before
+        assert width == pytest.approx(2 * stats.t.ppf(0.975, 11) * spread / math.sqrt(12), rel=0.2, abs=1e-6)
+        low, high = min(0.606, found.interval.low), max(0.848, found.interval.high)
+        assert (found.unmet.low, found.unmet.high) == pytest.approx((low, high), abs=0.001)
+        before = width
+    # Of answers of yes and no Wilson's interval says both.
+    mixed = estimate(named(np.arange(12) % 3 == 0), least=0.0, most=1.0)
+    assert mixed.interval == mixed.unmet == mixed.cautious
+    # Nothing is said of others where they have no bounds.
+    assert estimate(named(0.8 + 0.01 * shape)).unmet is None
+
+
+@pytest.mark.parametrize("values", [np.ones(4), np.zeros(7)])
+def test_instances_that_are_all_solved_are_certain_of_their_like_alone(values: np.ndarray) -> None:
+    found, want = estimate(named(values), least=0.0, most=1.0), wilson(float(values.sum()), len(values))
+    assert found.interval == intervals.Interval(low=values[0], high=values[0])
+    assert found.unmet is not None
+    assert (found.unmet.low, found.unmet.high) == pytest.approx((want.low, want.high))
 
 
 def scored(values: object, **bounds: Any) -> tuple[float, float]:
-    return ends(estimate(named(np.asarray(values, float)), place=PLACE, **{"least": 0.0, "most": 1.0, **bounds}))
+    return ends(estimate(named(np.asarray(values, float)), **{"least": 0.0, "most": 1.0, **bounds}))
 
 
 @given(st.lists(st.sampled_from([0.0, 0.3, 1.0]), min_size=3, max_size=40), st.integers(2, 50))
 def test_replicates_that_agree_change_nothing(values: list[float], replicates: int) -> None:
-    once = estimate(named(np.array(values)), place=PLACE, least=0.0, most=1.0)
-    again = estimate(named(np.repeat(np.array([values]).T, replicates, 1)), place=PLACE, least=0.0, most=1.0)
+    once = estimate(named(np.array(values)), least=0.0, most=1.0)
+    again = estimate(named(np.repeat(np.array([values]).T, replicates, 1)), least=0.0, most=1.0)
     assert (again.method, again.values) == (once.method, replicates * len(values))
     assert ends(again) == pytest.approx(ends(once), abs=1e-9)
-    assert once.method == {True: "Wilson", False: once.method}[set(values) <= {0.0, 1.0}]
+    assert once.method == {True: "Wilson", False: once.method}[set(values) == {0.0, 1.0}]
 
 
 def test_one_failure_in_36_is_as_sure_with_replicates_as_without() -> None:
@@ -291,15 +350,15 @@ def test_one_failure_in_36_is_as_sure_with_replicates_as_without() -> None:
 
 
 def test_instances_that_agree_do_not_bring_certainty() -> None:
-    found = estimate(named(np.full((10, 2), 1.0)), place=PLACE, least=0.0, most=1.0)
-    assert (found.method, ends(found)) == ("Wilson", (pytest.approx(1 - unmet_share(10)), 1.0))
-    inner = estimate(named(np.full(10, 0.5)), place=PLACE, least=0.0, most=1.0)
+    found = estimate(named(np.full((10, 2), 1.0)), least=0.0, most=1.0)
+    assert (found.method, ends(found)) == ("alike", (pytest.approx(1 - unmet_share(10)), 1.0))
+    inner = estimate(named(np.full(10, 0.5)), least=0.0, most=1.0)
     assert inner.method == "alike"
     assert ends(inner) == pytest.approx((0.5 - 0.5 * unmet_share(10), 0.5 + 0.5 * unmet_share(10)))
-    open_below = estimate(named(np.full(10, 1.0)), place=PLACE, most=1.0)
+    open_below = estimate(named(np.full(10, 1.0)), most=1.0)
     assert (open_below.interval, open_below.why) == (None, "all instances agree")
     # Where failures are told to be at 0 the same holds as for bounded scores.
-    told = estimate(named(np.full(10, 1.0)), place=PLACE, most=1.0, unmet=(0.0, 1.0))
+    told = estimate(named(np.full(10, 1.0)), most=1.0, unmet=(0.0, 1.0))
     assert (told.method, ends(told)) == ("alike", pytest.approx(ends(found)))
 
 
@@ -332,9 +391,7 @@ def test_small_changes_of_scores_are_small_changes_of_intervals(scores: list[flo
     for size in (1e-7, 1e-10):
         moved = np.clip(np.array(scores) + size * np.array(nudge), 0, 1)
         for groups in (None, strata):
-            one, other = (
-                estimate(named(np.asarray(v)), place=PLACE, strata=groups, least=0.0, most=1.0) for v in (scores, moved)
-            )
+            one, other = (estimate(named(np.asarray(v)), strata=groups, least=0.0, most=1.0) for v in (scores, moved))
             # A spread weighs at most 1 / TRIFLE times itself, and a standard error its root.
             assert ends(other) == pytest.approx(ends(one), abs=2000 * size + 20 * math.sqrt(size))
 
@@ -381,11 +438,11 @@ def test_agents_that_are_nearly_optimal_and_rarely_fail_are_covered(failures: fl
 
 def test_an_interval_keeps_within_what_can_be_and_in_any_order() -> None:
     values = named(np.array([1.0, 1.0, 1.0, 0.2]))
-    found = estimate(values, place=PLACE, least=0.0, most=1.0)
+    found = estimate(values, least=0.0, most=1.0)
     assert found.interval is not None
     assert 0.8 < found.interval.high <= 1.0
-    assert ends(estimate(values, place=PLACE, most=1.0))[1] == 1.0
-    turned = estimate(dict(reversed(values.items())), place=PLACE, least=0.0, most=1.0)
+    assert ends(estimate(values, most=1.0))[1] == 1.0
+    turned = estimate(dict(reversed(values.items())), least=0.0, most=1.0)
     assert turned == found
     with pytest.raises(ValueError, match="no instance"):
-        estimate({}, place=PLACE)
+        estimate({})

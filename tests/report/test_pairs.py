@@ -6,6 +6,7 @@ from scipy import stats
 
 from evalkit.seeds import Stream
 from evalkit.stats.contrasts import NO_DIFFERENCE
+from evalkit.stats.intervals import estimate
 from evalkit.stats.pairs import LEAST_DRAWS, Pairs, _dealt, change, holm, least_p, pair, relabelled, sign_flips
 
 PLACE = ("suite", "a", "b")
@@ -118,14 +119,60 @@ def test_more_replicates_on_one_side_still_show_a_difference() -> None:
     assert found >= 38
 
 
-def test_mcnemars_test_is_that_of_the_discordant_pairs() -> None:
+def test_who_wins_more_often_is_tested_by_signs_of_as_many_replicates() -> None:
     first, second = np.array([1, 1, 1, 0, 0, 0, 0, 0, 0, 0]), np.array([0, 1, 1, 1, 1, 1, 1, 1, 1, 0])
     found = change(pair(named(first), named(second)), place=PLACE, width=1.0)
-    assert (found.only_first_solved, found.only_second_solved) == (1, 6)
-    assert found.mcnemar.p == pytest.approx(stats.binomtest(1, 7).pvalue)
-    # Several replicates of an instance are not independent answers.
-    twice = {name: values * 2 for name, values in named(first).items()}
-    assert change(pair(twice, named(second)), place=PLACE).mcnemar.p is None
+    assert (found.losses, found.wins) == (1, 6)
+    assert found.signs.p == pytest.approx(stats.binomtest(1, 7).pvalue)
+    # The mean of more replicates loses a little on most instances, and is no worse for that.
+    more = {name: [*values, 1.0 - values[0]] for name, values in named(second).items()}
+    assert change(pair(named(second), more), place=PLACE, width=1.0).losses == 0
+
+
+def test_a_mean_is_shown_to_differ_by_its_interval_alone() -> None:
+    """Gains of a point on all of twelve instances: signs are sure, and the mean may hang on a loss not met yet."""
+    gains = np.random.Generator(np.random.Philox(3)).normal(0.01, 0.001, 12)
+    small = change(pair(named(np.full(12, 0.8)), named(0.8 + gains)), place=PLACE, width=1.0)
+    assert (small.test.p, small.signs.p, small.wins, small.shown) == (2 / 4096, 2 / 4096, 12, False)
+    great = change(pair(named(np.full(12, 0.2)), named(0.8 + 9 * gains)), place=PLACE, width=1.0)
+    assert (great.test.p, great.shown) == (2 / 4096, True)
+
+
+def test_failures_that_neither_side_met_are_not_excluded_by_pairs_that_agree() -> None:
+    """Nearly optimal agents, of which the second one fails more often: neither has failed yet."""
+    draws = np.random.Generator(np.random.Philox(5))
+    first, second = (named(draws.uniform(0.95, 1, 12)) for _ in range(2))
+    made = change(pair(first, second), place=PLACE, width=1.0)
+    found, seen = made.difference, made.seen
+    sides = [estimate(side, least=0.0, most=1.0) for side in (first, second)]
+    assert found.interval is not None
+    assert seen is not None
+    for side, end in zip(
+        reversed(sides), (seen.low - found.interval.low, found.interval.high - seen.high), strict=True
+    ):
+        assert side.cautious is not None
+        assert side.interval is not None
+        # Upwards neither side can go on.
+        assert end == pytest.approx(side.interval.low - side.cautious.low)
+        assert end > 0.1
+    # Sides that vary far from the optimum go on nowhere, and nor does the difference.
+    first, second = (named(draws.normal(0.5, 0.1, 12)) for _ in range(2))
+    plain = change(pair(first, second), place=PLACE, width=1.0)
+    assert plain.difference.interval == plain.seen
+
+
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("n", [4, 12, 36])
+def test_rare_failures_of_one_side_are_covered(n: int) -> None:
+    draws = np.random.Generator(np.random.Philox(6))
+    held = 0
+    for _ in range(studies := 400):
+        sides = [np.where(draws.random(n) < part, 0.0, draws.uniform(0.95, 1, n)) for part in (0.02, 0.06)]
+        found = change(pair(*map(named, sides)), place=PLACE, width=1.0).difference.interval
+        assert found is not None
+        held += found.low <= -0.04 * 0.975 <= found.high
+    # Three standard errors of 400 studies are 3.3 points.
+    assert held / studies >= 0.95 - 0.033
 
 
 def test_holms_values_are_those_by_hand() -> None:

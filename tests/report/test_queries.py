@@ -187,7 +187,7 @@ def test_a_wrong_number_and_a_column_without_a_source_are_noticed(made: Report, 
     rows = views.sql(table.query).to_pylist()
     wrong = [{**row, "score": (row["score"] or 0.0) + 0.001} for row in rows]
     assert len(differences(table, wrong)) == len(rows)
-    assert differences(replace(table, query=""), rows) == ["no column interval", "no column kind"]
+    assert differences(replace(table, query=""), rows) == ["no column interval", "no column kind", "no column unmet"]
 
 
 def differences(table: Table, rows: Sequence[Mapping[str, Any]]) -> list[str]:

@@ -41,7 +41,7 @@ def test_a_score_is_a_hundred_times_the_mean_with_its_interval(the_report: Repor
     good = row(the_report, "scores", "good", "game/basic")
     assert (good["score"], good["kind"], good["solved"]) == (100.0, "alike", 100.0)
     # What four answers of yes would say: no instance failed, and half of them might.
-    assert good["interval"] == pytest.approx((51.0, 100.0), abs=0.05)
+    assert (good["interval"], good["unmet"]) == ((100.0, 100.0), pytest.approx(51.0, abs=0.05))
     assert any("alike: all instances agree" in note for note in the_report.table("scores").notes)
     assert (good["instances"], good["episodes"], good["prompts"]) == (4, 8, "standard")
     poor = row(the_report, "scores", "poor", "game/basic")
@@ -192,7 +192,7 @@ def test_json_keeps_its_schema(the_report: Report) -> None:
     assert {
         name: " ".join(column["key"] for column in table["columns"]) for name, table in value["tables"].items()
     } == {
-        "scores": "suite axis:k agent score interval kind solved instances episodes prompts",
+        "scores": "suite axis:k agent score interval kind unmet solved instances episodes prompts",
         "behaviour": "suite axis:k agent exploration_rate no_action turns_per_period unresponsive episodes",
         "refusals": "agent replies_without_call calls refused outcomes",
         "completeness": "suite axis:k agent planned ended owed begun prefix outside endings",

@@ -51,7 +51,7 @@ def test_groups_are_means_over_agents_with_an_interval_over_them(manifest: Manif
     ]
     qwen, gpt, rest = table.rows[:3]
     assert (qwen["agents"], qwen["score"], qwen["solved"], qwen["episodes"]) == (3, 20.0, 20.0, 9)
-    wanted = estimate({"q8": [10.0], "q32": [40.0], "q14": [10.0]}, place=["x"]).interval
+    wanted = estimate({"q8": [10.0], "q32": [40.0], "q14": [10.0]}).interval
     assert wanted is not None
     assert qwen["score_over_agents"] == pytest.approx((wanted.low, wanted.high))
     assert (gpt["score"], gpt["score_over_agents"]) == (90.0, None)

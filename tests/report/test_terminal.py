@@ -33,7 +33,7 @@ def test_the_score_table_fits_a_terminal_of_a_hundred_columns(the_report: Report
     assert max(map(len, lines)) <= 100
     assert not any("…" in line for line in lines)
     head = next(line for line in lines if "Agent" in line)
-    assert " ".join(head.split()) == "Suite k Agent Score 95 % interval By Solved Instances Episodes Prompts"
+    assert " ".join(head.split()) == "Suite k Agent Score 95 % interval By Down to Solved Instances Episodes Prompts"
     body = [line.split() for line in lines if line.strip().startswith("game/basic") or " poor " in line]
     assert body[0][:3] == ["game/basic", "–", "good"]
     assert body[1][0] == "poor"  # a suite's name stands once

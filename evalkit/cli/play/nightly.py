@@ -205,7 +205,7 @@ def _tell(
             print(f"evalkit: --html: {args.html} cannot be written: {flaw.strerror}.", file=sys.stderr)
     with unread():
         print("".join(f"{line}\n" for line in done if not args.json), end="")
-    return bool(last.raised)
+    return bool(last.raised or last.rises)
 
 
 def _call(hook: Sequence[str], folder: Path, about: dict[str, Any]) -> list[str]:

@@ -100,6 +100,11 @@ def _question_words(question: QuestionPlan) -> Iterator[str]:
         f"These are forecasts for one pair whose differences vary by {question.spread:.0f} points, {source}; dollars "
         "are those of all agents until then."
     )
+    if question.agents > 1:
+        yield (
+            f"No agent begins more than {question.ahead:,} {what} beyond the slowest that it is still compared with, "
+            "so at most so many of each are wasted when it is known."
+        )
     if question.affordable is not None and question.affordable < question.draws:
         yield f"The budget pays for about {math.floor(question.affordable):,} {what} of all agents."
 

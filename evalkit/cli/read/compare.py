@@ -9,7 +9,7 @@ import orjson
 from evalkit.api.specs import run_directory
 from evalkit.errors import UsageError, nearest
 from evalkit.nightly.history_files import among, is_night, nights, several
-from evalkit.report.behaviour import SERVED_COLUMNS, drift_notes, versions
+from evalkit.report.behaviour import SERVED_COLUMNS, drift_notes, played_times, versions
 from evalkit.report.comparing.compare import Side, narrowed, same_agents, together
 from evalkit.report.comparing.compare import compare as build
 from evalkit.report.run_data import RunData
@@ -92,16 +92,16 @@ def _read(name: str) -> Side:
     directory = run_directory(name)
     manifest, steps, results = read_run(directory, SERVED_COLUMNS)
     run_cells = tuple(cells(manifest, results, read_voids(directory)))
-    served = versions(RunData(manifest, (), {"steps": steps}))
+    source = RunData(manifest, (), {"steps": steps})
+    drifts = drift_notes(versions(source))
     return Side(
         label=name,
         manifest=manifest,
         cells=run_cells,
-        notes=tuple(
-            f"{name}: {note}" for note in (*drift_notes(served), *void_notes(run_cells), *refused_notes(run_cells))
-        ),
+        notes=tuple(f"{name}: {note}" for note in (*drifts, *void_notes(run_cells), *refused_notes(run_cells))),
         asked=read_frozen(directory) is not None,
         night=is_night(directory),
+        played=played_times(source),
     )
 
 

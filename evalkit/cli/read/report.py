@@ -18,8 +18,7 @@ from evalkit.frozen.manifest import Manifest
 from evalkit.report.report import Report
 from evalkit.report.report import report as build
 from evalkit.report.tables import Column, Kind, Table, estimated, markdown, method_of
-from evalkit.stats.bootstrap import LEAST_INSTANCES
-from evalkit.stats.intervals import estimate
+from evalkit.stats.intervals import LEAST_INSTANCES, estimate
 from evalkit.text import many
 
 
@@ -265,7 +264,7 @@ def _row(
         if column.kind in MEANS:
             row[column.key] = math.fsum(values.values()) / len(values) if values else None
             if column.key in spread:
-                interval, method = _interval((table.name, column.key, *key), values)
+                interval, method = _interval(values)
                 row |= {f"{column.key}_over_agents": interval, f"{column.key}_over_agents_kind": method}
         elif column.kind == "count":
             row[column.key] = sum(values.values()) if values else None
@@ -274,8 +273,8 @@ def _row(
     return row
 
 
-def _interval(place: Sequence[Any], values: Mapping[str, float]) -> tuple[tuple[float, float] | None, str | None]:
+def _interval(values: Mapping[str, float]) -> tuple[tuple[float, float] | None, str | None]:
     if len(values) < LEAST_INSTANCES:
         return None, None
-    mean = estimate({name: [value] for name, value in values.items()}, place=[str(part) for part in place])
+    mean = estimate({name: [value] for name, value in values.items()})
     return (None, None) if mean.interval is None else ((mean.interval.low, mean.interval.high), mean.method)

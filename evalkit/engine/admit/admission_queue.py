@@ -71,6 +71,10 @@ class AdmissionQueue:
         """What keeps the lane's next episode from starting: `budget` or `deadline`; empty if nothing does."""
         return self.admission.backlogs[lane].why
 
+    def poor(self, agent: str) -> bool:
+        """Whether an agent's own budget has no room for another episode."""
+        return agent in self.admission.used_up
+
     def dismiss(self, agents: Collection[str]) -> None:
         """No episode of these agents starts any more; what they would have cost may go to others."""
         self.admission.dismiss(agents)

@@ -32,10 +32,11 @@ class JobDealer:
         job = self._jobs[lane]
         if most <= 0 or lane in self._exhausted or job.context.stopping:
             return []
-        room = most if job.limit is None else min(most, job.limit - job.taken)
+        asked = most if job.limit is None else min(most, job.limit - job.taken)
+        room = asked if job.pace is None else min(asked, job.pace.room(lane))
         queue = self._queue if job.gate is not None else None
         episodes = list(islice(job.todo, room)) if queue is None else queue.several(lane, room)
-        if len(episodes) < most and (queue is None or len(episodes) == room):  # none remains, or none is asked for
+        if (queue is None and len(episodes) < room) or len(episodes) == asked < most:  # none remains, or is asked for
             self._exhausted.add(lane)
             if job.gate is not None:
                 job.gate.leave(lane)
@@ -43,6 +44,8 @@ class JobDealer:
         for episode in episodes:
             self._dealt[episode.id] = episode
             job.dealt[episode.cell_key] += 1
+            if job.pace is not None:
+                job.pace.started(episode)
         return [
             Dealt(id=episode.id, place=(*episode.cell_key, episode.index, episode.replicate)) for episode in episodes
         ]
@@ -85,12 +88,15 @@ class JobDealer:
                 "errors",
                 f"{ERRORS_THAT_STOP} episodes in a row ended in an internal error: see `parked` in events.jsonl.",
             )
-        if how in LEFT_OWED:
+        owed = how in LEFT_OWED
+        if not owed and cell_key in job.cells:
+            job.cells[cell_key].ended += 1
+        if job.pace is not None:
+            job.pace.left(episode, how)
+        if owed:
             return
         if job.gate is None:
             self._forecast.learn(*cell_key, cost=left.cost, requests=left.requests)
-        if cell_key in job.cells:
-            job.cells[cell_key].ended += 1
         if self._question is not None:
             self._question.ended(episode, left.score)
 
@@ -100,6 +106,8 @@ class JobDealer:
         job = self._job(planned)
         job.taken -= 1
         job.dealt[planned.cell_key] -= 1
+        if job.pace is not None:
+            job.pace.left(planned, "stopped")
         if job.gate is not None:
             job.gate.left(planned, "stopped")
 

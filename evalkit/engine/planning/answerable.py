@@ -49,6 +49,7 @@ def question_plan(
         draws=asked.draws,
         turn=turn,
         least=round(_turns(least_draws(frozen.alpha_each), turn)),
+        ahead=frozen.ahead,
         spread=POINTS * varies * width,
         seen=spread is not None,
         affordable=None if money is None or not each else money / each,

@@ -112,6 +112,8 @@ class QuestionPlan:
     turn: int
     least: int
     """Draws without which nothing is answered, however large a difference is."""
+    ahead: int
+    """Draws by which an agent may have begun more than those that it is compared with."""
     spread: float
     """Of the differences, in points."""
     seen: bool
@@ -131,6 +133,7 @@ class QuestionPlan:
             "draws": self.draws,
             "turn": self.turn,
             "least_draws": self.least,
+            "ahead_draws": self.ahead,
             "spread_points": self.spread,
             "spread_is": "seen" if self.seen else "supposed",
             "affordable_draws": None if self.affordable is None else math.floor(self.affordable),

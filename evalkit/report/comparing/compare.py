@@ -7,12 +7,13 @@ are made together (Holm), and the scores' say what the comparison comes to (`ver
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from operator import attrgetter
 from typing import Any
 
 from evalkit.frozen.manifest import Manifest
+from evalkit.report.comparing.times import Played, time_notes
 from evalkit.report.comparing.verdicts import (
-    BY,
     PRIMARY,
     SURE,
     Figures,
@@ -31,7 +32,7 @@ from evalkit.report.comparing.verdicts import (
 )
 from evalkit.report.extras import Measure
 from evalkit.report.run_data import RunData, place
-from evalkit.report.scores import kind_notes, packs_of, where
+from evalkit.report.scores import BETTING, kind_notes, packs_of, where
 from evalkit.report.tables import Column, Table, columns_of, method_of
 from evalkit.results.cells import Cell
 from evalkit.stats.pairs import Pairs, change, pair
@@ -70,6 +71,7 @@ class Side:
     first. So what has ended is a sample of one look."""
     earlier: tuple["Side", ...] = ()
     """Nights that are compared together with it, oldest first: each adds replicates."""
+    played: Played = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -117,12 +119,16 @@ def compare(first: Side, second: Side, agents: Sequence[tuple[str, str]]) -> Com
         for ours, theirs in [known]
         if (pairs := pair(_values(cell, ours, measure.key), _values(other, theirs, measure.key))).names
     ]
-    rows = [_tested(*found, (first, second), len(paired)) for found in paired]
+    scores = sum(measure.key == PRIMARY for _, _, measure, *_ in paired)
+    rows = [
+        _tested(*found, (first, second), len(paired), SURE / scores if found[2].key == PRIMARY else SURE)
+        for found in paired
+    ]
     settings = settings_table(first.manifest, second.manifest, cell_pairs)
-    ps = corrected(rows)
+    ps, signs = (corrected(rows, attrgetter(test)) for test in ("test", "signs"))
     verdicts = [
-        verdict(row, p, least_corrected(rows, row)) if row.measure.key == PRIMARY else None
-        for row, p in zip(rows, ps, strict=True)
+        verdict(row, p, of_signs, least_corrected(rows, row)) if row.measure.key == PRIMARY else None
+        for row, p, of_signs in zip(rows, ps, signs, strict=True)
     ]
     together = overall(rows, verdicts)
     notes = (
@@ -131,6 +137,7 @@ def compare(first: Side, second: Side, agents: Sequence[tuple[str, str]]) -> Com
         *settings.notes,
         *dict.fromkeys((*first.notes, *second.notes)),
         *_replicate_notes(rows),
+        *time_notes(first.played, second.played, agents),
         *_partial_notes(cell_pairs, rows),
         *_nights_notes(first, second),
         *([ASKED] if first.asked or second.asked else []),
@@ -192,6 +199,7 @@ def _tested(
     pairs: Pairs,
     sides: tuple[Side, Side],
     tests: int,
+    alpha: float,
 ) -> Tested:
     found = change(
         pairs,
@@ -200,21 +208,22 @@ def _tested(
         width=measure.width,
         unmet=measure.unmet,
         tests=tests,
+        alpha=alpha,
     )
     asked = any(side.asked for side in sides)
     whole = all(side.night or cell.complete for side, cell in zip(sides, (first, second), strict=True))
-    row = Tested(
+    looked = at_every_look(found, (first, second), figures, measure.width, alpha)
+    partial = asked or not whole
+    return Tested(
         first=first,
         second=second,
         measure=measure,
         asked=asked,
-        partial=asked or not whole,
+        partial=partial,
         pairs=pairs,
-        change=found,
+        change=looked if partial else found,
+        looked=looked,
     )
-    if not row.partial:
-        return row
-    return replace(row, change=at_every_look(found, (first, second), figures, measure.width))
 
 
 def _strata(cell: Cell, pairs: Pairs) -> dict[str, str]:
@@ -258,6 +267,7 @@ def _main_table(
             Column(key="difference", title="B - A", kind="score", unit="points"),
             interval,
             method_of(interval),
+            *columns_of("count", "instances", wins="B more", ties="Tied", losses="B less"),
             *columns_of("p", p="p", p_holm="p Holm"),
             *columns_of("count", "instances", pairs="Pairs", unpaired="Unpaired"),
             Column(key="verdict", title="Verdict"),
@@ -267,8 +277,11 @@ def _main_table(
         notes=(
             f"{significant:,} of {tests:,} tests show a difference at {100 * SURE:g} %, after Holm's correction, over "
             "the scores and separately over the other measures",
-            "over the instances that both sides have, with replicates averaged; p: two-sided permutation test of "
-            "whether A and B are alike; interval: of the difference, not corrected",
+            "over the instances that both sides have, with replicates averaged; the intervals of all scores hold "
+            "together at 95 %, each of another measure alone",
+            *["p: two-sided permutation test of whether A and B are alike"] * any(not row.partial for row in tested),
+            "better: p Holm is small and the interval of the mean leaves out 0; wins more often: p Holm and that of "
+            "signs are small, and the mean may be the other way",
             *notes,
             *kind_notes(rows, [cell for pair in cell_pairs for cell in pair]),
         ),
@@ -284,6 +297,9 @@ def _figures(row: Tested) -> dict[str, Any]:
         "difference": 100 * change.difference.mean,
         "interval": (100 * interval.low, 100 * interval.high) if interval else None,
         "kind": change.difference.method if interval else None,
+        "wins": change.wins,
+        "ties": len(row.pairs.names) - change.wins - change.losses,
+        "losses": change.losses,
         "p": change.test.p,
         "pairs": len(row.pairs.names),
         "unpaired": row.pairs.only_first + row.pairs.only_second,
@@ -297,35 +313,33 @@ def _details_table(cell_pairs: Sequence[tuple[Cell, Cell]], tested: Sequence[Tes
         columns=(
             *_columns(cell_pairs),
             *columns_of(method="Interval by", test="p by"),
-            *columns_of("p", least_p="Least p", mcnemar_p="p McNemar"),
-            *columns_of("count", "instances with yes", only_first="A alone", only_second="B alone"),
-            *columns_of(
-                "count",
-                "instances",
-                missing_first="Not in B",
-                missing_second="Not in A",
-            ),
+            *columns_of("p", least_p="Least p", signs_p="p signs", looked_p="p at every look"),
+            Column(key="looked", title="At every look", kind="interval", unit="points"),
+            Column(key="seen", title="Of those met", kind="interval", unit="points"),
+            *columns_of("count", "instances", missing_first="Not in B", missing_second="Not in A"),
         ),
         rows=tuple({**_place(row), **_details(row)} for row in tested),
         packs=packs_of(cell for pair in cell_pairs for cell in pair),
         notes=(
             "least p: the smallest possible p for this number of pairs that differ, not corrected",
-            "p McNemar: exact, not corrected, if each side answers yes or no once per instance; alone: solved by "
-            "one side only",
+            "p signs: of who has more on more instances, exact, not corrected; of yes and no it is McNemar's",
+            "at every look: valid however often the run was looked at and extended; of first replicates",
+            "of those met: if no instance is unlike those that were met, which the other interval does not assume",
         ),
     )
 
 
 def _details(row: Tested) -> dict[str, Any]:
-    change = row.change
+    change, looked = row.change, row.looked.difference.interval
     return {
         "method": change.difference.why
         or change.difference.method + (", strata" if change.difference.stratified else ""),
         "test": change.test_by,
         "least_p": change.least_p,
-        "mcnemar_p": None if row.asked else change.mcnemar.p,
-        "only_first": change.only_first_solved,
-        "only_second": change.only_second_solved,
+        "signs_p": change.signs.p,
+        "looked_p": row.looked.test.p,
+        "looked": (100 * looked.low, 100 * looked.high) if looked else None,
+        "seen": (100 * change.seen.low, 100 * change.seen.high) if change.seen and not row.partial else None,
         "missing_first": row.pairs.only_first,
         "missing_second": row.pairs.only_second,
     }
@@ -359,8 +373,8 @@ def _partial_notes(cell_pairs: Sequence[tuple[Cell, Cell]], rows: Sequence[Teste
         return list(partial)
     return [
         *partial,
-        f"where a side is partial p and interval are by {BY}: they hold at every look, over first replicates that both "
-        "have begun, whatever those that have not ended will bring; where both are complete they are of one look",
+        f"where a side is partial p and interval are by {BETTING}: they hold at every look, over first replicates that "
+        "both have begun, whatever those that have not ended will bring; where both are complete they are of one look",
     ]
 
 

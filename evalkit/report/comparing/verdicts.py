@@ -10,22 +10,22 @@ measures another, so that what an agent did on its way does not cost the score i
 """
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
+import numpy as np
 import orjson
 
 from evalkit.envs.table import is_litmus, score_range, shares_of
 from evalkit.frozen.manifest import Manifest, ManifestAgent
 from evalkit.report import queries
 from evalkit.report.extras import HIGHER, Measure, extras_of
-from evalkit.report.scores import METRICS, packs_of
+from evalkit.report.scores import BETTING, METRICS, packs_of, turns
 from evalkit.report.tables import Column, Table, columns_of
 from evalkit.results.cells import Cell
-from evalkit.stats.bootstrap import LEAST_INSTANCES, Interval
 from evalkit.stats.contrasts import FEW, NO_DIFFERENCE, HypothesisTest
-from evalkit.stats.intervals import NONE, Estimate, estimate
+from evalkit.stats.intervals import LEAST_INSTANCES, NONE, Estimate, Interval, estimate
 from evalkit.stats.pairs import Change, Pairs, holm, sign_flips
 from evalkit.stats.sequential import filled, sequence, sequential_p
 from evalkit.text import many
@@ -145,8 +145,6 @@ def _text(value: object) -> str:
     return "none" if value is None or value == "" else str(value)
 
 
-BY = "betting"
-
 Figures = Mapping[str, float]
 """By episode id: a measure of it, of those that have one."""
 
@@ -154,43 +152,40 @@ _Place = tuple[int, str, float | None]
 """(place in the admission order, stratum, the value; None if the episode has not ended)."""
 
 
-def at_every_look(change: Change, cells: tuple[Cell, Cell], figures: tuple[Figures, Figures], width: float) -> Change:
-    """The difference with interval and p-value that hold at every look, over first replicates that both have begun.
+def at_every_look(
+    change: Change, cells: tuple[Cell, Cell], figures: tuple[Figures, Figures], width: float, alpha: float
+) -> Change:
+    """The difference with interval (of `alpha`) and p-value that hold at every look, over first replicates that both
+    have begun.
 
-    What has not ended may be the worst or the best. The p-value is of the question whether a difference is as likely to
-    have the other sign; greater ones than `width` or 1 count as 1. Where `width` is not finite there is no interval.
+    What has not ended may be the worst or the best. Where `width` is not finite there is no interval, and the p-value
+    is of who wins more often: nothing of such a mean holds at every look, and cutting values would judge another one.
     """
     pairs = _joint(*map(_begun, cells, figures))
-    most = width if math.isfinite(width) else 1.0
-    low, high = ([_difference(*pair, most, unknown) for pair in pairs] for unknown in (-1.0, 1.0))
-    # From -most..most to 0..1.
-    ends = [filled([(gap / most + 1) / 2 for gap in side], 0.0) for side in (low, high)]
+    change = replace(change, signs=HypothesisTest(why="valid at one look alone"), least_p=None)
+    difference = replace(change.difference, interval=None, method=NONE, stratified=False)
     if len(pairs) < LEAST_INSTANCES:
-        return replace(
-            change,
-            difference=replace(change.difference, interval=None, method=NONE, why="too few have begun on both sides"),
-            test=HypothesisTest(why=FEW),
-            test_by=FEW,
-            least_p=None,
-        )
-    bounds = sequence(ends[0], ends[1], [stratum for (_, stratum, _), _ in pairs]) if math.isfinite(width) else None
-    difference = change.difference
-    if bounds is not None:
+        difference = replace(difference, why="too few have begun on both sides")
+        return replace(change, difference=difference, test=HypothesisTest(why=FEW), test_by=FEW)
+    turn, places = turns(cells[0], [stratum for (_, stratum, _), _ in pairs])
+    most = width if math.isfinite(width) else 1.0
+    # From -most..most to 0..1.
+    low, high = (
+        filled([(_difference(*pairs[place], width, unknown) / most + 1) / 2 for place in places], 0.0)
+        for unknown in (-1.0, 1.0)
+    )
+    found = sequence(low, high, turn, alpha=alpha)
+    bounded = math.isfinite(width)
+    why = "before a whole turn of strata" if bounded else "no bounds: nothing holds at every look"
+    difference = replace(difference, why=why)
+    if found is not None and bounded:
         # It is of first replicates: the mean over all of them may lie elsewhere.
-        interval = Interval(
-            low=min(most * (2 * bounds[0] - 1), difference.mean), high=max(most * (2 * bounds[1] - 1), difference.mean)
-        )
-        difference = replace(difference, interval=interval, method=bounds[2], stratified=False, why="")
-    elif math.isfinite(width):
-        difference = replace(difference, interval=None, method=NONE, why="before a whole round of strata")
-    else:
-        difference = replace(difference, interval=None, method=NONE, why="no bounds: nothing holds at every look")
+        ends = (min(most * (2 * found[0] - 1), difference.mean), max(most * (2 * found[1] - 1), difference.mean))
+        difference = replace(difference, interval=Interval(low=ends[0], high=ends[1]), method=BETTING, why="")
     if not any(left[2] != right[2] for left, right in pairs if None not in (left[2], right[2])):
-        return replace(
-            change, difference=difference, test=HypothesisTest(why=NO_DIFFERENCE), test_by=NO_DIFFERENCE, least_p=None
-        )
-    test = HypothesisTest(p=sequential_p(ends[0], ends[1], 0.5))
-    return replace(change, difference=difference, test=test, test_by=BY, least_p=None)
+        return replace(change, difference=difference, test=HypothesisTest(why=NO_DIFFERENCE), test_by=NO_DIFFERENCE)
+    test = HypothesisTest(p=sequential_p(low, high, 0.5, turn))
+    return replace(change, difference=difference, test=test, test_by=BETTING, signs=change.signs if bounded else test)
 
 
 def _joint(first: Mapping[str, _Place], second: Mapping[str, _Place]) -> list[tuple[_Place, _Place]]:
@@ -211,15 +206,18 @@ def _begun(cell: Cell, figures: Figures) -> dict[str, _Place]:
     return begun
 
 
-def _difference(first: _Place, second: _Place, most: float, unknown: float) -> float:
-    """The difference, within what can be; `unknown`: -1 for the least that it may be, 1 for the most."""
+def _difference(first: _Place, second: _Place, width: float, unknown: float) -> float:
+    """The difference, or its sign where `width` is not finite; `unknown`: -1 for the least that it may be, 1 for the
+    most."""
+    if not math.isfinite(width):
+        return unknown if first[2] is None or second[2] is None else float(np.sign(second[2] - first[2]))
     if first[2] is None and second[2] is None:
-        return unknown * most
-    # A side that is known says something, where values go from 0 to `most`; others are cut there.
-    worst, best = (0.0, most) if unknown < 0 else (most, 0.0)
+        return unknown * width
+    # A side that is known says something, where values go from 0 to `width`.
+    worst, best = (0.0, width) if unknown < 0 else (width, 0.0)
     first_value = best if first[2] is None else first[2]
     second_value = worst if second[2] is None else second[2]
-    return max(-most, min(most, second_value - first_value))
+    return max(-width, min(width, second_value - first_value))
 
 
 PRIMARY = "score"
@@ -230,13 +228,17 @@ Verdict = Literal[
     "A better",
     "B higher",
     "A higher",
+    "B wins more often",
+    "A wins more often",
+    "not alike",
     "no difference shown",
     "no difference met",
     "too few pairs",
     "undecided",
 ]
-"""`higher`: neither direction is better; `no difference met`: all pairs were alike; `too few pairs`: not even the
-clearest result could be sure; `undecided`: a side is partial, and more may come."""
+"""`better` is of the mean. `higher`: the same where neither direction is better; `wins more often`: of signs alone;
+`not alike`: the sides differ, and neither of these is shown; `no difference met`: all pairs were alike; `too few
+pairs`: not even the clearest result could be sure; `undecided`: a side is partial, and more may come."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -252,6 +254,8 @@ class Tested:
     """Whether a side still owes episodes, or need not have played them; what a night left out it does not owe."""
     pairs: Pairs
     change: Change
+    looked: Change
+    """The same as it holds at every look, which `change` is where a side is partial."""
 
     @property
     def suite(self) -> str:
@@ -307,12 +311,12 @@ class Overall:
         }
 
 
-def corrected(rows: Sequence[Tested]) -> list[float | None]:
-    """Holm's p-values: the scores' among themselves, the other measures' among themselves."""
+def corrected(rows: Sequence[Tested], of: Callable[[Change], HypothesisTest]) -> list[float | None]:
+    """Holm's p-values of a test of each row: the scores' among themselves, the other measures' among themselves."""
     adjusted: list[float | None] = [None] * len(rows)
     for primary in (True, False):
         indices = [index for index, row in enumerate(rows) if (row.measure.key == PRIMARY) == primary]
-        for index, value in zip(indices, holm([rows[index].change.test.p for index in indices]), strict=True):
+        for index, value in zip(indices, holm([of(rows[index].change).p for index in indices]), strict=True):
             adjusted[index] = value
     return adjusted
 
@@ -334,13 +338,21 @@ def _family(rows: Sequence[Tested], row: Tested) -> list[Tested]:
     return [tested for tested in rows if (tested.measure.key == PRIMARY) == (row.measure.key == PRIMARY)]
 
 
-def verdict(row: Tested, p: float | None, least: float | None) -> Verdict:
-    """What the test of a score says. `p`: corrected; `least`: the smallest that it could have been."""
+def verdict(row: Tested, p: float | None, signs: float | None, least: float | None) -> Verdict:
+    """What a score's tests say. `p`, of the permutation test, and `signs`: corrected; `least`: the least `p` possible.
+
+    Chosen: the permutation test refutes that both sides are alike, which is no claim about means. So a mean is called
+    different only if its interval leaves out 0, too, which is corrected as tests are; else the wins are counted.
+    """
+    change = row.change
     if p is not None and p <= SURE:
-        risen = row.change.difference.mean > 0
-        if not row.measure.better:
-            return "B higher" if risen else "A higher"
-        return "B better" if risen else "A better"
+        if change.shown and not row.measure.better:
+            return "B higher" if change.difference.mean > 0 else "A higher"
+        if change.shown:
+            return "B better" if change.difference.mean > 0 else "A better"
+        if signs is not None and signs <= SURE:
+            return "B wins more often" if change.wins > change.losses else "A wins more often"
+        return "not alike"
     if row.partial:
         return "undecided"
     if p is None:
@@ -394,6 +406,6 @@ def _pooled(rows: Sequence[Tested]) -> tuple[Estimate, float | None]:
             values[f"{index} {name}"] = weight * value
             strata[f"{index} {name}"] = str(index)
     place = ("overall", rows[0].agents, *(row.suite for row in rows))
-    estimated = estimate({name: [value] for name, value in values.items()}, place=place, strata=strata)
+    estimated = estimate({name: [value] for name, value in values.items()}, strata=strata)
     test, _ = sign_flips(list(values.values()), place=place)
     return estimated, test.p

@@ -31,7 +31,7 @@ from evalkit.report.scores import by_instance, cell_table, kind_notes
 from evalkit.report.tables import Column, Table, columns_of, estimated, method_of
 from evalkit.report.vega import Figure, Rows, spec_of
 from evalkit.results.cells import Cell
-from evalkit.stats.bootstrap import mean_of_instances
+from evalkit.stats.intervals import mean_of_instances
 
 BLOCK_FIELDS = frozenset({"block", "blocks", "schedule", "failures", "alternatives", "alternatives_seed"})
 """In what the lines of a blocked and of its unblocked instance may differ."""
@@ -123,7 +123,7 @@ def _paths(cell: Cell, calm: Cell, reached: Set[str]) -> dict[str, Any]:
     distances = by_instance((episode, float(edit_distance(path, episode.path))) for episode, path in after)
     shares = by_instance((episode, normalised(path, episode.path)) for episode, path in after)
     same = by_instance((episode, float(path == episode.path)) for episode, path in after)
-    interval, kind = share_interval(cell, "change", shares, 1.0)
+    interval, kind = share_interval(cell, shares, 1.0)
     return {
         "without": calm.suite.name.removeprefix(calm.suite.base).removeprefix("?") or calm.suite.name,
         "ned": mean_of_instances(shares) if shares else None,
@@ -209,12 +209,12 @@ def _coverage(cell: Cell, own: Figures, whole: Figures, judged: Mapping[str, Map
     whole   how many paths there are
     """
     shares = by_instance((episode, own.get(episode.id)) for episode in cell.prefix)
-    interval, kind = share_interval(cell, "coverage", shares)
+    interval, kind = share_interval(cell, shares)
     row: dict[str, Any] = {"coverage_interval": interval, "coverage_kind": kind}
     for sense, counts in judged.items():
         ids, name = counts.keys() & whole.keys(), f"{SENSES[sense]}_coverage"
         values = by_instance((one, counts[one.id] / whole[one.id]) for one in cell.prefix if one.id in ids)
-        interval, kind = share_interval(cell, name, values)
+        interval, kind = share_interval(cell, values)
         row |= {
             name: 100 * mean_of_instances(values) if values else None,
             f"{name}_interval": interval,

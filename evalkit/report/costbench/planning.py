@@ -103,7 +103,7 @@ def _shares(source: RunData, keep: str, among: str = "episodes") -> dict[str, Fi
 
 
 def _path_intervals(cell: Cell, shares: Mapping[str, Figures]) -> dict[str, Any]:
-    (ned, ned_kind), (exact, exact_kind) = (interval(cell, name, figures) for name, figures in shares.items())
+    (ned, ned_kind), (exact, exact_kind) = (interval(cell, figures) for figures in shares.values())
     return {"ned_interval": ned, "ned_kind": ned_kind, "exact_interval": exact, "exact_kind": exact_kind}
 
 

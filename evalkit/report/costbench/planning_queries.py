@@ -180,21 +180,19 @@ Spread = tuple[tuple[float, float] | None, str | None]
 """(a 95 % interval, None if there is none; its method, None if nothing was measured)."""
 
 
-def interval(cell: Cell, name: str, figures: Figures) -> Spread:
+def interval(cell: Cell, figures: Figures) -> Spread:
     """The 95 % interval of the mean of a share, in percent, and its method."""
     values = by_instance((episode, figures.get(episode.id)) for episode in cell.prefix)
     if cell.exact and len({value for scores in values.values() for value in scores}) == 1:
         return None, EXACT
-    return share_interval(cell, name, values)
+    return share_interval(cell, values)
 
 
-def share_interval(cell: Cell, name: str, values: Mapping[str, list[float]], scale: float = 100.0) -> Spread:
-    """`scale` times the 95 % interval of the mean of shares by instance, and its method; `name`: what they are, for the
-    draws."""
+def share_interval(cell: Cell, values: Mapping[str, list[float]], scale: float = 100.0) -> Spread:
+    """`scale` times the 95 % interval of the mean of shares by instance, and its method."""
     if not values:
         return None, None
-    drawn_at = (cell.suite.name, cell.agent, name)
-    estimated = estimate(values, place=drawn_at, strata=strata_of(cell), least=0.0, most=1.0)
+    estimated = estimate(values, strata=strata_of(cell), least=0.0, most=1.0)
     if estimated.interval is None:
         return None, None
     return (scale * estimated.interval.low, scale * estimated.interval.high), estimated.method

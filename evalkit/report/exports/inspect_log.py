@@ -29,7 +29,7 @@ from evalkit.report.exports.episodes import Chosen, Exported, stream
 from evalkit.report.scores import by_instance
 from evalkit.results.cells import Cell
 from evalkit.results.episodes import Environments, EpisodeResult
-from evalkit.stats.bootstrap import mean_of_instances
+from evalkit.stats.intervals import mean_of_instances
 from evalkit.store.folder import new_folder
 from evalkit.version import __version__
 

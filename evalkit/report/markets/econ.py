@@ -31,7 +31,7 @@ from evalkit.report.run_data import RunData
 from evalkit.report.scores import AGENT, interval_figures, kind_notes, packs_of
 from evalkit.report.tables import PROMPTS, Column, Table, columns_of, estimated
 from evalkit.results.cells import Cell
-from evalkit.stats.bootstrap import LEAST_INSTANCES
+from evalkit.stats.intervals import LEAST_INSTANCES
 
 OPTIMUM = "100 = optimum"
 

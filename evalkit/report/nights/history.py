@@ -19,13 +19,15 @@ from evalkit.errors import CorruptLogError
 from evalkit.frozen.manifest import Manifest, ManifestAgent, ManifestSuite
 from evalkit.frozen.void import read_voids
 from evalkit.report.behaviour import SERVED_ASK_COLUMNS, SERVED_COLUMNS, versions
+from evalkit.report.nights.dearer import Took, dearer
 from evalkit.report.run_data import RunData
 from evalkit.report.scores import scores_table
 from evalkit.results.cells import Cell, cells
 from evalkit.results.derived import read_run
 from evalkit.results.endings import most_said
 from evalkit.spec.identity import episode_key
-from evalkit.stats.alarm import LEAST_PAIRS, WINDOWS, Night, watched
+from evalkit.stats.alarm import WINDOWS, By, Night, watched
+from evalkit.stats.lasting_fall import LEAST_PAIRS
 from evalkit.store import json_text
 
 FORMAT = 1
@@ -64,7 +66,7 @@ class AlarmNote(msgspec.Struct, frozen=True, kw_only=True):
     """The nights before it, with which this night and all later ones of the alarm are compared, oldest first."""
     window: tuple[str, ...] = ()
     """The last `nights` nights, oldest first; both are empty if it is not raised."""
-    by: Literal["windows", "evidence"] = "windows"
+    by: By = "windows"
     evidence: float | None = None
     """Both as of `alarm.Alarm`; None where nobody gathered it."""
     visible: float | None = None
@@ -109,6 +111,10 @@ class CellNight(msgspec.Struct, frozen=True, kw_only=True):
     out of the file where there are none."""
     said: str | msgspec.UnsetType = msgspec.UNSET
     """What the provider said of these."""
+    took: Took | msgspec.UnsetType = msgspec.UNSET
+    """What an episode took. Left out of the file where nothing was paid and no token used."""
+    dearer: tuple[str, ...] | msgspec.UnsetType = msgspec.UNSET
+    """What an episode takes more of than it did. Left out of the file where it does not."""
     litmus: Literal[True] | msgspec.UnsetType = msgspec.UNSET
     """Its environment claims no optimum: a rise is an alarm as much as a fall. Left out of the file elsewhere."""
 
@@ -181,6 +187,11 @@ class NightRecord(msgspec.Struct, frozen=True, kw_only=True):
         return any(cell.values for cell in self.cells)
 
     @property
+    def rises(self) -> tuple[tuple[CellNight, str], ...]:
+        """What takes more than it did."""
+        return tuple((cell, words) for cell in self.cells if cell.dearer is not msgspec.UNSET for words in cell.dearer)
+
+    @property
     def raised(self) -> tuple[CellNight, ...]:
         """The cells with an alarm."""
         return tuple(cell for cell in self.cells if cell.alarm is not None and cell.alarm.raised)
@@ -241,6 +252,11 @@ def _cell(
     for episode in cell.prefix:
         if episode.score is not None and episode.instance not in refused:
             values.setdefault(digests[episode.instance], []).append(episode.score)
+    took_each: dict[str, list[tuple[int, int]]] = {}
+    for episode in cell.prefix:
+        spent = episode.cost, episode.tokens_in + episode.tokens_out
+        if any(spent):
+            took_each.setdefault(digests[episode.instance], []).append(spent)
     low, high = row["interval"] or (None, None)
     return CellNight(
         agent=cell.agent,
@@ -257,6 +273,11 @@ def _cell(
         episodes=len(cell.prefix),
         **{name: took[name] for name in ("cost", "tokens_in", "tokens_out", "steps", "latency_s")},
         served=served,
+        took={
+            name: (sum(cost for cost, _ in each) / len(each), sum(tokens for _, tokens in each) / len(each))
+            for name, each in took_each.items()
+        }
+        or msgspec.UNSET,
         refused=Counter(digests[episode.instance] for episode in cell.refused) if refused else msgspec.UNSET,
         said=most_said(episode.said for episode in cell.refused) if refused else msgspec.UNSET,
         litmus=True if is_litmus(cell.suite.environment) else msgspec.UNSET,
@@ -269,7 +290,10 @@ def judged(history: Sequence[NightRecord], tonight: NightRecord, accepted: Accep
     marked = []
     for cell in tonight.cells:
         before = earlier(history, cell, tonight.night, accepted)
-        marked.append(msgspec.structs.replace(cell, alarm=_note(before, cell, tonight.night, share, rule.tolerance)))
+        took = [known.took for _, known in before if known.took is not msgspec.UNSET]
+        rises = () if cell.took is msgspec.UNSET or not took else dearer(took, cell.took, share)
+        alarm = _note(before, cell, tonight.night, share, rule.tolerance)
+        marked.append(msgspec.structs.replace(cell, alarm=alarm, dearer=rises or msgspec.UNSET))
     return msgspec.structs.replace(tonight, cells=tuple(marked))
 
 
@@ -291,6 +315,8 @@ def _note(before: Sequence[Dated], cell: CellNight, night: str, alpha: float, to
     the last count, as many as the windows take or as it took to raise it. The nights of an alarm that has ended are
     left out: they are neither what it was before nor what it is now."""
     measured = [dated for dated in before if dated[1].values]
+    same = _same_suite(measured, cell)
+    replaced, measured = len(same) < len(measured), same
     last = measured[-1][1].alarm if measured else None
     standing = last if last is not None and last.raised else None
     comparable = [dated for dated in _alike(measured, cell) if not _ended(dated[0], before, standing)]
@@ -309,6 +335,9 @@ def _note(before: Sequence[Dated], cell: CellNight, night: str, alpha: float, to
         both_ways=cell.litmus is True,
         fallen=None if standing is None else len(fallen),
     )
+    words = alarm.words
+    if replaced and cell.values and not measured:
+        words = "no test: most of its instances were in no night before: tonight is a new baseline"
     since = fell = ""
     was, window = tuple[str, ...](), tuple[str, ...]()
     if alarm.raised:
@@ -322,7 +351,7 @@ def _note(before: Sequence[Dated], cell: CellNight, night: str, alpha: float, to
         nights=alarm.nights,
         before=alarm.before,
         now=alarm.now,
-        words=alarm.words,
+        words=words,
         since=since,
         fell=fell,
         was=was,
@@ -331,6 +360,18 @@ def _note(before: Sequence[Dated], cell: CellNight, night: str, alpha: float, to
         evidence=alarm.evidence,
         visible=alarm.visible,
     )
+
+
+def _same_suite(measured: Sequence[Dated], cell: CellNight) -> list[Dated]:
+    """The nights since the suite was last replaced: since the last one of whose instances less than half had been in a
+    night before. Scores of other instances say nothing of the agent."""
+    seen: set[str] = set()
+    first = 0
+    for place, (_, known) in enumerate([*measured, ("", cell)]):
+        if seen and len(known.values.keys() & seen) < len(known.values) / 2:
+            first, seen = place, set()
+        seen |= known.values.keys()
+    return list(measured[first:])
 
 
 def _alike(before: Sequence[Dated], cell: CellNight) -> list[Dated]:
