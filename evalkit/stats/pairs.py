@@ -151,7 +151,7 @@ def change(
     )
     whole = _mean(list(pairs.differences.values()))
     seen = _moved(estimated, whole, width).interval
-    estimated = _with_unmet_sides(estimated, first, second)
+    estimated = _with_unmet_sides(estimated, first, second, math.isfinite(width))
     return Change(
         first=first.mean,
         second=second.mean,
@@ -166,7 +166,7 @@ def change(
     )
 
 
-def _with_unmet_sides(difference: Estimate, first: Estimate, second: Estimate) -> Estimate:
+def _with_unmet_sides(difference: Estimate, first: Estimate, second: Estimate, bounded: bool) -> Estimate:
     """The difference, as unsure of failures that neither side has met as the sides are, which fail apart.
 
     Each end of what was seen goes as far on as the two sides' own intervals go on for instances unlike all that were
@@ -176,14 +176,15 @@ def _with_unmet_sides(difference: Estimate, first: Estimate, second: Estimate) -
     seen, wide = difference.interval, difference.cautious
     if seen is None or wide is None:
         return difference
-    (below, above), (other_below, other_above) = (_beyond(side) for side in (first, second))
+    (below, above), (other_below, other_above) = (_beyond(side, bounded) for side in (first, second))
     low, high = seen.low - math.hypot(other_below, above), seen.high + math.hypot(other_above, below)
     return replace(difference, interval=Interval(low=min(wide.low, low), high=max(wide.high, high)))
 
 
-def _beyond(side: Estimate) -> tuple[float, float]:
-    """How far its cautious interval goes (below, above) what was seen."""
-    if side.cautious is None or side.interval is None:
+def _beyond(side: Estimate, bounded: bool) -> tuple[float, float]:
+    """How far its cautious interval goes (below, above) what was seen; of answers of yes and no pairs know enough."""
+    answers = bounded and side.method == "alike" and side.mean in (0.0, 1.0)
+    if side.cautious is None or side.interval is None or answers:
         return 0.0, 0.0
     return side.interval.low - side.cautious.low, side.cautious.high - side.interval.high
 

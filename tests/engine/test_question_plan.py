@@ -64,6 +64,9 @@ def test_twelve_instances_cannot_decide(tmp_path: Path, call: Call, monkeypatch:
     said = call("plan", str(path))
     assert "10 points apart: cannot be decided with 12 instances" in said.out
     assert "  1 point apart: " in said.out
+    assert "Answers are about instances like these, as if they were drawn from many" in said.out
+    assert "No agent begins more than 32 instances beyond the slowest that it is still compared with" in said.out
+    assert "Answers are about this suite alone" in call("plan", str(written(tmp_path, 12, before="replicates = 3"))).out
 
 
 def test_a_budget_is_told_in_instances(tmp_path: Path, call: Call, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -79,6 +79,13 @@ def print_plan(plan: Plan) -> None:
         console.print(line, markup=False, style="dim")
 
 
+ABOUT = {
+    "instances like these": "instances like these, as if they were drawn from many: `replicates` is 1",
+    "this suite": "this suite alone, played again and again: `replicates` is above 1",
+}
+"""What a question is about, and what that rests on."""
+
+
 def _question_words(question: QuestionPlan) -> Iterator[str]:
     """What can be decided, for differences that are supposed."""
     what = "instances" if question.about == "instances like these" else "draws"
@@ -86,6 +93,7 @@ def _question_words(question: QuestionPlan) -> Iterator[str]:
         f"What can be decided: {many(question.parts, 'question')} about {many(question.agents, 'agent')}, equal within "
         f"{question.margin:g} points, from at most {question.draws:,} {what}."
     )
+    yield f"Answers are about {ABOUT.get(question.about, question.about)}."
     if question.least > question.draws:
         yield (
             f"Nothing can be decided with {question.draws:,} {what}: {question.least:,} are the least for any answer, "
