@@ -27,6 +27,11 @@ RULES: Sequence[Rule] = (
         "likewise, in words",
     ),
     (
+        re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d(?= to \d{4}-)|(?<= to )\d{4}-\d\d-\d\d \d\d:\d\d"),
+        "YYYY-MM-DD HH:MM",
+        "when a run was played: now, if it is played here",
+    ),
+    (
         re.compile(r'^\{"event": ?"progress",.*\}\n', re.MULTILINE),
         "",
         "how often a call of `run` tells its progress, every few seconds, depends on the machine",
