@@ -27,7 +27,7 @@ RULES: Sequence[Rule] = (
         "likewise, in words",
     ),
     (
-        re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d(?= to \d{4}-)|(?<= to )\d{4}-\d\d-\d\d \d\d:\d\d"),
+        re.compile(r"\d{4}-\d\d-\d\d\s+\d\d:\d\d(?=\s+to\s+\d{4}-)|(?<=to )\d{4}-\d\d-\d\d\s+\d\d:\d\d"),
         "YYYY-MM-DD HH:MM",
         "when a run was played: now, if it is played here",
     ),
