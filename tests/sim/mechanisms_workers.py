@@ -35,13 +35,6 @@ MUTANTS = (
         needs=("workers", "worker_dies"),
     ),
     Mutant(
-        name="what only one that begins later may go on with waits for it",
-        file="engine/machines/allocator.py",
-        old="                chosen.leaving = True\n",
-        new="",
-        needs=("workers", "worker_dies"),
-    ),
-    Mutant(
         name="a writer whose journal was ended compacts it",
         file="store/writing/compact.py",
         old="        refuse_sealed(self._run, self._writer)  # one",
