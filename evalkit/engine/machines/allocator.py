@@ -223,10 +223,11 @@ class Allocator:
     def _lend(self, writer: str, said: WorkReport) -> tuple[dict[tuple[str, str], tuple[int, int]], int, int]:
         """What it may have of each scope's money; and of the run's, what that lends, and what it has given back."""
         loans, lent, returned = dict[tuple[str, str], tuple[int, int]](), 0, 0
+        largest = max([lane.largest for lane in said.lanes.values()], default=0)
         for scope, pot in self.pots.items():
             own = said.money.get(scope, NOTHING)
             back = pot.hear(writer, own)
-            most, more = (own.lent, 0) if self.stop[0] else pot.lend(writer)
+            most, more = (own.lent, 0) if self.stop[0] else pot.lend(writer, largest)
             if scope == RUN:
                 lent, returned = more, back
             else:

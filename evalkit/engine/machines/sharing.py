@@ -85,10 +85,10 @@ class Pot:
         """What a worker gave back is free."""
         self.accounts[worker].back -= amount
 
-    def lend(self, worker: str) -> tuple[int, int]:
+    def lend(self, worker: str, largest: int) -> tuple[int, int]:
         """(what a worker may have of it from now on, what it is lent for that). The first is less than it has where
-        another waits for more than is free: it is to give back what idles. A loan is as large as a lease of a process
-        that plays alone, as far as there is enough."""
+        another waits for more than is free: it is to give back what idles. `largest`: its highest bound of a request.
+        A loan is for few requests, since what idles is charged if the worker dies."""
         if self.budget is None:
             return 0, 0
         account, free, waits = self.accounts[worker], self.free, self._waits_first()
@@ -97,7 +97,7 @@ class Pot:
             kept = max(0, self.accounts[waits].lack)
             if kept > free:
                 return account.lent - account.idle, 0
-        usual = min(max(self.budget // LEASE_PARTS, said.reserved), free // (2 * len(self.accounts)))
+        usual = min(max(self.budget // LEASE_PARTS, 2 * largest), free // (2 * len(self.accounts)))
         amount = max(0, usual - account.idle) if account.idle < usual / 2 else 0
         if said.wanted:  # all that waits if that is there; else at least the next request
             amount = max(amount, min(said.wanted, max(account.lack, free // len(self.accounts))))

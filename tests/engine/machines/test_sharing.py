@@ -30,72 +30,72 @@ def has(lent: int, *, spent: int = 0, reserved: int = 0, over: int = 0) -> Borro
 def test_a_worker_gets_what_its_requests_wait_for_or_at_least_the_first_of_them() -> None:
     made = pot(1_000, before=200)
     made.hear("a", waits(900, 300))
-    assert made.lend("a") == (400, 400), "an even part, since all of it is not there"
+    assert made.lend("a", 0) == (400, 400), "an even part, since all of it is not there"
     made.hear("b", waits(300, 300))
-    assert made.lend("b") == (300, 300)
+    assert made.lend("b", 0) == (300, 300)
     assert held(made) == 900
 
 
-def test_a_loan_is_a_thousandth_or_as_much_again_as_is_in_flight() -> None:
+def test_a_loan_is_a_thousandth_or_for_two_requests_whatever_is_in_flight() -> None:
     made = pot(1_000_000)
     made.hear("a", has(0))
-    assert made.lend("a") == (1_000, 1_000)
+    assert made.lend("a", 400) == (1_000, 1_000)
     made.hear("a", has(1_000, reserved=400))
-    assert made.lend("a") == (1_000, 0), "half of it is left"
+    assert made.lend("a", 400) == (1_000, 0), "half of it is left"
     made.hear("a", has(1_000, reserved=1_000))
-    assert made.lend("a") == (2_000, 1_000)
-    made.hear("a", has(2_000, reserved=2_000))
-    assert made.lend("a") == (4_000, 2_000)
+    assert made.lend("a", 700) == (2_400, 1_400)
+    made.hear("a", has(2_400, reserved=2_400))
+    assert made.lend("a", 0) == (3_400, 1_000)
 
 
 def test_what_idles_is_called_back_for_the_worker_that_waits_first() -> None:
     made = pot(1_000)
     made.hear("a", waits(900, 900))
-    assert made.lend("a") == (900, 900)
+    assert made.lend("a", 0) == (900, 900)
     made.hear("b", waits(300, 300))
-    assert made.lend("b") == (0, 0)
+    assert made.lend("b", 0) == (0, 0)
     made.hear("a", has(900))
-    assert made.lend("a") == (0, 0)
+    assert made.lend("a", 0) == (0, 0)
     assert made.hear("a", has(0)) == 900
-    assert made.lend("b") == (0, 0), "the return is not durable yet"
+    assert made.lend("b", 0) == (0, 0), "the return is not durable yet"
     made.returned("a", 900)
     assert made.hear("a", has(0)) == 0, "it was heard before"
-    assert made.lend("b") == (300, 300)
+    assert made.lend("b", 0) == (300, 300)
 
 
 def test_of_two_that_wait_with_some_money_each_one_gives_way() -> None:
     made = pot(1_000)
     for worker in ("a", "b"):
         made.hear(worker, waits(500, 500))
-        assert made.lend(worker) == (500, 500)
+        assert made.lend(worker, 0) == (500, 500)
     made.hear("a", waits(200, 700, lent=500))
     made.hear("b", waits(200, 700, lent=500))
-    assert made.lend("b") == (0, 0), "it gives back what it has"
+    assert made.lend("b", 0) == (0, 0), "it gives back what it has"
     made.returned("b", made.hear("b", waits(700, 700)))
-    assert made.lend("b") == (0, 0)
-    assert made.lend("a") == (700, 200)
+    assert made.lend("b", 0) == (0, 0)
+    assert made.lend("a", 0) == (700, 200)
     assert held(made) <= 1_000
 
 
 def test_a_reply_above_its_bound_counts_and_is_not_lent_again() -> None:
     made = pot(1_000)
     made.hear("a", waits(100, 100))
-    made.lend("a")
+    made.lend("a", 0)
     for _ in range(2):
         assert made.hear("a", has(100, spent=130, over=30)) == 0
     assert held(made) == 130
     made.hear("b", waits(2_000, 100))
-    assert made.lend("b") == (435, 435), "half of what is left"
+    assert made.lend("b", 0) == (435, 435), "half of what is left"
 
 
 def test_a_dead_worker_keeps_what_it_may_have_spent_and_frees_the_rest() -> None:
     made = pot(1_000)
     made.hear("a", waits(800, 800))
-    made.lend("a")
+    made.lend("a", 0)
     made.settle("a", 150)
     assert held(made) == 150
     made.hear("b", waits(400, 400))
-    made.lend("b")
+    made.lend("b", 0)
     made.settle("b", None)
     assert held(made) == 150 + 400, "nobody knows: all that it was lent counts"
 
@@ -103,7 +103,7 @@ def test_a_dead_worker_keeps_what_it_may_have_spent_and_frees_the_rest() -> None
 def test_a_run_without_a_budget_lends_nothing_and_counts_what_is_spent() -> None:
     made = pot(None, before=5)
     made.hear("a", Borrowed(spent=70, reserved=20, lent=0, wanted=10, first=10))
-    assert made.lend("a") == (0, 0)
+    assert made.lend("a", 0) == (0, 0)
     assert (made.spent, made.reserved) == (75, 20)
 
 
