@@ -74,7 +74,7 @@ FOUND_BY: Mapping[str, int] = {
     "a writer whose journal was ended compacts it": 8,
     "a worker alone with a lane leaves no room for others": 4,
     "a lost worker's episodes are given to nobody": 11,
-    "a worker hears of a lease before it lasts": 1,
+    "a worker hears of a lease before it lasts": 5,
     "a worker asks to be let in before its folder is there": 1,
     "a session's steps are left out of what its footers say": 30,
     "a repair cuts no episode": 109,
