@@ -15,6 +15,7 @@ from evalkit.envs.table import ENVIRONMENTS
 from evalkit.errors import RunError, StorageError
 from evalkit.frozen.manifests import read_manifest
 from evalkit.frozen.question_files import ANSWERS, QUESTION, read_given
+from evalkit.money import PicoUsd
 from evalkit.results.answers import RunQuestion, read_question
 from evalkit.results.derived import read_afresh
 from evalkit.results.question import freeze_question
@@ -281,6 +282,21 @@ def test_nobody_plays_on_for_what_cannot_be_answered(tmp_path: Path, suite: Path
     # What remains is owed: it is no answer that has spared it.
     assert (outcome.reason, outcome.spared, outcome.owed) == ("lane", 0, 3 * INSTANCES - played(run).total())
     assert "knuth, random: played no further, since what is open is about agents that are played" in words(outcome)
+
+
+@pytest.mark.exhaustive
+def test_nobody_plays_on_beside_an_agent_whose_own_budget_is_used_up(tmp_path: Path, suite: Path) -> None:
+    run = tmp_path / "run"
+    one = asking(tmp_path, suite, "margin = 0.5", agents=("knuth", "random"), served=True, before='budget_usd = "50"')
+    agents = [
+        replace(agent, budget=PicoUsd(2 * 10**11) if agent.name == "random" else None) for agent in one.sweep.agents
+    ]
+    outcome, _ = go_served(replace(one, sweep=replace(one.sweep, agents=tuple(agents))), run)
+    assert outcome.reason == "budget"
+    (left,) = events(run, "dismissed")
+    assert left["in_vain"] == ["knuth"]
+    counts = played(run)
+    assert 0 < counts["random"] <= counts["knuth"] <= counts["random"] + asked_of(run).frozen.ahead + 8
 
 
 def test_an_answer_that_does_not_follow_from_the_log_is_found(tmp_path: Path, suite: Path) -> None:
