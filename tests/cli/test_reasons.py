@@ -23,7 +23,7 @@ from evalkit.store.events import last_session
 from evalkit.view.overview import overview
 from evalkit.view.reading import read_run
 from tests.support.command_line import Call
-from tests.support.refusing import PROVIDER, Answer, Refusing, error, sweep_text
+from tests.support.refusing import PROVIDER, Answer, Refusing, error, reply, sweep_text
 
 CODE = """
 import evalkit
@@ -57,7 +57,8 @@ CASES = (
     Case(
         "budget",
         r"The budget of \$0\.0\d+ is reached: \$0\.0\d+ remain, and the next episode may take up to \$0\.0\d+\.",
-        top='budget_usd = "0.038"',
+        top='budget_usd = "0.08"',
+        answers="dear",
     ),
     Case(
         "budget",
@@ -102,6 +103,8 @@ class Provider(Refusing):
         self.first = self.first or name
         if self.answers == "interrupts" and before == 2:
             os.kill(os.getpid(), signal.SIGINT)
+        if self.answers == "dear":  # of what the run would cost, its budget pays for a third
+            return 200, reply(step).replace('"completion_tokens": 1', '"completion_tokens": 2000')
         if self.answers == "wrong key":
             return 401, error("Wrong key", "invalid_api_key")
         if name == self.first and self.answers == "one":

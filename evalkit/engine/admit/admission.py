@@ -341,7 +341,7 @@ class Admission:
         """Pico-dollars that the cheapest of the episodes that wait for money may need, with room for one more
         request."""
         heads = [(one, one.head) for one in self.backlogs.values() if one.head is not None]
-        needed = (self._whole(one, head) + self._request(one, head) for one, head in heads)
+        needed = ((1 + SPREAD) * self._whole(one, head) + self._request(one, head) for one, head in heads)
         return min(needed, default=0.0)
 
     def next_s(self) -> float:
