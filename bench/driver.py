@@ -113,7 +113,7 @@ def _job(store: Store, asker: Asker, lane: Lane, holdings: Holdings) -> LaneJob:
         name="lookup", base="lookup", axes={}, environment="lookup", environment_version=1, digest="", instances=()
     )
     planned = (_episode(number, cell, suite, tool) for number in range(EPISODES))
-    context = LaneContext(log=store, worker="bench", stop=Stop(), lane_stop=Stop())
+    context = LaneContext(log=store, worker="bench", stop=Stop())
     return LaneJob(
         name="stub/model",
         width=min(CONC, EPISODES),

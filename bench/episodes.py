@@ -126,7 +126,7 @@ async def _play(resolved: Resolved, todo: list[PlannedEpisode], replies: Mapping
             budget=Budget(budget=PRICE, spent=PicoUsd(0), ledger=store, session="bench"),
             transport=_Memory(replies),
         )
-        context = LaneContext(log=store, worker="bench", stop=Stop(), lane_stop=Stop())
+        context = LaneContext(log=store, worker="bench", stop=Stop())
         nothing = Holdings(episodes={}, rows={})
         job = LaneJob(
             name="bench",

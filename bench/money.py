@@ -413,7 +413,7 @@ async def _play(
             first_bound=first_bound,
         )
         gate = AdmissionQueue(admission)
-    stop.wakes[gate] = partial(_wake, lanes, budget, gate)
+    stop.listen(partial(_wake, lanes, budget, gate))
     jobs = []
     for name in cast:
         asker = ModelAsker(templates[name], lane=lanes[name], budget=budget.of(name, name), transport=providers[name])
@@ -427,7 +427,7 @@ async def _play(
                 todo=backlogs[name].todo,
                 activate=seats.activate,
                 asker=partial(_same, asker),
-                context=LaneContext(log=books, worker="bench", stop=stop, lane_stop=Stop(), lane=lanes[name]),
+                context=LaneContext(log=books, worker="bench", stop=stop, lane=lanes[name]),
                 lane=lanes[name],
                 gate=gate,
             )

@@ -167,7 +167,7 @@ async def _play(dialect: Dialect, wire: _Wire) -> None:
         budget=Budget(budget=None, spent=PicoUsd(0), ledger=nothing, session="bench"),
         transport=wire,
     )
-    context = LaneContext(log=nothing, worker="bench", stop=Stop(), lane_stop=Stop())
+    context = LaneContext(log=nothing, worker="bench", stop=Stop())
     seats = Holdings(episodes={}, rows={})
     for number in range(EPISODES):
         assert await play(_episode(number), seats.activate, asker, context) == "answered"

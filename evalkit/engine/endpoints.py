@@ -24,10 +24,10 @@ from evalkit.engine.agents.cast import Cast
 from evalkit.engine.agents.playing import CodePlayer
 from evalkit.engine.episode import ActiveEpisode, Player, next_question
 from evalkit.engine.freezing.freeze import Endpoint, Resolved, endpoint_name, lane_shares
-from evalkit.engine.options import Launch
+from evalkit.engine.options import Launch, Stop
 from evalkit.engine.servers import limits_over
 from evalkit.engine.universe import AgentSetup, Choice, PlannedEpisode
-from evalkit.errors import UsageError
+from evalkit.errors import LaneClosed, UsageError
 from evalkit.frozen.manifest import Manifest, ManifestCode
 from evalkit.money import FREE, PicoUsd, Price
 from evalkit.policy.table import find_policy, player
@@ -149,6 +149,14 @@ class Endpoints:
         body_bytes = len(template.body(question))
         bound, usual = template.bound(body_bytes), template.usual_bound(question, body_bytes)
         return usual if bound > OUTSIZE * usual or (budget is not None and bound > budget) else bound
+
+    def end(self, stop: Stop) -> None:
+        """The run stops: whoever waits for a limit or for money leaves. Requests in flight may still be answered."""
+        error = LaneClosed(stop.message or f"The run stops ({stop.reason}).")
+        for lane in self.lanes.values():
+            lane.end(error)
+        if self.budget is not None:
+            self.budget.end(error)
 
     def endpoint(self, cell: AgentSetup, role: str) -> str:
         """The name of the endpoint of a role; of the agent's own model for the empty one."""

@@ -141,8 +141,8 @@ class LaneContext:
     worker: str
     stop: Stop
     """Of the whole run."""
-    lane_stop: Stop
-    """Of this lane alone."""
+    lane_stop: Stop = field(init=False)
+    """Of this lane, within the run's."""
     lane: "Lane | None" = None
     """Called for valid actions; None: not needed."""
     flying: dict[str, ActiveEpisode] = field(default_factory=dict)
@@ -171,10 +171,13 @@ class LaneContext:
     stopped: dict[str, str] = field(default_factory=dict)
     """Agents that are played no more although their lane goes on, and why."""
 
+    def __post_init__(self) -> None:
+        self.lane_stop = Stop(within=self.stop)
+
     @property
     def stopping(self) -> bool:
         """Whether no further request may be sent."""
-        return bool(self.stop.reason or self.lane_stop.reason)
+        return self.lane_stop.stopped
 
 
 class Player:

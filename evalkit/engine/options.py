@@ -16,21 +16,44 @@ if TYPE_CHECKING:
 Launch = Callable[[Provider, Path], AbstractContextManager[str]]
 
 
-@dataclass(slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True, eq=False)
 class Stop:
-    """Why players should end after their durable step; the first reason applies."""
+    """A scope whose players can be told to end after their durable step: a run, or one of its lanes. The first reason
+    applies. What stops a run stops its lanes."""
 
+    within: "Stop | None" = None
+    """The run's, of a lane's."""
     reason: str = ""
+    """Its own; empty: it goes on, or the scope around it was stopped."""
     message: str = ""
-    wakes: dict[object, Callable[[], None]] = field(default_factory=dict)
-    """By who waits, called once when the reason is set: players that wait for a limit must be woken."""
+    _listeners: dict[object, Callable[[], None]] = field(default_factory=dict)
+
+    @property
+    def stopped(self) -> bool:
+        """Whether it or the scope around it was told to stop."""
+        return bool(self.reason) or (self.within is not None and self.within.stopped)
 
     def set(self, reason: str, message: str = "") -> None:
         """Ask all players to stop."""
         if not self.reason:
             self.reason, self.message = reason, message
-            for wake in list(self.wakes.values()):
-                wake()
+            for told in list(self._listeners.values()):
+                told()
+
+    def listen(self, told: Callable[[], None]) -> Callable[[], None]:
+        """Call `told` when this scope or the one around it stops, at once if it has: players that wait must be woken.
+        Returns what ends this."""
+        key, scopes = object(), [self] if self.within is None else [self, self.within]
+        for scope in scopes:
+            scope._listeners[key] = told
+        if self.stopped:
+            told()
+
+        def leave() -> None:
+            for scope in scopes:
+                scope._listeners.pop(key, None)
+
+        return leave
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

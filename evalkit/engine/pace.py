@@ -60,7 +60,6 @@ class Pacing:
         self._waiting: dict[str, WaitQueue[None, None]] = {job.name: WaitQueue() for job in jobs}
         for job in jobs:
             job.pace = self
-            job.context.lane_stop.wakes["pace"] = job.context.stop.wakes["pace"] = self.look
             for (agent, suite), cell in job.cells.items():
                 self._jobs[agent] = job
                 self._left[agent] += cell.planned - cell.ended
@@ -68,6 +67,8 @@ class Pacing:
                     self._begun[agent] += cell.ended
                     self._ended[agent] += cell.ended
         self._lanes = {job.name: [agent for agent, its in self._jobs.items() if its is job] for job in jobs}
+        for job in jobs:
+            job.context.lane_stop.listen(self.look)
 
     def ask(self, pairs: Iterable[tuple[str, str]], alone: Collection[str]) -> None:
         """What is open: pairs of agents, and agents whose own means are wanted. These wait for nobody, nor does an

@@ -242,7 +242,6 @@ def _job(session: Session, endpoints: Endpoints, backlog: LaneBacklog, width: in
             log=session.store,
             worker=session.name,
             stop=session.stop,
-            lane_stop=Stop(),
             lane=lane,
         ),
         lane=lane,

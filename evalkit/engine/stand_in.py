@@ -362,7 +362,7 @@ async def play_sample(
     the policy or the code fails.
     """
     cell = episode.cell
-    table = LaneContext(log=_NoLog(cell.agent.name), worker="plan", stop=Stop(), lane_stop=Stop())
+    table = LaneContext(log=_NoLog(cell.agent.name), worker="plan", stop=Stop())
     periods: int | None = episode.target.line.get("periods")
     active = Holdings(episodes={}, rows={}).activate(episode)
     tally = _MeteredEpisode(

@@ -28,7 +28,7 @@ from evalkit.engine.session import Resources, Schedule, Session, make_resources,
 from evalkit.engine.spending.money import open_row, spent_below
 from evalkit.engine.time_left import TimeLeft
 from evalkit.engine.view import Pace, View, view_of
-from evalkit.errors import LaneClosed, UsageError
+from evalkit.errors import UsageError
 from evalkit.frozen.manifest import Manifest
 from evalkit.frozen.manifests import keep_spec, write_manifest
 from evalkit.frozen.question_files import write_frozen
@@ -251,24 +251,18 @@ def _ceilings(session: Session, crashes: Sequence[LedgerRecord]) -> dict[tuple[s
 @contextmanager
 def _stoppable(ready: Resources, schedule: Schedule) -> Iterator[None]:
     """When the run is to stop, players that wait for a limit or for money leave; replies in flight are awaited."""
-    stop, endpoints = schedule.session.stop, ready.endpoints
+    stop = schedule.session.stop
 
     def wake() -> None:
-        error = LaneClosed(stop.message or f"The run stops ({stop.reason}).")
-        for lane in endpoints.lanes.values():
-            lane.end(error)
+        ready.endpoints.end(stop)
         if schedule.gate is not None:
             schedule.gate.end()
-        if endpoints.budget is not None:
-            endpoints.budget.end(error)
 
-    stop.wakes[schedule.session.name] = wake
-    if stop.reason:
-        wake()
+    leave = stop.listen(wake)
     try:
         yield
     finally:
-        del stop.wakes[schedule.session.name]
+        leave()
 
 
 @contextmanager

@@ -155,7 +155,7 @@ def played(
     """Play on from what a log has."""
     asked: list[str] = []
     log = Log(rows=list(rows))
-    context = context or LaneContext(log=log, worker="w", stop=Stop(), lane_stop=Stop())
+    context = context or LaneContext(log=log, worker="w", stop=Stop())
     context.log = log
 
     def make(role: str, settings: Mapping[str, Any]) -> Any:
@@ -617,7 +617,7 @@ async def asks_beside(seat: Seat) -> None:
 @pytest.mark.parametrize("how", ["returns", "raises", "is stopped"])
 def test_nothing_is_written_after_the_end_of_an_agent(how: str, use: Callable[[Seat], Any]) -> None:
     told, kept = list[BaseException](), list[asyncio.Task[None]]()
-    context = LaneContext(log=Log(), worker="w", stop=Stop(), lane_stop=Stop())
+    context = LaneContext(log=Log(), worker="w", stop=Stop())
 
     async def later(seat: Seat, turns: int) -> None:
         for _ in range(turns):
@@ -706,15 +706,15 @@ def test_an_agent_that_never_asks_is_left_when_the_run_or_its_lane_stops(
                 if not deaf:
                     raise
 
-    context = LaneContext(log=Log(), worker="w", stop=Stop(), lane_stop=Stop())
+    context = LaneContext(log=Log(), worker="w", stop=Stop())
     outcome = played(idle, an_episode(idle), context=context)
     assert (outcome.left, outcome.log.rows) == ("stopped", [])
-    assert not context.stop.wakes
-    assert not context.lane_stop.wakes
+    assert not context.stop._listeners
+    assert not context.lane_stop._listeners
 
 
 def test_a_request_in_flight_when_the_run_stops_is_awaited_and_logged() -> None:
-    context = LaneContext(log=Log(), worker="w", stop=Stop(), lane_stop=Stop())
+    context = LaneContext(log=Log(), worker="w", stop=Stop())
     outcome = played(
         plain, an_episode(plain), meets=lambda role, question: context.stop.set("interrupt"), context=context
     )

@@ -72,7 +72,7 @@ def played(run: Path) -> tuple[Listening, Log]:
     one = next(iter(episodes(manifest, list(manifest.agents.values()), Choice())))
     asker, log = Listening(one), Log()
     activate = Holdings(episodes={}, rows={}).activate
-    context = LaneContext(log=log, worker="w", stop=Stop(), lane_stop=Stop())
+    context = LaneContext(log=log, worker="w", stop=Stop())
     assert asyncio.run(play(one, activate, asker, context)) == "complete"
     return asker, log
 

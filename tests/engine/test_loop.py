@@ -115,7 +115,7 @@ def test_a_second_signal_is_raised_in_what_holds_up_the_loop(number: int) -> Non
                 said.append("raised")
             said.append(stop.reason)
             heard = asyncio.Event()
-            stop.wakes[heard] = heard.set
+            stop.listen(heard.set)
             with suppress(asyncio.CancelledError):  # two signals end it at once
                 await heard.wait()
         return [*said, stop.reason]
@@ -127,17 +127,17 @@ def test_a_second_signal_is_raised_in_what_holds_up_the_loop(number: int) -> Non
 
 def test_signals_that_the_loop_hears_are_raised_nowhere() -> None:
     async def run() -> int:
-        stop, heard = Stop(), 0
+        stop, heard, told = Stop(), 0, asyncio.Event()
+        stop.listen(told.set)
         with interruptible(stop):
             for _ in range(2):
                 signal.raise_signal(signal.SIGTERM)
-                told = asyncio.Event()
-                stop.wakes[told] = told.set
                 try:
                     await told.wait()
                 except asyncio.CancelledError:
                     return heard
                 heard += 1
+                told.clear()
         return heard
 
     assert run_loop(run()) == 1

@@ -57,7 +57,7 @@ def lane(name: str, order: Iterable[str], player: Sleeper, stop: Stop) -> LaneJo
         todo=(episode(number, agent) for number, agent in enumerate(agents) if agent not in player.dropped),
         activate=lambda one: SimpleNamespace(episode=one, acted=True),  # type: ignore[arg-type,return-value]
         asker=lambda _: player,
-        context=LaneContext(log=SimpleNamespace(), worker="w", stop=stop, lane_stop=Stop()),
+        context=LaneContext(log=SimpleNamespace(), worker="w", stop=stop),
         cells={(agent, "suite"): CellCount(planned=count, ended=0) for agent, count in Counter(agents).items()},
     )
 

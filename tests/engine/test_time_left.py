@@ -59,7 +59,7 @@ class Fleet:
 
     def __post_init__(self) -> None:
         held = self.held
-        context = LaneContext(log=cast(Any, None), worker="w", stop=Stop(), lane_stop=Stop())
+        context = LaneContext(log=cast(Any, None), worker="w", stop=Stop())
         planned = self.episodes if self.limit is None else self.limit
         self.job = LaneJob(
             name=self.name,

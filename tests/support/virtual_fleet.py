@@ -215,7 +215,7 @@ def _job(fleet: Fleet, store: Store, budget: Budget, stop: Stop, pools: dict[str
         budget=budget,
         transport=fleet,
     )
-    context = LaneContext(log=_Noted(store, fleet), worker="s", stop=stop, lane_stop=Stop(), lane=lane)
+    context = LaneContext(log=_Noted(store, fleet), worker="s", stop=stop, lane=lane)
     fleet.context = context
     nothing = Holdings(episodes={}, rows={})
 

@@ -127,7 +127,7 @@ async def _life(
         max_tokens=cell.sampling.max_tokens,
         make=make,
     )
-    context = LaneContext(log=log, worker="check", stop=Stop(), lane_stop=Stop())
+    context = LaneContext(log=log, worker="check", stop=Stop())
     return log, await play(episode, activate, CodePlayer(cast), context)
 
 

@@ -39,17 +39,14 @@ async def play_code(cast: Cast, active: ActiveEpisode, context: LaneContext) -> 
     running = asyncio.ensure_future(_run(cast, seat))
     running.add_done_callback(_read)
     either: set[asyncio.Future[Any]] = {running, seat.fate}
-    stops = context.stop, context.lane_stop
-    for stop in stops:
-        stop.wakes[seat] = seat.stop
+    leave = context.lane_stop.listen(seat.stop)
     try:
         await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
     except asyncio.CancelledError:
         seat.abandon()
         raise
     finally:
-        for stop in stops:
-            del stop.wakes[seat]
+        leave()
         await _stop(running)
         seat.close()
         await seat.settle()

@@ -146,7 +146,7 @@ class Worker:
             names = [name for name in lanes(resolved.manifest, choice) if welcome.widths.get(name)]
             self._gate = AssignedEpisodes(resolved.manifest, holdings, names, low=self._urgent.set)
             self._jobs = [self._job(name, welcome.widths[name], holdings) for name in names]
-            self._stop.wakes[self] = self._wake
+            self._stop.listen(self._wake)
             try:
                 await self._report()
                 await self._play_and_report()
@@ -162,7 +162,7 @@ class Worker:
             width=width,
             activate=holdings.activate,
             asker=self._endpoints.asker,
-            context=LaneContext(log=log, worker=self._writer, stop=self._stop, lane_stop=Stop(), lane=lane),
+            context=LaneContext(log=log, worker=self._writer, stop=self._stop, lane=lane),
             lane=lane,
             gate=self._gate,
         )
@@ -267,10 +267,7 @@ class Worker:
 
     def _wake(self) -> None:
         """The run stops: players that wait for a limit, for money or for an episode leave."""
-        error = LaneClosed(self._stop.message or f"The run stops ({self._stop.reason}).")
-        for lane in self._endpoints.lanes.values():
-            lane.end(error)
-        self._budget.end(error)
+        self._endpoints.end(self._stop)
         self._end()
         self._urgent.set()
 
