@@ -33,12 +33,12 @@ from bench.measuring import span
 from evalkit.dialogue import Reply, ToolCall, Usage
 from evalkit.engine.freezing.freeze import resolve
 from evalkit.engine.loop import run_loop
-from evalkit.engine.machines import children, process
 from evalkit.engine.options import RunOptions
-from evalkit.engine.run import run_sweep
 from evalkit.engine.view import View
 from evalkit.envs.table import ENVIRONMENTS
+from evalkit.machines import children, process
 from evalkit.money import PicoUsd
+from evalkit.playing.sweeps import run_sweep
 from evalkit.serve.openai_chat import SERVED_OPENAI_CHAT
 from evalkit.spec.model import AgentSpec, Provider, SuiteUse, Sweep
 from evalkit.wire.http import HttpResponse

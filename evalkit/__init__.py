@@ -52,7 +52,6 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from evalkit.api.games import Game, Instance, env, game, suite
-    from evalkit.api.planning import plan
     from evalkit.api.running import Progress, play, run, run_async
     from evalkit.api.runs import Episode, Run, load
     from evalkit.dialogue import Message, Reply, Tool, ToolCall, Usage
@@ -68,6 +67,7 @@ if TYPE_CHECKING:
         RunError,
         UsageError,
     )
+    from evalkit.playing.planning import plan
     from evalkit.results.moves import Ask
     from evalkit.seats import Seat, agent
     from evalkit.version import __version__ as __version__
@@ -111,7 +111,7 @@ __all__ = [
 
 _PLACES = {
     "evalkit.api.games": ("Game", "Instance", "env", "game", "suite"),
-    "evalkit.api.planning": ("plan",),
+    "evalkit.playing.planning": ("plan",),
     "evalkit.api.running": ("Progress", "play", "run", "run_async"),
     "evalkit.api.runs": ("Episode", "Run", "load"),
     "evalkit.dialogue": ("Message", "Reply", "Tool", "ToolCall", "Usage"),

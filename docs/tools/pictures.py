@@ -25,10 +25,10 @@ from rich.console import Console
 from bench.calibrations.deciding import PAGE as DECIDING_PAGE
 from docs.tools.deciding_picture import NAME as DECIDING
 from docs.tools.deciding_picture import figure as deciding_figure
-from evalkit.api.running import call_of
 from evalkit.cli.display import render
 from evalkit.engine.loop import finish
 from evalkit.engine.view import View
+from evalkit.playing.call import call_of
 from evalkit.report.figures.draw import svg
 from evalkit.report.views import open_views
 from evalkit.spec.sweep import find_sweep, read_sweep

@@ -4,13 +4,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from evalkit.api.specs import checked_names
 from evalkit.dialogue import Message, Reply, Tool, ToolCall, ToolChoice
 from evalkit.envs.environment import Environment, Facts, Kit, Score
 from evalkit.envs.replay import Turn, advance, begin
 from evalkit.envs.table import ENVIRONMENTS
 from evalkit.errors import UsageError, nearest
 from evalkit.frozen.suite_file import from_rows
+from evalkit.playing.specs import checked_names
 from evalkit.replies import composed
 from evalkit.seats import OwnTools
 from evalkit.spec.model import SuiteInstance, SuiteUse

@@ -1,9 +1,8 @@
 """Start, resume or extend a run: `evalkit run` for programs; and `play`, which is a run of one episode."""
 
 import asyncio
-import os
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from os import PathLike
@@ -15,20 +14,16 @@ import orjson
 
 from evalkit.api.games import Instance, checked_instance
 from evalkit.api.runs import Episode, Run, episode_of, run_at
-from evalkit.api.specs import Spec, changed, checked_limit, checked_names, chosen, sweep_of
-from evalkit.engine.freezing.freeze import Resolved, resolve
 from evalkit.engine.loop import drained, finish
-from evalkit.engine.options import RunOptions, Stop
+from evalkit.engine.options import Stop
 from evalkit.engine.outcome import RunOutcome
-from evalkit.engine.run import run_sweep
 from evalkit.engine.universe import Choice
 from evalkit.errors import CorruptLogError, RunError, UsageError, nearest
-from evalkit.frozen.manifests import manifest_if_run
 from evalkit.money import usd
+from evalkit.playing.call import Call, call_of
+from evalkit.playing.specs import Spec, changed, sweep_of
 from evalkit.seats import AgentFn, code_of
-from evalkit.spec.model import Provider, Sweep
 from evalkit.spec.sweep import sweep_from
-from evalkit.store.bucket import is_bucket, place_of
 
 if TYPE_CHECKING:  # it comes with all that plays
     from evalkit.engine.view import View
@@ -91,54 +86,6 @@ def progress_of(view: "View") -> Progress:
         stopping=view.stopping,
         lanes={lane.name: lane.to_json() for lane in lanes},
     )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Call:
-    """One call of `run`, checked as far as possible without reading the run. The command line uses it too."""
-
-    resolved: Resolved
-    options: RunOptions
-
-    async def play(self, stop: Stop | None, show: Callable[["View"], None]) -> RunOutcome:
-        """Play to the end, or until `stop` is set."""
-        return await run_sweep(self.resolved, replace(self.options, stop=stop), show)
-
-
-def call_of(
-    sweep: Sweep,
-    *,
-    directory: str | PathLike[str] | None = None,
-    only: Mapping[str, Sequence[str]] = {},
-    limit: int | None = None,
-    retry: Collection[str] = (),
-    mark: str = "",
-) -> Call:
-    """A call that plays a sweep; `mark`: prefix of option names in errors.
-
-    Raises UsageError.
-    """
-    if directory is not None and not isinstance(directory, str | PathLike):
-        raise UsageError(f"{mark}directory: expected a path, got {type(directory).__name__}.")
-    where = place_of(directory) if directory else Path("runs") / sweep.name
-    resolved = resolve(sweep, manifest_if_run(where))
-    options = RunOptions(
-        directory=where,
-        choice=chosen(only, resolved.manifest, f"{mark}only"),
-        limit=checked_limit(limit, mark),
-        retry=checked_names(retry, f"{mark}retry"),
-        launch=launch,
-    )
-    return Call(resolved=resolved, options=options)
-
-
-def launch(provider: Provider, run_directory: Path) -> AbstractContextManager[str]:
-    """Start a simulated provider, with its bill in the run's directory; yields its base URL."""
-    from evalkit.serve.launch import launched
-
-    # A bill is appended to, which no object can be.
-    bill = {} if is_bucket(run_directory) else {"bill": os.fspath(run_directory / f"bill-{provider.name}.jsonl")}
-    return launched(provider, **bill)
 
 
 def run(

@@ -8,12 +8,12 @@ from pathlib import Path
 from threading import Thread
 from typing import TYPE_CHECKING, Any
 
-from evalkit.api.specs import run_directory
 from evalkit.dialogue import Message, Reply
 from evalkit.envs.environment import Facts, Score
 from evalkit.errors import UsageError, nearest
 from evalkit.frozen.manifests import read_manifest
 from evalkit.money import usd
+from evalkit.playing.specs import run_directory
 from evalkit.results.moves import Ask, Move
 from evalkit.text import many
 

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from evalkit.api.specs import KINDS, changed, chosen
 from evalkit.engine.freezing.brought import require
 from evalkit.engine.freezing.freeze import Resolved
 from evalkit.engine.universe import Choice
@@ -18,6 +17,7 @@ from evalkit.errors import UsageError
 from evalkit.files import write_whole
 from evalkit.frozen.manifest import Manifest
 from evalkit.frozen.manifests import is_run, read_manifest
+from evalkit.playing.specs import KINDS, changed, chosen
 from evalkit.spec.model import Sweep
 from evalkit.spec.sweep import find_sweep, read_sweep
 from evalkit.store.bucket import place_of

@@ -12,9 +12,7 @@ from functools import cached_property
 from pathlib import Path
 
 from evalkit.api.games import Instance, game, suite
-from evalkit.api.running import Call, call_of
 from evalkit.api.runs import Run, load
-from evalkit.api.specs import changed
 from evalkit.client.outside import OutsideAsker
 from evalkit.dialogue import Message, Reply
 from evalkit.doors.sitting import Sitting
@@ -25,6 +23,8 @@ from evalkit.engine.universe import Choice, cells
 from evalkit.errors import RunError, UsageError
 from evalkit.frozen.manifest import Manifest
 from evalkit.frozen.manifests import manifest_if_run, read_manifest
+from evalkit.playing.call import Call, call_of
+from evalkit.playing.specs import changed
 from evalkit.policy.table import find_policy
 from evalkit.results.show import EpisodeKey, find_episode
 from evalkit.spec.sweep import sweep_from

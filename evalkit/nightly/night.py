@@ -22,7 +22,6 @@ import msgspec
 from evalkit.engine.freezing.freeze import Resolved, merge
 from evalkit.engine.options import Launch, RunOptions
 from evalkit.engine.outcome import RunOutcome
-from evalkit.engine.run import run_sweep
 from evalkit.engine.view import View
 from evalkit.errors import UsageError
 from evalkit.frozen.instances import ManifestInstance
@@ -39,6 +38,7 @@ from evalkit.nightly.history_files import (
     read_history,
     read_journal,
 )
+from evalkit.playing.sweeps import run_sweep
 from evalkit.report.nights.history import NightRecord, Rule, cell_key
 from evalkit.results.cells import planned_cells
 from evalkit.text import many

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from evalkit.cli.main import parse
-from evalkit.engine.machines import on_ray
+from evalkit.machines import on_ray
 from tests.support.command_line import POLICIES, Call
 
 RECIPES = Path(__file__).resolve().parents[2] / "docs" / "recipes"

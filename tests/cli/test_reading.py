@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from evalkit.api import planning
 from evalkit.cli.display import render
 from evalkit.engine.view import LaneView, View
+from evalkit.playing import planning
 from tests.support.command_line import SERVED, Call
 
 PLAN = {

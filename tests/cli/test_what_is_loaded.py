@@ -49,7 +49,7 @@ def test_a_command_loads_what_it_needs(tmp_path: Path) -> None:
 
     played = loaded(tmp_path, PLAYED, "small.toml")
     assert "evalkit.engine.sweep" in played
-    assert below(played, "evalkit.stats", "evalkit.engine.machines", "evalkit.report", "evalkit.serve", *others) == []
+    assert below(played, "evalkit.stats", "evalkit.machines", "evalkit.report", "evalkit.serve", *others) == []
 
     again = loaded(tmp_path, PLAYED, "small.toml")
     assert below(again, "evalkit.engine.sweep", "evalkit.engine.session", "evalkit.client.lanes", "evalkit.stats") == []

@@ -20,8 +20,8 @@ from evalkit.client.lanes.health import MOST_PAID
 from evalkit.engine.freezing.freeze import resolve
 from evalkit.engine.options import RunOptions, Stop
 from evalkit.engine.outcome import RunOutcome
-from evalkit.engine.run import run_sweep
 from evalkit.engine.view import View
+from evalkit.playing.sweeps import run_sweep
 from evalkit.spec.model import Provider
 from evalkit.spec.sweep import read_sweep
 from evalkit.store.reading.index import read_index

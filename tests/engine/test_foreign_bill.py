@@ -15,8 +15,8 @@ from evalkit.client.transport import HttpTransport
 from evalkit.engine.freezing.freeze import resolve
 from evalkit.engine.options import RunOptions
 from evalkit.engine.outcome import RunOutcome
-from evalkit.engine.run import run_sweep
 from evalkit.engine.spending.reconcile import read_books
+from evalkit.playing.sweeps import run_sweep
 from evalkit.spec.sweep import read_sweep
 from evalkit.wire.http import HttpResponse, counts_as_billed
 from tests.engine.foreign import BILLED, FREE, LOST, PROVIDER, Expire, Foreign

@@ -8,12 +8,12 @@ from unittest import mock
 
 import pytest
 
-from evalkit.engine import run as engine_run
 from evalkit.engine import sweep as engine_sweep
 from evalkit.engine.freezing.freeze import Resolved
 from evalkit.engine.outcome import RunOutcome
 from evalkit.engine.universe import Choice
 from evalkit.errors import CorruptLogError, RunError
+from evalkit.playing import sweeps
 from evalkit.store.files.layout import journals
 from evalkit.store.lock import hold_run
 from evalkit.store.writing import writer
@@ -24,7 +24,7 @@ from tests.support.sweep_runs import go, go_served, served, with_budget
 
 def whole(sweep: Resolved, run: Path, **options: Any) -> RunOutcome:
     """The outcome of a call that takes the long way."""
-    with mock.patch.object(engine_run, "nothing_to_do", return_value=None):
+    with mock.patch.object(sweeps, "nothing_to_do", return_value=None):
         return go(sweep, run, **options)
 
 

@@ -6,8 +6,8 @@ import pytest
 
 from evalkit.engine import sweep
 from evalkit.engine.options import RunOptions
-from evalkit.engine.run import run_sweep
 from evalkit.engine.view import View
+from evalkit.playing.sweeps import run_sweep
 from evalkit.store.live import read_live
 from tests.support.small_sweeps import resolved
 

@@ -8,10 +8,10 @@ from typing import Any
 
 from evalkit.engine.episode import LaneContext, Player
 from evalkit.engine.forecast import Forecast
-from evalkit.engine.machines.dealer import JobDealer
 from evalkit.engine.options import Stop
 from evalkit.engine.pace import Pacing, may_begin
 from evalkit.engine.scheduler import CellCount, LaneJob, play_lanes
+from evalkit.machines.dealer import JobDealer
 from tests.support.virtual_clock import run_virtual
 
 AHEAD, WIDTH = 4, 3

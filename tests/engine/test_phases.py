@@ -4,8 +4,8 @@ import asyncio
 from pathlib import Path
 
 from evalkit.engine.options import RunOptions
-from evalkit.engine.run import run_sweep
 from evalkit.engine.view import View
+from evalkit.playing.sweeps import run_sweep
 from tests.support.small_sweeps import TWO_POLICIES, resolved
 
 

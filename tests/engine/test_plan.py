@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from evalkit.api.planning import _known
 from evalkit.cli.main import main
 from evalkit.engine.freezing.freeze import Resolved, resolve
 from evalkit.engine.planning.plan import ASSUMED_REPLY_S, CPU_S, PROCESSOR, PriorKnowledge, plan_sweep
 from evalkit.engine.planning.planned import Plan
 from evalkit.engine.universe import Choice
+from evalkit.playing.planning import _known
 from evalkit.spec.sweep import find_sweep, read_sweep
 from evalkit.store.reading.index import read_index
 from tests.support.small_sweeps import resolved

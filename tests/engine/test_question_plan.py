@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from evalkit.api.planning import plan
 from evalkit.engine.planning.answerable import SUPPOSED
 from evalkit.engine.planning.planned import QuestionPlan
+from evalkit.playing.planning import plan
 from evalkit.stats.deciding import graded, reach
 from tests.support.command_line import Call, caller
 from tests.support.question_runs import many

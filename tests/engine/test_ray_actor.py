@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from evalkit.engine.machines.messages import REFUSED, Bye, Gone, Hello, Reply, WorkGrant, decode_question, encode
-from evalkit.engine.machines.process import CalledTransport, RayWorker
+from evalkit.machines.messages import REFUSED, Bye, Gone, Hello, Reply, WorkGrant, decode_question, encode
+from evalkit.machines.process import CalledTransport, RayWorker
 
 HELLO, BYE = Hello(evalkit="1", log=2, writer="one", manifest=""), Bye(writer="one")
 

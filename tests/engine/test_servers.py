@@ -13,9 +13,9 @@ from aiohttp import web
 from evalkit.engine.freezing.freeze import Resolved
 from evalkit.engine.options import RunOptions
 from evalkit.engine.outcome import RunOutcome
-from evalkit.engine.run import run_sweep
 from evalkit.engine.status import read_status
 from evalkit.engine.view import View
+from evalkit.playing.sweeps import run_sweep
 from evalkit.results.verify import verify
 from evalkit.serve.outcome import ServedOutcome
 from evalkit.serve.server import _perform

@@ -13,8 +13,8 @@ import pytest
 from evalkit.engine.forecast import FILE
 from evalkit.engine.freezing.freeze import Resolved
 from evalkit.engine.options import RunOptions
-from evalkit.engine.run import run_sweep
 from evalkit.engine.status import read_status
+from evalkit.playing.sweeps import run_sweep
 from evalkit.spec.model import Provider
 from tests.provider.options import options_from
 from tests.provider.serving import serving

@@ -9,7 +9,7 @@ from evalkit.client import retry
 from evalkit.client.lanes import health, lane
 from evalkit.engine.options import RunOptions
 from evalkit.engine.outcome import RunOutcome
-from evalkit.engine.run import run_sweep
+from evalkit.playing.sweeps import run_sweep
 from evalkit.shipped import folders
 from tests.provider.double import Double
 from tests.provider.options import options_from

@@ -13,7 +13,7 @@ from aiohttp import web
 from evalkit.engine.freezing.freeze import Resolved, resolve
 from evalkit.engine.options import RunOptions
 from evalkit.engine.outcome import RunOutcome
-from evalkit.engine.run import run_sweep
+from evalkit.playing.sweeps import run_sweep
 from evalkit.spec.sweep import read_sweep
 
 PROVIDER = """

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from evalkit.engine.machines.on_ray import VARIABLE
+from evalkit.machines.on_ray import VARIABLE
 from evalkit.serve.launch import simulated
 from evalkit.store.events import read_events
 from evalkit.store.files.journal import has_ended, newest_claim

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from types import ModuleType, SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
-from evalkit.engine.machines.process import RayWorker, Said
+from evalkit.machines.process import RayWorker, Said
 from evalkit.seeds import Stream
 from tests.sim.crew_plan import CallPlan
 from tests.sim.process import Process

@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from unittest import mock
 
-from evalkit.engine.machines import apart, on_ray, worker
-from evalkit.engine.machines.spread import MachineTimes, Spread
+from evalkit.machines import apart, on_ray, worker
+from evalkit.machines.spread import MachineTimes, Spread
 from evalkit.seeds import Stream
 from evalkit.store.writing.writer import Store, open_beside
 from tests.sim.cluster import ENDS_WITHIN_S, REACHED, Actor, connected, reached

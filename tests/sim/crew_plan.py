@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from evalkit.engine.machines.spread import MachineTimes
+from evalkit.machines.spread import MachineTimes
 from evalkit.seeds import Stream
 
 PARTS = ("broken_calls", "late_calls", "called_dead", "cut_off", "worker_dies", "zombie", "comes_late")

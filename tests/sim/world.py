@@ -22,9 +22,9 @@ from evalkit.engine.episode import LEFT_OWED, ActiveEpisode, LaneContext, play
 from evalkit.engine.freezing.freeze import Resolved
 from evalkit.engine.options import RunOptions
 from evalkit.engine.outcome import RunOutcome
-from evalkit.engine.run import run_sweep
 from evalkit.engine.universe import PlannedEpisode
 from evalkit.errors import EvalkitError
+from evalkit.playing.sweeps import run_sweep
 from evalkit.seeds import Stream
 from evalkit.store import lock
 from evalkit.store.lock import holder

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from evalkit.engine.machines import children
 from evalkit.engine.options import Stop
+from evalkit.machines import children
 from evalkit.results.verify import verify
 from evalkit.serve.launch import simulated
 from tests.provider.double import Double
@@ -210,7 +210,7 @@ def test_an_interruption_says_what_one_process_says(tmp_path: Path) -> None:
 FULL = """
 import errno, sys
 from evalkit.serve.launch import simulated
-from evalkit.engine.machines import process
+from evalkit.machines import process
 from evalkit.store import disk
 real, calls = disk.sync_file, []
 def sync_file(file):

@@ -16,9 +16,9 @@ from evalkit.client.transport import EndpointTransport
 from evalkit.engine.freezing.freeze import resolve
 from evalkit.engine.options import RunOptions
 from evalkit.engine.outcome import RunOutcome
-from evalkit.engine.run import run_sweep
 from evalkit.engine.universe import Choice, episodes, lanes
 from evalkit.frozen.manifest import Manifest
+from evalkit.playing.sweeps import run_sweep
 from evalkit.spec.model import Provider
 from evalkit.spec.sweep import find_sweep, read_sweep
 from evalkit.store.reading.reader import scan

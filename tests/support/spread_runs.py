@@ -11,12 +11,12 @@ from unittest import mock
 import orjson
 
 from evalkit.engine.freezing.freeze import Resolved
-from evalkit.engine.machines import children
-from evalkit.engine.machines.children import Child
 from evalkit.engine.options import RunOptions
 from evalkit.engine.outcome import RunOutcome
-from evalkit.engine.run import run_sweep
 from evalkit.engine.view import View
+from evalkit.machines import children
+from evalkit.machines.children import Child
+from evalkit.playing.sweeps import run_sweep
 from evalkit.serve.outcome import Arrival, ServedOutcome
 from evalkit.spec.model import Provider
 from tests.provider.double import Double

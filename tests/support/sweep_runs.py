@@ -10,8 +10,8 @@ from typing import Any
 from evalkit.engine.freezing.freeze import Resolved
 from evalkit.engine.options import RunOptions
 from evalkit.engine.outcome import RunOutcome
-from evalkit.engine.run import run_sweep
 from evalkit.money import PicoUsd
+from evalkit.playing.sweeps import run_sweep
 from evalkit.spec.model import Provider
 from tests.provider.double import Double
 from tests.provider.options import options_from

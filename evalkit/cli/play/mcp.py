@@ -7,10 +7,10 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from evalkit.api.games import game, suite
-from evalkit.api.specs import run_directory
 from evalkit.doors.recorded import Outsider, end, recorded
 from evalkit.doors.sitting import Sitting
 from evalkit.errors import QUIT, UsageError
+from evalkit.playing.specs import run_directory
 
 END = "end"
 """The word in the place of a suite's name that ends an episode."""

@@ -61,11 +61,11 @@ def nightly(args: argparse.Namespace) -> int:
 
 
 def _play(args: argparse.Namespace, resolved: Resolved, folder: Path, rule: Rule, hook: Sequence[str] | None) -> int:
-    from evalkit.api.running import launch
     from evalkit.cli.display import display
     from evalkit.cli.play.run import announce
     from evalkit.engine.loop import run_loop
     from evalkit.nightly.night import NightOptions, play_night
+    from evalkit.playing.call import launch
 
     with display(json_lines=args.json) as show, chdir("."):  # agents' code may leave it
         options = NightOptions(

@@ -6,7 +6,6 @@ import shlex
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from evalkit.api.planning import planned
 from evalkit.cli.choosing import again, only_of, program, sweep_of
 from evalkit.engine.planning.planned import (
     ITSELF,
@@ -20,6 +19,7 @@ from evalkit.engine.planning.planned import (
     QuestionPlan,
 )
 from evalkit.money import show_usd, simulated_words
+from evalkit.playing.planning import planned
 from evalkit.store.bucket import place_of
 from evalkit.text import many, span
 

@@ -7,13 +7,13 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from evalkit.api.running import call_of
 from evalkit.cli.choosing import only_of, program, sweep_of
 from evalkit.cli.display import display
 from evalkit.cli.pipes import unread
 from evalkit.engine.loop import finish
 from evalkit.engine.outcome import RunOutcome
 from evalkit.money import money_words, show_usd
+from evalkit.playing.call import call_of
 from evalkit.text import many
 
 

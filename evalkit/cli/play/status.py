@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 import orjson
 
-from evalkit.api.specs import run_directory
 from evalkit.cli.question_words import question_lines, server_words
 from evalkit.engine.forecast import Range
 from evalkit.engine.status import CellStatus, Status, read_status
 from evalkit.money import money_words, show_usd, simulated_words
+from evalkit.playing.specs import run_directory
 from evalkit.text import many, span, visible
 
 if TYPE_CHECKING:

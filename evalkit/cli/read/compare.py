@@ -6,9 +6,9 @@ from pathlib import Path
 
 import orjson
 
-from evalkit.api.specs import run_directory
 from evalkit.errors import UsageError, nearest
 from evalkit.nightly.history_files import among, is_night, nights, several
+from evalkit.playing.specs import run_directory
 from evalkit.report.behaviour import SERVED_COLUMNS, drift_notes, played_times, versions
 from evalkit.report.comparing.compare import Side, narrowed, same_agents, together
 from evalkit.report.comparing.compare import compare as build

@@ -6,11 +6,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from evalkit.api.specs import run_directory
 from evalkit.cli.choosing import choice_of
 from evalkit.envs.table import ENVIRONMENTS
 from evalkit.errors import UsageError, nearest
 from evalkit.frozen.manifests import read_manifest
+from evalkit.playing.specs import run_directory
 from evalkit.report.exports.episodes import Chosen, choose, write_sheets
 from evalkit.text import many
 

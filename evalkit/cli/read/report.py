@@ -11,10 +11,10 @@ from typing import Any
 
 import orjson
 
-from evalkit.api.specs import run_directory
 from evalkit.cli.choosing import write_csv
 from evalkit.errors import UsageError, nearest
 from evalkit.frozen.manifest import Manifest
+from evalkit.playing.specs import run_directory
 from evalkit.report.report import Report
 from evalkit.report.report import report as build
 from evalkit.report.tables import Column, Kind, Table, estimated, markdown, method_of

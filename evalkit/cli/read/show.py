@@ -4,8 +4,8 @@ import argparse
 import shlex
 from pathlib import Path
 
-from evalkit.api.specs import run_directory
 from evalkit.errors import RunError, UsageError
+from evalkit.playing.specs import run_directory
 from evalkit.text import many
 
 CELLS = 12

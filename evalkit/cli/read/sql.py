@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from evalkit.api.runs import asked
-from evalkit.api.specs import run_directory
 from evalkit.errors import UsageError
+from evalkit.playing.specs import run_directory
 from evalkit.report.views import VIEWS, answer_csv, numbers, open_views, plain, rows_of
 from evalkit.text import visible
 

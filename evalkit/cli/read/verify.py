@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from evalkit.api.runs import run_at
-from evalkit.api.specs import run_directory
 from evalkit.cli.pipes import unread
+from evalkit.playing.specs import run_directory
 from evalkit.text import many
 
 if TYPE_CHECKING:

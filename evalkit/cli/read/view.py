@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from evalkit.api.specs import run_directory
 from evalkit.errors import RunError, UsageError
 from evalkit.frozen.manifests import is_run, read_manifest
 from evalkit.nightly.history_files import FOLDER as NIGHTS
+from evalkit.playing.specs import run_directory
 
 if TYPE_CHECKING:
     from evalkit.view.run_cache import RunCache

@@ -2,8 +2,8 @@
 
 import argparse
 
-from evalkit.api.specs import run_directory
 from evalkit.cli.choosing import tell_next
+from evalkit.playing.specs import run_directory
 from evalkit.tasks.suites import judged_texts, write_errands
 from evalkit.text import many
 

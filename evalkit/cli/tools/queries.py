@@ -5,9 +5,9 @@ import json
 from collections.abc import Iterable
 from pathlib import Path
 
-from evalkit.api.specs import run_directory
 from evalkit.cli.choosing import tell_next
 from evalkit.files import new_file, write_new
+from evalkit.playing.specs import run_directory
 from evalkit.tasks.record import Applied, with_queries
 from evalkit.tasks.suites import answered_suite, asked_about, imported_suite, suite_text, write_errands
 from evalkit.text import many

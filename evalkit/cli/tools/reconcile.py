@@ -5,10 +5,10 @@ import asyncio
 
 import orjson
 
-from evalkit.api.specs import run_directory
 from evalkit.engine.spending.reconcile import reconcile as release
 from evalkit.errors import UsageError
 from evalkit.money import parse_usd, show_usd
+from evalkit.playing.specs import run_directory
 from evalkit.text import many
 
 

@@ -5,9 +5,9 @@ import getpass
 import socket
 import time
 
-from evalkit.api.specs import run_directory
 from evalkit.cli.choosing import only_of
 from evalkit.errors import UsageError
+from evalkit.playing.specs import run_directory
 from evalkit.text import many
 
 

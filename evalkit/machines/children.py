@@ -14,11 +14,11 @@ from contextlib import suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from evalkit.engine.machines.messages import Gone
-from evalkit.engine.machines.process import linked
-from evalkit.engine.machines.spread import Spread, WorkerSlot
+from evalkit.machines.messages import Gone
+from evalkit.machines.process import linked
+from evalkit.machines.spread import Spread, WorkerSlot
 
-COMMAND = (sys.executable, "-m", "evalkit.engine.machines.process")
+COMMAND = (sys.executable, "-m", "evalkit.machines.process")
 REAP_S = 0.02
 """How often is looked whether a process that is to end has ended."""
 END_S = 30.0

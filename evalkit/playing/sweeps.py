@@ -60,7 +60,7 @@ async def run_sweep(resolved: Resolved, options: RunOptions, show: Callable[["Vi
 
         asking = asking_of(manifest, sweep.decide)
     if sweep.is_spread:
-        from evalkit.engine.machines import apart
+        from evalkit.machines import apart
 
         machines = apart.machines
     return await play_sweep(resolved, options, show, old=old, manifest=manifest, asking=asking, machines=machines)
@@ -83,7 +83,7 @@ def _check_workers(resolved: Resolved, options: RunOptions) -> None:
     if not resolved.sweep.is_spread:
         return
     if resolved.sweep.on == "ray":
-        from evalkit.engine.machines.on_ray import check_ray
+        from evalkit.machines.on_ray import check_ray
 
         check_ray()
     coded = [name for name, agent in resolved.manifest.agents.items() if agent.code is not None]

@@ -19,9 +19,16 @@ from evalkit.engine.endpoints import Endpoints, WorkerPart, open_endpoints
 from evalkit.engine.episode import LaneContext
 from evalkit.engine.freezing.brought import require
 from evalkit.engine.freezing.freeze import Resolved
-from evalkit.engine.machines import limits
-from evalkit.engine.machines.assigned import AssignedEpisodes
-from evalkit.engine.machines.messages import (
+from evalkit.engine.options import Stop
+from evalkit.engine.resume import Holdings, read_holdings
+from evalkit.engine.scheduler import LaneJob, play_lanes
+from evalkit.engine.universe import lanes
+from evalkit.errors import FencedError, LaneClosed, StorageError, UsageError
+from evalkit.frozen.manifest import Manifest
+from evalkit.frozen.manifests import manifest_digest, read_manifest
+from evalkit.machines import limits
+from evalkit.machines.assigned import AssignedEpisodes
+from evalkit.machines.messages import (
     Bye,
     Gone,
     Hello,
@@ -34,14 +41,7 @@ from evalkit.engine.machines.messages import (
     WorkGrant,
     WorkReport,
 )
-from evalkit.engine.machines.setup import code_digests, resolved_from
-from evalkit.engine.options import Stop
-from evalkit.engine.resume import Holdings, read_holdings
-from evalkit.engine.scheduler import LaneJob, play_lanes
-from evalkit.engine.universe import lanes
-from evalkit.errors import FencedError, LaneClosed, StorageError, UsageError
-from evalkit.frozen.manifest import Manifest
-from evalkit.frozen.manifests import manifest_digest, read_manifest
+from evalkit.machines.setup import code_digests, resolved_from
 from evalkit.money import PicoUsd
 from evalkit.store.files.journal import new_writer, newest_claim
 from evalkit.store.files.schema import FORMAT

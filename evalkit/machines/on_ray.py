@@ -18,11 +18,11 @@ from importlib.util import find_spec
 from typing import Any
 
 from evalkit.engine.loop import SIGNALS
-from evalkit.engine.machines.messages import FAILED
-from evalkit.engine.machines.process import RayWorker, Said
-from evalkit.engine.machines.spread import BEGINS_S, Spread, WorkerSlot
 from evalkit.engine.options import Stop
 from evalkit.errors import UsageError
+from evalkit.machines.messages import FAILED
+from evalkit.machines.process import RayWorker, Said
+from evalkit.machines.spread import BEGINS_S, Spread, WorkerSlot
 from evalkit.store.bucket import is_bucket
 
 # Whether the head of a Ray cluster still answers.

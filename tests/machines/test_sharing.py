@@ -5,7 +5,7 @@ import math
 import pytest
 
 from evalkit.client.budget import Borrowed
-from evalkit.engine.machines.sharing import FLOOR, Pot, Purse, SharedLimit, divided
+from evalkit.machines.sharing import FLOOR, Pot, Purse, SharedLimit, divided
 
 VALID_S = 15.0
 

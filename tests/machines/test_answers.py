@@ -9,8 +9,11 @@ from unittest import mock
 import pytest
 from msgspec import structs
 
-from evalkit.engine.machines import apart, on_ray
-from evalkit.engine.machines.messages import (
+from evalkit.engine.options import RunOptions, Stop
+from evalkit.engine.outcome import RunOutcome
+from evalkit.frozen.manifests import manifest_digest, read_manifest
+from evalkit.machines import apart, on_ray
+from evalkit.machines.messages import (
     ENDED,
     Hello,
     Question,
@@ -22,14 +25,11 @@ from evalkit.engine.machines.messages import (
     decode_reply,
     encode,
 )
-from evalkit.engine.machines.on_ray import patience_s
-from evalkit.engine.machines.process import worked
-from evalkit.engine.machines.setup import code_digests, resolved_from
-from evalkit.engine.machines.spread import Spread, WorkerSlot
-from evalkit.engine.options import RunOptions, Stop
-from evalkit.engine.outcome import RunOutcome
-from evalkit.engine.run import run_sweep
-from evalkit.frozen.manifests import manifest_digest, read_manifest
+from evalkit.machines.on_ray import patience_s
+from evalkit.machines.process import worked
+from evalkit.machines.setup import code_digests, resolved_from
+from evalkit.machines.spread import Spread, WorkerSlot
+from evalkit.playing.sweeps import run_sweep
 from evalkit.results.verify import verify
 from evalkit.store.files.journal import new_writer, newest_claim
 from evalkit.store.files.schema import FORMAT

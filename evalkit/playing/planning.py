@@ -6,13 +6,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from evalkit.api.specs import Spec, chosen, sweep_of
 from evalkit.engine.forecast import alone
 from evalkit.engine.freezing.freeze import Resolved, resolve
 from evalkit.engine.loop import inside_loop, run_loop
 from evalkit.engine.planning.plan import Begun, PriorKnowledge, plan_sweep
 from evalkit.engine.planning.planned import Plan
 from evalkit.frozen.manifests import is_run, manifest_if_run
+from evalkit.playing.specs import Spec, chosen, sweep_of
 from evalkit.seats import AgentFn
 from evalkit.spec.model import Sweep
 

@@ -5,10 +5,10 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 from evalkit.engine.episode import LEFT_OWED, ActiveEpisode, final_score
-from evalkit.engine.machines.messages import EpisodePlace, FlightReport, Left
 from evalkit.engine.resume import Holdings
 from evalkit.engine.universe import PlannedEpisode, cells
 from evalkit.frozen.manifest import Manifest
+from evalkit.machines.messages import EpisodePlace, FlightReport, Left
 from evalkit.spec.identity import episode_id
 from evalkit.waiting import WaitQueue
 

@@ -3,10 +3,10 @@
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 
-from evalkit.engine.machines.children import play_here
-from evalkit.engine.machines.on_ray import on_cluster, play_on_ray
-from evalkit.engine.machines.spread import Spread
 from evalkit.engine.session import Resources, Schedule
+from evalkit.machines.children import play_here
+from evalkit.machines.on_ray import on_cluster, play_on_ray
+from evalkit.machines.spread import Spread
 
 
 @asynccontextmanager

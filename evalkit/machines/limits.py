@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from evalkit.client.keys import servers_of
 from evalkit.engine.endpoints import Endpoints
 from evalkit.engine.freezing.freeze import Resolved, lane_shares
-from evalkit.engine.machines.messages import LaneReport
 from evalkit.engine.servers import limits_over
+from evalkit.machines.messages import LaneReport
 from evalkit.spec.model import Limits
 
 UNITS = {

@@ -8,7 +8,9 @@ from contextlib import suppress
 from pathlib import Path
 
 from evalkit.engine.loop import run_loop
-from evalkit.engine.machines.messages import (
+from evalkit.errors import EvalkitError, UsageError
+from evalkit.frozen.manifests import is_run
+from evalkit.machines.messages import (
     ENDED,
     FAILED,
     GONE,
@@ -20,9 +22,7 @@ from evalkit.engine.machines.messages import (
     decode_reply,
     encode,
 )
-from evalkit.engine.machines.worker import Worker
-from evalkit.errors import EvalkitError, UsageError
-from evalkit.frozen.manifests import is_run
+from evalkit.machines.worker import Worker
 from evalkit.store.bucket import is_bucket, place_of
 from evalkit.text import visible
 

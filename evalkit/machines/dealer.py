@@ -4,11 +4,11 @@ from collections.abc import Mapping, Sequence
 from itertools import islice
 
 from evalkit.engine.episode import ERRORS_THAT_STOP, LEFT_OWED
-from evalkit.engine.machines.allocator import Dealt
-from evalkit.engine.machines.messages import FlightReport, Left
 from evalkit.engine.scheduler import LaneJob
 from evalkit.engine.session import Schedule
 from evalkit.engine.universe import PlannedEpisode
+from evalkit.machines.allocator import Dealt
+from evalkit.machines.messages import FlightReport, Left
 
 
 class JobDealer:

@@ -5,9 +5,9 @@ import socket
 
 import pytest
 
-from evalkit.engine.machines import on_ray
-from evalkit.engine.machines.on_ray import VARIABLE, RayHead, ray_waits_s
 from evalkit.engine.options import Stop
+from evalkit.machines import on_ray
+from evalkit.machines.on_ray import VARIABLE, RayHead, ray_waits_s
 from tests.support.patience import PATIENCE_S
 from tests.support.virtual_clock import run_virtual
 

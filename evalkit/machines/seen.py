@@ -7,9 +7,9 @@ from typing import Any
 from evalkit.client.lanes.lane import Lane
 from evalkit.client.lanes.stats import LaneStats, SeenElsewhere, together
 from evalkit.engine.endpoints import Endpoints
-from evalkit.engine.machines.allocator import Allocator
-from evalkit.engine.machines.messages import LaneReport, WorkReport
 from evalkit.engine.scheduler import LaneJob
+from evalkit.machines.allocator import Allocator
+from evalkit.machines.messages import LaneReport, WorkReport
 from evalkit.store.reading.unmetered import Unmetered
 
 

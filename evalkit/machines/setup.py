@@ -12,10 +12,10 @@ from typing import Any
 from msgspec import structs
 
 from evalkit.engine.freezing.freeze import Resolved
-from evalkit.engine.machines.messages import Welcome
 from evalkit.engine.session import Session
 from evalkit.envs.table import ENVIRONMENTS
 from evalkit.frozen.manifest import Manifest
+from evalkit.machines.messages import Welcome
 from evalkit.policy.table import find_policy
 from evalkit.spec.model import AgentSpec
 

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from evalkit.engine.machines import children
-from evalkit.engine.machines.spread import RESTARTS
 from evalkit.engine.status import read_status
+from evalkit.machines import children
+from evalkit.machines.spread import RESTARTS
 from evalkit.results.verify import verify
 from tests.soak.test_kill import steps
 from tests.support.small_sweeps import resolved

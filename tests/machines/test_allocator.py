@@ -11,10 +11,10 @@ from msgspec import structs
 
 from evalkit.client.budget import RUN, Borrowed
 from evalkit.client.lanes.stats import LaneStats
-from evalkit.engine.machines.allocator import Allocator, Dealt, DealtLane
-from evalkit.engine.machines.limits import Limit
-from evalkit.engine.machines.messages import LaneReport, Left, WorkGrant, WorkReport
-from evalkit.engine.machines.sharing import Pot
+from evalkit.machines.allocator import Allocator, Dealt, DealtLane
+from evalkit.machines.limits import Limit
+from evalkit.machines.messages import LaneReport, Left, WorkGrant, WorkReport
+from evalkit.machines.sharing import Pot
 from tests.support.examples import examples
 
 LANES, EPISODES = ("m", "p"), 30

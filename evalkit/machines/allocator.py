@@ -17,9 +17,9 @@ from msgspec import Struct, structs
 
 from evalkit.client.budget import RUN
 from evalkit.client.lanes.ramp import CANARY_EPISODES
-from evalkit.engine.machines.limits import Limit
-from evalkit.engine.machines.messages import EpisodePlace, LaneGrant, LaneReport, Left, WorkGrant, WorkReport
-from evalkit.engine.machines.sharing import NOTHING, Pot, Purse, SharedLimit
+from evalkit.machines.limits import Limit
+from evalkit.machines.messages import EpisodePlace, LaneGrant, LaneReport, Left, WorkGrant, WorkReport
+from evalkit.machines.sharing import NOTHING, Pot, Purse, SharedLimit
 
 MOST_AHEAD = 128
 """Episodes of a lane that wait at a worker for a player, at most."""

@@ -17,10 +17,15 @@ from evalkit.client.ask import renewed
 from evalkit.client.budget import RUN
 from evalkit.engine.endpoints import Endpoints
 from evalkit.engine.gc_threshold import seldom_collected
-from evalkit.engine.machines.allocator import Allocator, DealtLane
-from evalkit.engine.machines.dealer import JobDealer
-from evalkit.engine.machines.limits import limits_of, seats
-from evalkit.engine.machines.messages import (
+from evalkit.engine.session import Schedule, Session
+from evalkit.engine.spending.money import open_row
+from evalkit.engine.universe import PlannedEpisode
+from evalkit.errors import CorruptLogError, StorageError
+from evalkit.frozen.manifests import manifest_digest
+from evalkit.machines.allocator import Allocator, DealtLane
+from evalkit.machines.dealer import JobDealer
+from evalkit.machines.limits import limits_of, seats
+from evalkit.machines.messages import (
     ENDED,
     REFUSED,
     Bye,
@@ -35,14 +40,9 @@ from evalkit.engine.machines.messages import (
     decode_question,
     encode,
 )
-from evalkit.engine.machines.seen import show
-from evalkit.engine.machines.setup import code_digests, welcome
-from evalkit.engine.machines.sharing import Pot
-from evalkit.engine.session import Schedule, Session
-from evalkit.engine.spending.money import open_row
-from evalkit.engine.universe import PlannedEpisode
-from evalkit.errors import CorruptLogError, StorageError
-from evalkit.frozen.manifests import manifest_digest
+from evalkit.machines.seen import show
+from evalkit.machines.setup import code_digests, welcome
+from evalkit.machines.sharing import Pot
 from evalkit.money import PicoUsd, show_usd
 from evalkit.store.bucket import is_bucket
 from evalkit.store.files.journal import refuse_sealed
