@@ -19,7 +19,7 @@ def test_names_of_the_python_interface() -> None:
 
 
 def test_fields_of_an_environment() -> None:
-    assert len(fields(evalkit.Environment)) <= 24
+    assert len(fields(evalkit.Environment)) <= 23
 
 
 def test_keys_of_a_sweep() -> None:

@@ -4,7 +4,6 @@ They go through the real engine and an agent's dialect, so turns and bytes are t
 counted as the simulated provider counts them. Nothing is sent and nothing is written.
 """
 
-import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
@@ -73,10 +72,6 @@ class Sample:
     asked: tuple[Asked, ...]
     scale: float = 1.0
     """The whole over what was played; 1 unless it was cut short."""
-    to_last: float = 1.0
-    """All of the instance's periods over those that were played; without periods, of its requests."""
-    most: int | None = None
-    """Requests that an episode of this instance takes at most; None: not known."""
 
     @property
     def cut(self) -> bool:
@@ -106,13 +101,6 @@ class Sample:
     def longest_prompt(self) -> int:
         """Input tokens of its largest request."""
         return max((one.tokens_in for one in self.asked), default=0) + self._later()
-
-    @property
-    def growth(self) -> float:
-        """By how much the average prompt grows where the instance is played to its last period."""
-        prompts = [one.tokens_in for one in self.asked]
-        whole = _grown(prompts, self.scale) / self.scale
-        return max(1.0, _grown(prompts, self.to_last) / self.to_last / whole) if whole else 1.0
 
     def cost(self, price: Price) -> int:
         """Pico-dollars of the whole episode at a price."""
@@ -377,13 +365,8 @@ async def play_sample(
     left = await play(episode, lambda _: active, playing, table)
     # A period that has begun counts as half: it has had some of its turns.
     done = active.position.period + (0.5 if active.position.turn else 0.0)
-    bound = cell.env.most_requests
-    bounded = None if bound is None else bound(episode.instance)
-    if coded is not None and bounded is not None:
-        bounded = math.ceil(bounded * len(tally.asked) / max(1, active.position.step))
-    last, came = (bounded or 0.0, float(len(tally.asked))) if periods is None else (periods, done)
-    to_last = max(1.0, last / came) if came else 1.0
-    return Sample(asked=tuple(tally.asked), scale=to_last if left == "stopped" else 1.0, to_last=to_last, most=bounded)
+    cut = left == "stopped" and done > 0
+    return Sample(asked=tuple(tally.asked), scale=max(1.0, (periods or 0) / done) if cut else 1.0)
 
 
 def _cast(episode: PlannedEpisode, coded: PlayedCode, tally: _MeteredEpisode) -> Cast:

@@ -249,9 +249,6 @@ class Environment(Generic[InstanceT, StateT]):
     """The group an instance belongs to, for balanced order and stratified intervals."""
     offers: Callable[[InstanceT], int]
     """The largest number of tools in a request of the instance. Providers limit it."""
-    most_requests: Callable[[InstanceT], int] | None = None
-    """The most requests that an episode of an instance takes. None: not known, and plans leave out what it would cost
-    if every episode played to its limit."""
     tool_choice: Callable[[StateT], ToolChoice | None] | None = None
     """Whether the next reply must have a call, or must not. None: as the agent's settings say."""
     score_range: tuple[float, float] = (-math.inf, 1.0)

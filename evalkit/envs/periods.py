@@ -12,7 +12,7 @@ the reference where it is a chat's first; here it is always answered with the re
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 from msgspec.structs import replace
 
@@ -33,27 +33,6 @@ UNRESPONSIVE = "unresponsive"
 ACCEPTED = "accepted"
 NO_ACTION = "no_action"
 RESTART = "restart"
-
-
-class _PeriodLimits(Protocol):
-    """How far an instance can be played."""
-
-    @property
-    def periods(self) -> int:
-        """At most."""
-
-    @property
-    def queries(self) -> int:
-        """Requests of a period at most."""
-
-    @property
-    def no_action(self) -> str:
-        """`restart`: a period without an action is played again."""
-
-
-def most_requests(instance: _PeriodLimits) -> int:
-    """The most requests that an episode of an instance takes."""
-    return instance.periods * instance.queries * (MOST_TRIES if instance.no_action == "restart" else 1)
 
 
 def opening(state: PeriodsState[Any]) -> Opening:
@@ -165,9 +144,7 @@ class PeriodsLoop:
     step: Callable[[PeriodsState[Any], Reply], tuple[PeriodsState[Any], Observation]]
     period: Callable[[PeriodsState[Any]], int]
     ended: Callable[[PeriodsState[Any]], str]
-    most_requests: Callable[[Any], int]
-    """Of an instance with `periods`, `queries` and `no_action`."""
 
 
-LOOP = PeriodsLoop(opening=opening, tools=tools, step=step, period=period, ended=ended, most_requests=most_requests)
+LOOP = PeriodsLoop(opening=opening, tools=tools, step=step, period=period, ended=ended)
 """For environments of packages: `step=LOOP.step`."""

@@ -49,13 +49,6 @@ def test_before_the_first_reply_a_plan_says_that_its_range_is_the_stand_ins(call
     sweep(here, "http://127.0.0.1:9/v1")
     said = call("plan", "sweep.toml").out
     assert "No episode of gpt has ended yet" in " ".join(said.split())
-    assert "if every episode plays to its limit" in " ".join(said.split())
-    plan = json.loads(call("plan", "sweep.toml", "--json").out)
-    (cell,) = plan["cells"]
-    assert plan["usd"]["limit"] == cell["usd"]["limit"]
-    # 40 periods of 40 requests, each at least as dear as the stand-in's are on average.
-    least = 12 * 40 * 40 / cell["requests"] * cell["usd"]["expected"]
-    assert least <= plan["usd"]["limit"] < 3 * least
 
 
 @pytest.mark.exhaustive

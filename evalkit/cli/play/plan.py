@@ -202,12 +202,7 @@ def _summary(plan: Plan) -> Iterator[str]:
 
 def _cost_words(plan: Plan) -> str:
     spread, cost = _range(plan.low, plan.high), show_usd(round(plan.cost))
-    words = f"{cost} ({spread})" if spread else cost
-    # A policy's episodes are as long as they are.
-    models = any(cell.cost and cell.basis != ITSELF for cell in plan.cells)
-    if models and plan.limit is not None and plan.limit > plan.cost:
-        words += f"; {show_usd(round(plan.limit))} if every episode plays to its limit"
-    return words
+    return f"{cost} ({spread})" if spread else cost
 
 
 def _lane_words(plan: Plan, lane: LanePlan) -> str:

@@ -289,7 +289,6 @@ def _plan_cell(pair: Sampled, owed: _Owed, samples: Sequence[Sample], begun: Beg
         cost_low=cost / factor,
         cost=cost,
         cost_high=cost * factor,
-        limit=_limit(owed, asks * whole.requests, whole.cost, cost, samples),
         one=whole.cost,
         chain=0 if free else owed.longest if owed.ended else max((one.requests for one in samples), default=0),
         longest_prompt=max((one.longest_prompt for one in samples), default=0),
@@ -313,18 +312,6 @@ def _exact(samples: Sequence[Sample], owed: _Owed, forecast: Forecast, place: Pl
     """Whether all that is owed was played, by the policy itself."""
     whole = len(samples) == owed.fresh == owed.left and not any(one.cut for one in samples)
     return whole and forecast.proven(*place)
-
-
-def _limit(owed: _Owed, requests: float, one: float, cost: float, samples: Sequence[Sample]) -> float | None:
-    """Pico-dollars if every remaining episode takes as many requests as its environment allows, each as dear as they
-    are on average, prompts as long as they grow to be; None if the environment sets no limit."""
-    if not cost:
-        return 0.0
-    most = [sample.most for sample in samples if sample.most is not None]
-    if len(most) < len(samples) or not samples:
-        return None
-    times = sum(most) / len(most) / max(1.0, requests) * sum(sample.growth for sample in samples) / len(samples)
-    return max(cost, owed.left * one * times - sum(episode.cost for episode in owed.begun))
 
 
 def _plan_lane(

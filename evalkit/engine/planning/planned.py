@@ -40,8 +40,6 @@ class CellPlan:
     cost_high: float
     """Pico-dollars of them all: the 95 % range around the expected cost; models are assumed to differ from
     stand-ins."""
-    limit: float | None
-    """Pico-dollars if every episode takes as many requests as its environment allows; None: it sets no limit."""
     one: float
     """Pico-dollars of one whole episode."""
     chain: int
@@ -208,12 +206,6 @@ class Plan:
         return together + math.hypot(*(part for part, alone in zip(parts, apart, strict=True) if alone))
 
     @property
-    def limit(self) -> float | None:
-        """Pico-dollars if every remaining episode plays to its limit; None if an environment sets none."""
-        limits = [cell.limit for cell in self.cells]
-        return None if None in limits else sum(limit for limit in limits if limit is not None)
-
-    @property
     def fits(self) -> bool:
         """Whether the budget is expected to be enough, so that the last episode can start as well."""
         return self.budget is None or self.needed <= self.budget
@@ -256,7 +248,6 @@ class Plan:
                 "low": usd_number(self.low),
                 "expected": usd_number(self.cost),
                 "high": usd_number(self.high),
-                "limit": None if self.limit is None else usd_number(self.limit),
             },
             "simulated_money": bool(self.simulated),
             "spent_usd": usd_number(self.spent),
@@ -299,7 +290,6 @@ def _cell_json(cell: CellPlan) -> dict[str, Any]:
             "low": usd_number(cell.cost_low),
             "expected": usd_number(cell.cost),
             "high": usd_number(cell.cost_high),
-            "limit": None if cell.limit is None else usd_number(cell.limit),
         },
         "longest_chain": cell.chain,
         "longest_prompt_tokens": cell.longest_prompt,

@@ -90,7 +90,6 @@ COSTBENCH: Environment[PlanningProblem, step.State] = Environment(
     generate=suite.generate,
     stratum=suite.stratum,
     offers=suite.offers,
-    most_requests=lambda instance: instance.steps,
     talk=True,
     score_range=(0.0, 1.0),
     presentation=Presentation(

@@ -234,7 +234,6 @@ ERRAND: Environment[ErrandTask, ErrandState] = Environment(
     generate=generate,
     stratum=lambda instance: instance.kind,
     offers=lambda _: 0,
-    most_requests=lambda _: 1,
     talk=True,
     score_range=(0.0, 1.0),
     policies="evalkit.policy.errand.policies:POLICIES",

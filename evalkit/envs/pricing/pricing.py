@@ -124,7 +124,6 @@ PRICING: Environment[PricingInstance, rules.PeriodsState[PricingWorld]] = Enviro
     generate=instance.generate,
     stratum=instance.stratum,
     offers=lambda _: len(RULES.tools),
-    most_requests=periods.most_requests,
     presentation=Presentation(
         zero_means="no profit",
         described=DESCRIBED,

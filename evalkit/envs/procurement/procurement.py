@@ -84,7 +84,6 @@ PROCUREMENT: Environment[ProcurementInstance, rules.PeriodsState[ProcurementWorl
     generate=instance.generate,
     stratum=instance.stratum,
     offers=lambda _: len(RULES.tools),
-    most_requests=periods.most_requests,
     score_range=(0.0, 1.0),
     presentation=Presentation(
         zero_means="nobody supported",

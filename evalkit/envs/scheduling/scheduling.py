@@ -72,7 +72,6 @@ SCHEDULING: Environment[SchedulingInstance, rules.PeriodsState[SchedulingWorld]]
     generate=instance.generate,
     stratum=instance.stratum,
     offers=lambda _: len(RULES.tools),
-    most_requests=periods.most_requests,
     presentation=Presentation(
         zero_means="random assignment",
         stationary=True,

@@ -252,7 +252,6 @@ ALLOCATION: Environment[AllocationInstance, PeriodsState[AllocationWorld]] = Env
     step=LOOP.step,
     period=LOOP.period,
     ended=LOOP.ended,
-    most_requests=LOOP.most_requests,
     score=score,
     generate=generate,
     stratum=lambda instance: instance.goal,

@@ -297,7 +297,6 @@ DUOPOLY: Environment[DuopolyInstance, DuopolyState] = Environment(
     step=step,
     period=lambda state: LOOP.period(state.current),
     ended=lambda state: state.ended,
-    most_requests=lambda instance: instance.sellers * LOOP.most_requests(instance),
     score=score,
     generate=generate,
     stratum=lambda instance: f"alpha {instance.alpha:g}",

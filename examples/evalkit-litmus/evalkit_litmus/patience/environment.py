@@ -164,7 +164,6 @@ PATIENCE: Environment[PatienceInstance, PatienceState] = Environment(
     step=step,
     period=lambda _: 0,
     ended=lambda state: state.ended,
-    most_requests=lambda _: 1,
     score=score,
     generate=generate,
     stratum=lambda instance: instance.horizon,
