@@ -342,6 +342,17 @@ def test_under_a_deadline_an_episode_takes_the_time_that_others_take_and_not_tha
     assert admission.next_s() == 200.0
 
 
+def test_under_a_deadline_the_pace_of_late_counts() -> None:
+    """After a start of 2 s a request, replies of 0.1 s: 100 more requests fit where the call's average says 50 s."""
+    backlog = BlockWorld(seed=0, rounds={"ab": 0, "c": 3}, budget=10**6)._backlog("c", ("c",))
+    for _ in range(100):
+        backlog.hear(2.0, 1)
+    assert backlog.step_s == 2.0
+    for _ in range(300):
+        backlog.hear(0.1, 1)
+    assert 0.1 <= backlog.step_s < 0.2
+
+
 def test_a_decision_costs_the_same_however_many_episodes_are_in_flight() -> None:
     """Predictions asked for, as they are all that grows."""
 

@@ -249,8 +249,7 @@ class Admission:
         (cost, requests), (before, asked), now = progress, flight.heard, self._clock()
         if requests > asked:
             self.forecast.hear(*flight.cell_key, cost=cost - before, requests=requests - asked, reached=requests)
-            flight.backlog.seconds += now - flight.heard_at
-            flight.backlog.requests += requests - asked
+            flight.backlog.hear(now - flight.heard_at, requests - asked)
             flight.heard, flight.heard_at = progress, now
             self._news += not self.forecast.ended(*flight.cell_key)
         return progress

@@ -11,6 +11,8 @@ from evalkit.engine.universe import PlannedEpisode
 
 Place = tuple[str, str]
 """Agent and suite."""
+RECENT, LEAST_FLIGHTS = 8, 8
+"""Requests of each episode in flight, of so many episodes at least, over which a lane's pace is averaged."""
 Came = Callable[[], tuple[int, int]]
 """The progress of an episode: (pico-dollars, requests), earlier sessions included."""
 
@@ -60,8 +62,8 @@ class LaneBacklog:
     unsure: float = 0.0
     """How much more that may be, since of some cells nothing but a stand-in is known."""
     seconds: float = 0.0
-    requests: int = 0
-    """What the episodes of this call have taken so far, as far as it was looked at, for `step_s`."""
+    requests: float = 0.0
+    """What episodes have taken lately, for `step_s`."""
 
     def __post_init__(self) -> None:
         """Count what there is to play."""
@@ -87,6 +89,13 @@ class LaneBacklog:
             self.left, self.planned = self.left - gone, self.planned - gone
         self.fresh = Counter({place: count for place, count in self.fresh.items() if place[0] != agent})
         self.begun = {name: begun for name, begun in self.begun.items() if begun[0][0] != agent}
+
+    def hear(self, seconds: float, requests: int) -> None:
+        """An episode has made requests in this time. What is older than some requests of each episode in flight counts
+        for less and less: windows open and providers slow down."""
+        self.seconds, self.requests = self.seconds + seconds, self.requests + requests
+        if self.requests > RECENT * max(LEAST_FLIGHTS, self.flights):
+            self.seconds, self.requests = self.seconds / 2, self.requests / 2
 
     @property
     def done(self) -> int:
