@@ -98,10 +98,11 @@ def test_a_session_starts_with_the_window_that_the_last_one_had(
     go_served(resolved(tmp_path, served(replicates=6, width=24)), run)
     assert starts == [None, None]
     lanes = remembered(run)
-    assert lanes == {"simulated/knuth": 24, "simulated/random": 24}
+    assert lanes.keys() == {"simulated/knuth", "simulated/random"}
+    assert all(FIRST < size <= 24 for size in lanes.values()), lanes  # the last replies may find a narrower one
     starts.clear()
     go_served(resolved(tmp_path, served(replicates=7, width=40)), run)
-    assert starts == [24, 24]
+    assert starts == [lanes["simulated/knuth"], lanes["simulated/random"]]
     starts.clear()
     (run / FILE).unlink()
     go_served(resolved(tmp_path, served(replicates=8, width=24)), run)
