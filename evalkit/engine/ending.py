@@ -44,7 +44,7 @@ def outcome_of(schedule: Schedule) -> RunOutcome:
     why = _why(schedule, reason, left, {**told, "parked": [*lane_words, *too_large_words]})
     messages = (
         *_in_vain(schedule),
-        *([] if session.question is None else session.question.words()),
+        *([] if schedule.question is None else schedule.question.words()),
         *why.splitlines(),
         *_owed_words(schedule, owed, owed_cost),
         *_ceiling_words(schedule),
@@ -77,9 +77,9 @@ def outcome_of(schedule: Schedule) -> RunOutcome:
         budget=session.resolved.sweep.budget,
         simulated=session.manifest.simulated,
         unmetered=schedule.unmetered,
-        question=None if session.question is None else session.question.asked.to_json(),
-        spared=0 if session.question is None else session.question.spared,
-        spared_cost=0 if session.question is None else session.question.spared_cost,
+        question=None if schedule.question is None else schedule.question.asked.to_json(),
+        spared=0 if schedule.question is None else schedule.question.spared,
+        spared_cost=0 if schedule.question is None else schedule.question.spared_cost,
         example=example_of(session.resolved.manifest, session.options.choice),
     )
 
@@ -232,7 +232,7 @@ def _reason(schedule: Schedule, owed: int, *, lane_ended: bool, code_failed: boo
         return schedule.session.stop.reason
     if not owed:
         return "complete"
-    if schedule.session.question is not None and schedule.session.question.answered:
+    if schedule.question is not None and schedule.question.answered:
         return "decided"
     if schedule.gate is not None and schedule.gate.cut:
         return schedule.gate.cut

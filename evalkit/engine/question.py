@@ -12,7 +12,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from evalkit.engine.admit.admission_queue import AdmissionQueue
@@ -47,11 +47,15 @@ class SweepQuestion:
         """As of `question_of`."""
         return question_of(directory, self.frozen, ended=ended)
 
-    def live(
-        self, manifest: Manifest, asked: FrozenQuestion, directory: Path, store: Store, *, play_all: bool
-    ) -> "LiveQuestion":
-        """The question while it is played."""
-        return LiveQuestion(RunQuestion(manifest, asked), directory, store, play_all=play_all)
+    def opened(
+        self, manifest: Manifest, asked: FrozenQuestion, directory: Path, store: Store, stop: Stop, *, play_all: bool
+    ) -> "OpenQuestion":
+        """What a run is asked, as `settled`, once its log is open."""
+        given = {tuple(one.about) for given in read_given(directory) for one in given.answers}
+        asked_of_run = RunQuestion(manifest, asked)
+        return OpenQuestion(
+            asked=asked_of_run, directory=directory, store=store, stop=stop, play_all=play_all, given=given
+        )
 
 
 def asking_of(manifest: Manifest, decide: Decide) -> SweepQuestion:
@@ -92,50 +96,52 @@ def _short(value: object) -> str:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PlayedLanes:
-    """What is played while a question is looked at."""
+class OpenQuestion:
+    """What a session is asked, before anything of it is played."""
 
-    jobs: Sequence[LaneJob]
-    gate: AdmissionQueue | None
-    """None: there is no budget and no deadline."""
-    forecast: Forecast
+    asked: RunQuestion
+    directory: Path
+    store: Store
     stop: Stop
-    spent: Callable[[], int]
-    """Pico-dollars of the run so far."""
+    play_all: bool
+    """Whether agents play on that no open question needs."""
+    given: set[tuple[str, ...]]
+    """The answers on disk, by what they are about."""
+    dismissed: set[str] = field(default_factory=set)
+    """Agents that no question needs any more, or that cannot find out what is open: none of their episodes starts."""
+
+    def live(
+        self, jobs: Sequence[LaneJob], gate: AdmissionQueue | None, forecast: Forecast, spent: Callable[[], int]
+    ) -> "LiveQuestion":
+        """The question while these jobs are played; `spent`: pico-dollars of the run so far."""
+        return LiveQuestion(self, jobs, gate, forecast, spent)
 
 
 class LiveQuestion:
-    """A run's question in one session."""
+    """A run's question while one session plays."""
 
-    def __init__(self, asked: RunQuestion, directory: Path, store: Store, *, play_all: bool) -> None:
-        """`play_all`: whether agents play on that no open question needs."""
-        self.asked, self._directory, self._store, self._play_all = asked, directory, store, play_all
-        self.dismissed: set[str] = set()
-        """Agents that no question needs any more, or that cannot find out what is open: none of their episodes
-        starts."""
-        self.vain: frozenset[str] = frozenset()
-        """Of these, those whose questions are open: those that they are compared with are played no more."""
-        self._pace: Pacing | None = None
-        self._lanes = PlayedLanes(jobs=(), gate=None, forecast=Forecast(), stop=Stop(), spent=lambda: 0)
-        self._news, self._over, self._unread = asyncio.Event(), asyncio.Event(), False
-        self._given = {tuple(one.about) for given in read_given(directory) for one in given.answers}
-        """What is on disk."""
-
-    async def begin(
+    def __init__(
         self,
+        opened: OpenQuestion,
         jobs: Sequence[LaneJob],
         gate: AdmissionQueue | None,
         forecast: Forecast,
-        *,
-        stop: Stop,
         spent: Callable[[], int],
-        known: bool,
     ) -> None:
-        """Read the scores that the log holds, if it holds any (`known`), before the lanes play."""
-        self._lanes = PlayedLanes(jobs=jobs, gate=gate, forecast=forecast, stop=stop, spent=spent)
-        if not self._play_all:
-            frozen = self.asked.frozen
+        """As of `OpenQuestion.live`."""
+        self.asked, self.dismissed = opened.asked, opened.dismissed
+        self.vain: frozenset[str] = frozenset()
+        """Of the dismissed, those whose questions are open: those that they are compared with are played no more."""
+        self._opened, self._store, self._directory = opened, opened.store, opened.directory
+        self._jobs, self._gate, self._forecast, self._spent = jobs, gate, forecast, spent
+        self._news, self._over, self._unread = asyncio.Event(), asyncio.Event(), False
+        self._pace: Pacing | None = None
+        if not opened.play_all:
+            frozen = opened.asked.frozen
             self._pace = Pacing(jobs, gate, {suite.name for suite in frozen.suites}, frozen.ahead, self._news.set)
+
+    async def begin(self, *, known: bool) -> None:
+        """Read the scores that the log holds, if it holds any (`known`), before the lanes play."""
         if known:
             self.asked.add_all(read_run(self._directory)[2])
         await self.look()
@@ -162,7 +168,7 @@ class LiveQuestion:
         try:
             await self._watch()
         except (StorageError, CorruptLogError) as flaw:
-            self._lanes.stop.set("storage" if isinstance(flaw, StorageError) else "corrupt", str(flaw))
+            self._opened.stop.set("storage" if isinstance(flaw, StorageError) else "corrupt", str(flaw))
 
     async def _watch(self) -> None:
         loop = asyncio.get_running_loop()
@@ -188,18 +194,20 @@ class LiveQuestion:
             self.asked.add_all((await asyncio.to_thread(read_run, self._directory))[2])
         self.asked.look()
         new = [
-            self.asked.given(answer) for answer in self.asked.answers if answer.at and answer.subject not in self._given
+            self.asked.given(answer)
+            for answer in self.asked.answers
+            if answer.at and answer.subject not in self._opened.given
         ]
         if new:
             await self._store.durable()  # the scores that it rests on come first
             given = GivenAnswers(
                 at=time.time(),
-                spent_pico_usd=self._lanes.spent(),
-                ended=sum(job.done for job in self._lanes.jobs),
+                spent_pico_usd=self._spent(),
+                ended=sum(job.done for job in self._jobs),
                 answers=tuple(new),
             )
             await asyncio.to_thread(write_given, self._directory, given)
-            self._given |= {answer.about for answer in new}
+            self._opened.given.update(answer.about for answer in new)
             for answer in new:
                 self._store.event("answered", about=list(answer.about), answer=answer.answer, draws=answer.draws)
         if self._pace is not None:
@@ -214,13 +222,13 @@ class LiveQuestion:
             return
         self.dismissed |= gone
         pace.drop(gone)
-        for job in self._lanes.jobs:
+        for job in self._jobs:
             playing = Counter(
                 (active.episode.cell.agent.name, active.episode.suite.name) for active in job.context.flying.values()
             )
             job.dismiss(done, playing + job.dealt)
-        if self._lanes.gate is not None:
-            self._lanes.gate.dismiss(gone)
+        if self._gate is not None:
+            self._gate.dismiss(gone)
         self._store.event("dismissed", agents=sorted(gone), **({"in_vain": sorted(vain)} if vain else {}))
 
     @property
@@ -228,7 +236,7 @@ class LiveQuestion:
         """Whether all that remains to be played belongs to agents that no question needs."""
         rest = sum(
             cell.planned - cell.ended
-            for job in self._lanes.jobs
+            for job in self._jobs
             for (agent, _), cell in job.cells.items()
             if agent not in self.dismissed
         )
@@ -243,16 +251,15 @@ class LiveQuestion:
     @property
     def spared(self) -> int:
         """Episodes of this call that were not played because all questions about their agents are answered."""
-        return sum(job.spared.total() for job in self._lanes.jobs)
+        return sum(job.spared.total() for job in self._jobs)
 
     @property
     def spared_cost(self) -> int:
         """What they were predicted to cost, in pico-dollars."""
-        forecast = self._lanes.forecast
         return round(
             sum(
-                count * forecast.whole(*place).cost
-                for job in self._lanes.jobs
+                count * self._forecast.whole(*place).cost
+                for job in self._jobs
                 if job.lane is not None
                 for place, count in job.spared.items()
             )

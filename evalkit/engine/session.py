@@ -5,7 +5,7 @@ import asyncio
 import resource
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -29,7 +29,7 @@ from evalkit.store.reading.unmetered import Unmetered
 from evalkit.store.writing.writer import Store
 
 if TYPE_CHECKING:  # statistics come with it
-    from evalkit.engine.question import LiveQuestion
+    from evalkit.engine.question import LiveQuestion, OpenQuestion
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,7 +47,7 @@ class Session:
     accounts: dict[str, Account]
     began: float
     """In the loop's time."""
-    question: "LiveQuestion | None" = None
+    question: "OpenQuestion | None" = None
     """What the run is to find out; None: it plays all that it plans."""
 
     @property
@@ -84,6 +84,12 @@ class Schedule:
     """Where lanes of models wait for money and time; None: there is no budget and no deadline."""
     workers: str = ""
     """In words, how many processes play it now; empty: this one alone."""
+    question: "LiveQuestion | None" = field(init=False)
+    """What is found out meanwhile."""
+
+    def __post_init__(self) -> None:
+        asked = self.session.question
+        self.question = None if asked is None else asked.live(self.jobs, self.gate, self.forecast, lambda: self.spent)
 
     @property
     def spent(self) -> PicoUsd:

@@ -78,6 +78,7 @@ async def play_sweep(
     loop = asyncio.get_running_loop()
     name = new_writer(list(journals(directory)))
     repaired = _repair(options) if options.repair and old is not None else ()
+    stop = options.stop or Stop()
     with open_store(place, session=name) as store:
         for line in repaired:
             store.event("repaired", detail=line)
@@ -98,13 +99,13 @@ async def play_sweep(
             options=options,
             manifest=manifest,
             store=store,
-            stop=options.stop or Stop(),
+            stop=stop,
             holdings=holdings,
             accounts=accounts(holdings.ledger, holdings.cost_by_worker),
             began=loop.time(),
             question=None
             if asking is None or asked is None
-            else asking.live(manifest, asked[0], place, store, play_all=options.play_all),
+            else asking.opened(manifest, asked[0], place, store, stop, play_all=options.play_all),
         )
         _log_start(session)
         outcome = outcome_of(await _play(session, show, machines))
@@ -136,22 +137,14 @@ async def _play(session: Session, show: Callable[[View], None], machines: Machin
 @asynccontextmanager
 async def _asked(schedule: Schedule) -> AsyncIterator[None]:
     """While the lanes play: look at what the run is to find out."""
-    session = schedule.session
-    question = session.question
+    session, question = schedule.session, schedule.question
     if question is None:
         yield
         return
     if not session.is_spread:
         for job in schedule.jobs:
             job.context.judge = question.judge
-    await question.begin(
-        schedule.jobs,
-        schedule.gate,
-        schedule.forecast,
-        stop=session.stop,
-        spent=lambda: schedule.spent,
-        known=bool(session.holdings.episodes),
-    )
+    await question.begin(known=bool(session.holdings.episodes))
     watching = asyncio.get_running_loop().create_task(question.watch())
     try:
         yield
@@ -301,7 +294,7 @@ async def _watched(ready: Resources, schedule: Schedule, show: Callable[[View], 
             spent_before=session.spent_before,
             unmetered_before=session.holdings.unmetered,
             workers=schedule.workers,
-            question=None if session.question is None else session.question.asked.to_json(),
+            question=None if schedule.question is None else schedule.question.asked.to_json(),
         )
 
     windows = WindowNotes(lanes=endpoints.lanes, event=session.store.event)

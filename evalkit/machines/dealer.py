@@ -16,7 +16,7 @@ class JobDealer:
 
     def __init__(self, schedule: Schedule) -> None:
         self._jobs: Mapping[str, LaneJob] = {job.name: job for job in schedule.jobs}
-        self._queue, self._forecast, self._question = schedule.gate, schedule.forecast, schedule.session.question
+        self._queue, self._forecast, self._question = schedule.gate, schedule.forecast, schedule.question
         self._dealt: dict[str, PlannedEpisode] = {}
         self._exhausted: set[str] = set()
         for job in schedule.jobs:
