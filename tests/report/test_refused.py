@@ -105,5 +105,7 @@ def test_an_instance_that_was_refused_leaves_both_sides_of_a_comparison(fresh: b
         sides.append(Side(label="x", manifest=MANIFEST, cells=tuple(found)))
     made = compare(sides[0], sides[1], [("a", "b")])
     (score,) = [one for one in made.tables[0].rows if one["measure"] == "Score"]
-    assert (score["pairs"], score["unpaired"]) == (4, 2)
+    (details,) = [one for one in made.tables[1].rows if one["measure"] == "Score"]
+    assert score["pairs"] == 4
+    assert details["missing_first"] + details["missing_second"] == 2
     assert score["difference"] == 0.0

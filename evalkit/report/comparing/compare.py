@@ -253,6 +253,7 @@ def _main_table(
     tests = sum(p is not None for p, _ in judged)
     significant = sum(p is not None and p <= SURE for p, _ in judged)
     interval = Column(key="interval", title="95 % interval", kind="interval", unit="points")
+    claim = "better" if any(row.measure.better for row in tested) else "higher"
     rows = [
         {**_place(row), **_figures(row), "p_holm": p, "verdict": verdict}
         for row, (p, verdict) in zip(tested, judged, strict=True)
@@ -269,7 +270,7 @@ def _main_table(
             method_of(interval),
             *columns_of("count", "instances", wins="B more", ties="Tied", losses="B less"),
             *columns_of("p", p="p", p_holm="p Holm"),
-            *columns_of("count", "instances", pairs="Pairs", unpaired="Unpaired"),
+            *columns_of("count", "instances", pairs="Pairs"),
             Column(key="verdict", title="Verdict"),
         ),
         rows=tuple(rows),
@@ -280,7 +281,7 @@ def _main_table(
             "over the instances that both sides have, with replicates averaged; the intervals of all scores hold "
             "together at 95 %, each of another measure alone",
             *["p: two-sided permutation test of whether A and B are alike"] * any(not row.partial for row in tested),
-            "better: p Holm is small and the interval of the mean leaves out 0; wins more often: p Holm and that of "
+            f"{claim}: p Holm is small and the interval of the mean leaves out 0; wins more often: p Holm and that of "
             "signs are small, and the mean may be the other way",
             *notes,
             *kind_notes(rows, [cell for pair in cell_pairs for cell in pair]),
@@ -302,7 +303,6 @@ def _figures(row: Tested) -> dict[str, Any]:
         "losses": change.losses,
         "p": change.test.p,
         "pairs": len(row.pairs.names),
-        "unpaired": row.pairs.only_first + row.pairs.only_second,
     }
 
 
