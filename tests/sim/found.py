@@ -17,7 +17,7 @@ FOUND_BY: Mapping[str, int] = {
     "limits are not waited for": 1,
     "a window lets one more in": 1,
     "probes go whatever the limit": 13,
-    "who goes home wakes nobody": 288,
+    "who goes home wakes nobody": 84,
     "a lane has one player more than its width": 0,
     "a charge is not waited for before the next attempt": 8,
     "a request is settled twice": 1,

@@ -132,6 +132,7 @@ MUTANTS = (
         file="engine/admit/admission_queue.py",
         old="            self.admission.close(lane)\n        self._tell()\n",
         new="            self.admission.close(lane)\n            self._tell()\n",
+        needs=("scarce", "outage"),
     ),
     Mutant(
         name="a lane has one player more than its width",
