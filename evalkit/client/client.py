@@ -311,9 +311,9 @@ class ModelAsker:
             usage = within(usage, most_input=most_input, most_output=bound)
             reply, listed = replace(reply, usage=usage), template.price.of(usage)
         counted = "input" not in usage.unknown and "output" not in usage.unknown
-        cost = template.price.most(usage, input_tokens=most_input, output_tokens=bound)
-        if counted and (cost == listed or not template.price.caching_may_cost):
-            # What is missing has no price of its own.
+        free = counted and not template.price.caching_may_cost  # what is missing has no price of its own
+        cost = listed if free else template.price.most(usage, input_tokens=most_input, output_tokens=bound)
+        if counted and cost == listed:
             if usage.doubtful:
                 self._budget.note_doubtful(listed)
             return reply, listed, DOUBTFUL if usage.doubtful else OK

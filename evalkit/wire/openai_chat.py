@@ -227,19 +227,29 @@ def _read_usage(raw: Mapping[str, Any], says: bool) -> Usage:
     return usage_of(
         tokens_in=stated(raw, "prompt_tokens"),
         tokens_out=stated(raw, "completion_tokens"),
-        cached_read=stated(inner, "cached_tokens") if within else _first_stated(raw, *_CACHED_BESIDE),
-        cached_write=_first_stated({**inner, **raw}, "cache_write_tokens", "cache_creation_input_tokens"),
-        reasoning=_first_stated({**raw, **outer}, "reasoning_tokens"),
+        cached_read=stated(inner, "cached_tokens") if within else _first_stated(_CACHED_BESIDE, raw),
+        cached_write=_first_stated(_CACHE_WRITES, raw, inner),
+        reasoning=_first_stated(_THOUGHTS, outer, raw),
         says=says,
         total=stated(raw, "total_tokens"),
     )
 
 
 _CACHED_BESIDE = ("prompt_cache_hit_tokens", "cached_tokens", "cache_read_input_tokens")
+_CACHE_WRITES = ("cache_write_tokens", "cache_creation_input_tokens")
+_THOUGHTS = ("reasoning_tokens",)
 
 
-def _first_stated(raw: Mapping[str, Any], *names: str) -> int | None:
-    return next((tokens for tokens in (stated(raw, name) for name in names) if tokens is not None), None)
+def _first_stated(names: Sequence[str], *tables: Mapping[str, Any]) -> int | None:
+    """Of these fields, the first that is stated; each is that of the first table that has it."""
+    for name in names:
+        for table in tables:
+            if name in table:
+                tokens = stated(table, name)
+                if tokens is not None:
+                    return tokens
+                break
+    return None
 
 
 def _text_of_parts(content: Any) -> str:

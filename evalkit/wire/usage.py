@@ -25,6 +25,8 @@ MOST_TOKENS = 2**31 - 1
 def stated(raw: Mapping[str, Any], name: str) -> int | None:
     """A field as a number of tokens; None if it is not one."""
     value = raw.get(name)
+    if value is None:
+        return None
     if type(value) is float and value.is_integer():  # some servers write 12.0
         value = int(value)
     return value if type(value) is int and 0 <= value <= MOST_TOKENS else None

@@ -163,7 +163,10 @@ MUTANTS = (
     Mutant(
         name="a reply without usage costs what it says",
         file="client/client.py",
-        old="        cost = template.price.most(usage, input_tokens=most_input, output_tokens=bound)\n",
+        old=(
+            "        cost = listed if free else "
+            "template.price.most(usage, input_tokens=most_input, output_tokens=bound)\n"
+        ),
         new="        cost = template.price.of(usage)\n",
         needs=("no_usage", "part_usage"),
     ),
