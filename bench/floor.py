@@ -1,12 +1,11 @@
 """The floor that evalkit is compared with: the same conversations by a bare aiohttp client.
 
 It keeps no log, has no limits and no budget, and retries nothing. So what evalkit needs beyond it is the price of
-these. `UVLOOP=1` runs it on uvloop, as evalkit runs. Of a stream it reads the pieces and nothing in them: it knows what
+these. It runs on uvloop, as evalkit does. Of a stream it reads the pieces and nothing in them: it knows what
 `bench/stub.py` says.
 """
 
 import asyncio
-import os
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,6 +13,7 @@ from typing import Any
 
 import aiohttp
 import orjson
+import uvloop
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
@@ -78,9 +78,4 @@ async def _converse(session: aiohttp.ClientSession, number: int) -> str:
 
 
 if __name__ == "__main__":
-    if os.environ.get("UVLOOP") == "1":
-        import uvloop
-
-        uvloop.run(main())
-    else:
-        asyncio.run(main())
+    uvloop.run(main())

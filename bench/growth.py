@@ -2,7 +2,8 @@
 
 Thirty lanes play at once under virtual time: the engine's own players, lanes, budget, log and compaction, and providers
 that are functions in this process. Their replies take different times, and some are refusals and failures. CPU seconds
-are divided by steps; memory is the peak of a process of its own for each size.
+are divided by steps; memory is the peak of a process of its own for each size. Exits non-zero where a step of the
+largest size costs more than `MOST` times one of the smallest.
 
     python -m bench.growth                    # 10^3 to 10^5 episodes, some minutes
     python -m bench.growth 1000 1000000       # other sizes
@@ -24,6 +25,8 @@ from tests.support.virtual_fleet import OK, Fleet, sail_with_files
 
 SIZES = (1_000, 10_000, 100_000)
 LANES, WIDTH, LENGTH = 30, 20, 2
+MOST = 1.3
+"""Times the first size's CPU per step: caches of the processor hold less of a larger run."""
 BUDGET = 10**24
 """Pico-dollars: there is a budget, and it does not bind."""
 FAULTS = ((0.01, 429), (0.01, 503), (0.005, 500))
@@ -91,12 +94,13 @@ def one(episodes: int) -> None:
         print(steps, time.process_time() - began)
 
 
-def main() -> None:
+def main() -> bool:
+    """Whether the promise is kept."""
     if len(sys.argv) == 3 and sys.argv[1] == "--one":
         one(int(sys.argv[2]))
-        return
+        return True
     sizes = [int(word) for word in sys.argv[1:]] or SIZES
-    first = 0.0
+    first = each = 0.0
     for episodes in sizes:
         child = subprocess.Popen([sys.executable, "-m", "bench.growth", "--one", str(episodes)], stdout=subprocess.PIPE)
         assert child.stdout is not None
@@ -111,7 +115,9 @@ def main() -> None:
             f"({each / first:.2f} of the first), {used.ru_maxrss / 1024:5.0f} MB at most",
             flush=True,
         )
+    print(f"a step of the largest run: {each / first:.2f} of the first's CPU, promise <= {MOST}")
+    return each <= MOST * first
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(0 if main() else 1)

@@ -42,7 +42,7 @@ def main() -> bool:
     kept = True
     for over_s in chosen.over:
         for events in chosen.events:
-            job = Job(episodes=chosen.episodes, in_flight=IN_FLIGHT, uvloop=True, events=events, over_s=over_s)
+            job = Job(episodes=chosen.episodes, in_flight=IN_FLIGHT, events=events, over_s=over_s)
             kept = compared(job, chosen.rounds) and kept
     return kept
 
