@@ -403,7 +403,7 @@ async def _play(
         template = templates[episode.cell.agent.name]
         return template.worst_case(next_question(seats.activate(episode), template))
 
-    gate = None
+    admitter = None
     if means is not None:
         admission = Admission(
             Forecast([_prior(name, agent, means[name]) for name, agent in cast.items()]),
@@ -412,8 +412,8 @@ async def _play(
             clock=asyncio.get_running_loop().time,
             first_bound=first_bound,
         )
-        gate = AdmissionQueue(admission)
-    stop.listen(partial(_wake, lanes, budget, gate))
+        admitter = AdmissionQueue(admission)
+    stop.listen(partial(_wake, lanes, budget, admitter))
     jobs = []
     for name in cast:
         asker = ModelAsker(templates[name], lane=lanes[name], budget=budget.of(name, name), transport=providers[name])
@@ -429,7 +429,7 @@ async def _play(
                 asker=partial(_same, asker),
                 context=LaneContext(log=books, worker="bench", stop=stop, lane=lanes[name]),
                 lane=lanes[name],
-                gate=gate,
+                admitter=admitter,
             )
         )
     await play_lanes(jobs)
@@ -455,11 +455,11 @@ def _same(asker: ModelAsker, _: PlannedEpisode) -> ModelAsker:
     return asker
 
 
-def _wake(lanes: Mapping[str, Lane], budget: Budget, gate: AdmissionQueue | None) -> None:
+def _wake(lanes: Mapping[str, Lane], budget: Budget, admitter: AdmissionQueue | None) -> None:
     for lane in lanes.values():
         lane.end(LaneClosed("over"))
-    if gate is not None:
-        gate.end()
+    if admitter is not None:
+        admitter.end()
     budget.end(LaneClosed("over"))
 
 

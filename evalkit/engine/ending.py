@@ -18,7 +18,7 @@ from evalkit.text import many, seconds, span
 
 def outcome_of(schedule: Schedule) -> RunOutcome:
     """What this call has done, and what remains. It writes an event if the money was not sufficient."""
-    session, jobs, gate = schedule.session, schedule.jobs, schedule.gate
+    session, jobs, admitter = schedule.session, schedule.jobs, schedule.admitter
     left = [ending for job in jobs for ending, count in job.context.ended.items() for _ in range(count)]
     ended = sum(job.done_before for job in jobs) + sum(ending not in LEFT_OWED for ending in left)
     total = sum(job.episodes for job in jobs)
@@ -37,7 +37,7 @@ def outcome_of(schedule: Schedule) -> RunOutcome:
     unfinished = _unfinished(schedule)
     if unfinished:
         session.store.event("unfinished", episodes=unfinished, why=session.stop.reason)
-    owed_cost = gate.admission.owed() if gate is not None and owed else None
+    owed_cost = admitter.admission.owed() if admitter is not None and owed else None
     reason = _reason(schedule, owed, lane_ended=bool(ended_lanes), code_failed=bool(code_words))
     refused_words, too_large_words = list(_refused_words(schedule)), list(_too_large_words(schedule))
     told = {"lane": ended_lanes, "agent": code_words, "refused": refused_words}
@@ -88,7 +88,7 @@ def _unfinished(schedule: Schedule) -> int:
     """Episodes that were admitted and that money or time could not finish."""
     if schedule.session.stop.reason not in ("budget", "deadline"):
         return 0
-    return sum(job.context.ended.get("stopped", 0) for job in schedule.jobs if job.gate is not None)
+    return sum(job.context.ended.get("stopped", 0) for job in schedule.jobs if job.admitter is not None)
 
 
 def _why(schedule: Schedule, reason: str, left: Sequence[str], told: Mapping[str, Sequence[str]]) -> str:
@@ -110,11 +110,11 @@ def _why(schedule: Schedule, reason: str, left: Sequence[str], told: Mapping[str
         return f"`--limit {limit}` is reached: this call was to end {many(limit, 'episode')} of each model."
     if reason == "budget":
         return next(chain(_budget_words(schedule), _ceiling_words(schedule)), "")
-    if reason == "deadline" and schedule.gate is not None:
+    if reason == "deadline" and schedule.admitter is not None:
         deadline_s = schedule.session.resolved.sweep.deadline_s or 0
         return (
             f"No further episode would end before the deadline of {span(deadline_s)}: "
-            f"{span(elapsed_s)} have passed, and the next one may take {span(schedule.gate.admission.next_s())}."
+            f"{span(elapsed_s)} have passed, and the next one may take {span(schedule.admitter.admission.next_s())}."
         )
     counts = {way: left.count(way) for way in LEFT_BECAUSE}
     counts["internal_error"] += sum(job.broken_before for job in schedule.jobs)
@@ -134,8 +134,8 @@ LEFT_BECAUSE = {
 def _budget_words(schedule: Schedule) -> Iterator[str]:
     """That the run's own budget lets no further episode start; nothing where others hold them back."""
     budget, left = schedule.session.resolved.sweep.budget, 0
-    if schedule.gate is not None and budget is not None and _all_wait(schedule):
-        left, needed = max(0, budget - schedule.spent), round(schedule.gate.admission.next_cost())
+    if schedule.admitter is not None and budget is not None and _all_wait(schedule):
+        left, needed = max(0, budget - schedule.spent), round(schedule.admitter.admission.next_cost())
         kept = " with what is kept for others" if needed <= left else ""
         yield (
             f"The budget of {show_usd(budget)} is reached: {show_usd(left)} remain, and the next episode may take up "
@@ -145,7 +145,7 @@ def _budget_words(schedule: Schedule) -> Iterator[str]:
 
 def _owed_words(schedule: Schedule, owed: int, owed_cost: int | None) -> Iterator[str]:
     """What remains when money or time is over, what it will cost, and what to do."""
-    over = schedule.session.stop.reason or ("" if schedule.gate is None else schedule.gate.cut)
+    over = schedule.session.stop.reason or ("" if schedule.admitter is None else schedule.admitter.cut)
     if owed and over in ("budget", "deadline"):
         cost = f", with a predicted cost of about {show_usd(owed_cost)}" if owed_cost else ""
         raised = "To continue, raise `--budget`, or `budget_usd` in the sweep and run it again."
@@ -161,16 +161,16 @@ def _owed_words(schedule: Schedule, owed: int, owed_cost: int | None) -> Iterato
 
 def _all_wait(schedule: Schedule) -> bool:
     """Whether it is the run's own budget that holds episodes back, not an agent's or a lane's alone."""
-    gate = schedule.gate
-    return gate is not None and (
-        gate.admission.given_up or any(backlog.why == "budget" for backlog in gate.admission.backlogs.values())
+    admitter = schedule.admitter
+    return admitter is not None and (
+        admitter.admission.given_up or any(backlog.why == "budget" for backlog in admitter.admission.backlogs.values())
     )
 
 
 def _ceiling_words(schedule: Schedule) -> Iterator[str]:
     """Which agents and lanes have used up their part of the budget."""
-    if schedule.gate is not None:
-        for name, budget in schedule.gate.admission.ceilings():
+    if schedule.admitter is not None:
+        for name, budget in schedule.admitter.admission.ceilings():
             yield (
                 f"The budget of agent {name} ({show_usd(budget)}) is reached: too little remains to finish "
                 f"another episode. To continue, raise it in the sweep (`budget_usd`) and run it again."
@@ -182,7 +182,7 @@ def _unfinished_words(schedule: Schedule, unfinished: int) -> Iterator[str]:
     waited = sum(
         job.context.ended.get("stopped", 0)
         for job in schedule.jobs
-        if unfinished and job.gate is not None and job.lane is not None and job.lane.trouble
+        if unfinished and job.admitter is not None and job.lane is not None and job.lane.trouble
     )
     what = "money" if schedule.session.stop.reason == "budget" else "time"
     for count, why in (
@@ -234,8 +234,8 @@ def _reason(schedule: Schedule, owed: int, *, lane_ended: bool, code_failed: boo
         return "complete"
     if schedule.question is not None and schedule.question.answered:
         return "decided"
-    if schedule.gate is not None and schedule.gate.cut:
-        return schedule.gate.cut
+    if schedule.admitter is not None and schedule.admitter.cut:
+        return schedule.admitter.cut
     if lane_ended:
         return "lane"
     if any(job.context.ended.get(REFUSED) for job in schedule.jobs):

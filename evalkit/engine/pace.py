@@ -46,13 +46,13 @@ class Pacing:
     def __init__(
         self,
         jobs: Sequence[LaneJob],
-        gate: AdmissionQueue | None,
+        admitter: AdmissionQueue | None,
         suites: Collection[str],
         ahead: int,
         tell: Callable[[], None],
     ) -> None:
         """`suites`: those whose episodes are draws; `tell`: called when an agent can find out nothing any more."""
-        self._gate, self._suites, self._ahead, self._tell = gate, suites, ahead, tell
+        self._admitter, self._suites, self._ahead, self._tell = admitter, suites, ahead, tell
         self._jobs: dict[str, LaneJob] = {}
         """By agent: that of its lane."""
         self._begun, self._ended, self._left, self._flying = (Counter[str]() for _ in range(4))
@@ -156,9 +156,9 @@ class Pacing:
         job = self._jobs[agent]
         if job.context.stopping or agent in job.context.stopped:
             return self._ended[agent] + self._flying[agent]
-        gate = None if job.gate is None else self._gate
-        shut = gate is not None and (gate.over(job.name) or gate.poor(agent))
-        waits = gate is not None and not self._flying.total() and gate.held_by(job.name)
+        admitter = None if job.admitter is None else self._admitter
+        shut = admitter is not None and (admitter.over(job.name) or admitter.poor(agent))
+        waits = admitter is not None and not self._flying.total() and admitter.held_by(job.name)
         return self._begun[agent] if self._left[agent] <= 0 or _is_over(job) or shut or waits else None
 
 

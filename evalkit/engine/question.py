@@ -111,10 +111,10 @@ class OpenQuestion:
     """Agents that no question needs any more, or that cannot find out what is open: none of their episodes starts."""
 
     def live(
-        self, jobs: Sequence[LaneJob], gate: AdmissionQueue | None, forecast: Forecast, spent: Callable[[], int]
+        self, jobs: Sequence[LaneJob], admitter: AdmissionQueue | None, forecast: Forecast, spent: Callable[[], int]
     ) -> "LiveQuestion":
         """The question while these jobs are played; `spent`: pico-dollars of the run so far."""
-        return LiveQuestion(self, jobs, gate, forecast, spent)
+        return LiveQuestion(self, jobs, admitter, forecast, spent)
 
 
 class LiveQuestion:
@@ -124,7 +124,7 @@ class LiveQuestion:
         self,
         opened: OpenQuestion,
         jobs: Sequence[LaneJob],
-        gate: AdmissionQueue | None,
+        admitter: AdmissionQueue | None,
         forecast: Forecast,
         spent: Callable[[], int],
     ) -> None:
@@ -133,12 +133,12 @@ class LiveQuestion:
         self.vain: frozenset[str] = frozenset()
         """Of the dismissed, those whose questions are open: those that they are compared with are played no more."""
         self._opened, self._store, self._directory = opened, opened.store, opened.directory
-        self._jobs, self._gate, self._forecast, self._spent = jobs, gate, forecast, spent
+        self._jobs, self._admitter, self._forecast, self._spent = jobs, admitter, forecast, spent
         self._news, self._over, self._unread = asyncio.Event(), asyncio.Event(), False
         self._pace: Pacing | None = None
         if not opened.play_all:
             frozen = opened.asked.frozen
-            self._pace = Pacing(jobs, gate, {suite.name for suite in frozen.suites}, frozen.ahead, self._news.set)
+            self._pace = Pacing(jobs, admitter, {suite.name for suite in frozen.suites}, frozen.ahead, self._news.set)
 
     async def begin(self, *, known: bool) -> None:
         """Read the scores that the log holds, if it holds any (`known`), before the lanes play."""
@@ -227,8 +227,8 @@ class LiveQuestion:
                 (active.episode.cell.agent.name, active.episode.suite.name) for active in job.context.flying.values()
             )
             job.dismiss(done, playing + job.dealt)
-        if self._gate is not None:
-            self._gate.dismiss(gone)
+        if self._admitter is not None:
+            self._admitter.dismiss(gone)
         self._store.event("dismissed", agents=sorted(gone), **({"in_vain": sorted(vain)} if vain else {}))
 
     @property

@@ -19,7 +19,7 @@ from evalkit.engine.gc_threshold import seldom_collected
 from evalkit.engine.universe import PlannedEpisode
 
 
-class Gate(Protocol):
+class Admitter(Protocol):
     """Lets episodes start in their order, as money and time allow or as another process deals them."""
 
     def next(self, lane: str) -> PlannedEpisode | None:
@@ -94,7 +94,7 @@ class LaneJob:
     """Admits episodes as its window opens; None: no restriction."""
     limit: int | None = None
     """End after so many episodes; None: play all."""
-    gate: Gate | None = None
+    admitter: Admitter | None = None
     """Lets episodes start as money and time allow, in the order of `todo`; None: no restriction."""
     pace: PaceSetter | None = None
     """None: nothing is asked."""
@@ -118,7 +118,7 @@ class LaneJob:
     def held_by(self) -> str:
         """What keeps its next episode from starting: `budget`, `deadline` or `partners`; empty: nothing that lanes
         share."""
-        held = "" if self.gate is None else self.gate.held_by(self.name)
+        held = "" if self.admitter is None else self.admitter.held_by(self.name)
         return held or "partners" * (self.pace is not None and not self.pace.room(self.name))
 
     def dismiss(self, agents: Collection[str], playing: Mapping[tuple[str, str], int]) -> None:
@@ -145,20 +145,20 @@ async def play_lanes(jobs: Sequence[LaneJob]) -> None:
 
 
 async def _player(job: LaneJob) -> None:
-    if job.gate is not None:
-        job.gate.enter(job.name)
+    if job.admitter is not None:
+        job.admitter.enter(job.name)
     try:
         while not _over(job):
             if not await _play_next(job):
                 if job.pace is not None and not job.pace.room(job.name):
                     await job.pace.wait(job.name)
-                elif job.gate is None or job.gate.over(job.name):
+                elif job.admitter is None or job.admitter.over(job.name):
                     return
                 else:
-                    await job.gate.wait(job.name)
+                    await job.admitter.wait(job.name)
     finally:
-        if job.gate is not None:
-            job.gate.leave(job.name)
+        if job.admitter is not None:
+            job.admitter.leave(job.name)
 
 
 def _over(job: LaneJob) -> bool:
@@ -177,21 +177,23 @@ async def _play_next(job: LaneJob) -> bool:
 
 
 async def _play_one(job: LaneJob) -> bool:
-    gate, pace = job.gate, job.pace
+    admitter, pace = job.admitter, job.pace
     if pace is not None and not pace.room(job.name):
         return False
-    episode = next(job.todo, None) if gate is None else gate.next(job.name)
+    episode = next(job.todo, None) if admitter is None else admitter.next(job.name)
     if episode is None:
         return False
     job.taken += 1
     if pace is not None:
         pace.started(episode)
     asker = job.asker(episode)
-    left = await play(episode, job.activate if gate is None else partial(_activate, job, gate), asker, job.context)
+    left = await play(
+        episode, job.activate if admitter is None else partial(_activate, job, admitter), asker, job.context
+    )
     if isinstance(asker, OutsideAsker):
         asker.left(episode.id)
-    if gate is not None:
-        gate.left(episode, left)
+    if admitter is not None:
+        admitter.left(episode, left)
     cell = job.cells.get((episode.cell.agent.name, episode.suite.name))
     if cell is not None and left not in LEFT_OWED:
         cell.ended += 1
@@ -200,7 +202,7 @@ async def _play_one(job: LaneJob) -> bool:
     return True
 
 
-def _activate(job: LaneJob, gate: Gate, episode: PlannedEpisode) -> ActiveEpisode:
+def _activate(job: LaneJob, admitter: Admitter, episode: PlannedEpisode) -> ActiveEpisode:
     active = job.activate(episode)
-    gate.activate(episode, active)
+    admitter.activate(episode, active)
     return active

@@ -80,7 +80,7 @@ class Schedule:
     """None: it has no model to pay for."""
     forecast: Forecast
     jobs: Sequence[LaneJob]
-    gate: AdmissionQueue | None
+    admitter: AdmissionQueue | None
     """Where lanes of models wait for money and time; None: there is no budget and no deadline."""
     workers: str = ""
     """In words, how many processes play it now; empty: this one alone."""
@@ -89,7 +89,9 @@ class Schedule:
 
     def __post_init__(self) -> None:
         asked = self.session.question
-        self.question = None if asked is None else asked.live(self.jobs, self.gate, self.forecast, lambda: self.spent)
+        self.question = (
+            None if asked is None else asked.live(self.jobs, self.admitter, self.forecast, lambda: self.spent)
+        )
 
     @property
     def spent(self) -> PicoUsd:
@@ -156,15 +158,15 @@ def make_schedule(ready: Resources) -> Schedule:
     by_lane = lanes(session.resolved.manifest, session.options.choice)
     backlogs = {name: _backlog(session, name, agents) for name, agents in by_lane.items()}
     jobs = [_job(session, endpoints, backlog, min(room, sweep.width)) for backlog in backlogs.values()]
-    gated, gate = [job for job in jobs if job.lane is not None], None
-    if gated and endpoints.budget is not None and (sweep.bounded or sweep.deadline_s is not None):
-        gate = _gate(ready, endpoints.budget, [backlogs[job.name] for job in gated])
-        for job in gated:
-            job.gate = gate
+    admitted, admitter = [job for job in jobs if job.lane is not None], None
+    if admitted and endpoints.budget is not None and (sweep.bounded or sweep.deadline_s is not None):
+        admitter = _admitter(ready, endpoints.budget, [backlogs[job.name] for job in admitted])
+        for job in admitted:
+            job.admitter = admitter
     for job in jobs:
-        if job.gate is None:  # else the gate learns
+        if job.admitter is None:  # else the admitter learns
             job.context.learn = partial(_learn, forecast)
-    return Schedule(session=session, budget=endpoints.budget, forecast=forecast, jobs=jobs, gate=gate)
+    return Schedule(session=session, budget=endpoints.budget, forecast=forecast, jobs=jobs, admitter=admitter)
 
 
 def _learn(forecast: Forecast, active: ActiveEpisode) -> None:
@@ -270,7 +272,7 @@ def _cells(session: Session, backlog: LaneBacklog) -> dict[Place, CellCount]:
     return counts
 
 
-def _gate(ready: Resources, budget: Budget, backlogs: list[LaneBacklog]) -> AdmissionQueue:
+def _admitter(ready: Resources, budget: Budget, backlogs: list[LaneBacklog]) -> AdmissionQueue:
     session, endpoints = ready.session, ready.endpoints
     clock, deadline_s = asyncio.get_running_loop().time, session.resolved.sweep.deadline_s
     most = session.resolved.sweep.budget

@@ -115,7 +115,7 @@ async def play_sweep(
 
 async def _play(session: Session, show: Callable[[View], None], machines: Machines | None) -> Schedule:
     """Returns what was to be played, once it has been or nothing may be any more."""
-    schedule = Schedule(session=session, budget=None, forecast=Forecast(), jobs=(), gate=None)
+    schedule = Schedule(session=session, budget=None, forecast=Forecast(), jobs=(), admitter=None)
     try:
         with interruptible(session.stop) if session.options.stop is None else nullcontext():
             session.options.tell("opening connections, and starting simulated providers")
@@ -248,8 +248,8 @@ def _stoppable(ready: Resources, schedule: Schedule) -> Iterator[None]:
 
     def wake() -> None:
         ready.endpoints.end(stop)
-        if schedule.gate is not None:
-            schedule.gate.end()
+        if schedule.admitter is not None:
+            schedule.admitter.end()
 
     leave = stop.listen(wake)
     try:

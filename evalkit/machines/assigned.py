@@ -20,7 +20,7 @@ class _AssignedLane:
 
 
 class AssignedEpisodes:
-    """A worker's gate (`engine/scheduler.py`): the coordinator deals, and hears what became of each."""
+    """A worker's admitter (`engine/scheduler.py`): the coordinator deals, and hears what became of each."""
 
     def __init__(
         self, manifest: Manifest, holdings: Holdings, lanes: Iterable[str], *, low: Callable[[], None]

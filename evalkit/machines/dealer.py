@@ -16,12 +16,12 @@ class JobDealer:
 
     def __init__(self, schedule: Schedule) -> None:
         self._jobs: Mapping[str, LaneJob] = {job.name: job for job in schedule.jobs}
-        self._queue, self._forecast, self._question = schedule.gate, schedule.forecast, schedule.question
+        self._queue, self._forecast, self._question = schedule.admitter, schedule.forecast, schedule.question
         self._dealt: dict[str, PlannedEpisode] = {}
         self._exhausted: set[str] = set()
         for job in schedule.jobs:
-            if job.gate is not None:
-                job.gate.enter(job.name)
+            if job.admitter is not None:
+                job.admitter.enter(job.name)
 
     def episode(self, name: str) -> PlannedEpisode:
         """An episode that was dealt and not left, by its id."""
@@ -34,12 +34,12 @@ class JobDealer:
             return []
         asked = most if job.limit is None else min(most, job.limit - job.taken)
         room = asked if job.pace is None else min(asked, job.pace.room(lane))
-        queue = self._queue if job.gate is not None else None
+        queue = self._queue if job.admitter is not None else None
         episodes = list(islice(job.todo, room)) if queue is None else queue.several(lane, room)
         if (queue is None and len(episodes) < room) or len(episodes) == asked < most:  # none remains, or is asked for
             self._exhausted.add(lane)
-            if job.gate is not None:
-                job.gate.leave(lane)
+            if job.admitter is not None:
+                job.admitter.leave(lane)
         job.taken += len(episodes)
         for episode in episodes:
             self._dealt[episode.id] = episode
@@ -53,7 +53,7 @@ class JobDealer:
     def remaining(self, lane: str) -> int:
         """Episodes of a lane that may still be dealt."""
         job = self._jobs[lane]
-        over = lane in self._exhausted or job.context.stopping or (job.gate is not None and job.gate.over(lane))
+        over = lane in self._exhausted or job.context.stopping or (job.admitter is not None and job.admitter.over(lane))
         return 0 if over else max(0, job.planned - job.done_before - job.broken_before - job.taken)
 
     def progress(self, came: Sequence[FlightReport]) -> None:
@@ -69,7 +69,7 @@ class JobDealer:
                 [
                     (left.episode, left.how, (left.cost, left.requests))
                     for episode, left in dealt
-                    if self._job(episode).gate is not None
+                    if self._job(episode).admitter is not None
                 ]
             )
         for episode, left in dealt:
@@ -95,7 +95,7 @@ class JobDealer:
             job.pace.left(episode, how)
         if owed:
             return
-        if job.gate is None:
+        if job.admitter is None:
             self._forecast.learn(*cell_key, cost=left.cost, requests=left.requests)
         if self._question is not None:
             self._question.ended(episode, left.score)
@@ -108,8 +108,8 @@ class JobDealer:
         job.dealt[planned.cell_key] -= 1
         if job.pace is not None:
             job.pace.left(planned, "stopped")
-        if job.gate is not None:
-            job.gate.left(planned, "stopped")
+        if job.admitter is not None:
+            job.admitter.left(planned, "stopped")
 
     def look(self) -> None:
         """While nothing is in flight: see whether anything may start at all; if not, the queue says why."""

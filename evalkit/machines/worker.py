@@ -72,7 +72,7 @@ class Worker:
     _store: Store
     _endpoints: Endpoints
     _budget: Budget
-    _gate: AssignedEpisodes
+    _admitter: AssignedEpisodes
     """What it plays with, once it was let in."""
 
     def __init__(self, directory: Path, coordinator: WorkerTransport) -> None:
@@ -144,7 +144,7 @@ class Worker:
                 lane.lapsed = lambda: boottime() >= self._valid_until
                 lane.paused = self._urgent.set
             names = [name for name in lanes(resolved.manifest, choice) if welcome.widths.get(name)]
-            self._gate = AssignedEpisodes(resolved.manifest, holdings, names, low=self._urgent.set)
+            self._admitter = AssignedEpisodes(resolved.manifest, holdings, names, low=self._urgent.set)
             self._jobs = [self._job(name, welcome.widths[name], holdings) for name in names]
             self._stop.listen(self._wake)
             try:
@@ -164,7 +164,7 @@ class Worker:
             asker=self._endpoints.asker,
             context=LaneContext(log=log, worker=self._writer, stop=self._stop, lane=lane),
             lane=lane,
-            gate=self._gate,
+            admitter=self._admitter,
         )
 
     async def _play_and_report(self) -> None:
@@ -199,19 +199,19 @@ class Worker:
 
     async def _report(self) -> None:
         """Say what it has done, and do what the answer says. Raises FencedError, Gone."""
-        left, gate, now = await self._durable(), self._gate, boottime()
+        left, admitter, now = await self._durable(), self._admitter, boottime()
         stats, flying = self._budget.stats(), []
         if stats.budget is not None and now >= self._flying_due:
-            self._flying_due, flying = now + FLYING_EVERY_S, gate.flying()
+            self._flying_due, flying = now + FLYING_EVERY_S, admitter.flying()
         answer = await self._coordinator.ask(
             WorkReport(
                 writer=self._writer,
-                lanes={job.name: _of_lane(job, gate, self._budget) for job in self._jobs},
+                lanes={job.name: _of_lane(job, admitter, self._budget) for job in self._jobs},
                 money=self._budget.borrowed(),
                 charged=stats.charged,
                 unmetered=stats.unmetered,
                 left=left,
-                unbegun=[name for job in self._jobs if job.context.stopping for name in gate.give_back(job.name)],
+                unbegun=[name for job in self._jobs if job.context.stopping for name in admitter.give_back(job.name)],
                 flying=flying,
                 stop=(self._stop.reason, self._stop.message),
             )
@@ -224,7 +224,7 @@ class Worker:
 
     async def _durable(self) -> list[Left]:
         """The episodes that were left since the last report, all their rows durable; none if they cannot be."""
-        left = self._gate.reports()
+        left = self._admitter.reports()
         try:
             if left:
                 await self._store.durable()
@@ -254,7 +254,7 @@ class Worker:
             lane.pause(asyncio.get_running_loop().time() + grant.pause_s)
         if lane is not None and grant.acted:
             lane.acted()
-        self._gate.take(job.name, grant.episodes)
+        self._admitter.take(job.name, grant.episodes)
         if grant.stopped and not context.lane_stop.reason:
             context.lane_stop.set("lane", grant.stopped)
             if lane is not None:
@@ -262,7 +262,7 @@ class Worker:
 
     def _end(self) -> None:
         """Nothing will come any more."""
-        self._gate.end()
+        self._admitter.end()
         self._over.set()
 
     def _wake(self) -> None:
@@ -272,11 +272,11 @@ class Worker:
         self._urgent.set()
 
 
-def _of_lane(job: LaneJob, gate: AssignedEpisodes, budget: Budget) -> LaneReport:
+def _of_lane(job: LaneJob, admitter: AssignedEpisodes, budget: Budget) -> LaneReport:
     context, lane = job.context, job.lane
     report = LaneReport(
         playing=context.playing,
-        queued=gate.queued(job.name),
+        queued=admitter.queued(job.name),
         steps=context.steps,
         unavailable=context.unavailable,
         refused=context.refused,

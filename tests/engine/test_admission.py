@@ -97,8 +97,8 @@ class World:
     emptied: float = 0.0
     """When that came first."""
 
-    def run(self, *, gated: bool = True) -> "World":
-        """Play until nothing moves any more. Not `gated`: whoever comes first starts, as long as there is money."""
+    def run(self, *, admitted: bool = True) -> "World":
+        """Play until nothing moves any more. Not `admitted`: whoever comes first starts, as long as there is money."""
         draws = random.Random(self.seed)
         self.plays = {lane: [] for lane in self.sizes}
         self.playing = dict.fromkeys(self.sizes, 0)
@@ -114,7 +114,7 @@ class World:
             first_bound=lambda episode: self.bounds.get(episode.cell.agent.name, BOUND),
         )
         heap: list[tuple[float, int, Play]] = []
-        self._fill(heap, draws, gated)
+        self._fill(heap, draws, admitted)
         while heap:
             self.now, _, play = heapq.heappop(heap)
             play.steps += 1
@@ -122,11 +122,11 @@ class World:
             if play.ended:
                 self.playing[play.lane] -= 1
                 self.admission.left(f"{play.lane}:s:{play.number}", "complete")
-                self._fill(heap, draws, gated)
+                self._fill(heap, draws, admitted)
             else:
                 self._ask(heap, draws, play)
-            if not heap and gated and not self.admission.stuck():
-                self._fill(heap, draws, gated)
+            if not heap and admitted and not self.admission.stuck():
+                self._fill(heap, draws, admitted)
         return self
 
     def _line(self, lane: str) -> LaneBacklog:
@@ -156,10 +156,10 @@ class World:
             unmetered=Unmetered(),
         )
 
-    def _fill(self, heap: list[tuple[float, int, Play]], draws: random.Random, gated: bool) -> None:
+    def _fill(self, heap: list[tuple[float, int, Play]], draws: random.Random, admitted: bool) -> None:
         for lane, width in self.widths.items():
             while self.playing[lane] < width:
-                if gated:
+                if admitted:
                     episode = next(iter(self.admission.next(lane)), None)
                 else:
                     episode = next(self.admission.backlogs[lane].todo, None)
@@ -240,7 +240,7 @@ def test_the_mean_of_a_cut_run_is_unbiased_though_length_depends_on_score(forese
 
 def test_without_admission_the_mean_of_what_has_ended_is_biased() -> None:
     sweeps = [
-        World(budget=int(150 * LONG) * UNIT, draw=bad_ones_are_long, seed=seed, widths={"a": 64}).run(gated=False)
+        World(budget=int(150 * LONG) * UNIT, draw=bad_ones_are_long, seed=seed, widths={"a": 64}).run(admitted=False)
         for seed in range(200)
     ]
     ended = [[play.score for play in sweep.plays["a"] if play.ended] for sweep in sweeps]

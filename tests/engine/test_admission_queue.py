@@ -28,19 +28,19 @@ def test_who_goes_home_instead_of_starting_wakes_the_next() -> None:
     """A lane is closed while its players wait for money, which then is there: each must hear of it."""
     home: list[float] = []
 
-    async def player(gate: AdmissionQueue, closed: asyncio.Event) -> None:
-        gate.enter("a")
+    async def player(admitter: AdmissionQueue, closed: asyncio.Event) -> None:
+        admitter.enter("a")
         try:
             while not closed.is_set():
-                episode = gate.next("a")
+                episode = admitter.next("a")
                 if episode is None:
-                    await gate.wait("a")
+                    await admitter.wait("a")
                     continue
                 await asyncio.sleep(1.0)
                 closed.set()
-                gate.left(episode, "stopped")
+                admitter.left(episode, "stopped")
         finally:
-            gate.leave("a")
+            admitter.leave("a")
             home.append(asyncio.get_running_loop().time())
 
     async def main() -> None:
@@ -60,10 +60,10 @@ def test_who_goes_home_instead_of_starting_wakes_the_next() -> None:
             clock=asyncio.get_running_loop().time,
             first_bound=lambda _: BOUND,
         )
-        gate, closed = AdmissionQueue(admission), asyncio.Event()
+        admitter, closed = AdmissionQueue(admission), asyncio.Event()
         async with asyncio.timeout(100), asyncio.TaskGroup() as group:
             for _ in range(4):
-                group.create_task(player(gate, closed))
+                group.create_task(player(admitter, closed))
             await asyncio.sleep(0.5)
             assert admission.in_flight == 1
 

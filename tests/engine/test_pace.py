@@ -130,7 +130,7 @@ def test_what_is_dealt_to_other_processes_counts_as_begun() -> None:
     stop = Stop()
     jobs = [lane(name, [name] * 30, Sleeper({}, {}), stop) for name in ("fast", "slow")]
     Pacing(jobs, None, {"suite"}, AHEAD, lambda: None).ask([("fast", "slow")], ())
-    schedule: Any = SimpleNamespace(jobs=jobs, gate=None, forecast=Forecast(), question=None)
+    schedule: Any = SimpleNamespace(jobs=jobs, admitter=None, forecast=Forecast(), question=None)
     dealer = JobDealer(schedule)
     assert len(dealer.deal("fast", 20)) == AHEAD
     assert dealer.deal("fast", 20) == []

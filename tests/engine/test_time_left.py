@@ -72,7 +72,7 @@ class Fleet:
             asker=cast(Any, None),
             context=context,
             cells={PLACE: CellCount(planned=self.episodes, ended=0)},
-            gate=None if held is None else cast(Any, SimpleNamespace(held_by=lambda _: held.why)),
+            admitter=None if held is None else cast(Any, SimpleNamespace(held_by=lambda _: held.why)),
         )
         self.started = 0
         self.partial = 0.0
