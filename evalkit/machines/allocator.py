@@ -16,7 +16,7 @@ from typing import Protocol
 from msgspec import Struct, structs
 
 from evalkit.client.budget import RUN
-from evalkit.client.lanes.ramp import CANARY_EPISODES
+from evalkit.client.lanes.slow_start import CANARY_EPISODES
 from evalkit.machines.limits import Limit
 from evalkit.machines.messages import EpisodePlace, LaneGrant, LaneReport, Left, WorkGrant, WorkReport
 from evalkit.machines.sharing import NOTHING, Pot, Purse, SharedLimit

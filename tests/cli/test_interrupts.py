@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from evalkit.client.lanes.ramp import CANARY_EPISODES
+from evalkit.client.lanes.slow_start import CANARY_EPISODES
 from tests.provider.serving import simulated
 from tests.support.command_line import Call, await_requests, bill_lines, finish, interrupt, lab, start
 from tests.support.patience import PATIENCE_S

@@ -11,7 +11,7 @@ from typing import Any
 import orjson
 import pytest
 
-from evalkit.client.lanes.ramp import BARREN_EPISODES, CANARY_EPISODES
+from evalkit.client.lanes.slow_start import BARREN_EPISODES, CANARY_EPISODES
 from evalkit.serve import limits as served
 from evalkit.spec.model import Limits, SharedLimits
 from evalkit.wire.http import HttpResponse

@@ -31,9 +31,9 @@ from evalkit.client.lanes.buckets import (
     wait_s,
 )
 from evalkit.client.lanes.health import GIVE_UP_S, NOTICED_S, OUTAGE, REFUSAL, RefusalCount, used_up, why_paced
-from evalkit.client.lanes.ramp import BARREN_EPISODES, CANARY_EPISODES, EpisodeRamp
 from evalkit.client.lanes.servers import ANYWHERE, JointWindow, LaneServer, LaneServers, QueuedRequest, Ticket, Wish
 from evalkit.client.lanes.shared import Pool
+from evalkit.client.lanes.slow_start import BARREN_EPISODES, CANARY_EPISODES, SlowStart
 from evalkit.client.lanes.stats import LaneStats, RateMeter, SeenElsewhere
 from evalkit.dialogue import Usage
 from evalkit.errors import EpisodeUnavailable, EvalkitError, LaneClosed
@@ -92,7 +92,7 @@ class Lane:
         self._refusals = RefusalCount()
         self._in_flight = 0
         self._queue = WaitQueue[QueuedRequest, Ticket](returned=self._take_back, left=self._left_line)
-        self._ramp = EpisodeRamp(
+        self._slow_start = SlowStart(
             self._only.window if self._only is not None else JointWindow(self._servers, limits.in_flight or math.inf),
             canary=canary,
         )
@@ -137,24 +137,24 @@ class Lane:
     @property
     def canary(self) -> bool:
         """Whether few episodes play until one of them has made a valid action."""
-        return self._ramp.canary
+        return self._slow_start.canary
 
     async def join(self) -> None:
         """Wait until the window has room for one more episode; `part` follows in any case. Raises nothing: an ended
         lane admits everybody, and raises when they ask."""
-        await self._ramp.join()
+        await self._slow_start.join()
 
     def part(self) -> None:
         """An episode has left the lane."""
-        self._ramp.part()
+        self._slow_start.part()
 
     def acted(self) -> None:
         """One of its episodes made a valid action: every episode may start."""
-        self._ramp.acted()
+        self._slow_start.acted()
 
     def ended_idle(self) -> bool:
         """An episode ended without a valid action. Returns whether the user should be told now, with `notice`."""
-        if not self._ramp.ended_idle():
+        if not self._slow_start.ended_idle():
             return False
         self.notice = (
             f"{self.name}: its first {BARREN_EPISODES} episodes ended without a valid action, so it continues with "
@@ -215,11 +215,11 @@ class Lane:
         server.replies += 1
         if server.health.answered():
             self._recover(server, now)
-        all_here = bool(self._ramp) and not self._queue and not self._ramp.canary
+        all_here = bool(self._slow_start) and not self._queue and not self._slow_start.canary
         full = self._servers.is_full(server, all_here=all_here)
         server.window.succeeded(sent_at=ticket.sent_at, now=now, beside=ticket.beside, full=full)
-        if self._ramp:
-            self._ramp.usher()
+        if self._slow_start:
+            self._slow_start.usher()
         self._meter.count(now, usage.input, usage.output)
         if server.buckets or self._pools:
             used = self._estimate.learn(ticket.body_bytes, ticket.need, limited or usage)
@@ -319,7 +319,7 @@ class Lane:
             server.announced = True
             room = announced_room(requests, tokens, in_flight=server.in_flight + 1, took_s=took_s, used=used)
             server.window.open_to(self._part * room, now)
-            self._ramp.usher()
+            self._slow_start.usher()
             self.serve()
         for name, allowance in (("requests", requests), ("tokens", tokens)):
             if allowance is not None and not (self._only is not None and self._heeded(name, allowance, now)):
@@ -392,7 +392,7 @@ class Lane:
         return LaneStats(
             lane=self.name,
             in_flight=self._in_flight,
-            window=int(self._ramp.window.size),
+            window=int(self._slow_start.window.size),
             waiting=len(self._queue),
             waits_for=self._waits_for(now),
             paused_s=max(0.0, self._paused_until - now, self._servers.paused_until() - now),
@@ -415,7 +415,7 @@ class Lane:
 
     def _waits_for(self, now: float) -> str:
         """What keeps it from having more in flight, in words."""
-        if self._end is not None or not (self._queue or self._ramp):
+        if self._end is not None or not (self._queue or self._slow_start):
             return ""
         if now < self._paused_until:
             return "pause that its provider asked for"
@@ -423,7 +423,7 @@ class Lane:
             return "provider that does not answer"
         head = self._queue.head()
         if head is None:
-            return "first valid action" if self._ramp.canary else "window"
+            return "first valid action" if self._slow_start.canary else "window"
         need = self._need(head.item.body_bytes, head.item.max_tokens)
         there = self._servers.there(now)
         if not there:
@@ -546,6 +546,6 @@ class Lane:
     def _send_away(self, error: EvalkitError) -> None:
         self._queue.dismiss_all(error)
         self._resting.nudge_all()
-        self._ramp.open = self._end is not None
-        self._ramp.usher()
+        self._slow_start.open = self._end is not None
+        self._slow_start.usher()
         self.serve()  # with an empty queue: it leaves the queues of the shared limits too

@@ -26,7 +26,7 @@ class OpenWindow(Protocol):
         """Ever."""
 
 
-class EpisodeRamp:
+class SlowStart:
     """The players of one lane: those with an episode, and those that wait for one."""
 
     __slots__ = ("_barren", "_waiting", "canary", "open", "players", "window")
