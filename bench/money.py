@@ -380,9 +380,7 @@ async def _play(
     began, books = time.process_time(), Books()
     budget = Budget(budget=None if money is None else PicoUsd(money), spent=PicoUsd(0), ledger=books, session="bench")
     stop = Stop()
-    lanes = {
-        name: Lane(name, limits=Limits(), width=width, canary=True, start=width if wide else None) for name in cast
-    }
+    lanes = {name: Lane(name, limits=Limits(), width=width, trial=True, start=width if wide else None) for name in cast}
     providers = {name: Provider(agent, name, seed, faults=faults) for name, agent in cast.items()}
     backlogs = {
         name: LaneBacklog(

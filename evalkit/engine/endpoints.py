@@ -295,7 +295,7 @@ def _lane(
             pools[share.name] = Pool(share.name, limits=share.limits)
         shared.append(pools[share.name])
     named = [replace(server, url=called) for server, called in zip(servers, short_names(servers), strict=True)]
-    lane = Lane(name, limits=limits, width=width, shared=shared, canary=True, start=start, servers=named)
+    lane = Lane(name, limits=limits, width=width, shared=shared, trial=True, start=start, servers=named)
     if resolved.sweep.deadline_s is not None:
         lane.deadline = asyncio.get_running_loop().time() + resolved.sweep.deadline_s
     return lane

@@ -235,7 +235,7 @@ def _given_up(session: Session, share: RunPart) -> Iterator[Place]:
 def _job(session: Session, endpoints: Endpoints, backlog: LaneBacklog, width: int) -> LaneJob:
     lane = endpoints.lanes.get(backlog.name)
     if lane is not None and (backlog.ended or backlog.begun):
-        lane.acted()  # earlier calls have had its replies: no canary is needed
+        lane.acted()  # earlier calls have had its replies: no trial is needed
     return LaneJob(
         name=backlog.name,
         width=max(1, min(width, backlog.left)),

@@ -16,7 +16,7 @@ from typing import Protocol
 from msgspec import Struct, structs
 
 from evalkit.client.budget import RUN
-from evalkit.client.lanes.slow_start import CANARY_EPISODES
+from evalkit.client.lanes.slow_start import TRIAL_EPISODES
 from evalkit.machines.limits import Limit
 from evalkit.machines.messages import EpisodePlace, LaneGrant, LaneReport, Left, WorkGrant, WorkReport
 from evalkit.machines.sharing import NOTHING, Pot, Purse, SharedLimit
@@ -62,7 +62,7 @@ class DealtLane:
     name: str
     width: int
     """Episodes in flight at once, at all workers together."""
-    canary: bool = False
+    trial: bool = False
     """Whether few episodes play until one has made a valid action."""
     seats: int = 1 << 30
     """Workers that play it at once: where a limit is so low that more would have nothing of it."""
@@ -212,7 +212,7 @@ class Allocator:
             lane = self.lanes[name]
             lane.stopped = lane.stopped or own.stopped
             lane.agents_stopped = {**own.agents_stopped, **lane.agents_stopped}
-            lane.canary = lane.canary and not own.acted
+            lane.trial = lane.trial and not own.acted
             if own.stats is not None and own.stats.paused_s:
                 lane.paused_until = max(lane.paused_until, now + own.stats.paused_s)
         for limit, shared in self._limits:
@@ -243,7 +243,7 @@ class Allocator:
         return LaneGrant(
             episodes=[one.place for one in dealt],
             pause_s=max(0.0, lane.paused_until - now),
-            acted=not lane.canary,
+            acted=not lane.trial,
             stopped=lane.stopped,
             agents_stopped=lane.agents_stopped,
         )
@@ -255,9 +255,9 @@ class Allocator:
         ahead = max(-(-hand.width // 4), round(AHEAD_S * hand.pace))
         ahead = min(ahead, 2 * hand.width, MOST_AHEAD, self._dealer.remaining(lane.name) // (4 * self._workers))
         room = max(0, hand.width + ahead - len(hand.held))
-        if lane.canary:
+        if lane.trial:
             playing = sum(len(one.hands[lane.name].held) for one in self.members.values())
-            room = max(0, min(hand.width, CANARY_EPISODES - playing))
+            room = max(0, min(hand.width, TRIAL_EPISODES - playing))
         dealt = [one for one in lane.orphans if one.since <= member.order][:room]
         if dealt:
             taken = {one.id for one in dealt}

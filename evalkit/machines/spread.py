@@ -128,7 +128,7 @@ class Spread:
                 DealtLane(
                     name=job.name,
                     width=job.width,
-                    canary=job.lane is not None and job.lane.canary,
+                    trial=job.lane is not None and job.lane.trial,
                     seats=seats(limits, job.name),
                 )
                 for job in schedule.jobs

@@ -291,6 +291,6 @@ def _of_lane(job: LaneJob, admitter: AssignedEpisodes, budget: Budget) -> LaneRe
         stats=lane.stats(),
         proven=lane.proven(),
         notice=lane.notice,
-        acted=not lane.canary,
+        acted=not lane.trial,
         largest=budget.largest(job.name),
     )

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from evalkit.client.lanes.slow_start import CANARY_EPISODES
+from evalkit.client.lanes.slow_start import TRIAL_EPISODES
 from tests.provider.serving import simulated
 from tests.support.command_line import Call, await_requests, bill_lines, finish, interrupt, lab, start
 from tests.support.patience import PATIENCE_S
@@ -162,7 +162,7 @@ def test_a_second_signal_does_not_wait_for_a_provider_that_is_silent(call: Call,
     with simulated({"bill": str(bill), "latency": "24h"}) as url:
         lab(here, url)
         process = start(here, "run", "sweep.toml")
-        await_requests(process, bill, CANARY_EPISODES)
+        await_requests(process, bill, TRIAL_EPISODES)
         interrupt(process)
         assert until_heard(process)
         assert process.poll() is None  # it waits for what is in flight

@@ -171,7 +171,7 @@ def test_a_lane_that_ended_stands_in_nobodys_way() -> None:
 
 def test_what_a_lane_waits_for_is_said() -> None:
     async def main() -> None:
-        lane = Lane("p/m", limits=Limits(requests_per_minute=6, in_flight=2), width=50, canary=True)
+        lane = Lane("p/m", limits=Limits(requests_per_minute=6, in_flight=2), width=50, trial=True)
         seats = [asyncio.ensure_future(lane.join()) for _ in range(6)]
         await asyncio.sleep(0.0)
         assert lane.stats().waits_for == "first valid action"

@@ -11,7 +11,7 @@ from typing import Any
 import orjson
 import pytest
 
-from evalkit.client.lanes.slow_start import BARREN_EPISODES, CANARY_EPISODES
+from evalkit.client.lanes.slow_start import BARREN_EPISODES, TRIAL_EPISODES
 from evalkit.serve import limits as served
 from evalkit.spec.model import Limits, SharedLimits
 from evalkit.wire.http import HttpResponse
@@ -191,20 +191,20 @@ def answering(text: Callable[[float], str]) -> Provides:
 
 def test_a_lane_opens_once_one_of_its_episodes_has_acted(tmp_path: Path) -> None:
     provides = answering(lambda now: "on" if now >= 2.0 else "well")
-    fleet = Fleet("a", episodes=100, width=100, length=10, provides=provides, canary=True)
+    fleet = Fleet("a", episodes=100, width=100, length=10, provides=provides, trial=True)
     sail(tmp_path, fleet)
-    assert [playing(fleet, at) for at in (0.5, 2.5)] == [CANARY_EPISODES] * 2
-    assert playing(fleet, 3.5) > CANARY_EPISODES
+    assert [playing(fleet, at) for at in (0.5, 2.5)] == [TRIAL_EPISODES] * 2
+    assert playing(fleet, 3.5) > TRIAL_EPISODES
     assert len(fleet.ended) == 100
     assert fleet.lane is not None
     assert not fleet.lane.notice
 
 
 def test_a_lane_that_never_acts_stays_narrow_and_says_so(tmp_path: Path) -> None:
-    fleet = Fleet("a", episodes=40, width=40, length=5, provides=answering(lambda _: "well"), canary=True)
+    fleet = Fleet("a", episodes=40, width=40, length=5, provides=answering(lambda _: "well"), trial=True)
     sail(tmp_path, fleet)
     assert len(fleet.ended) == 40, "their scores are data"
-    assert max(playing(fleet, at) for at in fleet.sent) <= CANARY_EPISODES
+    assert max(playing(fleet, at) for at in fleet.sent) <= TRIAL_EPISODES
     assert fleet.lane is not None
     assert f"first {BARREN_EPISODES} episodes ended without a valid action" in fleet.lane.notice
     events = [orjson.loads(line) for line in (tmp_path / "events.jsonl").read_bytes().splitlines()]

@@ -58,7 +58,7 @@ def when_in_flight(fleet: Fleet, many: int) -> float:
 
 
 def a_fleet(**more: Any) -> Fleet:
-    return Fleet("a", **{"episodes": 2 * MANY, "width": MANY, "length": 6, "canary": True, "provides": slow, **more})
+    return Fleet("a", **{"episodes": 2 * MANY, "width": MANY, "length": 6, "trial": True, "provides": slow, **more})
 
 
 @pytest.mark.exhaustive

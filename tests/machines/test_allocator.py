@@ -140,12 +140,10 @@ def seen(lane: str, *, waiting: int = 0, in_flight: int = 0) -> LaneStats:
     )
 
 
-def allocating(
-    deck: Deck, *, seats: int = 1 << 30, width: int = 8, canary: bool = False, workers: int = 3
-) -> Allocator:
+def allocating(deck: Deck, *, seats: int = 1 << 30, width: int = 8, trial: bool = False, workers: int = 3) -> Allocator:
     """Of so many workers, with two lanes."""
     return Allocator(
-        [DealtLane(name="m", width=width, canary=canary, seats=seats), DealtLane(name="p", width=90)],
+        [DealtLane(name="m", width=width, trial=trial, seats=seats), DealtLane(name="p", width=90)],
         deck,
         workers=workers,
         valid_s=15.0,
@@ -426,7 +424,7 @@ def test_a_lane_s_width_is_divided_among_the_workers_that_are_expected() -> None
 
 
 def test_few_episodes_play_in_all_until_one_has_acted() -> None:
-    made = allocating(Deck(), canary=True)
+    made = allocating(Deck(), trial=True)
     hands = begun(made, "a", "b")
     for hand in hands:
         report = hand.ask(0.0)

@@ -119,7 +119,7 @@ class Fleet:
     start: int | None = None
     """Requests in flight from the beginning."""
     shared: tuple[SharedLimits, ...] = ()
-    canary: bool = False
+    trial: bool = False
     sent: list[float] = field(default_factory=list)
     """When each request was sent; all times in virtual seconds."""
     answered: list[float] = field(default_factory=list)
@@ -199,7 +199,7 @@ def _job(fleet: Fleet, store: Store, budget: Budget, stop: Stop, pools: dict[str
         limits=fleet.limits,
         width=fleet.width,
         shared=shared,
-        canary=fleet.canary,
+        trial=fleet.trial,
         start=fleet.start,
     )
     fleet.lane = lane

@@ -6,7 +6,7 @@ There is one queue, in order of arrival, and one timer. The head is decided agai
 everything allows it, admission costs no await and no future.
 
 Episodes are admitted as the window opens (`join`): an episode that starts while the window is narrow would only wait in
-the queue with all others. A lane may start as a canary: a few episodes play, and the others follow once one of these
+the queue with all others. A lane may start as a trial: a few episodes play, and the others follow once one of these
 has made a valid action (`acted`). So a model whose tool calls never arrive is not paid for hundreds of times.
 """
 
@@ -33,7 +33,7 @@ from evalkit.client.lanes.buckets import (
 from evalkit.client.lanes.health import GIVE_UP_S, NOTICED_S, OUTAGE, REFUSAL, RefusalCount, used_up, why_paced
 from evalkit.client.lanes.servers import ANYWHERE, JointWindow, LaneServer, LaneServers, QueuedRequest, Ticket, Wish
 from evalkit.client.lanes.shared import Pool
-from evalkit.client.lanes.slow_start import BARREN_EPISODES, CANARY_EPISODES, SlowStart
+from evalkit.client.lanes.slow_start import BARREN_EPISODES, TRIAL_EPISODES, SlowStart
 from evalkit.client.lanes.stats import LaneStats, RateMeter, SeenElsewhere
 from evalkit.dialogue import Usage
 from evalkit.errors import EpisodeUnavailable, EvalkitError, LaneClosed
@@ -66,12 +66,12 @@ class Lane:
         limits: Limits,
         width: int,
         shared: Sequence[Pool] = (),
-        canary: bool = False,
+        trial: bool = False,
         start: int | None = None,
         servers: Sequence[ServerSpec] = (),
     ) -> None:
         """`width`: the most that may be in flight, unless `limits.in_flight` is lower. `shared`: limits that
-        hold for other lanes too, narrow ones first. `canary`: few episodes at first. `start`: as many may be in flight
+        hold for other lanes too, narrow ones first. `trial`: few episodes at first. `start`: as many may be in flight
         then at once; None: a few. `servers`: those that answer, if they are several: by name, with the limits of each;
         `limits` then hold for all together."""
         self.name = name
@@ -94,7 +94,7 @@ class Lane:
         self._queue = WaitQueue[QueuedRequest, Ticket](returned=self._take_back, left=self._left_line)
         self._slow_start = SlowStart(
             self._only.window if self._only is not None else JointWindow(self._servers, limits.in_flight or math.inf),
-            canary=canary,
+            trial=trial,
         )
         self._resting = WaitQueue[None, None]()
         self._timer: asyncio.TimerHandle | None = None
@@ -135,9 +135,9 @@ class Lane:
         server.most = most
 
     @property
-    def canary(self) -> bool:
+    def trial(self) -> bool:
         """Whether few episodes play until one of them has made a valid action."""
-        return self._slow_start.canary
+        return self._slow_start.trial
 
     async def join(self) -> None:
         """Wait until the window has room for one more episode; `part` follows in any case. Raises nothing: an ended
@@ -158,7 +158,7 @@ class Lane:
             return False
         self.notice = (
             f"{self.name}: its first {BARREN_EPISODES} episodes ended without a valid action, so it continues with "
-            f"{CANARY_EPISODES} at a time; their scores count. Look at one with `evalkit show`: if the model meant to "
+            f"{TRIAL_EPISODES} at a time; their scores count. Look at one with `evalkit show`: if the model meant to "
             "call tools, correct the server (chat template, tool parser) or the agent's `tool_choice`."
         )
         return True
@@ -215,7 +215,7 @@ class Lane:
         server.replies += 1
         if server.health.answered():
             self._recover(server, now)
-        all_here = bool(self._slow_start) and not self._queue and not self._slow_start.canary
+        all_here = bool(self._slow_start) and not self._queue and not self._slow_start.trial
         full = self._servers.is_full(server, all_here=all_here)
         server.window.succeeded(sent_at=ticket.sent_at, now=now, beside=ticket.beside, full=full)
         if self._slow_start:
@@ -423,7 +423,7 @@ class Lane:
             return "provider that does not answer"
         head = self._queue.head()
         if head is None:
-            return "first valid action" if self._slow_start.canary else "window"
+            return "first valid action" if self._slow_start.trial else "window"
         need = self._need(head.item.body_bytes, head.item.max_tokens)
         there = self._servers.there(now)
         if not there:

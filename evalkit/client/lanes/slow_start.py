@@ -1,7 +1,7 @@
 """How many episodes may start in a lane: as many as its window allows, and few while nothing shows that the model can
 act.
 
-A lane that starts as a canary plays `CANARY_EPISODES` at once until one of its episodes has made a valid action. So a
+A lane that starts as a trial plays `TRIAL_EPISODES` at once until one of its episodes has made a valid action. So a
 model whose tool calls never arrive is not paid for hundreds of times.
 """
 
@@ -9,7 +9,7 @@ from typing import Protocol
 
 from evalkit.waiting import WaitQueue
 
-CANARY_EPISODES = 4
+TRIAL_EPISODES = 4
 BARREN_EPISODES = 8
 """After this many episodes without a valid action the user is told, once."""
 
@@ -29,12 +29,12 @@ class OpenWindow(Protocol):
 class SlowStart:
     """The players of one lane: those with an episode, and those that wait for one."""
 
-    __slots__ = ("_barren", "_waiting", "canary", "open", "players", "window")
+    __slots__ = ("_barren", "_waiting", "open", "players", "trial", "window")
 
-    def __init__(self, window: OpenWindow, *, canary: bool) -> None:
+    def __init__(self, window: OpenWindow, *, trial: bool) -> None:
         self.window = window
         """What the lane may have in flight."""
-        self.canary = canary
+        self.trial = trial
         """Whether it is still unknown that the lane's episodes can act."""
         self.open = False
         """Whether everybody is admitted: the lane has ended, and they must learn of it."""
@@ -66,14 +66,14 @@ class SlowStart:
 
     def acted(self) -> None:
         """A valid action was made: every episode may start."""
-        if self.canary:
-            self.canary = False
+        if self.trial:
+            self.trial = False
             self.usher()
 
     def ended_idle(self) -> bool:
         """An episode ended without a valid action. Returns whether the user should be told now."""
-        self._barren += self.canary
-        return self.canary and self._barren == BARREN_EPISODES
+        self._barren += self.trial
+        return self.trial and self._barren == BARREN_EPISODES
 
     def _never_let_in(self, _: None) -> None:
         """A player was cancelled while it waited: what `part` takes off is put on first."""
@@ -84,6 +84,6 @@ class SlowStart:
         window = self.window
         if self.open:
             return True
-        if self.canary:
-            return self.players < CANARY_EPISODES
+        if self.trial:
+            return self.players < TRIAL_EPISODES
         return self.players < int(window.size) or window.size >= window.most
