@@ -289,7 +289,7 @@ class ModelAsker:
         requests, tokens = self._allowances(response.headers)
         if requests is not None or tokens is not None:
             used = known_usage.input + known_usage.output
-            self._lane.heed(requests, tokens, at=ticket.server, took_s=latency_s, used=used)
+            self._lane.apply_allowance(requests, tokens, at=ticket.server, took_s=latency_s, used=used)
         if not self._budget.settle(asking.bound, cost):
             self._lane.end(LaneClosed(self._why_over(asking, cost)))
         return Answer(

@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evalkit.client.lanes.buckets import PACE, Bucket, Need, heed, open_buckets, scarcest, wait_s
+from evalkit.client.lanes.buckets import PACE, Bucket, Need, apply_allowance, open_buckets, scarcest, wait_s
 from evalkit.spec.model import Limits
 from evalkit.wire.allowance import Allowance
 
@@ -94,19 +94,19 @@ def said(remaining: float, limit: float = 100.0, reset_s: float = 50.0) -> Allow
 
 def test_a_configured_bucket_is_lowered_by_headers_and_never_raised() -> None:
     buckets = {"requests": Bucket(per_s=10.0, level=5.0, at_s=0.0)}
-    heed(buckets, "requests", said(80.0), 0.0)
+    apply_allowance(buckets, "requests", said(80.0), 0.0)
     assert buckets["requests"].level == 5.0
-    heed(buckets, "requests", said(1.0), 0.0)
+    apply_allowance(buckets, "requests", said(1.0), 0.0)
     assert (buckets["requests"].level, buckets["requests"].per_s) == (1.0, 10.0)
 
 
 def test_an_unknown_limit_is_adopted_when_little_remains_and_dropped_when_much_does() -> None:
     buckets: dict[str, Bucket] = {}
-    heed(buckets, "tokens", said(50.0), 0.0)
+    apply_allowance(buckets, "tokens", said(50.0), 0.0)
     assert not buckets
-    heed(buckets, "tokens", said(5.0), 0.0)
+    apply_allowance(buckets, "tokens", said(5.0), 0.0)
     assert buckets["tokens"].per_s == pytest.approx(95.0 / 50.0)
-    heed(buckets, "tokens", said(30.0), 1.0)
+    apply_allowance(buckets, "tokens", said(30.0), 1.0)
     assert "tokens" in buckets
-    heed(buckets, "tokens", said(60.0), 2.0)
+    apply_allowance(buckets, "tokens", said(60.0), 2.0)
     assert not buckets

@@ -312,12 +312,12 @@ def test_headers_of_a_limit_nobody_configured_pace_the_lane() -> None:
     async def main() -> None:
         lane = Lane("p/m", limits=Limits(), width=50)
         lane.succeeded(await admitted(lane), USAGE)
-        lane.heed(Allowance(limit=60.0, remaining=0.0, reset_s=60.0), None)
+        lane.apply_allowance(Allowance(limit=60.0, remaining=0.0, reset_s=60.0), None)
         began = now()
         for _ in range(5):
             await admitted(lane)
         assert now() - began == pytest.approx(5.0)
-        lane.heed(Allowance(limit=60.0, remaining=59.0, reset_s=1.0), None)
+        lane.apply_allowance(Allowance(limit=60.0, remaining=59.0, reset_s=1.0), None)
         assert lane.try_enter(1, 1) is not None
 
     run_virtual(main())

@@ -284,7 +284,7 @@ def test_headers_of_one_server_hold_for_it_alone() -> None:
         lane = Lane("p/m", limits=Limits(), width=50, servers=TWO)
         first = sent(lane)
         lane.succeeded(first, USAGE)
-        lane.heed(Allowance(limit=60.0, remaining=0.0, reset_s=60.0), None, at=first.server)
+        lane.apply_allowance(Allowance(limit=60.0, remaining=0.0, reset_s=60.0), None, at=first.server)
         assert at([sent(lane, 0), sent(lane, 0)]) == [1, 1]
 
     run_virtual(main())

@@ -143,10 +143,10 @@ def test_headers_lower_the_limit_they_speak_of() -> None:
     async def main() -> None:
         one, two = lanes(Limits(requests_per_minute=600), own=Limits(requests_per_minute=300))
         await asyncio.sleep(10.0)
-        one.heed(Allowance(limit=600.0, remaining=0.0, reset_s=60.0), None)
+        one.apply_allowance(Allowance(limit=600.0, remaining=0.0, reset_s=60.0), None)
         assert two.try_enter(1, 1) is None
         await asyncio.sleep(10.0)
-        one.heed(Allowance(limit=300.0, remaining=0.0, reset_s=60.0), None)
+        one.apply_allowance(Allowance(limit=300.0, remaining=0.0, reset_s=60.0), None)
         assert two.try_enter(1, 1) is not None
         assert one.try_enter(1, 1) is None
 

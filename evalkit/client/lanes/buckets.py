@@ -181,7 +181,7 @@ def correct(buckets: Buckets, booked: Need, used: Need) -> None:
                 bucket.level = min(bucket.level, max(bucket.per_s * BURST_S, bucket.awaited))
 
 
-def heed(buckets: Buckets, name: str, allowance: Allowance, now: float) -> None:
+def apply_allowance(buckets: Buckets, name: str, allowance: Allowance, now: float) -> None:
     """Apply what a provider reports as remaining of its limit on `name` (`requests`, or `tokens` in and out together).
 
     A configured bucket is only ever lowered by it: the configured rate is the user's choice. A limit that is not

@@ -20,10 +20,10 @@ from evalkit.client.lanes.buckets import (
     Need,
     TokenEstimate,
     announced_room,
+    apply_allowance,
     book,
     correct,
     delay,
-    heed,
     reshare,
     scarcest,
     told_wait_s,
@@ -303,7 +303,7 @@ class Lane:
             self._unbook(ticket, sent=False)
         self._leave(ticket)
 
-    def heed(
+    def apply_allowance(
         self,
         requests: Allowance | None,
         tokens: Allowance | None,
@@ -322,8 +322,8 @@ class Lane:
             self._slow_start.usher()
             self.serve()
         for name, allowance in (("requests", requests), ("tokens", tokens)):
-            if allowance is not None and not (self._only is not None and self._heeded(name, allowance, now)):
-                heed(server.buckets, name, part_of(allowance, self._part), now)
+            if allowance is not None and not (self._only is not None and self._applied(name, allowance, now)):
+                apply_allowance(server.buckets, name, part_of(allowance, self._part), now)
 
     def pause(self, until: float) -> None:
         """Admit nobody before `until` (loop time). The latest such time applies."""
@@ -409,9 +409,9 @@ class Lane:
             servers=self._servers.stats(now),
         )
 
-    def _heeded(self, name: str, allowance: Allowance, now: float) -> bool:
+    def _applied(self, name: str, allowance: Allowance, now: float) -> bool:
         """Whether a header states limits that are shared; all of these are informed."""
-        return sum(pool.heed(name, allowance, now) for pool in self._pools) > 0
+        return sum(pool.apply_allowance(name, allowance, now) for pool in self._pools) > 0
 
     def _waits_for(self, now: float) -> str:
         """What keeps it from having more in flight, in words."""

@@ -15,10 +15,10 @@ from typing import Protocol
 
 from evalkit.client.lanes.buckets import (
     Need,
+    apply_allowance,
     book,
     correct,
     delay,
-    heed,
     open_buckets,
     reshare,
     scarcest,
@@ -128,12 +128,12 @@ class Pool:
         for bucket in self._buckets.values():
             bucket.lower(0.0, now)
 
-    def heed(self, name: str, allowance: Allowance, now: float) -> bool:
+    def apply_allowance(self, name: str, allowance: Allowance, now: float) -> bool:
         """Apply a header if it states one of these limits; returns whether it does."""
         limit = self._limits.requests_per_minute if name == "requests" else None
         if limit is None or abs(allowance.limit - limit) > _SAME * limit:
             return False
-        heed(self._buckets, name, allowance, now)
+        apply_allowance(self._buckets, name, allowance, now)
         return True
 
     def waits_for(self, need: Need, now: float) -> str:
