@@ -87,7 +87,7 @@ AGAIN_S = 1.0
 """How often a store that does not answer is asked."""
 
 
-class SendingRight(Protocol):
+class SendPermission(Protocol):
     """What says who leads (`store/lead.py`)."""
 
     @property
@@ -98,9 +98,9 @@ class SendingRight(Protocol):
         """Ask the store, if need be. Raises FencedError if another process leads."""
 
 
-async def renewed(right: SendingRight) -> None:
+async def renewed(permission: SendPermission) -> None:
     """Wait until the store has confirmed that this process leads. Raises FencedError if it does not."""
-    while not right.is_current:
-        await asyncio.to_thread(right.check)
-        if not right.is_current:
+    while not permission.is_current:
+        await asyncio.to_thread(permission.check)
+        if not permission.is_current:
             await asyncio.sleep(AGAIN_S)

@@ -13,7 +13,7 @@ from typing import NoReturn
 
 import msgspec
 
-from evalkit.client.ask import Answer, Question, SendingRight, renewed
+from evalkit.client.ask import Answer, Question, SendPermission, renewed
 from evalkit.client.budget import Budget
 from evalkit.client.lanes.health import MOST_PAID, REFUSAL, too_long, why_ended
 from evalkit.client.lanes.lane import Lane
@@ -87,15 +87,15 @@ class ModelAsker:
         transport: Transport,
         streams: Transport | None = None,
         others: Sequence[tuple[Transport, Transport | None]] = (),
-        right: SendingRight | None = None,
+        permission: SendPermission | None = None,
     ) -> None:
         """`streams`: the endpoint that asks for streams; None: there is none, whatever the template's setting.
-        `others`: both of each further server of the lane, in its order. `right`: to be had before each sending; None:
+        `others`: both of each further server of the lane, in its order. `permission`: to be had before each sending; None:
         nobody else can have it."""
         self._template = template
         self._ways = ((transport, streams), *others)
         self._several = len(self._ways) > 1
-        self._right = right
+        self._permission = permission
         self._long = may_be_long(template.sampling)
         self._lane = lane
         self._budget = budget
@@ -165,8 +165,8 @@ class ModelAsker:
         if streams is not None and not wants_stream(self._template.stream, long=self._long, lane=lane):
             streams = None
         try:
-            if self._right is not None and not self._right.is_current:
-                await renewed(self._right)
+            if self._permission is not None and not self._permission.is_current:
+                await renewed(self._permission)
             response = await (streams or transport).send(body, f"{question.address}/{attempt}")
             # The reply is unknown until it is parsed, so this still belongs to the sending.
             understood = await aside(lambda: self._understand(response), len(response.body))

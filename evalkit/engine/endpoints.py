@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from evalkit.client.ask import Asker, SendingRight
+from evalkit.client.ask import Asker, SendPermission
 from evalkit.client.budget import OUTSIZE, Budget
 from evalkit.client.client import ModelAsker
 from evalkit.client.keys import servers_of, short_names
@@ -119,7 +119,7 @@ class Endpoints:
     """The same of agents that are code."""
     outside: OutsideAsker | None = None
     """Of agents that are played from outside."""
-    right: SendingRight | None = None
+    permission: SendPermission | None = None
     """To send, where another process may take the run over."""
 
     def asker(self, episode: PlannedEpisode) -> Asker | Player:
@@ -209,7 +209,7 @@ class Endpoints:
             transport=transport,
             streams=streams,
             others=others,
-            right=self.right,
+            permission=self.permission,
         )
 
     def template(self, cell: AgentSetup, role: str = "", overrides: Mapping[str, Any] = {}) -> RequestTemplate:

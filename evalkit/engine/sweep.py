@@ -218,7 +218,7 @@ async def _endpoints(session: Session) -> AsyncIterator[Endpoints]:
                 ceilings=_ceilings(session, crashes),
             )
         try:
-            yield replace(endpoints, budget=budget, outside=options.outside, right=store.lead)
+            yield replace(endpoints, budget=budget, outside=options.outside, permission=store.lead)
         except asyncio.CancelledError:
             # All players have ended, and each attempt that they left has its charge: nothing is in flight.
             _close(session, budget)

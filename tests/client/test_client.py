@@ -808,7 +808,7 @@ class Deposed:
 def test_who_may_have_been_taken_over_asks_before_it_sends_and_sends_nothing_then() -> None:
     async def play() -> None:
         scene = Scene(OK)
-        scene.asker._right = Deposed()
+        scene.asker._permission = Deposed()
         with pytest.raises(FencedError):
             await scene.asker.ask(scene.question)
         assert scene.script.sent == []
