@@ -35,7 +35,7 @@ from evalkit.wire.tokens import BYTES_PER_TOKEN, input_tokens, output_tokens
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Till:
+class ChatEncoding:
     """Converts a conversation to bytes."""
 
     dialect: Dialect
@@ -187,7 +187,7 @@ class PlayedCode:
     """An agent that is code, and what its models speak."""
 
     code: AgentCode
-    tills: Mapping[str, Till]
+    encodings: Mapping[str, ChatEncoding]
     """By role."""
 
 
@@ -212,12 +212,12 @@ class _Meter:
         play: PolicyFn,
         model: str,
         sampling: Sampling,
-        till: Till,
+        encoding: ChatEncoding,
         tally: _MeteredEpisode,
         role: str = "",
     ) -> None:
-        self._name, self._play, self._till, self._sampling = name, play, till, sampling
-        self._head = till.dialect.head(model, sampling, till.quirks)
+        self._name, self._play, self._encoding, self._sampling = name, play, encoding, sampling
+        self._head = encoding.dialect.head(model, sampling, encoding.quirks)
         self._tally, self._role = tally, role
 
     def join(self, parts: list[Any], messages: Sequence[Message]) -> None:
@@ -225,10 +225,10 @@ class _Meter:
         if not parts:
             parts += [], []
         parts[0].extend(messages)
-        self._till.dialect.join(parts[1], messages, self._till.quirks)
+        self._encoding.dialect.join(parts[1], messages, self._encoding.quirks)
 
     def encode_tools(self, tools: tuple[Tool, ...]) -> tuple[tuple[Tool, ...], bytes]:
-        return tools, self._till.dialect.encode_tools(tools)
+        return tools, self._encoding.dialect.encode_tools(tools)
 
     async def ask(self, question: Question) -> Answer:
         """The policy's reply; free, since what it would cost is asked of the sample."""
@@ -237,7 +237,7 @@ class _Meter:
         sampling = question.asked(self._sampling)
         request = Request(messages=tuple(messages), tools=tools, sampling=sampling, seed=question.seed)
         reply = answer(self._name, self._play, request)
-        dialect, position, tally = self._till.dialect, self._tally.active.position, self._tally
+        dialect, position, tally = self._encoding.dialect, self._tally.active.position, self._tally
         size = len(dialect.body(self._head, tools_json, encoded, question.seed))
         tokens = input_tokens(size), output_tokens(reply), size + dialect.overhead_tokens
         tally.asked.append(Asked(*tokens, position.period, position.turn, self._role))
@@ -271,7 +271,7 @@ STEPS = 1000
 time, so that forecasts repeat exactly. It takes about half a second of CPU time."""
 LEAST_STEPS, MOST_EPISODES = 16, 4
 """What each kind of conversation gets at least and at most."""
-PLAIN = Till(dialect=DIALECTS["openai_chat"])
+PLAIN = ChatEncoding(dialect=DIALECTS["openai_chat"])
 """Where only tokens are asked for: one dialect's are near enough to another's."""
 
 
@@ -293,7 +293,7 @@ async def play_samples(
     wanted: Sequence[Sampled],
     *,
     steps: float = STEPS,
-    spoken: Callable[[Sampled], tuple[Till, PlayedCode | None]] = lambda _: (PLAIN, None),
+    spoken: Callable[[Sampled], tuple[ChatEncoding, PlayedCode | None]] = lambda _: (PLAIN, None),
     outgrows: Callable[[Sampled, Sample], bool] = lambda *_: False,
 ) -> dict[tuple[str, str], list[Sample]]:
     """A few episodes of each cell as its stand-in plays them, by agent and suite; about `steps` requests in all.
@@ -305,9 +305,9 @@ async def play_samples(
     groups: dict[tuple[object, ...], list[Sampled]] = {}
     for member in wanted:
         agent, suite, cell = member
-        (till, code), stand_in = spoken(member), stand_in_of(agent, suite.environment)
+        (encoding, code), stand_in = spoken(member), stand_in_of(agent, suite.environment)
         played = agent.model if stand_in == agent.model else "", agent.script, agent.name if code else ""
-        read = cell.kit.pack.digest, agent.notes, cell.sampling, till.dialect.name, till.quirks
+        read = cell.kit.pack.digest, agent.notes, cell.sampling, encoding.dialect.name, encoding.quirks
         groups.setdefault((suite.name, stand_in, *played, *read), []).append(member)
     samples = {}
     for number, members in enumerate(groups.values()):
@@ -322,7 +322,7 @@ async def _play_cell(
     manifest: Manifest,
     members: Sequence[Sampled],
     share: float,
-    till: Till,
+    encoding: ChatEncoding,
     code: PlayedCode | None,
     outgrows: Callable[[Sampled, Sample], bool],
 ) -> list[Sample]:
@@ -331,9 +331,9 @@ async def _play_cell(
     (agent, suite, cell), samples = members[0], list[Sample]()
     stand_in, left = stand_in_of(agent, suite.environment), share
     for episode in islice(admitted(manifest, cell, suite), MOST_EPISODES):
-        one = await play_sample(episode, stand_in, till, STEPS if samples else round(share), code)
+        one = await play_sample(episode, stand_in, encoding, STEPS if samples else round(share), code)
         if one.cut and any(outgrows(member, one) for member in members):
-            one = await play_sample(episode, stand_in, till, None, code)
+            one = await play_sample(episode, stand_in, encoding, None, code)
         samples.append(one)
         left -= len(one.asked)
         if left <= 0 or one.cut:
@@ -342,7 +342,11 @@ async def _play_cell(
 
 
 async def play_sample(
-    episode: PlannedEpisode, stand_in: str, till: Till, most: int | None = None, coded: PlayedCode | None = None
+    episode: PlannedEpisode,
+    stand_in: str,
+    encoding: ChatEncoding,
+    most: int | None = None,
+    coded: PlayedCode | None = None,
 ) -> Sample:
     """Play an episode to its end; or, where it has periods, for `most` requests, and say how much of it that was.
 
@@ -359,7 +363,7 @@ async def play_sample(
     playing: _Meter | CodePlayer
     if coded is None:
         policy = player(stand_in, cell.env.name, instance=episode.instance, script=cell.agent.script)
-        playing = _Meter(stand_in, policy, cell.agent.model, cell.sampling, till, tally)
+        playing = _Meter(stand_in, policy, cell.agent.model, cell.sampling, encoding, tally)
     else:
         playing = CodePlayer(_cast(episode, coded, tally))
     left = await play(episode, lambda _: active, playing, table)
@@ -378,7 +382,7 @@ def _cast(episode: PlannedEpisode, coded: PlayedCode, tally: _MeteredEpisode) ->
         name = stand_in_of(part, cell.env.name)
         policy = player(name, cell.env.name, instance=episode.instance, script=part.script)
         sampling = cell.sampling.with_overrides(settings)
-        return _Meter(name, policy, part.model, sampling, coded.tills[role], tally, role)
+        return _Meter(name, policy, part.model, sampling, coded.encodings[role], tally, role)
 
     roles = {role: role for role in cell.agent.code.roles}
     return Cast(

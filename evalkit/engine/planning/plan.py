@@ -18,10 +18,10 @@ from evalkit.engine.resume import LoggedProgress
 from evalkit.engine.servers import capacity
 from evalkit.engine.stand_in import (
     STEPS,
+    ChatEncoding,
     PlayedCode,
     Sample,
     Sampled,
-    Till,
     TooLong,
     play_samples,
     price_of,
@@ -98,7 +98,7 @@ class _Owed(NamedTuple):
 class _PlayedModel(NamedTuple):
     """What a plan must know of the model behind an agent."""
 
-    till: Till
+    encoding: ChatEncoding
     price: Price
     context_tokens: int | None
     """None: unknown."""
@@ -154,17 +154,19 @@ def _agent_of(resolved: Resolved, cell: AgentSetup) -> _PlayedAgent:
     }
     code = next(spec.code for spec in resolved.sweep.agents if spec.name == agent.name)
     assert code is not None
-    return _PlayedAgent(models, PlayedCode(code=code, tills={role: model.till for role, model in models.items()}))
+    return _PlayedAgent(
+        models, PlayedCode(code=code, encodings={role: model.encoding for role, model in models.items()})
+    )
 
 
 def _model_of(resolved: Resolved, cell: AgentSetup, agent: ManifestAgent, name: str) -> _PlayedModel:
     """The model behind an endpoint's name; of a policy in this process, one that costs nothing."""
     endpoint = resolved.endpoints.get(name)
-    till = Till(dialect=DIALECTS["openai_chat"])
+    encoding = ChatEncoding(dialect=DIALECTS["openai_chat"])
     if endpoint is not None:
-        till = Till(dialect=DIALECTS[endpoint.provider.dialect], quirks=endpoint.model.quirks)
+        encoding = ChatEncoding(dialect=DIALECTS[endpoint.provider.dialect], quirks=endpoint.model.quirks)
     return _PlayedModel(
-        till=till,
+        encoding=encoding,
         price=price_of(agent),
         context_tokens=None if endpoint is None else endpoint.model.context_tokens,
         max_tokens=cell.sampling.max_tokens,
@@ -192,7 +194,7 @@ async def plan_sweep(
         manifest,
         wanted,
         steps=steps,
-        spoken=lambda pair: (played[pair.place].own.till, played[pair.place].code),
+        spoken=lambda pair: (played[pair.place].own.encoding, played[pair.place].code),
         outgrows=lambda pair, one: played[pair.place].may_outgrow(one),
     )
     begun = known.begun or Begun(
