@@ -19,7 +19,7 @@ from evalkit.client.budget import RUN
 from evalkit.client.lanes.slow_start import TRIAL_EPISODES
 from evalkit.machines.limits import Limit
 from evalkit.machines.messages import EpisodePlace, LaneGrant, LaneReport, Left, WorkGrant, WorkReport
-from evalkit.machines.sharing import NOTHING, Pot, Purse, SharedLimit
+from evalkit.machines.sharing import NOTHING, SharedBalance, SharedLimit, WorkerBalance
 
 MOST_AHEAD = 128
 """Episodes of a lane that wait at a worker for a player, at most."""
@@ -123,15 +123,15 @@ class Allocator:
         dealer: Dealer,
         *,
         limits: Sequence[Limit],
-        pots: Mapping[tuple[str, str], Pot],
+        balances: Mapping[tuple[str, str], SharedBalance],
         workers: int,
         valid_s: float,
     ) -> None:
-        """`pots`: by scope; there is always one for the run, whose budget may be None: no limit. `workers`: how many
-        there are, or are expected. `valid_s`: how long a part of a limit holds."""
+        """`balances`: by scope; there is always one for the run, whose budget may be None: no limit. `workers`: how
+        many there are, or are expected. `valid_s`: how long a part of a limit holds."""
         self.lanes = {lane.name: lane for lane in lanes}
         self.members: dict[str, WorkerState] = {}
-        self.pots, self.stop, self.finishing = pots, ("", ""), False
+        self.balances, self.stop, self.finishing = balances, ("", ""), False
         """`stop`: why the run stops, in a word and in a sentence."""
         self._dealer, self._workers, self._valid_s = dealer, workers, valid_s
         self._limits = [(limit, SharedLimit(limit.most, whole=limit.unit == "in_flight")) for limit in limits]
@@ -145,8 +145,8 @@ class Allocator:
         member = WorkerState(writer=writer, order=self._count, heard=now, hands=hands)
         self._count += 1
         self.members[writer] = member
-        for pot in self.pots.values():
-            pot.accounts[writer] = Purse()
+        for balance in self.balances.values():
+            balance.accounts[writer] = WorkerBalance()
         for _, shared in self._limits:
             shared.hear(writer, 0.0)
         return member
@@ -159,7 +159,7 @@ class Allocator:
 
     def bye(self, writer: str) -> None:
         """A worker has closed its journal: what it spent is known, the rest is free again."""
-        self._gone(writer, {scope: pot.accounts[writer].said.spent for scope, pot in self.pots.items()})
+        self._gone(writer, {scope: balance.accounts[writer].said.spent for scope, balance in self.balances.items()})
 
     def lost(self, writer: str, ended: Iterable[Left], spent: int | None) -> int:
         """A worker's process is gone, and its journal is sealed and compacted. `ended`: of its episodes, those that
@@ -171,8 +171,8 @@ class Allocator:
 
     def _gone(self, writer: str, spent: Mapping[tuple[str, str], int | None]) -> int:
         member = self.members.pop(writer)
-        for scope, pot in self.pots.items():
-            pot.settle(writer, spent.get(scope))
+        for scope, balance in self.balances.items():
+            balance.settle(writer, spent.get(scope))
         for _, shared in self._limits:
             shared.leave(writer)
         for name, hand in member.hands.items():  # its journal may have rows of them, which only later workers know
@@ -183,7 +183,8 @@ class Allocator:
 
     def report(self, said: WorkReport, now: float) -> tuple[WorkGrant, int, int]:
         """Hear what a worker says, and decide what it has from now on. Also returns what must be durable before that is
-        sent: what the run lends, and what the worker has given back, which is free only then (`Pot.returned`)."""
+        sent: what the run lends, and what the worker has given back, which is free only then
+        (`SharedBalance.returned`)."""
         member = self.members[said.writer]
         self._hear(member, said, now)
         money, lent, returned = self._lend(member.writer, said)
@@ -224,15 +225,15 @@ class Allocator:
         """What it may have of each scope's money; and of the run's, what that lends, and what it has given back."""
         loans, lent, returned = dict[tuple[str, str], tuple[int, int]](), 0, 0
         largest = max([lane.largest for lane in said.lanes.values()], default=0)
-        for scope, pot in self.pots.items():
+        for scope, balance in self.balances.items():
             own = said.money.get(scope, NOTHING)
-            back = pot.hear(writer, own)
-            most, more = (own.lent, 0) if self.stop[0] else pot.lend(writer, largest)
+            back = balance.hear(writer, own)
+            most, more = (own.lent, 0) if self.stop[0] else balance.lend(writer, largest)
             if scope == RUN:
                 lent, returned = more, back
             else:
-                pot.returned(writer, back)
-            loans[scope] = most, pot.spent - own.spent
+                balance.returned(writer, back)
+            loans[scope] = most, balance.spent - own.spent
         return loans, lent, returned
 
     # Episodes.

@@ -30,7 +30,7 @@ def show(jobs: Sequence[LaneJob], endpoints: Endpoints, allocator: Allocator, en
             _show_lane(job.lane, own)
     if endpoints.budget is not None:
         endpoints.budget.mirror(
-            {scope: (pot.spent, pot.reserved) for scope, pot in allocator.pots.items()},
+            {scope: (balance.spent, balance.reserved) for scope, balance in allocator.balances.items()},
             charged=sum([one.charged for one in all_]),
             unmetered=sum([one.unmetered for one in all_], Unmetered()),
             largest=[(name, lane.largest) for one in present for name, lane in one.lanes.items()],

@@ -17,8 +17,8 @@ NOTHING = Borrowed(spent=0, reserved=0, lent=0)
 
 
 @dataclass(slots=True)
-class Purse:
-    """One worker's part of a pot, in pico-dollars."""
+class WorkerBalance:
+    """One worker's part of a balance, in pico-dollars."""
 
     lent: int = 0
     """Less what has come back."""
@@ -37,13 +37,13 @@ class Purse:
         return max(0, self.lent + self.said.over - self.said.spent - self.said.reserved)
 
     @property
-    def lack(self) -> int:
+    def shortfall(self) -> int:
         """What the request lacks that is next."""
         return self.said.first - self.idle
 
 
 @dataclass(slots=True, kw_only=True)
-class Pot:
+class SharedBalance:
     """The run's money, or an agent's own.
 
         before + sum(held) <= budget
@@ -55,7 +55,7 @@ class Pot:
     budget: int | None
     before: int
     """What was spent before, and by workers that have ended."""
-    accounts: dict[str, Purse] = field(default_factory=dict)
+    accounts: dict[str, WorkerBalance] = field(default_factory=dict)
     """By worker."""
 
     @property
@@ -94,13 +94,13 @@ class Pot:
         account, free, waits = self.accounts[worker], self.free, self._waits_first()
         said, kept = account.said, 0
         if waits is not None and waits != worker:
-            kept = max(0, self.accounts[waits].lack)
+            kept = max(0, self.accounts[waits].shortfall)
             if kept > free:
                 return account.lent - account.idle, 0
         usual = min(max(self.budget // LEASE_PARTS, 2 * largest), free // (2 * len(self.accounts)))
         amount = max(0, usual - account.idle) if account.idle < usual / 2 else 0
         if said.wanted:  # all that waits if that is there; else at least the next request
-            amount = max(amount, min(said.wanted, max(account.lack, free // len(self.accounts))))
+            amount = max(amount, min(said.wanted, max(account.shortfall, free // len(self.accounts))))
         amount = amount if amount <= free - kept else 0
         account.lent += amount
         return account.lent, amount

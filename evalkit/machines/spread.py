@@ -42,7 +42,7 @@ from evalkit.machines.messages import (
 )
 from evalkit.machines.seen import show
 from evalkit.machines.setup import code_digests, welcome
-from evalkit.machines.sharing import Pot
+from evalkit.machines.sharing import SharedBalance
 from evalkit.money import PicoUsd, show_usd
 from evalkit.store.bucket import is_bucket
 from evalkit.store.files.journal import refuse_sealed
@@ -120,9 +120,9 @@ class Spread:
         """Of a process that has ended on its own; whether one may not play."""
         self._dealer = JobDealer(schedule)
         limits, budget = limits_of(session.resolved, endpoints.lanes), endpoints.budget
-        pots = {RUN: Pot(budget=session.resolved.sweep.budget, before=session.spent_before)}
+        balances = {RUN: SharedBalance(budget=session.resolved.sweep.budget, before=session.spent_before)}
         for scope, ceiling in ({} if budget is None else budget.ceilings()).items():
-            pots[scope] = Pot(budget=ceiling.budget, before=ceiling.before)
+            balances[scope] = SharedBalance(budget=ceiling.budget, before=ceiling.before)
         self.allocator = Allocator(
             [
                 DealtLane(
@@ -135,7 +135,7 @@ class Spread:
             ],
             self._dealer,
             limits=limits,
-            pots=pots,
+            balances=balances,
             workers=self.workers,
             valid_s=self.times.share_s,
         )
@@ -332,7 +332,7 @@ class Spread:
         grant, lent, returned = self.allocator.report(report, self.loop.time())
         if lent or returned:
             await self._book(*[_lease(writer, amount) for amount in (lent, -returned) if amount])
-            self.allocator.pots[RUN].returned(writer, returned)
+            self.allocator.balances[RUN].returned(writer, returned)
         self._show()
         return grant
 

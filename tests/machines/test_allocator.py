@@ -14,7 +14,7 @@ from evalkit.client.lanes.stats import LaneStats
 from evalkit.machines.allocator import Allocator, Dealt, DealtLane
 from evalkit.machines.limits import Limit
 from evalkit.machines.messages import LaneReport, Left, WorkGrant, WorkReport
-from evalkit.machines.sharing import Pot
+from evalkit.machines.sharing import SharedBalance
 from tests.support.examples import examples
 
 LANES, EPISODES = ("m", "p"), 30
@@ -148,7 +148,7 @@ def allocating(deck: Deck, *, seats: int = 1 << 30, width: int = 8, trial: bool 
         workers=workers,
         valid_s=15.0,
         limits=[Limit(scope="lane m", unit=name.split()[0], most=most, lanes=("m",)) for name, most in LIMITS.items()],
-        pots={scope: Pot(budget=budget, before=before) for scope, (budget, before) in SCOPES.items()},
+        balances={scope: SharedBalance(budget=budget, before=before) for scope, (budget, before) in SCOPES.items()},
     )
 
 
@@ -333,7 +333,7 @@ TestProtocol.settings = settings(max_examples=examples(40), stateful_step_count=
 def told(made: Allocator, report: WorkReport, now: float = 0.0) -> WorkGrant:
     """WorkReport once, and what comes back is durable."""
     grant, _, returned = made.report(report, now)
-    made.pots[RUN].returned(report.writer, returned)
+    made.balances[RUN].returned(report.writer, returned)
     return grant
 
 

@@ -5,17 +5,17 @@ import math
 import pytest
 
 from evalkit.client.budget import Borrowed
-from evalkit.machines.sharing import FLOOR, Pot, Purse, SharedLimit, divided
+from evalkit.machines.sharing import FLOOR, SharedBalance, SharedLimit, WorkerBalance, divided
 
 VALID_S = 15.0
 
 
-def pot(budget: int | None = 10_000, before: int = 0) -> Pot:
+def balance(budget: int | None = 10_000, before: int = 0) -> SharedBalance:
     """Of a run with two workers."""
-    return Pot(budget=budget, before=before, accounts={"a": Purse(), "b": Purse()})
+    return SharedBalance(budget=budget, before=before, accounts={"a": WorkerBalance(), "b": WorkerBalance()})
 
 
-def held(made: Pot) -> int:
+def held(made: SharedBalance) -> int:
     return made.before + sum(account.held for account in made.accounts.values())
 
 
@@ -28,7 +28,7 @@ def has(lent: int, *, spent: int = 0, reserved: int = 0, over: int = 0) -> Borro
 
 
 def test_a_worker_gets_what_its_requests_wait_for_or_at_least_the_first_of_them() -> None:
-    made = pot(1_000, before=200)
+    made = balance(1_000, before=200)
     made.hear("a", waits(900, 300))
     assert made.lend("a", 0) == (400, 400), "an even part, since all of it is not there"
     made.hear("b", waits(300, 300))
@@ -37,7 +37,7 @@ def test_a_worker_gets_what_its_requests_wait_for_or_at_least_the_first_of_them(
 
 
 def test_a_loan_is_a_thousandth_or_for_two_requests_whatever_is_in_flight() -> None:
-    made = pot(1_000_000)
+    made = balance(1_000_000)
     made.hear("a", has(0))
     assert made.lend("a", 400) == (1_000, 1_000)
     made.hear("a", has(1_000, reserved=400))
@@ -49,7 +49,7 @@ def test_a_loan_is_a_thousandth_or_for_two_requests_whatever_is_in_flight() -> N
 
 
 def test_what_idles_is_called_back_for_the_worker_that_waits_first() -> None:
-    made = pot(1_000)
+    made = balance(1_000)
     made.hear("a", waits(900, 900))
     assert made.lend("a", 0) == (900, 900)
     made.hear("b", waits(300, 300))
@@ -64,7 +64,7 @@ def test_what_idles_is_called_back_for_the_worker_that_waits_first() -> None:
 
 
 def test_of_two_that_wait_with_some_money_each_one_gives_way() -> None:
-    made = pot(1_000)
+    made = balance(1_000)
     for worker in ("a", "b"):
         made.hear(worker, waits(500, 500))
         assert made.lend(worker, 0) == (500, 500)
@@ -78,7 +78,7 @@ def test_of_two_that_wait_with_some_money_each_one_gives_way() -> None:
 
 
 def test_a_reply_above_its_bound_counts_and_is_not_lent_again() -> None:
-    made = pot(1_000)
+    made = balance(1_000)
     made.hear("a", waits(100, 100))
     made.lend("a", 0)
     for _ in range(2):
@@ -89,7 +89,7 @@ def test_a_reply_above_its_bound_counts_and_is_not_lent_again() -> None:
 
 
 def test_a_dead_worker_keeps_what_it_may_have_spent_and_frees_the_rest() -> None:
-    made = pot(1_000)
+    made = balance(1_000)
     made.hear("a", waits(800, 800))
     made.lend("a", 0)
     made.settle("a", 150)
@@ -101,7 +101,7 @@ def test_a_dead_worker_keeps_what_it_may_have_spent_and_frees_the_rest() -> None
 
 
 def test_a_run_without_a_budget_lends_nothing_and_counts_what_is_spent() -> None:
-    made = pot(None, before=5)
+    made = balance(None, before=5)
     made.hear("a", Borrowed(spent=70, reserved=20, lent=0, wanted=10, first=10))
     assert made.lend("a", 0) == (0, 0)
     assert (made.spent, made.reserved) == (75, 20)
