@@ -18,7 +18,7 @@ from evalkit.policy.conversation import PolicyFn, answer
 
 
 @dataclass(slots=True)
-class _Chair:
+class _OutsideTurn:
     """One episode's."""
 
     reply: "asyncio.Future[Reply] | None" = None
@@ -36,7 +36,7 @@ class OutsideAsker:
     free = False
 
     def __init__(self) -> None:
-        self._chairs: defaultdict[str, _Chair] = defaultdict(_Chair)
+        self._turns: defaultdict[str, _OutsideTurn] = defaultdict(_OutsideTurn)
         self._closed = False
 
     def join(self, parts: list[Message], messages: Sequence[Message]) -> None:
@@ -51,14 +51,14 @@ class OutsideAsker:
         """The reply, once somebody gives it. Raises LaneClosed once nobody will."""
         if self._closed:
             raise LaneClosed(_NOBODY)
-        chair, started_at, began = self._chairs[question.episode], time.time(), time.perf_counter()
-        chair.reply = asyncio.get_running_loop().create_future()
-        chair.messages = tuple(question.messages)
-        chair.moved.set()
+        turn, started_at, began = self._turns[question.episode], time.time(), time.perf_counter()
+        turn.reply = asyncio.get_running_loop().create_future()
+        turn.messages = tuple(question.messages)
+        turn.moved.set()
         try:
-            reply = await chair.reply
+            reply = await turn.reply
         finally:
-            chair.reply = None
+            turn.reply = None
         return Answer(
             reply=reply,
             cost=PicoUsd(0),
@@ -70,9 +70,9 @@ class OutsideAsker:
 
     async def opened(self, episode: str) -> tuple[Message, ...]:
         """What an episode's next request reads, once it waits; empty if the episode is over."""
-        chair = self._chairs[episode]
-        await chair.moved.wait()
-        return chair.messages
+        turn = self._turns[episode]
+        await turn.moved.wait()
+        return turn.messages
 
     async def give(self, episode: str, reply: Reply) -> None:
         """Give an episode's next reply, and wait until it is durable. Raises LaneClosed if nobody waits for it."""
@@ -85,27 +85,27 @@ class OutsideAsker:
 
     def left(self, episode: str) -> None:
         """Told by the engine: the episode is played no more."""
-        chair = self._chairs[episode]
-        chair.over, chair.messages = True, ()
-        chair.moved.set()
+        turn = self._turns[episode]
+        turn.over, turn.messages = True, ()
+        turn.moved.set()
 
     async def _settle(self, episode: str, settle: Callable[["asyncio.Future[Reply]"], None]) -> None:
         """Let an episode's request go on, and wait until what came of it is durable."""
-        chair = self._chairs[episode]
-        if chair.reply is None or chair.reply.done():
+        turn = self._turns[episode]
+        if turn.reply is None or turn.reply.done():
             raise LaneClosed(_NOBODY)
-        chair.moved.clear()
-        settle(chair.reply)
-        await chair.moved.wait()
-        if chair.over and self._closed:
+        turn.moved.clear()
+        settle(turn.reply)
+        await turn.moved.wait()
+        if turn.over and self._closed:
             raise LaneClosed(_NOBODY)
 
     def close(self) -> None:
         """Nobody gives replies any more: what waits ends, and remains to be played."""
         self._closed = True
-        for chair in self._chairs.values():
-            if chair.reply is not None and not chair.reply.done():
-                chair.reply.set_exception(LaneClosed(_NOBODY))
+        for turn in self._turns.values():
+            if turn.reply is not None and not turn.reply.done():
+                turn.reply.set_exception(LaneClosed(_NOBODY))
 
 
 _NOBODY = "Nobody plays from outside any more."
