@@ -363,7 +363,7 @@ def test_an_episode_in_a_run_goes_on_behind_its_last_call(kind: str, mode: str, 
             assert told.structured_content["step"] == game.step
 
     for some, version in ((replies[:half], "1.0"), (replies[half:], "1.1")):
-        who = types.Implementation(name="desk", version=version)
+        who = types.Implementation(name="setup", version=version)
         if kind == "stdio":
             asyncio.run(over_stdio(some, who))
         else:
@@ -376,7 +376,7 @@ def test_an_episode_in_a_run_goes_on_behind_its_last_call(kind: str, mode: str, 
     assert run.sql("select marks from agents").to_pylist() == [{"marks": ["not metered"]}]
     answered = run.sql("select served_model from steps order by step").to_pylist()
     versions = ["1.0"] * half + ["1.1"] * (len(replies) - half)
-    assert [row["served_model"] for row in answered] == [f"desk/{version}" for version in versions]
+    assert [row["served_model"] for row in answered] == [f"setup/{version}" for version in versions]
     assert subprocess.run([EVALKIT, "verify", "runs/tried"], cwd=tmp_path, check=False).returncode == 0
 
 

@@ -100,7 +100,7 @@ def walk(line: dict[str, Any], name: str) -> Iterator[tuple[State, Facts]]:
 
 def left(state: State) -> int:
     """Cents of the cheapest way from here, as things stand."""
-    world = state.desk.world
+    world = state.setup.world
     banned = frozenset(world.place[name] for name in state.bans)
     found = optimum(world, Terms(state.terms.costs, state.terms.off | banned), state.have)
     assert found is not None
@@ -116,7 +116,7 @@ def test_the_replanner_goes_on_optimally_whatever_happens(shared: Path, kind: st
         for line in lines(shared, length, every=23, first=blocks, block=kind, blocks=blocks):
             for before, facts in walk(line, "replanner"):
                 if facts["calls"] and facts["calls"][0]["outcome"] == "ok":
-                    world = before.desk.world
+                    world = before.setup.world
                     gained = before.have | world.tools[world.place[facts["calls"][0]["tool"]]].gives
                     then = State(**{**fields_of(before), "have": gained})
                     assert facts["calls"][0]["cost"] + left(then) == left(before)

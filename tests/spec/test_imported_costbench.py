@@ -66,7 +66,7 @@ def instructions(code: Ran, task: str, length: int, *, example: bool, concept: b
 def interfaces(code: Ran, episode: Episode, *, concept: bool) -> list[Any]:
     """The tools as the copy shows them."""
     found = []
-    for place, spec in enumerate(episode.state.desk.world.tools):
+    for place, spec in enumerate(episode.state.setup.world.tools):
         description = composite_text(spec.components)
         if spec.size == 1:
             description = f"Small {spec.name.lower()} – does its bit."
@@ -108,9 +108,9 @@ def atomic(code: Ran, spec: Any, task: str) -> Any:
 @pytest.mark.exhaustive(but=2)
 @pytest.mark.parametrize("length", range(3, 9))
 def test_every_result_is_the_copy_s_own(kit: Kit, code: Ran, monkeypatch: pytest.MonkeyPatch, length: int) -> None:
-    for name in [tool.name for tool in make_episode(kit, length).state.desk.world.tools]:
+    for name in [tool.name for tool in make_episode(kit, length).state.setup.world.tools]:
         episode = make_episode(kit, length)
-        world = episode.state.desk.world
+        world = episode.state.setup.world
         spec = world.tools[world.place[name]]
         if spec.first:  # make what it needs
             episode.call(next(tool.name for tool in world.tools if (tool.first, tool.last) == (0, spec.first - 1)))
@@ -142,7 +142,7 @@ def test_refusals_are_the_copy_s_own(kit: Kit) -> None:
 
     right = make_episode(kit).arguments(BOTH)
     cost = make_episode(kit).state.terms.costs
-    place = make_episode(kit).state.desk.world.place
+    place = make_episode(kit).state.setup.world.place
     decide, search = "Decide_Dining_Preference", "Search_Dining_Candidates"
     price = {name: f" Cost: {show_cost(cost[place[name]])}" for name in (decide, search, BOTH, FINISH)}
     held = ["DiningCategory", "DiningFeaturePackage", "DiningStyle", "DiningTier", "LocationPreference", "TimeInfo"]
@@ -185,7 +185,7 @@ def test_events_are_told_in_the_copy_s_sentences(kit: Kit) -> None:
     assert again.removesuffix(f" Cost: {price}!") in sentences
     for task, where in (("dining", "Off to <LocationPreference00017> now. "), ("location", "")):
         episode = Episode(make_instance(task, schedule=({"at": 1, "kind": "preference_change"},)), kit=kit)
-        told = episode.call(episode.state.desk.world.sequence[0]).messages[-1]
+        told = episode.call(episode.state.setup.world.sequence[0]).messages[-1]
         words = f"{where}{episode.state.query.text} TimeInfo as before."
         assert told.role == "user"
         assert told.text in {changed(place).format(new_user_message=words) for place in range(1, 11)}

@@ -84,14 +84,14 @@ class Episode:
 
     def arguments(self, name: str, **other: object) -> dict[str, object]:
         """The right arguments of a call now, some of them said otherwise."""
-        state, world = self.state, self.state.desk.world
+        state, world = self.state, self.state.setup.world
         query, found = state.query, {}
         for kind in world.tools[world.place[name]].inputs:
             if kind in world.dimensions:
                 found[kind] = query.preferences[world.dimensions[kind]]
             else:
                 number = query.given.get(kind, query.number)
-                found[kind] = show_id(world.labels[kind], number, state.desk.digits)
+                found[kind] = show_id(world.labels[kind], number, state.setup.digits)
         return {**found, **other}
 
     def call(self, name: str, **other: object) -> Observation:
@@ -104,8 +104,8 @@ class Episode:
 
     def answer(self) -> Observation:
         """Give the right answer."""
-        world = self.state.desk.world
-        goal = show_id(world.labels[world.goal_type], self.state.query.number, self.state.desk.digits)
+        world = self.state.setup.world
+        goal = show_id(world.labels[world.goal_type], self.state.query.number, self.state.setup.digits)
         return self.say(Reply(text=f"<answer> {goal} </answer>"))
 
     def tools(self) -> list[str]:

@@ -94,7 +94,7 @@ _DIGITS = frozenset("0123456789")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Desk:
+class CallSetup:
     """What a call is carried out with: what stays the same in all states of an episode."""
 
     instance: PlanningProblem
@@ -123,10 +123,10 @@ class Done(msgspec.Struct, frozen=True, kw_only=True):
     """Whether it was charged and gave its type although an id given to it is malformed."""
 
 
-def make_desk(instance: PlanningProblem, world: World, texts: Mapping[str, str]) -> Desk:
-    """The desk of one episode."""
+def call_setup(instance: PlanningProblem, world: World, texts: Mapping[str, str]) -> CallSetup:
+    """The setup of one episode."""
     catalogue = instance.catalogue
-    return Desk(
+    return CallSetup(
         instance=instance,
         world=world,
         texts=texts,
@@ -137,84 +137,84 @@ def make_desk(instance: PlanningProblem, world: World, texts: Mapping[str, str])
     )
 
 
-def known_cents(desk: Desk, terms: Terms, name: str) -> int | None:
+def known_cents(setup: CallSetup, terms: Terms, name: str) -> int | None:
     """What a call of this name costs, whether it is offered now or not; None: no tool has the name."""
-    return terms.costs[desk.world.place[name]] if name in desk.specs else None
+    return terms.costs[setup.world.place[name]] if name in setup.specs else None
 
 
-def broken(desk: Desk, terms: Terms, name: str, outcome: str, key: str, cost: str = "") -> Done:
+def broken(setup: CallSetup, terms: Terms, name: str, outcome: str, key: str, cost: str = "") -> Done:
     """A call that is charged and gives nothing, in the words under `key`: the tool is banned, or fails for once.
 
     `cost`: the text's key that says what it costs, where it is not the usual one.
     """
-    cents = known_cents(desk, terms, name)
-    text = fill(desk.texts[key], tool=shown(name))
-    return Done(outcome=outcome, text=text + (_cost(desk, cents, cost) if cents is not None else ""), cents=cents)
+    cents = known_cents(setup, terms, name)
+    text = fill(setup.texts[key], tool=shown(name))
+    return Done(outcome=outcome, text=text + (_cost(setup, cents, cost) if cents is not None else ""), cents=cents)
 
 
-def unexecuted(desk: Desk, name: str) -> str:
+def unexecuted(setup: CallSetup, name: str) -> str:
     """What a further call of a reply is answered with."""
-    return fill(desk.texts[f"results.{EXTRA_PARALLEL}"], tool=shown(name))
+    return fill(setup.texts[f"results.{EXTRA_PARALLEL}"], tool=shown(name))
 
 
-def carry_out(desk: Desk, terms: Terms, have: int, query: Query, call: ToolCall) -> Done:
+def carry_out(setup: CallSetup, terms: Terms, have: int, query: Query, call: ToolCall) -> Done:
     """Carry out one call of a state that holds the types `have` (bits), under these terms and wishes."""
-    tool = desk.specs.get(call.name)
-    if tool is None or desk.world.place[tool.name] in terms.off:
-        return Done(outcome=UNKNOWN_TOOL, text=fill(desk.texts["results.unknown_tool"], tool=shown(call.name)))
-    cents = terms.costs[desk.world.place[tool.name]]
-    number = _number(desk, tool, have, query, call.arguments)
+    tool = setup.specs.get(call.name)
+    if tool is None or setup.world.place[tool.name] in terms.off:
+        return Done(outcome=UNKNOWN_TOOL, text=fill(setup.texts["results.unknown_tool"], tool=shown(call.name)))
+    cents = terms.costs[setup.world.place[tool.name]]
+    number = _number(setup, tool, have, query, call.arguments)
     if isinstance(number, Refusal):
-        text = fill(_words(desk, tool, number), tool=tool.name, **number.values)
-        if _is_charged(desk, tool, number):
+        text = fill(_words(setup, tool, number), tool=tool.name, **number.values)
+        if _is_charged(setup, tool, number):
             # The reference looks at the id when all components have run: it is then too late to refuse.
-            text = _process(desk, tool) + text + _cost(desk, cents)
+            text = _process(setup, tool) + text + _cost(setup, cents)
             return Done(outcome=OK, text=text, cents=cents, gives=tool.gives, malformed=True)
-        return Done(outcome=number.outcome, text=text + _cost(desk, cents, f"results.cost_{number.outcome}"))
-    return Done(outcome=OK, text=_made(desk, tool, number) + _cost(desk, cents), cents=cents, gives=tool.gives)
+        return Done(outcome=number.outcome, text=text + _cost(setup, cents, f"results.cost_{number.outcome}"))
+    return Done(outcome=OK, text=_made(setup, tool, number) + _cost(setup, cents), cents=cents, gives=tool.gives)
 
 
-def _cost(desk: Desk, cents: int, key: str = "") -> str:
-    return fill(desk.texts.get(key) or desk.texts["results.cost"], cost=show_cost(cents))
+def _cost(setup: CallSetup, cents: int, key: str = "") -> str:
+    return fill(setup.texts.get(key) or setup.texts["results.cost"], cost=show_cost(cents))
 
 
-def _words(desk: Desk, tool: ToolSpec, refusal: Refusal) -> str:
+def _words(setup: CallSetup, tool: ToolSpec, refusal: Refusal) -> str:
     """How a refusal is told: some have other words where the tool is a composite, or where its result would have no
     digit at all, neither in the id nor in its type."""
     key = f"results.{refusal.outcome}"
     if refusal.outcome == BAD_ID and not refusal.values["found"] and _DIGITS.isdisjoint(tool.output):
-        return desk.texts["results.no_id"] or desk.texts[key]
-    return (desk.texts.get(f"{key}_composite") if tool.size > 1 else "") or desk.texts[key]
+        return setup.texts["results.no_id"] or setup.texts[key]
+    return (setup.texts.get(f"{key}_composite") if tool.size > 1 else "") or setup.texts[key]
 
 
-def _number(desk: Desk, tool: ToolSpec, have: int, query: Query, arguments: str) -> int | Refusal:
+def _number(setup: CallSetup, tool: ToolSpec, have: int, query: Query, arguments: str) -> int | Refusal:
     """The number of the id that a call gives, or why it gives none."""
     if tool.need & ~have:
-        world = desk.world
+        world = setup.world
         available = (name for name in world.types if world.bit[name] & have)
         required, current = sorted(set(tool.inputs)), sorted(available)
         fields = {"required": ", ".join(required), "current": ", ".join(current)}
         return Refusal("inaccessible", {**fields, "required_list": repr(required), "current_list": repr(current)})
-    values = _values(desk, tool, arguments)
+    values = _values(setup, tool, arguments)
     if isinstance(values, Refusal):
         return values
     numbers: dict[str, int] = {}
     number: int | Refusal = query.number
     for name in tool.components:
-        component = desk.specs.get(name, tool)
-        number = _component_number(desk, component, {**values}, numbers, query)
+        component = setup.specs.get(name, tool)
+        number = _component_number(setup, component, {**values}, numbers, query)
         if isinstance(number, Refusal):
-            return (_is_charged(desk, tool, number) and _strictly(desk, tool, values, query)) or number
+            return (_is_charged(setup, tool, number) and _strictly(setup, tool, values, query)) or number
         numbers[component.output] = number
-    return _strictly(desk, tool, values, query) or number
+    return _strictly(setup, tool, values, query) or number
 
 
-def _is_charged(desk: Desk, tool: ToolSpec, refusal: Refusal) -> bool:
+def _is_charged(setup: CallSetup, tool: ToolSpec, refusal: Refusal) -> bool:
     """Whether a composite's call is charged and gives its type although an id given to it is malformed."""
-    return refusal.outcome == BAD_ID and tool.size > 1 and desk.instance.malformed_ids == CHARGED
+    return refusal.outcome == BAD_ID and tool.size > 1 and setup.instance.malformed_ids == CHARGED
 
 
-def _values(desk: Desk, tool: ToolSpec, arguments: str) -> dict[str, str] | Refusal:
+def _values(setup: CallSetup, tool: ToolSpec, arguments: str) -> dict[str, str] | Refusal:
     """The tool's arguments as texts, all there, those with listed values among them."""
     parsed: dict[str, object] | Refusal = {} if not (tool.inputs or arguments.strip()) else read_call(arguments)
     if isinstance(parsed, Refusal):
@@ -223,9 +223,9 @@ def _values(desk: Desk, tool: ToolSpec, arguments: str) -> dict[str, str] | Refu
     if missing is not None:
         return Refusal("missing", {"argument": missing})
     values = {name: str(parsed[name]) for name in tool.inputs}
-    listed = split_values(desk.world.catalogue, desk.world.task, desk.instance.split)
+    listed = split_values(setup.world.catalogue, setup.world.task, setup.instance.split)
     for name, value in values.items():
-        key = desk.world.dimensions.get(name)
+        key = setup.world.dimensions.get(name)
         if key is not None and value not in listed[key]:
             options = list(listed[key])
             fields = {"argument": name, "options": ", ".join(options), "options_list": repr(options)}
@@ -234,110 +234,110 @@ def _values(desk: Desk, tool: ToolSpec, arguments: str) -> dict[str, str] | Refu
 
 
 def _component_number(
-    desk: Desk, tool: ToolSpec, values: Mapping[str, str], numbers: Mapping[str, int], query: Query
+    setup: CallSetup, tool: ToolSpec, values: Mapping[str, str], numbers: Mapping[str, int], query: Query
 ) -> int | Refusal:
     """The number that one component gives, from the arguments and what the components before it made."""
-    world = desk.world
+    world = setup.world
     wishes = {world.dimensions[name]: values[name] for name in tool.inputs if name in world.dimensions}
     if wishes:
-        return _settled(desk, tool, values, wishes, query)
+        return _settled(setup, tool, values, wishes, query)
     main = next((name for name in tool.inputs if not world.bit[name] & world.start), None)
     if main is None or (main not in numbers and main not in values):
         return query.number
     if main in numbers:
         return numbers[main]
     digits = [sign for sign in values[main] if sign in _DIGITS]
-    if len(digits) != desk.digits:
-        return Refusal(BAD_ID, {"argument": main, "digits": desk.digits, "found": len(digits)})
+    if len(digits) != setup.digits:
+        return Refusal(BAD_ID, {"argument": main, "digits": setup.digits, "found": len(digits)})
     return int("".join(digits))
 
 
 def _settled(
-    desk: Desk, tool: ToolSpec, values: Mapping[str, str], wishes: Mapping[str, str], query: Query
+    setup: CallSetup, tool: ToolSpec, values: Mapping[str, str], wishes: Mapping[str, str], query: Query
 ) -> int | Refusal:
     """The number of the preference that wishes come to; wishes that the tool does not take are the query's."""
-    catalogue, split = desk.world.catalogue, desk.instance.split
+    catalogue, split = setup.world.catalogue, setup.instance.split
     context: int | None = None
-    if desk.context:
-        context = query.given[desk.context]
-        if desk.context in tool.inputs:
-            number = _id_number(desk, desk.context, values[desk.context])
+    if setup.context:
+        context = query.given[setup.context]
+        if setup.context in tool.inputs:
+            number = _id_number(setup, setup.context, values[setup.context])
             if number is None or not 1 <= number <= combinations(catalogue, catalogue.context, split):
-                given_id = values[desk.context].strip().strip("<>").strip()
-                return Refusal("unknown_context", {"argument": desk.context, "id": shown(f"<{given_id}>")})
+                given_id = values[setup.context].strip().strip("<>").strip()
+                return Refusal("unknown_context", {"argument": setup.context, "id": shown(f"<{given_id}>")})
             context = number
-    return preference_number(catalogue, desk.world.task, split, {**query.preferences, **wishes}, context)
+    return preference_number(catalogue, setup.world.task, split, {**query.preferences, **wishes}, context)
 
 
-def _id_number(desk: Desk, kind: str, text: str) -> int | None:
+def _id_number(setup: CallSetup, kind: str, text: str) -> int | None:
     """The number of an id of this type, with or without angle brackets; None: it is not such an id."""
     text = text.strip().removeprefix("<").removesuffix(">")
-    label = desk.world.labels[kind]
+    label = setup.world.labels[kind]
     digits = text.removeprefix(label)
-    if not text.startswith(label) or len(digits) != desk.digits or not _DIGITS.issuperset(digits):
+    if not text.startswith(label) or len(digits) != setup.digits or not _DIGITS.issuperset(digits):
         return None
     return int(digits)
 
 
-def _strictly(desk: Desk, tool: ToolSpec, values: Mapping[str, str], query: Query) -> Refusal | None:
+def _strictly(setup: CallSetup, tool: ToolSpec, values: Mapping[str, str], query: Query) -> Refusal | None:
     """Where ids that the user gave must be the right ones: the first that is not."""
-    if desk.instance.strict:
+    if setup.instance.strict:
         for name in tool.inputs:
             # Constants stay what the first message said: a change of mind does not give them again.
-            given = desk.instance.query.given if name in desk.world.catalogue.constants else query.given
-            if name in given and _id_number(desk, name, values[name]) != given[name]:
+            given = setup.instance.query.given if name in setup.world.catalogue.constants else query.given
+            if name in given and _id_number(setup, name, values[name]) != given[name]:
                 return Refusal("wrong_id", {"argument": name})
     return None
 
 
-def _made(desk: Desk, tool: ToolSpec, number: int) -> str:
+def _made(setup: CallSetup, tool: ToolSpec, number: int) -> str:
     """What a call gave, in the pack's words."""
-    world, texts = desk.world, desk.texts
-    kind, current, criteria = _stage(desk, tool)
+    world, texts = setup.world, setup.texts
+    kind, current, criteria = _stage(setup, tool)
     final = f"{kind}_final" if tool.last == world.length - 2 else kind
     composite = f"{final}_composite" if tool.size > 1 else final
     words = next((text for key in (composite, final, kind) if (text := texts.get(f"results.{key}"))), "")
     return fill(
         words,
-        process=_process(desk, tool),
+        process=_process(setup, tool),
         criterion=current,
         criteria=criteria,
         type=tool.output,
         task=world.task,
-        id=show_id(world.labels[tool.output], number, desk.digits),
+        id=show_id(world.labels[tool.output], number, setup.digits),
     )
 
 
-def _process(desk: Desk, tool: ToolSpec) -> str:
+def _process(setup: CallSetup, tool: ToolSpec) -> str:
     """Which components a composite's call has run."""
     if tool.size == 1:
         return ""
     deeds: Iterable[str] = tool.components
-    if not desk.bare_deeds:
-        all_deeds = (_deed(desk, tool, position, name) for position, name in enumerate(tool.components, tool.first))
+    if not setup.bare_deeds:
+        all_deeds = (_deed(setup, tool, position, name) for position, name in enumerate(tool.components, tool.first))
         deeds = (deed for deed in all_deeds if deed)
-    joined = desk.texts["results.process_joint"].join(deeds)
-    return fill(desk.texts["results.process"], components=joined)
+    joined = setup.texts["results.process_joint"].join(deeds)
+    return fill(setup.texts["results.process"], components=joined)
 
 
-def _deed(desk: Desk, tool: ToolSpec, position: int, name: str) -> str:
+def _deed(setup: CallSetup, tool: ToolSpec, position: int, name: str) -> str:
     """How one component of a composite is told of; in a graph, by its name. `position`: its position in the chain."""
-    if not desk.world.chain:
+    if not setup.world.chain:
         return name
-    component = desk.specs[name]
-    kind, current, _ = _stage(desk, component)
+    component = setup.specs[name]
+    kind, current, _ = _stage(setup, component)
     ends = "_ends" if kind == "second" and position == tool.last else ""
-    return fill(desk.texts[f"results.deed.{kind}{ends}"], tool=name, criterion=current)
+    return fill(setup.texts[f"results.deed.{kind}{ends}"], tool=name, criterion=current)
 
 
-def _stage(desk: Desk, tool: ToolSpec) -> tuple[str, str, str]:
+def _stage(setup: CallSetup, tool: ToolSpec) -> tuple[str, str, str]:
     """Which kind of result a tool has, and by what its candidates are filtered: by the tool, and by now."""
-    world, chain = desk.world, desk.world.catalogue.chain
+    world, chain = setup.world, setup.world.catalogue.chain
     if not world.chain or chain is None:
         return "graph", "", ""
     if tool.last in (0, 1):
         return ("first", "second")[tool.last], "", ""
     if tool.last == world.length - 1:
         return "last", "", ""
-    criteria = [named_criterion(chain, step, desk.texts, "results") for step in range(1, tool.last)]
+    criteria = [named_criterion(chain, step, setup.texts, "results") for step in range(1, tool.last)]
     return "step", criteria[-1], ", ".join(criteria)

@@ -25,11 +25,11 @@ from evalkit.envs.costbench.calls import (
     NOT_EXECUTED,
     OK,
     RESULT_TEXTS,
-    Desk,
+    CallSetup,
     Done,
     broken,
+    call_setup,
     carry_out,
-    make_desk,
     unexecuted,
 )
 from evalkit.envs.costbench.coverage import count_paths
@@ -149,7 +149,7 @@ OPEN_TEXTS = {key: frozenset(fields) for key, fields in prompt.OPEN_TEXTS.items(
 class State(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     """The state of an episode. Its size, and the cost of a step, do not grow with the number of steps."""
 
-    desk: Desk
+    setup: CallSetup
     """What stays the same in all states of an episode."""
     events: tuple[Event, ...]
     """All that will happen, by turn."""
@@ -182,7 +182,7 @@ def start(instance: PlanningProblem, kit: Kit) -> State:
     check_optimum(instance)
     world, terms = world_of(instance), terms_after(instance, 0)
     return State(
-        desk=make_desk(instance, world, texts),
+        setup=call_setup(instance, world, texts),
         events=course_of(instance).events,
         tools=prompt.tools(instance, world, texts, terms),
         terms=terms,
@@ -193,7 +193,7 @@ def start(instance: PlanningProblem, kit: Kit) -> State:
 
 def opening(state: State) -> Opening:
     """The instructions and the user's message."""
-    return prompt.opening(state.desk.instance, state.desk.world, state.desk.texts)
+    return prompt.opening(state.setup.instance, state.setup.world, state.setup.texts)
 
 
 def tools(state: State) -> tuple[Tool, ...]:
@@ -209,7 +209,7 @@ def period(state: State) -> int:
 
 def tool_choice(state: State) -> ToolChoice | None:
     """Whether the next reply must hold a call, or none; None: as the agent is asked anyway."""
-    if not state.desk.instance.require_goal_state:
+    if not state.setup.instance.require_goal_state:
         return None
     return "none" if state.closing else "required"
 
@@ -227,7 +227,7 @@ def step(state: State, reply: Reply) -> tuple[State, Observation]:
     state = replace(state, steps=turn, spoken=state.spoken or bool(reply.text))
     messages: tuple[Message, ...] = ()
     facts: dict[str, Any] = {"turn": turn}
-    answered = ends_turn(reply.text, state.desk.digits)
+    answered = ends_turn(reply.text, state.setup.digits)
     if answered or state.closing:
         facts["calls"] = [{"tool": shown(call.name), "outcome": NOT_EXECUTED} for call in reply.calls]
         facts |= {"closing": True} if state.closing else {}
@@ -236,12 +236,12 @@ def step(state: State, reply: Reply) -> tuple[State, Observation]:
         state, messages, facts["calls"] = _call_turn(state, reply.calls)
         if _closes(state):
             state = replace(state, closing=True)
-        if turn >= state.desk.instance.steps and not state.closing:
+        if turn >= state.setup.instance.steps and not state.closing:
             state, messages = replace(state, ended=STEP_LIMIT), ()
     else:
         facts["calls"] = []
         state = replace(state, ended=_silent_end(state, reply.text))
-    facts["goal"] = bool(state.have & state.desk.world.goal)
+    facts["goal"] = bool(state.have & state.setup.world.goal)
     if state.fired > before.fired:
         facts["events"] = [{"kind": event.kind} for event in state.events[before.fired : state.fired]]
     facts |= _said(before, reply.text)
@@ -253,14 +253,14 @@ def step(state: State, reply: Reply) -> tuple[State, Observation]:
 
 def _closes(state: State) -> bool:
     """Whether one more reply, without a call, ends the episode. Another wish has taken the goal away again."""
-    return state.desk.instance.require_goal_state and bool(state.have & state.desk.world.goal)
+    return state.setup.instance.require_goal_state and bool(state.have & state.setup.world.goal)
 
 
 def _silent_end(state: State, text: str) -> str:
     """How a reply without a call ends the episode; empty: the instance asks again, as the reference does."""
-    if not state.desk.instance.require_goal_state or ANSWER_TAG in text:
+    if not state.setup.instance.require_goal_state or ANSWER_TAG in text:
         return NO_CALL
-    return STEP_LIMIT if state.steps >= state.desk.instance.steps else ""
+    return STEP_LIMIT if state.steps >= state.setup.instance.steps else ""
 
 
 def _said(before: State, text: str) -> dict[str, Any]:
@@ -268,11 +268,11 @@ def _said(before: State, text: str) -> dict[str, Any]:
     if not text:
         return {"silent": True}
     facts: dict[str, Any] = {}
-    answer = read_answer(text, before.desk.world, before.desk.digits)
+    answer = read_answer(text, before.setup.world, before.setup.digits)
     if answer is not None:
         facts["answer"] = answer
     if not before.spoken:
-        paths, valid = count_paths(text, before.desk.world)
+        paths, valid = count_paths(text, before.setup.world)
         facts["plan"] = {"paths": paths, "valid": valid}
     return facts
 
@@ -286,12 +286,12 @@ def _call_turn(state: State, calls: tuple[ToolCall, ...]) -> tuple[State, tuple[
     elif call.name in state.bans:
         done = _ban(state, call.name, first=False)
     else:
-        done = carry_out(state.desk, state.terms, state.have, state.query, call)
+        done = carry_out(state.setup, state.terms, state.have, state.query, call)
     facts = [_call_facts(state, call, done)]
     messages = [Message(role="tool", text=done.text, call_id=call.id, name=call.name)]
     for extra in calls[1:]:
         facts.append({"tool": shown(extra.name), "outcome": EXTRA_PARALLEL})
-        text = unexecuted(state.desk, extra.name)
+        text = unexecuted(state.setup, extra.name)
         messages.append(Message(role="tool", text=text, call_id=extra.id, name=extra.name))
     state = replace(state, have=state.have | done.gives)
     if event is not None:
@@ -312,37 +312,37 @@ def _instead(state: State, event: Event, call: ToolCall) -> tuple[State, Done]:
     state = replace(state, fired=state.fired + 1)
     if event.kind == _BAN:
         return replace(state, bans=state.bans | {call.name}), _ban(state, call.name, first=True)
-    return state, broken(state.desk, state.terms, call.name, FAILED, "results.failed")
+    return state, broken(state.setup, state.terms, call.name, FAILED, "results.failed")
 
 
 def _ban(state: State, name: str, *, first: bool) -> Done:
-    sentence = ban_sentence(state.desk.instance, state.steps, first)
+    sentence = ban_sentence(state.setup.instance, state.steps, first)
     cost = "" if first else "results.cost_banned_again"
-    return broken(state.desk, state.terms, name, BANNED, f"banned.{sentence + 1}", cost)
+    return broken(state.setup, state.terms, name, BANNED, f"banned.{sentence + 1}", cost)
 
 
 def _happen(state: State, event: Event) -> tuple[State, tuple[Message, ...]]:
     """The event after a call: another wish, which the user tells the agent, or other terms, which nobody does."""
-    desk, fired = state.desk, state.fired + 1
+    setup, fired = state.setup, state.fired + 1
     if event.kind == _CHANGE and event.query is not None:
-        state = replace(state, fired=fired, query=event.query, have=desk.world.start)
+        state = replace(state, fired=fired, query=event.query, have=setup.world.start)
         return state, (Message(role="user", text=_changed(state)),)
-    terms = terms_after(desk.instance, fired)
-    offered = prompt.tools(desk.instance, desk.world, desk.texts, terms)
+    terms = terms_after(setup.instance, fired)
+    offered = prompt.tools(setup.instance, setup.world, setup.texts, terms)
     # The same tuple where nothing is different: tools may be removed of which there were none.
     return replace(state, fired=fired, terms=terms, tools=state.tools if offered == state.tools else offered), ()
 
 
 def _changed(state: State) -> str:
     """How the user tells a change of mind."""
-    desk, query = state.desk, state.query
-    texts = desk.texts
-    number = change_sentence(desk.instance, state.steps) + 1
+    setup, query = state.setup, state.query
+    texts = setup.texts
+    number = change_sentence(setup.instance, state.steps) + 1
     context = ""
-    if desk.context:
-        shown_id = show_id(desk.world.labels[desk.context], query.given[desk.context], desk.digits)
-        context = fill(texts["changes.context"], type=desk.context, id=shown_id)
-    names = [name for name in desk.world.catalogue.constants if name in query.given]
+    if setup.context:
+        shown_id = show_id(setup.world.labels[setup.context], query.given[setup.context], setup.digits)
+        context = fill(texts["changes.context"], type=setup.context, id=shown_id)
+    names = [name for name in setup.world.catalogue.constants if name in query.given]
     constants = fill(texts["changes.constants"], types=", ".join(names)) if names else texts["changes.none"]
     words = texts[f"changed.{number}"]
     return fill(words, ids=context + constants, context=context, constants=constants, requirements=query.text)
@@ -354,6 +354,6 @@ def _call_facts(state: State, call: ToolCall, done: Done) -> dict[str, Any]:
         facts["cost"] = done.cents
     if done.malformed:
         facts["malformed"] = True
-    if done.gives & state.desk.world.goal:
+    if done.gives & state.setup.world.goal:
         facts["goal"] = True
     return facts

@@ -20,7 +20,7 @@ def called(name: str, episode: Episode | None = None, **other: object) -> tuple[
 
 def test_a_good_call_is_charged_gives_its_type_and_shows_the_id() -> None:
     episode = Episode(make_instance())
-    world = episode.state.desk.world
+    world = episode.state.setup.world
     seen = episode.call(DECIDE)
     assert seen.facts["calls"] == [{"tool": DECIDE, "outcome": "ok", "cost": 1792}]
     assert episode.state.have == world.start | world.bit["DiningPreference"]
@@ -31,7 +31,7 @@ def test_a_good_call_is_charged_gives_its_type_and_shows_the_id() -> None:
 
 def test_a_composite_gives_only_its_last_output() -> None:
     episode = Episode(make_instance())
-    world = episode.state.desk.world
+    world = episode.state.setup.world
     seen = episode.call(BOTH)
     assert episode.state.have == world.start | world.bit["DiningCandidate_Raw"]
     assert f"{DECIDE} -> {SEARCH}" in seen.messages[0].text
@@ -81,7 +81,7 @@ def refused(name: str, arguments: object, *before: str, **fields: Any) -> tuple[
     text = episode.raw(name, arguments if isinstance(arguments, str) else json.dumps(arguments))
     assert episode.state.have == held
     assert episode.facts[-1]["calls"][0].keys() == {"tool", "outcome"}
-    place = episode.state.desk.world.place[name]
+    place = episode.state.setup.world.place[name]
     assert text.startswith("[ERROR]")
     assert text.endswith(f" Cost: {show_cost(episode.state.terms.costs[place])}")
     return episode.outcome, text

@@ -42,7 +42,7 @@ def test_it_is_charged_and_gives_its_type_where_the_instance_says_so(text: str) 
     found = episode(malformed_ids="charged")
     seen = found.call(FINISH, DiningCandidate_Raw=text)
     (call,) = found.facts[-1]["calls"]
-    terms, world = found.state.terms, found.state.desk.world
+    terms, world = found.state.terms, found.state.setup.world
     assert call == {
         "tool": FINISH,
         "outcome": "ok",

@@ -56,7 +56,7 @@ def test_calls_beside_an_answer_are_not_executed() -> None:
         {"tool": SEARCH, "outcome": "not_executed"},
     ]
     assert seen.messages == ()
-    assert episode.state.have == episode.state.desk.world.start
+    assert episode.state.have == episode.state.setup.world.start
 
 
 @pytest.mark.parametrize("text", ["<answer>1234</answer>", "<answer>123456</answer>", "<answer>12345", "12345"])
@@ -132,13 +132,13 @@ def test_removed_tools_vanish_from_the_list_and_are_unknown() -> None:
     episode = scheduled({"at": 1, "kind": "remove_tools", "size": 2}, {"at": 2, "kind": "remove_tools", "size": 4})
     everything = episode.tools()
     assert episode.call(BOTH).facts["calls"][0]["outcome"] == "ok"
-    twos = [tool.name for tool in episode.state.desk.world.tools if tool.size == 2]
+    twos = [tool.name for tool in episode.state.setup.world.tools if tool.size == 2]
     assert episode.tools() == [name for name in everything if name not in twos]
     seen = episode.call(BOTH)
     assert episode.outcome == "unknown_tool"
     assert "Cost:" not in seen.messages[0].text
     # The second removal takes the place of the first.
-    fours = [tool.name for tool in episode.state.desk.world.tools if tool.size == 4]
+    fours = [tool.name for tool in episode.state.setup.world.tools if tool.size == 4]
     assert episode.tools() == [name for name in everything if name not in fours]
     assert episode.call(BOTH).facts["calls"][0]["outcome"] == "ok"
 
@@ -162,7 +162,7 @@ def test_a_ban_takes_the_place_of_the_call_and_lasts(arguments: str | None) -> N
         assert text.startswith("[ERROR]")
         assert text.endswith(" Cost: 17.92")
     assert DECIDE in episode.tools()
-    assert episode.state.have == episode.state.desk.world.start
+    assert episode.state.have == episode.state.setup.world.start
     # A composite with the banned tool in it still works.
     assert episode.call(BOTH).facts["calls"][0]["outcome"] == "ok"
 
@@ -194,7 +194,7 @@ def test_a_change_of_mind_is_told_and_begins_anew() -> None:
     seen = episode.call("Dining_Full_Planning_to_Step2")
     changed = episode.instance.alternatives[0]
     assert episode.state.query is changed
-    assert episode.state.have == episode.state.desk.world.start
+    assert episode.state.have == episode.state.setup.world.start
     assert [message.role for message in seen.messages] == ["tool", "user"]
     assert f"<DiningCandidateSet{before.number:05d}>" in seen.messages[0].text
     text = seen.messages[1].text
@@ -249,7 +249,7 @@ def test_an_earlier_state_stays_as_it_was() -> None:
     first = episode.state
     episode.call(DECIDE)
     episode.call(BOTH)
-    assert (first.steps, first.fired, first.bans, first.have) == (0, 0, frozenset(), first.desk.world.start)
+    assert (first.steps, first.fired, first.bans, first.have) == (0, 0, frozenset(), first.setup.world.start)
     again, seen = step.step(first, replying((DECIDE, "{}")))
     assert seen.facts == episode.facts[0]
     assert again.bans == {DECIDE}
@@ -316,7 +316,7 @@ def test_whatever_an_agent_does_has_a_defined_outcome(
     for text, calls in turns:
         if step.ended(episode.state):
             break
-        place = episode.state.desk.world.place
+        place = episode.state.setup.world.place
         made = []
         for i, (name, said) in enumerate(calls):
             right = json.dumps(episode.arguments(name)) if name in place else "{}"
