@@ -244,7 +244,7 @@ def mcp(instance: evalkit.Instance, replies: Sequence[Reply]) -> tuple[Play, Pla
     from mcp.server.lowlevel import Server
 
     from evalkit.doors.mcp import EpisodeServer
-    from evalkit.doors.sitting import Sitting
+    from evalkit.doors.play_session import PlaySession
 
     calls = [(call.name, json.loads(call.arguments)) for reply in replies for call in reply.calls]
     answers, listed = list[Any](), list[Any]()
@@ -272,7 +272,7 @@ def mcp(instance: evalkit.Instance, replies: Sequence[Reply]) -> tuple[Play, Pla
 
         return lambda episodes: asyncio.run(some(episodes))
 
-    door = times(lambda: EpisodeServer(Sitting(evalkit.game(instance))).server)
+    door = times(lambda: EpisodeServer(PlaySession(evalkit.game(instance))).server)
     door(1)
     return door, times(bare)
 

@@ -15,7 +15,7 @@ from evalkit.api.games import Instance, game, suite
 from evalkit.api.runs import Run, load
 from evalkit.client.outside import OutsideAsker
 from evalkit.dialogue import Message, Reply
-from evalkit.doors.sitting import Sitting
+from evalkit.doors.play_session import PlaySession
 from evalkit.engine.options import Stop
 from evalkit.engine.outcome import RunOutcome
 from evalkit.engine.stand_in import admitted
@@ -72,10 +72,10 @@ class Record:
     playing: "asyncio.Task[RunOutcome]"
     ended: frozenset[str]
     """Episodes that had ended before."""
-    sittings: dict[str, Sitting] = field(default_factory=dict)
+    sessions: dict[str, PlaySession] = field(default_factory=dict)
     """By the episode's id."""
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
-    """Held while an episode is opened: who asks for it meanwhile gets the same sitting."""
+    """Held while an episode is opened: who asks for it meanwhile gets the same session."""
 
     @property
     def directory(self) -> Path:
@@ -97,13 +97,13 @@ class Record:
             raise RunError(f"{chosen.id} cannot be played: `evalkit status` says what the run is missing.")
         return self._seat(chosen, replicate)
 
-    async def sit(self, instance: str = "", replicate: int = 0) -> Sitting:
+    async def sit(self, instance: str = "", replicate: int = 0) -> PlaySession:
         """An episode, where it was left; an empty instance is the suite's first. Raises UsageError, RunError."""
         seat = self.episode(instance, replicate)
         async with self.lock:
-            if seat.id not in self.sittings:
-                self.sittings[seat.id] = await self._sit(seat)
-        return self.sittings[seat.id]
+            if seat.id not in self.sessions:
+                self.sessions[seat.id] = await self._sit(seat)
+        return self.sessions[seat.id]
 
     async def quit(self, instance: str, replicate: int) -> str:
         """End an episode as `quit`, where it was left; its place. Raises UsageError, RunError."""
@@ -124,7 +124,7 @@ class Record:
             raise RunError(f"{seat.place} cannot be played: `evalkit status` says what the run is missing.")
         return waiting.result()
 
-    async def _sit(self, seat: OutsideEpisode) -> Sitting:
+    async def _sit(self, seat: OutsideEpisode) -> PlaySession:
         messages = await self._waiting(seat)
         played, run = game(seat.instance, prompts=self.outsider.prompts), load(self.directory)
         for reply in run.episode(seat.id).replies if _knows(run, seat.id) else ():
@@ -132,7 +132,7 @@ class Record:
             played.reply(reply)
         if played.messages != messages:
             raise RunError(f"{seat.place} was begun with other prompts than {self.outsider.prompts!r}.")
-        return Sitting(played, keep=lambda reply: self._keep(seat.id, reply), tag=seat.place)
+        return PlaySession(played, keep=lambda reply: self._keep(seat.id, reply), tag=seat.place)
 
     async def _keep(self, name: str, reply: Reply) -> None:
         giving = asyncio.ensure_future(self.asker.give(name, reply))

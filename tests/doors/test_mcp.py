@@ -30,7 +30,7 @@ from mcp import StdioServerParameters
 from mcp.client.client import Client
 
 from evalkit.doors.mcp import EpisodeServer
-from evalkit.doors.sitting import Sitting
+from evalkit.doors.play_session import PlaySession
 
 MODES = ("legacy", "2026-07-28")
 EVALKIT = str(Path(sys.executable).parent / "evalkit")
@@ -77,10 +77,10 @@ async def send(client: Client, reply: Reply) -> types.CallToolResult:
 def test_the_same_replies_give_the_same_facts_and_score(case: Case, mode: str) -> None:
     """Beside a game that is given the same replies: facts, texts and the end's score."""
     instance = instance_of(*case[:2])
-    beside, sitting = evalkit.game(instance), Sitting(evalkit.game(instance))
+    beside, session = evalkit.game(instance), PlaySession(evalkit.game(instance))
 
     async def play() -> None:
-        async with Client(EpisodeServer(sitting).server, mode=mode) as client:
+        async with Client(EpisodeServer(session).server, mode=mode) as client:
             for reply in one_by_one(case):
                 if beside.ending:
                     break
@@ -106,8 +106,8 @@ def test_the_same_replies_give_the_same_facts_and_score(case: Case, mode: str) -
                 )
 
     asyncio.run(play())
-    assert sitting.game.facts == beside.facts
-    assert sitting.game.score() == beside.score()
+    assert session.game.facts == beside.facts
+    assert session.game.score() == beside.score()
 
 
 def words(*more: str) -> list[str]:
@@ -241,7 +241,7 @@ def test_tools_that_change_are_announced(mode: str) -> None:
         "costbench/basic", instances=["location-0000"], vary={"block": ["remove_tools"], "blocks": [2]}
     )
     asked = evalkit.play("planner", instance)
-    sitting, heard = Sitting(evalkit.game(instance)), asyncio.Queue[str]()
+    session, heard = PlaySession(evalkit.game(instance)), asyncio.Queue[str]()
 
     async def hear(message: Any) -> None:
         if "List" in type(message).__name__:
@@ -255,7 +255,7 @@ def test_tools_that_change_are_announced(mode: str) -> None:
 
     async def play() -> list[bool]:
         changed, ready = list[bool](), asyncio.Event()
-        async with Client(EpisodeServer(sitting).server, mode=mode, message_handler=hear) as client:
+        async with Client(EpisodeServer(session).server, mode=mode, message_handler=hear) as client:
             listening = asyncio.create_task(listen(client, ready)) if mode != "legacy" else None
             if listening:
                 await ready.wait()
@@ -263,10 +263,10 @@ def test_tools_that_change_are_announced(mode: str) -> None:
             for reply in asked.replies:
                 assert reply is not None
                 told = await send(client, reply)
-                if sitting.game.ending:
+                if session.game.ending:
                     break
                 now = {tool.name for tool in (await client.list_tools()).tools}
-                assert now == {"say", *(tool.name for tool in sitting.game.tools)}
+                assert now == {"say", *(tool.name for tool in session.game.tools)}
                 changed.append(told.structured_content["tools_changed"])
                 assert changed[-1] == (now != names)
                 names = now

@@ -7,8 +7,8 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from evalkit.api.games import game, suite
+from evalkit.doors.play_session import PlaySession
 from evalkit.doors.recorded import Outsider, end, recorded
-from evalkit.doors.sitting import Sitting
 from evalkit.errors import QUIT, UsageError
 from evalkit.playing.specs import run_directory
 
@@ -29,7 +29,7 @@ def mcp(args: argparse.Namespace) -> int:
     if args.http is not None and not 0 <= args.http <= 65535:
         raise UsageError(f"--http: must be 0 to 65535, not {args.http}.")
 
-    async def serve(begin: Callable[[str, int], Awaitable[Sitting]]) -> None:
+    async def serve(begin: Callable[[str, int], Awaitable[PlaySession]]) -> None:
         if args.http is None:
             await serve_stdio(await begin(args.instance, 0))
         else:
@@ -49,11 +49,11 @@ def _end(args: argparse.Namespace) -> int:
     return 0
 
 
-def _only_played(args: argparse.Namespace) -> Callable[[str, int], Awaitable[Sitting]]:
-    async def begin(instance: str, replicate: int) -> Sitting:
+def _only_played(args: argparse.Namespace) -> Callable[[str, int], Awaitable[PlaySession]]:
+    async def begin(instance: str, replicate: int) -> PlaySession:
         del replicate
         chosen = suite(args.suite, instances=[instance] if instance else ())[0]
-        return Sitting(game(chosen, prompts=args.prompts))
+        return PlaySession(game(chosen, prompts=args.prompts))
 
     return begin
 

@@ -14,8 +14,8 @@ from rich.text import Text
 
 from evalkit.api.games import Game
 from evalkit.dialogue import Message, Reply, Tool, ToolCall
+from evalkit.doors.play_session import PlaySession, outcome_of
 from evalkit.doors.recorded import Outsider, recorded
-from evalkit.doors.sitting import Sitting, outcome_of
 from evalkit.envs.arguments import clean
 from evalkit.envs.replay import Turn
 from evalkit.envs.table import is_litmus
@@ -34,12 +34,12 @@ quit                        leave; the episode waits for you"""
 _STYLES = {"system": "cyan", "user": "green", "tool": "yellow", "assistant": "dim"}
 
 
-def hello(sitting: Sitting) -> None:
+def hello(session: PlaySession) -> None:
     """The episode, and all that its chat has said so far."""
     console = Output()
-    console.print(Text(sitting.tag, style="bold"))
+    console.print(Text(session.tag, style="bold"))
     console.print(Text(HELP, style="dim"))
-    _messages(console, sitting.game.messages)
+    _messages(console, session.game.messages)
 
 
 def show(turn: Turn, game: Game) -> None:
@@ -55,9 +55,9 @@ def show(turn: Turn, game: Game) -> None:
         _messages(console, game.messages)
 
 
-def closing(sitting: Sitting, command: str) -> None:
+def closing(session: PlaySession, command: str) -> None:
     """The score, or how to go on."""
-    console, game = Output(), sitting.game
+    console, game = Output(), session.game
     if not game.ending:
         console.print(Text(f"The episode waits at step {game.step}. Go on: {command}"))
         return
@@ -170,21 +170,21 @@ def play(args: argparse.Namespace) -> int:
     with asyncio.Runner() as runner:
         stack = AsyncExitStack()
 
-        async def begin() -> Sitting:
+        async def begin() -> PlaySession:
             record = await stack.enter_async_context(recorded(outsider))
             return await record.sit(args.instance, 0)
 
         try:
-            sitting = runner.run(begin())
-            hello(sitting)
-            while not sitting.game.ending:
-                reply = ask(sitting.game)
+            session = runner.run(begin())
+            hello(session)
+            while not session.game.ending:
+                reply = ask(session.game)
                 if reply is None:
                     break
-                turn = runner.run(sitting.reply(reply))
+                turn = runner.run(session.reply(reply))
                 if turn is not None:
-                    show(turn, sitting.game)
+                    show(turn, session.game)
         finally:
             runner.run(stack.aclose())
-    closing(sitting, f"evalkit play {args.suite} --instance {sitting.game.instance.id} --run {args.run}")
-    return 0 if sitting.game.ending else 3
+    closing(session, f"evalkit play {args.suite} --instance {session.game.instance.id} --run {args.run}")
+    return 0 if session.game.ending else 3

@@ -27,7 +27,7 @@ from starlette.routing import Mount, Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from evalkit.doors.mcp.server import EpisodeServer
-from evalkit.doors.sitting import Sitting
+from evalkit.doors.play_session import PlaySession
 from evalkit.errors import UsageError
 from evalkit.loopback import HOST, REFUSED, refusal
 
@@ -38,7 +38,7 @@ MOST_EPISODES = 1000
 """That one server keeps."""
 MOST_BODY = 64 * 1024
 
-Begin = Callable[[str, int], Awaitable[Sitting]]
+Begin = Callable[[str, int], Awaitable[PlaySession]]
 """(instance, replicate) -> an episode; an empty instance is the suite's first. Raises UsageError."""
 
 
@@ -65,11 +65,11 @@ class ServedEpisodes:
         routes = [Route("/episodes", self._post, methods=["POST"]), Mount("/episodes", app=self._episode)]
         return Starlette(routes=routes, lifespan=lifespan, middleware=[Middleware(Guard)])
 
-    async def add(self, sitting: Sitting) -> str:
+    async def add(self, session: PlaySession) -> str:
         """Serve an episode; its path. Raises UsageError."""
         if len(self._apps) >= MOST_EPISODES:
             raise UsageError(f"This server has {MOST_EPISODES:,} episodes, which is the most. Start another.")
-        episode = EpisodeServer(sitting)
+        episode = EpisodeServer(session)
         manager = StreamableHTTPSessionManager(app=episode.server, security_settings=_SDK)
         assert self._tasks is not None
         await self._tasks.start(_host, manager)
@@ -90,11 +90,11 @@ class ServedEpisodes:
             if request.headers.get("Content-Type", "").partition(";")[0].strip().lower() != JSON:
                 raise UsageError(f"The content type must be {JSON}.")
             wanted = await _body(request)
-            sitting = await self._begin(wanted.get("instance", ""), wanted.get("replicate", 0))
-            path = await self.add(sitting)
+            session = await self._begin(wanted.get("instance", ""), wanted.get("replicate", 0))
+            path = await self.add(session)
         except UsageError as flaw:
             return JSONResponse({"error": str(flaw)}, status_code=400)
-        game = sitting.game
+        game = session.game
         host, port = request.scope["server"]
         told = {"url": f"http://{host}:{port}{path}", "suite": game.instance.suite}
         return JSONResponse({**told, "instance": game.instance.id, "step": game.step}, status_code=201)

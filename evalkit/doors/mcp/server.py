@@ -20,7 +20,7 @@ from mcp.shared.exceptions import MCPError
 
 from evalkit.api.games import env
 from evalkit.dialogue import Message, Reply, Tool, ToolCall
-from evalkit.doors.sitting import Sitting, outcome_of
+from evalkit.doors.play_session import PlaySession, outcome_of
 from evalkit.envs.arguments import clean, shown
 from evalkit.envs.replay import Turn
 from evalkit.version import __version__
@@ -38,15 +38,15 @@ _INTRODUCTION = "You play an episode by calling tools; each call is one reply. W
 class EpisodeServer:
     """The server of one episode."""
 
-    def __init__(self, sitting: Sitting) -> None:
-        self.sitting = sitting
+    def __init__(self, session: PlaySession) -> None:
+        self.session = session
         self._bus = InMemorySubscriptionBus()
-        self._numbers = count(sitting.game.step)
-        self._listed = sitting.game.tools
+        self._numbers = count(session.game.step)
+        self._listed = session.game.tools
         self.server: Server[Any] = Server(
             "evalkit",
             version=__version__,
-            title=f"evalkit {sitting.game.instance.suite} {sitting.game.instance.id}",
+            title=f"evalkit {session.game.instance.suite} {session.game.instance.id}",
             instructions=self._instructions(),
             on_list_tools=self._list_tools,
             on_call_tool=self._call_tool,
@@ -67,15 +67,15 @@ class EpisodeServer:
 
     @property
     def _says(self) -> bool:
-        return self.sitting.talks and all(tool.name != SAY for tool in self._listed)
+        return self.session.talks and all(tool.name != SAY for tool in self._listed)
 
     async def _call_tool(
         self, context: ServerRequestContext[Any, Any], params: types.CallToolRequestParams
     ) -> types.CallToolResult:
         said = replace(self._reply(params.name, params.arguments), model=_client(context))
-        turn = await self.sitting.reply(said)
+        turn = await self.session.reply(said)
         if turn is None:
-            return _result("The episode has ended.", {"outcome": "ended", **self._place(), **self.sitting.closing()})
+            return _result("The episode has ended.", {"outcome": "ended", **self._place(), **self.session.closing()})
         self.server.instructions = self._instructions()
         changed = self._relist(turn)
         if changed:
@@ -83,7 +83,7 @@ class EpisodeServer:
             await context.session.send_tool_list_changed()
         facts = {"outcome": outcome_of(turn.facts), **self._place(), "tools_changed": changed}
         if turn.ending:
-            facts |= self.sitting.closing()
+            facts |= self.session.closing()
         return _result(self._told(turn), facts)
 
     def _reply(self, name: str, arguments: Mapping[str, Any] | None) -> Reply:
@@ -94,13 +94,13 @@ class EpisodeServer:
         return Reply(calls=(call,), finish="tool_calls")
 
     def _place(self) -> dict[str, Any]:
-        game = self.sitting.game
+        game = self.session.game
         return {"period": game.period, "step": game.step, "ended": bool(game.ending)}
 
     def _relist(self, turn: Turn) -> bool:
         """Whether other tools are listed than before. Within a period all are listed that it began with: those that are
         not offered any more are refused, as they are to a model that calls them."""
-        game = self.sitting.game
+        game = self.session.game
         if turn.ending or not (turn.new_chat or env(game.instance.environment).presentation.one_chat):
             return False
         before, self._listed = self._listed, game.tools
@@ -108,7 +108,7 @@ class EpisodeServer:
 
     def _told(self, turn: Turn) -> str:
         """What the reply has led to; behind the end of a chat, how the next one begins."""
-        game = self.sitting.game
+        game = self.session.game
         said = [message.text for message in turn.messages]
         if turn.new_chat:
             said += [message.text for message in game.messages]
@@ -117,7 +117,7 @@ class EpisodeServer:
         return "\n\n".join(text for text in said if text)
 
     def _instructions(self) -> str:
-        return _INTRODUCTION + "\n\n".join(_line(message) for message in self.sitting.game.messages)
+        return _INTRODUCTION + "\n\n".join(_line(message) for message in self.session.game.messages)
 
     async def _list_prompts(
         self, _: ServerRequestContext[Any, Any], __: types.PaginatedRequestParams | None
@@ -130,7 +130,7 @@ class EpisodeServer:
     ) -> types.GetPromptResult:
         if params.name != PROMPT:
             raise MCPError(types.INVALID_PARAMS, f"There is no prompt {shown(params.name)!r}, only {PROMPT!r}.")
-        return types.GetPromptResult(messages=_prompt(self.sitting.game.messages))
+        return types.GetPromptResult(messages=_prompt(self.session.game.messages))
 
 
 def _client(context: ServerRequestContext[Any, Any]) -> str:
@@ -171,8 +171,8 @@ def _json(arguments: Mapping[str, Any] | None) -> str:
     return text if clean(text) == text else json.dumps(arguments)
 
 
-async def serve_stdio(sitting: Sitting) -> None:
+async def serve_stdio(session: PlaySession) -> None:
     """Serve one episode over stdin and stdout, until the client closes them."""
-    episode = EpisodeServer(sitting)
+    episode = EpisodeServer(session)
     async with stdio_server() as (read, write):
         await episode.server.run(read, write, episode.options())

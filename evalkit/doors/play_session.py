@@ -10,7 +10,7 @@ from evalkit.envs.environment import Facts
 from evalkit.envs.replay import Turn
 
 
-class Sitting:
+class PlaySession:
     """One episode: replies come one by one, however many are sent at once."""
 
     def __init__(self, game: Game, *, keep: Callable[[Reply], Awaitable[None]] | None = None, tag: str = "") -> None:
