@@ -20,8 +20,8 @@ from evalkit.client.open import endpoint_of, open_transport, stream_endpoint_of
 from evalkit.client.outside import OutsideAsker, PolicyAsker
 from evalkit.client.request import RequestTemplate, request_template
 from evalkit.client.transport import HttpTransport
-from evalkit.engine.agents.cast import Cast
 from evalkit.engine.agents.playing import CodePlayer
+from evalkit.engine.agents.roles import RoleAskers
 from evalkit.engine.episode import ActiveEpisode, Player, next_question
 from evalkit.engine.freezing.freeze import Endpoint, Resolved, endpoint_name, lane_shares
 from evalkit.engine.options import Launch, Stop
@@ -130,7 +130,7 @@ class Endpoints:
         key = cell.agent.name, cell.env.name
         if cell.agent.code is not None:
             if key not in self.players:
-                self.players[key] = CodePlayer(self._cast(cell, cell.agent.code))
+                self.players[key] = CodePlayer(self._role_askers(cell, cell.agent.code))
             return self.players[key]
         if key not in self.askers:
             self.askers[key] = self._model(cell, self.template(cell))
@@ -163,14 +163,14 @@ class Endpoints:
         roles = cell.agent.code.roles if cell.agent.code is not None else ()
         return endpoint_name(cell.agent.name, role, roles) if role else cell.agent.name
 
-    def _cast(self, cell: AgentSetup, code: ManifestCode) -> Cast:
+    def _role_askers(self, cell: AgentSetup, code: ManifestCode) -> RoleAskers:
         spec = next(spec for spec in self.resolved.sweep.agents if spec.name == cell.agent.name)
         assert spec.code is not None
 
         def make(role: str, overrides: Mapping[str, Any]) -> Asker:
             return self._model(cell, self.template(cell, role, overrides), role)
 
-        return Cast(
+        return RoleAskers(
             code=spec.code,
             lanes={role: part.lane for role, part in code.roles.items()},
             params=code.params,

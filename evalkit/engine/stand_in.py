@@ -13,8 +13,8 @@ from msgspec import structs
 
 from evalkit.client.ask import Answer, Question
 from evalkit.dialogue import Message, Request, Sampling, Tool, Usage
-from evalkit.engine.agents.cast import Cast
 from evalkit.engine.agents.playing import CodePlayer
+from evalkit.engine.agents.roles import RoleAskers
 from evalkit.engine.episode import ActiveEpisode, LaneContext, play
 from evalkit.engine.options import Stop
 from evalkit.engine.resume import Holdings
@@ -365,7 +365,7 @@ async def play_sample(
         policy = player(stand_in, cell.env.name, instance=episode.instance, script=cell.agent.script)
         playing = _Meter(stand_in, policy, cell.agent.model, cell.sampling, encoding, tally)
     else:
-        playing = CodePlayer(_cast(episode, coded, tally))
+        playing = CodePlayer(_role_askers(episode, coded, tally))
     left = await play(episode, lambda _: active, playing, table)
     # A period that has begun counts as half: it has had some of its turns.
     done = active.position.period + (0.5 if active.position.turn else 0.0)
@@ -373,7 +373,7 @@ async def play_sample(
     return Sample(asked=tuple(tally.asked), scale=max(1.0, (periods or 0) / done) if cut else 1.0)
 
 
-def _cast(episode: PlannedEpisode, coded: PlayedCode, tally: _MeteredEpisode) -> Cast:
+def _role_askers(episode: PlannedEpisode, coded: PlayedCode, tally: _MeteredEpisode) -> RoleAskers:
     cell = episode.cell
     assert cell.agent.code is not None
 
@@ -385,7 +385,7 @@ def _cast(episode: PlannedEpisode, coded: PlayedCode, tally: _MeteredEpisode) ->
         return _Meter(name, policy, part.model, sampling, coded.encodings[role], tally, role)
 
     roles = {role: role for role in cell.agent.code.roles}
-    return Cast(
+    return RoleAskers(
         code=coded.code, lanes=roles, params=cell.agent.code.params, max_tokens=cell.sampling.max_tokens, make=make
     )
 

@@ -14,8 +14,8 @@ from evalkit.client.ask import Answer, Question
 from evalkit.client.outside import PolicyAsker
 from evalkit.dialogue import Message, Reply, ToolCall
 from evalkit.engine.agents import playing
-from evalkit.engine.agents.cast import Cast
 from evalkit.engine.agents.playing import CodePlayer
+from evalkit.engine.agents.roles import RoleAskers
 from evalkit.engine.episode import ERRORS_THAT_STOP, ActiveEpisode, LaneContext, play
 from evalkit.engine.freezing.freeze import Resolved, resolve
 from evalkit.engine.options import Stop
@@ -164,7 +164,7 @@ def played(
         return Model(role, policy, asked, meets)
 
     lanes = {role: f"simulated/{role}" for role in code_of(code, "test").models}
-    cast = Cast(code=code_of(code, "test"), lanes=lanes, params=params, max_tokens=100, make=make)
+    role_askers = RoleAskers(code=code_of(code, "test"), lanes=lanes, params=params, max_tokens=100, make=make)
 
     def activate(episode: PlannedEpisode) -> ActiveEpisode:
         position = begin(episode.cell.env, episode.instance, episode.cell.kit)
@@ -174,7 +174,7 @@ def played(
 
     async def whole(context: LaneContext) -> str:
         async with asyncio.timeout(PATIENCE_S):
-            left = await play(episode, activate, CodePlayer(cast), context)
+            left = await play(episode, activate, CodePlayer(role_askers), context)
         for _ in range(AFTER):
             await asyncio.sleep(0)
         return left

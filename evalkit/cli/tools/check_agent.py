@@ -8,8 +8,8 @@ from typing import Any
 
 from evalkit.client.ask import Answer, Question
 from evalkit.client.outside import PolicyAsker
-from evalkit.engine.agents.cast import Cast
 from evalkit.engine.agents.playing import CodePlayer
+from evalkit.engine.agents.roles import RoleAskers
 from evalkit.engine.episode import ActiveEpisode, LaneContext, play
 from evalkit.engine.freezing.freeze import resolve
 from evalkit.engine.loop import run_loop
@@ -120,7 +120,7 @@ async def _life(
         )
 
     params = {} if cell.agent.code is None else cell.agent.code.params
-    cast = Cast(
+    role_askers = RoleAskers(
         code=code,
         lanes={role: role for role in policies},
         params=params,
@@ -128,7 +128,7 @@ async def _life(
         make=make,
     )
     context = LaneContext(log=log, worker="check", stop=Stop())
-    return log, await play(episode, activate, CodePlayer(cast), context)
+    return log, await play(episode, activate, CodePlayer(role_askers), context)
 
 
 def _difference(whole: _MemoryLog, rest: _MemoryLog, how: str, left: str) -> str:

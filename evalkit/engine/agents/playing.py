@@ -10,7 +10,7 @@ import traceback
 from dataclasses import dataclass
 from typing import Any
 
-from evalkit.engine.agents.cast import Cast
+from evalkit.engine.agents.roles import RoleAskers
 from evalkit.engine.agents.seat import EpisodeSeat
 from evalkit.engine.episode import ActiveEpisode, LaneContext, Player, leave_refused
 from evalkit.errors import QUIT, AgentError, AgentFailed, AskRefused, Diverged
@@ -26,17 +26,17 @@ MOST_TOLD = 64 * 1024
 class CodePlayer(Player):
     """Plays the episodes of an agent that is code in one environment."""
 
-    cast: Cast
+    role_askers: RoleAskers
 
     async def play(self, active: ActiveEpisode, context: LaneContext) -> str:
         """Play to the end, or until the episode must be left; returns how. Raises what `episode.play` understands."""
-        return await play_code(self.cast, active, context)
+        return await play_code(self.role_askers, active, context)
 
 
-async def play_code(cast: Cast, active: ActiveEpisode, context: LaneContext) -> str:
+async def play_code(role_askers: RoleAskers, active: ActiveEpisode, context: LaneContext) -> str:
     """Play; returns how the episode was left. Raises what `episode.play` turns into a way of leaving it."""
-    seat = EpisodeSeat(cast, active, context)
-    running = asyncio.ensure_future(_run(cast, seat))
+    seat = EpisodeSeat(role_askers, active, context)
+    running = asyncio.ensure_future(_run(role_askers, seat))
     running.add_done_callback(_read)
     either: set[asyncio.Future[Any]] = {running, seat.fate}
     leave = context.lane_stop.listen(seat.stop)
@@ -63,9 +63,9 @@ async def play_code(cast: Cast, active: ActiveEpisode, context: LaneContext) -> 
     return await leave_refused(active, why.kind, str(why), context, asks=seat.asks_logged(seat.step))
 
 
-async def _run(cast: Cast, seat: EpisodeSeat) -> None:
+async def _run(role_askers: RoleAskers, seat: EpisodeSeat) -> None:
     try:
-        await cast.code.play(seat)
+        await role_askers.code.play(seat)
     except (SystemExit, KeyboardInterrupt) as flaw:  # a task passes these on to its loop, and that would end the run
         raise AgentError(f"the agent raised {flaw!r}.") from flaw
     finally:

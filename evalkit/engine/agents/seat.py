@@ -18,7 +18,7 @@ from typing import Any, NoReturn, ParamSpec, TypeVar
 from evalkit.client.ask import Answer, Question
 from evalkit.dialogue import Message, Reply, Tool, ToolCall, Usage
 from evalkit.digests import ask_digest
-from evalkit.engine.agents.cast import Cast, PlacedAsk, ShownChat, ask_record
+from evalkit.engine.agents.roles import PlacedAsk, RoleAskers, ShownChat, ask_record
 from evalkit.engine.episode import ActiveEpisode, LaneContext, breathe, step_record
 from evalkit.envs.replay import Turn, advance
 from evalkit.errors import (
@@ -64,8 +64,8 @@ def _yielding(call: Callable[Given, Coroutine[Any, Any, Got]]) -> Callable[Given
 class EpisodeSeat:
     """Satisfies `seats.Seat`."""
 
-    def __init__(self, cast: Cast, active: ActiveEpisode, context: LaneContext) -> None:
-        self._cast, self._active, self._context = cast, active, context
+    def __init__(self, role_askers: RoleAskers, active: ActiveEpisode, context: LaneContext) -> None:
+        self._role_askers, self._active, self._context = role_askers, active, context
         self._position = active.position
         self.fate: asyncio.Future[str | BaseException] = asyncio.get_running_loop().create_future()
         """How the episode is left if not by its agent: a way, or an error."""
@@ -75,7 +75,7 @@ class EpisodeSeat:
         self._flights: set[asyncio.Task[Answer | AskRefused]] = set()
         self._unawaited: set[asyncio.Task[Answer | AskRefused]] = set()
         """Of these, the ones that the agent has cancelled its wait for."""
-        self._slots = asyncio.Semaphore(cast.code.parallel)
+        self._slots = asyncio.Semaphore(role_askers.code.parallel)
         """Of requests that are sent and not durable yet: a crash is charged for so many."""
         self._chats: dict[str, ShownChat] = {}
         """By role."""
@@ -91,7 +91,7 @@ class EpisodeSeat:
         for (step, *_), ask in active.asks.items():
             self._logged[step] = max(self._logged[step], ask.turn + 1)
         self._shown: tuple[Message, ...] | None = None
-        self._tools, self._params = OwnTools(), deepcopy(dict(cast.params))
+        self._tools, self._params = OwnTools(), deepcopy(dict(role_askers.params))
 
     # What an agent reads.
 
@@ -140,7 +140,7 @@ class EpisodeSeat:
     @property
     def parallel(self) -> int:
         """See `Seat`."""
-        return self._cast.code.parallel
+        return self._role_askers.code.parallel
 
     def draws(self, *place: str | int) -> Stream:
         """See `Seat`."""
@@ -208,7 +208,7 @@ class EpisodeSeat:
             if context.lane is not None:
                 context.lane.acted()
         try:
-            if turn.ending and not self._cast.free:
+            if turn.ending and not self._role_askers.free:
                 await context.log.durable()
             else:  # the asks that it follows from are durable, and lead to it again
                 await breathe(context)
@@ -234,15 +234,15 @@ class EpisodeSeat:
     ) -> Reply:
         """The answer to one ask, by its address within the step."""
         await self._stay()
-        settings, step = self._cast.settings_of(model, sampling), self._position.step
+        settings, step = self._role_askers.settings_of(model, sampling), self._position.step
         if self._position.ending:
             raise AgentError(f"ask: the episode is over ({self._position.ending}).")
         if self.asks_of_step >= ASKS_OF_STEP or self._asks >= ASKS_OF_EPISODE:
             raise AskRefused(
                 ASK_LIMIT, f"An agent asks at most {ASKS_OF_STEP} times a step, {ASKS_OF_EPISODE:,} in all."
             )
-        if len(self._flights) - len(self._unawaited) >= self._cast.code.parallel:
-            most = self._cast.code.parallel
+        if len(self._flights) - len(self._unawaited) >= self._role_askers.code.parallel:
+            most = self._role_askers.code.parallel
             raise AgentError(f"ask: as many requests are in flight as the agent declares (`parallel={most}`).")
         digest = self._digest(model, messages, tools, settings)
         self._asks += 1
@@ -296,14 +296,14 @@ class EpisodeSeat:
         context, active = self._context, self._active
         outcome: Answer | AskRefused
         try:
-            outcome = await self._cast.asker(ask.role, settings).ask(question)
+            outcome = await self._role_askers.asker(ask.role, settings).ask(question)
         except EpisodeRefused as flaw:
             outcome = AskRefused(flaw.kind, str(flaw))
             context.log.event(
                 "refused", episode=question.episode, step=ask.step, key=ask.key, why=flaw.kind, detail=str(flaw)
             )
         except LaneClosed as flaw:
-            if context.stopping or self._cast.is_own(ask.role):
+            if context.stopping or self._role_askers.is_own(ask.role):
                 raise
             raise AgentStopped(str(flaw)) from flaw
         context.log.append(ask_record(active, ask, outcome, self._logged[ask.step], context.worker))
@@ -311,7 +311,7 @@ class EpisodeSeat:
         if isinstance(outcome, Answer):
             context.cost += outcome.cost
             active.cost += outcome.cost
-        if self._cast.free:
+        if self._role_askers.free:
             await context.log.room()
         else:
             await context.log.durable()
@@ -339,7 +339,7 @@ class EpisodeSeat:
             self.fate.set_result(flaw)
 
     def _question(self, ask: PlacedAsk, messages: Sequence[Message] | None, tools: Sequence[Tool] | None) -> Question:
-        episode, position, asker = self._active.episode.id, self._position, self._cast.asker(ask.role, b"{}")
+        episode, position, asker = self._active.episode.id, self._position, self._role_askers.asker(ask.role, b"{}")
         chat = self._chats.setdefault(ask.role, ShownChat())
         if messages is None:
             parts = chat.parts_of(asker, position.messages)

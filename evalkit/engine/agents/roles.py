@@ -24,7 +24,7 @@ ADJUSTABLE = tuple(sorted({one.name for one in fields(Sampling)} - {"seed", "ext
 
 
 @dataclass(kw_only=True)
-class Cast:
+class RoleAskers:
     """One agent in one environment."""
 
     code: AgentCode
