@@ -21,7 +21,7 @@ from evalkit.client.lanes.servers import ANYWHERE, NOWHERE, LaneServer, Ticket, 
 from evalkit.client.remedies import line_to_set, why_paid, with_remedy
 from evalkit.client.request import RequestTemplate
 from evalkit.client.retry import SILENCE, Retryable, Tries, may_be_long, refused_stream, retrying, wants_stream
-from evalkit.client.streaming import aside
+from evalkit.client.streaming import offloaded
 from evalkit.client.transport import Transport
 from evalkit.dialogue import Message, Reply, Tool, Usage
 from evalkit.errors import EpisodeRefused, EpisodeUnavailable, LaneClosed
@@ -169,7 +169,7 @@ class ModelAsker:
                 await renewed(self._permission)
             response = await (streams or transport).send(body, f"{question.address}/{attempt}")
             # The reply is unknown until it is parsed, so this still belongs to the sending.
-            understood = await aside(lambda: self._understand(response), len(response.body))
+            understood = await offloaded(lambda: self._understand(response), len(response.body))
         finally:
             if understood is None:
                 lane.abandon(ticket)

@@ -35,7 +35,7 @@ from evalkit.wire.streams import ReplyStream
 Result = TypeVar("Result")
 
 
-async def aside(work: Callable[[], Result], size: int) -> Result:
+async def offloaded(work: Callable[[], Result], size: int) -> Result:
     """The result of `work`: computed directly for up to `ON_LOOP_BYTES` bytes, which costs no await, else in a thread.
 
     A thread that nobody waits for any longer runs to its end, and its result is ignored.
@@ -364,7 +364,7 @@ async def _take(stream: ReplyStream, data: bytes) -> None:
             await asyncio.sleep(0)
         room = ON_LOOP_BYTES - stream.held
         share = data[at : at + room] if room > ON_LOOP_BYTES // 2 else data[at:]
-        await aside(partial(stream.feed, share), len(share) + stream.held)
+        await offloaded(partial(stream.feed, share), len(share) + stream.held)
         at += len(share)
 
 

@@ -20,7 +20,7 @@ import msgspec
 from yarl import URL
 
 from evalkit.client.credentials import Credentials
-from evalkit.client.streaming import Rounds, Timeouts, aside, feed, join_pieces
+from evalkit.client.streaming import Rounds, Timeouts, feed, join_pieces, offloaded
 from evalkit.errors import UsageError
 from evalkit.redact import KEYS
 from evalkit.replies import MOST_BYTES
@@ -214,7 +214,7 @@ class HttpTransport:
             await feed(stream, reply, begun, piece, rounds=self._rounds, since=since, silence_s=self._silence_s)
         except (aiohttp.ClientError, OSError) as flaw:
             failure, detail = self._broken(flaw)
-        came = await aside(lambda: stream.end(failure=failure, detail=detail), stream.size)
+        came = await offloaded(lambda: stream.end(failure=failure, detail=detail), stream.size)
         body = await self._redacted(came.body, good=came.status == 200)
         return HttpResponse(
             status=came.status, headers=reply.headers, body=body, failure=came.failure, detail=came.detail
@@ -230,7 +230,7 @@ class HttpTransport:
 
     async def _redacted(self, body: bytes, *, good: bool) -> bytes:
         if len(body) > ON_LOOP_BYTES:
-            return await aside(lambda: KEYS.body(body, good=good), len(body))
+            return await offloaded(lambda: KEYS.body(body, good=good), len(body))
         return KEYS.body(body, good=good)
 
     async def _body(self, reply: aiohttp.ClientResponse) -> bytes:

@@ -188,13 +188,13 @@ MUTANTS = (
     Mutant(
         name="a body is read once for each piece of it",
         file="client/client.py",
-        old="            understood = await aside(lambda: self._understand(response), len(response.body))\n",
+        old="            understood = await offloaded(lambda: self._understand(response), len(response.body))\n",
         new=(
             "            def again() -> tuple[Verdict, Reply | None, bool]:\n"
             "                for upto in range(0, len(response.body), 16):\n"
             "                    response.body[:upto].count(b'~')\n"
             "                return self._understand(response)\n"
-            "            understood = await aside(again, len(response.body))\n"
+            "            understood = await offloaded(again, len(response.body))\n"
         ),
         needs=("long_bodies",),
     ),

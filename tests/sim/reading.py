@@ -25,8 +25,8 @@ class Reading:
     def __init__(self) -> None:
         self._read: list[tuple[int, Callable[[], object]]] = []
 
-    async def aside(self, work: Callable[[], Result], size: int) -> Result:
-        """Stands in for `client.aside.aside`."""
+    async def offloaded(self, work: Callable[[], Result], size: int) -> Result:
+        """Stands in for `client.offloaded.offloaded`."""
         self._read.append((size, work))
         return work()
 

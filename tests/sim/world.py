@@ -351,7 +351,7 @@ class World:
                 tried = granted if how.unlocked else of_files(lock._tried)
                 stack.enter_context(mock.patch.object(lock, "_tried", tried))
             stack.enter_context(mock.patch.object(endpoints, "open_transport", self.network.open))
-            stack.enter_context(mock.patch.object(client, "aside", self.reading.aside))
+            stack.enter_context(mock.patch.object(client, "offloaded", self.reading.offloaded))
             stack.enter_context(mock.patch.object(scheduler, "play", self._play))
             stack.enter_context(heard(partial(answered, self)))
             stack.enter_context(mock.patch.object(sweep, "open_store", partial(open_store, inline=True)))

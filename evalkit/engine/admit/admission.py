@@ -96,12 +96,12 @@ class Admission:
     def _free(self, backlog: LaneBacklog, stats: BudgetStats) -> PlannedEpisode | None:
         if backlog.open:
             self._find(backlog)
-            backlog.open = backlog.head is not None or bool(backlog.aside)
+            backlog.open = backlog.head is not None or bool(backlog.held_back)
         head, backlog.why = backlog.head, ""
         if not backlog.open:
             return None
         if head is None:
-            late = any(self._late(backlog, waiting[0][1]) for waiting in backlog.aside.values())
+            late = any(self._late(backlog, waiting[0][1]) for waiting in backlog.held_back.values())
             backlog.why = "deadline" if late else "budget"
         elif stats.budget is not None and not self._plenty(stats) and not self._fits(backlog, head, stats):
             backlog.why = "budget"
@@ -115,26 +115,26 @@ class Admission:
             return
         head, poor = backlog.head, set[str]()
         if head is not None:
-            backlog.aside.setdefault(head.cell_key, deque()).appendleft((backlog.number, head))
+            backlog.held_back.setdefault(head.cell_key, deque()).appendleft((backlog.number, head))
             backlog.head = None
-        for place in sorted(backlog.aside, key=lambda place: backlog.aside[place][0][0]):
-            waiting = backlog.aside.get(place)
+        for place in sorted(backlog.held_back, key=lambda place: backlog.held_back[place][0][0]):
+            waiting = backlog.held_back.get(place)
             if waiting and not self._barred(backlog, waiting[0][1], poor):
                 backlog.number, backlog.head = waiting.popleft()
                 if not waiting:
-                    del backlog.aside[place]
+                    del backlog.held_back[place]
                 return
-        while any(count > 0 and place not in backlog.aside for place, count in backlog.undrawn.items()):
+        while any(count > 0 and place not in backlog.held_back for place, count in backlog.undrawn.items()):
             episode = backlog.draw()
             if episode is None:
                 return
             place = episode.cell_key
             if place[0] in self.used_up | self._dismissed:
                 continue
-            backlog.aside.setdefault(place, deque()).append((backlog.drawn, episode))
-            if len(backlog.aside[place]) == 1 and not self._barred(backlog, episode, poor):
+            backlog.held_back.setdefault(place, deque()).append((backlog.drawn, episode))
+            if len(backlog.held_back[place]) == 1 and not self._barred(backlog, episode, poor):
                 backlog.head = episode
-                backlog.aside.pop(place, None)
+                backlog.held_back.pop(place, None)
                 return
 
     def _barred(self, backlog: LaneBacklog, episode: PlannedEpisode, poor: set[str]) -> bool:
@@ -345,7 +345,7 @@ class Admission:
 
     def next_s(self) -> float:
         """Seconds that the shortest of the episodes that wait for time may take."""
-        late = [(one, aside[0][1]) for one in self.backlogs.values() for aside in one.aside.values()]
+        late = [(one, waiting[0][1]) for one in self.backlogs.values() for waiting in one.held_back.values()]
         return min((self._seconds(one, episode) for one, episode in late), default=0.0)
 
     def owed(self) -> int:

@@ -44,7 +44,7 @@ class LaneBacklog:
     """The one that is next."""
     number: int = 0
     """Its place in the order in which they were drawn."""
-    aside: dict[Place, deque[tuple[int, PlannedEpisode]]] = field(default_factory=dict)
+    held_back: dict[Place, deque[tuple[int, PlannedEpisode]]] = field(default_factory=dict)
     """Drawn before `head`, and barred by the deadline or by their agent's own budget: numbers and episodes."""
     undrawn: Counter[Place] = field(default_factory=Counter)
     """Episodes that are still in `todo`."""
@@ -84,8 +84,8 @@ class LaneBacklog:
         """No further episode of an agent starts."""
         if self.head is not None and self.head.cell_key[0] == agent:
             self.head, self.left, self.planned = None, self.left - 1, self.planned - 1
-        for place in [place for place in {*self.aside, *self.undrawn} if place[0] == agent]:
-            gone = len(self.aside.pop(place, ())) + self.undrawn.pop(place, 0)
+        for place in [place for place in {*self.held_back, *self.undrawn} if place[0] == agent]:
+            gone = len(self.held_back.pop(place, ())) + self.undrawn.pop(place, 0)
             self.left, self.planned = self.left - gone, self.planned - gone
         self.fresh = Counter({place: count for place, count in self.fresh.items() if place[0] != agent})
         self.begun = {name: begun for name, begun in self.begun.items() if begun[0][0] != agent}

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from evalkit.client.ask import Answer
-from evalkit.client.streaming import aside
+from evalkit.client.streaming import offloaded
 from evalkit.dialogue import Reply, Usage
 from evalkit.serve.openai_chat import SERVED_OPENAI_CHAT
 from evalkit.wire.http import HttpResponse
@@ -25,7 +25,7 @@ LARGE = HttpResponse(
 @pytest.mark.parametrize(("size", "elsewhere"), [(0, False), (ON_LOOP_BYTES, False), (ON_LOOP_BYTES + 1, True)])
 def test_work_on_many_bytes_is_done_in_a_thread(size: int, elsewhere: bool) -> None:
     async def main() -> bool:
-        return await aside(threading.get_ident, size) != threading.get_ident()
+        return await offloaded(threading.get_ident, size) != threading.get_ident()
 
     assert asyncio.run(main()) is elsewhere
 
