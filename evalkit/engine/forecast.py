@@ -149,7 +149,7 @@ class Forecast:
         prior = self.priors.get((agent, suite))
         return self.ended(agent, suite) > 0 or (prior is not None and prior.itself)
 
-    def doubt(self, agent: str, suite: str) -> float:
+    def uncertainty(self, agent: str, suite: str) -> float:
         """How much dearer than expected the cell's mean may be, as a part of it: a standard deviation."""
         prior = self.priors.get((agent, suite))
         own = prior.played if prior is not None and prior.itself else 0

@@ -260,7 +260,7 @@ class Admission:
             fresh = {place: count * self.forecast.whole(*place).cost for place, count in backlog.fresh.items()}
             begun = [self.forecast.rest(*place, cost=cost, requests=n) for place, cost, n in backlog.begun.values()]
             backlog.owing = sum(fresh.values()) + sum(begun)
-            backlog.unsure = sum(cost * self.forecast.doubt(*place) for place, cost in fresh.items())
+            backlog.unsure = sum(cost * self.forecast.uncertainty(*place) for place, cost in fresh.items())
 
     def dismiss(self, agents: Collection[str]) -> None:
         """No question needs these agents any more: none of their episodes starts."""
