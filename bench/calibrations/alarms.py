@@ -48,7 +48,7 @@ from evalkit.stats.alarm import (
     watched,
 )
 from evalkit.stats.few_instances import SIZES, few_fallen
-from evalkit.stats.lasting_fall import WITHIN, Levels, Unexplained, allowance, gathered, needed, scaled, visible_fall
+from evalkit.stats.sustained_drop import WITHIN, Levels, Unexplained, allowance, gathered, needed, scaled, visible_fall
 
 if TYPE_CHECKING:
     import numpy.typing as npt

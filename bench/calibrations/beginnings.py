@@ -4,8 +4,8 @@
 
 A line is a tolerance in units of a night's noise, the number in use, and the one found: the least with which at most
 `ALPHA` of series have a false alarm within 30 nights. It is the greatest over nights of baseline and over the nights on
-which a fall of just the tolerance came, the worst harmless history (`evalkit.stats.lasting_fall` says why). All of them
-follow.
+which a fall of just the tolerance came, the worst harmless history (`evalkit.stats.sustained_drop` says why). All of
+them follow.
 """
 
 import math
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from evalkit.stats.alarm import HORIZON
-from evalkit.stats.lasting_fall import BETS, PARTS, TOLERANCES, beginnings
+from evalkit.stats.sustained_drop import BETS, PARTS, TOLERANCES, beginnings
 
 if TYPE_CHECKING:
     import numpy.typing as npt

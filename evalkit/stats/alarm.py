@@ -30,7 +30,7 @@ import numpy as np
 
 from evalkit.seeds import Stream
 from evalkit.stats.few_instances import SIZES, few_fallen
-from evalkit.stats.lasting_fall import LEAST_PAIRS, allowance, gathered, needed, summed_up, visible_fall
+from evalkit.stats.sustained_drop import LEAST_PAIRS, allowance, gathered, needed, summed_up, visible_fall
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -82,7 +82,7 @@ class Alarm:
     by: By = "windows"
     """What raised it: `p` and `threshold` are of that one."""
     evidence: float | None = None
-    """That of all nights, as of `lasting_fall.gathered`; None if nobody gathered it."""
+    """That of all nights, as of `sustained_drop.gathered`; None if nobody gathered it."""
     visible: float | None = None
     """The fall that the evidence could show, in the values' units; None if none could, or if nobody asked."""
 
@@ -282,7 +282,7 @@ def words(found: Look, raised: bool, both_ways: bool, certainty: str, *, stands:
 # there are `FEW` nights or fewer before, which tell too little of the noise for the evidence. Together it is no more
 # than alpha in the first `HORIZON` nights. The first two allow for an effect that all instances of a night share, which
 # is no lasting change: the evidence has it in its model. The windows' test knows nothing of it, so a fall must be
-# greater by what such an effect comes to, as far as the nights before tell (`lasting_fall.allowance`).
+# greater by what such an effect comes to, as far as the nights before tell (`sustained_drop.allowance`).
 #
 # The evidence takes levels of nights for normal. Rare failures are not: three of twelve on one night look like a
 # change. So an alarm also needs that a permutation test of the nights since the likeliest beginning finds them low,

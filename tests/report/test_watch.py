@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 
 from bench.calibrations.beginnings import number, summed
-from evalkit.stats import lasting_fall
+from evalkit.stats import sustained_drop
 from evalkit.stats.alarm import EVIDENCE_PART, HORIZON, Night, regression, watched
-from evalkit.stats.lasting_fall import Levels, beginnings, gathered, levels, needed, visible_fall
+from evalkit.stats.sustained_drop import Levels, beginnings, gathered, levels, needed, visible_fall
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -61,7 +61,7 @@ def test_false_alarms_of_the_evidence_stay_within_alpha(effect: float, fall: flo
 
 
 @pytest.mark.exhaustive
-def test_a_lasting_fall_is_found_within_a_week_as_often_as_by_one_who_knows_the_noise() -> None:
+def test_a_sustained_drop_is_found_within_a_week_as_often_as_by_one_who_knows_the_noise() -> None:
     """One who also knows the fall's size and that it is recent finds 82 % (`python -m bench.calibrations.alarms`)."""
     draws = np.random.Generator(np.random.Philox(2))
     assert ever(series(draws, 30, 7, 0.05, 0.0), 30, 0.02) >= 0.85 * 0.82
@@ -71,16 +71,16 @@ def test_the_evidence_is_what_its_definition_says() -> None:
     """Two nights: one beginning, and the mean between the two is known to nobody."""
     noise, fall, tolerance = 0.02**2, 0.1, 0.01
     both = Levels(means=np.array([0.8, 0.7]), noise=np.full(2, noise))
-    spread = np.sqrt(noise + lasting_fall._EFFECTS**2)
+    spread = np.sqrt(noise + sustained_drop._EFFECTS**2)
 
     def likelihood(lower: "Doubles") -> "Doubles":
         return np.asarray(np.exp(-(((fall - lower) / spread) ** 2) / 4) / spread)
 
-    harmless = lasting_fall._PRIOR * likelihood(tolerance + 0 * spread)
-    bets = zip(lasting_fall.PARTS, lasting_fall.BETS, strict=True)
-    found = sum(part * lasting_fall._PRIOR * likelihood(tolerance + bet * spread) for part, bet in bets)
+    harmless = sustained_drop._PRIOR * likelihood(tolerance + 0 * spread)
+    bets = zip(sustained_drop.PARTS, sustained_drop.BETS, strict=True)
+    found = sum(part * sustained_drop._PRIOR * likelihood(tolerance + bet * spread) for part, bet in bets)
     # An effect of `_SMALL` of the noise is half as small as none.
-    more = np.exp(lasting_fall._SMALLER / (1 + (lasting_fall._EFFECTS / (lasting_fall._SMALL * 0.02)) ** 2))
+    more = np.exp(sustained_drop._SMALLER / (1 + (sustained_drop._EFFECTS / (sustained_drop._SMALL * 0.02)) ** 2))
     expected = (found * more / np.exp(beginnings(tolerance / spread, 1))).sum() / harmless.sum()
     log, since = gathered(both, tolerance)
     assert float(log) == pytest.approx(math.log(expected))
@@ -178,7 +178,7 @@ def test_a_small_fall_that_lasts_is_found_by_all_nights_together() -> None:
     assert watched(rising[:-1], rising[-1], tolerance=0.02, both_ways=True).words.startswith("change: ")
 
 
-def test_rare_failures_that_meet_on_a_night_are_no_lasting_fall() -> None:
+def test_rare_failures_that_meet_on_a_night_are_no_sustained_drop() -> None:
     """A failure in a hundred, and two of twelve tonight: for levels that are normal this is a clear fall."""
     draws = np.random.Generator(np.random.Philox(9))
     said = []

@@ -27,7 +27,7 @@ from evalkit.results.derived import read_run
 from evalkit.results.endings import most_said
 from evalkit.spec.identity import episode_key
 from evalkit.stats.alarm import WINDOWS, By, Night, watched
-from evalkit.stats.lasting_fall import LEAST_PAIRS
+from evalkit.stats.sustained_drop import LEAST_PAIRS
 from evalkit.store import json_text
 
 FORMAT = 1
@@ -70,7 +70,7 @@ class AlarmNote(msgspec.Struct, frozen=True, kw_only=True):
     evidence: float | None = None
     """Both as of `alarm.Alarm`; None where nobody gathered it."""
     visible: float | None = None
-    """The fall that could be seen, 0 to 1: `lasting_fall.visible_fall`; None if none could, or if nobody asked."""
+    """The fall that could be seen, 0 to 1: `sustained_drop.visible_fall`; None if none could, or if nobody asked."""
 
 
 class CellNight(msgspec.Struct, frozen=True, kw_only=True):

@@ -25,7 +25,7 @@ from evalkit.report.vega import (
     spec_of,
     tips,
 )
-from evalkit.stats.lasting_fall import SURE, WITHIN
+from evalkit.stats.sustained_drop import SURE, WITHIN
 
 BY = {"windows": "last nights", "evidence": "all nights"}
 """What raised an alarm, in words."""

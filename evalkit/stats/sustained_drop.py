@@ -1,4 +1,4 @@
-"""Evidence of a lasting fall, gathered over all nights of a cell: an e-detector.
+"""Evidence of a sustained drop, gathered over all nights of a cell: an e-detector.
 
 Each night is summed up by its level: the mean over its instances, each instance measured against itself. Levels are
 taken for normal, with a variance of two parts: what instances scatter within a night, which the nights show well, and
