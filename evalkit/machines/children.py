@@ -96,7 +96,7 @@ async def play_here(spread: Spread) -> None:
                 if loop.time() > deadline:
                     child.kill()
                 await asyncio.sleep(REAP_S)
-        await spread.bury(slot, child.words())
+        await spread.close_lost(slot, child.words())
         return code, child.words()
 
     with TemporaryDirectory(prefix="evalkit-workers-") as folder:

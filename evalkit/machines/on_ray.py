@@ -194,7 +194,7 @@ class _RayActors:
                 # It says nothing more, and may still be sending: until its part of the limits has lapsed.
                 rest_s = member.heard + self._spread.times.share_s - self._spread.loop.time()
                 if rest_s <= 0:
-                    await self._spread.bury(slot)
+                    await self._spread.close_lost(slot)
                 await asyncio.sleep(max(0.0, rest_s))
             return said
         finally:

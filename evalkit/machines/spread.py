@@ -1,7 +1,7 @@
 """Plays a session in several processes: the coordinator's side, with its clock, its loop and its journal.
 
 What it lends is in its journal before a worker hears of it. Where the processes are is left to others: `children.py`
-has them on this machine, `on_ray.py` on a Ray cluster. They call `answer` for each question, and `bury` for a worker
+has them on this machine, `on_ray.py` on a Ray cluster. They call `answer` for each question, and `close_lost` for a worker
 that ended without goodbye: its journal is sealed and compacted, then its end is charged, and then its episodes go on
 elsewhere.
 """
@@ -145,7 +145,7 @@ class Spread:
         self._accounts: dict[str, Account] = {}
         self._turns: dict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
         """By writer: a worker is not settled while its question is answered."""
-        self._burying = 0
+        self._closing = 0
         self._latest = session.store.writer
         self._began = self.loop.time()
         self._digest = manifest_digest(session.options.place)
@@ -248,7 +248,7 @@ class Spread:
         for job in self.schedule.jobs:
             if allocator.lanes[job.name].stopped:
                 job.context.lane_stop.set("lane", allocator.lanes[job.name].stopped)
-        if self._burying:
+        if self._closing:
             return
         if not any(member.episodes for member in allocator.members.values()):
             self._dealer.look()
@@ -349,18 +349,18 @@ class Spread:
 
     # A worker that ended without goodbye.
 
-    async def bury(self, slot: WorkerSlot, words: str = "") -> None:
+    async def close_lost(self, slot: WorkerSlot, words: str = "") -> None:
         """Settle the worker of a slot, which has ended without goodbye. Raises StorageError, CorruptLogError."""
         writer, slot.writer = slot.writer, ""
-        self._burying += 1
+        self._closing += 1
         try:
             async with self._turns[writer]:
                 if writer in self.allocator.members:
-                    await self._bury(writer, slot.number, words)
+                    await self._close_lost(writer, slot.number, words)
         finally:
-            self._burying -= 1
+            self._closing -= 1
 
-    async def _bury(self, writer: str, number: int, words: str) -> None:
+    async def _close_lost(self, writer: str, number: int, words: str) -> None:
         session, account = self.session, self._accounts.pop(writer)
         held = [self._dealer.episode(name) for name in self.allocator.members[writer].episodes]
         ended = await asyncio.to_thread(settle, session, account, held)

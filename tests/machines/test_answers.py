@@ -148,7 +148,7 @@ def test_one_that_is_lost_is_sealed_and_what_it_had_goes_to_a_later_one(tmp_path
         had = await site.ask(WorkReport(writer=writer))
         assert isinstance(had, WorkGrant)
         assert sum(len(lane.episodes) for lane in had.lanes.values()) > 16 / 2, "its part of the width, and some ahead"
-        await site.spread.bury(site.slot)
+        await site.spread.close_lost(site.slot)
         assert (newest_claim(site.run, writer) or {})["kind"] == "seal"
         answer = await site.ask(WorkReport(writer=writer))
         assert isinstance(answer, WorkerRefused)
@@ -168,7 +168,7 @@ def test_one_that_is_there_ends_and_one_in_its_place_goes_on_with_what_another_h
         await lost.ask(WorkReport(writer=writer))
         working = asyncio.create_task(worked(site.run, site))
         await site.let_in.wait()  # it is to begin before the other is taken for lost
-        await site.spread.bury(lost.slot)
+        await site.spread.close_lost(lost.slot)
         assert await working == (ENDED, "")
         assert not site.spread.ends
         assert await worked(site.run, site) == (ENDED, "")
