@@ -86,7 +86,7 @@ class LoggedReply(Protocol):
         """What replay must reproduce."""
 
     @property
-    def ask_line(self) -> int:
+    def base_take(self) -> int:
         """Of an agent's code: the take in which it began."""
 
 
@@ -397,7 +397,7 @@ def step_record(
         step_digest=turn.step_digest,
         ending=turn.ending,
         worker=worker,
-        ask_line=active.line,
+        base_take=active.line,
         ask_n=asks,
         **taken(answer),
     )
@@ -466,6 +466,6 @@ def _row_without_reply(
         started_at=time.time(),
         ending=ending,
         worker=worker,
-        ask_line=active.line,
+        base_take=active.line,
         ask_n=asks,
     )

@@ -148,7 +148,7 @@ class Holdings:
         if (progress.ending and not owed) or episode.id in self.diverged:
             rows, take, line, owed = (), progress.take + 1, progress.take + 1, False
         asks = {
-            (ask.step, ask.ask_key, ask.ask_n): ask for ask in self.asks.get(episode.id, ()) if ask.ask_line == line
+            (ask.step, ask.ask_key, ask.ask_n): ask for ask in self.asks.get(episode.id, ()) if ask.base_take == line
         }
         again: Collection[tuple[int, str, int]] = ()
         if owed:
@@ -161,7 +161,7 @@ class Holdings:
 def _line(rows: Sequence[LoggedReply], progress: LoggedProgress, take: int) -> int:
     """The line on which an episode goes on with this take."""
     if rows:
-        return rows[0].ask_line
+        return rows[0].base_take
     return progress.line if take == progress.take else take
 
 

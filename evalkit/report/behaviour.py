@@ -100,7 +100,7 @@ group by name, place order by place"""
 SERVED_COLUMNS = ("episode", "agent", "served_model", "fingerprint", "started_at")
 """What of the log `versions` reads."""
 
-SERVED_ASK_COLUMNS = (*SERVED_COLUMNS, "ask_line", "facts")
+SERVED_ASK_COLUMNS = (*SERVED_COLUMNS, "base_take", "facts")
 """What of requests of agents that are code."""
 
 DRIFT = "drift: "

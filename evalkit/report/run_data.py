@@ -77,7 +77,7 @@ class RunData:
     def _register(self, name: str, table: "pa.Table") -> None:
         made = [ASKED_AT] if "started_at" in table.column_names else []
         if name == "asks" and "facts" in table.column_names:
-            made += [ROLE, "ask_line as line"]
+            made += [ROLE, "base_take as line"]
         if not made:
             self._connection.register(name, table)
             return

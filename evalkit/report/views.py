@@ -67,7 +67,7 @@ _STEPS = "create view steps as select * from log{filter}"
 _ASKS = """
 create view asks as
 select episode, environment, suite, instance, agent, replicate, take, step,
-    ask_line as line, ask_key as key, ask_n as n, {role}, reply, raw, request_digest,
+    base_take as line, ask_key as key, ask_n as n, {role}, reply, raw, request_digest,
     columns('tokens_.*'), cost, usd, latency_s, queue_s, attempts, started_at, asked_at, served_model, fingerprint,
     response_id, finish, worker
 from log where row_kind = 'ask'

@@ -98,7 +98,7 @@ def open_episode(run: Path, episode: str) -> ReplayedEpisode:
             return _without_steps(manifest, key, tuple(map(ask_of, asks_made(run, {known: None})[known])))
     rows = replay_rows(run, {known})[known]
     coded = manifest.agents[steps.column("agent")[0].as_py()].code is not None
-    asks = tuple(map(ask_of, asks_made(run, {known: rows[0].ask_line})[known])) if coded else ()
+    asks = tuple(map(ask_of, asks_made(run, {known: rows[0].base_take})[known])) if coded else ()
     return replayed(manifest, steps, rows, ENVIRONMENTS, asks)
 
 

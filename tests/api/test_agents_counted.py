@@ -214,7 +214,7 @@ def test_what_serves_a_role_is_told_when_it_changes(tmp_path: Path, monkeypatch:
         if row["episode"] == first:
             values = row | {name: row[name] and row[name].encode() for name in ("reply", "facts")} | {"take": 1}
             if row["row_kind"] == ASK:
-                values["ask_line"] = 1
+                values["base_take"] = 1
             if b'"judge"' in values["facts"]:
                 values["served_model"] = "another"
             again.append(StepRecord(**values))

@@ -150,7 +150,7 @@ class Remembered:
             return None
 
 
-KEYS = ("episode", "take", "step", "row_kind", "ask_line", "ask_key", "ask_n")
+KEYS = ("episode", "take", "step", "row_kind", "base_take", "ask_key", "ask_n")
 
 
 class _DecodedOnce(pq.ParquetFile):  # type: ignore[misc]

@@ -115,7 +115,7 @@ def test_a_request_that_led_to_a_step_is_missed_like_a_step(gone: int | None, st
 
 def test_a_later_try_that_has_lost_its_beginning_is_no_end_of_an_earlier_one() -> None:
     earlier = [a_step("a", step) for step in range(2)]
-    later = [a_step("a", step, take=1, ask_line=1) for step in range(3)]
+    later = [a_step("a", step, take=1, base_take=1) for step in range(3)]
     log = RowsKnown()
     log.add("file", steps_table([*earlier, *later[1:]]))
     assert {name: (one.step, one.take, one.line) for name, one in log.lost().items()} == {"a": (0, 1, 1)}

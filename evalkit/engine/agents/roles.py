@@ -120,7 +120,7 @@ def ask_record(
         **(taken(outcome) if isinstance(outcome, Answer) else {"attempts": outcome.kind, "started_at": time.time()}),
         worker=worker,
         row_kind=ASK,
-        ask_line=active.line,
+        base_take=active.line,
         ask_key=ask.key,
         ask_n=ask.n,
     )

@@ -30,7 +30,7 @@ from evalkit.store.reading.stream import stream_rows
 
 COLUMNS = (
     *ROW,
-    *("take", "ask_line", "finish", "attempts", "served_model", "fingerprint", "started_at", "queue_s"),
+    *("take", "base_take", "finish", "attempts", "served_model", "fingerprint", "started_at", "queue_s"),
     *("tokens_cached_read", "tokens_cached_write", "tokens_reasoning"),
 )
 """What of the log is read of an episode."""
@@ -126,7 +126,7 @@ def stream(chosen: Chosen, cells: Sequence[Cell], environments: Environments) ->
 
 def _asked(run: Path, rows: Mapping[str, Sequence[Mapping[str, Any]]]) -> Mapping[str, Sequence[Mapping[str, Any]]]:
     """What agents that are code have asked in some episodes; `rows`: of these."""
-    return asks_made(run, {name: own[0]["ask_line"] for name, own in rows.items()}) if rows else {}
+    return asks_made(run, {name: own[0]["base_take"] for name, own in rows.items()}) if rows else {}
 
 
 def _with_asks(rows: Sequence[Mapping[str, Any]], asks: Sequence[Mapping[str, Any]]) -> Sequence[Mapping[str, Any]]:

@@ -86,7 +86,7 @@ class StepRecord:
     """The process that wrote the row: host and pid."""
     row_kind: str = STEP
     """`step`, `ask` or `cut`."""
-    ask_line: int = 0
+    base_take: int = 0
     """The take in which the episode began, as seeds are derived from it. An ask belongs to the steps of its line."""
     ask_key: str = ""
     """Of an ask: the fork that asked, nested by `/`; empty for the agent itself."""

@@ -60,13 +60,13 @@ STEPS: pa.Schema = pa.schema(
         _field("worker", _TEXT, "name of the writer"),
         # Seldom anything but one value each in runs without agents that are code.
         _field("row_kind", _TEXT, "word: step, ask or cut"),
-        _field("ask_line", _INDEX, "index from 0"),
+        _field("base_take", _INDEX, "index from 0"),
         _field("ask_key", _TEXT, "name"),
         _field("ask_n", _INDEX, "index from 0"),
     ]
 )
 
-UNASKED: Mapping[str, Any] = {"row_kind": "step", "ask_line": 0, "ask_key": "", "ask_n": 0}
+UNASKED: Mapping[str, Any] = {"row_kind": "step", "base_take": 0, "ask_key": "", "ask_n": 0}
 """Columns with these values in all rows of runs without agents that are code: the kind of row, and the rest of an ask's
 address."""
 
@@ -97,7 +97,7 @@ def steps_table(records: Sequence[StepRecord]) -> pa.Table:
     """The rows as a table of schema STEPS. Accepts every value: see `columns.py`."""
     columns = zip(*map(_step_values, records), strict=True) if records else [()] * len(_WRITTEN)
     arrays = list(map(column_of, columns, _WRITTEN_TYPES))
-    asked = any(record.row_kind != STEP or record.ask_n or record.ask_line for record in records)
+    asked = any(record.row_kind != STEP or record.ask_n or record.base_take for record in records)
     address = (
         column_of([getattr(record, name) for record in records], STEPS.field(name).type)
         if asked

@@ -52,7 +52,7 @@ class ReplayRow:
     request_digest: bytes
     step_digest: bytes
     ending: str
-    ask_line: int
+    base_take: int
 
 
 _REPLAY = tuple(ReplayRow.__dataclass_fields__)
@@ -103,7 +103,7 @@ def scan(run: Path, columns: Iterable[str], episode: str | None = None) -> pa.Ta
     since a run may hold more than 2 GB of them. Raises CorruptLogError.
     """
     wanted = list(dict.fromkeys(columns))
-    read = tuple(dict.fromkeys((*_KINDS, "ask_line", *wanted)))
+    read = tuple(dict.fromkeys((*_KINDS, "base_take", *wanted)))
     table = _read(run, "steps", read) if episode is None else _read_of(run, read, {episode})
     names, codes, effect = _effect(table)
     rank = np.zeros(len(names), np.int64)
@@ -119,7 +119,7 @@ def scan(run: Path, columns: Iterable[str], episode: str | None = None) -> pa.Ta
     asked = _asks_in(table)
     if asked.num_rows:
         first = order[np.flatnonzero(np.diff(codes[order], prepend=-1))]
-        asks = _by_step(names, effect, codes[first], ints(table, "ask_line")[first], asked)
+        asks = _by_step(names, effect, codes[first], ints(table, "base_take")[first], asked)
         columns |= {name: asks.added(columns[name], name) for name in wanted if name in OF_ASKS}
     return pa.table(columns)
 
@@ -153,7 +153,7 @@ def _by_step(names: Sequence[str], effect: Effect, episodes: Ints, lines: Ints, 
     known, codes = coded(asks, "episode")
     episode = np.array([numbers.get(name, -1) for name in known], np.int64)[codes]
     step = ints(asks, "step")
-    fits = (episode >= 0) & (line[episode] == ints(asks, "ask_line")) & (step < count[episode])
+    fits = (episode >= 0) & (line[episode] == ints(asks, "base_take")) & (step < count[episode])
     return _Asks(table=asks, row=np.where(fits, begin[episode] + step, -1))
 
 
@@ -162,7 +162,7 @@ class AskRow:
     """A request of an agent's code, as far as replay needs it."""
 
     step: int
-    ask_line: int
+    base_take: int
     ask_key: str
     ask_n: int
     turn: int
@@ -185,7 +185,7 @@ def ask_rows(run: Path, episodes: Collection[str]) -> dict[str, list[AskRow]]:
     return rows
 
 
-_MADE = ("step", "ask_line", "ask_key", "ask_n", "turn", "reply", "facts", "attempts", *OF_ASKS)
+_MADE = ("step", "base_take", "ask_key", "ask_n", "turn", "reply", "facts", "attempts", *OF_ASKS)
 
 
 def asks_made(run: Path, lines: Mapping[str, int | None]) -> dict[str, list[dict[str, Any]]]:
@@ -198,8 +198,8 @@ def asks_made(run: Path, lines: Mapping[str, int | None]) -> dict[str, list[dict
     for row in _asks(run, lines, _MADE):
         made[row.pop("episode")].append(row)
     for name, rows in made.items():
-        line = max((row["ask_line"] for row in rows), default=0) if lines[name] is None else lines[name]
-        kept = {(row["step"], row["ask_key"], row["ask_n"]): row for row in rows if row["ask_line"] == line}
+        line = max((row["base_take"] for row in rows), default=0) if lines[name] is None else lines[name]
+        kept = {(row["step"], row["ask_key"], row["ask_n"]): row for row in rows if row["base_take"] == line}
         made[name] = sorted(kept.values(), key=lambda row: (row["step"], row["turn"]))
     return made
 

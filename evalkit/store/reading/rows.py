@@ -17,7 +17,7 @@ SUMS = ("cost", *TOKENS)
 PLACE = ("environment", "suite", "instance", "agent")
 COLUMNS = (
     *("episode", *PLACE, "ending", "replicate", "take", "step", *SUMS),
-    *("row_kind", "ask_line", "worker", "attempts", "started_at"),
+    *("row_kind", "base_take", "worker", "attempts", "started_at"),
 )
 """Columns of STEPS that are read."""
 
@@ -52,7 +52,7 @@ class LogNumbers:
         codes = self._numbers(names, own)
         rows = np.flatnonzero(cut | step)
         ending = self._codes("ending", *coded(table, "ending"))
-        take, line = ints(table, "take"), ints(table, "ask_line")
+        take, line = ints(table, "take"), ints(table, "base_take")
         for row in np.flatnonzero(cut).tolist():
             self.cut_lines[int(codes[row]), int(take[row])] = int(line[row])
         parts = codes, take, ints(table, "step"), ending, cut

@@ -20,7 +20,7 @@ from evalkit.store.reading.effect import Effect, Ints, rows_in_effect, void
 
 Look = Callable[[Segment, pa.Table], None]
 """Is given a file of steps, and its rows."""
-ROWS = ("episode", "take", "step", "turn", "row_kind", "ask_line", "ask_n")
+ROWS = ("episode", "take", "step", "turn", "row_kind", "base_take", "ask_n")
 """Columns of STEPS that say which rows there are."""
 
 
@@ -126,7 +126,7 @@ class RowsKnown:
                 Lost(
                     step=at,
                     take=int(effect.take[number]),
-                    line=int(rows["ask_line"][own[-1]]),
+                    line=int(rows["base_take"][own[-1]]),
                     problem=problem,
                     file=" to ".join(dict.fromkeys(around)),
                 ),
@@ -139,8 +139,8 @@ def _of_other_lines(rows: Mapping[str, Ints], order: Ints, effect: Effect) -> li
     0, and those of its steps are lost."""
     begun = np.flatnonzero(np.diff(effect.start))
     line = np.zeros(len(effect.start) - 1, np.int64)
-    line[begun] = rows["ask_line"][order[effect.start[begun + 1] - 1]]
-    others = order[rows["ask_line"][order] != line[rows["episode"][order]]]
+    line[begun] = rows["base_take"][order[effect.start[begun + 1] - 1]]
+    others = order[rows["base_take"][order] != line[rows["episode"][order]]]
     return list(zip(rows["episode"][others].tolist(), rows["step"][others].tolist(), strict=True))
 
 
@@ -157,11 +157,11 @@ def _without_asks(rows: Mapping[str, Ints], order: Ints, effect: Effect) -> list
     asks = asks[~void(episode[asks], take[asks], step[asks], cuts)]
     # An episode is on the line of its first step in effect, else on the latest that has asked.
     line = np.zeros(len(effect.start) - 1, np.int64)
-    np.maximum.at(line, rows["episode"][asks], rows["ask_line"][asks])
+    np.maximum.at(line, rows["episode"][asks], rows["base_take"][asks])
     begun = np.flatnonzero(np.diff(effect.start))
-    line[begun] = rows["ask_line"][order[effect.start[begun]]]
+    line[begun] = rows["base_take"][order[effect.start[begun]]]
     there: dict[tuple[int, int], set[int]] = {}
-    for ask in asks[rows["ask_line"][asks] == line[rows["episode"][asks]]].tolist():
+    for ask in asks[rows["base_take"][asks] == line[rows["episode"][asks]]].tolist():
         there.setdefault((int(rows["episode"][ask]), int(rows["step"][ask])), set()).add(int(rows["turn"][ask]))
     lost = {place for place, turns in there.items() if max(turns) >= len(turns)}
     for row in steps.tolist():
