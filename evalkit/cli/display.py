@@ -12,7 +12,7 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from evalkit.cli.pipes import doors, unread
+from evalkit.cli.pipes import guarded_streams, unread
 from evalkit.cli.question_words import counted, open_lines, server_words
 from evalkit.client.lanes.health import GIVE_UP_S
 from evalkit.engine.episode import LEFT_OWED
@@ -70,7 +70,7 @@ def display(*, json_lines: bool) -> Iterator[Display]:
     live.start()
     try:
         # Before what the live display puts in the place of both outputs: it would read escapes as colours and links.
-        with doors():
+        with guarded_streams():
             yield Display(
                 lambda view: show(render(view, console.width, console.height)),
                 lambda words: show(Phase(words, began), refresh=True),

@@ -17,7 +17,7 @@ from typing import NoReturn
 
 from evalkit.cli.commands import COMMANDS, GROUPS, OWN_OPTIONS, TAKES_ANY, TOOLS, called, module_of
 from evalkit.cli.options import Help
-from evalkit.cli.pipes import Door, behind, doors, give_up, is_unwritable, put_doors, unread
+from evalkit.cli.pipes import GuardedStream, give_up, guard_streams, guarded_streams, is_unwritable, unguarded, unread
 from evalkit.engine.gc_threshold import COLLECT_EVERY, OLDER_EVERY
 from evalkit.errors import EvalkitError, UsageError, nearest
 from evalkit.files import TOO_LONG, at_home
@@ -58,7 +58,7 @@ COLLECT_LATE = 1_000_000
 def entry() -> NoReturn:
     """The `evalkit` command."""
     open_missing_descriptors()
-    put_doors()  # for good: Python prints a traceback after `main`
+    guard_streams()  # for good: Python prints a traceback after `main`
     reads_only = not READS_ONLY.isdisjoint(sys.argv[1:2])
     # A command makes many records and few cycles: with the default of 700 a sixth of a report's time is collecting.
     late = not NO_LOOP.isdisjoint(sys.argv[1:2])
@@ -96,7 +96,7 @@ def open_missing_descriptors() -> None:
 
 def main(argv: Sequence[str]) -> int:
     """Run one command; returns its exit code."""
-    with doors():
+    with guarded_streams():
         try:
             return _run(argv)
         finally:  # here, where a closed pipe or a full disk is no traceback: `--help` and errors leave text, too
@@ -107,7 +107,7 @@ def main(argv: Sequence[str]) -> int:
 def _run(argv: Sequence[str]) -> int:
     try:
         args = parse([_at_home(word) for word in argv])
-        if isinstance(sys.stdout, Door):
+        if isinstance(sys.stdout, GuardedStream):
             sys.stdout.holds_json(getattr(args, "json", False))
         with beginning("" if getattr(args, "json", False) else COMMANDS[args.module].begins):
             command = importlib.import_module(f"evalkit.cli.{module_of(args.module)}")
@@ -150,13 +150,13 @@ def beginning(words: str) -> Iterator[None]:
     told = bool(words) and sys.stderr.isatty() and os.environ.get("TERM") not in (None, "dumb", "unknown")
     if told:
         with unread(sys.stderr):
-            behind(sys.stderr).write(f"\x1b[1m{words} ...\x1b[0m")
+            unguarded(sys.stderr).write(f"\x1b[1m{words} ...\x1b[0m")
     try:
         yield
     finally:
         if told:
             with unread(sys.stderr):
-                behind(sys.stderr).write("\r\x1b[2K")
+                unguarded(sys.stderr).write("\r\x1b[2K")
 
 
 def parse(argv: Sequence[str]) -> argparse.Namespace:

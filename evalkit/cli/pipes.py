@@ -1,4 +1,4 @@
-"""The one door through which everything is printed: results, errors, warnings, tracebacks.
+"""The one guard of everything that is printed: results, errors, warnings, tracebacks.
 
 What comes through it is seen: a character that could move a cursor, or hide or reorder text, is written as an escape.
 Keys that this process has read, and long pieces of them, are removed. Tables and the live display pass by it, with a
@@ -69,12 +69,12 @@ codecs.register_error("evalkit-plain", _plain)
 codecs.register_error("evalkit-json", _escaped)
 
 
-class Door:
+class GuardedStream:
     """A stream that takes any text and shows every character of it. All else is as on the stream behind it."""
 
     def __init__(self, stream: TextIO) -> None:
         self.rich_proxied_file = stream
-        """What is behind the door. A console of rich writes there by itself, because of this name."""
+        """What is unguarded. A console of rich writes there by itself, because of this name."""
         self.holds_json(False)
 
     def holds_json(self, json: bool) -> None:
@@ -92,29 +92,29 @@ class Door:
         return getattr(self.rich_proxied_file, name)
 
 
-def put_doors() -> None:
-    """From now on both outputs of this process are behind doors; standard output holds text."""
+def guard_streams() -> None:
+    """From now on both outputs of this process are guarded; standard output holds text."""
     for name in ("stdout", "stderr"):
         stream = getattr(sys, name)
-        if isinstance(stream, Door):
+        if isinstance(stream, GuardedStream):
             stream.holds_json(False)
         elif stream is not None:
-            setattr(sys, name, Door(stream))
+            setattr(sys, name, GuardedStream(stream))
 
 
 @contextmanager
-def doors() -> Iterator[None]:
-    """Within, both outputs are behind doors; then they are as before."""
+def guarded_streams() -> Iterator[None]:
+    """Within, both outputs are guarded; then they are as before."""
     before = sys.stdout, sys.stderr
-    put_doors()
+    guard_streams()
     try:
         yield
     finally:
         sys.stdout, sys.stderr = before
 
 
-def behind(stream: TextIO) -> TextIO:
-    """What is behind the door, for what evalkit itself writes to move a cursor."""
+def unguarded(stream: TextIO) -> TextIO:
+    """What is unguarded, for what evalkit itself writes to move a cursor."""
     return cast(TextIO, getattr(stream, "rich_proxied_file", stream))
 
 

@@ -40,7 +40,7 @@ class Output(Console):
     """
 
     def __init__(self, *, stderr: bool = False, width: int | None = None) -> None:
-        # What is behind evalkit's door, which would show the console's own colours as escapes.
+        # The stream that evalkit guards, which would show the console's own colours as escapes.
         stream = sys.stderr if stderr else sys.stdout
         file = getattr(stream, "rich_proxied_file", stream)
         super().__init__(file=file, stderr=stderr, width=width, highlight=False, markup=False, emoji=False)

@@ -1,4 +1,4 @@
-"""What is printed goes through one door: nothing in it moves a cursor, or hides or reorders text."""
+"""What is printed goes through one guard: nothing in it moves a cursor, or hides or reorders text."""
 
 import ast
 import io
@@ -16,7 +16,7 @@ from rich.text import Text
 
 import evalkit
 from evalkit.cli.main import COULD_NOT_START, main
-from evalkit.cli.pipes import Door, doors
+from evalkit.cli.pipes import GuardedStream, guarded_streams
 from evalkit.redact import KEYS
 from evalkit.report.render.terminal import Output
 from evalkit.text import visible
@@ -27,13 +27,13 @@ SOURCES = Path(evalkit.__file__).parent
 
 
 def around(path: str, tree: ast.Module) -> Iterator[str]:
-    """What in a module prints around the door."""
+    """What in a module prints past the guard."""
     for node in ast.walk(tree):
         if not isinstance(node, ast.Call | ast.Attribute):
             continue
         words = ast.unparse(node)
         if isinstance(node, ast.Call) and words.startswith("print(") and not path.startswith("cli/"):
-            # Where no door may be: the text itself is made visible, but for the address that a program reads.
+            # Where no guard may be: the text itself is made visible, but for the address that a program reads.
             shown = node.args and ast.unparse(node.args[0])
             if not (shown and (shown.startswith("visible(") or "READY" in shown)):
                 yield f"{path}:{node.lineno} prints what is not visible: {words:.60}"
@@ -43,11 +43,11 @@ def around(path: str, tree: ast.Module) -> Iterator[str]:
             yield f"{path}:{node.lineno} prints by {words:.60}"
         elif words.startswith(("sys.stdout.write(", "sys.stderr.write(")):
             yield f"{path}:{node.lineno} writes by {words:.60}"
-        elif words.startswith("behind(") and path != "cli/main.py":
-            yield f"{path}:{node.lineno} opens the door"
+        elif words.startswith("unguarded(") and path != "cli/main.py":
+            yield f"{path}:{node.lineno} takes off the guard"
 
 
-def test_nothing_prints_around_the_door() -> None:
+def test_nothing_prints_past_the_guard() -> None:
     paths = sorted(SOURCES.rglob("*.py"))
     found = [
         flaw
@@ -57,7 +57,7 @@ def test_nothing_prints_around_the_door() -> None:
     assert not found, "\n".join(found)
 
 
-def test_what_prints_around_the_door_is_noticed() -> None:
+def test_what_prints_past_the_guard_is_noticed() -> None:
     texts = (
         "print(flaw)",
         "print()",
@@ -66,7 +66,7 @@ def test_what_prints_around_the_door_is_noticed() -> None:
         "os.write(2, text)",
         "to = Console(stderr=True)",
         "sys.stderr.write('x')",
-        "behind(sys.stdout)",
+        "unguarded(sys.stdout)",
     )
     assert [text for text in texts if not list(around("view/server.py", ast.parse(text)))] == []
 
@@ -81,7 +81,7 @@ def test_errors_show_what_they_quote(capsys: pytest.CaptureFixture[str]) -> None
 
 
 def test_tracebacks_and_warnings_go_through_it(capsys: pytest.CaptureFixture[str]) -> None:
-    with doors():
+    with guarded_streams():
         try:
             raise ValueError(HOSTILE)
         except ValueError as flaw:
@@ -120,7 +120,7 @@ def test_a_console_keeps_its_own_colours_and_shows_those_of_others(monkeypatch: 
     monkeypatch.setenv("TERM", "xterm")
     terminal = Terminal()
     monkeypatch.setattr(sys, "stderr", terminal)
-    with doors():
+    with guarded_streams():
         console = Output(stderr=True, width=200)
         mild = HOSTILE.replace("\x07", "").replace("\r", "")  # what rich itself leaves out
         console.print(Text(mild, style="bold"), Text("[link=http://x]word[/link]"))
@@ -128,7 +128,7 @@ def test_a_console_keeps_its_own_colours_and_shows_those_of_others(monkeypatch: 
         table = Table(mild)
         table.add_row(mild)
         console.print(table)
-        with Live(console=console, transient=True), doors():
+        with Live(console=console, transient=True), guarded_streams():
             print(HOSTILE, file=sys.stderr)
     text = terminal.getvalue()
     assert "\x1b[1m" in text
@@ -147,7 +147,7 @@ def test_no_long_piece_of_a_key_is_printed(capsys: pytest.CaptureFixture[str], m
     monkeypatch.setenv("COLUMNS", "200")
     for words in (["report", KEY[:20]], [KEY[3:]], ["plan", f"{KEY}.toml"]):
         assert main(words) == COULD_NOT_START
-    with doors():
+    with guarded_streams():
         print(json.dumps({"a": KEY[2:18]}))
         Output().print(Text(f"An agent said {KEY[:25]}."), KEY[-14:])
         try:
@@ -159,9 +159,9 @@ def test_no_long_piece_of_a_key_is_printed(capsys: pytest.CaptureFixture[str], m
     assert said.count("***") == 7
 
 
-def test_a_door_is_the_stream_behind_it_in_all_else() -> None:
+def test_a_guarded_stream_is_the_stream_behind_it_in_all_else() -> None:
     stream = io.TextIOWrapper(io.BytesIO(), encoding="utf-8")
-    door = Door(stream)
-    assert door.write("\x1b") == 1
-    assert (door.encoding, door.isatty(), door.buffer) == ("utf-8", False, stream.buffer)
+    guarded = GuardedStream(stream)
+    assert guarded.write("\x1b") == 1
+    assert (guarded.encoding, guarded.isatty(), guarded.buffer) == ("utf-8", False, stream.buffer)
     assert isinstance(Console(file=stream).file, io.TextIOWrapper)
