@@ -13,9 +13,9 @@ def main() -> int:
     from bench import throughput
 
     kept = [throughput.main()]
-    from bench import bucket, doors, episodes, log, planning, pricing, procurement, results, turns, workers
+    from bench import bucket, episodes, integrations, log, planning, pricing, procurement, results, turns, workers
 
-    for part in (log, bucket, procurement, pricing, planning, episodes, turns, results, doors, workers):
+    for part in (log, bucket, procurement, pricing, planning, episodes, turns, results, integrations, workers):
         print()
         kept.append(part.main())
     return 0 if all(kept) else 1

@@ -55,7 +55,6 @@ if TYPE_CHECKING:
     from evalkit.api.running import Progress, play, run, run_async
     from evalkit.api.runs import Episode, Run, load
     from evalkit.dialogue import Message, Reply, Tool, ToolCall, Usage
-    from evalkit.doors.gateway.server import Gateway, gateway
     from evalkit.engine.planning.planned import Plan
     from evalkit.envs.environment import Environment, Facts, Score
     from evalkit.envs.replay import Turn
@@ -67,6 +66,7 @@ if TYPE_CHECKING:
         RunError,
         UsageError,
     )
+    from evalkit.integrations.gateway.server import Gateway, gateway
     from evalkit.playing.planning import plan
     from evalkit.results.moves import Ask
     from evalkit.seats import Seat, agent
@@ -115,7 +115,7 @@ _PLACES = {
     "evalkit.api.running": ("Progress", "play", "run", "run_async"),
     "evalkit.api.runs": ("Episode", "Run", "load"),
     "evalkit.dialogue": ("Message", "Reply", "Tool", "ToolCall", "Usage"),
-    "evalkit.doors.gateway.server": ("Gateway", "gateway"),
+    "evalkit.integrations.gateway.server": ("Gateway", "gateway"),
     "evalkit.engine.planning.planned": ("Plan",),
     "evalkit.envs.environment": ("Environment", "Facts", "Score"),
     "evalkit.envs.replay": ("Turn",),

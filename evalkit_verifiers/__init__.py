@@ -1,5 +1,5 @@
 """The taskset and the harness for verifiers, which looks for the id `evalkit-verifiers` among top-level modules."""
 
-from evalkit.doors.verifiers import EvalkitHarness, EvalkitTaskset
+from evalkit.integrations.verifiers import EvalkitHarness, EvalkitTaskset
 
 __all__ = ["EvalkitHarness", "EvalkitTaskset"]

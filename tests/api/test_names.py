@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 import evalkit
-from evalkit.doors import MissingLibraryError
+from evalkit.integrations import MissingLibraryError
 
 PROJECT = Path(__file__).resolve().parent.parent.parent
 
@@ -35,7 +35,7 @@ def test_no_submodule_shadows_a_name() -> None:
     assert len(submodules) > 300
     before = {name: getattr(evalkit, name) for name in evalkit.__all__}
     for name in submodules:
-        with contextlib.suppress(MissingLibraryError):  # a door whose library is not installed here
+        with contextlib.suppress(MissingLibraryError):  # an integration whose library is not installed here
             importlib.import_module(name)
     assert {name: getattr(evalkit, name) for name in evalkit.__all__} == before
     assert not set(evalkit.__all__) & {name.split(".")[1] for name in submodules}

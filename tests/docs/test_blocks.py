@@ -1,7 +1,7 @@
 """Every block of the documents that says its language is run, page by page, in a folder as its reader has one.
 
 `skip` behind a fence's language leaves a block out (it needs a key, a network, a person, or files of the reader's own);
-a door's name behind it says that the door's own tests run the block, with its library;
+an integration's name behind it says that the integration's own tests run the block, with its library;
 `exit=3` says with which code the last command of a shell's block ends; `duckdb` has a query read files, not views.
 """
 
@@ -22,7 +22,7 @@ import pytest
 from evalkit.cli.main import main, parse
 from evalkit.errors import UsageError
 from evalkit.report.views import open_views
-from tests.doors.__main__ import DOORS
+from tests.integrations.__main__ import INTEGRATIONS
 from tests.support.document_blocks import PROJECT, RUNNABLE, SKIP, Block, blocks_of, commands, pages
 
 QUICKSTART = """
@@ -165,7 +165,7 @@ def test_few_blocks_are_skipped_and_each_for_a_reason() -> None:
         for block in blocks_of(page)
         if block.language in RUNNABLE
         for word in block.words
-        if word not in (SKIP, "duckdb", *DOORS) and not word.startswith("exit=")
+        if word not in (SKIP, "duckdb", *INTEGRATIONS) and not word.startswith("exit=")
     }
     assert unknown == set()
     reasons = (
@@ -183,6 +183,6 @@ def test_few_blocks_are_skipped_and_each_for_a_reason() -> None:
     )
     servers_and_trainers = ("vllm", "vf-eval", "traces.jsonl", "from trl")
     for block in skipped:
-        assert set(block.words) & set(DOORS) or any(word in block.text for word in (*reasons, *servers_and_trainers)), (
-            block.place
-        )
+        assert set(block.words) & set(INTEGRATIONS) or any(
+            word in block.text for word in (*reasons, *servers_and_trainers)
+        ), block.place

@@ -13,8 +13,8 @@ from urllib.parse import unquote
 import orjson
 
 from evalkit.dialogue import Request
-from evalkit.doors.gateway.anthropic_messages import SERVED_ANTHROPIC_MESSAGES
-from evalkit.doors.gateway.openai_responses import SERVED_OPENAI_RESPONSES
+from evalkit.integrations.gateway.anthropic_messages import SERVED_ANTHROPIC_MESSAGES
+from evalkit.integrations.gateway.openai_responses import SERVED_OPENAI_RESPONSES
 from evalkit.serve import openai_chat
 from evalkit.serve.formats import Cutter, Event, ServedFormat, StreamWish, list_of, loaded
 from evalkit.serve.limits import LimitStanding

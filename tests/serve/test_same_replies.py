@@ -6,10 +6,10 @@ from typing import Any
 import pytest
 
 from evalkit.dialogue import Reply, Request
-from evalkit.doors.gateway.server import FORMATS
 from evalkit.envs.costbench.costbench import COSTBENCH
 from evalkit.envs.environment import Environment
 from evalkit.envs.scheduling.scheduling import SCHEDULING
+from evalkit.integrations.gateway.server import FORMATS
 from evalkit.seeds import derive
 from evalkit.serve.formats import BASE_PATH
 from evalkit.wire.dialect import Dialect, Quirks

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from evalkit.dialogue import Reply, ToolCall, Usage
-from evalkit.doors.gateway.server import FORMATS
+from evalkit.integrations.gateway.server import FORMATS
 from evalkit.seeds import Stream
 from evalkit.serve.formats import Cutter, StreamWish
 from evalkit.serve.outcome import Arrival, ServedOutcome

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from evalkit.dialogue import Message, Reply, Sampling, Tool, ToolCall, Usage
-from evalkit.doors.gateway.anthropic_messages import SERVED_ANTHROPIC_MESSAGES as SERVED
+from evalkit.integrations.gateway.anthropic_messages import SERVED_ANTHROPIC_MESSAGES as SERVED
 from evalkit.wire.allowance import Allowance
 from evalkit.wire.anthropic_messages import ANTHROPIC_MESSAGES as MESSAGES
 from evalkit.wire.dialect import MalformedReplyError, Quirks

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from evalkit.dialogue import Message, Reply, Sampling, Tool, ToolCall, Usage
-from evalkit.doors.gateway.openai_responses import SERVED_OPENAI_RESPONSES as SERVED
+from evalkit.integrations.gateway.openai_responses import SERVED_OPENAI_RESPONSES as SERVED
 from evalkit.wire.dialect import MalformedReplyError, Quirks
 from evalkit.wire.http import HttpResponse
 from evalkit.wire.openai_responses import OPENAI_RESPONSES as RESPONSES

@@ -7,9 +7,9 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from evalkit.api.games import game, suite
-from evalkit.doors.play_session import PlaySession
-from evalkit.doors.recorded import Outsider, end, recorded
 from evalkit.errors import QUIT, UsageError
+from evalkit.integrations.play_session import PlaySession
+from evalkit.integrations.recorded import Outsider, end, recorded
 from evalkit.playing.specs import run_directory
 
 END = "end"
@@ -24,7 +24,7 @@ def mcp(args: argparse.Namespace) -> int:
         raise UsageError(
             f"mcp: {args.more[0]!r} is too much. Write `evalkit mcp SUITE`, or `evalkit mcp end RUN EPISODE`."
         )
-    from evalkit.doors.mcp import serve_http, serve_stdio
+    from evalkit.integrations.mcp import serve_http, serve_stdio
 
     if args.http is not None and not 0 <= args.http <= 65535:
         raise UsageError(f"--http: must be 0 to 65535, not {args.http}.")

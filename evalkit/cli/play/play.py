@@ -14,11 +14,11 @@ from rich.text import Text
 
 from evalkit.api.games import Game
 from evalkit.dialogue import Message, Reply, Tool, ToolCall
-from evalkit.doors.play_session import PlaySession, outcome_of
-from evalkit.doors.recorded import Outsider, recorded
 from evalkit.envs.arguments import clean
 from evalkit.envs.replay import Turn
 from evalkit.envs.table import is_litmus
+from evalkit.integrations.play_session import PlaySession, outcome_of
+from evalkit.integrations.recorded import Outsider, recorded
 from evalkit.report.render.terminal import Output
 from evalkit.text import visible
 
