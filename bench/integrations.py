@@ -1,9 +1,9 @@
-"""`python -m bench.integrations [NAME ...]`: what integrations cost in CPU, beside the same replies given to a `Game` alone.
+"""`python -m bench.integrations [NAME ...]`: what integrations cost in CPU, beside a `Game` alone.
 
-An integration and the game take turns, so that what else the machine does slows both. Where most of a step is the library's own
-work, a third takes its turn: the library with the same conversation, and without evalkit. An integration whose library is not
-installed is left out; `python -m tests.integrations` measures each where it is. The model's own time is nobody's here:
-a model takes seconds where a step takes microseconds.
+An integration and the game take turns, so that what else the machine does slows both. Where most of a step is the
+library's own work, a third takes its turn: the library with the same conversation, and without evalkit. An integration
+whose library is not installed is left out; `python -m tests.integrations` measures each where it is. The model's own
+time is nobody's here: a model takes seconds where a step takes microseconds.
 """
 
 import asyncio
@@ -354,8 +354,8 @@ NUMBERS = 4.0
 
 
 def measure(name: str, plays: tuple[Play, Play, Play | None], steps: int, most: float) -> bool:
-    """Print an integration's steps a second, its CPU for one, and how that compares with the game alone and with the library
-    alone (`plays`: the game, the integration, the library); whether the promise is kept."""
+    """Print an integration's steps a second, its CPU for one, and how that compares with the game alone and with the
+    library alone (`plays`: the game, the integration, the library); whether the promise is kept."""
     present = [play for play in plays if play is not None]
     episodes = EPISODES if plays[2] is None else 1
     found: list[list[float]] = []

@@ -90,8 +90,8 @@ class ModelAsker:
         permission: SendPermission | None = None,
     ) -> None:
         """`streams`: the endpoint that asks for streams; None: there is none, whatever the template's setting.
-        `others`: both of each further server of the lane, in its order. `permission`: to be had before each sending; None:
-        nobody else can have it."""
+        `others`: both of each further server of the lane, in its order. `permission`: to be had before each sending;
+        None: nobody else can have it."""
         self._template = template
         self._ways = ((transport, streams), *others)
         self._several = len(self._ways) > 1

@@ -117,7 +117,7 @@ class ActiveEpisode:
     episode: PlannedEpisode
     position: Position
     take: int = 0
-    line: int = 0
+    base_take: int = 0
     """The take that began at step 0: it keys the seeds, so that a new take has new draws."""
     cost: int = 0
     """Pico-dollars of its steps."""
@@ -355,7 +355,8 @@ async def breathe(context: LaneContext) -> None:
 
 def _question(active: ActiveEpisode, tools: Any, parts: list[Any]) -> Question:
     step = active.position.step
-    seed = derive(active.episode.id, step) if active.line == 0 else derive(active.episode.id, active.line, step)
+    take = active.base_take
+    seed = derive(active.episode.id, step) if take == 0 else derive(active.episode.id, take, step)
     return Question(
         episode=active.episode.id,
         step=step,
@@ -397,7 +398,7 @@ def step_record(
         step_digest=turn.step_digest,
         ending=turn.ending,
         worker=worker,
-        base_take=active.line,
+        base_take=active.base_take,
         ask_n=asks,
         **taken(answer),
     )
@@ -466,6 +467,6 @@ def _row_without_reply(
         started_at=time.time(),
         ending=ending,
         worker=worker,
-        base_take=active.line,
+        base_take=active.base_take,
         ask_n=asks,
     )

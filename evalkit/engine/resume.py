@@ -49,8 +49,8 @@ class LoggedProgress(Protocol):
         """The highest take."""
 
     @property
-    def line(self) -> int:
-        """The line of an episode without rows in effect."""
+    def base_take(self) -> int:
+        """Of an episode without rows in effect."""
 
     @property
     def ending(self) -> str:
@@ -131,38 +131,40 @@ class Holdings:
             return self._from_the_beginning(episode, position, progress)
         rows, take = self.rows[episode.id], progress.take
         if progress.ending and rows[-1].reply is not None:
-            return ActiveEpisode(episode=episode, position=position, take=take + 1, line=take + 1)
+            return ActiveEpisode(episode=episode, position=position, take=take + 1, base_take=take + 1)
         if progress.ending:
             # The provider refused that request: ask it again, keep what came before.
             rows, take = rows[:-1], take + 1
         _replay(episode, position, rows)
-        return ActiveEpisode(episode=episode, position=position, take=take, line=_line(rows, progress, take))
+        return ActiveEpisode(episode=episode, position=position, take=take, base_take=_base_take(rows, progress, take))
 
     def _from_the_beginning(
         self, episode: PlannedEpisode, position: Position, progress: LoggedProgress
     ) -> ActiveEpisode:
         """An episode of an agent that is code, with what the log answers it; one that is retried has nothing yet."""
         rows, take = self.rows.get(episode.id, ()), progress.take
-        line = _line(rows, progress, take)
+        base_take = _base_take(rows, progress, take)
         owed = progress.ending in UNSCORED
         if (progress.ending and not owed) or episode.id in self.diverged:
-            rows, take, line, owed = (), progress.take + 1, progress.take + 1, False
+            rows, take, base_take, owed = (), progress.take + 1, progress.take + 1, False
         asks = {
-            (ask.step, ask.ask_key, ask.ask_n): ask for ask in self.asks.get(episode.id, ()) if ask.base_take == line
+            (ask.step, ask.ask_key, ask.ask_n): ask
+            for ask in self.asks.get(episode.id, ())
+            if ask.base_take == base_take
         }
         again: Collection[tuple[int, str, int]] = ()
         if owed:
             again, rows, take = _refused_last(asks, rows[-1].step), rows[:-1], take + 1
         return ActiveEpisode(
-            episode=episode, position=position, take=take, line=line, rows=rows, asks=asks, again=again
+            episode=episode, position=position, take=take, base_take=base_take, rows=rows, asks=asks, again=again
         )
 
 
-def _line(rows: Sequence[LoggedReply], progress: LoggedProgress, take: int) -> int:
-    """The line on which an episode goes on with this take."""
+def _base_take(rows: Sequence[LoggedReply], progress: LoggedProgress, take: int) -> int:
+    """The take whose draws an episode goes on with in this take."""
     if rows:
         return rows[0].base_take
-    return progress.line if take == progress.take else take
+    return progress.base_take if take == progress.take else take
 
 
 def _refused_last(asks: Mapping[tuple[int, str, int], LoggedAsk], step: int) -> frozenset[tuple[int, str, int]]:

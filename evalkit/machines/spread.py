@@ -1,9 +1,9 @@
 """Plays a session in several processes: the coordinator's side, with its clock, its loop and its journal.
 
 What it lends is in its journal before a worker hears of it. Where the processes are is left to others: `children.py`
-has them on this machine, `on_ray.py` on a Ray cluster. They call `answer` for each question, and `close_lost` for a worker
-that ended without goodbye: its journal is sealed and compacted, then its end is charged, and then its episodes go on
-elsewhere.
+has them on this machine, `on_ray.py` on a Ray cluster. They call `answer` for each question, and `close_lost` for a
+worker that ended without goodbye: its journal is sealed and compacted, then its end is charged, and then its episodes
+go on elsewhere.
 """
 
 import asyncio

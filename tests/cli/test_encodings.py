@@ -9,7 +9,7 @@ import pytest
 
 import evalkit
 from evalkit.cli.main import COULD_NOT_START, main
-from evalkit.cli.pipes import Door
+from evalkit.cli.pipes import GuardedStream
 from evalkit.spec.suites import find_suite
 from tests.support.each_case import check_each
 
@@ -29,9 +29,9 @@ def test_every_encoding_takes_any_text(as_json: bool) -> None:
     def check(encoding: str) -> None:
         raw = io.BytesIO()
         stream = io.TextIOWrapper(raw, encoding=encoding)
-        door = Door(stream)
-        door.holds_json(as_json)
-        print(json.dumps({"a": WORDS}, ensure_ascii=False) if as_json else WORDS, file=door, flush=True)
+        guarded = GuardedStream(stream)
+        guarded.holds_json(as_json)
+        print(json.dumps({"a": WORDS}, ensure_ascii=False) if as_json else WORDS, file=guarded, flush=True)
         shown = raw.getvalue().decode(encoding)
         if as_json:
             assert json.loads(shown)["a"] == WORDS
@@ -46,8 +46,8 @@ def test_every_encoding_takes_any_text(as_json: bool) -> None:
 
 def test_lines_and_dashes_become_plain_ones() -> None:
     raw = io.BytesIO()
-    door = Door(io.TextIOWrapper(raw, encoding="ascii"))
-    print("1–2 │ ┏━┓ █ … é ≤ “x”", file=door, flush=True)
+    guarded = GuardedStream(io.TextIOWrapper(raw, encoding="ascii"))
+    print("1–2 │ ┏━┓ █ … é ≤ “x”", file=guarded, flush=True)
     assert raw.getvalue() == b'1-2 | +-+ # ... e <= "x"\n'
 
 

@@ -1,4 +1,4 @@
-"""The door that all lanes share: whoever waits there is woken, or sent home, whatever becomes of those before him."""
+"""The queue that all lanes share: whoever waits there is woken, or sent home, whatever becomes of those before him."""
 
 import asyncio
 from collections import Counter

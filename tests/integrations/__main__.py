@@ -1,9 +1,9 @@
 """`python -m tests.integrations [NAME ...]`: each integration with the library that it opens to.
 
-The libraries exclude each other, so each integration gets an environment of its own: made with the newest releases that its
-extra allows, tested by `tests/integrations/test_DOOR*.py`, measured by `bench/integrations.py`, and removed before the next one is
-made. Without a name: all integrations. Needs the network. Exits non-zero if an integration could not be installed, one of its tests
-failed, or it costs more than is promised.
+The libraries exclude each other, so each integration gets an environment of its own: made with the newest releases that
+its extra allows, tested by `tests/integrations/test_NAME*.py`, measured by `bench/integrations.py`, and removed before
+the next one is made. Without a name: all integrations. Needs the network. Exits non-zero if an integration could not be
+installed, one of its tests failed, or it costs more than is promised.
 """
 
 import os

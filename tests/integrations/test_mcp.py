@@ -38,7 +38,7 @@ KNUTH = next(case for case in CASES if case[2] == "knuth")
 
 
 def one_by_one(case: Case) -> list[Reply]:
-    """A case's calls as this integration takes them: each is a reply, and an argument that is no object cannot be sent."""
+    """A case's calls as this integration takes them: each is a reply; an argument that is no object cannot be sent."""
     said = []
     talks = evalkit.env(case[0].partition("/")[0]).talk
     for reply in played(case).replies:

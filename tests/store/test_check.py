@@ -118,7 +118,7 @@ def test_a_later_try_that_has_lost_its_beginning_is_no_end_of_an_earlier_one() -
     later = [a_step("a", step, take=1, base_take=1) for step in range(3)]
     log = RowsKnown()
     log.add("file", steps_table([*earlier, *later[1:]]))
-    assert {name: (one.step, one.take, one.line) for name, one in log.lost().items()} == {"a": (0, 1, 1)}
+    assert {name: (one.step, one.take, one.base_take) for name, one in log.lost().items()} == {"a": (0, 1, 1)}
     whole = RowsKnown()
     whole.add("file", steps_table([*earlier, *later]))
     assert whole.lost() == {}

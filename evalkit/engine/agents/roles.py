@@ -120,7 +120,7 @@ def ask_record(
         **(taken(outcome) if isinstance(outcome, Answer) else {"attempts": outcome.kind, "started_at": time.time()}),
         worker=worker,
         row_kind=ASK,
-        base_take=active.line,
+        base_take=active.base_take,
         ask_key=ask.key,
         ask_n=ask.n,
     )

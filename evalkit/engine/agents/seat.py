@@ -144,7 +144,7 @@ class EpisodeSeat:
 
     def draws(self, *place: str | int) -> Stream:
         """See `Seat`."""
-        return Stream(derive(self._active.episode.id, self._active.line, "agent"), *place)
+        return Stream(derive(self._active.episode.id, self._active.base_take, "agent"), *place)
 
     # What it does.
 
@@ -345,7 +345,7 @@ class EpisodeSeat:
             parts = chat.parts_of(asker, position.messages)
         else:
             asker.join(parts := [], messages)
-        place = (episode, ask.step) if self._active.line == 0 else (episode, self._active.line, ask.step)
+        place = (episode, ask.step) if self._active.base_take == 0 else (episode, self._active.base_take, ask.step)
         own = () if ask.plain else (ask.key, ask.n)
         return Question(
             episode=episode,

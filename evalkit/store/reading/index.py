@@ -146,7 +146,7 @@ class HeldEpisode:
         return int(self._all.take[self._at])
 
     @property
-    def line(self) -> int:
+    def base_take(self) -> int:
         """Of one without rows in effect: the line that it is on."""
         return self._all.numbers.cut_lines.get((self._at, self.take), self.take)
 

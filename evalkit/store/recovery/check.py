@@ -70,8 +70,8 @@ class Lost:
     step: int
     take: int
     """The highest take of the episode."""
-    line: int
-    """The line that it is on."""
+    base_take: int
+    """The take that it began with."""
     problem: str
     file: str
     """The file of the rows around it, or those from the one to the other."""
@@ -107,7 +107,7 @@ class RowsKnown:
         order = known[effect.order]
         says = {"missing": "the step is missing", "twice": "the step is there twice"}
         found = {(number, at): says[what] for number, at, what in effect.gaps}
-        for place in _of_other_lines(rows, order, effect):
+        for place in _of_other_takes(rows, order, effect):
             found.setdefault(place, "the step is missing: an earlier try's is there")
         for place in _without_asks(rows, order, effect):
             found.setdefault(place, "a request that led to the step is missing")
@@ -126,7 +126,7 @@ class RowsKnown:
                 Lost(
                     step=at,
                     take=int(effect.take[number]),
-                    line=int(rows["base_take"][own[-1]]),
+                    base_take=int(rows["base_take"][own[-1]]),
                     problem=problem,
                     file=" to ".join(dict.fromkeys(around)),
                 ),
@@ -134,9 +134,9 @@ class RowsKnown:
         return lost
 
 
-def _of_other_lines(rows: Mapping[str, Ints], order: Ints, effect: Effect) -> list[tuple[int, int]]:
-    """(episode, step) of steps in effect that are of another line than their episode's last: a later line began at step
-    0, and those of its steps are lost."""
+def _of_other_takes(rows: Mapping[str, Ints], order: Ints, effect: Effect) -> list[tuple[int, int]]:
+    """(episode, step) of steps in effect that began with another take than their episode's last: a later one began at
+    step 0, and those of its steps are lost."""
     begun = np.flatnonzero(np.diff(effect.start))
     line = np.zeros(len(effect.start) - 1, np.int64)
     line[begun] = rows["base_take"][order[effect.start[begun + 1] - 1]]

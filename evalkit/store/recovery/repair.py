@@ -310,7 +310,7 @@ def _cut_row(numbers: LogNumbers, episode: str, lost: Lost, writer: str) -> Step
         started_at=0.0,
         worker=writer,
         row_kind=CUT,
-        base_take=lost.line,
+        base_take=lost.base_take,
     )
 
 
