@@ -90,12 +90,12 @@ class BudgetReached(EvalkitError):
 
 
 class RequestTooLarge(EvalkitError):
-    """The next request of one episode can never be paid for, while those of others can; the episode is parked and
+    """The next request of one episode can never be paid for, while those of others can; the episode is deferred and
     remains."""
 
 
 class EpisodeUnavailable(EvalkitError):
-    """A request failed for longer than retries allow; the episode is parked and remains."""
+    """A request failed for longer than retries allow; the episode is deferred and remains."""
 
 
 QUIT = "quit"
@@ -145,7 +145,7 @@ class AgentError(EvalkitError):
 
 
 class AgentFailed(EvalkitError):
-    """An agent's code has raised an exception; the message is its traceback. The episode is parked and remains."""
+    """An agent's code has raised an exception; the message is its traceback. The episode is deferred and remains."""
 
 
 class AgentStopped(EvalkitError):
@@ -153,7 +153,7 @@ class AgentStopped(EvalkitError):
 
 
 class Diverged(EvalkitError):
-    """An agent's code does not repeat what the log says it did; the episode is parked and remains."""
+    """An agent's code does not repeat what the log says it did; the episode is deferred and remains."""
 
 
 MOST_LISTED = 60

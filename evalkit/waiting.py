@@ -1,4 +1,4 @@
-"""One queue for everything that waits its turn: park, wake one, wake all, leave on cancel. The caller decides what is
+"""One queue for everything that waits its turn: defer, wake one, wake all, leave on cancel. The caller decides what is
 granted. (`Crowd` is for those who wait for the same event: there is no turn, and nothing is granted.)
 
 A waiter holds a place from the moment it joins until it leaves, and leaves in one of four ways:

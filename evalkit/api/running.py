@@ -336,7 +336,7 @@ def _episode(instance: Instance, outcome: RunOutcome) -> Episode:
 
     run = outcome.directory
     if outcome.owed:
-        flaws = [str(event.get("detail", "")) for event in read_events(run, "parked")]
+        flaws = [str(event.get("detail", "")) for event in read_events(run, "deferred")]
         words = " ".join(dict.fromkeys((*outcome.messages, *flaws))) or "The reason is unknown."
         raise RunError(f"The episode did not end ({outcome.reason}): {words}")
     (name,) = read_index(run).episodes

@@ -149,7 +149,7 @@ class Run:
     directory   absolute Path
     reason      why the last call of `run` ended: `complete`, `limit`, `budget`, `deadline`, `interrupt`, `lane` (a
                 provider failed for good), `agent` (its own code failed), `refused` (its provider refused requests),
-                `parked` (it did not answer), `storage`, `errors`; empty while another process writes the run, or if
+                `deferred` (it did not answer), `storage`, `errors`; empty while another process writes the run, or if
                 that process was killed
     planned     all episodes of the run: agents x instances x replicates, without void ones
     ended       of these, the episodes that have ended and have a score; the others remain

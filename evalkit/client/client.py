@@ -41,7 +41,7 @@ _NEAR = 0.9
 _BEGUN = UNREADABLE | {"truncated", "broken_off"}
 """Outcomes of good answers that turned out to be no replies."""
 MOST_UNREAD_OF_ONE = 4
-"""The same for one request: then its episode is parked."""
+"""The same for one request: then its episode is deferred."""
 
 
 class _Asking:
@@ -345,7 +345,7 @@ class ModelAsker:
             if verdict.kind != CONTEXT_LENGTH or not question.step:
                 self._lane.refused(question.episode, verdict.message or verdict.kind, words)
             raise EpisodeRefused(verdict.kind, words)
-        if verdict.action == "park":
+        if verdict.action == "defer":
             raise EpisodeUnavailable(f"{self._lane.name}: {self._in_words(verdict)}")
         if verdict.action == "end_lane":
             self._close(f"{self._lane.name}{ticket.server.at}: {self._in_words(verdict)}")

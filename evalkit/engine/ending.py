@@ -11,7 +11,7 @@ from evalkit.engine.session import Schedule
 from evalkit.engine.universe import example_of
 from evalkit.errors import nearest
 from evalkit.money import show_usd
-from evalkit.results.endings import parked_words
+from evalkit.results.endings import deferred_words
 from evalkit.store.files.record import REFUSED
 from evalkit.text import many, seconds, span
 
@@ -25,7 +25,7 @@ def outcome_of(schedule: Schedule) -> RunOutcome:
     code_words = list(_code_words(schedule))
     ended_lanes = [job.context.lane_stop.message for job in jobs if job.context.lane_stop.message]
     stopped = {agent: message for job in jobs for agent, message in job.context.stopped.items()}
-    failed = {agent for job in jobs for agent, why in job.context.parked if why == "agent_error"}
+    failed = {agent for job in jobs for agent, why in job.context.deferred if why == "agent_error"}
     ended_lanes += [message for agent, message in stopped.items() if agent not in failed]
     # A lane may have dismissed all its episodes before one of them noticed that it has ended.
     lane_words = ended_lanes + [
@@ -41,7 +41,7 @@ def outcome_of(schedule: Schedule) -> RunOutcome:
     reason = _reason(schedule, owed, lane_ended=bool(ended_lanes), code_failed=bool(code_words))
     refused_words, too_large_words = list(_refused_words(schedule)), list(_too_large_words(schedule))
     told = {"lane": ended_lanes, "agent": code_words, "refused": refused_words}
-    why = _why(schedule, reason, left, {**told, "parked": [*lane_words, *too_large_words]})
+    why = _why(schedule, reason, left, {**told, "deferred": [*lane_words, *too_large_words]})
     messages = (
         *_in_vain(schedule),
         *([] if schedule.question is None else schedule.question.words()),
@@ -104,7 +104,7 @@ def _why(schedule: Schedule, reason: str, left: Sequence[str], told: Mapping[str
         return schedule.session.stop.message
     if reason in ("complete", "decided"):
         return ""
-    if told.get(reason) and (reason != "parked" or len(told[reason]) == 1):
+    if told.get(reason) and (reason != "deferred" or len(told[reason]) == 1):
         return "\n".join(told[reason])
     if reason == "limit" and limit is not None:
         return f"`--limit {limit}` is reached: this call was to end {many(limit, 'episode')} of each model."
@@ -199,8 +199,8 @@ def _unfinished_words(schedule: Schedule, unfinished: int) -> Iterator[str]:
 def _code_words(schedule: Schedule) -> Iterator[str]:
     """Of which agents the own code has failed, in how many episodes, and how."""
     for job in schedule.jobs:
-        for (agent, why), parked in job.context.parked.items():
-            yield from filter(None, [parked_words(agent, why, parked)])
+        for (agent, why), deferred in job.context.deferred.items():
+            yield from filter(None, [deferred_words(agent, why, deferred)])
 
 
 def _too_large_words(schedule: Schedule) -> Iterator[str]:
@@ -242,7 +242,7 @@ def _reason(schedule: Schedule, owed: int, *, lane_ended: bool, code_failed: boo
         return "refused"
     if any(job.limit is not None and job.taken >= job.limit for job in schedule.jobs):
         return "limit"
-    return "agent" if code_failed else "parked"
+    return "agent" if code_failed else "deferred"
 
 
 def _in_vain(schedule: Schedule) -> Iterator[str]:

@@ -33,7 +33,7 @@ from evalkit.errors import (
     StorageError,
 )
 from evalkit.replies import encode_reply
-from evalkit.results.endings import Parked
+from evalkit.results.endings import Deferred
 from evalkit.seeds import derive
 from evalkit.store.files.record import REFUSED, StepRecord
 from evalkit.version import __version__
@@ -159,15 +159,15 @@ class LaneContext:
     """Episodes by how they left: an ending, or one of `LEFT_OWED`."""
     errors_in_a_row: int = 0
     unavailable: str = ""
-    """Why the last of the episodes without an answer from the provider was parked."""
+    """Why the last of the episodes without an answer from the provider was deferred."""
     too_large: str = ""
     """Likewise of those whose next request can never be paid for."""
     refused: str = ""
     """What the provider said of the last request that it refused, where the model did not cause it."""
     failures: dict[str, int] = field(default_factory=dict)
     """By agent that is code: how many of its episodes in a row its code has failed."""
-    parked: dict[tuple[str, str], Parked] = field(default_factory=dict)
-    """By agent and way of leaving (`why` of the event `parked`)."""
+    deferred: dict[tuple[str, str], Deferred] = field(default_factory=dict)
+    """By agent and way of leaving (`why` of the event `deferred`)."""
     stopped: dict[str, str] = field(default_factory=dict)
     """Agents that are played no more although their lane goes on, and why."""
 
@@ -208,9 +208,9 @@ async def play(
     asker: Asker | Player,
     context: LaneContext,
 ) -> str:
-    """Play an episode to its end, or until it must be parked; returns how it was left.
+    """Play an episode to its end, or until it must be deferred; returns how it was left.
 
-    `activate` restores it to its position in the log. Failures of the world park the episode (it remains) or stop the
+    `activate` restores it to its position in the log. Failures of the world defer the episode (it remains) or stop the
     lane or the run; they are never raised from here. A bug in evalkit ends the episode as `internal_error`; ten in a
     row stop the run.
     """
@@ -232,15 +232,15 @@ async def play(
         if context.judge is not None and left not in LEFT_OWED:
             context.judge(active)
     except EpisodeUnavailable as flaw:
-        left = _park(episode, context, "unavailable", str(flaw))
+        left = _defer(episode, context, "unavailable", str(flaw))
         context.unavailable = str(flaw)
     except RequestTooLarge as flaw:
-        left = _park(episode, context, TOO_LARGE, str(flaw))
+        left = _defer(episode, context, TOO_LARGE, str(flaw))
         context.too_large = str(flaw)
     except Diverged as flaw:
-        left = _park(episode, context, "diverged", str(flaw))
+        left = _defer(episode, context, "diverged", str(flaw))
     except AgentFailed as flaw:
-        left = _park(episode, context, "agent_error", str(flaw))
+        left = _defer(episode, context, "agent_error", str(flaw))
         _count_failure(agent, context)
     except AgentStopped as flaw:
         context.stopped.setdefault(agent, str(flaw))
@@ -256,7 +256,7 @@ async def play(
         context.stop.set("storage" if isinstance(flaw, StorageError) else "corrupt", str(flaw))
         left = "stopped"
     except (Exception, SystemExit) as bug:  # noqa: BLE001 - the one place: a bug of ours ends its episode alone
-        left = _park(episode, context, "internal_error", "".join(traceback.format_exception(bug)))
+        left = _defer(episode, context, "internal_error", "".join(traceback.format_exception(bug)))
         context.errors_in_a_row += 1
         if context.errors_in_a_row >= ERRORS_THAT_STOP:
             message = f"{ERRORS_THAT_STOP} episodes in a row ended in an internal error (events.jsonl): {bug!r}."
@@ -286,11 +286,11 @@ def _count_failure(agent: str, context: LaneContext) -> None:
         )
 
 
-def _park(episode: PlannedEpisode, context: LaneContext, why: str, detail: str) -> str:
-    known = context.parked.get((episode.cell.agent.name, why), Parked())
-    context.parked[episode.cell.agent.name, why] = known.and_another(detail)
+def _defer(episode: PlannedEpisode, context: LaneContext, why: str, detail: str) -> str:
+    known = context.deferred.get((episode.cell.agent.name, why), Deferred())
+    context.deferred[episode.cell.agent.name, why] = known.and_another(detail)
     context.log.event(
-        "parked",
+        "deferred",
         episode=episode.id,
         agent=episode.cell.agent.name,
         suite=episode.suite.name,

@@ -20,7 +20,7 @@ class RunOutcome:
     """The same, absolute."""
     reason: str
     """Why it stopped: `complete`, `decided`, `limit`, `budget`, `deadline`, `interrupt`, `storage`, `corrupt`,
-    `errors`, `lane`, `agent`, `refused`, `parked`, `workers`, `cluster`."""
+    `errors`, `lane`, `agent`, `refused`, `deferred`, `workers`, `cluster`."""
     why: str
     """The same in a sentence that names what decided; empty where nothing remains to be played."""
     messages: tuple[str, ...]

@@ -123,7 +123,7 @@ class Pacing:
         self.look()
 
     def left(self, episode: PlannedEpisode, how: str) -> None:
-        """It has ended, or was parked."""
+        """It has ended, or was deferred."""
         agent = episode.cell_key[0]
         self._flying[agent] -= 1
         self._ended[agent] += episode.cell_key[1] in self._suites and how not in LEFT_OWED

@@ -204,7 +204,7 @@ def read_holdings(
         episodes=index.episodes,
         rows=replay_rows(directory, owed),
         asks=ask_rows(directory, owed) if coded else {},
-        diverged=frozenset(_parked(directory, DIVERGED)) if DIVERGED in retry else frozenset(),
+        diverged=frozenset(_deferred(directory, DIVERGED)) if DIVERGED in retry else frozenset(),
         cells=index.cells,
         broken=_broken(directory),
         cost=index.totals["cost"],
@@ -218,14 +218,14 @@ def read_holdings(
 
 def _broken(directory: Path) -> dict[str, tuple[str, str, int]]:
     """Episodes whose last event in this version of evalkit was an internal error."""
-    return _parked(directory, "internal_error", __version__)
+    return _deferred(directory, "internal_error", __version__)
 
 
-def _parked(directory: Path, why: str, version: str = "") -> dict[str, tuple[str, str, int]]:
+def _deferred(directory: Path, why: str, version: str = "") -> dict[str, tuple[str, str, int]]:
     """Agent, suite and replicate of episodes that were left so; by this version of evalkit alone, if one is named."""
     return {
         str(event.get("episode")): (str(event.get("agent")), str(event.get("suite")), int(event.get("replicate") or 0))
-        for event in read_events(directory, "parked")
+        for event in read_events(directory, "deferred")
         if event.get("why") == why and event.get("evalkit") == (version or event.get("evalkit"))
     }
 

@@ -35,7 +35,7 @@ class Admitter(Protocol):
         """An episode was restored to its position in the log."""
 
     def left(self, episode: PlannedEpisode, how: str) -> None:
-        """An episode has ended, or was parked."""
+        """An episode has ended, or was deferred."""
 
     def enter(self, lane: str) -> None:
         """A player starts."""
@@ -60,7 +60,7 @@ class PaceSetter(Protocol):
         """An episode has started."""
 
     def left(self, episode: PlannedEpisode, how: str) -> None:
-        """It has ended, or was parked."""
+        """It has ended, or was deferred."""
 
 
 @dataclass(slots=True)

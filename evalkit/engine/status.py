@@ -28,7 +28,7 @@ from evalkit.frozen.manifest import Manifest
 from evalkit.frozen.manifests import read_manifest
 from evalkit.frozen.question_files import read_frozen
 from evalkit.money import usd_number
-from evalkit.results.endings import Parked, most_said, parked_episodes, parked_words, refused_episodes
+from evalkit.results.endings import Deferred, deferred_episodes, deferred_words, most_said, refused_episodes
 from evalkit.store.events import budget_of, last_session
 from evalkit.store.files.record import UNSCORED
 from evalkit.store.live import read_live
@@ -58,7 +58,7 @@ class CellStatus:
     endings: dict[str, int]
     refused: int = 0
     """Of the started ones: how many remain because the provider refused their last request."""
-    parked: Mapping[str, int] = field(default_factory=dict)
+    deferred: Mapping[str, int] = field(default_factory=dict)
     """Of those that remain: how many the last session left, by way (`agent_error`, `unavailable`, ...)."""
     predicted: Expected | None = None
     """An episode as it was expected before any had ended; None if nobody asks for money."""
@@ -107,7 +107,7 @@ class Status:
     """Why the last session ended, in one word (`RunOutcome`, or `killed`); empty: it has not."""
     why: str = ""
     """The same in a sentence."""
-    parked_words: tuple[str, ...] = ()
+    deferred_words: tuple[str, ...] = ()
     """What agents' own code kept from being played, in sentences."""
     kept: tuple[str, ...] = ()
     """Prompt packs that evalkit has changed since the run began, and that the run keeps as they were; in lines."""
@@ -187,7 +187,7 @@ def _cell_json(cell: CellStatus) -> dict[str, Any]:
         "spent_usd": usd_number(cell.cost),
         "endings": cell.endings,
         "refused": cell.refused,
-        "parked": dict(cell.parked),
+        "deferred": dict(cell.deferred),
         "predicted": _episode_json(cell.predicted),
         "seen": _episode_json(cell.seen),
         "to_finish_usd": _usd(cell.to_finish),
@@ -215,8 +215,8 @@ def status_of(directory: Path, manifest: Manifest, index: RunIndex) -> Status:
     logged = logged_cells(manifest, index.cells)
     forecast = forecast_of(directory, manifest, logged)
     started, ended = last_session(directory)
-    parked = parked_episodes(directory)
-    cells = [_parked(_cell(manifest, cell, forecast), parked) for cell in logged]
+    deferred = deferred_episodes(directory)
+    cells = [_deferred(_cell(manifest, cell, forecast), deferred) for cell in logged]
     lanes = {agent.name: agent.lane for agent in manifest.agents.values()}
     rates = lane_rates(index.cells.values(), manifest) if any(cell.owed for cell in cells) else {}
     lane_seconds = _lane_seconds(cells, lanes, rates)
@@ -243,24 +243,24 @@ def status_of(directory: Path, manifest: Manifest, index: RunIndex) -> Status:
         simulated=manifest.simulated,
         reason="killed" if killed else str(ended.get("reason", "")),
         why=KILLED if killed else str(ended.get("why", "")),
-        parked_words=_parked_words(parked) if any(cell.owed for cell in cells) else (),
+        deferred_words=_deferred_words(deferred) if any(cell.owed for cell in cells) else (),
         kept=tuple(reworded(manifest)),
         refused_words=_refused_words(directory) if any(cell.refused for cell in cells) else {},
         question=_question(directory, live, ended),
     )
 
 
-def _parked(cell: CellStatus, parked: Mapping[tuple[str, str, str], Parked]) -> CellStatus:
-    here = {why: one.episodes for (*place, why), one in parked.items() if place == [cell.agent, cell.suite]}
-    return replace(cell, parked=here) if cell.owed else cell
+def _deferred(cell: CellStatus, deferred: Mapping[tuple[str, str, str], Deferred]) -> CellStatus:
+    here = {why: one.episodes for (*place, why), one in deferred.items() if place == [cell.agent, cell.suite]}
+    return replace(cell, deferred=here) if cell.owed else cell
 
 
-def _parked_words(parked: Mapping[tuple[str, str, str], Parked]) -> tuple[str, ...]:
-    by_agent: dict[tuple[str, str], Parked] = {}
-    for (agent, _, why), one in parked.items():
-        before = by_agent.get((agent, why), Parked())
-        by_agent[agent, why] = Parked(before.episodes + one.episodes, one.last)
-    return tuple(filter(None, (parked_words(*key, one) for key, one in by_agent.items())))
+def _deferred_words(deferred: Mapping[tuple[str, str, str], Deferred]) -> tuple[str, ...]:
+    by_agent: dict[tuple[str, str], Deferred] = {}
+    for (agent, _, why), one in deferred.items():
+        before = by_agent.get((agent, why), Deferred())
+        by_agent[agent, why] = Deferred(before.episodes + one.episodes, one.last)
+    return tuple(filter(None, (deferred_words(*key, one) for key, one in by_agent.items())))
 
 
 def _refused_words(directory: Path) -> dict[str, str]:

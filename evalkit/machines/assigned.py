@@ -94,7 +94,7 @@ class AssignedEpisodes:
         active.cost, self._playing[episode.id] = self._before(episode)[0], active
 
     def left(self, episode: PlannedEpisode, how: str) -> None:
-        """An episode has ended, or was parked."""
+        """An episode has ended, or was deferred."""
         active, score = self._playing.pop(episode.id, None), None
         cost, requests = self._before(episode) if active is None else (active.cost, active.position.step)
         if active is not None and how not in LEFT_OWED:

@@ -86,7 +86,7 @@ class JobDealer:
         if context.errors_in_a_row >= ERRORS_THAT_STOP:
             context.stop.set(
                 "errors",
-                f"{ERRORS_THAT_STOP} episodes in a row ended in an internal error: see `parked` in events.jsonl.",
+                f"{ERRORS_THAT_STOP} episodes in a row ended in an internal error: see `deferred` in events.jsonl.",
             )
         owed = how in LEFT_OWED
         if not owed and cell_key in job.cells:

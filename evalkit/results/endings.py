@@ -45,38 +45,38 @@ def refused_episodes(run: Path) -> list[RefusedEpisode]:
     ]
 
 
-class Parked(NamedTuple):
+class Deferred(NamedTuple):
     """Episodes of an agent that remain because they were left in one way."""
 
     episodes: int = 0
     last: str = ""
     """Why the last of them was, in a line."""
 
-    def and_another(self, detail: str) -> "Parked":
+    def and_another(self, detail: str) -> "Deferred":
         """With one more; of a traceback the last line is kept."""
-        return Parked(self.episodes + 1, detail.strip().rpartition("\n")[2])
+        return Deferred(self.episodes + 1, detail.strip().rpartition("\n")[2])
 
 
-def parked_episodes(run: Path) -> dict[tuple[str, str, str], Parked]:
+def deferred_episodes(run: Path) -> dict[tuple[str, str, str], Deferred]:
     """What the last session has left, by agent, suite and way (`agent_error`, `unavailable`, ...)."""
-    found: dict[tuple[str, str, str], Parked] = {}
-    for event in read_events(run, "started", "parked"):
+    found: dict[tuple[str, str, str], Deferred] = {}
+    for event in read_events(run, "started", "deferred"):
         if event["kind"] == "started":
             found = {}
             continue
         place = str(event.get("agent")), str(event.get("suite")), str(event.get("why"))
-        found[place] = found.get(place, Parked()).and_another(str(event.get("detail")))
+        found[place] = found.get(place, Deferred()).and_another(str(event.get("detail")))
     return found
 
 
-def parked_words(agent: str, why: str, parked: Parked) -> str:
+def deferred_words(agent: str, why: str, deferred: Deferred) -> str:
     """What was not played, and why, where it is the doing of an agent's own code; empty where it is not."""
     if why not in CODE_FAILED:
         return ""
     what, remedy = CODE_FAILED[why]
     return (
-        f"agent {agent}: its code {what} {many(parked.episodes, 'episode')}, not scored; the last: "
-        f"{visible(parked.last)} (events.jsonl says more). {remedy}"
+        f"agent {agent}: its code {what} {many(deferred.episodes, 'episode')}, not scored; the last: "
+        f"{visible(deferred.last)} (events.jsonl says more). {remedy}"
     )
 
 

@@ -82,7 +82,7 @@ TOO_LARGE = _row(
     r"(?:input|output|message|tokens)\b[^.]{0,40}must be reduced",
     r"(?:extra usage|usage credits?) (?:is|are) required for long context",
     r"long context (?:beta|requests?) (?:is|are) not (?:yet )?(?:available|enabled)",
-    action="park",
+    action="defer",
 )
 """More than the account may ever ask at once: this request alone, so its episode is set aside."""
 

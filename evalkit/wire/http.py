@@ -68,8 +68,8 @@ def counts_as_billed(outcome: str, overrides: Mapping[str, bool], *, kind: str =
 
 
 Failure = Literal["", "reset", "timeout", "truncated", "oversize", "tls", "connect", "broken_off"]
-Action = Literal["accept", "retry", "draw_again", "end_episode", "park", "end_lane"]
-"""`end_episode`: by what its chat contains; `park`: it is set aside and remains, for a reason that is not its own."""
+Action = Literal["accept", "retry", "draw_again", "end_episode", "defer", "end_lane"]
+"""`end_episode`: by what its chat contains; `defer`: it is set aside and remains, for a reason that is not its own."""
 
 
 @as_dataclass

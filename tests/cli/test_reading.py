@@ -38,7 +38,7 @@ STATUS = {
 }
 STATUS |= {"to_finish_usd", "seconds_left", "refused", "refused_words", "reason", "why"}
 STATUS_CELL = {"agent", "suite", "planned", "ended", "started", "owed", "steps", "spent_usd", "endings"}
-STATUS_CELL |= {"refused", "parked", "predicted", "seen", "to_finish_usd", "requests_left", "seconds_left"}
+STATUS_CELL |= {"refused", "deferred", "predicted", "seen", "to_finish_usd", "requests_left", "seconds_left"}
 TABLES = [
     *("scores", "behaviour", "refusals", "completeness", "money", "speed"),
     *("econ_scores", "econ_action_quality", "econ_exploration"),

@@ -75,7 +75,7 @@ CASES = (
         answers="wrong key",
     ),
     Case("refused", r"acme/m-1: 1 episode was refused and is not scored\. .*", answers="one"),
-    Case("parked", r"acme/m-1: .*attempts.*", answers="down for one"),
+    Case("deferred", r"acme/m-1: .*attempts.*", answers="down for one"),
     Case(
         "agent",
         r"agent coded: its code failed in \d+ episodes, not scored; the last: KeyError: 'prices' .*",
@@ -167,7 +167,7 @@ def test_each_reason(call: Call, here: Path, monkeypatch: pytest.MonkeyPatch, ca
         assert line in overview(read_run(run), "mine").warnings
     if case.reason == "agent":
         assert re.search(r"coded .*\sagent_error\s1\d", call("status", "mine").out)
-        assert [cell["parked"].get("agent_error", 0) >= 10 for cell in status["cells"]] == [False, True]
+        assert [cell["deferred"].get("agent_error", 0) >= 10 for cell in status["cells"]] == [False, True]
 
 
 def test_a_plan_names_the_agent_whose_code_fails(call: Call, here: Path, monkeypatch: pytest.MonkeyPatch) -> None:

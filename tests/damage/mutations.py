@@ -23,7 +23,7 @@ ODD_LINES = (
     b"\xff\xfe\x00",
     b'{"kind": "started", "budget_pico_usd": "many"}',
     b'{"kind": "ended", "messages": 3}',
-    b'{"kind": ["parked"], "why": "internal_error"}',
+    b'{"kind": ["deferred"], "why": "internal_error"}',
     b'{"torn": "li',
 )
 ODD_VALUES: tuple[object, ...] = (

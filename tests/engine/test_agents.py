@@ -466,7 +466,7 @@ def test_an_exception_parks_the_episode_and_ten_in_a_row_stop_the_agent_alone() 
         assert "my own fault" in str(failed.log.events[-1][1]["detail"])
     assert context is not None
     assert f"{ERRORS_THAT_STOP} times in a row" in context.stopped["code"]
-    assert context.parked["code", "agent_error"] == (ERRORS_THAT_STOP, "ZeroDivisionError: my own fault")
+    assert context.deferred["code", "agent_error"] == (ERRORS_THAT_STOP, "ZeroDivisionError: my own fault")
     assert (context.stop.reason, context.errors_in_a_row) == ("", 0)
     assert played(broken, an_episode(broken), context=context).asked == []
 

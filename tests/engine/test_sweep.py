@@ -172,9 +172,9 @@ def test_a_bug_ends_its_episode_alone_and_is_kept(
     assert outcome.exit_code == 1
     assert 0 < outcome.broken == outcome.owed < 16
     events = [json.loads(line) for line in (tmp_path / "run" / "events.jsonl").read_text().splitlines()]
-    parked = [event for event in events if event["kind"] == "parked"]
-    assert len(parked) == outcome.broken
-    assert all("a planted bug" in event["detail"] for event in parked)
+    deferred = [event for event in events if event["kind"] == "deferred"]
+    assert len(deferred) == outcome.broken
+    assert all("a planted bug" in event["detail"] for event in deferred)
     same_version = go(sweep, tmp_path / "run")
     assert (same_version.exit_code, same_version.steps) == (1, 0)
     retried = go(sweep, tmp_path / "run", retry=frozenset({"internal_error"}))
@@ -210,7 +210,7 @@ def test_an_unavailable_provider_parks_episodes_that_are_owed(tmp_path: Path, mo
     with monkeypatch.context() as patch:
         patch.setattr(PolicyAsker, "ask", away)
         outcome = go(sweep, tmp_path / "run")
-    assert (outcome.exit_code, outcome.reason, outcome.owed) == (3, "parked", 16)
+    assert (outcome.exit_code, outcome.reason, outcome.owed) == (3, "deferred", 16)
     assert go(sweep, tmp_path / "run").exit_code == 0
 
 

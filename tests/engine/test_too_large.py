@@ -91,7 +91,7 @@ def test_one_long_reply_sets_its_episode_aside_and_the_others_are_played(
             assert (first.ended, first.owed) == (0, EPISODES)
             for _ in range(2):
                 again = await play(url, "0.30")
-                assert (again.ended, again.owed, again.exit_code, again.reason) == (EPISODES - 1, 1, 3, "parked")
+                assert (again.ended, again.owed, again.exit_code, again.reason) == (EPISODES - 1, 1, 3, "deferred")
                 (words,) = [text for text in again.messages if "too_large" in text]
                 assert words.startswith("acme/m-1: 1 set aside (`too_large`): the next request of an episode may cost")
                 assert "the other episodes go on" in words
@@ -100,4 +100,4 @@ def test_one_long_reply_sets_its_episode_aside_and_the_others_are_played(
 
     asyncio.run(main())
     events = [json.loads(line) for line in (tmp_path / "run" / "events.jsonl").read_text().splitlines()]
-    assert [event["why"] for event in events if event["kind"] == "parked"] == ["too_large"] * 3
+    assert [event["why"] for event in events if event["kind"] == "deferred"] == ["too_large"] * 3

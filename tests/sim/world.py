@@ -97,7 +97,7 @@ class World:
         self.run = self.folder / "run"
         self.life: Life | None = None
         """The life that is being lived."""
-        self.parked = False
+        self.deferred = False
         """Whether an episode was left in it that has not ended."""
         self._drawn = 0
         self.flaws: list[BaseException] = []
@@ -207,7 +207,7 @@ class World:
             playing[lane] -= 1
         if left in ("diverged", "agent_error"):
             raise Broken(f"{episode.id} is left as {left}")
-        self.parked |= left in LEFT_OWED
+        self.deferred |= left in LEFT_OWED
         return left
 
     # Processes.
@@ -291,7 +291,7 @@ class World:
         self.network.begin(life.weather)
         self.reading = Reading()
         self.flaws.clear()
-        self.life, self.second, self.parked = life, None, False
+        self.life, self.second, self.deferred = life, None, False
         loop = SimLoop(self.now, self._turn)
         loop.beside(self.catch_up)
         self.main = self.process = self.processes[self.network.process] = Process(self.network.process, loop)
@@ -319,7 +319,7 @@ class World:
         self.checks.between_lives(closed=self.closed)
         if isinstance(outcome, RunOutcome) and outcome.reason == "complete" and not self.checks.suspended:
             self.checks.complete(outcome.episodes)
-        if isinstance(outcome, RunOutcome) and outcome.reason == "parked" and not self.parked:
+        if isinstance(outcome, RunOutcome) and outcome.reason == "deferred" and not self.deferred:
             raise Broken(f"a life ends with {outcome.owed} episodes that remain, and none was set aside in it")
         flaw = self.reading.flaw(self.network.long_bodies)
         if flaw:

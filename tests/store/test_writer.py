@@ -564,11 +564,11 @@ def test_events_are_lines_that_keep_odd_values_and_no_keys(tmp_path: Path) -> No
         store.event("pause", lane="p/m", seconds=1.5)
         store.event("odd", text="half \ud800", path=Path("x"), big=10**30)
         KEYS.learn(key := "sk-planted-0123456789abcdefGHIJ")
-        store.event("parked", detail=f"Wrong key: {key[:20]}... or {key}")
+        store.event("deferred", detail=f"Wrong key: {key[:20]}... or {key}")
 
     play(tmp_path / "run", body)
     lines = [json.loads(line) for line in (tmp_path / "run" / "events.jsonl").read_text().splitlines()]
-    assert [(line["session"], line["kind"]) for line in lines] == [("s", "pause"), ("s", "odd"), ("s", "parked")]
+    assert [(line["session"], line["kind"]) for line in lines] == [("s", "pause"), ("s", "odd"), ("s", "deferred")]
     assert lines[2]["detail"] == "Wrong key: ***... or ***"
     assert lines[0]["seconds"] == 1.5
     assert lines[1]["big"] == 10**30

@@ -145,7 +145,7 @@ def test_more_than_an_account_may_ever_ask_parks_its_episode_alone() -> None:
 
     def check(case: tuple[int, str]) -> None:
         verdict = judged(*case, "rate_limit_exceeded")
-        assert (verdict.action, verdict.kind, verdict.message) == ("park", "too_large", case[1])
+        assert (verdict.action, verdict.kind, verdict.message) == ("defer", "too_large", case[1])
 
     check_each(((case[1][:40], case) for case in cases), check)
 

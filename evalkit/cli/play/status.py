@@ -138,7 +138,7 @@ def _progress(cells: Sequence[CellStatus]) -> "Table":
                 "refused": cell.refused,
                 "steps": cell.steps,
                 "spent": cell.cost,
-                "endings": {**cell.endings, **cell.parked},
+                "endings": {**cell.endings, **cell.deferred},
             }
             for cell in cells
         ),
@@ -214,7 +214,7 @@ def _words(status: Status) -> list[str]:
     lines = [f"{status.name}: {ended:,} of {many(planned, 'episode')} ended, {state}."]
     if status.written_by is None and ended < planned:
         lines += map(visible, status.why.splitlines())
-    lines += [*status.parked_words, ", ".join(money) + "."]
+    lines += [*status.deferred_words, ", ".join(money) + "."]
     if status.open_leases:
         when = "A crash now would cost" if status.written_by is not None else "A session has crashed; that costs"
         lines.append(f"{when} {show_usd(status.open_leases)}, its open leases, until `tools reconcile` releases them.")

@@ -61,7 +61,7 @@ class Admission:
         """The same of all."""
         self._unproven: set[Place] = set()
         """Cells that have started episodes and ended none, and whose stand-in is not the agent itself."""
-        self._parked = 0.0
+        self._deferred = 0.0
         """The same of those that this call had to leave."""
         self._news = 0
         """Episodes learned of since the lanes were last predicted."""
@@ -74,7 +74,7 @@ class Admission:
 
     @property
     def in_flight(self) -> int:
-        """Episodes that have started, and have neither ended nor been parked."""
+        """Episodes that have started, and have neither ended nor been deferred."""
         return len(self._flights)
 
     def next(self, name: str, most: int = 1) -> list[PlannedEpisode]:
@@ -167,12 +167,12 @@ class Admission:
         if self._unproven:
             return False
         owed = sum([backlog.asked for backlog in self.backlogs.values()])
-        return stats.spent + (self._flying + self._parked + owed) * _with_failures(stats) <= stats.budget
+        return stats.spent + (self._flying + self._deferred + owed) * _with_failures(stats) <= stats.budget
 
     def _fits(self, backlog: LaneBacklog, episode: PlannedEpisode, stats: BudgetStats) -> bool:
         assert stats.budget is not None
         needed = ((1 + MARGIN) * self._flying + (1 + SPREAD) * self._whole(backlog, episode)) * _with_failures(stats)
-        others = self._parked + self._others(backlog)
+        others = self._deferred + self._others(backlog)
         bound = self._request(backlog, episode)
         bounds = bound + sum([one.flights * (one.bound() or bound) for one in self.backlogs.values()])
         return stats.spent + needed + others + bounds <= stats.budget
@@ -290,7 +290,7 @@ class Admission:
                 flight.cost, flight.requests = one.cost, one.requests
 
     def left(self, episode: str, how: str) -> None:
-        """An episode has ended, or was parked (`LEFT_OWED`)."""
+        """An episode has ended, or was deferred (`LEFT_OWED`)."""
         self.left_all([(episode, how, self._flights[episode].progress())])
 
     def left_all(self, episodes: Iterable[tuple[str, str, tuple[int, int]]]) -> None:
@@ -302,7 +302,7 @@ class Admission:
             backlog, owed, learning = flight.backlog, how in LEFT_OWED, self._cells[flight.cell_key]
             backlog.flights -= 1
             if how in ("unavailable", TOO_LARGE):
-                self._parked += self.forecast.rest(*flight.cell_key, cost=cost, requests=requests)
+                self._deferred += self.forecast.rest(*flight.cell_key, cost=cost, requests=requests)
             learning.ended[flight.number] = None if owed else (cost, requests)
             for paid, asked in learning.news():
                 self.forecast.learn(*flight.cell_key, cost=paid, requests=asked)
@@ -355,7 +355,7 @@ class Admission:
             self.forecast.rest(*one.cell_key, cost=one.progress()[0], requests=one.progress()[1])
             for one in self._flights.values()
         ]
-        return round(sum(backlog.owing for backlog in self.backlogs.values()) + sum(flying) + self._parked)
+        return round(sum(backlog.owing for backlog in self.backlogs.values()) + sum(flying) + self._deferred)
 
 
 def _with_failures(stats: BudgetStats) -> float:

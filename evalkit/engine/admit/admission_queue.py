@@ -51,7 +51,7 @@ class AdmissionQueue:
         self.admission.seated(episode.id, lambda: (active.cost, active.position.step))
 
     def left(self, episode: PlannedEpisode, how: str) -> None:
-        """An episode has ended, or was parked."""
+        """An episode has ended, or was deferred."""
         self.admission.left(episode.id, how)
         self._tell()
 

@@ -81,7 +81,7 @@ def recoded(old: Manifest, new: Manifest) -> list[str]:
     both = ((name, old.agents[name].code, agent.code) for name, agent in new.agents.items() if name in old.agents)
     return [
         f"The source of agent {name!r} ({now.agent}) is not what it was when the run was last played, and its version "
-        f"is still {now.version}: episodes resume where the code repeats what it did, and are parked as `diverged` "
+        f"is still {now.version}: episodes resume where the code repeats what it did, and are deferred as `diverged` "
         "elsewhere. Raise `version` if it asks or acts otherwise."
         for name, was, now in both
         if was is not None and now is not None and was.source and now.source and was.source != now.source
