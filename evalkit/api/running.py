@@ -335,7 +335,7 @@ def _episode(instance: Instance, outcome: RunOutcome) -> Episode:
     from evalkit.store.reading.index import read_index
 
     run = outcome.directory
-    if outcome.owed:
+    if outcome.remaining:
         flaws = [str(event.get("detail", "")) for event in read_events(run, "deferred")]
         words = " ".join(dict.fromkeys((*outcome.messages, *flaws))) or "The reason is unknown."
         raise RunError(f"The episode did not end ({outcome.reason}): {words}")

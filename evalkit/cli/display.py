@@ -15,7 +15,7 @@ from rich.text import Text
 from evalkit.cli.pipes import guarded_streams, unread
 from evalkit.cli.question_words import counted, open_lines, server_words
 from evalkit.client.lanes.health import GIVE_UP_S
-from evalkit.engine.episode import LEFT_OWED
+from evalkit.engine.episode import NOT_ENDED
 from evalkit.engine.view import LaneView, View
 from evalkit.money import money_words, show_usd
 from evalkit.report.render.terminal import Output
@@ -214,7 +214,7 @@ def _troubles(view: View) -> Iterator[str]:
         elif lane.trouble:
             parts.append(f"{lane.trouble} (tried for {span(GIVE_UP_S)} at most)")
         parts += [f"{kind} {count:,}" for kind, count in sorted(lane.failures.items())]
-        parts += [f"{why} {count:,}" for why, count in lane.left.items() if why in LEFT_OWED - {"stopped"}]
+        parts += [f"{why} {count:,}" for why, count in lane.left.items() if why in NOT_ENDED - {"stopped"}]
         if parts:
             yield visible(f"{lane.name}: {', '.join(parts)}")
 

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain
 
-from evalkit.engine.episode import LEFT_OWED, TOO_LARGE
+from evalkit.engine.episode import NOT_ENDED, TOO_LARGE
 from evalkit.engine.outcome import RunOutcome
 from evalkit.engine.resume import DIVERGED
 from evalkit.engine.session import Schedule
@@ -20,7 +20,7 @@ def outcome_of(schedule: Schedule) -> RunOutcome:
     """What this call has done, and what remains. It writes an event if the money was not sufficient."""
     session, jobs, admitter = schedule.session, schedule.jobs, schedule.admitter
     left = [ending for job in jobs for ending, count in job.context.ended.items() for _ in range(count)]
-    ended = sum(job.done_before for job in jobs) + sum(ending not in LEFT_OWED for ending in left)
+    ended = sum(job.done_before for job in jobs) + sum(ending not in NOT_ENDED for ending in left)
     total = sum(job.episodes for job in jobs)
     code_words = list(_code_words(schedule))
     ended_lanes = [job.context.lane_stop.message for job in jobs if job.context.lane_stop.message]
@@ -31,14 +31,14 @@ def outcome_of(schedule: Schedule) -> RunOutcome:
     lane_words = ended_lanes + [
         job.context.unavailable for job in jobs if job.context.unavailable and not job.context.lane_stop.message
     ]
-    owed = total - ended
+    remaining = total - ended
     if not lane_words:  # else it is told already
         lane_words = [f"{job.name}: {job.lane.trouble}." for job in jobs if job.lane is not None and job.lane.trouble]
     unfinished = _unfinished(schedule)
     if unfinished:
         session.store.event("unfinished", episodes=unfinished, why=session.stop.reason)
-    owed_cost = admitter.admission.owed() if admitter is not None and owed else None
-    reason = _reason(schedule, owed, lane_ended=bool(ended_lanes), code_failed=bool(code_words))
+    remaining_cost = admitter.admission.remaining() if admitter is not None and remaining else None
+    reason = _reason(schedule, remaining, lane_ended=bool(ended_lanes), code_failed=bool(code_words))
     refused_words, too_large_words = list(_refused_words(schedule)), list(_too_large_words(schedule))
     told = {"lane": ended_lanes, "agent": code_words, "refused": refused_words}
     why = _why(schedule, reason, left, {**told, "deferred": [*lane_words, *too_large_words]})
@@ -46,7 +46,7 @@ def outcome_of(schedule: Schedule) -> RunOutcome:
         *_in_vain(schedule),
         *([] if schedule.question is None else schedule.question.words()),
         *why.splitlines(),
-        *_owed_words(schedule, owed, owed_cost),
+        *_remaining_words(schedule, remaining, remaining_cost),
         *_ceiling_words(schedule),
         *_unfinished_words(schedule, unfinished),
         *lane_words,
@@ -65,9 +65,9 @@ def outcome_of(schedule: Schedule) -> RunOutcome:
         messages=tuple(dict.fromkeys(filter(None, messages))),
         episodes=total,
         ended=ended,
-        owed=owed,
+        remaining=remaining,
         unfinished=unfinished,
-        owed_cost=owed_cost,
+        remaining_cost=remaining_cost,
         refused=sum(job.context.ended.get(REFUSED, 0) for job in jobs),
         broken=left.count("internal_error") + sum(job.broken_before for job in jobs),
         steps=sum(job.context.steps for job in jobs),
@@ -143,11 +143,11 @@ def _budget_words(schedule: Schedule) -> Iterator[str]:
         )
 
 
-def _owed_words(schedule: Schedule, owed: int, owed_cost: int | None) -> Iterator[str]:
+def _remaining_words(schedule: Schedule, remaining: int, remaining_cost: int | None) -> Iterator[str]:
     """What remains when money or time is over, what it will cost, and what to do."""
     over = schedule.session.stop.reason or ("" if schedule.admitter is None else schedule.admitter.cut)
-    if owed and over in ("budget", "deadline"):
-        cost = f", with a predicted cost of about {show_usd(owed_cost)}" if owed_cost else ""
+    if remaining and over in ("budget", "deadline"):
+        cost = f", with a predicted cost of about {show_usd(remaining_cost)}" if remaining_cost else ""
         raised = "To continue, raise `--budget`, or `budget_usd` in the sweep and run it again."
         remedy = (
             ""
@@ -156,7 +156,7 @@ def _owed_words(schedule: Schedule, owed: int, owed_cost: int | None) -> Iterato
             if over == "budget"
             else "Run again to continue."
         )
-        yield f"{_episodes(owed)}{cost}. {remedy}".rstrip()
+        yield f"{_episodes(remaining)}{cost}. {remedy}".rstrip()
 
 
 def _all_wait(schedule: Schedule) -> bool:
@@ -227,10 +227,10 @@ def _episodes(count: int) -> str:
     return many(count, "episode remains", "episodes remain")
 
 
-def _reason(schedule: Schedule, owed: int, *, lane_ended: bool, code_failed: bool) -> str:
+def _reason(schedule: Schedule, remaining: int, *, lane_ended: bool, code_failed: bool) -> str:
     if schedule.session.stop.reason:
         return schedule.session.stop.reason
-    if not owed:
+    if not remaining:
         return "complete"
     if schedule.question is not None and schedule.question.answered:
         return "decided"

@@ -156,7 +156,7 @@ class LaneContext:
     steps: int = 0
     cost: int = 0
     ended: dict[str, int] = field(default_factory=dict)
-    """Episodes by how they left: an ending, or one of `LEFT_OWED`."""
+    """Episodes by how they left: an ending, or one of `NOT_ENDED`."""
     errors_in_a_row: int = 0
     unavailable: str = ""
     """Why the last of the episodes without an answer from the provider was deferred."""
@@ -191,7 +191,7 @@ class Player:
 TOO_LARGE = "too_large"
 """How an episode is left whose next request can never be paid for."""
 
-LEFT_OWED = frozenset({REFUSED, "unavailable", TOO_LARGE, "internal_error", "stopped", "agent_error", "diverged"})
+NOT_ENDED = frozenset({REFUSED, "unavailable", TOO_LARGE, "internal_error", "stopped", "agent_error", "diverged"})
 """Ways to leave an episode that are not endings: it remains."""
 
 OF_THE_AGENT = frozenset({QUIT, ASK_LIMIT})
@@ -227,9 +227,9 @@ async def play(
         context.errors_in_a_row = 0
         context.failures.pop(agent, None)
         _tell_idle(active, left, context)
-        if context.learn is not None and left not in LEFT_OWED:
+        if context.learn is not None and left not in NOT_ENDED:
             context.learn(active)
-        if context.judge is not None and left not in LEFT_OWED:
+        if context.judge is not None and left not in NOT_ENDED:
             context.judge(active)
     except EpisodeUnavailable as flaw:
         left = _defer(episode, context, "unavailable", str(flaw))
@@ -306,7 +306,7 @@ def _defer(episode: PlannedEpisode, context: LaneContext, why: str, detail: str)
 def _tell_idle(active: ActiveEpisode, left: str, context: LaneContext) -> None:
     """Tell the lane of an episode that has ended without a valid action."""
     lane = context.lane
-    if lane is not None and not active.acted and left not in LEFT_OWED and lane.ended_idle():
+    if lane is not None and not active.acted and left not in NOT_ENDED and lane.ended_idle():
         context.log.event("no_valid_action", lane=lane.name, detail=lane.notice)
 
 

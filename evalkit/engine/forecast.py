@@ -205,7 +205,7 @@ class Forecast:
         own = (cost + whole.cost) / (requests + count)
         return max(beyond(whole.cost, SPREAD, cost), beyond(count, SPREAD, requests) * own, price)
 
-    def owed(self, agent: str, suite: str, count: int) -> Range:
+    def remaining(self, agent: str, suite: str, count: int) -> Range:
         """What `count` episodes of the cell that have not begun will cost."""
         prior, cost = self.priors.get((agent, suite)), count * self.whole(agent, suite).cost
         known = self.ended(agent, suite) + (prior.played if prior is not None and prior.itself else 1)

@@ -28,10 +28,10 @@ class RunOutcome:
     episodes: int
     """All that the spec asks for."""
     ended: int
-    owed: int
+    remaining: int
     unfinished: int
     """The remaining ones that had started in this call and that money or time could not finish."""
-    owed_cost: int | None
+    remaining_cost: int | None
     """Predicted pico-dollars of the remaining ones; None: not predicted."""
     refused: int
     """The remaining ones whose last request in this call the provider refused, not because of the model."""
@@ -69,9 +69,9 @@ class RunOutcome:
             return INTERRUPTED
         if self.reason == "corrupt":
             return REFUSED
-        if not self.owed or self.reason == "decided":
+        if not self.remaining or self.reason == "decided":
             return COMPLETE
-        return FAILED if self.owed == self.broken else INCOMPLETE
+        return FAILED if self.remaining == self.broken else INCOMPLETE
 
     def to_json(self) -> dict[str, Any]:
         """The outcome with a stable schema; money in USD."""
@@ -84,9 +84,9 @@ class RunOutcome:
             "messages": list(self.messages),
             "episodes": self.episodes,
             "ended": self.ended,
-            "owed": self.owed,
+            "remaining": self.remaining,
             "unfinished": self.unfinished,
-            "owed_usd": None if self.owed_cost is None else usd_number(self.owed_cost),
+            "owed_usd": None if self.remaining_cost is None else usd_number(self.remaining_cost),
             "refused": self.refused,
             "broken": self.broken,
             "steps": self.steps,

@@ -13,7 +13,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import TypeVar
 
 from evalkit.engine.admit.admission_queue import AdmissionQueue
-from evalkit.engine.episode import LEFT_OWED
+from evalkit.engine.episode import NOT_ENDED
 from evalkit.engine.scheduler import LaneJob
 from evalkit.engine.universe import PlannedEpisode
 from evalkit.waiting import WaitQueue
@@ -126,7 +126,7 @@ class Pacing:
         """It has ended, or was deferred."""
         agent = episode.cell_key[0]
         self._flying[agent] -= 1
-        self._ended[agent] += episode.cell_key[1] in self._suites and how not in LEFT_OWED
+        self._ended[agent] += episode.cell_key[1] in self._suites and how not in NOT_ENDED
         self.look()
 
     def look(self) -> None:

@@ -144,16 +144,16 @@ class Holdings:
         """An episode of an agent that is code, with what the log answers it; one that is retried has nothing yet."""
         rows, take = self.rows.get(episode.id, ()), progress.take
         base_take = _base_take(rows, progress, take)
-        owed = progress.ending in UNSCORED
-        if (progress.ending and not owed) or episode.id in self.diverged:
-            rows, take, base_take, owed = (), progress.take + 1, progress.take + 1, False
+        remaining = progress.ending in UNSCORED
+        if (progress.ending and not remaining) or episode.id in self.diverged:
+            rows, take, base_take, remaining = (), progress.take + 1, progress.take + 1, False
         asks = {
             (ask.step, ask.ask_key, ask.ask_n): ask
             for ask in self.asks.get(episode.id, ())
             if ask.base_take == base_take
         }
         again: Collection[tuple[int, str, int]] = ()
-        if owed:
+        if remaining:
             again, rows, take = _refused_last(asks, rows[-1].step), rows[:-1], take + 1
         return ActiveEpisode(
             episode=episode, position=position, take=take, base_take=base_take, rows=rows, asks=asks, again=again
@@ -199,11 +199,11 @@ def read_holdings(
     from evalkit.store.reading.reader import ask_rows, replay_rows
 
     index = read_index(directory) if index is None else index
-    owed = index.owed(retry)
+    remaining = index.remaining(retry)
     return Holdings(
         episodes=index.episodes,
-        rows=replay_rows(directory, owed),
-        asks=ask_rows(directory, owed) if coded else {},
+        rows=replay_rows(directory, remaining),
+        asks=ask_rows(directory, remaining) if coded else {},
         diverged=frozenset(_deferred(directory, DIVERGED)) if DIVERGED in retry else frozenset(),
         cells=index.cells,
         broken=_broken(directory),

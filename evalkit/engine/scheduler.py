@@ -14,7 +14,7 @@ from typing import Protocol
 from evalkit.client.ask import Asker
 from evalkit.client.lanes.lane import Lane
 from evalkit.client.outside import OutsideAsker
-from evalkit.engine.episode import LEFT_OWED, ActiveEpisode, LaneContext, Player, play
+from evalkit.engine.episode import NOT_ENDED, ActiveEpisode, LaneContext, Player, play
 from evalkit.engine.gc_threshold import seldom_collected
 from evalkit.engine.universe import PlannedEpisode
 
@@ -112,7 +112,7 @@ class LaneJob:
     def done(self) -> int:
         """Episodes that have ended, earlier calls included."""
         ended = self.context.ended
-        return self.done_before + sum(count for ending, count in ended.items() if ending not in LEFT_OWED)
+        return self.done_before + sum(count for ending, count in ended.items() if ending not in NOT_ENDED)
 
     @property
     def held_by(self) -> str:
@@ -195,7 +195,7 @@ async def _play_one(job: LaneJob) -> bool:
     if admitter is not None:
         admitter.left(episode, left)
     cell = job.cells.get((episode.cell.agent.name, episode.suite.name))
-    if cell is not None and left not in LEFT_OWED:
+    if cell is not None and left not in NOT_ENDED:
         cell.ended += 1
     if pace is not None:
         pace.left(episode, left)

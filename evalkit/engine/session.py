@@ -261,14 +261,14 @@ def _job(session: Session, endpoints: Endpoints, backlog: LaneBacklog, width: in
 def _cells(session: Session, backlog: LaneBacklog) -> dict[Place, CellCount]:
     """How far each agent of the lane is on each suite, before anything is played."""
     manifest, choice = session.resolved.manifest, session.options.choice
-    owed = backlog.fresh + Counter(cell_key for cell_key, *_ in backlog.begun.values())
+    remaining = backlog.fresh + Counter(cell_key for cell_key, *_ in backlog.begun.values())
     counts = {}
     for suite in manifest.suites.values():
         planned = len(suite.instances) * len(choice.replicates(manifest))
         for agent in lanes(manifest, choice)[backlog.name] if choice.takes_suite(suite) else ():
             if suite.environment in agent.packs:
                 cell_key = agent.name, suite.name
-                counts[cell_key] = CellCount(planned=planned, ended=planned - owed[cell_key])
+                counts[cell_key] = CellCount(planned=planned, ended=planned - remaining[cell_key])
     return counts
 
 
@@ -308,7 +308,7 @@ def _todo(session: Session, share: RunPart, fresh: int) -> Iterator[PlannedEpiso
     holdings, retry, question = session.holdings, session.options.retry, session.question
     for kind in KINDS:
         if kind != "fresh" or fresh:  # of a lane that is complete nothing is looked at
-            owed = order(share, holdings, retry, kind)
+            remaining = order(share, holdings, retry, kind)
             if question is not None:
-                owed = (episode for episode in owed if episode.cell.agent.name not in question.dismissed)
-            yield from owed
+                remaining = (episode for episode in remaining if episode.cell.agent.name not in question.dismissed)
+            yield from remaining

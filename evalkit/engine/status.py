@@ -71,7 +71,7 @@ class CellStatus:
     """At the rate at which its lane's requests were sent, shared with the lane's other cells; None: not known."""
 
     @property
-    def owed(self) -> int:
+    def remaining(self) -> int:
         """Episodes that have not ended."""
         return self.planned - self.ended
 
@@ -140,7 +140,7 @@ class Status:
             "episodes": sum(cell.planned for cell in self.cells),
             "ended": sum(cell.ended for cell in self.cells),
             "started": sum(cell.started for cell in self.cells),
-            "owed": sum(cell.owed for cell in self.cells),
+            "remaining": sum(cell.remaining for cell in self.cells),
             "refused": sum(cell.refused for cell in self.cells),
             "refused_words": dict(self.refused_words),
             "steps": sum(cell.steps for cell in self.cells),
@@ -182,7 +182,7 @@ def _cell_json(cell: CellStatus) -> dict[str, Any]:
         "planned": cell.planned,
         "ended": cell.ended,
         "started": cell.started,
-        "owed": cell.owed,
+        "remaining": cell.remaining,
         "steps": cell.steps,
         "spent_usd": usd_number(cell.cost),
         "endings": cell.endings,
@@ -218,7 +218,7 @@ def status_of(directory: Path, manifest: Manifest, index: RunIndex) -> Status:
     deferred = deferred_episodes(directory)
     cells = [_deferred(_cell(manifest, cell, forecast), deferred) for cell in logged]
     lanes = {agent.name: agent.lane for agent in manifest.agents.values()}
-    rates = lane_rates(index.cells.values(), manifest) if any(cell.owed for cell in cells) else {}
+    rates = lane_rates(index.cells.values(), manifest) if any(cell.remaining for cell in cells) else {}
     lane_seconds = _lane_seconds(cells, lanes, rates)
     steps_cost = index.totals["cost"]
     written_by = holder(directory)
@@ -243,7 +243,7 @@ def status_of(directory: Path, manifest: Manifest, index: RunIndex) -> Status:
         simulated=manifest.simulated,
         reason="killed" if killed else str(ended.get("reason", "")),
         why=KILLED if killed else str(ended.get("why", "")),
-        deferred_words=_deferred_words(deferred) if any(cell.owed for cell in cells) else (),
+        deferred_words=_deferred_words(deferred) if any(cell.remaining for cell in cells) else (),
         kept=tuple(reworded(manifest)),
         refused_words=_refused_words(directory) if any(cell.refused for cell in cells) else {},
         question=_question(directory, live, ended),
@@ -252,7 +252,7 @@ def status_of(directory: Path, manifest: Manifest, index: RunIndex) -> Status:
 
 def _deferred(cell: CellStatus, deferred: Mapping[tuple[str, str, str], Deferred]) -> CellStatus:
     here = {why: one.episodes for (*place, why), one in deferred.items() if place == [cell.agent, cell.suite]}
-    return replace(cell, deferred=here) if cell.owed else cell
+    return replace(cell, deferred=here) if cell.remaining else cell
 
 
 def _deferred_words(deferred: Mapping[tuple[str, str, str], Deferred]) -> tuple[str, ...]:
@@ -335,7 +335,7 @@ def _cell(manifest: Manifest, cell: CellTotals, forecast: Forecast) -> CellStatu
     begun = [(count, steps / count, cost / count) for count, steps, cost in cell.going.values() if count > 0]
     fresh, whole, prior = planned - cell.begun, forecast.whole(*cell_key), forecast.priors.get(cell_key)
     expected = fresh * whole.cost + sum(n * forecast.rest(*cell_key, cost=cost, requests=far) for n, far, cost in begun)
-    _, middle, high = forecast.owed(*cell_key, planned - cell.ended)
+    _, middle, high = forecast.remaining(*cell_key, planned - cell.ended)
     factor, asks = high / middle if middle else 1.0, asks_per_step(manifest.agents[agent], cell)
     return CellStatus(
         agent=agent,
@@ -382,4 +382,4 @@ def _lane_seconds(
 
 def _share(cell: CellStatus, lanes: Mapping[str, str], rates: Mapping[str, float]) -> float | None:
     rate = rates.get(lanes[cell.agent])
-    return 0.0 if not cell.owed else None if rate is None else cell.requests_left / rate
+    return 0.0 if not cell.remaining else None if rate is None else cell.requests_left / rate

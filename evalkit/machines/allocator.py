@@ -269,7 +269,7 @@ class Allocator:
         """Where none of the present workers may play what is to be played, since others have left it or have left their
         seats, one of them is to end, and another to begin in its place: the one that has least to play."""
         members = self.members.values()
-        for lane in self._owed() if not any(member.leaving for member in members) else ():
+        for lane in self._remaining() if not any(member.leaving for member in members) else ():
             seated = [member for member in members if member.hands[lane.name].width]
             last = max((member.order for member in seated), default=-1)
             if members and (not seated or any(dealt.since > last for dealt in lane.orphans)):
@@ -277,7 +277,7 @@ class Allocator:
                 chosen.leaving = True
                 return
 
-    def _owed(self) -> Iterator[DealtLane]:
+    def _remaining(self) -> Iterator[DealtLane]:
         """Lanes of which something is to be played that no worker has."""
         for lane in self.lanes.values():
             if not lane.stopped and (lane.orphans or self._dealer.remaining(lane.name)):
@@ -294,7 +294,7 @@ class Allocator:
 
     def idle(self) -> bool:
         """Whether nothing is being played and nothing more will start."""
-        return not any(member.episodes for member in self.members.values()) and not any(self._owed())
+        return not any(member.episodes for member in self.members.values()) and not any(self._remaining())
 
 
 def _demand(unit: str, lane: LaneReport) -> float:

@@ -4,7 +4,7 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
-from evalkit.engine.episode import LEFT_OWED, ActiveEpisode, final_score
+from evalkit.engine.episode import NOT_ENDED, ActiveEpisode, final_score
 from evalkit.engine.resume import Holdings
 from evalkit.engine.universe import PlannedEpisode, cells
 from evalkit.frozen.manifest import Manifest
@@ -97,7 +97,7 @@ class AssignedEpisodes:
         """An episode has ended, or was deferred."""
         active, score = self._playing.pop(episode.id, None), None
         cost, requests = self._before(episode) if active is None else (active.cost, active.position.step)
-        if active is not None and how not in LEFT_OWED:
+        if active is not None and how not in NOT_ENDED:
             score = final_score(active)
         self._left.append(Left(episode.id, how, cost, requests, score))
 

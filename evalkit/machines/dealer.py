@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from itertools import islice
 
-from evalkit.engine.episode import ERRORS_THAT_STOP, LEFT_OWED
+from evalkit.engine.episode import ERRORS_THAT_STOP, NOT_ENDED
 from evalkit.engine.scheduler import LaneJob
 from evalkit.engine.session import Schedule
 from evalkit.engine.universe import PlannedEpisode
@@ -88,12 +88,12 @@ class JobDealer:
                 "errors",
                 f"{ERRORS_THAT_STOP} episodes in a row ended in an internal error: see `deferred` in events.jsonl.",
             )
-        owed = how in LEFT_OWED
-        if not owed and cell_key in job.cells:
+        remaining = how in NOT_ENDED
+        if not remaining and cell_key in job.cells:
             job.cells[cell_key].ended += 1
         if job.pace is not None:
             job.pace.left(episode, how)
-        if owed:
+        if remaining:
             return
         if job.admitter is None:
             self._forecast.learn(*cell_key, cost=left.cost, requests=left.requests)

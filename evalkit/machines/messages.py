@@ -31,7 +31,7 @@ class Left(msgspec.Struct, frozen=True, array_like=True):
 
     episode: str
     how: str
-    """Its ending, or why it is still owed."""
+    """Its ending, or why it is still remaining."""
     cost: int
     """Pico-dollars and requests, earlier sessions included."""
     requests: int

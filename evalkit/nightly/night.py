@@ -243,7 +243,7 @@ def _idle(
     sweep = resolved.sweep
     if _planned(merge(old, resolved.manifest, str(run))) > record.planned:
         return ""
-    if not record.owed:
+    if not record.remaining:
         return f"all {many(record.planned, 'episode has', 'episodes have')} ended"
     if sweep.deadline_s is not None and now >= old.created_at + sweep.deadline_s:
         return "its deadline has passed"

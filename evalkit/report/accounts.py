@@ -42,7 +42,7 @@ def completeness_table(source: RunData) -> Table:
         title="Completeness",
         query=query,
         columns=(
-            *columns_of("count", "episodes", planned="Planned", ended="Ended", owed="Remaining", begun="Begun"),
+            *columns_of("count", "episodes", planned="Planned", ended="Ended", remaining="Remaining", begun="Begun"),
             *columns_of("count", "episodes", **{"refused": "Refused"} if refused else {}),
             *columns_of("count", "episodes", prefix="Used", outside="Left out"),
             *columns_of("counts", "episodes", endings="Endings", **{"void": "Void"} if struck else {}),
@@ -65,7 +65,7 @@ _COMPLETENESS = """with counted as (
 ),
 {endings}{voids}
 select {places}, planned - coalesce(counted.void, 0) as planned,
-    coalesce(ended, 0) as ended, planned - coalesce(counted.void, 0) - coalesce(ended, 0) as owed,
+    coalesce(ended, 0) as ended, planned - coalesce(counted.void, 0) - coalesce(ended, 0) as remaining,
     coalesce(begun, 0) as begun,{refused}
     coalesce(prefix, 0) as prefix, coalesce(ended - prefix, 0) as outside,
     coalesce(endings.n, map {{}}) as endings{void}

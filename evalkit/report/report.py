@@ -158,7 +158,7 @@ class Report:
 
         schema, version   `evalkit.report`, 1. Within a version fields, tables and columns are only added.
         evalkit           version that began the run
-        run               name, created_at (s since 1970), replicates, planned, ended, owed, refused (of the owed ones),
+        run               name, created_at (s since 1970), replicates, planned, ended, remaining, refused (of the remaining ones),
                           void (episodes; what is void is not planned), complete (bool); refused_words (by agent, what
                           the provider said); simulated_money (bool: nobody pays it, or not all of it)
         agents            in the spec's order: name, lane, prompts, notes (bool), tags, marks
@@ -191,7 +191,7 @@ class Report:
                 "replicates": manifest.replicates,
                 "planned": self.planned,
                 "ended": self.ended,
-                "owed": self.planned - self.ended,
+                "remaining": self.planned - self.ended,
                 "refused": self.refused,
                 "refused_words": self.refused_words,
                 "void": self.voided,

@@ -317,7 +317,7 @@ def _partial_notes(cells: Sequence[Cell]) -> list[str]:
         return [_partial_summary(cells, partial)]
     return [
         f"partial: {cell.agent} on {cell.suite.name}: uses the first {len(cell.prefix):,} of {cell.planned:,} "
-        f"episodes; remaining: {cell.owed - len(cell.refused):,}; ended after one "
+        f"episodes; remaining: {cell.remaining - len(cell.refused):,}; ended after one "
         f"that remains, and left out: {cell.outside:,}{_interval_note(cell)}"
         for cell in partial
     ]
@@ -325,12 +325,12 @@ def _partial_notes(cells: Sequence[Cell]) -> list[str]:
 
 def _partial_summary(cells: Sequence[Cell], partial: Sequence[Cell]) -> str:
     """One line about many partial cells; the table of completeness has their numbers."""
-    owed, outside = sum(cell.owed for cell in partial), sum(cell.outside for cell in partial)
+    remaining, outside = sum(cell.remaining for cell in partial), sum(cell.outside for cell in partial)
     kinds = {kind for cell in partial for interval, kind in [interval_and_kind(cell)] if interval is not None}
     planned = sorted(kinds - {BETTING})
     words = f"; intervals by {', '.join(planned)} are as if these lengths had been planned" if planned else ""
     return (
-        f"partial: {len(partial):,} of {many(len(cells), 'row')}, {many(owed, 'episode')} remaining; each row uses its "
+        f"partial: {len(partial):,} of {many(len(cells), 'row')}, {many(remaining, 'episode')} remaining; each row uses its "
         f"first episodes, up to the first that has not ended ({outside:,} that ended later are left out), and its mean "
         f"favours short ones{words}; see the table of completeness"
     )

@@ -79,7 +79,7 @@ class Cell:
         return sum(map(attrgetter("finished"), self.episodes))
 
     @property
-    def owed(self) -> int:
+    def remaining(self) -> int:
         """Episodes that are still to be played, or continued."""
         return self.planned - self.ended
 
@@ -96,7 +96,7 @@ class Cell:
     @property
     def complete(self) -> bool:
         """Whether no episode remains but those that were refused."""
-        return self.owed == len(self.refused)
+        return self.remaining == len(self.refused)
 
     @property
     def if_refused(self) -> tuple[float, float] | None:

@@ -182,9 +182,11 @@ def read_answers(run: Path) -> tuple[str, dict[str, ErrandAnswer]]:
     manifest = read_manifest(run)
     kind, digests = _kind(run, manifest), _digests(manifest)
     ended = [row for row in ended_rows(run, _KEYS) if (row["suite"], row["instance"]) in digests]
-    owed = len(digests) - len({(row["suite"], row["instance"]) for row in ended})
-    if owed:
-        raise RunError(f"{run}: {owed:,} of {len(digests):,} errands have no answer yet. Finish it with `evalkit run`.")
+    remaining = len(digests) - len({(row["suite"], row["instance"]) for row in ended})
+    if remaining:
+        raise RunError(
+            f"{run}: {remaining:,} of {len(digests):,} errands have no answer yet. Finish it with `evalkit run`."
+        )
     rows = replay_rows(run, [row["episode"] for row in ended])
     answers_by_digest: dict[str, ErrandAnswer] = {}
     for row in ended:

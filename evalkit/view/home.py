@@ -96,7 +96,7 @@ def state_of(last: NightRecord) -> str:
     """The state of nights of which this is the last, in a word or two."""
     if not last.measured:
         return NO_MEASUREMENT
-    return REGRESSION if last.raised else "partial" if last.owed else "complete"
+    return REGRESSION if last.raised else "partial" if last.remaining else "complete"
 
 
 def _night_marks(row: Mapping[str, Any], key: str) -> str:
@@ -141,7 +141,7 @@ def _to_compared(name: str, history: Sequence[NightRecord], night_names: Sequenc
 
 def _facts(history: Sequence[NightRecord]) -> list[Fact]:
     last = history[-1]
-    ended = last.planned - last.owed
+    ended = last.planned - last.remaining
     return [
         Fact(title="Nights", value=f"{len(history):,}", note=f"to {last.night}"),
         Fact(
@@ -167,8 +167,8 @@ def _warnings(history: Sequence[NightRecord]) -> list[str]:
     anew = changes(history, len(history) - 1)
     if anew:
         warnings.append(f"The provider served a different model than before as {', '.join(anew)}.")
-    if last.owed:
-        warnings.append(f"{many(last.owed, 'episode')} of the last night to go; the next night starts with them.")
+    if last.remaining:
+        warnings.append(f"{many(last.remaining, 'episode')} of the last night to go; the next night starts with them.")
     return warnings
 
 
@@ -362,7 +362,7 @@ def _sweep_row(name: str, folder: Path) -> dict[str, Any]:
         "state": row["state"] or (state_of(last)),
         "nights": len(history),
         "last": last.night,
-        "ended": last.planned - last.owed,
+        "ended": last.planned - last.remaining,
         "planned": last.planned,
         "spent": last.spent,
         "money": _simulated(folder / last.night) or None,

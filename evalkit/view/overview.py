@@ -150,7 +150,7 @@ def warnings(reading: Reading) -> list[str]:
             "estimated from its longest prefix of ended episodes (see Completeness)."
         )
     elif report.planned > report.ended:
-        cells = f"{sum(bool(cell.owed) for cell in report.cells):,} of {many(len(report.cells), 'cell')}"
+        cells = f"{sum(bool(cell.remaining) for cell in report.cells):,} of {many(len(report.cells), 'cell')}"
         messages.append(
             f"Partial. {many(left, 'episode remains', 'episodes remain')} in {cells}; each cell is "
             "estimated from its longest prefix of ended episodes (see Completeness)."

@@ -19,7 +19,7 @@ from evalkit.wire.http import Action
 
 # Whether a refused request is the model's doing: one table, by the kind of its verdict.
 #
-# Only what the model did is scored. A refusal leaves its episode unscored and owed, unless the table says that the
+# Only what the model did is scored. A refusal leaves its episode unscored and remaining, unless the table says that the
 # model caused it, and the suite counts such a kind. `docs/statistics.md` has the same table for readers.
 
 CONTEXT_LENGTH, CONTENT_FILTER = "context_length", "content_filter"

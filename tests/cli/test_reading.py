@@ -29,7 +29,7 @@ STATUS = {
     "episodes",
     "ended",
     "started",
-    "owed",
+    "remaining",
     "steps",
     "running",
     "written_by",
@@ -37,7 +37,7 @@ STATUS = {
     "kept",
 }
 STATUS |= {"to_finish_usd", "seconds_left", "refused", "refused_words", "reason", "why"}
-STATUS_CELL = {"agent", "suite", "planned", "ended", "started", "owed", "steps", "spent_usd", "endings"}
+STATUS_CELL = {"agent", "suite", "planned", "ended", "started", "remaining", "steps", "spent_usd", "endings"}
 STATUS_CELL |= {"refused", "deferred", "predicted", "seen", "to_finish_usd", "requests_left", "seconds_left"}
 TABLES = [
     *("scores", "behaviour", "refusals", "completeness", "money", "speed"),
@@ -109,7 +109,7 @@ def test_a_plan_names_the_stand_in_of_a_model(call: Call, here: Path) -> None:
 def test_status_as_json_has_its_schema(call: Call, run: str) -> None:
     status = json.loads(call("status", run, "--json").out)
     assert set(status) == STATUS | {"cells"}
-    assert (status["version"], status["episodes"], status["ended"], status["owed"]) == (1, 4, 4, 0)
+    assert (status["version"], status["episodes"], status["ended"], status["remaining"]) == (1, 4, 4, 0)
     assert (status["running"], status["written_by"]) == (False, None)
     assert all(set(cell) == STATUS_CELL for cell in status["cells"])
     assert sum(cell["steps"] for cell in status["cells"]) == status["steps"]

@@ -26,7 +26,7 @@ OUTCOME = {
         "messages",
         "episodes",
         "ended",
-        "owed",
+        "remaining",
         "unfinished",
         "owed_usd",
         "broken",
@@ -92,7 +92,7 @@ def test_with_json_there_is_one_object_on_standard_output(call: Call, spec: Path
     said = call("run", "mine.toml", "--json")
     outcome = json.loads(said.out)
     assert set(outcome) == OUTCOME
-    assert (outcome["exit_code"], outcome["reason"], outcome["episodes"], outcome["owed"]) == (0, "complete", 4, 0)
+    assert (outcome["exit_code"], outcome["reason"], outcome["episodes"], outcome["remaining"]) == (0, "complete", 4, 0)
     assert all(json.loads(line)["event"] == "progress" for line in said.err.splitlines())
 
 

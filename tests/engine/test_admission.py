@@ -282,7 +282,7 @@ def test_lanes_share_what_is_left_over_so_that_cells_stay_balanced(share: float,
     shown = {lane: statistics.mean(play.length for play in plays) for lane, plays in world.plays.items()}
     left = {lane: size - len(world.plays[lane]) for lane, size in world.sizes.items()}
     rest = sum(left[lane] * shown[lane] * world.step_cost[lane] for lane in left)
-    assert world.admission.owed() == pytest.approx(rest, rel=0.02)
+    assert world.admission.remaining() == pytest.approx(rest, rel=0.02)
 
 
 @pytest.mark.parametrize("spare", [1.05, 20.0])
@@ -291,7 +291,7 @@ def test_where_all_is_predicted_to_fit_nobody_waits(spare: float) -> None:
     priors = {"a": 10.0, "b": 10.0, "c": 10.0}
     world = World(budget=int(spare * WHOLE), draw=of_any_length, **{**THREE, "priors": priors}, itself=True).run()
     assert {lane: len(plays) for lane, plays in world.plays.items()} == world.sizes
-    assert (world.unfinished, world.admission.why(), world.admission.owed()) == (0, "", 0)
+    assert (world.unfinished, world.admission.why(), world.admission.remaining()) == (0, "", 0)
     assert world.waited == 0
 
 
@@ -517,4 +517,4 @@ def test_a_block_is_what_single_decisions_would_let_start(blocks: list[tuple[str
             alone += one
         assert [episode.id for episode in together] == [episode.id for episode in alone]
         assert whole.admission.backlogs[lane].why == single.admission.backlogs[lane].why
-    assert whole.admission.owed() == single.admission.owed()
+    assert whole.admission.remaining() == single.admission.remaining()

@@ -39,7 +39,7 @@ def lab(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.mark.parametrize("text", [served(), COSTBENCH], ids=["scheduling", "costbench"])
 def test_a_sweep_runs_to_its_end_and_costs_what_the_provider_bills(lab: Path, text: str) -> None:
     outcome, simulator = go_served(resolved(lab, text), lab / "run")
-    assert (outcome.exit_code, outcome.owed, outcome.messages) == (0, 0, ())
+    assert (outcome.exit_code, outcome.remaining, outcome.messages) == (0, 0, ())
     assert outcome.ended == outcome.episodes > 0
     assert set(simulator.totals.by_outcome) == {"ok"}
     assert outcome.spent == simulator.totals.bill > 0

@@ -101,7 +101,7 @@ def test_more_replicates_and_another_agent_leave_texts_and_order_whatever_packs_
     reworded()
     extend(place, MORE, replicates=3)
     played = play(place, RUN)
-    assert (played.outcome.exit_code, played.outcome.owed) == (0, 0)
+    assert (played.outcome.exit_code, played.outcome.remaining) == (0, 0)
     new = read_manifest(place / RUN)
     assert (new.replicates, "another" in new.agents) == (3, True)
     keeps(old, new)

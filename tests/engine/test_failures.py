@@ -154,7 +154,7 @@ def hasty(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def check(found: Failed, *words: str) -> None:
     """What holds of every failure."""
     outcome = found.outcome
-    assert (outcome.exit_code, outcome.ended, outcome.owed, outcome.broken) == (3, EPISODES, EPISODES, 0)
+    assert (outcome.exit_code, outcome.ended, outcome.remaining, outcome.broken) == (3, EPISODES, EPISODES, 0)
     assert len(outcome.messages) == 1, outcome.messages
     message = outcome.messages[0]
     assert message.startswith("acme/m-1: ")
@@ -320,4 +320,4 @@ def test_what_a_lane_owes_is_played_once_its_provider_works(tmp_path: Path) -> N
     first = failed(tmp_path, says(401, error("no", "invalid_api_key")))
     check(first, "ACME_KEY")
     again = failed(tmp_path, says(200, TEXT))
-    assert (again.outcome.exit_code, again.outcome.owed, again.outcome.messages) == (0, 0, ())
+    assert (again.outcome.exit_code, again.outcome.remaining, again.outcome.messages) == (0, 0, ())

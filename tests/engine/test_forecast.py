@@ -51,7 +51,7 @@ def test_before_anything_has_ended_the_prior_is_all_there_is() -> None:
     assert forecast.whole("model", A) == (1000, 10, 500, 50)
     assert forecast.rest("model", A, cost=0, requests=0) == pytest.approx(1000)
     assert forecast.seen("model", A) is None
-    low, expected, high = forecast.owed("model", A, 4)
+    low, expected, high = forecast.remaining("model", A, 4)
     assert low < expected / 1.5
     assert expected == 4000
     assert high > expected * 1.5
@@ -62,7 +62,7 @@ def test_what_ends_outweighs_the_prior() -> None:
     ranges = []
     for _ in range(60):
         forecast.learn("model", A, cost=3000, requests=20)
-        ranges.append(forecast.owed("model", A, 10))
+        ranges.append(forecast.remaining("model", A, 10))
     whole = forecast.whole("model", A)
     assert whole.cost == pytest.approx(3000, rel=0.04)
     assert whole.requests == pytest.approx(20, rel=0.04)
@@ -126,7 +126,7 @@ def test_the_rest_is_positive_however_far_an_episode_has_come(learned: int, dear
 def test_a_cell_that_costs_nothing_has_nothing_left_to_pay() -> None:
     forecast = Forecast([prior(cost=0.0)])
     assert forecast.rest("model", A, cost=0, requests=4) == 0
-    assert forecast.owed("model", A, 9) == (0, 0, 0)
+    assert forecast.remaining("model", A, 9) == (0, 0, 0)
     forecast.learn("model", A, cost=0, requests=30)
     assert forecast.whole("model", A).requests == 20
 

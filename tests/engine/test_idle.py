@@ -62,7 +62,7 @@ def test_its_outcome_is_that_of_a_call_which_reads_the_log(tmp_path: Path, opene
     read = whole(sweep, run, choice=choice)
     assert opened == [run]
     assert replace(read, elapsed_s=0.0) == idle
-    assert (idle.reason, idle.exit_code, idle.owed) == ("complete", 0, 0)
+    assert (idle.reason, idle.exit_code, idle.remaining) == ("complete", 0, 0)
 
 
 def test_money_is_what_the_log_says(tmp_path: Path, opened: list[Path]) -> None:
@@ -82,7 +82,7 @@ def test_it_is_not_taken_where_something_is_left(tmp_path: Path, opened: list[Pa
     sweep, run = resolved(tmp_path), tmp_path / "run"
     go(sweep, run, limit=3)
     opened.clear()
-    assert go(sweep, run).owed == 0
+    assert go(sweep, run).remaining == 0
     grown = resolved(tmp_path, TWO_POLICIES.replace("replicates = 2", "replicates = 3"))
     assert go(grown, run).steps > 0
     assert go(grown, run, retry=frozenset({"exhausted"})).ended == 24

@@ -171,11 +171,11 @@ def test_a_plan_knows_what_the_run_holds_under_its_old_words(
     monkeypatch.chdir(tmp_path)
     go(resolved(tmp_path), tmp_path / "runs" / "mine", limit=3)
 
-    def owed() -> list[int]:
+    def remaining() -> list[int]:
         assert main(["plan", "mine.toml", "--json"]) == 0
         return [cell["episodes"] for cell in json.loads(capsys.readouterr().out)["cells"]]
 
-    before = owed()
+    before = remaining()
     assert sum(before) == 2 * 4 * 2 - 3
     upgrade(OLD, NEW)
-    assert owed() == before
+    assert remaining() == before

@@ -282,7 +282,7 @@ def test_a_crash_is_charged_in_full_though_the_next_call_plays_something_else(tm
     assert outcome.exit_code == 0
     again, _ = go_served(sweep, tmp_path / "run")
     assert again.unconfirmed == outcome.unconfirmed
-    assert (again.exit_code, again.owed) == (0, 0)
+    assert (again.exit_code, again.remaining) == (0, 0)
 
 
 def test_a_model_that_left_the_spec_may_still_have_been_asked_when_the_run_died(tmp_path: Path) -> None:

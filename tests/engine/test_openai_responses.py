@@ -36,7 +36,7 @@ def test_a_sweep_runs_to_its_end_and_costs_what_the_provider_bills(
     (tmp_path / "providers" / "simulated.toml").write_text(LAB)
     monkeypatch.chdir(tmp_path)
     outcome, simulator = go_served(resolved(tmp_path, text), tmp_path / "run")
-    assert (outcome.exit_code, outcome.owed, outcome.messages) == (0, 0, ())
+    assert (outcome.exit_code, outcome.remaining, outcome.messages) == (0, 0, ())
     assert outcome.ended == outcome.episodes > 0
     assert set(simulator.totals.by_outcome) == {"ok"}
     assert outcome.spent == simulator.totals.bill > 0

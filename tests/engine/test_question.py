@@ -93,7 +93,7 @@ def test_play_all_goes_on_and_the_answers_stay(tmp_path: Path, suite: Path) -> N
     go(asking(tmp_path, suite), run)
     before = said(run)
     outcome = go(asking(tmp_path, suite), run, play_all=True)
-    assert (outcome.reason, outcome.owed, outcome.spared) == ("complete", 0, 0)
+    assert (outcome.reason, outcome.remaining, outcome.spared) == ("complete", 0, 0)
     assert said(run) == before == given(run)
     assert all(answer.draws == asked_of(run).draws for answer in asked_of(run).answers)
     assert verify(run) == []
@@ -230,7 +230,7 @@ def test_a_precision_ends_an_agent_alone(tmp_path: Path, suite: Path) -> None:
 def test_what_cannot_be_decided_ends_complete_and_says_so(tmp_path: Path, suite: Path) -> None:
     run = tmp_path / "run"
     outcome = go(asking(tmp_path, suite, "margin = 0.5", agents=("knuth", "oracle")), run)
-    assert (outcome.reason, outcome.owed) == ("complete", 0)
+    assert (outcome.reason, outcome.remaining) == ("complete", 0)
     assert "knuth and oracle: undecided" in words(outcome)
     assert outcome.question is not None
     assert not outcome.question["decided"]
@@ -279,8 +279,8 @@ def test_nobody_plays_on_for_what_cannot_be_answered(tmp_path: Path, suite: Path
     (left,) = events(run, "dismissed")
     assert left["in_vain"] == ["knuth", "random"]
     assert max(played(run).values()) < INSTANCES
-    # What remains is owed: it is no answer that has spared it.
-    assert (outcome.reason, outcome.spared, outcome.owed) == ("lane", 0, 3 * INSTANCES - played(run).total())
+    # What remains is remaining: it is no answer that has spared it.
+    assert (outcome.reason, outcome.spared, outcome.remaining) == ("lane", 0, 3 * INSTANCES - played(run).total())
     assert "knuth, random: played no further, since what is open is about agents that are played" in words(outcome)
 
 

@@ -1,4 +1,4 @@
-"""A refusal is never a score: what the provider refuses stays owed, and a lane that refuses everything stops."""
+"""A refusal is never a score: what the provider refuses stays remaining, and a lane that refuses everything stops."""
 
 from collections.abc import Callable
 from contextlib import chdir
@@ -44,17 +44,17 @@ def nothing(episode: str, step: int, before: int) -> Answer | None:
 
 def test_a_lane_whose_first_requests_are_refused_stops_and_owes_all(tmp_path: Path) -> None:
     outcome, provider = play(tmp_path, lambda episode, step, before: ODD)
-    assert (outcome.exit_code, outcome.reason, outcome.ended, outcome.owed) == (3, "lane", 0, EPISODES)
+    assert (outcome.exit_code, outcome.reason, outcome.ended, outcome.remaining) == (3, "lane", 0, EPISODES)
     assert (len(provider.seen), outcome.refused) == (FIRST, FIRST)
     (message,) = outcome.messages
     assert message.startswith(f"acme/m-1: its first {FIRST} episodes were refused")
     assert "'temperature' does not support 0" in message
     assert 'refuses = ["temperature"]' in message
     (cell,) = read_cells(tmp_path / "run")[1]
-    assert (cell.ended, len(cell.refused), cell.owed, cell.prefix) == (0, FIRST, EPISODES, ())
+    assert (cell.ended, len(cell.refused), cell.remaining, cell.prefix) == (0, FIRST, EPISODES, ())
     assert [episode.score for episode in cell.episodes] == [None] * FIRST
     again, served = play(tmp_path, nothing)
-    assert (again.exit_code, again.ended, again.owed, again.refused) == (0, EPISODES, 0, 0)
+    assert (again.exit_code, again.ended, again.remaining, again.refused) == (0, EPISODES, 0, 0)
     assert len({episode for episode, _ in served.seen}) == EPISODES
     (cell,) = read_cells(tmp_path / "run")[1]
     assert (cell.ended, cell.refused, len(cell.prefix)) == (EPISODES, (), EPISODES)
@@ -69,7 +69,7 @@ def test_one_refused_episode_goes_on_at_its_step_after_all_others(tmp_path: Path
         return ODD if episode == first[0] and step == 1 else None
 
     outcome, _ = play(tmp_path, decide)
-    assert (outcome.exit_code, outcome.reason, outcome.owed, outcome.refused) == (3, "refused", 1, 1)
+    assert (outcome.exit_code, outcome.reason, outcome.remaining, outcome.refused) == (3, "refused", 1, 1)
     (message,) = outcome.messages
     assert message.startswith("acme/m-1: 1 episode was refused and is not scored.")
     assert "'temperature' does not support 0" in message
@@ -82,10 +82,10 @@ def test_one_refused_episode_goes_on_at_its_step_after_all_others(tmp_path: Path
     assert "not ended: it remains to be played" in shown
     status = read_status(tmp_path / "run")
     assert (status.cells[0].ended, status.cells[0].refused, status.cells[0].started) == (EPISODES - 1, 1, 1)
-    again, served = play(tmp_path, decide)  # not yet mended: asked once, and still owed
-    assert (again.exit_code, again.owed, served.seen) == (3, 1, [(first[0], 1)])
+    again, served = play(tmp_path, decide)  # not yet mended: asked once, and still remaining
+    assert (again.exit_code, again.remaining, served.seen) == (3, 1, [(first[0], 1)])
     mended, served = play(tmp_path, nothing)
-    assert (mended.exit_code, mended.owed) == (0, 0)
+    assert (mended.exit_code, mended.remaining) == (0, 0)
     assert served.seen[0] == (first[0], 1)
     assert verify(tmp_path / "run") == []
 
@@ -134,11 +134,11 @@ def test_a_refused_agent_that_is_code_buys_no_answer_twice(tmp_path: Path, late:
 
     outcome, seen = again(decide)
     first, place = seen[0][0], 1 if late else 0
-    assert (outcome.reason, outcome.ended, outcome.owed, outcome.refused) == ("refused", 1, 1, 1)
+    assert (outcome.reason, outcome.ended, outcome.remaining, outcome.refused) == ("refused", 1, 1, 1)
     outcome, seen = again(decide)
-    assert (outcome.owed, seen) == (1, [(first, place)])
+    assert (outcome.remaining, seen) == (1, [(first, place)])
     outcome, seen = again(nothing)
-    assert (outcome.exit_code, outcome.owed) == (0, 0)
+    assert (outcome.exit_code, outcome.remaining) == (0, 0)
     assert seen == ([(first, 1)] if late else [(first, 0), (first, 1), (first, 1)])
     run = tmp_path / "run"
     assert (verify(run), check_log(run)) == ([], [])
@@ -159,7 +159,7 @@ def test_what_was_accepted_and_is_refused_in_one_wording_stops_the_lane(tmp_path
 
     started: dict[str, int] = {}
     outcome, _ = play(tmp_path, decide, sweep_text(replicates=6))
-    assert (outcome.exit_code, outcome.ended, outcome.owed) == (3, 2, 22)
+    assert (outcome.exit_code, outcome.ended, outcome.remaining) == (3, 2, 22)
     assert len(started) == 2 + ALIKE
     assert outcome.messages[0].startswith(f"acme/m-1: {ALIKE} episodes in a row were refused in the same words")
 
@@ -175,7 +175,7 @@ def test_refused_episodes_do_not_keep_fresh_ones_from_being_played(tmp_path: Pat
 
     play(tmp_path, decide)
     more, _ = play(tmp_path, decide, sweep_text(replicates=4))
-    assert (more.ended, more.owed, more.refused) == (16 - FIRST - 1, FIRST + 1, FIRST + 1)
+    assert (more.ended, more.remaining, more.refused) == (16 - FIRST - 1, FIRST + 1, FIRST + 1)
 
 
 TOO_LONG = {
@@ -228,7 +228,7 @@ def test_another_choice_of_what_counts_conflicts_with_the_run(tmp_path: Path) ->
 def test_the_index_knows_refused_episodes_and_counts_them_as_unfinished(tmp_path: Path) -> None:
     play(tmp_path, lambda episode, step, before: ODD if before == 3 else None)
     index = read_index(tmp_path / "run")
-    assert len(index.owed()) == 1
+    assert len(index.remaining()) == 1
     assert sum(cell.ended for cell in index.cells.values()) == EPISODES - 1
     assert sum(cell.refused for cell in index.cells.values()) == 1
 

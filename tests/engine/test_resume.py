@@ -20,7 +20,7 @@ def money(place: Path) -> dict[str, int]:
 
 def ends_in_peace(place: Path, played: Played) -> None:
     """The run is whole, and its log and the bytes that were sent are those that are kept."""
-    assert (played.outcome.exit_code, played.outcome.owed) == (0, 0)
+    assert (played.outcome.exit_code, played.outcome.remaining) == (0, 0)
     assert digests(place / RUN) == kept("steps", "dialects")
     assert {*bodies_sent(place / RUN, played.sent)} <= {*(SENT / "sent.txt").read_text().splitlines()}
     assert call(place, "verify", str(RUN)).code == 0

@@ -32,7 +32,7 @@ def test_what_it_costs_to_finish_is_what_finishing_then_costs(tmp_path: Path, wi
         (run / FILE).unlink(missing_ok=True)
     (tmp_path / "mine.toml").unlink()
     begun = read_status(run)
-    assert [(cell.ended, cell.owed) for cell in begun.cells] == [(4, 8), (4, 8)]
+    assert [(cell.ended, cell.remaining) for cell in begun.cells] == [(4, 8), (4, 8)]
     assert all(cell.predicted is not None and cell.seen is not None for cell in begun.cells)
     assert begun.seconds_left is not None
     assert begun.seconds_left == max(begun.lane_seconds.values()) > 0

@@ -50,7 +50,7 @@ def test_a_streamed_run_has_the_log_of_one_that_is_not(
     simulate = {"reasoning": 30}
     plain, whole, expected = play(tmp_path, dialect, "off", simulate)
     outcome, streaming, rows = play(tmp_path, dialect, "on", simulate)
-    assert (outcome.exit_code, outcome.owed, outcome.messages) == (0, 0, ())
+    assert (outcome.exit_code, outcome.remaining, outcome.messages) == (0, 0, ())
     assert rows == expected
     assert (outcome.spent, streaming.totals.bill) == (plain.spent, whole.totals.bill)
     assert outcome.spent == streaming.totals.bill > 0
@@ -71,7 +71,7 @@ def test_streams_that_break_are_charged_and_asked_for_again(
     failed = sum(count for word, count in simulator.totals.by_outcome.items() if word in {name[6:] for name in broken})
     charges = [row for row in read_ledger(tmp_path / f"run-{dialect}-on") if row.kind == "charge"]
     assert 0 < failed == len(charges)
-    assert outcome.spent + outcome.owed >= simulator.totals.bill
+    assert outcome.spent + outcome.remaining >= simulator.totals.bill
 
 
 def test_usage_that_never_comes_is_charged_at_its_bound(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

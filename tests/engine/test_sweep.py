@@ -27,7 +27,7 @@ def rows(run: Path) -> list[dict[str, Any]]:
 def test_a_sweep_is_played_and_then_complete(tmp_path: Path) -> None:
     sweep = resolved(tmp_path)
     outcome = go(sweep, tmp_path / "run")
-    assert (outcome.exit_code, outcome.reason, outcome.episodes, outcome.owed) == (0, "complete", 16, 0)
+    assert (outcome.exit_code, outcome.reason, outcome.episodes, outcome.remaining) == (0, "complete", 16, 0)
     again = go(sweep, tmp_path / "run")
     assert (again.exit_code, again.steps, again.ended) == (0, 0, 16)
 
@@ -38,7 +38,7 @@ def test_a_run_in_pieces_is_the_run_in_one(tmp_path: Path) -> None:
     first = go(sweep, tmp_path / "pieces", limit=3)
     assert (first.exit_code, first.reason, first.ended) == (3, "limit", 3)
     only = Choice(agents=frozenset({"random"}))
-    assert go(sweep, tmp_path / "pieces", choice=only).owed == 0
+    assert go(sweep, tmp_path / "pieces", choice=only).remaining == 0
     assert go(sweep, tmp_path / "pieces").exit_code == 0
     assert rows(tmp_path / "pieces") == rows(tmp_path / "whole")
 
@@ -52,7 +52,7 @@ def test_a_run_is_extended_by_agents_suites_and_replicates(tmp_path: Path) -> No
     assert outcome.episodes == 3 * 3 * 8
     status = read_status(tmp_path / "run")
     assert sum(cell.planned for cell in status.cells) == 72
-    assert all(cell.owed == 0 for cell in status.cells)
+    assert all(cell.remaining == 0 for cell in status.cells)
 
 
 def test_over_http_a_sweep_repeats_exactly_and_costs_what_the_bill_says(tmp_path: Path) -> None:
@@ -132,7 +132,7 @@ def test_a_wrong_model_ends_its_lane_alone(tmp_path: Path) -> None:
     sweep = resolved(tmp_path, served())
     outcome, _ = go_served(sweep, tmp_path / "run", {"models": ["random"]})
     assert (outcome.exit_code, outcome.reason) == (3, "lane")
-    assert (outcome.ended, outcome.owed) == (4, 4)
+    assert (outcome.ended, outcome.remaining) == (4, 4)
     assert any("simulated/knuth" in message and "knuth" in message for message in outcome.messages)
 
 
@@ -170,7 +170,7 @@ def test_a_bug_ends_its_episode_alone_and_is_kept(
         patch.setattr(PolicyAsker, "ask", buggy)
         outcome = go(sweep, tmp_path / "run")
     assert outcome.exit_code == 1
-    assert 0 < outcome.broken == outcome.owed < 16
+    assert 0 < outcome.broken == outcome.remaining < 16
     events = [json.loads(line) for line in (tmp_path / "run" / "events.jsonl").read_text().splitlines()]
     deferred = [event for event in events if event["kind"] == "deferred"]
     assert len(deferred) == outcome.broken
@@ -210,7 +210,7 @@ def test_an_unavailable_provider_parks_episodes_that_are_owed(tmp_path: Path, mo
     with monkeypatch.context() as patch:
         patch.setattr(PolicyAsker, "ask", away)
         outcome = go(sweep, tmp_path / "run")
-    assert (outcome.exit_code, outcome.reason, outcome.owed) == (3, "deferred", 16)
+    assert (outcome.exit_code, outcome.reason, outcome.remaining) == (3, "deferred", 16)
     assert go(sweep, tmp_path / "run").exit_code == 0
 
 
@@ -301,11 +301,11 @@ def test_a_cut_run_holds_whole_episodes_and_says_what_the_rest_would_cost(tmp_pa
     counts = [len({row["episode"] for row in of_agent(tmp_path / "run", name)}) for name in ("knuth", "random")]
     assert min(counts) >= 0.35 * 24
     assert abs(counts[0] - counts[1]) <= 3
-    assert outcome.owed == 48 - outcome.ended
-    assert outcome.owed_cost == pytest.approx(whole.spent - outcome.spent, rel=0.4)
-    assert f"{outcome.owed} episodes remain, with a predicted cost of about $" in outcome.messages[1]
-    assert outcome.owed_cost is not None
-    assert outcome.to_json()["owed_usd"] == pytest.approx(outcome.owed_cost / 1e12)
+    assert outcome.remaining == 48 - outcome.ended
+    assert outcome.remaining_cost == pytest.approx(whole.spent - outcome.spent, rel=0.4)
+    assert f"{outcome.remaining} episodes remain, with a predicted cost of about $" in outcome.messages[1]
+    assert outcome.remaining_cost is not None
+    assert outcome.to_json()["owed_usd"] == pytest.approx(outcome.remaining_cost / 1e12)
 
 
 @pytest.mark.exhaustive
@@ -334,7 +334,7 @@ def test_episodes_for_which_the_money_does_not_last_are_an_exception_that_is_rep
 def test_one_replicate_may_be_played_alone_and_the_others_later(tmp_path: Path) -> None:
     sweep, directory = resolved(tmp_path), tmp_path / "run"
     later = go(sweep, directory, choice=Choice(replicate=1))
-    assert (later.reason, later.episodes, later.ended, later.owed) == ("complete", 8, 8, 0)
+    assert (later.reason, later.episodes, later.ended, later.remaining) == ("complete", 8, 8, 0)
     assert set(scan(directory, ["replicate"]).column("replicate").to_pylist()) == {1}
     nothing = go(sweep, directory, choice=Choice(replicate=2))
     assert (nothing.reason, nothing.episodes, nothing.steps) == ("complete", 0, 0)

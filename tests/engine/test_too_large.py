@@ -88,15 +88,15 @@ def test_one_long_reply_sets_its_episode_aside_and_the_others_are_played(
     async def main() -> None:
         async with rambling() as url:
             first = await play(url, "0.30", limit=1)
-            assert (first.ended, first.owed) == (0, EPISODES)
+            assert (first.ended, first.remaining) == (0, EPISODES)
             for _ in range(2):
                 again = await play(url, "0.30")
-                assert (again.ended, again.owed, again.exit_code, again.reason) == (EPISODES - 1, 1, 3, "deferred")
+                assert (again.ended, again.remaining, again.exit_code, again.reason) == (EPISODES - 1, 1, 3, "deferred")
                 (words,) = [text for text in again.messages if "too_large" in text]
                 assert words.startswith("acme/m-1: 1 set aside (`too_large`): the next request of an episode may cost")
                 assert "the other episodes go on" in words
             rich = await play(url, "3")
-            assert (rich.ended, rich.owed, rich.exit_code) == (EPISODES, 0, 0)
+            assert (rich.ended, rich.remaining, rich.exit_code) == (EPISODES, 0, 0)
 
     asyncio.run(main())
     events = [json.loads(line) for line in (tmp_path / "run" / "events.jsonl").read_text().splitlines()]

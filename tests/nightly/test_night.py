@@ -1,4 +1,4 @@
-"""Nights against a simulated provider: the budget, what is owed, a planted regression, and calls on the same night."""
+"""Nights against a simulated provider: the budget, what is remaining, a planted regression, and calls on the same night."""
 
 from pathlib import Path
 
@@ -20,7 +20,7 @@ def record_of(night: Night) -> NightRecord:
     return night.record
 
 
-def owed(record: NightRecord, agent: str, all_of_them: set[str]) -> set[str]:
+def remaining(record: NightRecord, agent: str, all_of_them: set[str]) -> set[str]:
     """The instances whose episode of that agent did not end."""
     return all_of_them - set(next(cell.ended for cell in record.cells if cell.agent == agent))
 
@@ -36,7 +36,7 @@ def test_a_planted_fall_is_found_the_same_night_and_nothing_else_is(
             mine.instead = {"knuth": "random"}
         record = record_of(mine.play(f"2026-11-{day:02}", budget="10"))
         assert record.spent == mine.billed <= parse_usd("10")
-        assert not record.owed
+        assert not record.remaining
         found += [(day, cell.agent) for cell in record.raised]
         served = {cell.agent: cell.served[0].split()[0] for cell in record.cells}
         assert served == {"good": mine.instead.get("knuth", "knuth"), "poor": "random"}
@@ -61,11 +61,11 @@ def test_a_budget_is_never_passed_and_what_it_left_owed_comes_first(
     for day in range(2, 6):
         record = record_of(mine.play(f"2026-11-{day:02}", budget=share))
         assert mine.billed <= record.spent <= parse_usd(share)
-        assert 0 < record.owed < record.planned
-        left = {agent: owed(record, agent, everything) for agent in ("good", "poor")}
+        assert 0 < record.remaining < record.planned
+        left = {agent: remaining(record, agent, everything) for agent in ("good", "poor")}
         covered.append(everything - left["good"] - left["poor"])
         assert len(covered[-1]) < len(everything)
-        assert fell_behind <= covered[-1], f"night {day} left owed again what the night before left owed"
+        assert fell_behind <= covered[-1], f"night {day} left remaining again what the night before left remaining"
         fell_behind = left["good"] | left["poor"]
     assert covered[0] | covered[1] == covered[1] | covered[2] == everything
 
@@ -80,7 +80,7 @@ def test_the_first_requests_of_a_night_are_those_of_the_episodes_owed(
     cut = record_of(mine.play("2026-11-02", budget=f"{0.75 * whole.spent / 1e12:.4f}"))
     played = {one.partition("/")[0] for one in mine.asked}
     left = [one for one in ids if one not in played]
-    assert len(left) == cut.owed > 0
+    assert len(left) == cut.remaining > 0
     mine.play("2026-11-03")
     again = list(dict.fromkeys(one.partition("/")[0] for one in mine.asked))
     for model in ("knuth", "random"):  # a lane each
@@ -103,19 +103,19 @@ def test_a_night_that_is_over_is_not_played_again(tmp_path: Path, monkeypatch: p
 def test_a_night_cut_by_its_budget_goes_on_only_with_more(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     mine = house(tmp_path, monkeypatch, periods=1, width=2)
     part = record_of(mine.play("2026-11-01", budget="0.02"))
-    assert part.owed
+    assert part.remaining
     assert mine.play("2026-11-01", budget="0.02").idle == "its budget of $0.0200 is used up"
     assert mine.play("2026-11-01", budget="0.01").idle
     done = record_of(mine.play("2026-11-01", budget="5"))
-    assert not done.owed
+    assert not done.remaining
     assert [one.night for one in mine.play("2026-11-01").history] == ["2026-11-01"]
 
 
 def test_the_deadline_counts_from_when_the_night_began(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     mine = house(tmp_path, monkeypatch, periods=1, width=2)
-    assert record_of(mine.play("2026-11-01", budget="0.02")).owed
+    assert record_of(mine.play("2026-11-01", budget="0.02")).remaining
     assert mine.play("2026-11-01", budget="5", deadline_s=0.001).idle == "its deadline has passed"
-    assert not record_of(mine.play("2026-11-01", budget="5", deadline_s=3600)).owed
+    assert not record_of(mine.play("2026-11-01", budget="5", deadline_s=3600)).remaining
 
 
 def test_a_night_goes_on_when_its_spec_asks_for_more(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -127,7 +127,7 @@ def test_a_night_goes_on_when_its_spec_asks_for_more(tmp_path: Path, monkeypatch
         patch=monkeypatch,
     )
     record = record_of(more.play("2026-11-01"))
-    assert (record.planned, record.owed) == (48, 0)
+    assert (record.planned, record.remaining) == (48, 0)
 
 
 @pytest.mark.exhaustive

@@ -112,7 +112,7 @@ def test_an_alarm_that_took_long_to_be_found_looks_back_as_far() -> None:
     assert alarm.before == pytest.approx(0.8)
 
 
-def outcome(reason: str, owed: int, **more: Any) -> RunOutcome:
+def outcome(reason: str, remaining: int, **more: Any) -> RunOutcome:
     plain: dict[str, Any] = {
         "directory": Path(),
         "place": Path(),
@@ -120,9 +120,9 @@ def outcome(reason: str, owed: int, **more: Any) -> RunOutcome:
         "simulated": "",
         "messages": (),
         "episodes": 4,
-        "ended": 4 - owed,
+        "ended": 4 - remaining,
         "unfinished": 0,
-        "owed_cost": None,
+        "remaining_cost": None,
         "refused": 0,
         "broken": 0,
         "steps": 0,
@@ -133,7 +133,7 @@ def outcome(reason: str, owed: int, **more: Any) -> RunOutcome:
         "unmetered": Unmetered(),
         "example": "",
     }
-    return RunOutcome(**{**plain, "reason": reason, "owed": owed, **more})
+    return RunOutcome(**{**plain, "reason": reason, "remaining": remaining, **more})
 
 
 def test_each_end_of_a_night_has_its_exit_code() -> None:

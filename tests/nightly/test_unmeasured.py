@@ -84,11 +84,11 @@ PART = {
 def test_nights_that_could_not_measure_raise_no_alarm_and_join_no_baseline(tmp_path: Path) -> None:
     play = Nights(tmp_path)
     for _ in range(3):
-        assert play(good).owed == 0
+        assert play(good).remaining == 0
 
     def without_measurement(decide: Decide) -> None:
         record = play(decide)
-        assert (record.measured, record.raised, record.owed) == (False, (), 12)
+        assert (record.measured, record.raised, record.remaining) == (False, (), 12)
         (cell,) = record.cells
         assert (cell.score, cell.low, cell.served) == (None, None, ())
 
@@ -98,13 +98,13 @@ def test_nights_that_could_not_measure_raise_no_alarm_and_join_no_baseline(tmp_p
         record = play(decide)
         (cell,) = record.cells
         assert record.raised == ()
-        assert record.owed == sum(cell.gone.values()) > 0
+        assert record.remaining == sum(cell.gone.values()) > 0
         assert not cell.gone.keys() & cell.values.keys()
         assert cell.said is not None
 
     check_each(PART.items(), in_part)
     last = play(good)
-    assert (last.owed, last.raised, last.cells[0].why_unmeasured) == (0, (), "")
+    assert (last.remaining, last.raised, last.cells[0].why_unmeasured) == (0, (), "")
     assert len(last.cells[0].values) == 12
 
 

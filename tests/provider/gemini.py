@@ -109,24 +109,24 @@ def _dialogue(turns: Sequence[Any]) -> list[Message]:
     if len(turns) % 2 == 0:
         raise ValueError("contents: must not be empty, and the last turn must be the user's")
     messages: list[Message] = []
-    owed: Sequence[ToolCall] = ()
+    remaining: Sequence[ToolCall] = ()
     for index, turn in enumerate(turns):
         path, role = f"contents[{index}]", ("user", "model")[index % 2]
         if not isinstance(turn, dict) or turn.get("role", "user") != role:
             raise ValueError(f"{path}.role: must be {role!r}: turns alternate, and the first is the user's")
         parts = _parts(turn, path)
         if role == "user":
-            messages += _answers(parts, owed, path)
+            messages += _answers(parts, remaining, path)
         else:
             messages.append(_said(parts, path))
-            owed = messages[-1].calls
+            remaining = messages[-1].calls
     return messages
 
 
-def _answers(parts: Sequence[dict[str, Any]], owed: Sequence[ToolCall], path: str) -> list[Message]:
+def _answers(parts: Sequence[dict[str, Any]], remaining: Sequence[ToolCall], path: str) -> list[Message]:
     """A user's turn: a result for each call that still needs one, and texts."""
     messages: list[Message] = []
-    missing = list(owed)
+    missing = list(remaining)
     for i, part in enumerate(parts):
         result = part.get("functionResponse")
         if result is None:

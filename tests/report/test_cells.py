@@ -50,7 +50,7 @@ def test_an_estimate_stands_on_the_longest_ended_prefix(ended: str, begun: str, 
     assert len(cell.prefix) == prefix
     assert [f"{one.instance[1]}{one.replicate}" for one in cell.prefix] == ["00", "10", "20", "01", "11", "21"][:prefix]
     assert (cell.planned, cell.ended, cell.outside) == (6, len(ended.split()), outside)
-    assert (cell.owed, cell.complete) == (6 - cell.ended, cell.ended == 6)
+    assert (cell.remaining, cell.complete) == (6 - cell.ended, cell.ended == 6)
     assert len(cell.episodes) == len(ended.split()) + len(begun.split())
 
 
@@ -123,7 +123,7 @@ def test_an_episode_that_the_world_stopped_is_owed_and_unscored(ending: str) -> 
     (one,) = results(manifest, rows(manifest, "a", "s", "i0", 0, [guess(6)], refused=ending))
     assert (one.finished, one.score, one.solved, one.outcomes) == (False, None, False, ())
     (cell,) = cells(manifest, [one])
-    assert (cell.ended, cell.owed, len(cell.prefix)) == (0, 6, 0)
+    assert (cell.ended, cell.remaining, len(cell.prefix)) == (0, 6, 0)
 
 
 @pytest.mark.parametrize("field", [{"agent": "x"}, {"suite": "x"}, {"instance": "x"}, {"replicate": 2}])

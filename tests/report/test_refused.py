@@ -51,7 +51,7 @@ def row(made: Report, name: str, agent: str) -> Mapping[str, object]:
 
 def test_refused_episodes_are_in_no_mean_and_the_others_all_are(made: Report) -> None:
     a, b = made.cells
-    assert (a.ended, a.owed, len(a.refused), len(a.prefix), a.outside, a.complete) == (9, 3, 3, 9, 0, True)
+    assert (a.ended, a.remaining, len(a.refused), len(a.prefix), a.outside, a.complete) == (9, 3, 3, 9, 0, True)
     by_hand = {i: [one.score for one in a.prefix if one.instance == f"i{i}"] for i in range(len(SECRETS))}
     assert [len(by_hand[i]) for i in by_hand] == [1, 0, 2, 2, 2, 2]
     score, refused = row(made, "scores", "a"), row(made, "scores", "b")
@@ -79,9 +79,9 @@ def test_the_mean_is_told_as_it_would_be_if_all_of_them_scored_0_or_100(made: Re
 
 def test_completeness_and_the_json_count_them(made: Report, tmp_path: Path) -> None:
     complete = row(made, "completeness", "a")
-    assert [complete[key] for key in ("ended", "owed", "begun", "refused", "prefix")] == [9, 3, 3, 3, 9]
+    assert [complete[key] for key in ("ended", "remaining", "begun", "refused", "prefix")] == [9, 3, 3, 3, 9]
     run = made.to_json()["run"]
-    assert (run["owed"], run["refused"], run["complete"], run["refused_words"]) == (3, 3, False, {"a": WORDS})
+    assert (run["remaining"], run["refused"], run["complete"], run["refused_words"]) == (3, 3, False, {"a": WORDS})
 
 
 def test_a_report_without_refusals_says_nothing_of_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

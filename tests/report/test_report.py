@@ -100,7 +100,7 @@ def test_a_partial_cell_is_estimated_from_its_prefix_and_says_so(the_report: Rep
         "agent": "late",
         "planned": 8,
         "ended": 7,
-        "owed": 1,
+        "remaining": 1,
         "begun": 1,
         "prefix": 1,
         "outside": 6,
@@ -177,7 +177,7 @@ def test_json_keeps_its_schema(the_report: Report) -> None:
         "replicates": 2,
         "planned": 36,
         "ended": 34,
-        "owed": 2,
+        "remaining": 2,
         "refused": 0,
         "refused_words": {},
         "void": 0,
@@ -195,7 +195,7 @@ def test_json_keeps_its_schema(the_report: Report) -> None:
         "scores": "suite axis:k agent score interval kind unmet solved instances episodes prompts",
         "behaviour": "suite axis:k agent exploration_rate no_action turns_per_period unresponsive episodes",
         "refusals": "agent replies_without_call calls refused outcomes",
-        "completeness": "suite axis:k agent planned ended owed begun prefix outside endings",
+        "completeness": "suite axis:k agent planned ended remaining begun prefix outside endings",
         "money": (
             "agent requests tokens_in tokens_cached_read tokens_out cost_pico_usd cost_per_episode_pico_usd "
             "charged_pico_usd unconfirmed_pico_usd"

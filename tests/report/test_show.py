@@ -142,9 +142,9 @@ def test_one_period_is_shown_alone() -> None:
 
 
 def test_an_unfinished_episode_and_a_refused_request_say_so() -> None:
-    owed = trajectory(rows(MANIFEST, "gpt", "s", "i1", 0, [hint()]))
-    assert owed.header["score"] == "none: the episode has not ended"
-    assert texts(owed, "end") == [("not ended: it remains to be played", "")]
+    remaining = trajectory(rows(MANIFEST, "gpt", "s", "i1", 0, [hint()]))
+    assert remaining.header["score"] == "none: the episode has not ended"
+    assert texts(remaining, "end") == [("not ended: it remains to be played", "")]
     refused = trajectory(rows(MANIFEST, "gpt", "s", "i1", 0, [hint()], refused="content_filter"))
     assert texts(refused, "warning") == [("no reply", "The provider refused this request.")]
     assert texts(refused, "end") == [("ended: content_filter", "")]

@@ -65,7 +65,7 @@ def test_a_void_episode_is_in_no_score_and_not_owed_but_paid_for(run: Path) -> N
     cell = made.cells[0]
     assert [one.instance for one in cell.prefix] == ["i1"]
     assert [(one.instance, reason) for one, reason in cell.voided] == [("i0", "wrong key")]
-    assert (cell.planned, cell.ended, cell.owed) == (2, 1, 1)
+    assert (cell.planned, cell.ended, cell.remaining) == (2, 1, 1)
     assert row(made, "scores", "a")["score"] != row(before, "scores", "a")["score"]
     assert row(made, "scores", "b") == row(before, "scores", "b")
     spent = [one["cost_pico_usd"] for one in before.table("money").rows]
@@ -95,7 +95,7 @@ def test_queries_give_what_the_tables_say(run: Path) -> None:
     assert views.sql("select count(*) n from scores where instance = 'i0' and agent = 'a'").to_pylist() == [{"n": 0}]
     completeness = made.table("completeness")
     for mine, theirs in zip(completeness.rows, views.sql(completeness.query).to_pylist(), strict=True):
-        for name in ("agent", "planned", "ended", "owed", "begun", "prefix", "outside"):
+        for name in ("agent", "planned", "ended", "remaining", "begun", "prefix", "outside"):
             assert mine[name] == theirs[name], name
         assert dict(mine["void"]) == dict(theirs["void"] or {})
 
@@ -112,7 +112,7 @@ def test_what_is_undone_counts_again(run: Path) -> None:
 def test_an_episode_that_goes_on_again_is_owed_whatever_was_decided(run: Path) -> None:
     strike(run, ("a", "i2"))
     cell = report(run).cells[0]
-    assert (cell.voided, cell.planned, cell.owed) == ((), 3, 1)
+    assert (cell.voided, cell.planned, cell.remaining) == ((), 3, 1)
 
 
 def test_verify_still_checks_what_is_void(run: Path) -> None:

@@ -145,7 +145,7 @@ def test_whole_episodes_are_held_through_the_proxy_and_score_as_the_same_replies
 ) -> None:
     sweep = resolved(lab, SWEEP.format(assignment=ASSIGNMENT))
     outcome = go(sweep, lab / "run")
-    assert (outcome.exit_code, outcome.owed, outcome.messages) == (0, 0, ())
+    assert (outcome.exit_code, outcome.remaining, outcome.messages) == (0, 0, ())
     assert outcome.ended == outcome.episodes == 6
     rows = scan(lab / "run", ("agent", "instance", "step", "facts", "ending", "tokens_in", "tokens_out")).to_pylist()
     facts = {

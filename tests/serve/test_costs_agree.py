@@ -43,7 +43,7 @@ def test_a_run_spends_what_is_billed_where_prompts_are_cached(
     simulate = {"cache": "1h", "price": "3:15:0.3:3.75", "fault_429": 0.2, "retry_after": "1ms"}
     outcome, simulator = go_served(resolved(tmp_path, SWEEP), tmp_path / "run", simulate)
     totals = simulator.totals
-    assert (outcome.exit_code, outcome.owed) == (0, 0)
+    assert (outcome.exit_code, outcome.remaining) == (0, 0)
     assert outcome.spent == totals.bill > 0
     rows = scan(tmp_path / "run", ("tokens_in", "tokens_out", "tokens_cached_read", "tokens_cached_write")).to_pylist()
     sums = {name: sum(row[name] for row in rows) for name in rows[0]}

@@ -171,9 +171,11 @@ class Checks:
             place = sent.episode, sent.step, attempt
             tried = {one for one in own if (one.episode, one.step, one.attempt - 1) == place}
             asks = {sent.ask, *(one.ask for one in tried)}
-            owed = sum((world.process.number, replace(sent, ask=ask).id(attempt)) in world.network.owed for ask in asks)
+            remaining = sum(
+                (world.process.number, replace(sent, ask=ask).id(attempt)) in world.network.remaining for ask in asks
+            )
             lasting = (one for each in world.charged.values() for one in each)
-            if owed > sum(session in one[0] and one[1:] == place for one in lasting):
+            if remaining > sum(session in one[0] and one[1:] == place for one in lasting):
                 raise Broken(
                     f"{sent.episode}/{sent.step}/{sent.attempt} is sent while no charge for attempt {attempt} lasts"
                 )

@@ -146,7 +146,7 @@ class Network:
         """When something was last sent or answered, in the loop's time."""
         self.long_bodies: dict[int, str] = {}
         """By length: the way in which bodies are long."""
-        self.owed: set[tuple[int, str]] = set()
+        self.remaining: set[tuple[int, str]] = set()
         """(process, id of the request) of all that was billed."""
         self.billed: list[tuple[str, int]] = []
         """(id of the request, pico-dollars)."""
@@ -326,7 +326,7 @@ class Network:
             return
         cost = _cost(good)
         self.billed.append((request_id, cost))
-        self.owed.add((self.process, request_id))
+        self.remaining.add((self.process, request_id))
         self.bill += cost
         self.taken += cost * (OVERBILLED if self.overbills else 1)
         self.counts["overbill"] += self.overbills

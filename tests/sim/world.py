@@ -18,7 +18,7 @@ from unittest import mock
 from evalkit.client import client
 from evalkit.client.ask import Asker
 from evalkit.engine import endpoints, scheduler, sweep
-from evalkit.engine.episode import LEFT_OWED, ActiveEpisode, LaneContext, play
+from evalkit.engine.episode import NOT_ENDED, ActiveEpisode, LaneContext, play
 from evalkit.engine.freezing.freeze import Resolved
 from evalkit.engine.options import RunOptions
 from evalkit.engine.outcome import RunOutcome
@@ -207,7 +207,7 @@ class World:
             playing[lane] -= 1
         if left in ("diverged", "agent_error"):
             raise Broken(f"{episode.id} is left as {left}")
-        self.deferred |= left in LEFT_OWED
+        self.deferred |= left in NOT_ENDED
         return left
 
     # Processes.
@@ -320,7 +320,7 @@ class World:
         if isinstance(outcome, RunOutcome) and outcome.reason == "complete" and not self.checks.suspended:
             self.checks.complete(outcome.episodes)
         if isinstance(outcome, RunOutcome) and outcome.reason == "deferred" and not self.deferred:
-            raise Broken(f"a life ends with {outcome.owed} episodes that remain, and none was set aside in it")
+            raise Broken(f"a life ends with {outcome.remaining} episodes that remain, and none was set aside in it")
         flaw = self.reading.flaw(self.network.long_bodies)
         if flaw:
             raise Broken(flaw)

@@ -102,8 +102,8 @@ def test_whatever_the_rows_lie_in_the_index_says_what_a_fold_of_them_says(tmp_pa
             discard(journal, 0, data.draw(st.integers(-1, min(upto, journal.number - 2))))
     index = read_index(run)
     assert held(index) == by_definition(rows)
-    assert index.owed({"done"}) == set(index.episodes)
-    assert index.owed() == {name for name, one in held(index).items() if one["ending"] in ("", *UNSCORED)}
+    assert index.remaining({"done"}) == set(index.episodes)
+    assert index.remaining() == {name for name, one in held(index).items() if one["ending"] in ("", *UNSCORED)}
     assert sorted(index.ledger, key=lambda row: row.amount) == money
     assert_sums(index, rows)
     assert_cells(index, rows)

@@ -169,7 +169,7 @@ def test_an_episode_that_is_cut_at_its_first_step_has_none(tmp_path: Path, write
     held = read_index(run).episodes["a"]
     assert (held.steps, held.take, held.ending, held.ended) == (0, 1, "", False)
     assert (scan(run, ["step"]).num_rows, list(replay_rows(run, {"a"}).get("a", ()))) == (0, [])
-    assert "a" in read_index(run).owed()
+    assert "a" in read_index(run).remaining()
 
 
 def test_an_episode_without_a_step_is_refused(tmp_path: Path) -> None:

@@ -52,7 +52,7 @@ def mended(run: Path) -> Repair:
 
 
 def goes_on(run: Path) -> None:
-    """All that is owed is played to its end."""
+    """All that is remaining is played to its end."""
     index = read_index(run)
     rows = []
     for name, held in index.episodes.items():
@@ -65,7 +65,7 @@ def goes_on(run: Path) -> None:
         journal.close(said(journal))
     assert check_log(run) == []
     after = read_index(run)
-    assert after.owed() == set()
+    assert after.remaining() == set()
     played = replay_rows(run, after.episodes)
     for name, held in index.episodes.items():
         assert after.episodes[name].steps == held.steps + (0 if held.ended else 2)

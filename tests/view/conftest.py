@@ -52,7 +52,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("shown")
     directory = folder / "runs" / "shown"
     outcome = go(resolved(folder, SPEC, "shown"), directory)
-    assert outcome.owed == 0, outcome.messages
+    assert outcome.remaining == 0, outcome.messages
     return directory
 
 

@@ -56,7 +56,7 @@ def thinking(tmp_path_factory: pytest.TempPathFactory) -> Path:
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)  # which has the providers
         outcome, _ = go_served(resolved(folder, text), folder / "thinking", {"reasoning": TOKENS})
-    assert outcome.owed == 0, outcome.messages
+    assert outcome.remaining == 0, outcome.messages
     return folder / "thinking"
 
 

@@ -89,9 +89,9 @@ def _play(args: argparse.Namespace, resolved: Resolved, folder: Path, rule: Rule
     refused = sum(sum(cell.gone.values()) for cell in record.cells)
     if refused:
         lines.append(f"{refused:,} of {many(record.planned, 'episode')}: refused by their provider, and not scored.")
-    if record.owed > refused:
+    if record.remaining > refused:
         lines.append(
-            f"{record.owed - refused:,} of {many(record.planned, 'episode')} to go. The next night starts with them."
+            f"{record.remaining - refused:,} of {many(record.planned, 'episode')} to go. The next night starts with them."
         )
     raised = _tell(args, resolved.sweep.name, folder, done.history, lines, hook)
     return ALARM if raised else code if record.measured else NO_MEASUREMENT
@@ -101,13 +101,13 @@ def _code(outcome: RunOutcome | None, record: NightRecord | None) -> int:
     """The exit code without alarms. A night that ends at its own limits is normal if at least one episode ended."""
     cut = outcome is None or (outcome.exit_code == INCOMPLETE and outcome.reason in CUT)
     if cut and record is not None:
-        return COMPLETE if record.owed < record.planned else INCOMPLETE
+        return COMPLETE if record.remaining < record.planned else INCOMPLETE
     return INCOMPLETE if outcome is None else outcome.exit_code
 
 
 def _summary(record: NightRecord, outcome: RunOutcome) -> str:
     money = money_words(record.spent, outcome.budget, outcome.simulated)
-    ended = record.planned - record.owed
+    ended = record.planned - record.remaining
     return (
         f"{record.night}: {ended:,} of {many(record.planned, 'episode')} ended; {many(outcome.steps, 'step')}; {money}."
     )
@@ -231,7 +231,12 @@ def _print_json(about: dict[str, Any], last: NightRecord, lines: Sequence[str]) 
 
     cells = [
         {"agent": cell.agent, "suite": cell.suite, "score": cell.score, "low": cell.low, "high": cell.high}
-        | {"instances": len(cell.values), "owed": cell.owed, "cost_usd": usd_number(cell.cost), "served": cell.served}
+        | {
+            "instances": len(cell.values),
+            "remaining": cell.remaining,
+            "cost_usd": usd_number(cell.cost),
+            "served": cell.served,
+        }
         | {"visible_fall": None if cell.visible is None else 100 * cell.visible}
         | {"refused": sum(cell.gone.values()), "unmeasured": cell.why_unmeasured}
         for cell in last.cells
@@ -239,7 +244,7 @@ def _print_json(about: dict[str, Any], last: NightRecord, lines: Sequence[str]) 
     more = {
         "measured": last.measured,
         "episodes": last.planned,
-        "owed": last.owed,
+        "remaining": last.remaining,
         "spent_usd": usd_number(last.spent),
         "messages": lines,
     }

@@ -62,12 +62,12 @@ def _tell(outcome: RunOutcome, args: argparse.Namespace) -> None:
         return
     if outcome.steps and outcome.ended:  # what was already complete is not scored again
         _print_scores(outcome, args)
-    elif not outcome.owed or outcome.reason == "decided":
+    elif not outcome.remaining or outcome.reason == "decided":
         print(_hints(outcome, args), end="\n\n")
     for line in outcome.messages:
         print(line)
     print(_summary(outcome))
-    if outcome.owed and outcome.reason != "decided":
+    if outcome.remaining and outcome.reason != "decided":
         print(_remedy(outcome, args))
 
 
@@ -77,7 +77,7 @@ def _print_scores(outcome: RunOutcome, args: argparse.Namespace) -> None:
 
     scores, to = report(outcome.place).tables[0], console()
     print_notes(scores, to)
-    if not outcome.owed or outcome.reason == "decided":
+    if not outcome.remaining or outcome.reason == "decided":
         print(f"\n{_hints(outcome, args)}")
     to.print()
     print_bare(scores, to)
@@ -92,14 +92,14 @@ def _summary(outcome: RunOutcome) -> str:
     if outcome.reason == "decided":
         worth = f", about {show_usd(outcome.spared_cost)} worth," if outcome.spared_cost else ""
         done += f", {outcome.spared:,}{worth} were spared: every question is answered (`--play-all` plays them)"
-    elif outcome.owed:
-        done += f", {outcome.owed:,} remain{'' if outcome.owed > 1 else 's'}"
+    elif outcome.remaining:
+        done += f", {outcome.remaining:,} remain{'' if outcome.remaining > 1 else 's'}"
     return f"{done}; {many(outcome.steps, 'step')} in {outcome.elapsed_s:,.1f} s; {money}."
 
 
 def _remedy(outcome: RunOutcome, args: argparse.Namespace) -> str:
     directory = shlex.quote(str(outcome.directory))
-    more = MORE["errors"] if outcome.owed == outcome.broken else MORE.get(outcome.reason, "")
+    more = MORE["errors"] if outcome.remaining == outcome.broken else MORE.get(outcome.reason, "")
     return f"Everything so far is on disk in {directory}. Continue with:\n  {_again(args, more)}"
 
 

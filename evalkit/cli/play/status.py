@@ -177,7 +177,7 @@ def _predictions(cells: Sequence[CellStatus], *, wide: bool) -> "Table":
 
 def _prediction(cell: CellStatus) -> dict[str, Any]:
     assert cell.predicted is not None
-    known = cell.owed and cell.seconds_left is not None
+    known = cell.remaining and cell.seconds_left is not None
     return {
         "suite": cell.suite,
         "agent": cell.agent,
@@ -185,9 +185,9 @@ def _prediction(cell: CellStatus) -> dict[str, Any]:
         "seen": None if cell.seen is None else round(cell.seen.cost),
         "requests": cell.predicted.requests,
         "requests_seen": None if cell.seen is None else cell.seen.requests,
-        "left": cell.owed or None,
-        "to_finish": round(cell.to_finish.expected) if cell.owed else None,
-        "range": _range(cell.to_finish) if cell.owed else None,
+        "left": cell.remaining or None,
+        "to_finish": round(cell.to_finish.expected) if cell.remaining else None,
+        "range": _range(cell.to_finish) if cell.remaining else None,
         "time": span(cell.seconds_left or 0.0) if known else None,
     }
 

@@ -29,8 +29,8 @@ def export(args: argparse.Namespace) -> int:
     out = Path(args.out)
     differing = exporter.write(chosen, out)
     print(f"Wrote {out}: {many(chosen.episodes, 'episode')} from {many(len(chosen.cells), 'pair')} of agent and suite.")
-    if not exporter.whole and (chosen.owed or chosen.voided):
-        print(f"Not included: {chosen.owed:,} remaining episodes, {chosen.voided:,} void episodes.")
+    if not exporter.whole and (chosen.remaining or chosen.voided):
+        print(f"Not included: {chosen.remaining:,} remaining episodes, {chosen.voided:,} void episodes.")
     if differing:
         print(
             f"warning: {many(differing, 'episode replays', 'episodes replay')} differently from the log: the texts "

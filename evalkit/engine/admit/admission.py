@@ -22,7 +22,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from evalkit.client.budget import BudgetStats
 from evalkit.client.budget_state import Ceiling
 from evalkit.engine.admit.backlogs import Came, Flight, LaneBacklog, Learning, Place, ToldProgress
-from evalkit.engine.episode import LEFT_OWED, TOO_LARGE
+from evalkit.engine.episode import NOT_ENDED, TOO_LARGE
 from evalkit.engine.forecast import SPREAD, Forecast
 from evalkit.engine.universe import PlannedEpisode
 
@@ -166,8 +166,8 @@ class Admission:
         assert stats.budget is not None
         if self._unproven:
             return False
-        owed = sum([backlog.asked for backlog in self.backlogs.values()])
-        return stats.spent + (self._flying + self._deferred + owed) * _with_failures(stats) <= stats.budget
+        remaining = sum([backlog.asked for backlog in self.backlogs.values()])
+        return stats.spent + (self._flying + self._deferred + remaining) * _with_failures(stats) <= stats.budget
 
     def _fits(self, backlog: LaneBacklog, episode: PlannedEpisode, stats: BudgetStats) -> bool:
         assert stats.budget is not None
@@ -290,7 +290,7 @@ class Admission:
                 flight.cost, flight.requests = one.cost, one.requests
 
     def left(self, episode: str, how: str) -> None:
-        """An episode has ended, or was deferred (`LEFT_OWED`)."""
+        """An episode has ended, or was deferred (`NOT_ENDED`)."""
         self.left_all([(episode, how, self._flights[episode].progress())])
 
     def left_all(self, episodes: Iterable[tuple[str, str, tuple[int, int]]]) -> None:
@@ -299,11 +299,11 @@ class Admission:
             flight = self._flights.pop(episode)
             self._hear(flight, (cost, requests))
             self._take(flight, 0.0)
-            backlog, owed, learning = flight.backlog, how in LEFT_OWED, self._cells[flight.cell_key]
+            backlog, remaining, learning = flight.backlog, how in NOT_ENDED, self._cells[flight.cell_key]
             backlog.flights -= 1
             if how in ("unavailable", TOO_LARGE):
                 self._deferred += self.forecast.rest(*flight.cell_key, cost=cost, requests=requests)
-            learning.ended[flight.number] = None if owed else (cost, requests)
+            learning.ended[flight.number] = None if remaining else (cost, requests)
             for paid, asked in learning.news():
                 self.forecast.learn(*flight.cell_key, cost=paid, requests=asked)
                 self._news += 1
@@ -348,7 +348,7 @@ class Admission:
         late = [(one, waiting[0][1]) for one in self.backlogs.values() for waiting in one.held_back.values()]
         return min((self._seconds(one, episode) for one, episode in late), default=0.0)
 
-    def owed(self) -> int:
+    def remaining(self) -> int:
         """Predicted pico-dollars to end everything that has not ended."""
         self._predict_lanes()
         flying = [

@@ -80,7 +80,7 @@ class PriorKnowledge:
     the sweep asks."""
 
 
-class _Owed(NamedTuple):
+class _Remaining(NamedTuple):
     """The remaining part of a cell."""
 
     ended: int
@@ -187,9 +187,9 @@ async def plan_sweep(
         for agent in agents
         if suite.environment in agent.packs
     ]
-    owed = _owed(manifest, pairs, known.held)
+    remaining = _remaining(manifest, pairs, known.held)
     played = {pair.place: _agent_of(resolved, pair.cell) for pair in pairs}
-    wanted = [pair for pair in pairs if pair.agent.provider and (known.begun is None or owed[pair.place].left)]
+    wanted = [pair for pair in pairs if pair.agent.provider and (known.begun is None or remaining[pair.place].left)]
     samples = await play_samples(
         manifest,
         wanted,
@@ -207,7 +207,8 @@ async def plan_sweep(
         rates={},
     )
     plans = [
-        _plan_cell(pair, owed[pair.place], samples.get(pair.place, []), begun, played[pair.place]) for pair in pairs
+        _plan_cell(pair, remaining[pair.place], samples.get(pair.place, []), begun, played[pair.place])
+        for pair in pairs
     ]
     reply_s = {cell.lane: known.reply_s.get(cell.lane, ASSUMED_REPLY_S) for cell in plans}
     lanes = [
@@ -248,31 +249,37 @@ def _question(resolved: Resolved, plans: Sequence[CellPlan], known: PriorKnowled
     return question_plan(resolved.manifest, sweep.decide, plans, known.spread, money)
 
 
-def _owed(manifest: Manifest, pairs: Sequence[Sampled], held: Mapping[str, LoggedProgress]) -> dict[Place, _Owed]:
+def _remaining(
+    manifest: Manifest, pairs: Sequence[Sampled], held: Mapping[str, LoggedProgress]
+) -> dict[Place, _Remaining]:
     """By place. By the suite's full name: a `Choice` of a base name would take its variants as well."""
     known: dict[Place, list[LoggedProgress]] = {}
     for episode in held.values():
         if episode.replicate < manifest.replicates:
             known.setdefault((episode.agent, episode.suite), []).append(episode)
-    owed = {}
+    remaining = {}
     for pair in pairs:
         own = known.get(pair.place, [])
         begun = tuple(episode for episode in own if not episode.ended)
         total = len(pair.suite.instances) * manifest.replicates
         longest = max((episode.steps for episode in own), default=0)
-        owed[pair.place] = _Owed(len(own) - len(begun), total - len(own), begun, longest)
-    return owed
+        remaining[pair.place] = _Remaining(len(own) - len(begun), total - len(own), begun, longest)
+    return remaining
 
 
-def _plan_cell(pair: Sampled, owed: _Owed, samples: Sequence[Sample], begun: Begun, played: _PlayedAgent) -> CellPlan:
+def _plan_cell(
+    pair: Sampled, remaining: _Remaining, samples: Sequence[Sample], begun: Begun, played: _PlayedAgent
+) -> CellPlan:
     agent, suite, forecast, place = pair.agent, pair.suite, begun.forecast, pair.place
     free, whole = not agent.provider, forecast.whole(*place)
     asks = asks_per_step(agent, begun.logged.get(place))
-    going = [forecast.rest(*place, cost=episode.cost, requests=episode.steps) for episode in owed.begun]
-    steps = owed.fresh * whole.requests + sum(max(1.0, whole.requests - episode.steps) for episode in owed.begun)
-    share, cost = steps / whole.requests if whole.requests else 0.0, owed.fresh * whole.cost + sum(going)
-    limits = forecast.owed(*place, owed.left)
-    if not forecast.ended(*place) and _exact(samples, owed, forecast, place):
+    going = [forecast.rest(*place, cost=episode.cost, requests=episode.steps) for episode in remaining.begun]
+    steps = remaining.fresh * whole.requests + sum(
+        max(1.0, whole.requests - episode.steps) for episode in remaining.begun
+    )
+    share, cost = steps / whole.requests if whole.requests else 0.0, remaining.fresh * whole.cost + sum(going)
+    limits = forecast.remaining(*place, remaining.left)
+    if not forecast.ended(*place) and _exact(samples, remaining, forecast, place):
         limits = ranged(0.0, 0, 1)
     factor = limits.high / limits.expected if limits.expected else 1.0
     flaws = [played.too_long(one) for one in samples]
@@ -282,8 +289,8 @@ def _plan_cell(pair: Sampled, owed: _Owed, samples: Sequence[Sample], begun: Beg
         lane=agent.lane,
         stand_in=stand_in_of(agent, suite.environment),
         basis=_basis(pair, begun),
-        episodes=owed.left,
-        ended=owed.ended,
+        episodes=remaining.left,
+        ended=remaining.ended,
         played=len(samples),
         requests=asks * steps,
         tokens_in=share * whole.tokens_in,
@@ -292,7 +299,11 @@ def _plan_cell(pair: Sampled, owed: _Owed, samples: Sequence[Sample], begun: Beg
         cost=cost,
         cost_high=cost * factor,
         one=whole.cost,
-        chain=0 if free else owed.longest if owed.ended else max((one.requests for one in samples), default=0),
+        chain=0
+        if free
+        else remaining.longest
+        if remaining.ended
+        else max((one.requests for one in samples), default=0),
         longest_prompt=max((one.longest_prompt for one in samples), default=0),
         dearest=max((played.dearest(one) for one in samples), default=0),
         context_tokens=played.own.context_tokens,
@@ -310,9 +321,9 @@ def _basis(pair: Sampled, begun: Begun) -> str:
     return ITSELF if prior is not None and prior.itself else STAND_IN
 
 
-def _exact(samples: Sequence[Sample], owed: _Owed, forecast: Forecast, place: Place) -> bool:
-    """Whether all that is owed was played, by the policy itself."""
-    whole = len(samples) == owed.fresh == owed.left and not any(one.cut for one in samples)
+def _exact(samples: Sequence[Sample], remaining: _Remaining, forecast: Forecast, place: Place) -> bool:
+    """Whether all that is remaining was played, by the policy itself."""
+    whole = len(samples) == remaining.fresh == remaining.left and not any(one.cut for one in samples)
     return whole and forecast.proven(*place)
 
 

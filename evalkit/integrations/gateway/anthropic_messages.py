@@ -93,7 +93,7 @@ def _tool(tool: Any, index: int) -> Tool:
 def _dialogue(turns: Sequence[Any]) -> list[Message]:
     """All turns as messages; the next turn must answer the calls of a turn."""
     messages: list[Message] = []
-    owed: list[str] = []
+    remaining: list[str] = []
     for index, turn in enumerate(turns):
         path, role = f"messages.{index}", ("user", "assistant")[index % 2]
         if not isinstance(turn, dict) or turn.get("role") != role:
@@ -103,19 +103,19 @@ def _dialogue(turns: Sequence[Any]) -> list[Message]:
         if not isinstance(blocks, list) or not blocks:
             raise ValueError(f"{path}.content: must be a string or a list of blocks, and not empty")
         if role == "user":
-            messages += _answers(blocks, owed, path)
+            messages += _answers(blocks, remaining, path)
         else:
             messages.append(_said(blocks, path))
-            owed = [call.id for call in messages[-1].calls]
+            remaining = [call.id for call in messages[-1].calls]
     if len(turns) % 2 == 0:
         raise ValueError("messages: must not be empty, and the last must be the user's")
     return messages
 
 
-def _answers(blocks: Sequence[Any], owed: Sequence[str], path: str) -> list[Message]:
+def _answers(blocks: Sequence[Any], remaining: Sequence[str], path: str) -> list[Message]:
     """A user's turn: a result for each call that still needs one, then texts."""
     messages: list[Message] = []
-    missing = list(owed)
+    missing = list(remaining)
     for i, block in enumerate(blocks):
         block_path = f"{path}.content.{i}"
         if not isinstance(block, dict) or block.get("type") != "tool_result":

@@ -53,9 +53,9 @@ class Chosen:
         return sum(cell.ended for cell in self.cells)
 
     @property
-    def owed(self) -> int:
+    def remaining(self) -> int:
         """How many are not, since they have not ended."""
-        return sum(cell.owed for cell in self.cells)
+        return sum(cell.remaining for cell in self.cells)
 
     @property
     def voided(self) -> int:

@@ -269,7 +269,7 @@ def _header(chosen: Chosen, log: _Log) -> Plain:
     names = [instance.id for instance in suite.instances]
     return {
         "version": LOG_VERSION,
-        "status": "success" if not cell.owed else "cancelled",
+        "status": "success" if not cell.remaining else "cancelled",
         "eval": {
             "eval_id": _id(chosen, cell),
             "run_id": _id(chosen),
@@ -287,7 +287,7 @@ def _header(chosen: Chosen, log: _Log) -> Plain:
                 "prompts": cell.pack,
                 "environment": suite.environment,
                 "marks": list(agent.marks),
-                "owed": cell.owed,
+                "remaining": cell.remaining,
                 "void": len(cell.voided),
                 "exported_by": f"evalkit {__version__}",
             },

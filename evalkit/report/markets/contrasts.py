@@ -27,7 +27,7 @@ from evalkit.report.markets.econ_queries import (
     difficulty,
     labels,
     level_of,
-    owed_notes,
+    remaining_notes,
     without_axes,
 )
 from evalkit.report.published.papers import as_printed
@@ -85,7 +85,7 @@ def difficulty_tables(source: RunData, cells: Sequence[Cell]) -> tuple[Table, ..
         notes=(
             "as in section 4.1 of the paper: one-sided Welch tests of whether the mean is greater on basic instances",
             INDEPENDENT,
-            *owed_notes(paired_cells),
+            *remaining_notes(paired_cells),
         ),
         query=query,
     )
@@ -176,7 +176,7 @@ def _side_by_side(
             "(known_horizon), Known Horizon + Goal (known_horizon_goal)",
             "agents that differ only in their prompts; exploration: % of accepted actions that were new",
             *kind_notes(rows, cells),
-            *owed_notes(cells),
+            *remaining_notes(cells),
         ),
         query=query,
     )
@@ -216,7 +216,7 @@ def _tests_table(
             "p-values are two-sided. Welch: the groups are taken as independent; paired: Student's t of the "
             "differences within instances; signs: their exact sign test; flips: their exact permutation test",
             INDEPENDENT,
-            *owed_notes(cells),
+            *remaining_notes(cells),
         ),
         query=query,
     )

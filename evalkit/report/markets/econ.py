@@ -22,7 +22,7 @@ from evalkit.report.markets.econ_queries import (
     beside,
     labels,
     mean_of,
-    owed_notes,
+    remaining_notes,
     runs,
     without_axes,
 )
@@ -137,7 +137,7 @@ def _table(
         # What the sweep varied is as it was given: SQL gives it as text.
         rows=tuple({**without_axes(row), **keys} for row, (keys, _) in rows),
         packs=packs_of(cells),
-        notes=(*notes, *owed_notes(cells)),
+        notes=(*notes, *remaining_notes(cells)),
         query=query,
     )
 

@@ -47,7 +47,7 @@ def without_axes(row: Mapping[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in row.items() if not key.startswith("axis:")}
 
 
-def owed_notes(cells: Iterable[Cell]) -> tuple[str, ...]:
+def remaining_notes(cells: Iterable[Cell]) -> tuple[str, ...]:
     """The note if cells are incomplete."""
     if all(cell.complete for cell in cells):
         return ()

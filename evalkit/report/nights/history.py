@@ -134,7 +134,7 @@ class CellNight(msgspec.Struct, frozen=True, kw_only=True):
         return "change" if self.litmus is True else "regression"
 
     @property
-    def owed(self) -> int:
+    def remaining(self) -> int:
         """Episodes that did not end."""
         return self.planned - sum(self.ended.values())
 
@@ -177,9 +177,9 @@ class NightRecord(msgspec.Struct, frozen=True, kw_only=True):
         return sum(cell.planned for cell in self.cells)
 
     @property
-    def owed(self) -> int:
+    def remaining(self) -> int:
         """Episodes that did not end."""
-        return sum(cell.owed for cell in self.cells)
+        return sum(cell.remaining for cell in self.cells)
 
     @property
     def measured(self) -> bool:

@@ -58,7 +58,7 @@ def trend_table(history: Sequence[NightRecord]) -> Table:
             Column(key="alarm", title="Alarm"),
             Column(key="visible", title="Visible fall", kind="score"),
             Column(key="instances", title="Instances", kind="count"),
-            Column(key="owed", title="Remaining", kind="count", unit="episodes"),
+            Column(key="remaining", title="Remaining", kind="count", unit="episodes"),
             Column(key="cost", title="Cost", kind="usd"),
             Column(key="reply", title="Per reply", kind="seconds"),
         ),
@@ -70,7 +70,7 @@ def trend_table(history: Sequence[NightRecord]) -> Table:
             *((_VISIBLE,) if any(cell.visible is not None for cell in last.cells) else ()),
             "the other columns: the last night",
         ),
-        query=f"{last.query}\n-- owed, cost, reply: as of the table nights",
+        query=f"{last.query}\n-- remaining, cost, reply: as of the table nights",
     )
 
 
@@ -84,7 +84,7 @@ def _trend_row(history: Sequence[NightRecord], cell: CellNight) -> dict[str, Any
         "kind": cell.kind or None,
         "visible": _points(cell.visible),
         "instances": len(cell.values),
-        "owed": cell.owed,
+        "remaining": cell.remaining,
         "cost": cell.cost,
         "reply": cell.latency_s / cell.steps if cell.steps else None,
         "alarm": NO_MEASUREMENT
@@ -160,8 +160,8 @@ def nights_table(history: Sequence[NightRecord]) -> Table:
     rows = [
         {
             "night": record.night,
-            "ended": record.planned - record.owed,
-            "owed": record.owed,
+            "ended": record.planned - record.remaining,
+            "remaining": record.remaining,
             "spent": record.spent,
             "tokens_in": sum(cell.tokens_in for cell in record.cells),
             "tokens_out": sum(cell.tokens_out for cell in record.cells),
@@ -175,7 +175,7 @@ def nights_table(history: Sequence[NightRecord]) -> Table:
         title="What nights took",
         columns=(
             Column(key="night", title="Night"),
-            *columns_of("count", "episodes", ended="Ended", owed="Remaining"),
+            *columns_of("count", "episodes", ended="Ended", remaining="Remaining"),
             Column(key="spent", title="Spent", kind="usd"),
             *columns_of("tokens", tokens_in="Tokens in", tokens_out="Tokens out"),
             Column(key="alarms", title="Alarms", kind="count"),
@@ -188,7 +188,7 @@ def nights_table(history: Sequence[NightRecord]) -> Table:
             "changed version: agents whose provider served another model than before",
         ),
         query=f"{TOOK}\n"
-        "-- of one night's run, added up over its cells; owed: what the manifest plans less what ended; alarms: of\n"
+        "-- of one night's run, added up over its cells; remaining: what the manifest plans less what ended; alarms: of\n"
         "-- history.jsonl; spent: what all of `log` cost, with charges and crashes of `ledger`, less what was released",
     )
 

@@ -39,7 +39,7 @@ class RunIndex:
     """Sums by agent and suite."""
     ledger: tuple[LedgerRecord, ...]
 
-    def owed(self, retry: Collection[str] = ()) -> set[str]:
+    def remaining(self, retry: Collection[str] = ()) -> set[str]:
         """The episodes that continue, and those that ended in one of these ways."""
         return self.episodes.ended_as(("", *UNSCORED, *retry))
 

@@ -75,8 +75,8 @@
   const lane = ([name, one]) => {
     const paused = one.paused_s >= 2;
     const waits = one.ended || (paused ? `paused, retries in ${span(one.paused_s)}` : one.waits_for);
-    const owed = Object.entries(one.left).filter(([why]) => ["unavailable", "too_large", "internal_error", "agent_error", "diverged", "refused"].includes(why));
-    const failed = counts({ ...one.failures, ...Object.fromEntries(owed) });
+    const remaining = Object.entries(one.left).filter(([why]) => ["unavailable", "too_large", "internal_error", "agent_error", "diverged", "refused"].includes(why));
+    const failed = counts({ ...one.failures, ...Object.fromEntries(remaining) });
     return [[
       [name, "text"], [bar(one.done / Math.max(1, one.episodes)), ""],
       [`${whole(one.done)}/${whole(one.episodes)}`, "number"], [one.steps_per_s.toLocaleString("en-US"), "number"],
