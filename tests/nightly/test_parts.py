@@ -25,7 +25,17 @@ from evalkit.nightly.history_files import (
 )
 from evalkit.nightly.hook import facts, message
 from evalkit.nightly.night import rotated, tonight, utc_date
-from evalkit.report.nights.history import FORMAT, CellNight, NightRecord, Rule, cell_key, decode, encode, with_alarms
+from evalkit.report.nights.history import (
+    FORMAT,
+    CellNight,
+    NightRecord,
+    Rule,
+    cell_key,
+    decode,
+    encode,
+    taken,
+    with_alarms,
+)
 from evalkit.report.nights.trends import alarms_table, bars, changes, trend_figure
 from evalkit.stats.alarm import EARLY_PART
 from tests.support.small_sweeps import TWO_POLICIES, resolved
@@ -360,6 +370,8 @@ def test_an_episode_that_takes_twice_as_much_is_told_that_night_and_one_that_tak
             (line,) = message(payload)
             assert line.startswith("DEARER: knuth on s: an episode costs 2")
             assert "times as much tonight as before, over 20 shared instances; p = " in line
+            assert taken(last, {("knuth", "s"): ["2026-11-11"]}).rises == ()
+            assert taken(last, {("random", "s"): ["2026-11-11"]}).rises == last.rises
 
 
 def test_each_cell_gets_its_part_of_alpha() -> None:

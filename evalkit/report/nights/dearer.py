@@ -11,21 +11,21 @@ Took = Mapping[str, tuple[float, float]]
 
 MORE = 0.1
 """A rise that does not matter, as a part."""
-WHAT = ("costs", "has tokens")
+WHAT = ("costs {} times as much", "takes {} times as many tokens")
 
 
 def dearer(before: Sequence[Took], tonight: Took, alpha: float) -> tuple[str, ...]:
     """What has risen by more than `MORE`, in sentences, by the windows' test of the scores' alarm: its instances are
     compared with themselves, and `alpha` is the chance of a false word within its horizon, of both together."""
     found = []
-    for place, verb in enumerate(WHAT):
+    for place, words in enumerate(WHAT):
         nights = [_logs(night, place) for night in (*before, tonight)]
         alarm = regression(nights[:-1], nights[-1], alpha / len(WHAT), tolerance=math.log1p(MORE))
         if alarm.raised and alarm.before is not None and alarm.now is not None:
             window = "tonight" if alarm.nights == 1 else f"in the last {alarm.nights} nights"
+            times = words.format(f"{math.exp(alarm.before - alarm.now):.2g}")
             found.append(
-                f"an episode {verb} {math.exp(alarm.before - alarm.now):.2g} times as much {window} as before, over "
-                f"{alarm.pairs:,} shared instances; p = {alarm.p:.2g}"
+                f"an episode {times} {window} as before, over {alarm.pairs:,} shared instances; p = {alarm.p:.2g}"
             )
     return tuple(found)
 

@@ -401,9 +401,11 @@ def taken(record: NightRecord, accepted: Accepted) -> NightRecord:
     kept = []
     for cell in record.cells:
         alarm = cell.alarm
-        if alarm is not None and alarm.raised and record.night in accepted.get(cell.cell, ()):
-            alarm = msgspec.structs.replace(alarm, raised=False, words=f"accepted; it was: {alarm.words}")
-        kept.append(msgspec.structs.replace(cell, alarm=alarm))
+        if record.night in accepted.get(cell.cell, ()):
+            if alarm is not None and alarm.raised:
+                alarm = msgspec.structs.replace(alarm, raised=False, words=f"accepted; it was: {alarm.words}")
+            cell = msgspec.structs.replace(cell, alarm=alarm, dearer=msgspec.UNSET)
+        kept.append(cell)
     return msgspec.structs.replace(record, cells=tuple(kept))
 
 

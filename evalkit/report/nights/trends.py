@@ -188,8 +188,8 @@ def nights_table(history: Sequence[NightRecord]) -> Table:
             "changed version: agents whose provider served another model than before",
         ),
         query=f"{TOOK}\n"
-        "-- of one night's run, added up over its cells; remaining: what the manifest plans less what ended; alarms: of\n"
-        "-- history.jsonl; spent: what all of `log` cost, with charges and crashes of `ledger`, less what was released",
+        "-- of one night's run, added up over its cells; remaining: what the manifest plans less what ended; alarms:\n"
+        "-- of history.jsonl; spent: all that `log` cost, with charges and crashes of `ledger`, less what was released",
     )
 
 
