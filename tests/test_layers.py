@@ -255,7 +255,7 @@ def package() -> dict[str, str]:
 
 
 MOST_LINES = {
-    "engine": 8_229,
+    "engine": 8_240,
     "machines": 2_420,
     "playing": 490,
     "envs": 11_800,

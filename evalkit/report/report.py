@@ -158,9 +158,10 @@ class Report:
 
         schema, version   `evalkit.report`, 1. Within a version fields, tables and columns are only added.
         evalkit           version that began the run
-        run               name, created_at (s since 1970), replicates, planned, ended, remaining, refused (of the remaining ones),
-                          void (episodes; what is void is not planned), complete (bool); refused_words (by agent, what
-                          the provider said); simulated_money (bool: nobody pays it, or not all of it)
+        run               name, created_at (s since 1970), replicates, planned, ended, remaining, refused (of the
+                          remaining ones), void (episodes; what is void is not planned), complete (bool);
+                          refused_words (by agent, what the provider said); simulated_money (bool: nobody pays
+                          it, or not all of it)
         agents            in the spec's order: name, lane, prompts, notes (bool), tags, marks
         suites            in the spec's order: name, base, axes, environment, instances (count)
         tables            by name: title; columns (key, title, kind, unit); rows (objects by column key); prompts;

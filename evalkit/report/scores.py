@@ -330,9 +330,9 @@ def _partial_summary(cells: Sequence[Cell], partial: Sequence[Cell]) -> str:
     planned = sorted(kinds - {BETTING})
     words = f"; intervals by {', '.join(planned)} are as if these lengths had been planned" if planned else ""
     return (
-        f"partial: {len(partial):,} of {many(len(cells), 'row')}, {many(remaining, 'episode')} remaining; each row uses its "
-        f"first episodes, up to the first that has not ended ({outside:,} that ended later are left out), and its mean "
-        f"favours short ones{words}; see the table of completeness"
+        f"partial: {len(partial):,} of {many(len(cells), 'row')}, {many(remaining, 'episode')} remaining; each row "
+        f"uses its first episodes, up to the first that has not ended ({outside:,} that ended later are left out), and "
+        f"its mean favours short ones{words}; see the table of completeness"
     )
 
 

@@ -1,4 +1,4 @@
-"""Nights against a simulated provider: the budget, what is remaining, a planted regression, and calls on the same night."""
+"""Nights against a simulated provider: the budget, what remains, a planted regression, and calls on the same night."""
 
 from pathlib import Path
 

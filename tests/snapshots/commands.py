@@ -115,6 +115,7 @@ WRITERS: Mapping[str, tuple[str, ...]] = {
     "nightly/rebuild": ("nightly sweep.toml --rebuild", "nightly sweep.toml --look --json"),
     "nightly/accept": (
         "nightly sweep.toml --accept agent=watched",
+        "nightly sweep.toml --accept all",
         "nightly sweep.toml --look",
         "nightly sweep.toml --accept agent=nobody",
     ),

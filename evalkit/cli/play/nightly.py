@@ -91,7 +91,8 @@ def _play(args: argparse.Namespace, resolved: Resolved, folder: Path, rule: Rule
         lines.append(f"{refused:,} of {many(record.planned, 'episode')}: refused by their provider, and not scored.")
     if record.remaining > refused:
         lines.append(
-            f"{record.remaining - refused:,} of {many(record.planned, 'episode')} to go. The next night starts with them."
+            f"{record.remaining - refused:,} of {many(record.planned, 'episode')} to go. "
+            "The next night starts with them."
         )
     raised = _tell(args, resolved.sweep.name, folder, done.history, lines, hook)
     return ALARM if raised else code if record.measured else NO_MEASUREMENT

@@ -1,4 +1,4 @@
-"""A run with what exports must tell apart: chats a period, refusals, hostile texts, void episodes and remaining ones."""
+"""A run with what exports must tell apart: chats a period, refusals, hostile texts, void and remaining episodes."""
 
 from pathlib import Path
 
