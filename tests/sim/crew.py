@@ -138,12 +138,16 @@ class Crew:
             return
         if self._stands_still(one):
             return
+        alive = not self._world.disk.dead
         with self._acting(one.process):
             try:
                 one.process.loop.step()
+                died = alive and self._world.disk.dead  # what it raised may have been caught
             except Died:
-                self._dies(one, "is dead")
-                return
+                died = True
+        if died:
+            self._dies(one, "is dead")
+            return
         life = one.actor.worker._life
         flaw = life.exception() if life is not None and life.done() and not life.cancelled() else None
         if flaw is not None:
@@ -213,9 +217,10 @@ class Crew:
         world = self._world
         with self._acting(one.process):
             world.say(f"worker {one.process.number} {how}")
+            before = world.disk.dead, world.network.dead  # where the whole machine dies, it stays so
             world.disk.dead = world.network.dead = True
             one.process.loop.unwind()
-            world.disk.dead = world.network.dead = False
+            world.disk.dead, world.network.dead = before
         self._closes(one)
 
     def _ends(self, one: _Worker) -> None:
