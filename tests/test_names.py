@@ -1,8 +1,10 @@
-"""No two types of one name in the package, private ones included: a reader who meets a name knows which type it is."""
+"""No two types of one name in the package, private ones included: a reader who meets a name knows which type it is. And
+words of the field, not of the house: what was given up for the glossary's words does not come back."""
 
 import ast
+import re
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import pytest
@@ -38,3 +40,65 @@ def test_no_two_types_share_a_name() -> None:
 )
 def test_a_planted_doublet_is_found(first: str, second: str, found: dict[str, list[str]]) -> None:
     assert doublets({"a.py": first, "b.py": second}) == found
+
+
+GIVEN_UP = {
+    "ask_line": "base take",
+    "bury": "close_lost",
+    "canary": "trial",
+    "chair": "turn",
+    "desk": "setup",
+    "door": "integration, guarded stream",
+    "gate": "admitter",
+    "heed": "apply_allowance",
+    "lasting_fall": "sustained drop",
+    "owed": "remaining",
+    "park": "defer",
+    "parked": "deferred",
+    "pot": "balance",
+    "purse": "balance",
+    "ramp": "slow start",
+    "sitting": "play session",
+    "tenure": "",
+    "till": "encoding",
+}
+"""Word -> what says it now (docs/glossary.md)."""
+
+
+def names(tree: ast.AST) -> Iterator[str]:
+    """What a module names itself: its functions, classes, arguments, variables and attributes."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            yield node.name
+        elif isinstance(node, ast.arg):
+            yield node.arg
+        elif isinstance(node, ast.Name):
+            yield node.id
+        elif isinstance(node, ast.Attribute):
+            yield node.attr
+
+
+def given_up(text: str) -> set[str]:
+    """The words of `GIVEN_UP` that a module's names are made of, in any form of plural."""
+    found = set()
+    for name in names(ast.parse(text)):
+        words = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).lower().strip("_")
+        found |= {word for word in GIVEN_UP if re.search(rf"(?:^|_){word}s?(?:_|$)", words)}
+    return found
+
+
+def test_words_that_were_given_up_do_not_come_back() -> None:
+    found = {path.relative_to(PACKAGE).as_posix(): given_up(path.read_text()) for path in sorted(PACKAGE.rglob("*.py"))}
+    assert {path: words for path, words in found.items() if words} == {}
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("class LaneGate:\n    pass", {"gate"}),
+        ("def f(owed_cost):\n    self._pots = 1", {"owed", "pot"}),
+        ("gateway = ramped = surrogate = spot = 1", set()),
+    ],
+)
+def test_a_planted_word_is_found(text: str, found: set[str]) -> None:
+    assert given_up(text) == found

@@ -15,7 +15,7 @@ from evalkit.engine.options import Stop
 Result = TypeVar("Result")
 
 Play = Callable[[Stop | None], Coroutine[Any, Any, Result]]
-"""Gives a run that ends when it is told to by this `Stop`; with None it has one of its own, and heeds signals."""
+"""Gives a run that ends when it is told to by this `Stop`; with None it has one of its own, and handles signals."""
 
 _NOHUP = signal.getsignal(signal.SIGHUP) == signal.SIG_IGN
 SIGNALS = (signal.SIGINT, signal.SIGTERM, *(() if _NOHUP else (signal.SIGHUP,)))

@@ -196,7 +196,7 @@ def _provider(name: str, file: ProviderFile, where: str) -> Provider:
     for key, table in file.models.items():
         family = None if key in wide else _family(table.price_as or key, wide)
         whole = table.over(wide[family] if family else None)
-        for own in {"after_results", "thinking_back"} - DIALECTS[file.dialect].heeds:
+        for own in {"after_results", "thinking_back"} - DIALECTS[file.dialect].follows:
             if getattr(table, own) is not None:
                 raise UsageError(f"{where}: models.{key}.{own}: the dialect {file.dialect!r} needs none. Leave it out.")
         models[key] = _model(key, whole, limits, f"{where}: models.{key}")

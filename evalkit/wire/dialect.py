@@ -104,7 +104,7 @@ class Dialect:
     """(parts of a chat, encoded messages): appends them, or merges them with some of the parts, in place."""
     prepare: Callable[[Message, Quirks], Message] = _prepare
     """The message as the model's API takes it back."""
-    heeds: frozenset[str] = frozenset()
+    follows: frozenset[str] = frozenset()
     """Of a model's `after_results` and `thinking_back`, those that make a difference in this format."""
 
     def join(self, parts: list[bytes], messages: Iterable[Message], quirks: Quirks = PLAIN) -> None:

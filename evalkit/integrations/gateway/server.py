@@ -81,13 +81,13 @@ async def gateway(seat: Seat) -> AsyncIterator[Gateway]:
     ...         base_url = gate.base_url("openai_chat")  # for AsyncOpenAI(base_url=base_url, api_key="-")
     """
     server = await _server()
-    token, desk = secrets.token_urlsafe(18), _OpenEpisode(seat=seat, free=asyncio.Semaphore(seat.parallel))
-    server.desks[token] = desk
+    token, opened = secrets.token_urlsafe(18), _OpenEpisode(seat=seat, free=asyncio.Semaphore(seat.parallel))
+    server.episodes[token] = opened
     try:
         yield Gateway(url=f"{server.url}/g/{token}")
     finally:
-        del server.desks[token]
-        desk.close()
+        del server.episodes[token]
+        opened.close()
         await asyncio.shield(server.rest_soon())
 
 
@@ -186,7 +186,7 @@ def _refused(served: ServedFormat, status: int, code: str, message: str) -> web.
 class _Server:
     """One listening socket for all episodes of an event loop."""
 
-    desks: dict[str, _OpenEpisode] = field(default_factory=dict)
+    episodes: dict[str, _OpenEpisode] = field(default_factory=dict)
     """By token."""
     runner: web.ServerRunner | None = None
     url: str = ""
@@ -221,27 +221,27 @@ class _Server:
 
     async def _rest(self) -> None:
         async with self.changing:
-            if not self.desks and self.runner is not None:
+            if not self.episodes and self.runner is not None:
                 runner, self.runner = self.runner, None
                 await runner.cleanup()
 
     async def answer(self, request: web.BaseRequest) -> web.StreamResponse:
         """One request of any episode."""
         _, _, token, rest = (*request.path.split("/", 3), "", "", "")[:4]
-        desk, served, key = self.desks.get(token), _BY_PATH.get(f"/{rest}"), ""
+        opened, served, key = self.episodes.get(token), _BY_PATH.get(f"/{rest}"), ""
         if served is None:
             key, _, rest = rest.partition("/")
             served = _BY_PATH.get(f"/{rest}")
         if why := refusal(request.headers.getall("Host", []), request.headers.getall("Origin", [])):
             return _refused(served or SERVED_OPENAI_CHAT, REFUSED, "refused", why)
-        if desk is None or not request.path.startswith("/g/"):
+        if opened is None or not request.path.startswith("/g/"):
             return _unknown(served, "There is no such episode here, or it is over.")
         if served is None or request.method != "POST":
             return _unknown(served, f"Unknown: {request.method} /{rest}.")
         headers: Mapping[str, str] = request.headers
         arrival = Arrival(method="POST", path=f"/{rest}", headers=headers, body=await request.read())
         with suppress(asyncio.CancelledError):
-            return await desk.answer(served, arrival, key)
+            return await opened.answer(served, arrival, key)
         return _refused(served, 503, "over", "The episode has been left.")
 
 

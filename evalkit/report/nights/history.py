@@ -398,15 +398,15 @@ def _ended(night: str, before: Sequence[Dated], standing: AlarmNote | None) -> b
 
 def taken(record: NightRecord, accepted: Accepted) -> NightRecord:
     """The night without the alarms that the user has accepted since."""
-    kept = []
-    for cell in record.cells:
-        alarm = cell.alarm
-        if record.night in accepted.get(cell.cell, ()):
-            if alarm is not None and alarm.raised:
-                alarm = msgspec.structs.replace(alarm, raised=False, words=f"accepted; it was: {alarm.words}")
-            cell = msgspec.structs.replace(cell, alarm=alarm, dearer=msgspec.UNSET)
-        kept.append(cell)
+    kept = (_quiet(cell) if record.night in accepted.get(cell.cell, ()) else cell for cell in record.cells)
     return msgspec.structs.replace(record, cells=tuple(kept))
+
+
+def _quiet(cell: CellNight) -> CellNight:
+    alarm = cell.alarm
+    if alarm is not None and alarm.raised:
+        alarm = msgspec.structs.replace(alarm, raised=False, words=f"accepted; it was: {alarm.words}")
+    return msgspec.structs.replace(cell, alarm=alarm, dearer=msgspec.UNSET)
 
 
 def with_alarms(

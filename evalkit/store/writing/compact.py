@@ -208,7 +208,7 @@ class Compactor:
         self._backlog = Backlog(loop.time())
         self._running: tuple[Tail, ...] = ()
         self._job: Future[None] | None = None
-        self._graves: deque[tuple[float, list[Segment]]] = deque()
+        self._discarded: deque[tuple[float, list[Segment]]] = deque()
         """Objects whose rows lie in compacted files, and when they are deleted."""
         self._latest: list[Segment] = []
         """The last of them, which may be the journal's newest and stays until others follow."""
@@ -234,14 +234,14 @@ class Compactor:
         """
         if self._job is not None:  # it ended while the loop was not looking
             self._job.result()
-            self._bury(self._running)
+            self._discard_later(self._running)
         while batch := self._backlog.take(self._loop.time()):
             self._write(batch)
-            self._bury(batch)
+            self._discard_later(batch)
 
     def clear(self) -> None:
         """Delete what compacted files hold, once the journal has its last object. Raises StorageError."""
-        discard([*(segment for _, segments in self._graves for segment in segments), *self._latest])
+        discard([*(segment for _, segments in self._discarded for segment in segments), *self._latest])
 
     def _look(self) -> None:
         """Start what is due, and come back when the next thing is."""
@@ -250,10 +250,10 @@ class Compactor:
         if self._stopped:
             return
         now = self._loop.time()
-        if self._graves and self._graves[0][0] <= now:
-            job = self._start(partial(discard, self._graves.popleft()[1]))
+        if self._discarded and self._discarded[0][0] <= now:
+            job = self._start(partial(discard, self._discarded.popleft()[1]))
             job.add_done_callback(lambda done: self._loop.call_soon_threadsafe(self._report, done))
-        times = [self._graves[0][0]] if self._graves else []
+        times = [self._discarded[0][0]] if self._discarded else []
         due = self._backlog.due_at()
         if due is not None and self._job is None:
             if due <= now:
@@ -271,15 +271,15 @@ class Compactor:
     def _settle(self, job: Future[None]) -> None:
         self._job = None
         if self._report(job):
-            self._bury(self._running)
+            self._discard_later(self._running)
             self._running = ()
             self._look()
 
-    def _bury(self, batch: Sequence[Tail]) -> None:
+    def _discard_later(self, batch: Sequence[Tail]) -> None:
         """A batch lies in compacted files."""
         objects = [*self._latest, *(tail.segment for tail in batch)]
         self._latest = objects[-1:]
-        self._graves.append((self._loop.time() + GRACE_S, objects[:-1]))
+        self._discarded.append((self._loop.time() + GRACE_S, objects[:-1]))
 
     def _report(self, job: Future[None]) -> bool:
         flaw = job.exception()
