@@ -1,6 +1,6 @@
 """The seat of an agent that is code: asks from the log or from a model, acts, and what the log knows of both.
 
-An ask has an address: episode, line, step, key, n. The line is the take that began at step 0; the key is that of the
+An ask has an address: episode, base take, step, key, n. The base take began at step 0; the key is that of the
 fork that asked; n counts its asks within the step. A logged address is answered from the log and never sent again; its
 request must be what it was, and an act must lead to the state that it led to.
 """

@@ -87,7 +87,7 @@ class StepRecord:
     row_kind: str = STEP
     """`step`, `ask` or `cut`."""
     base_take: int = 0
-    """The take in which the episode began, as seeds are derived from it. An ask belongs to the steps of its line."""
+    """The take in which the episode began, as seeds are derived from it. An ask belongs to the steps with the same."""
     ask_key: str = ""
     """Of an ask: the fork that asked, nested by `/`; empty for the agent itself."""
     ask_n: int = 0
