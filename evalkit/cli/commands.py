@@ -244,6 +244,7 @@ COMMANDS: Mapping[str, Command] = {
         (
             "evalkit tools queries import data/queries.json --out instances/mine/test.jsonl",
             "evalkit tools queries raw --split test --out queries_raw.json",
+            "evalkit tools queries filter queries_raw.json --out SUITE.jsonl",
             "evalkit tools queries ask SUITE.jsonl --for conflict --model openai/gpt-5 --name checked",
             "evalkit tools queries apply runs/checked SUITE.jsonl --out SOUND.jsonl",
         ),

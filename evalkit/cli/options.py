@@ -326,14 +326,19 @@ def queries(sub: argparse.ArgumentParser) -> None:
     """Options of `queries`."""
     actions = sub.add_subparsers(metavar="ACTION", required=True)
     action = functools.partial(actions.add_parser, epilog=sub.epilog, formatter_class=Help, allow_abbrev=False)
-    bring = action("import", help="make a suite of the reference's queries.json")
+    bring = action("import", help="make a suite of the reference's queries, with texts or without")
     bring.add_argument("files", metavar="FILE", nargs="+", help="a copy of queries.json; several make one suite")
-    bring.add_argument("--length", metavar="N", type=whole_number, help="tools in a task's chain (default: 5)")
-    bring.add_argument("--seed", metavar="SEED", type=whole_number, help="seed of costs and alternatives (default: 42)")
-    bring.add_argument(
-        "--alternatives", metavar="N", type=whole_number, help="alternative queries per query (default: 3)"
-    )
     bring.set_defaults(call="import_queries")
+    sift = action(
+        "filter", help="leave out wishes that conflict: by the file's verdicts, else by the domain's conflicts"
+    )
+    sift.add_argument("files", metavar="FILE", nargs="+", help="raw or filtered queries (.json), or one suite")
+    sift.set_defaults(call="leave_out")
+    for command in (bring, sift):
+        command.add_argument("--length", metavar="N", type=whole_number, help="tools in a task's chain (default: 5)")
+        command.add_argument(
+            "--alternatives", metavar="N", type=whole_number, help="alternative queries per query (default: 3)"
+        )
     raw = action("raw", help="construct the reference's raw queries: ids, times, wishes and answers, without texts")
     raw.add_argument(
         "--split", choices=("test", "train"), default="test", help="the split whose values are used (default: test)"
@@ -341,10 +346,11 @@ def queries(sub: argparse.ArgumentParser) -> None:
     raw.add_argument(
         "--total", metavar="N", type=whole_number, help="number of queries (default: 1000; for train 6000)"
     )
+    raw.add_argument("--seed", metavar="SEED", type=whole_number, default=42, help="of times and wishes (default: 42)")
     raw.add_argument("--out", metavar="FILE", required=True, help="the new file, ending in .json")
     raw.set_defaults(call="raw")
     ask = action("ask", help="have a model check a suite's queries, or write their texts")
-    ask.add_argument("suite", metavar="SUITE", help="a suite of costbench: its file, or its name")
+    ask.add_argument("suite", metavar="SUITE", help="a suite of costbench (its file, or its name), or raw queries")
     ask.add_argument(
         "--for", metavar="WHAT", required=True, dest="what", help="conflict: do wishes conflict? requirement: a text"
     )
@@ -353,9 +359,12 @@ def queries(sub: argparse.ArgumentParser) -> None:
     ask.set_defaults(call="ask")
     use = action("apply", help="make a suite from the answers")
     use.add_argument("run", metavar="RUN", help="the finished run of `queries ask`")
-    use.add_argument("suite", metavar="SUITE", help="the suite that was asked about")
+    use.add_argument("suite", metavar="SUITE", help="the suite, or the file of queries, that was asked about")
     use.set_defaults(call="apply")
-    for command in (bring, use):
+    for command in (bring, sift, use):
+        command.add_argument(
+            "--seed", metavar="SEED", type=whole_number, help="a file's: seed of costs and alternatives (default: 42)"
+        )
         command.add_argument("--out", metavar="FILE", required=True, help="the new suite's file, ending in .jsonl")
 
 

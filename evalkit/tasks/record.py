@@ -5,7 +5,7 @@ not by its id: equal texts and wishes are asked about once, and an answer is fou
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -75,16 +75,30 @@ def coverage_line(episode: str, text: str, kind: str = errand.COVERAGE) -> dict[
     return errand_line(kind, episode, {"text": text})
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReadFiles:
+    """What files of queries hold."""
+
+    lines: tuple[Line, ...]
+    """Of a suite."""
+    truncated: int = 0
+    """How many of their texts break off in mid-sentence."""
+    conflicts: Mapping[str, bool] = field(default_factory=dict)
+    """By a line's id: whether its wishes conflict, where the file says so."""
+
+
 class ReadQueries(Protocol):
     """Reads files of queries."""
 
     def __call__(
-        self, files: Sequence[Path], *, length: int | None, seed: int | None, alternatives: int | None
-    ) -> tuple[list[dict[str, Any]], int]:
-        """(lines of a suite, how many of their texts break off in mid-sentence); None: as the environment has it.
-
-        Raises UsageError.
-        """
+        self,
+        files: Sequence[Path],
+        *,
+        length: int | None = None,
+        seed: int | None = None,
+        alternatives: int | None = None,
+    ) -> ReadFiles:
+        """None: as the environment has it. Raises UsageError."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,12 +106,14 @@ class Queries:
     """Texts of people in an environment's suites, which a model can check or write."""
 
     read: ReadQueries
-    raw: Callable[[str, int | None], Sequence[dict[str, Any]]]
-    """(split, how many; None: as many as there are) -> queries without texts. Raises UsageError."""
+    raw: Callable[[str, int | None, int], Sequence[dict[str, Any]]]
+    """(split, how many; None: as many as there are; seed) -> queries without texts. Raises UsageError."""
     errands: Callable[[str, Iterable[Line], str], Iterator[dict[str, Any]]]
     """(kind, lines of a suite, the suite's name) -> errands. Raises UsageError naming the line."""
     apply: Callable[[str, Sequence[Line], Answers, str], Applied]
     """(kind, lines of a suite, answers, the suite's name) -> what happens to the suite."""
+    sound: Callable[[Sequence[Line], Mapping[str, bool], str], Applied]
+    """(lines of a suite, `ReadFiles.conflicts`, the suite's name) -> the suite without wishes that conflict."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

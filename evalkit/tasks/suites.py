@@ -26,6 +26,7 @@ from evalkit.tasks.record import (
     Applied,
     ErrandAnswer,
     Line,
+    ReadFiles,
     coverage_line,
     distinct,
     errand_digest,
@@ -34,25 +35,56 @@ from evalkit.tasks.record import (
     with_queries,
 )
 
+FILE_ENDING = ".json"
+"""Of a file of queries; a suite's ends in .jsonl."""
 
-def imported_suite(
-    files: Sequence[Path], *, length: int | None, seed: int | None, alternatives: int | None
-) -> tuple[list[Line], int]:
-    """(the lines of a suite of these files' queries, how many of their texts break off). Raises UsageError."""
-    env, queries = with_queries()
-    lines, cut = queries.read(files, length=length, seed=seed, alternatives=alternatives)
-    return [env.describe(env.load(line)) for line in lines], cut
+
+def read_suite(
+    names: Sequence[str], *, length: int | None = None, seed: int | None = None, alternatives: int | None = None
+) -> ReadFiles:
+    """What one suite holds, or files of queries (their names end in .json) as one suite.
+
+    `length` and the rest are of files: None leaves the environment's. Raises UsageError.
+    """
+    if all(name.endswith(FILE_ENDING) for name in names):
+        return _read_files(names, length=length, seed=seed, alternatives=alternatives)
+    if len(names) > 1:
+        raise UsageError(f"{', '.join(names)}: expected one suite, or files of queries, whose names end in .json.")
+    if (length, seed, alternatives) != (None, None, None):
+        raise UsageError(f"{names[0]} is a suite, whose lines have a seed and a length; leave these options out.")
+    return ReadFiles(lines=tuple(read_lines(find_suite(names[0]))))
+
+
+def _read_files(names: Sequence[str], **given: int | None) -> ReadFiles:
+    return with_queries()[1].read([Path(name).expanduser() for name in names], **given)
+
+
+def imported_suite(files: Sequence[str], **given: int | None) -> tuple[list[Line], ReadFiles]:
+    """(the lines of a suite of these files' queries, checked; what the files say besides). Raises UsageError."""
+    held = _read_files(files, **given)
+    return [_described(line, line["id"]) for line in held.lines], held
+
+
+def sound_suite(names: Sequence[str], **given: int | None) -> tuple[list[Line], Applied, int]:
+    """(lines without those whose wishes conflict, the outcome of which line, how many lines there were), of one suite
+    or of files of queries. Raises UsageError if nothing would be left.
+    """
+    held, where = read_suite(names, **given), names[0]
+    applied = Applied(lines=())
+    if held.lines:
+        applied = queries_of(_environment(held.lines, where), where).sound(held.lines, held.conflicts, where)
+    return _checked(applied, where), applied, len(held.lines)
 
 
 def asked_about(suite: str, kind: str) -> list[Line]:
     """The errands of a suite's queries, each once. Raises UsageError."""
     if kind not in ASKED:
         raise UsageError(f"--for: must be {' or '.join(ASKED)}, not {kind!r}.")
-    lines = _lines(suite)
+    lines = read_suite([suite]).lines
     return distinct(queries_of(_environment(lines, suite), suite).errands(kind, lines, suite)) if lines else []
 
 
-def answered_suite(run: Path, suite: str) -> tuple[list[Line], Applied, int]:
+def answered_suite(run: Path, suite: str, seed: int | None = None) -> tuple[list[Line], Applied, int]:
     """(lines of the suite that the answers of an errand run make of another one, the outcome of which line, how many
     lines there were).
 
@@ -61,13 +93,10 @@ def answered_suite(run: Path, suite: str) -> tuple[list[Line], Applied, int]:
     kind, answers = read_answers(run)
     if kind in errand.JUDGED:
         raise UsageError(f"{run} judged texts of a run: use it with `evalkit report RUN --judged {run}`.")
-    lines, applied = _lines(suite), Applied(lines=())
+    lines, applied = read_suite([suite], seed=seed).lines, Applied(lines=())
     if lines:
         applied = queries_of(_environment(lines, suite), suite).apply(kind, lines, answers, suite)
-    if not applied.lines:
-        raise UsageError(f"{suite}: no query would remain; nothing was written. Is {run} about this suite?")
-    described = [_described(line, f"{suite}: {line['id']}") for line in applied.lines]
-    return described, applied, len(lines)
+    return _checked(applied, suite, f" Is {run} about this suite?"), applied, len(lines)
 
 
 def judged_texts(run: Path, *, listed: bool) -> tuple[str, list[Line], int]:
@@ -85,8 +114,10 @@ def judged_texts(run: Path, *, listed: bool) -> tuple[str, list[Line], int]:
     return kind, distinct(coverage_line(episode, text, kind) for episode, text in texts.items()), len(texts)
 
 
-def _lines(suite: str) -> list[Line]:
-    return list(read_lines(find_suite(suite)))
+def _checked(applied: Applied, suite: str, doubt: str = "") -> list[Line]:
+    if not applied.lines:
+        raise UsageError(f"{suite}: no query would remain; nothing was written.{doubt}")
+    return [_described(line, f"{suite}: {line['id']}") for line in applied.lines]
 
 
 def _environment(lines: Sequence[Line], suite: str) -> str:

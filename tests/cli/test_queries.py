@@ -238,6 +238,66 @@ def test_raw_queries_can_be_fewer_and_never_lie_over_a_file(call: Call, here: Pa
     assert not (here / "other.json").exists()
 
 
+def chain(call: Call, here: Path, source: str, total: int) -> list[dict[str, Any]]:
+    """From raw queries to a suite with texts, each command with what the one before wrote; the clerk answers."""
+    asked = ("--model", "simulated/clerk", "--name")
+    steps: list[tuple[str, ...]] = [
+        ("ask", source, "--for", "conflict", *asked, "check"),
+        ("apply", "check", source, "--out", "checked.jsonl", "--seed", "7"),
+        ("filter", "checked.jsonl", "--out", "sound.jsonl"),
+        ("ask", "sound.jsonl", "--for", "requirement", *asked, "write"),
+        ("apply", "write", "sound.jsonl", "--out", "written.jsonl"),
+    ]
+    for step in steps:
+        if step[0] == "apply":
+            assert call("run", step[1], "--json", "--budget", "1").code == 0
+        said = call("tools", "queries", *step)
+        assert said.code == 0, (step, said.err)
+    assert len(lines(here / "instances/queries/check.jsonl")) <= total
+    found = lines(here / "written.jsonl")
+    (here / "own.toml").write_text(
+        f'[[agents]]\npolicy = "oracle"\n[[suites]]\nname = "written.jsonl"\ninstances = ["{found[-1]["id"]}"]\n'
+    )
+    assert call("run", "own.toml", "--json").code == 0
+    return found
+
+
+def test_raw_queries_become_a_suite_with_texts_one_command_after_another(call: Call, here: Path) -> None:
+    assert call("tools", "queries", "raw", "--total", "12", "--seed", "5", "--out", "raw.json").code == 0
+    rows = json.loads((here / "raw.json").read_text())
+    assert call("tools", "queries", "raw", "--total", "12", "--out", "other.json").code == 0
+    assert rows != json.loads((here / "other.json").read_text())
+    found = chain(call, here, "raw.json", 12)
+    assert 0 < len(found) < 12  # the domain says of some that nobody asks for them
+    wishes = {row["query_id"]: row["preferences"] for row in rows}
+    assert all(line["query"]["preferences"] == wishes[line["query"]["id"]] for line in found)
+    assert {line["seed"] for line in found} == {7}
+    assert all("all that is listed" in line["query"]["text"] for line in found)
+
+
+@pytest.mark.exhaustive
+def test_the_reference_s_own_files_go_through_the_chain(call: Call, here: Path, shared: Path) -> None:
+    data = shared / "data" / "costbench" / "test"
+    for name, count in (("queries_raw", 1000), ("filtered_queries", 1000), ("filtered_queries_with_requirements", 381)):
+        said = call("tools", "queries", "import", str(data / f"{name}.json"), "--out", f"{name}.jsonl")
+        assert f"Wrote {count:,} queries" in said.out
+        assert ("619 of them conflict" in said.out) is (name == "filtered_queries")
+    (here / "raw.json").write_bytes((data / "queries_raw.json").read_bytes())
+    assert 381 < len(chain(call, here, "raw.json", 1000)) < 1000
+
+
+def test_what_the_reference_s_verdicts_leave_is_what_it_plays(call: Call, here: Path, shared: Path) -> None:
+    data = shared / "data" / "costbench" / "test"
+    said = call("tools", "queries", "filter", str(data / "filtered_queries.json"), "--out", "sound.jsonl")
+    assert "Wrote 381 of 1,000 queries" in said.out
+    assert call("tools", "queries", "import", str(data / "queries.json"), "--out", "whole.jsonl").code == 0
+    for mine, whole in zip(lines(here / "sound.jsonl"), lines(here / "whole.jsonl"), strict=True):
+        assert all(mine[key] == whole[key] for key in ("id", "seed", "digest", "optimum"))
+        assert "source" in whole
+        assert "source" not in mine  # its texts are not the reference's
+        assert [one["id"] for one in mine["alternatives"]] == [one["id"] for one in whole["alternatives"]]
+
+
 def test_counts_that_cannot_be_read_are_told(call: Call, here: Path, suite: list[dict[str, Any]]) -> None:
     (here / "mine.toml").write_text(PLAYERS.replace("replicates = 2", "replicates = 1"))
     assert call("run", "mine.toml", "--json").code == 0
@@ -276,6 +336,8 @@ def test_errands_are_planned_and_played_as_any_sweep(call: Call, here: Path, sui
         (["tools", "queries", "import", "queries.json", "--out", "x.jsonl", "--seed", "-1"], "seed"),
         (["tools", "queries", "import", "queries.json", "--out", "x.jsonl", "--alternatives", "-1"], "--alternatives"),
         (["tools", "queries", "import", "suite.jsonl", "--out", "x.jsonl"], "not a query file"),
+        (["tools", "queries", "filter", "suite.jsonl", "queries.json", "--out", "x.jsonl"], "expected one suite"),
+        (["tools", "queries", "filter", "suite.jsonl", "--seed", "1", "--out", "x.jsonl"], "leave these options out"),
         (["tools", "queries", "ask", "suite.jsonl", "--for", "fun", "--model", "simulated/a", "--name", "a"], "--for"),
         (
             ["tools", "queries", "ask", "suite.jsonl", "--for", "conflict", "--model", "a", "--name", "a"],

@@ -2,14 +2,15 @@
 
 import argparse
 import json
-from collections.abc import Iterable
+import re
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from evalkit.cli.choosing import tell_next
 from evalkit.files import new_file, write_new
 from evalkit.playing.specs import run_directory
-from evalkit.tasks.record import Applied, with_queries
-from evalkit.tasks.suites import answered_suite, asked_about, imported_suite, suite_text, write_errands
+from evalkit.tasks.record import Applied, Line, with_queries
+from evalkit.tasks.suites import answered_suite, asked_about, imported_suite, sound_suite, suite_text, write_errands
 from evalkit.text import many
 
 SHOWN = 10
@@ -19,13 +20,14 @@ SHOWN = 10
 def import_queries(args: argparse.Namespace) -> int:
     """Write the suite; its lines name their source."""
     out = new_file(args.out, ".jsonl", "a suite's file")
-    files = [Path(name).expanduser() for name in args.files]
-    lines, cut = imported_suite(files, length=args.length, seed=args.seed, alternatives=args.alternatives)
+    lines, held = imported_suite(args.files, length=args.length, seed=args.seed, alternatives=args.alternatives)
     write_new(out, suite_text(lines))
     print(f"Wrote {many(len(lines), 'query', 'queries')} to {out}.")
-    if cut:
-        share = f"{cut:,} of them ({100 * cut / len(lines):.1f} %)"
+    if held.truncated:
+        share = f"{held.truncated:,} of them ({100 * held.truncated / len(lines):.1f} %)"
         print(f"Marked as truncated: {share}, whose texts end in mid-sentence.")
+    if conflicting := sum(held.conflicts.values()):
+        print(f"{conflicting:,} of them conflict, as the file says: `queries filter` instead leaves them out.")
     print(f'Use them with `name = "{out}"` in a [[suites]] table.')
     return 0
 
@@ -33,10 +35,16 @@ def import_queries(args: argparse.Namespace) -> int:
 def raw(args: argparse.Namespace) -> int:
     """Write the reference's raw queries, in its form: the input of a validator and a writer."""
     out = new_file(args.out, ".json", "a file of raw queries")
-    rows = with_queries()[1].raw(args.split, args.total)
+    rows = with_queries()[1].raw(args.split, args.total, args.seed)
     write_new(out, json.dumps(rows, ensure_ascii=False, indent=4))
     print(f"Wrote {many(len(rows), 'raw query', 'raw queries')} of the {args.split} split to {out}.")
     return 0
+
+
+def leave_out(args: argparse.Namespace) -> int:
+    """Write the suite without wishes that conflict, as far as it can be told without a model."""
+    out = new_file(args.out, ".jsonl", "a suite's file")
+    return _tell(out, *sound_suite(args.files, length=args.length, seed=args.seed, alternatives=args.alternatives))
 
 
 def ask(args: argparse.Namespace) -> int:
@@ -50,7 +58,7 @@ def ask(args: argparse.Namespace) -> int:
         model=args.model,
         about=f"Asks {args.model} about the queries in {args.suite}: {args.what}.",
     )
-    out = f"{args.suite.removesuffix('.jsonl')}-{args.what}.jsonl"
+    out = f"{re.sub(r'[.]jsonl?$', '', args.suite)}-{args.what}.jsonl"
     next_command = ["tools", "queries", "apply", f"runs/{args.name}", args.suite, "--out", out]
     tell_next(f"{len(lines):,} {args.what} errands to {suite}", sweep, next_command, "make a suite from the answers")
     return 0
@@ -59,7 +67,10 @@ def ask(args: argparse.Namespace) -> int:
 def apply(args: argparse.Namespace) -> int:
     """Write the suite that results from another one and the answers of an errand run."""
     out = new_file(args.out, ".jsonl", "a suite's file")
-    lines, applied, total = answered_suite(run_directory(args.run), args.suite)
+    return _tell(out, *answered_suite(run_directory(args.run), args.suite, args.seed))
+
+
+def _tell(out: Path, lines: Sequence[Line], applied: Applied, total: int) -> int:
     write_new(out, suite_text(lines))
     print(f"Wrote {len(lines):,} of {total:,} queries to {out}.")
     for line in _counts(applied):

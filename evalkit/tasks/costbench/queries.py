@@ -1,4 +1,4 @@
-"""The reference's `queries.json` as lines of a suite: a user's copy, read by its path, never part of evalkit.
+"""The reference's files of queries as lines of a suite: a user's copy, read by its path, never part of evalkit.
 
 Every row is checked by the arithmetic of its ids, so another kind of file, or one that was changed, is refused by row.
 Alternatives for preference changes are drawn as the reference draws them, from all queries of the same task in the
@@ -18,10 +18,13 @@ from evalkit.envs.costbench.domain.catalogue import SPLITS, Catalogue, title
 from evalkit.envs.costbench.domain.catalogue_files import shipped
 from evalkit.envs.costbench.domain.ids import preference_number, split_values
 from evalkit.envs.costbench.domain.queries import reference_queries
+from evalkit.envs.costbench.domain.wording import requirements
 from evalkit.envs.costbench.domain.world import context_type
 from evalkit.envs.costbench.instances.costs import query_seed
 from evalkit.envs.mersenne import Mersenne
 from evalkit.errors import UsageError, nearest
+from evalkit.seeds import Stream
+from evalkit.tasks.record import ReadFiles
 
 CATALOGUE = "travel"
 RAW_TOTALS = {"test": 1000, "train": 6000}
@@ -50,9 +53,10 @@ class _Row(msgspec.Struct, frozen=True, kw_only=True):
     task: str
     preferences: dict[str, str]
     groundtruth: str
-    user_requirements: str
-    query: _Said
     location_preference: str | None = None
+    is_valid: int | None = None
+    user_requirements: str = ""
+    query: _Said | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,6 +70,8 @@ class QueryFile:
     """Each row's task."""
     queries: tuple[Mapping[str, Any], ...]
     """Each row as the `query` of a suite's line."""
+    conflicts: tuple[bool | None, ...]
+    """Each row's verdict; None: the row has none."""
 
 
 def cut_off(text: str) -> bool:
@@ -83,8 +89,8 @@ def read_queries(path: Path) -> QueryFile:
         rows = msgspec.json.decode(raw, type=list[_Row])
     except msgspec.DecodeError as flaw:
         raise UsageError(
-            f"{path}: this is not a query file ({flaw}). Expected the reference's queries.json: a list of objects with "
-            f"{', '.join(_Row.__struct_fields__)}."
+            f"{path}: this is not a query file ({flaw}). Expected the reference's queries.json, queries_raw.json or "
+            f"filtered_queries.json: a list of objects with {', '.join(_Row.__struct_fields__[:5])}."
         ) from flaw
     if not rows:
         raise UsageError(f"{path}: the file has no queries.")
@@ -102,13 +108,14 @@ def read_queries(path: Path) -> QueryFile:
         split=split,
         tasks=tuple(row.task for row in rows),
         queries=queries,
+        conflicts=tuple(None if row.is_valid is None else row.is_valid == 0 for row in rows),
     )
 
 
 def import_queries(
     files: Sequence[Path], *, length: int | None = None, seed: int | None = None, alternatives: int | None = None
-) -> tuple[list[dict[str, Any]], int]:
-    """(the files' queries as lines of a suite, how many of their texts break off). Raises UsageError."""
+) -> ReadFiles:
+    """The files' queries as lines of a suite. Raises UsageError."""
     count = ALTERNATIVES if alternatives is None else alternatives
     if not 0 <= count <= MOST_ALTERNATIVES:
         raise UsageError(f"--alternatives: must be 0 to {MOST_ALTERNATIVES}, not {count}.")
@@ -119,10 +126,15 @@ def import_queries(
         seed=SEED if seed is None else seed,
         alternatives=count,
     )
-    return lines, sum(query["truncated"] for file in query_files for query in file.queries)
+    said = [verdict for file in query_files for verdict in file.conflicts]
+    return ReadFiles(
+        lines=tuple(lines),
+        truncated=sum(query["truncated"] for file in query_files for query in file.queries),
+        conflicts={line["id"]: verdict for line, verdict in zip(lines, said, strict=True) if verdict is not None},
+    )
 
 
-def raw_queries(split: str, total: int | None = None) -> list[dict[str, object]]:
+def raw_queries(split: str, total: int | None = None, seed: int = SEED) -> list[dict[str, object]]:
     """The reference's raw queries, in its form: what a validator and a writer would then be asked about.
 
     Raises UsageError for a number that cannot be.
@@ -130,7 +142,7 @@ def raw_queries(split: str, total: int | None = None) -> list[dict[str, object]]
     wanted = RAW_TOTALS[split] if total is None else total
     if not 1 <= wanted <= MOST_RAW:
         raise UsageError(f"--total: must be 1 to {MOST_RAW:,}, not {wanted:,}.")
-    return list(reference_queries(shipped(CATALOGUE), split, wanted))
+    return list(reference_queries(shipped(CATALOGUE), split, wanted, seed))
 
 
 def _split_of(catalogue: Catalogue, row: _Row, where: str) -> str:
@@ -180,17 +192,20 @@ def _query(catalogue: Catalogue, split: str, row: _Row, where: str) -> dict[str,
             f"{where}: groundtruth: the preferences give number {number}, but the row says {declared}. The "
             "file was changed, or its preferences are not in the reference's order."
         )
-    for said_id in (row.TimeInfo, row.location_preference or ""):
-        if said_id not in row.query.input:
+    message = row.query.input if row.query else ""
+    for said_id in (row.TimeInfo, row.location_preference or "") if row.query else ():
+        if said_id not in message:
             raise UsageError(f"{where}: query.input: the id {said_id} is missing.")
+    # Without a text of its own a query can be played all the same, in the catalogue's words.
+    draws = Stream(SEED, "wording", catalogue.name, row.task, split, row.query_id)
     return {
         "id": row.query_id,
         "preferences": dict(sorted(row.preferences.items())),
         "given": given,
         "number": number,
-        "text": row.user_requirements,
-        "message": row.query.input,
-        "truncated": cut_off(row.user_requirements),
+        "text": row.user_requirements or requirements(catalogue, row.task, row.preferences, draws),
+        "message": message,
+        "truncated": bool(row.user_requirements) and cut_off(row.user_requirements),
     }
 
 
@@ -245,8 +260,9 @@ def suite_lines(
                 "query": query,
                 "alternatives": [without_message(file.queries[other]) for other in others],
                 "alternatives_seed": seed,
-                "source": {"file": file.path.name, "sha256": file.sha256, "row": index + 1},
             }
+            if query["message"]:  # else it is not yet one of the reference's own, and no figure bears the paper's name
+                lines[name]["source"] = {"file": file.path.name, "sha256": file.sha256, "row": index + 1}
     return list(lines.values())
 
 

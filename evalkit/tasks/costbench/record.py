@@ -1,13 +1,14 @@
 """What models are asked about CostBench."""
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
 from evalkit.envs.costbench.domain.catalogue import Catalogue
 from evalkit.envs.costbench.domain.catalogue_files import parse_catalogue, shipped
 from evalkit.envs.costbench.domain.ids import split_values
+from evalkit.envs.costbench.domain.queries import conflicts
 from evalkit.envs.errand import errand
 from evalkit.envs.lines import canonical
 from evalkit.errors import UsageError
@@ -86,14 +87,32 @@ def apply_answers(kind: str, suite: Sequence[Line], answers: Answers, where: str
 
 
 def apply_verdicts(suite: Sequence[Line], answers: Answers, where: str) -> Applied:
-    """The suite without lines whose wishes conflict, and without alternatives that do.
+    """The suite without lines whose wishes conflict, and without alternatives that do, as a validator answered."""
+    return _sound(suite, lambda line, query: _answer(errand.CONFLICT, line, query, answers, where))
+
+
+def without_conflicts(suite: Sequence[Line], verdicts: Mapping[str, bool], where: str) -> Applied:
+    """The same without a model: by the verdicts that a file has of its rows, else by the catalogue's conflicts."""
+
+    def ruled(line: Line, query: Mapping[str, Any]) -> ErrandAnswer:
+        own = verdicts.get(line["id"]) if query is line["query"] else None
+        if own is None:
+            _queries(line, where)
+            own = conflicts(_catalogue(line, where), line["task"], query["preferences"])
+        return ErrandAnswer(outcome="ok", value=own)
+
+    return _sound(suite, ruled)
+
+
+def _sound(suite: Sequence[Line], answer: Callable[[Line, Mapping[str, Any]], ErrandAnswer]) -> Applied:
+    """The suite without what conflicts.
 
     A line without a verdict that could be read is kept out and named; an alternative without one goes as if it
     conflicted. Alternatives that the reference drew are drawn again as it draws them, from the queries that are left.
     """
     kept, dropped, unanswered, fewer = list[Line](), [], [], []
     for line in suite:
-        own = _answer(errand.CONFLICT, line, line["query"], answers, where)
+        own = answer(line, line["query"])
         if own.outcome != "ok":
             unanswered.append(line["id"])
         elif own.value:
@@ -105,7 +124,7 @@ def apply_verdicts(suite: Sequence[Line], answers: Answers, where: str) -> Appli
         old = line.get("alternatives") or ()
         new = drawn
         if new is None:
-            new = [query for query in old if _is_sound(_answer(errand.CONFLICT, line, query, answers, where))]
+            new = [query for query in old if _is_sound(answer(line, query))]
         lines.append(line if list(old) == new else {**_no_longer_the_references(line), "alternatives": new})
         if len(new) < len(old):
             fewer.append(line["id"])
@@ -181,7 +200,13 @@ def _rewritten(query: Mapping[str, Any], answer: ErrandAnswer) -> dict[str, Any]
 
 
 TASKS = Tasks(
-    queries=Queries(read=import_queries, raw=raw_queries, errands=query_lines, apply=apply_answers),
+    queries=Queries(
+        read=import_queries,
+        raw=raw_queries,
+        errands=query_lines,
+        apply=apply_answers,
+        sound=without_conflicts,
+    ),
     judged=lambda line: not is_blocked_line(line),
     judged_are="costbench episode without events",
 )

@@ -15,7 +15,6 @@ from evalkit.envs.mersenne import Mersenne
 TIMES = 5000
 """How many pairs of times the reference draws, and the largest number in them."""
 _PAIRS = TIMES * (TIMES - 1) // 2
-_TIME_SEED = 42
 
 
 def split_values(catalogue: Catalogue, task: str, split: str) -> Mapping[str, tuple[str, ...]]:
@@ -86,18 +85,18 @@ def show_id(label: str, number: int, digits: int) -> str:
     return f"<{label}{number:0{digits}d}>"
 
 
-def time_numbers(count: int) -> list[int]:
+def time_numbers(count: int, seed: int = 42) -> list[int]:
     """The numbers of the first `count` times: first elements of the reference's pairs, which begin again after 5000.
 
     The reference samples 5000 of the pairs (a, b), 1 <= a < b <= 5000; a pair's place in the list of all says which.
     """
-    pool = _time_pool()
+    pool = _time_pool(seed)
     return [pool[i % TIMES] for i in range(count)]
 
 
 @lru_cache(maxsize=1)
-def _time_pool() -> tuple[int, ...]:
-    return tuple(_first_of_pair(index) for index in Mersenne(_TIME_SEED).sample(_PAIRS, TIMES))
+def _time_pool(seed: int) -> tuple[int, ...]:
+    return tuple(_first_of_pair(index) for index in Mersenne(seed).sample(_PAIRS, TIMES))
 
 
 def _first_of_pair(index: int) -> int:

@@ -15,13 +15,13 @@ from evalkit.envs.mersenne import Mersenne
 from evalkit.errors import UsageError
 from evalkit.seeds import Stream
 
-_REFERENCE_SEED = 42
 _MOST_DRAWS = 2000
 """Combinations drawn before a catalogue's conflicts are taken to leave none."""
 
 
-def reference_queries(catalogue: Catalogue, split: str, total: int) -> Iterator[dict[str, object]]:
-    """The reference's raw queries in its order and with its fields; `total` is 1000 (test) or 6000 (train) there.
+def reference_queries(catalogue: Catalogue, split: str, total: int, seed: int = 42) -> Iterator[dict[str, object]]:
+    """The reference's raw queries in its order and with its fields; there, `total` is 1000 (test) or 6000 (train), and
+    `seed`, of times and wishes, is 42.
 
     Tasks with a graph have none. Raises ValueError if the split has no values.
     """
@@ -29,7 +29,7 @@ def reference_queries(catalogue: Catalogue, split: str, total: int) -> Iterator[
     tasks = [name for name, task in catalogue.tasks.items() if task.graph is None]
     if chain is None:
         return
-    draws, times = Mersenne(_REFERENCE_SEED), iter(ids.time_numbers(total * len(catalogue.constants)))
+    draws, times = Mersenne(seed), iter(ids.time_numbers(total * len(catalogue.constants), seed))
     digits, number = catalogue.digits[split], 0
     for task_index, task in enumerate(tasks):
         size = ids.combinations(catalogue, task, split)
