@@ -76,6 +76,7 @@ class Message(msgspec.Struct, frozen=True, kw_only=True):
     calls     of the agent: a tuple of `ToolCall`, in the order in which it made them
     call_id   of a result: the id of the call that it answers
     name      of a result: the tool that was called
+    named     of a result: whether formats say its tool's name that need not
     opaque    of the agent: bytes of JSON that only the provider's format understands, such as signatures
     reasoning
               of the agent: what it thought, as far as `opaque` does not hold it
@@ -94,6 +95,8 @@ class Message(msgspec.Struct, frozen=True, kw_only=True):
     """Tool only: the call this answers."""
     name: str = ""
     """Tool only: the name of the tool that was called, for dialects that send it."""
+    named: bool = False
+    """Tool only: whether dialects send the name that may leave it out."""
     opaque: bytes = b""
     """Assistant only: the part of a reply that only its dialect understands (JSON), sent back verbatim."""
     reasoning: str = ""

@@ -12,13 +12,15 @@ TOO_LONG = "A name has at most 255 bytes, a path 4,095. Choose a shorter one."
 """What to do about a name that no usual file system takes."""
 
 
-def new_file(name: str, ending: str, what: str) -> Path:
-    """Where `what` is to be written. Raises UsageError for another ending, and where the file exists already."""
+def new_file(name: str, ending: str, what: str, more: str = "") -> Path:
+    """Where `what` is to be written. Raises UsageError for another ending, and where the file exists already: `more`
+    is what else can be done then."""
     path = Path(name)
     if path.suffix != ending:
         raise UsageError(f"{path}: the name of {what} must end in {ending}.")
     if path.exists():
-        raise UsageError(f"{path} exists already; nothing was written. Choose another name.")
+        remedy = f"Choose another name, or remove the file first. {more}".strip()
+        raise UsageError(f"{path} exists already; nothing was written. {remedy}")
     return path
 
 

@@ -314,7 +314,12 @@ def prompts(sub: argparse.ArgumentParser) -> None:
     action = functools.partial(actions.add_parser, epilog=sub.epilog, formatter_class=Help, allow_abbrev=False)
     action("list", help="the packs that can be named").set_defaults(call="list_packs")
     bring = action("import", help="build a pack from a copy of the reference repository, whose code is executed")
-    bring.add_argument("repository", metavar="DIR", help="the copy's top folder: its code is executed")
+    bring.add_argument(
+        "repositories",
+        metavar="DIR",
+        nargs="+",
+        help="a copy's top folder: its code is executed; several make one pack",
+    )
     bring.add_argument("--out", metavar="FILE", required=True, help="the pack's file, ending in .toml")
     bring.add_argument(
         "--wording", metavar="NAME", help="another of procurement's prompts: known_horizon, known_horizon_goal"

@@ -89,7 +89,8 @@ def _encode_tools(tools: Sequence[Tool]) -> bytes:
 def _encode_message(message: Message) -> bytes:
     if message.role == "tool":
         call_id = fitting_id(message.call_id, _ID)
-        return orjson.dumps({"role": "tool", "tool_call_id": call_id, "content": message.text})
+        named = {"name": plain_name(message.name)} if message.named else {}
+        return orjson.dumps({"role": "tool", "tool_call_id": call_id, **named, "content": message.text})
     if message.role == "assistant":
         return _encode_assistant(message)
     return orjson.dumps({"role": message.role, "content": message.text})

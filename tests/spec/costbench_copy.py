@@ -16,7 +16,7 @@ import pytest
 from evalkit.envs.costbench.domain.catalogue import title
 from evalkit.envs.costbench.domain.catalogue_files import shipped
 from evalkit.envs.costbench.domain.world import make_world
-from tests.spec.costbench_sources import COMPOSITE, CONFIG, EXAMPLE, OLDER, RUN, STEPS, TYPES
+from tests.spec.costbench_sources import COMPOSITE, CONFIG, EXAMPLE, OLDER, PROMPTS, RUN, STEPS, TYPES
 
 TRAVEL = shipped("travel")
 
@@ -56,6 +56,7 @@ def write_copy(folder: Path) -> Path:
         "env/domains/travel/composite_tool_descriptions.py": f"COMPOSITE_DESCRIPTIONS = {{\n{listed}\n}}\n",
         "env/domains/travel/refinement_steps_catalog.py": STEPS
         % ",\n    ".join(f"{k}: {v!r}" for k, v in sequences.items()),
+        "env/utils/prompts.py": PROMPTS,
         "env/config/travel_config.yaml": CONFIG
         % tuple("\n".join(f'    - "{say(place)}"' for place in range(1, 11)) for say in (banned, changed)),
     }

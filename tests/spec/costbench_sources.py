@@ -414,3 +414,13 @@ messages:
 prompts:
   other: "x"
 """
+
+PROMPTS = """
+QUERY_GENERATION_INSTRUCTION = "Put a {task} wish into words. Kinds: {category_candidates}. " \\
+    "Ranks: {tier_candidates}. Ways: {style_candidates}. More: {features_candidates}. {{}} stays.\\n"
+QUERY_GENERATION_PROMPT = "{task}: {category}, {tier}, {style}, {features}.\\nIn words: "
+QUERY_VALIDATION_INSTRUCTION = "Do they fit?\\n"
+QUERY_VALIDATION_PROMPT = "{task}: {category}, {tier}, {style}, {features}. Verdict: "
+COUNT_COVERAGE_INSTRUCTION = "How many ways are listed? {} is none."
+COUNT_COVERAGE_PROMPT = "Plan: {model_plan}. Ways: "
+"""

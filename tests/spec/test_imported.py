@@ -188,8 +188,8 @@ class PricingAgent:
 """
 
 
-@pytest.fixture
-def repository(tmp_path: Path) -> Path:
+def write_repository(folder: Path) -> Path:
+    """The made-up copy's files."""
     files = {
         "procurement/prompts.py": BUYING,
         "procurement/run_procurement_experiment.py": BUYING_RUN,
@@ -198,15 +198,20 @@ def repository(tmp_path: Path) -> Path:
         "pricing/run_pricing_experiment.py": SELLING_RUN,
     }
     for name, text in files.items():
-        path = tmp_path / "reference" / "econ_evals" / "experiments" / name
+        path = folder / "econ_evals" / "experiments" / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text)
-    return tmp_path / "reference"
+    return folder
+
+
+@pytest.fixture
+def repository(tmp_path: Path) -> Path:
+    return write_repository(tmp_path / "reference")
 
 
 def imported(repository: Path, environment: str, variant: str = "", wording: str = "") -> Pack:
     path = repository.parent / "paper.toml"
-    path.write_text(import_reference(repository, wording), encoding="utf-8")
+    path.write_text(import_reference(repository, wording=wording), encoding="utf-8")
     return read_pack(str(path), environment, variant)
 
 
@@ -237,7 +242,7 @@ def test_procurement_s_other_wordings_are_packs_of_their_own(repository: Path) -
     assert {key for key in plain if plain[key] != known.texts[key]} == {"system"}
     assert imported(repository, "pricing", wording="known_horizon") == imported(repository, "pricing")
     with pytest.raises(UsageError, match=r"no wording 'known_horizn'\. Did you mean 'known_horizon'"):
-        import_reference(repository, "known_horizn")
+        import_reference(repository, wording="known_horizn")
 
 
 def test_procurement_s_results_read_as_the_reference_renders_them(repository: Path) -> None:
@@ -407,6 +412,6 @@ def test_prompts_that_are_not_there_are_named(repository: Path, name: str, old: 
 def test_a_wording_whose_text_is_not_there_is_refused(repository: Path) -> None:
     path = repository / "econ_evals" / "experiments" / "procurement" / "prompts.py"
     path.write_text(BUYING.replace("SYSTEM_PROMPT_V1_GRADED_BEST", "OTHER"))
-    assert import_reference(repository, "known_horizon")
+    assert import_reference(repository, wording="known_horizon")
     with pytest.raises(UsageError, match="SYSTEM_PROMPT_V1_GRADED_BEST cannot be read: it is missing"):
-        import_reference(repository, "known_horizon_goal")
+        import_reference(repository, wording="known_horizon_goal")

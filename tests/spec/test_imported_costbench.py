@@ -2,22 +2,29 @@
 
 import json
 import sys
+import tomllib
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
+import msgspec
 import pytest
 
 from evalkit.cli.main import main
 from evalkit.envs.costbench.costbench import COSTBENCH
-from evalkit.envs.costbench.domain.ids import show_id
+from evalkit.envs.costbench.domain.catalogue_files import shipped
+from evalkit.envs.costbench.domain.ids import show_id, split_values
 from evalkit.envs.costbench.instances.costs import show_cost
 from evalkit.envs.environment import Kit
+from evalkit.envs.errand import errand
 from evalkit.errors import UsageError
 from evalkit.spec.importing.executed import import_reference
 from evalkit.spec.packs import read_pack
+from evalkit.tasks.costbench.record import query_lines
+from evalkit.tasks.record import coverage_line
 from evalkit.wire.table import DIALECTS
 from tests.spec.costbench_copy import Ran, banned, changed, composite_text, everything, ran, write_copy
+from tests.spec.test_imported import write_repository
 from tests.support.costbench_episodes import Episode, make_instance
 from tests.support.period_episodes import replying
 
@@ -189,6 +196,53 @@ def test_events_are_told_in_the_copy_s_sentences(kit: Kit) -> None:
         words = f"{where}{episode.state.query.text} TimeInfo as before."
         assert told.role == "user"
         assert told.text in {changed(place).format(new_user_message=words) for place in range(1, 11)}
+
+
+def test_results_bear_the_tool_s_name_as_the_copy_s_do(kit: Kit) -> None:
+    for pack, named in ((kit, True), (Kit(pack=read_pack("standard", "costbench")), False)):
+        seen = Episode(make_instance(), kit=pack).say(replying(("Nobody", {}), ("Other", {}))).messages
+        sent = [json.loads(message) for message in encoded(seen)]
+        assert [message.get("name") for message in sent] == (["Nobody", "Other"] if named else [None, None])
+
+
+def encoded(messages: Any) -> list[bytes]:
+    parts: list[bytes] = []
+    DIALECTS["openai_chat"].join(parts, messages)
+    return parts
+
+
+def test_models_are_asked_about_queries_and_plans_in_the_copy_s_words(copy: Path, tmp_path: Path, kit: Kit) -> None:
+    namespace: dict[str, Any] = {}
+    exec((copy / "env/utils/prompts.py").read_text(), namespace)
+    pack = Kit(pack=read_pack(str(tmp_path / "reference.toml"), "errand"))
+    row = make_instance("dining").query
+    line = {"id": "q", "environment": "costbench", "task": "dining", "query": msgspec.to_builtins(row)}
+    told = {"task": "dining", **row.preferences, "features": row.preferences["feature_package"]}
+    values = split_values(shipped("travel"), "dining", "test")
+    told |= {f"{key}_candidates": ", ".join(values[key]) for key in ("category", "tier", "style")}
+    told["features_candidates"] = ", ".join(values["feature_package"])
+    asked = {kind: next(query_lines(kind, [line], "")) for kind in (errand.CONFLICT, errand.REQUIREMENT)}
+    asked[errand.ENUMERATION] = coverage_line("e", "A {text} plan ", errand.ENUMERATION)
+    wanted = {
+        errand.CONFLICT: namespace["QUERY_VALIDATION_INSTRUCTION"]
+        + namespace["QUERY_VALIDATION_PROMPT"].format(**told),
+        errand.REQUIREMENT: namespace["QUERY_GENERATION_INSTRUCTION"].format(**told)
+        + namespace["QUERY_GENERATION_PROMPT"].format(**told),
+        errand.ENUMERATION: namespace["COUNT_COVERAGE_INSTRUCTION"]
+        + namespace["COUNT_COVERAGE_PROMPT"].format(model_plan="A {text} plan "),
+    }
+    for kind, line in asked.items():
+        (message,) = errand.start(errand.load(line), pack).opening.messages
+        assert (message.role, message.text) == ("user", wanted[kind])
+
+
+def test_copies_of_both_references_make_one_pack(copy: Path, tmp_path: Path) -> None:
+    other = tmp_path / "other"
+    write_repository(other)
+    text = import_reference(copy, other)
+    assert {"costbench", "errand", "procurement"} <= tomllib.loads(text).keys()
+    with pytest.raises(UsageError, match="Name one copy of each reference"):
+        import_reference(copy, copy)
 
 
 def test_the_command_writes_a_pack_that_says_what_is_ours(copy: Path, tmp_path: Path, capsys: Any) -> None:

@@ -33,7 +33,12 @@ def suites(environments: Sequence[str], levels: Sequence[str]) -> list[str]:
 def test_suites_are_those_of_the_table(name: str, wanted: list[str]) -> None:
     found = sweep(name)
     assert [suite.name for suite in found.suites] == wanted
-    assert not any(suite.vary or suite.instances for suite in found.suites)
+    assert not any(suite.instances for suite in found.suites)
+    # As the reference: what is no action is discarded, and the period begins again.
+    assert all(
+        {key: tuple(values) for key, values in suite.vary.items()} == {"no_action": ("restart",)}
+        for suite in found.suites
+    )
     # Every agent plays something, and something plays every suite.
     for environment in {suite.name.partition("/")[0] for suite in found.suites}:
         assert any(find_policy(agent.policy, environment) for agent in found.agents)

@@ -16,7 +16,9 @@ def list_packs(_: argparse.Namespace) -> int:
 
 def import_pack(args: argparse.Namespace) -> int:
     """Build a pack from the reference's own texts by executing its code; never overwrite an existing file."""
-    out, repository = new_file(args.out, ".toml", "a prompt pack's file"), Path(args.repository).expanduser()
-    write_new(out, import_reference(repository, args.wording or ""))
-    print(f'Executed the code of {repository}, and wrote {out}. Use it with `prompts = "{out}"` in an agent\'s table.')
+    out = new_file(args.out, ".toml", "a prompt pack's file", "To add to it, import all copies in one command, anew.")
+    repositories = [Path(name).expanduser() for name in args.repositories]
+    write_new(out, import_reference(*repositories, wording=args.wording or ""))
+    names = " and of ".join(map(str, repositories))
+    print(f'Executed the code of {names}, and wrote {out}. Use it with `prompts = "{out}"` in an agent\'s table.')
     return 0

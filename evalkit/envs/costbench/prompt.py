@@ -80,7 +80,10 @@ SHORT, FULL = "short", "full"
 CLOSED, OPEN = "closed", "open"
 """Whether a schema refuses further arguments (`tools.schema`); the reference's does not."""
 
-TEXT_CHOICES = {"tools.detail": (SHORT, FULL), "tools.schema": (CLOSED, OPEN)}
+OF_SENT, SENT_NAME, YES = "sent", "sent.name", "yes"
+"""Whether results bear the tool's name where a format need not say it; the reference's do. No pack need say."""
+
+TEXT_CHOICES = {"tools.detail": (SHORT, FULL), "tools.schema": (CLOSED, OPEN), SENT_NAME: (YES,)}
 
 NAMED_STEPS = 5
 """Steps whose criteria a pack may name; the reference's longest chain has as many."""
@@ -165,7 +168,7 @@ text that was there before."""
 
 OF_TOOL, OF_ARGUMENT, OF_LENGTH = "tools.of", "arguments.of", "example.of"
 
-OPEN_TEXTS: Mapping[str, tuple[str, ...]] = {OF_TOOL: (), OF_ARGUMENT: ("options",), OF_LENGTH: ()}
+OPEN_TEXTS: Mapping[str, tuple[str, ...]] = {OF_TOOL: (), OF_ARGUMENT: ("options",), OF_LENGTH: (), OF_SENT: ()}
 """Texts that stand for one tool (its description), one type (its description as an argument) or one length of the chain
 (the worked example), after a dot. No pack need have any; what has none is described by the texts above."""
 

@@ -288,11 +288,12 @@ def _call_turn(state: State, calls: tuple[ToolCall, ...]) -> tuple[State, tuple[
     else:
         done = carry_out(state.setup, state.terms, state.have, state.query, call)
     facts = [_call_facts(state, call, done)]
-    messages = [Message(role="tool", text=done.text, call_id=call.id, name=call.name)]
+    named = state.setup.texts.get(prompt.SENT_NAME) == prompt.YES
+    messages = [Message(role="tool", text=done.text, call_id=call.id, name=call.name, named=named)]
     for extra in calls[1:]:
         facts.append({"tool": shown(extra.name), "outcome": EXTRA_PARALLEL})
         text = unexecuted(state.setup, extra.name)
-        messages.append(Message(role="tool", text=text, call_id=extra.id, name=extra.name))
+        messages.append(Message(role="tool", text=text, call_id=extra.id, name=extra.name, named=named))
     state = replace(state, have=state.have | done.gives)
     if event is not None:
         state, user_messages = _happen(state, event)

@@ -106,6 +106,9 @@ FIELDS: Mapping[str, frozenset[str]] = {
 UNNAMED = frozenset({"query"})
 """Values that no text names: they only keep errands apart that would read alike."""
 
+SINGLE = ("task", "wish_", "choice_")
+"""Beginnings of values that an errand may have: what `wishes` and `options` list, as a catalogue's identifiers."""
+
 TEXTS: Mapping[str, frozenset[str]] = {
     **{f"{kind}.system": frozenset() for kind in FIELDS},
     **{f"{kind}.user": fields for kind, fields in FIELDS.items()},
@@ -139,7 +142,7 @@ def load(line: Mapping[str, Any]) -> ErrandTask:
     errand = read_line(line, ErrandTask, NAME)
     wanted, values = FIELDS[errand.kind], errand.values
     for key in sorted(wanted | values.keys()):
-        if key not in wanted | UNNAMED:
+        if key not in wanted | UNNAMED and not key.startswith(SINGLE):
             raise UsageError(f"values.{key}: {errand.kind} has no such value.{nearest(key, wanted)}")
         if key not in values:
             raise UsageError(f"values.{key}: is missing.")
@@ -156,13 +159,11 @@ def start(instance: ErrandTask, kit: Kit) -> ErrandState:
     missing = sorted(TEXTS.keys() - kit.pack.texts.keys())
     if missing:
         raise UsageError(f"The prompt pack {kit.pack.name!r} lacks {NAME} texts: {', '.join(missing)}.")
-    fields = {key: instance.values[key] for key in sorted(FIELDS[instance.kind])}
+    fields = {key: instance.values[key] for key in sorted(instance.values.keys() - UNNAMED)}
     system = kit.pack.texts[f"{instance.kind}.system"].strip()
-    user = fill(kit.pack.texts[f"{instance.kind}.user"].strip(), **fields)
-    return ErrandState(
-        kind=instance.kind,
-        opening=Opening(messages=(Message(role="system", text=system), Message(role="user", text=user))),
-    )
+    user = fill(kit.pack.texts[f"{instance.kind}.user"].strip("\n"), **fields)
+    told = (Message(role="system", text=system),) if system else ()
+    return ErrandState(kind=instance.kind, opening=Opening(messages=(*told, Message(role="user", text=user))))
 
 
 def tools(state: ErrandState) -> tuple[Tool, ...]:

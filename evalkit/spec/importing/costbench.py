@@ -20,10 +20,11 @@ from evalkit.envs.costbench.costbench import COSTBENCH
 from evalkit.envs.costbench.domain.catalogue import Catalogue, title
 from evalkit.envs.costbench.domain.catalogue_files import shipped
 from evalkit.envs.costbench.domain.world import make_world
-from evalkit.envs.costbench.prompt import FULL, OPEN, SENTENCES, SYSTEM_TEXTS
+from evalkit.envs.costbench.prompt import FULL, OPEN, SENT_NAME, SENTENCES, SYSTEM_TEXTS, YES
+from evalkit.envs.errand import errand
 from evalkit.spec.importing.executed import Copy, PromptImport, Texts, absent_text, table_text, with_locals
 
-RUN, TYPES, EXAMPLE = "env.run", "env.core.base_types", "env.utils.example_generator"
+RUN, TYPES, EXAMPLE, ASKED = "env.run", "env.core.base_types", "env.utils.example_generator", "env.utils.prompts"
 ATOMIC, COMPOSITE, DESCRIPTIONS, STEPS, ENUMS, REGISTRY = (
     f"env.domains.travel.{name}"
     for name in (
@@ -37,7 +38,7 @@ ATOMIC, COMPOSITE, DESCRIPTIONS, STEPS, ENUMS, REGISTRY = (
 )
 SOURCES = {
     name: f"{name.replace('.', '/')}.py"
-    for name in (RUN, TYPES, "env.core.data_types", EXAMPLE, ATOMIC, COMPOSITE, DESCRIPTIONS, STEPS, ENUMS)
+    for name in (RUN, TYPES, "env.core.data_types", EXAMPLE, ASKED, ATOMIC, COMPOSITE, DESCRIPTIONS, STEPS, ENUMS)
 }
 CONFIG = "env/config/travel_config.yaml"
 LENGTHS = range(3, 9)
@@ -88,6 +89,7 @@ def _tables(repo: Path, wording: str) -> Iterator[str]:
     with Copy(repo, SOURCES) as copy:
         texts = {**_instructions(copy), **_tool_words(copy), **_tools(copy), **_events(copy)}
         criteria = next(_values(copy, TYPES, MAP))
+        errands = _errands(copy)
     with Copy(repo, SOURCES, {MAP: CRITERIA}) as copy:
         copy.module(RUN).ID_LENGTH = len(DIGITS)
         enums = copy.module(ENUMS)
@@ -96,6 +98,7 @@ def _tables(repo: Path, wording: str) -> Iterator[str]:
         texts |= {**_composite(copy), **_errors(copy), **_of_the_run(copy)}
     yield absent_text(COSTBENCH.texts.all.keys() - texts.keys() - UNUSED)
     yield table_text(COSTBENCH.name, texts)
+    yield table_text(errand.NAME, errands)
 
 
 def _values(copy: Copy, source: str, wanted: str) -> Iterator[Any]:
@@ -126,6 +129,28 @@ def _filled_as_ours(copy: Copy, source: str, template: str, fields: Mapping[str,
         if f"{{{known}}}" in "".join(plain):
             raise copy.flaw(source, "a template", f"its plain text contains {{{known}}}, which would be filled in")
     return "".join(pieces)
+
+
+def _errands(copy: Copy) -> Texts:
+    """What its judge, its validator and its writer are asked: one message each, without instructions apart.
+
+    The judge counts whatever is listed as a path, so these are the words of `enumeration`.
+    """
+    asked = copy.module(ASKED)
+    keys = {"features" if key == "feature_package" else key: key for key in shipped("travel").keys}
+    fields = {"task": "task", "model_plan": "text"}
+    fields |= {name: f"wish_{key}" for name, key in keys.items()}
+    fields |= {f"{name}_candidates": f"choice_{key}" for name, key in keys.items()}
+    written = {
+        errand.ENUMERATION: asked.COUNT_COVERAGE_INSTRUCTION
+        + _filled_as_ours(copy, ASKED, asked.COUNT_COVERAGE_PROMPT, fields),
+        errand.CONFLICT: asked.QUERY_VALIDATION_INSTRUCTION
+        + _filled_as_ours(copy, ASKED, asked.QUERY_VALIDATION_PROMPT, fields),
+        errand.REQUIREMENT: _filled_as_ours(
+            copy, ASKED, asked.QUERY_GENERATION_INSTRUCTION + asked.QUERY_GENERATION_PROMPT, fields
+        ),
+    }
+    return {f"{kind}.system": "" for kind in written} | {f"{kind}.user": text for kind, text in written.items()}
 
 
 def _instructions(copy: Copy) -> Texts:
@@ -200,7 +225,13 @@ def _tool_words(copy: Copy) -> Texts:
 
     plain = made("atomic", False, [])["description"]
     terms = plain.removeprefix("{text}")
-    texts = {"tools.detail": FULL, "tools.schema": OPEN, "tools.plain": "{text}", "tools.terms": terms}
+    texts = {
+        "tools.detail": FULL,
+        "tools.schema": OPEN,
+        SENT_NAME: YES,
+        "tools.plain": "{text}",
+        "tools.terms": terms,
+    }
     for kind in ("atomic", "composite"):
         description = made(kind, True, [])["description"]
         if plain != "{text}" + terms or not description.endswith(terms):

@@ -12,6 +12,7 @@ import signal
 import subprocess
 import sys
 import threading
+import tomllib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
@@ -186,14 +187,27 @@ PACKAGES = Path(__file__).parents[3]
 START = "import sys; sys.path.insert(0, sys.argv[1]); from evalkit.spec.importing.executed import answer; answer()"
 
 
-def import_reference(repo: Path, wording: str = "") -> str:
+def import_reference(*repositories: Path, wording: str = "") -> str:
     """A pack's TOML text. `wording`: one that a reference compares with its plain one, in some environments.
 
-    Executes code of the copy. Raises UsageError if it fails or takes too long, if a file or a text that must be there
-    is not, or if there is no such wording.
+    Executes code of the copies. Raises UsageError if it fails or takes too long, if a file or a text that must be there
+    is not, if there is no such wording, or if two copies are of one reference.
     """
-    if not repo.is_dir():
-        raise UsageError(f"{repo}: this is no folder.")
+    for repo in repositories:
+        if not repo.is_dir():
+            raise UsageError(f"{repo}: this is no folder.")
+    packs = [_told(repo, wording) for repo in repositories]
+    seen: dict[str, Path] = {}
+    for repo, text in zip(repositories, packs, strict=True):
+        tables = dict.fromkeys(tomllib.loads(text), repo)
+        if twice := sorted(tables.keys() & seen.keys()):
+            raise UsageError(f"{repo}: {twice[0]} is in {seen[twice[0]]} already. Name one copy of each reference.")
+        seen |= tables
+    return "\n".join(packs)
+
+
+def _told(repo: Path, wording: str) -> str:
+    """One copy's part of a pack."""
     command = [sys.executable, "-I", "-c", START, str(PACKAGES), str(repo.resolve()), wording]
     env = {name: os.environ[name] for name in INHERITED if name in os.environ}
     with TemporaryDirectory(prefix="evalkit-") as room, TemporaryFile() as log:

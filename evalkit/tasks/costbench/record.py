@@ -45,10 +45,12 @@ def _query_line(kind: str, name: str, line: Line, query: Mapping[str, Any], wher
     if task not in catalogue.tasks:
         raise UsageError(f"{where}: {line['id']}: task: the catalogue {catalogue.name!r} has no {task!r}.")
     wanted: Mapping[str, str] = query["preferences"]
-    values = {"about": catalogue.tasks[task].about, "wishes": _listed(catalogue, wanted)}
+    values = {"about": catalogue.tasks[task].about, "wishes": _listed(catalogue, wanted), "task": str(task)}
+    values |= {f"wish_{key}": wanted[key] for key in catalogue.keys if key in wanted}
     if kind == errand.REQUIREMENT:
         all_values = split_values(catalogue, task, line.get("split", "test"))
         others = {key: ", ".join(_words(value) for value in all_values.get(key, ())) for key in catalogue.keys}
+        values |= {f"choice_{key}": ", ".join(all_values.get(key, ())) for key in catalogue.keys}
         # The id keeps queries apart whose wishes are equal: each gets a text of its own.
         values |= {"options": _listed(catalogue, others), "query": str(query.get("id", name))}
     return errand_line(kind, name, values)

@@ -121,7 +121,9 @@ def test_explicit_is_what_standard_was() -> None:
     called = [one.call("Dining_Full_Planning_to_Step2").messages for one in (plain, resumed)]
     assert called[0] == called[1]
     # Of 3,672 requests of the shipped suites, with events, refusals and parts left out, this is one.
-    told = sha256(repr([plain.opening(), plain.state.tools, called[0]]).encode()).hexdigest()
+    # What a message says beside its text came later.
+    shown = repr([plain.opening(), plain.state.tools, called[0]]).replace(", named=False", "")
+    told = sha256(shown.encode()).hexdigest()
     assert told == "7423a8f5f7cd76c0e155d39e6da20ac8cba3f70945ec964af4037ba7f380fc13"
 
 
