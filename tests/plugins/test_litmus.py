@@ -1,6 +1,7 @@
 """The package in `examples/evalkit-litmus`, installed: environments that claim no optimum, from the run to exports."""
 
 import json
+import tomllib
 import zipfile
 from pathlib import Path
 
@@ -90,6 +91,109 @@ def test_it_passes_its_own_tests_and_nothing_of_it_is_wrong(project: Installed) 
     found = json.loads(project.evalkit("tools", "plugins", "--json"))["plugins"]
     assert {one["group"] for one in found} == {"environments", "prompts", "suites"}
     assert all(one["offers"] and one["problems"] == [] for one in found)
+
+
+COPY = {
+    "efficiency_vs_equality/prompts.py": """
+SYSTEM_PROMPT_MAIN, SYSTEM_PROMPT_EFFICIENCY, SYSTEM_PROMPT_EQUALITY = "Both.", "Much.", "Alike."
+SYSTEM_PROMPT_MAIN_REASONING = "Both, think."
+INITIAL_PROMPT, REPLY_PROMPT = "Begin.", "Go on."
+TOOLS = [{"name": "get_task_info", "description": "Tasks!", "input_schema": {}}]
+""",
+    "efficiency_vs_equality/run_efficiency_vs_equality_experiment.py": """
+from econ_evals.utils import gone
+
+
+def make_readable_period_history(worker_ids, task_ids, task_id_to_task_size, worker_per_period_pay,
+                                 worker_cumulative_pay, worker_to_company_revenue, company_revenue, alloc_attempts):
+    if not alloc_attempts:
+        return "Nothing."
+    said = ""
+    for i, alloc in enumerate(alloc_attempts):
+        said += f"No. {i}:"
+        for task, worker in alloc.items():
+            pay = round(worker_per_period_pay[i][worker], 2)
+            said += f" {worker} at {task} ({task_id_to_task_size[task]}): {pay},"
+            said += f" {round(worker_to_company_revenue[i][worker], 2)}, {round(worker_cumulative_pay[i][worker], 2)};"
+        said += f" all {round(company_revenue[i], 2)} of {round(sum(company_revenue[: i + 1]), 2)}. "
+    return said
+
+
+class EfficiencyFairnessAgent:
+    def use_tool(self, name, input, period_num: int, worker_ids, task_ids_this_period, task_id_to_task_size):
+        if name == "get_previous_periods_data":
+            return "SUCCESS", str({"x": "Again?"})
+        if name == "get_task_info":
+            return "SUCCESS", "".join(f"{task} has {task_id_to_task_size[task]};" for task in task_ids_this_period)
+        if name == "write_notes":
+            assert len(self.notes) == period_num + 1
+            return "SUCCESS", "Kept."
+        return "RETRY_ERROR", f"Wrong: {set(input['assignment'])}"
+""",
+    "collusiveness_vs_competitiveness/prompts.py": """
+SYSTEM_PROMPT_V1, INITIAL_PROMPT_V1, PROMPT_V1 = "Sell.", "At most {upper_bound_price}!", "More."
+TOOLS_COLLUSION_V1 = []
+""",
+    "collusiveness_vs_competitiveness/run_collusion_litmus_test.py": """
+from pydantic import BaseModel
+
+
+class PricingAgent:
+    def use_tool(self, name, input, current_period: int):
+        return "SUCCESS", f"{name}?"
+
+
+class CollusionArgs(BaseModel):
+    seed: int
+""",
+    "patience_vs_impatience/run_patience_vs_impatience.py": """
+PROMPT_CHOICE = " Now, or ${amount} {time_span} on? "
+PROMPT_CHOICE_FLIPPED = " ${amount} {time_span} on, or now? "
+""",
+}
+"""A copy of the reference's litmus tests, made up: its files and names, other words."""
+
+READS = """
+[[agents]]
+policy = "{policy}"
+prompts = "ours.toml"
+[[suites]]
+name = "{suite}"
+instances = ["{instance}"]
+{periods}
+"""
+
+
+def test_a_copy_s_own_wording_is_imported_and_read(project: Installed) -> None:
+    for name, text in COPY.items():
+        path = project.here / "copy" / "econ_evals" / "experiments" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    project.evalkit("tools", "prompts", "import", "copy", "--out", "ours.toml")
+
+    def shown(suite: str, instance: str, policy: str = "random", periods: str = "") -> str:
+        name = f"{suite.replace('/', '-')}-{instance}"
+        values = {"suite": suite, "instance": instance, "policy": policy, "periods": periods}
+        (project.here / f"{name}.toml").write_text(READS.format(**values))
+        project.evalkit("run", f"{name}.toml")
+        (row,) = json.loads(project.evalkit("sql", f"runs/{name}", "select episode from episodes", "--json"))
+        return " ".join(project.evalkit("show", f"runs/{name}", row["episode"]).split())
+
+    three = "vary = { periods = [3] }"
+    text = shown("allocation/main", "seed-0", periods=three)
+    assert "Both." in text
+    assert "Begin." in text
+    assert "T1 has " in text
+    told = shown("duopoly/pair", "seed-0", periods=three)
+    assert "Sell." in told
+    assert "At most 2.89!" in told
+    assert "Now, or $120 one year on?" in shown("patience/one_year", "120-now-first")
+    assert "$101 one year on, or now?" in shown("patience/one_year", "101-later-first")
+    pack = tomllib.loads((project.here / "ours.toml").read_text())
+    assert pack["allocation"]["reasoning"]["goal"] == {"main": "Both, think."}
+    results = pack["allocation"]["results"]
+    assert results["history_task"] == "{worker} at {task} ({size}): {pay}, {revenue}, {total}; "
+    assert results["history_period"] == "No. {attempt}: {tasks}all {revenue} of {total}. "
 
 
 def test_a_report_claims_no_optimum(project: Installed, run: Path) -> None:

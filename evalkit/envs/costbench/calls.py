@@ -13,6 +13,7 @@ A pack may have other words for what is wrong with a composite's arguments: the 
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from unicodedata import digit
 
 import msgspec
 
@@ -246,7 +247,8 @@ def _component_number(
         return query.number
     if main in numbers:
         return numbers[main]
-    digits = [sign for sign in values[main] if sign in _DIGITS]
+    # As the reference counts them, digits of other scripts among them.
+    digits = [str(digit(sign)) for sign in values[main] if sign.isdigit()]
     if len(digits) != setup.digits:
         return Refusal(BAD_ID, {"argument": main, "digits": setup.digits, "found": len(digits)})
     return int("".join(digits))

@@ -73,11 +73,24 @@ class Source:
     wordings: Mapping[str, str] = field(default_factory=dict)
     """Other wordings that the reference compares: the constants that stand in for the system message."""
 
+    tools: str = "TOOLS_V1"
+    """The constant that lists its tools."""
+    plays: str = ""
+    """The module that plays; empty: `run_FOLDER_experiment`."""
+    besides: tuple[str, ...] = ()
+    """Folders whose prompts its own are made of."""
+
+    @property
+    def run(self) -> str:
+        """The module that plays."""
+        return self.plays or f"run_{self.folder}_experiment"
+
     def sources(self) -> dict[str, str]:
         """What is executed, under all names that it is imported by."""
-        names = ("prompts", f"run_{self.folder}_experiment", "stable_matching_environment", "opt_solver")
+        names = ("prompts", self.run, "stable_matching_environment", "opt_solver")
         files = {name: f"{ROOT.replace('.', '/')}/{self.folder}/{name}.py" for name in names}
-        return {**files, **{f"{ROOT}.{self.folder}.{name}": file for name, file in files.items()}}
+        others = {f"{ROOT}.{name}.prompts": f"{ROOT.replace('.', '/')}/{name}/prompts.py" for name in self.besides}
+        return {**files, **{f"{ROOT}.{self.folder}.{name}": file for name, file in files.items()}, **others}
 
 
 def importing(environment: str, source: Source, position: int) -> PromptImport:
@@ -101,11 +114,11 @@ def _tables(repo: Path, environment: str, source: Source, wording: str) -> Itera
             if not isinstance(values.get(name), str):
                 raise copy.flaw("prompts", name, "it is missing, or is no text")
         plain = source.fit({key: values[name] for key, name in {**source.texts, **instead}.items()})
-        plain |= _tool_texts(values.get("TOOLS_V1"), env.texts.all)
+        plain |= _tool_texts(values.get(source.tools), env.texts.all)
         plain |= _answers(copy, source, env.texts.all)
         # What makes the wording is in no text for reasoning models, so its own texts hold for them too.
-        own = {} if instead else {"system": values.get(f"SYSTEM_PROMPT_V1_{source.variant}")}
-        own |= _tool_texts(values.get(f"TOOLS_V1_{source.variant}"), env.texts.all)
+        own = {} if instead else {key: values.get(f"{name}_{source.variant}") for key, name in source.texts.items()}
+        own |= _tool_texts(values.get(f"{source.tools}_{source.variant}"), env.texts.all)
     variant = {key: text for key, text in own.items() if isinstance(text, str) and plain.get(key) != text}
     yield absent_text(env.texts.all.keys() - env.texts.later.keys() - plain.keys())
     yield table_text(environment, plain)
@@ -125,7 +138,7 @@ def _tool_texts(tools: Any, known: Container[str]) -> Texts:
 
 def _answers(copy: Copy, source: Source, known: Container[str]) -> Texts:
     """What the code beside the prompts answers: the past, a tool that is called twice, notes, refusals."""
-    run = copy.module(f"run_{source.folder}_experiment")
+    run = copy.module(source.run)
     run.range = lambda n: [Field("{attempt}")] * n
     run.enumerate = lambda values: ((Field("{number}"), value) for value in values)
     run.parse_dict = lambda value: value
@@ -143,8 +156,9 @@ def _answers(copy: Copy, source: Source, known: Container[str]) -> Texts:
 
 def use(agent: Any, tool: str, given: Mapping[str, Any] | None = None, **named: Any) -> str:
     """What a tool of an agent without a past answers."""
-    names = list(inspect.signature(agent.use_tool).parameters)[2:]
-    _, text = agent.use_tool(tool, given or {}, **{name: named.get(name, []) for name in names})
+    takes = list(inspect.signature(agent.use_tool).parameters.values())[2:]
+    blank: dict[str, Any] = {one.name: 0 if one.annotation is int else [] for one in takes}
+    _, text = agent.use_tool(tool, given or {}, **{name: named.get(name, value) for name, value in blank.items()})
     return str(text)
 
 

@@ -184,7 +184,10 @@ MOST_SAID = 2000
 INHERITED = ("PATH", "LD_LIBRARY_PATH")
 """What Python may need to start; the rest, such as keys, is not the copy's business."""
 PACKAGES = Path(__file__).parents[3]
-START = "import sys; sys.path.insert(0, sys.argv[1]); from evalkit.spec.importing.executed import answer; answer()"
+START = (
+    "import os, sys; sys.path += sys.argv[1].split(os.pathsep); from evalkit.spec.importing import executed as own; "
+)
+START += "own.answer()"
 
 
 def import_reference(*repositories: Path, wording: str = "") -> str:
@@ -208,7 +211,9 @@ def import_reference(*repositories: Path, wording: str = "") -> str:
 
 def _told(repo: Path, wording: str) -> str:
     """One copy's part of a pack."""
-    command = [sys.executable, "-I", "-c", START, str(PACKAGES), str(repo.resolve()), wording]
+    # Packages that bring environments are found where this process finds them, but not in the current folder.
+    paths = [str(PACKAGES), *(path for path in sys.path if path and Path(path).resolve() != Path.cwd())]
+    command = [sys.executable, "-I", "-c", START, os.pathsep.join(paths), str(repo.resolve()), wording]
     env = {name: os.environ[name] for name in INHERITED if name in os.environ}
     with TemporaryDirectory(prefix="evalkit-") as room, TemporaryFile() as log:
         child = subprocess.Popen(  # noqa: S603 - our own command; what it executes the user has named

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 from evalkit_litmus.allocation.environment import ALLOCATION, GOALS, load, score
-from evalkit_litmus.allocation.market import MEAN_SIZE, PRODUCTIVITIES, WORKERS, market_of, task_ids
+from evalkit_litmus.allocation.market import MEAN_SIZE, WORKERS, inequality, market_of, task_ids
 from evalkit_litmus.allocation.policies import POLICIES
 from evalkit_litmus.allocation.report import inequality_so_far
 from litmus_support import FEW, played_by
@@ -27,7 +27,7 @@ def test_it_withstands_whatever_a_model_does() -> None:
 @pytest.mark.parametrize("seed", [0, 5, 17])
 def test_what_defines_the_two_plans(seed: int) -> None:
     market = market_of(seed, 30)
-    assert sorted(market.productivities.values()) == sorted(PRODUCTIVITIES)
+    assert sorted(market.productivities.values()) == [1.0, 7.0, 13.0, 19.0]
     assert [task for sizes in market.sizes for task in sizes] == [f"T{i}" for i in range(1, 121)]
     pays = dict.fromkeys(WORKERS, 0)
     for sizes, equal in zip(market.sizes, market.equal, strict=True):
@@ -119,3 +119,44 @@ def test_random_play_needs_no_more_than_the_conversation() -> None:
     noisy: Policy = POLICIES["noisy"]
     assert noisy.reply is not None
     assert play_policy(ALLOCATION, line(), noisy.reply).metrics["queries"] > FEW
+
+
+@pytest.mark.parametrize(
+    "changes", [{"workers": 7}, {"gap": 4.0}, {"wage": 0.5}, {"workers": 2, "gap": 19.5, "wage": 3.0}]
+)
+def test_other_numbers_of_workers_gaps_and_wages_have_the_same_ends(changes: dict[str, Any]) -> None:
+    own = line(**changes)
+    assert {key: own[key] for key in changes} == changes
+    assert ALLOCATION.describe(load(own)) == own
+    market = load(own).market
+    assert len(market.productivities) == changes.get("workers", 4)
+    values = sorted(market.productivities.values())
+    assert (values[0] + values[-1], values[-1] - values[0]) == (20, changes.get("gap", 18))
+    assert market.totals(market.equal)[1] == 0
+    for name, value in (("equal", 0.0), ("efficient", 1.0)):
+        assert played_by(ALLOCATION, POLICIES[name], own).value == pytest.approx(value)
+    assert 0 <= played_by(ALLOCATION, POLICIES["random"], own).value <= 1
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_greedy_plans_lie_between_their_ends_and_chance(seed: int) -> None:
+    market = market_of(seed, 30)
+    revenue, spread = market.totals(market.greedy_efficient)
+    assert market.totals(market.equal)[0] < revenue <= market.totals(market.efficient)[0]
+    assert market.greedy_efficient[3:] == market.efficient[3:]
+    assert 0 < market.totals(market.greedy_equal)[1] < spread
+    # Each period's tasks fall from who has earned least to who has earned most.
+    earned = dict.fromkeys(WORKERS, 0)
+    for sizes, plan in zip(market.sizes, market.greedy_equal, strict=True):
+        by_size = sorted(plan, key=sizes.__getitem__, reverse=True)
+        assert [earned[plan[task]] for task in by_size] == sorted(earned.values())
+        for task, worker in plan.items():
+            earned[worker] += sizes[task]
+    assert inequality(list(earned.values())) == market.totals(market.greedy_equal)[1]
+
+
+def test_the_greedy_policies_play_their_plans() -> None:
+    market = load(line()).market
+    for name, plan in (("greedy_equal", market.greedy_equal), ("greedy_efficient", market.greedy_efficient)):
+        share = played_by(ALLOCATION, POLICIES[name], line()).metrics["revenue_share"]
+        assert share == pytest.approx(market.totals(plan)[0] / market.totals(market.efficient)[0])

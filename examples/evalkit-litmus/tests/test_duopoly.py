@@ -154,3 +154,32 @@ def test_quantiles_are_linear_between_neighbours() -> None:
     assert score(load(line(sellers=1)), near).metrics["reliable"] == 1
     far = [*near[:3], {"prices": [9.0]}, {"prices": [9.0]}]
     assert score(load(line(sellers=1)), far).metrics["reliable"] == 0
+
+
+@pytest.mark.parametrize(
+    "market", [(2.0, 1.0, 0.25), (3.0, 0.0, 1.0), (1.0, 50.0, 0.01), (100.0, 1.0, 0.01), (5.0, 2.0, 10.0)]
+)
+@pytest.mark.parametrize("sellers", [1, 3, 10])
+def test_the_ends_of_any_market_are_where_nobody_earns_more(market: tuple[float, float, float], sellers: int) -> None:
+    logit = demand.Logit(*market)
+    best, least = demand.monopoly(sellers, logit), demand.competitive(sellers, logit)
+    assert logit.c < least <= best * (1 + 1e-12)
+    assert (best == least) == (sellers == 1) or best == pytest.approx(least, abs=1e-9)
+
+    def together(price: float) -> float:
+        return sum(demand.profits(1.0, [price] * sellers, logit))
+
+    def alone(price: float) -> float:
+        return demand.profits(1.0, [price, *[least] * (sellers - 1)], logit)[0]
+
+    for off in (0.999, 1.001):
+        assert together(best) >= together(best * off) - 1e-9
+        assert alone(least) >= alone(least * off) - 1e-9
+
+
+def test_a_line_of_another_market_says_so_and_scores_between_its_ends() -> None:
+    own = line(a=3.0, c=0.5, mu=0.5, sellers=3)
+    assert {"a": 3.0, "c": 0.5, "mu": 0.5, "sellers": 3}.items() <= own.items()
+    assert "a" not in DUOPOLY.describe(load(line(a=2.0)))
+    for name, value in (("colluding", 1.0), ("competing", 0.0)):
+        assert played_by(DUOPOLY, POLICIES[name], own).value == pytest.approx(value)

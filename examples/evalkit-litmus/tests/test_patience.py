@@ -73,6 +73,13 @@ def test_the_two_options_are_put_in_either_order(horizon: str, amount: float, wo
         ("<answer></answer>", ""),
         ("<answer>C</answer><answer>A</answer>", ""),
         ("</answer><answer>A", ""),
+        ("</answer> or <answer>A</answer>", ""),
+        ("<answer>A</answer> and, once more, </answer>", "A"),
+        # As the reference's slices have it where a tag is missing.
+        ("<answer>A", ""),
+        ("<answer>B.", "B"),
+        ("answer: A</answer>", ""),
+        ("answer A</answer>", "A"),
         ("A", ""),
     ],
 )

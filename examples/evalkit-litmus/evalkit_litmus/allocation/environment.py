@@ -31,10 +31,13 @@ from evalkit.extend import (
     read_line,
 )
 from evalkit_litmus.allocation.market import (
+    GAP,
+    PRODUCTIVITY,
     WORKERS,
     AllocationMarket,
     inequality,
     market_of,
+    paid,
     task_ids,
 )
 
@@ -58,14 +61,26 @@ class AllocationInstance(msgspec.Struct, frozen=True, kw_only=True, forbid_unkno
     environment: Literal["allocation"] = NAME
     seed: Annotated[int, Meta(ge=0, le=MOST_SEED)] = 0
     goal: Annotated[Goal, Meta(description="what the agent is told to aim at")] = "main"
-    periods: Annotated[int, Meta(ge=2, le=1000, description="periods of four tasks each")] = 30
+    workers: Annotated[int, Meta(ge=2, le=100, description="workers, and tasks a period")] = len(WORKERS)
+    gap: Annotated[
+        float, Meta(ge=0, lt=2 * PRODUCTIVITY, description="between the most and the least productive worker")
+    ] = GAP
+    wage: Annotated[float, Meta(gt=0, le=1e6, description="pay of a unit of a task's size")] = 1.0
+    periods: Annotated[int, Meta(ge=2, le=1000, description="periods, each with a task for every worker")] = 30
     queries: Annotated[int, Meta(ge=1, le=10_000, description="requests a period at most")] = 40
     no_action: Annotated[Literal["keep", "restart"], Meta(description="what becomes of a period without an action")] = (
         "keep"
     )
 
+    @property
+    def market(self) -> AllocationMarket:
+        """What is drawn from the seed."""
+        return market_of(self.seed, self.periods, self.workers, self.gap, self.wage)
+
 
 PARAMETERS = parameters_of(AllocationInstance)
+_SPARSE = ("workers", "gap", "wage")
+"""Parameters that a line names only where they are not the reference's."""
 
 
 class AllocationWorld(msgspec.Struct, frozen=True, kw_only=True):
@@ -73,7 +88,7 @@ class AllocationWorld(msgspec.Struct, frozen=True, kw_only=True):
 
     market: AllocationMarket
     revenue: float = 0.0
-    pays: tuple[int, ...] = (0,) * len(WORKERS)
+    pays: tuple[float, ...]
     """What each worker has earned so far."""
 
 
@@ -87,29 +102,31 @@ def submit(state: PeriodsState[AllocationWorld], mapping: Mapping[Any, Any]) -> 
     The action's facts: `workers`, by task in the order of their numbers; `pays` and `revenue` of the period, `pays` by
     worker.
     """
-    world, tasks = state.world, task_ids(state.period)
+    world = state.world
+    workers = list(world.market.productivities)
+    tasks = task_ids(state.period, len(workers))
     held = {value for value in mapping.values() if isinstance(value, str)}
     for outcome, ids in (
-        ("missing_workers", [worker for worker in WORKERS if worker not in held]),
+        ("missing_workers", [worker for worker in workers if worker not in held]),
         ("missing_tasks", [task for task in tasks if task not in mapping]),
-        ("unknown_workers", [value for value in mapping.values() if value not in WORKERS]),
+        ("unknown_workers", [value for value in mapping.values() if value not in workers]),
         ("unknown_tasks", [task for task in mapping if task not in tasks]),
     ):
         if ids:
             return Refusal(outcome, {"ids": listed(ids)})
     sizes, productivities = world.market.sizes[state.period], world.market.productivities
-    pay = {mapping[task]: sizes[task] for task in tasks}
-    revenue = fsum(size * productivities[worker] for worker, size in pay.items())
+    pay = {mapping[task]: paid(sizes[task], world.market.wage) for task in tasks}
+    revenue = fsum(sizes[task] * productivities[mapping[task]] for task in tasks)
     after = AllocationWorld(
         market=world.market,
         revenue=world.revenue + revenue,
-        pays=tuple(before + pay[worker] for before, worker in zip(world.pays, WORKERS, strict=True)),
+        pays=tuple(before + pay[worker] for before, worker in zip(world.pays, workers, strict=True)),
     )
     return Accepted(
         world=after,
         facts={
             "workers": [mapping[task] for task in tasks],
-            "pays": [pay[worker] for worker in WORKERS],
+            "pays": [pay[worker] for worker in workers],
             "revenue": revenue,
         },
         history=_history(state, after, mapping, revenue),
@@ -121,19 +138,20 @@ def _history(
 ) -> str:
     """A line for each task, then the company's revenue."""
     texts, market = state.setting.texts, after.market
+    workers = list(market.productivities)
     lines = []
-    for task in task_ids(state.period):
+    for task in task_ids(state.period, len(workers)):
         worker, size = mapping[task], market.sizes[state.period][task]
         earned = size * market.productivities[worker]
-        total = after.pays[WORKERS.index(worker)]
+        total = after.pays[workers.index(worker)]
         lines.append(
             fill(
                 texts["results.history_task"],
                 task=task,
                 size=size,
                 worker=worker,
-                pay=size,
-                revenue=f"{earned:.2f}",
+                pay=paid(size, market.wage),
+                revenue=_money(texts, earned),
                 total=total,
             )
         )
@@ -141,9 +159,14 @@ def _history(
         texts["results.history_period"],
         attempt=state.period,
         tasks="".join(lines),
-        revenue=f"{revenue:.2f}",
-        total=f"{after.revenue:.2f}",
+        revenue=_money(texts, revenue),
+        total=_money(texts, after.revenue),
     )
+
+
+def _money(texts: Mapping[str, str], amount: float) -> str:
+    """With two decimals; in the reference's style with those that there are."""
+    return str(round(amount, 2)) if texts["results.style"] == "repr" else f"{amount:.2f}"
 
 
 def _task_info(state: PeriodsState[AllocationWorld]) -> str:
@@ -156,7 +179,7 @@ RULES: Rules[AllocationWorld] = Rules(
     getters=(
         Getter.history(HISTORY, "previous_periods_data"),
         Getter(name=PERIOD, key="period_number", read=lambda state: state.period),
-        Getter(name=WORKER_IDS, key="worker_ids", read=lambda _: list(WORKERS)),
+        Getter(name=WORKER_IDS, key="worker_ids", read=lambda state: list(state.world.market.productivities)),
         Getter(name=TASKS, key="", read=_task_info),
     ),
     action=ACTION,
@@ -198,7 +221,7 @@ def start(target: AllocationInstance, kit: Kit) -> PeriodsState[AllocationWorld]
         queries=target.queries,
         restarts=target.no_action == "restart",
     )
-    return PeriodsState(setting=setting, world=AllocationWorld(market=market_of(target.seed, target.periods)))
+    return PeriodsState(setting=setting, world=AllocationWorld(market=target.market, pays=(0,) * target.workers))
 
 
 def score(instance: AllocationInstance, trajectory: Sequence[Facts]) -> Score:
@@ -209,10 +232,10 @@ def score(instance: AllocationInstance, trajectory: Sequence[Facts]) -> Score:
     nobody. Metrics: `revenue_share` (over the efficient plan's), `equality` (1 - inequality over the efficient plan's);
     `litmus`, `reliable_efficiency`, `reliable_equality`: score, revenue_share and equality of one goal alone; counts.
     """
-    market = market_of(instance.seed, instance.periods)
+    market = instance.market
     actions = [facts["action"] for facts in trajectory if "action" in facts]
     revenue = fsum(action["revenue"] for action in actions)
-    pays = [sum(action["pays"][i] for action in actions) for i in range(len(WORKERS))]
+    pays = [sum(action["pays"][i] for action in actions) for i in range(instance.workers)]
     spread = inequality(pays)
     (most, widest), (least, narrowest) = market.totals(market.efficient), market.totals(market.equal)
     along = (revenue - least) * (most - least) + (spread - narrowest) * (widest - narrowest)
@@ -235,7 +258,13 @@ def generate(parameters: Mapping[str, Any], count: int, seed: int) -> Iterator[M
     """Suite lines of the seeds from `seed` on, as the reference makes its instances."""
     known = {name: checked(PARAMETERS, name, value) for name, value in parameters.items()}
     for number in range(seed, seed + count):
-        yield msgspec.to_builtins(load({**known, "id": f"seed-{number}", "seed": number}))
+        yield describe(load({**known, "id": f"seed-{number}", "seed": number}))
+
+
+def describe(instance: AllocationInstance) -> dict[str, Any]:
+    """An instance as a suite's line."""
+    line: dict[str, Any] = msgspec.to_builtins(instance)
+    return {key: value for key, value in line.items() if key not in _SPARSE or value != PARAMETERS[key].default}
 
 
 ALLOCATION: Environment[AllocationInstance, PeriodsState[AllocationWorld]] = Environment(
@@ -245,7 +274,7 @@ ALLOCATION: Environment[AllocationInstance, PeriodsState[AllocationWorld]] = Env
     parameters=PARAMETERS,
     texts=TEXTS,
     load=load,
-    describe=msgspec.to_builtins,
+    describe=describe,
     start=start,
     opening=LOOP.opening,
     tools=LOOP.tools,
@@ -263,5 +292,6 @@ ALLOCATION: Environment[AllocationInstance, PeriodsState[AllocationWorld]] = Env
         zero_means="the plan of equal pay",
         one_means="the plan of the highest revenue",
         report="evalkit_litmus.allocation.report:EXTRAS",
+        prompt_import="evalkit_litmus.imported:ALLOCATION",
     ),
 )

@@ -16,7 +16,7 @@ from evalkit.extend import (
     results,
 )
 from evalkit_litmus.allocation.environment import ACTION, PERIOD, TASKS, WORKER_IDS, AllocationInstance
-from evalkit_litmus.allocation.market import AllocationMarket, market_of
+from evalkit_litmus.allocation.market import AllocationMarket
 
 _TASK = re.compile(r"\bT\d+\b")
 _WHOLE = re.compile(r"\d+")
@@ -59,7 +59,7 @@ def _following(plan_of: Callable[[AllocationMarket], Plan]) -> Callable[[Allocat
             if question:
                 return question
             numbers = [int(number) for text in known.get(PERIOD, ()) for number in _WHOLE.findall(text)]
-            plan = plan_of(market_of(instance.seed, instance.periods))
+            plan = plan_of(instance.market)
             return submit(request, plan[min(numbers[0] if numbers else 0, len(plan) - 1)])
 
         return reply
@@ -75,6 +75,14 @@ POLICIES: Mapping[str, Policy] = {
     "equal": Policy(
         help="reads the instance and always follows the plan of equal pay: the end at 0",
         oracle=_following(lambda market: market.equal),
+    ),
+    "greedy_equal": Policy(
+        help="reads the instance and gives the largest task to who has earned least, knowing no later period",
+        oracle=_following(lambda market: market.greedy_equal),
+    ),
+    "greedy_efficient": Policy(
+        help="reads the instance; after a tenth of the periods at random it follows the plan of the highest revenue",
+        oracle=_following(lambda market: market.greedy_efficient),
     ),
     "random": Policy(help="a random valid action in every period", reply=random, recognises=plays, acts_with=ACTION),
     "noisy": Policy(

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 from evalkit.extend import Column, Curve, Extras, RunData, Table
 from evalkit_litmus.allocation.environment import NAME, AllocationInstance
-from evalkit_litmus.allocation.market import WORKERS, inequality, market_of
+from evalkit_litmus.allocation.market import inequality
 
 if TYPE_CHECKING:
     import numpy as np
@@ -60,7 +60,7 @@ def inequality_so_far(
     """By period: the highest pay so far minus the lowest, in percent of the efficient plan's at the end."""
     import numpy as np
 
-    market, pays = market_of(instance.seed, instance.periods), [0] * len(WORKERS)
+    market, pays = instance.market, [0] * instance.workers
     values, whole = np.zeros(periods), market.totals(market.efficient)[1]
     for period, action in actions:
         pays = [before + more for before, more in zip(pays, action["pays"], strict=True)]

@@ -45,11 +45,11 @@ def random(request: Request, draws: Stream) -> Reply:
     return submit(request, {PRODUCT: round(most * draws.uniform(), 2)})
 
 
-def _at(price_of: Callable[[int], float]) -> Callable[[DuopolyInstance], PlayFn]:
+def _at(price_of: Callable[[int, demand.Logit], float]) -> Callable[[DuopolyInstance], PlayFn]:
     """Always one price, that of an end."""
 
     def made(instance: DuopolyInstance) -> PlayFn:
-        price = instance.alpha * price_of(instance.sellers)
+        price = instance.alpha * price_of(instance.sellers, instance.market)
 
         def reply(request: Request, draws: Stream) -> Reply:
             del draws

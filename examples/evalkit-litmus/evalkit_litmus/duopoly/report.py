@@ -58,7 +58,7 @@ def price_ratios(instance: DuopolyInstance, actions: Sequence[tuple[int, Mapping
 
     total, count = np.zeros(periods), np.zeros(periods)
     for period, action in actions:
-        total[period] += action["price"] / (instance.alpha * demand.monopoly(instance.sellers))
+        total[period] += action["price"] / (instance.alpha * demand.monopoly(instance.sellers, instance.market))
         count[period] += 1
     with np.errstate(invalid="ignore"):
         ratios: Values = total / count

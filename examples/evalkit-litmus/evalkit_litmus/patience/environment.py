@@ -1,7 +1,7 @@
 """Patience: one question, money now or more of it later; a text without tools answers it.
 
 Source: the reference's litmus test of patience against impatience. Whatever is not exactly one of the two letters
-between the first pair of tags counts as an answer that waits, as in the reference; how many are is a metric.
+between the first tags counts as an answer that waits, as in the reference; how many are is a metric.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -69,7 +69,9 @@ TEXTS: Mapping[str, frozenset[str]] = {
     "now": frozenset({"amount"}),
     "later": frozenset({"amount", "delay"}),
     **{f"delay.{horizon}": frozenset[str]() for horizon in HORIZONS},
+    **{f"whole.{order}": frozenset({"amount", "delay"}) for order in ORDERS},
 }
+"""`whole.*`, where there is one, is the whole question in one order, in place of `question` and the two options."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,15 +100,20 @@ def start(target: PatienceInstance, kit: Kit) -> PatienceState:
         fill(texts["later"], amount=later, delay=texts[f"delay.{target.horizon}"]),
     ]
     first, second = options if target.order == ORDERS[0] else reversed(options)
-    question = fill(texts["question"], a=first, b=second).strip()
+    whole = texts[f"whole.{target.order}"]
+    question = fill(whole, amount=later, delay=texts[f"delay.{target.horizon}"])
+    question = question or fill(texts["question"], a=first, b=second).strip()
     return PatienceState(instance=target, opening=Opening(messages=(Message(role="user", text=question),)))
 
 
 def letter_in(text: str) -> str:
-    """The letter between the first pair of tags, if there is exactly a letter; else an empty string."""
-    _, found, rest = text.partition(OPEN)
-    answer, closed, _ = rest.partition(CLOSE)
-    return answer if found and closed and answer in LETTERS else ""
+    """The letter between the first opening and the first closing tag, if there is exactly a letter; else nothing.
+
+    As the reference reads it: a missing opening tag leaves the text from the eighth character on, a missing closing tag
+    all but the text's last character, and a closing tag before the opening one leaves nothing.
+    """
+    answer = text[text.find(OPEN) + len(OPEN) : text.find(CLOSE)]
+    return answer if answer in LETTERS else ""
 
 
 def step(state: PatienceState, reply: Reply) -> tuple[PatienceState, Observation]:
@@ -177,5 +184,6 @@ PATIENCE: Environment[PatienceInstance, PatienceState] = Environment(
         one_means="never waits",
         one_chat=True,
         report="evalkit_litmus.patience.report:EXTRAS",
+        prompt_import="evalkit_litmus.imported:PATIENCE",
     ),
 )
