@@ -34,6 +34,11 @@ class UsageError(EvalkitError):
     """
 
 
+class WeakInstanceError(UsageError):
+    """An instance whose optimum is next to nothing, so that no score can be told from another. What generates suites
+    takes the next seed's."""
+
+
 class RunError(EvalkitError):
     """A run directory cannot be used as asked: locked, foreign, conflicting.
 

@@ -10,6 +10,7 @@ what is wrong with one: the field, its value, and what it may be, in the words o
 
 import types
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Generator as Yields
 from functools import lru_cache
 from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin
 
@@ -17,7 +18,7 @@ import msgspec
 from msgspec import Meta
 
 from evalkit.envs.environment import Parameter
-from evalkit.errors import UsageError, nearest
+from evalkit.errors import UsageError, WeakInstanceError, nearest
 from evalkit.seeds import Stream
 
 LineT = TypeVar("LineT", bound=msgspec.Struct)
@@ -185,24 +186,52 @@ def _shown(value: object) -> str:
     return text if len(text) <= MOST_SHOWN else f"{text[:MOST_SHOWN]}..."
 
 
+MOST_WEAK = 1000
+"""Seeds in a row of which nothing comes, before the parameters are taken to allow nothing."""
+
+
 def generated(
     environment: str,
     known: Mapping[str, Parameter],
     parameters: Mapping[str, Any],
     count: int,
     seed: int,
+    described: Callable[[dict[str, Any]], dict[str, Any]],
     *,
     families: Sequence[str] = (),
 ) -> Iterator[dict[str, Any]]:
-    """The lines of a suite's instances, lazily, not yet described: seeds keyed by place, families in turn unless one is
-    asked for; with the reference's generator the seeds from `seed` on.
+    """The lines of a suite's instances, lazily: seeds keyed by place, families in turn unless one is asked for; with
+    the reference's generator the seeds from `seed` on. An instance that `described` calls weak is replaced by that of
+    the next seed; the iterator returns the ids of those that were.
 
     Raises UsageError for unknown parameters, and for instances that are written out and not generated.
     """
     check_names(environment, known, parameters)
     if parameters.get("generator") == "explicit":
         raise UsageError("generator: explicit instances are written, not generated; use 'native' or 'reference'.")
-    return (_line(environment, parameters, index, seed, families) for index in range(count))
+    return _strong(environment, parameters, count, seed, described, families)
+
+
+def _strong(
+    environment: str,
+    parameters: Mapping[str, Any],
+    count: int,
+    seed: int,
+    described: Callable[[dict[str, Any]], dict[str, Any]],
+    families: Sequence[str],
+) -> Yields[dict[str, Any], None, list[str]]:
+    weak: list[str] = []
+    for index in range(count):
+        for again in range(MOST_WEAK):
+            line = _line(environment, parameters, index, seed, families, again, len(weak))
+            try:
+                yield described(line)
+                break
+            except WeakInstanceError:
+                if again + 1 == MOST_WEAK:
+                    raise
+                weak.append(line["id"])
+    return weak
 
 
 def check_names(environment: str, known: Mapping[str, Parameter], parameters: Mapping[str, Any]) -> None:
@@ -213,13 +242,25 @@ def check_names(environment: str, known: Mapping[str, Parameter], parameters: Ma
 
 
 def _line(
-    environment: str, parameters: Mapping[str, Any], index: int, seed: int, families: Sequence[str]
+    environment: str,
+    parameters: Mapping[str, Any],
+    index: int,
+    seed: int,
+    families: Sequence[str],
+    again: int,
+    skipped: int,
 ) -> dict[str, Any]:
+    """The line of a place; `again`: how often that place was found weak; `skipped`: how many places were, in all."""
     line = {name: value for name, value in parameters.items() if value is not None}
     if line.get("generator") == "reference":
-        return line | {"id": f"seed-{seed + index}", "seed": seed + index}
+        own = seed + index + skipped
+        return line | {"id": f"seed-{own}", "seed": own}
     stem = line.setdefault("family", families[index % len(families)]) if families else "native"
-    return line | {"id": f"{stem}-{index}", "seed": Stream(seed, environment, "instance", index).word() >> 1}
+    name, key = f"{stem}-{index}", (index, again) if again else (index,)
+    return line | {
+        "id": f"{name}-{again}" if again else name,
+        "seed": Stream(seed, environment, "instance", *key).word() >> 1,
+    }
 
 
 def check_explicit(line: Mapping[str, Any], names: Iterable[str], generator: str) -> None:
@@ -247,7 +288,7 @@ def check_digest(
         )
 
 
-def check_most(line: object, most: Mapping[str, int]) -> None:
+def check_most(line: object, most: Mapping[str, float]) -> None:
     """Raises UsageError for a number that is too large for the reference's generator."""
     for name, largest in most.items():
         value = getattr(line, name)

@@ -138,6 +138,18 @@ def test_a_suite_is_written_as_it_is_made_and_appears_whole(
     assert list(tree(here)) == ["s.jsonl"]
 
 
+def test_what_was_replaced_by_the_next_seed_is_told(call: Call, here: Path) -> None:
+    asked = ("pricing", "--generator", "reference", "--products", "1", "--cost-high", "10", "--instances", "3")
+    said = call("suites", "generate", *asked, "--out", "s.jsonl")
+    assert (
+        "Replaced by the next seed, since next to nothing can be reached: 4 instances (seed-0, seed-1, seed-3, "
+        in said.out
+    )
+    shown = call("suites", "describe", "s.jsonl").out
+    for name in ("cycle_least", "alpha_high", "group_odds", "customers", "outside"):
+        assert name in shown
+
+
 def test_progress_is_told_and_what_is_not_proven(call: Call, here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def lines(parameters: Mapping[str, Any], count: int, seed: int) -> Iterator[dict[str, Any]]:
         for place in range(count):

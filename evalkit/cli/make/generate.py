@@ -46,6 +46,10 @@ def generate(args: argparse.Namespace) -> int:
     write_parts_durably(out, chain([first], parts))
     if progress.unproven:
         print(f"The optimum is not proven for {len(progress.unproven)} of them: {', '.join(progress.unproven[:10])}.")
+    if progress.weak:
+        ids = ", ".join(progress.weak[:10]) + (", ..." if len(progress.weak) > 10 else "")
+        weak = many(len(progress.weak), "instance")
+        print(f"Replaced by the next seed, since next to nothing can be reached: {weak} ({ids}).")
     print(f'Wrote {many(progress.made, "instance")} to {out}. Use it with `name = "{out}"` in a [[suites]] table.')
     return 0
 
@@ -79,11 +83,13 @@ class _Lines:
     made: int = 0
     unproven: list[str] = field(default_factory=list)
     """Ids of instances whose stored optimum could not be proven."""
+    weak: Sequence[str] = ()
+    """Ids of instances that others replace, since next to nothing can be reached in them."""
 
     def seen(self, lines: Iterable[Mapping[str, Any]]) -> Iterator[Mapping[str, Any]]:
         """The lines; prints the progress from time to time."""
         shown = time.monotonic()
-        for line in lines:
+        for line in self._ended(lines):
             self.made += 1
             optimum = line.get("optimum")
             if isinstance(optimum, Mapping) and not optimum.get("proven", True):
@@ -91,6 +97,16 @@ class _Lines:
             if time.monotonic() - shown >= SHOW_EVERY_S:
                 shown = time.monotonic()
                 print(f"{self.made:,} of {many(self.count, 'instance')}", file=sys.stderr, flush=True)
+            yield line
+
+    def _ended(self, lines: Iterable[Mapping[str, Any]]) -> Iterator[Mapping[str, Any]]:
+        left = iter(lines)
+        while True:
+            try:
+                line = next(left)
+            except StopIteration as end:
+                self.weak = end.value or ()
+                return
             yield line
 
 

@@ -21,7 +21,7 @@ from functools import lru_cache
 from typing import Literal, get_args
 
 CUSTOMERS = 100.0
-"""Quantity sold if everybody buys; the reference's multiplier."""
+"""Quantity sold if everybody buys, where nothing else is said; the reference's multiplier."""
 
 Family = Literal["linear_shifts", "periodic_shifts"]
 """How the best prices move."""
@@ -76,6 +76,9 @@ class PricingMarket:
     drift: Drift
     factor: float
     """Of the highest price hinted at: times the highest best one."""
+    customers: float = CUSTOMERS
+    nothing: float | None = None
+    """What buying nothing weighs, where it is not the reference code's."""
 
     def __hash__(self) -> int:
         return hash(self.costs)  # as good as that of all tables, which may be long
@@ -93,6 +96,8 @@ class PricingMarket:
     @property
     def outside(self) -> float:
         """What buying nothing weighs."""
+        if self.nothing is not None:
+            return self.nothing
         return math.pow(1 / (1 - self.sigma), 1 - self.sigma)
 
     @property
@@ -102,6 +107,8 @@ class PricingMarket:
         drift = self.drift
         drawn = [self.costs, self.qualities, self.groups, self.sigma, self.mu, self.factor]
         drawn += [drift.kind, drift.start, drift.step, drift.length, drift.table]
+        if (self.customers, self.nothing) != (CUSTOMERS, None):
+            drawn += [self.customers, self.nothing]
         return hashlib.sha256(json.dumps(drawn).encode()).hexdigest()[:32]
 
 
@@ -117,7 +124,7 @@ def _members(groups: tuple[int, ...]) -> tuple[tuple[int, ...], ...]:
 
 
 def quantities(market: PricingMarket, alphas: Sequence[float], prices: Sequence[float]) -> tuple[float, ...]:
-    """Units sold by product: each from 0 to `CUSTOMERS`, and no more than that together but for rounding.
+    """Units sold by product: each from 0 to the customers, and no more than that together but for rounding.
 
     Prices are finite; alphas are above 0.
     """
@@ -135,7 +142,7 @@ def quantities(market: PricingMarket, alphas: Sequence[float], prices: Sequence[
     sold = [0.0] * len(utilities)
     for members, (parts, _, _), weight in zip(market.members, groups, weights, strict=True):
         for i, part in zip(members, parts, strict=True):
-            sold[i] = (CUSTOMERS * part) * (weight / whole)
+            sold[i] = (market.customers * part) * (weight / whole)
     return tuple(sold)
 
 

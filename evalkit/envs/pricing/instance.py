@@ -27,9 +27,9 @@ from evalkit.envs.parameters import (
     read_line,
     written,
 )
-from evalkit.envs.pricing.demand import FAMILIES, LINEAR, Drift, Family, PricingMarket
+from evalkit.envs.pricing.demand import CUSTOMERS, FAMILIES, LINEAR, Drift, Family, PricingMarket
 from evalkit.envs.pricing.optimum import LEAST_PROFIT, PricingOptimum, solve
-from evalkit.errors import UsageError
+from evalkit.errors import UsageError, WeakInstanceError
 from evalkit.seeds import Stream
 
 # Markets from a seed: the reference's generator, draw for draw, and the native one for any size and number.
@@ -40,8 +40,8 @@ from evalkit.seeds import Stream
 # Source: specification of the reference, section A.3; the paper's appendix E. Differs: the paper draws costs from [1,
 # 10], and swings of 10 to 20 periods, and lets groups stay empty; the reference code, which made the published data,
 # draws costs from [1, 2] and 10 to 19 periods, and draws groups again until all occur. Both generators have the
-# code's ranges. Differs: with many groups that would be for ever, so the native generator gives one product to each
-# group first.
+# code's ranges where a line does not say others. Differs: with many groups that would be for ever, so the native
+# generator gives one product to each group first.
 
 DIFFICULTIES = {"basic": 1, "medium": 4, "hard": 10}
 """The paper's levels: number of products."""
@@ -55,12 +55,9 @@ MOST_PRODUCTS = 2000
 Cost = Annotated[float, Meta(ge=0.0, le=1e6)]
 Quality = Annotated[float, Meta(ge=-1e3, le=1e3)]
 
-ALPHAS = (1.0, 10.0)
 FACTORS = (1.5, 2.5)
-SHORTEST, LONGEST = 10, 19
-"""Periods of one swing."""
-GROUP_ODDS = 0.2
-"""Probability that a product stops at a group, from the first on."""
+Swing = Annotated[int, Meta(ge=2, le=10_000)]
+StartAlpha = Annotated[float, Meta(ge=1e-3, le=1e3)]
 
 
 class Making(msgspec.Struct, frozen=True, kw_only=True):
@@ -87,6 +84,21 @@ class Making(msgspec.Struct, frozen=True, kw_only=True):
     cost_high: Annotated[Cost, Meta(description="highest cost of a unit")] = 2.0
     quality_low: Annotated[Quality, Meta(description="least quality")] = 2.0
     quality_high: Annotated[Quality, Meta(description="highest quality")] = 3.0
+    cycle_least: Annotated[Swing, Meta(description="periods of a swing, at least")] = 10
+    cycle_most: Annotated[Swing, Meta(description="periods of a swing, at most; the paper says 20")] = 19
+    alpha_low: Annotated[StartAlpha, Meta(description="least alpha in period 0: a factor on a product's prices")] = 1.0
+    alpha_high: Annotated[StartAlpha, Meta(description="highest alpha in period 0")] = 10.0
+    group_odds: Annotated[
+        float, Meta(ge=0.01, le=0.9, description="probability that a product stops at a group, from the first on")
+    ] = 0.2
+    customers: Annotated[float, Meta(ge=1.0, le=1e6, description="quantity sold if everybody buys (M)")] = CUSTOMERS
+    outside: (
+        Annotated[
+            float,
+            Meta(ge=1e-6, le=1e6, description="what buying nothing weighs; the paper says 1, the code root 2"),
+        ]
+        | None
+    ) = None
     periods: Annotated[Periods, Meta(description="periods")] = 100
 
 
@@ -103,11 +115,11 @@ def groups_of(products: int) -> int:
 def reference_market(making: Making, seed: int) -> PricingMarket:
     """The reference's instance. Of `making`, the number of groups and of periods say nothing here."""
     stream, n = RandomStateStream(seed), making.products
-    start = [stream.uniform(*ALPHAS) for _ in range(n)]
+    start = [stream.uniform(making.alpha_low, making.alpha_high) for _ in range(n)]
     costs = [stream.uniform(making.cost_low, making.cost_high) for _ in range(n)]
     qualities = [stream.uniform(making.quality_low, making.quality_high) for _ in range(n)]
-    length = SHORTEST + stream.below(LONGEST - SHORTEST + 1)
-    groups = _reference_groups(stream, n)
+    length = making.cycle_least + stream.below(making.cycle_most - making.cycle_least + 1)
+    groups = _reference_groups(stream, n, making.group_odds)
     if making.family == LINEAR:
         bounds = [_linear_bounds(alpha, making.strength, REFERENCE_PERIODS) for alpha in start]
     else:
@@ -118,12 +130,12 @@ def reference_market(making: Making, seed: int) -> PricingMarket:
     return _market(making, (start, costs, qualities, step), groups, length, factor)
 
 
-def _reference_groups(stream: RandomStateStream, n: int) -> list[int]:
+def _reference_groups(stream: RandomStateStream, n: int, odds: float) -> list[int]:
     wanted = groups_of(n)
     while True:
         groups: list[int] = []
         while len(groups) < n:
-            group = stream.geometric(GROUP_ODDS)
+            group = stream.geometric(odds)
             if group <= wanted:
                 groups.append(group)
         if len(set(groups)) == wanted:
@@ -133,14 +145,14 @@ def _reference_groups(stream: RandomStateStream, n: int) -> list[int]:
 def native_market(making: Making, seed: int) -> PricingMarket:
     """An instance of the native generator: each kind of figure drawn from a stream of its own, in product order."""
     n = making.products
-    start = _uniforms(seed, "alphas", [ALPHAS] * n)
+    start = _uniforms(seed, "alphas", [(making.alpha_low, making.alpha_high)] * n)
     if making.family == LINEAR:
         bounds = [_linear_bounds(alpha, making.strength, making.periods) for alpha in start]
     else:
         bounds = [_periodic_bounds(alpha, making.strength) for alpha in start]
     costs = _uniforms(seed, "costs", [(making.cost_low, making.cost_high)] * n)
     qualities = _uniforms(seed, "qualities", [(making.quality_low, making.quality_high)] * n)
-    length = SHORTEST + Stream(seed, "pricing", "length").below(LONGEST - SHORTEST + 1)
+    length = making.cycle_least + Stream(seed, "pricing", "length").below(making.cycle_most - making.cycle_least + 1)
     drawn = (start, costs, qualities, _uniforms(seed, "steps", bounds))
     return _market(making, drawn, _native_groups(making, seed), length, native_factor(seed))
 
@@ -152,11 +164,11 @@ def native_factor(seed: int) -> float:
 
 def _native_groups(making: Making, seed: int) -> list[int]:
     """Every group has a product; the others fall into the groups by a truncated geometric distribution."""
-    wanted = making.groups or groups_of(making.products)
+    wanted, falls = making.groups or groups_of(making.products), math.log1p(-making.group_odds)
     order = Stream(seed, "pricing", "groups", "first").permutation(making.products)
-    whole = -math.expm1(wanted * math.log1p(-GROUP_ODDS))
+    whole = -math.expm1(wanted * falls)
     groups = [
-        min(1 + int(math.log1p(-draw * whole) / math.log1p(-GROUP_ODDS)), wanted)
+        min(1 + int(math.log1p(-draw * whole) / falls), wanted)
         for draw in Stream(seed, "pricing", "groups").uniforms(making.products).tolist()
     ]
     for group, product in enumerate(order[:wanted], 1):
@@ -190,6 +202,8 @@ def _market(
         mu=making.mu,
         drift=Drift(kind=making.family or "", start=start, step=step, length=length),
         factor=factor,
+        customers=making.customers,
+        nothing=making.outside,
     )
 
 
@@ -198,11 +212,33 @@ NAME: Final = "pricing"
 MOST_REFERENCE = {"seed": MOST_SEED, "products": 40, "periods": REFERENCE_PERIODS}
 """Of numbers for the reference's generator: with more products it may draw groups for ever."""
 
+MOST_REFERENCE_ODDS = 0.5
+"""Above it too: the last groups would never occur."""
+
 _MARKETS_KEPT = 64
-_DRAWN = ("strength", "cost_low", "cost_high", "quality_low", "quality_high")
+_RANGES = ("cost_low", "quality_low", "alpha_low", "cycle_least")
+"""The lower bounds of what is drawn between two."""
+_DRAWN = (
+    *("strength", "cost_low", "cost_high", "quality_low", "quality_high", "cycle_least", "cycle_most"),
+    *("alpha_low", "alpha_high", "group_odds"),
+)
+_DEMAND = ("customers", "outside")
 _EXPLICIT = ("costs", "qualities", "group_of", "alphas")
 _WRITTEN = (
-    *("id", "environment", "generator", "seed", "products", "family", "sigma", "mu", "groups", "scored", *_DRAWN),
+    *(
+        "id",
+        "environment",
+        "generator",
+        "seed",
+        "products",
+        "family",
+        "sigma",
+        "mu",
+        "groups",
+        "scored",
+        *_DRAWN,
+        *_DEMAND,
+    ),
     *("periods", "queries", "hint", "no_action", *_EXPLICIT, "digest", "optimum"),
 )
 
@@ -271,7 +307,7 @@ def describe(instance: PricingInstance) -> dict[str, Any]:
     if not instance.digest or instance.optimum is None:
         market = market_of(instance)
         instance = msgspec.structs.replace(instance, digest=market.digest, optimum=solve(market))
-    line = written(instance, _WRITTEN, _DRAWN)
+    line = written(instance, _WRITTEN, (*_DRAWN, *_DEMAND))
     if instance.generator == "reference" and instance.family == family_of_seed(instance.seed):
         del line["family"]
     return line
@@ -300,6 +336,8 @@ def market_of(instance: PricingInstance) -> PricingMarket:
             mu=instance.mu,
             drift=Drift(kind="", table=alphas),
             factor=native_factor(instance.seed),
+            customers=instance.customers,
+            nothing=instance.outside,
         )
     check_digest(instance.id, instance.digest, market.digest)
     _check_optimum(instance, solve(market))
@@ -308,7 +346,7 @@ def market_of(instance: PricingInstance) -> PricingMarket:
 
 def _check_optimum(instance: PricingInstance, optimum: PricingOptimum) -> None:
     if optimum.profit < LEAST_PROFIT:
-        raise UsageError(
+        raise WeakInstanceError(
             f"{instance.id}: the best prices earn {optimum.profit:.3g} a period; profits are counted with two "
             f"decimals, so it must be {LEAST_PROFIT} at least. Lower the costs or raise the qualities."
         )
@@ -337,11 +375,11 @@ def stratum(instance: PricingInstance) -> str:
 def generate(parameters: Mapping[str, Any], count: int, seed: int) -> Iterator[dict[str, Any]]:
     """Lines of fresh instances, lazily: seeds keyed by place, families in turn unless one is asked for.
 
-    With the reference's generator, its instances of the seeds from `seed` on.
+    With the reference's generator, its instances of the seeds from `seed` on. A market in which next to nothing can be
+    earned is replaced by that of the next seed.
     Raises UsageError for parameters that `load` refuses, and for explicit markets.
     """
-    lines = generated(NAME, PARAMETERS, parameters, count, seed, families=FAMILIES)
-    return (describe(load(line)) for line in lines)
+    return generated(NAME, PARAMETERS, parameters, count, seed, lambda line: describe(load(line)), families=FAMILIES)
 
 
 def _check_fit(line: Mapping[str, Any], instance: PricingInstance) -> None:
@@ -349,16 +387,17 @@ def _check_fit(line: Mapping[str, Any], instance: PricingInstance) -> None:
     check_explicit(line, _EXPLICIT, instance.generator)
     if instance.generator == "explicit":
         _check_explicit(line, instance)
-    for what in ("cost", "quality"):
-        low, high = getattr(instance, f"{what}_low"), getattr(instance, f"{what}_high")
+    for lower in _RANGES:
+        upper = lower.replace("_low", "_high").replace("_least", "_most")
+        low, high = getattr(instance, lower), getattr(instance, upper)
         if low > high:
-            raise UsageError(f"{what}_low: {low} is above {what}_high, {high}.")
+            raise UsageError(f"{lower}: {low} is above {upper}, {high}.")
     if (instance.groups or 0) > instance.products:
         raise UsageError(f"groups: {instance.groups} groups need as many products, not {instance.products}.")
     if (instance.scored or 0) > instance.periods:
         raise UsageError(f"scored: {instance.scored} is more than there are periods, {instance.periods}.")
     if instance.generator == "reference":
-        check_most(instance, MOST_REFERENCE)
+        check_most(instance, MOST_REFERENCE | {"group_odds": MOST_REFERENCE_ODDS})
         if instance.groups is not None:
             raise UsageError(
                 "groups: in the reference's markets there are as many as a quarter of the products. Leave `groups` "

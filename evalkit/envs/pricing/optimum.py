@@ -21,7 +21,7 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
-from evalkit.envs.pricing.demand import CUSTOMERS, PricingMarket
+from evalkit.envs.pricing.demand import PricingMarket
 
 BLOCK = 10
 """Periods for which one hint holds."""
@@ -51,8 +51,9 @@ def solve(market: PricingMarket) -> PricingOptimum:
         rest * _log_sum([(market.qualities[i] - market.costs[i]) / (mu * rest) for i in members])
         for members in market.members
     ]
-    y = _lambert(_log_sum(at_cost) - 1 + rest * math.log(rest))
-    return PricingOptimum(profit=CUSTOMERS * mu * y, markup=mu * (1 + y))
+    nothing = rest * math.log(rest) if market.nothing is None else -math.log(market.nothing)
+    y = _lambert(_log_sum(at_cost) - 1 + nothing)
+    return PricingOptimum(profit=market.customers * mu * y, markup=mu * (1 + y))
 
 
 def _log_sum(exponents: Sequence[float]) -> float:

@@ -19,7 +19,9 @@ from evalkit.envs.procurement.branch import TOLERANCE, Stack
 from evalkit.envs.procurement.explicit import MOST_QUANTITY
 from evalkit.envs.procurement.generate import DIFFICULTIES, Made, reference_market
 from evalkit.envs.procurement.improve import PlanScratch
+from evalkit.envs.procurement.least import best_least
 from evalkit.envs.procurement.market import (
+    MIN,
     ProcurementMarket,
     is_feasible,
     plan_cost,
@@ -85,6 +87,8 @@ def solve(
     Raises ValueError for a start of another length, a deal that costs nothing, and a budget beyond 2**50 cents.
     """
     _check(market, start)
+    if market.aggregate == MIN:
+        return _ended(market, *best_least(market, start, nodes))
     size = len(market.deals) * len(market.categories)
     if compiled is None:
         compiled = size > _PLAIN_SIZE and KERNELS.ready(at_once=True) is not None
@@ -101,6 +105,21 @@ def _check(market: ProcurementMarket, start: Sequence[int] | None) -> None:
             raise ValueError(f"{deal.id}: a unit must cost at least 1 cent, and the fixed cost must not be negative")
     if market.budget > MOST_BUDGET:
         raise ValueError(f"the budget must not exceed {MOST_BUDGET} cents")
+
+
+def _ended(market: ProcurementMarket, best: Sequence[int], nodes: int, missed: float) -> ProcurementOptimum:
+    """`missed`: a bound on the log of what other plans come to; minus infinity: none is better."""
+    plan = tuple(best)
+    value = product(market, plan)
+    if not is_feasible(market, plan):
+        raise RuntimeError("the search kept a plan that cannot be bought")
+    proven = missed == -math.inf
+    gap = 0.0 if value == 0 else TOLERANCE
+    if not proven:
+        gap = missed - math.log(value) if value else math.inf
+    return ProcurementOptimum(
+        quantities=plan, product=value, cost=plan_cost(market, plan), gap=gap, proven=proven, nodes=nodes
+    )
 
 
 class _Room:
@@ -185,17 +204,7 @@ class _Search:
         return most if most >= deal.least else 0
 
     def _ended(self, best: list[int], nodes: int, missed: float) -> ProcurementOptimum:
-        market, plan = self._market, tuple(best)
-        value = product(market, plan)
-        if not is_feasible(market, plan):
-            raise RuntimeError("the search kept a plan that cannot be bought")
-        proven = missed == -math.inf
-        gap = 0.0 if value == 0 else TOLERANCE
-        if not proven:
-            gap = missed - math.log(value) if value else math.inf
-        return ProcurementOptimum(
-            quantities=plan, product=value, cost=plan_cost(market, plan), gap=gap, proven=proven, nodes=nodes
-        )
+        return _ended(self._market, best, nodes, missed)
 
     def _core(self, low: list[int], high: list[int]) -> list[int]:
         """The deals that are left, without those that can be bought as well by the unit of another one.
@@ -309,8 +318,8 @@ def made_best(made: Made) -> Best:
     by_category = totals(market, solution.quantities)
     bought = zip(market.deals, solution.quantities, strict=True)
     return Best(
-        digits=str(product_of(by_category)),
-        workers=workers_of(by_category),
+        digits=str(product_of(by_category, market.aggregate)),
+        workers=workers_of(by_category, market.aggregate),
         cost=plan_cost(market, solution.quantities),
         plan={deal.id: quantity for deal, quantity in bought if quantity},
         gap=solution.gap,
@@ -329,13 +338,14 @@ def check_best(market: ProcurementMarket, best: Best) -> str:
     if not is_feasible(market, quantities):
         return "its plan is not feasible."
     by_category = totals(market, quantities)
-    made = {"product": product_of(by_category), "cost": plan_cost(market, quantities)}
+    made = {"product": product_of(by_category, market.aggregate), "cost": plan_cost(market, quantities)}
     for name, value in made.items():
         if value != getattr(best, name):
             return f"its plan has {name} {value}, the line says {getattr(best, name)}."
     # Powers are the system's: their last bit is not the same everywhere.
-    if not math.isclose(workers_of(by_category), best.workers, rel_tol=1e-12):
-        return f"its plan supports {workers_of(by_category)} workers, the line says {best.workers}."
+    supported = workers_of(by_category, market.aggregate)
+    if not math.isclose(supported, best.workers, rel_tol=1e-12):
+        return f"its plan supports {supported} workers, the line says {best.workers}."
     return ""
 
 

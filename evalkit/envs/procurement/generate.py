@@ -6,15 +6,16 @@ plan is feasible and supports more than no workers. That plan comes with the mar
 
 Source: specification of the reference, section A.1.
 Differs: where the paper and the code that made its data part, both generators do as the code does: a deal's further
-items are drawn with replacement and may repeat (a repeated item keeps its last quantity), least quantities are 2 to 9,
-and where two categories draw the same deal for the budget's plan, the last quantity counts.
+items are drawn with replacement and may repeat (a repeated item keeps its last quantity), least quantities are 2 to 9
+unless a line says otherwise, and where two categories draw the same deal for the budget's plan, the last quantity
+counts.
 Differs: the reference draws the budget's slack from a generator without a seed, so that no two of its runs share a
 budget; here the slack follows from the instance's seed, unless slack or budget are given.
 """
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Annotated, Protocol
 
 import msgspec
@@ -22,16 +23,14 @@ from msgspec import Meta
 
 from evalkit.envs.mersenne import RandomStateStream
 from evalkit.envs.procurement.explicit import MOST_CATEGORIES, MOST_DEALS
-from evalkit.envs.procurement.market import BULK, KINDS, TWO_PART, Deal, Kind, ProcurementMarket, plan_cost
+from evalkit.envs.procurement.market import BULK, KINDS, TWO_PART, Aggregate, Deal, Kind, ProcurementMarket, plan_cost
 from evalkit.seeds import Stream
 
 Quantities = tuple[int, ...]
 
-_PRICE_LEAST, _PRICE_MOST = 1.0, 20.0
-"""Currency; also of fixed costs."""
-_BULK_LEAST, _BULK_MOST = 2, 9
-
-
+Price = Annotated[float, Meta(ge=0.01, le=1000.0)]
+Least = Annotated[int, Meta(ge=1, le=1000)]
+Weight = Annotated[int, Meta(ge=0, le=100)]
 Odds = Annotated[float, Meta(ge=0.02, le=1.0)]
 """Of a geometric distribution, whose mean is 1 / p."""
 Worth = Annotated[int, Meta(ge=1, le=100, description="of an item's effectiveness")]
@@ -55,11 +54,27 @@ class Shape(msgspec.Struct, frozen=True, kw_only=True):
     p_budget: Annotated[Odds, Meta(description="1 / mean quantity in the plan that the budget pays")] = 0.5
     effectiveness_least: Worth = 1
     effectiveness_most: Worth = 3
+    price_low: Annotated[Price, Meta(description="least price of a deal's unit, and least fixed cost")] = 1.0
+    price_high: Annotated[Price, Meta(description="highest price of a deal's unit, and highest fixed cost")] = 20.0
+    bulk_least: Annotated[Least, Meta(description="minimum quantity of a bulk deal, at least")] = 2
+    bulk_most: Annotated[Least, Meta(description="minimum quantity of a bulk deal, at most; the paper says 10")] = 9
+    weight_basic: Annotated[Weight, Meta(description="how often deals are basic, beside the other two kinds")] = 1
+    weight_two_part: Annotated[Weight, Meta(description="how often deals are two-part tariffs")] = 1
+    weight_bulk: Annotated[Weight, Meta(description="how often deals are bulk discounts")] = 1
+    aggregate: Annotated[
+        Aggregate, Meta(description="workers supported: geometric mean of the categories' totals, or the least of them")
+    ] = "product"
 
     @property
     def offered(self) -> int:
         """How many deals there are."""
         return self.products if self.deals is None else self.deals
+
+    @property
+    def kinds(self) -> tuple[Kind, ...]:
+        """The kinds of deals, each as often as it weighs."""
+        weights = (self.weight_basic, self.weight_two_part, self.weight_bulk)
+        return tuple(kind for kind, weight in zip(KINDS, weights, strict=True) for _ in range(weight))
 
 
 def _shape(categories: int, products: int, p_items: float, p_quantity: float, most: int) -> Shape:
@@ -134,12 +149,14 @@ def reference_market(shape: Shape, seed: int, slack: float | None = None, budget
     """The reference's market of a seed (0 to 2**32 - 1). See `_closed` for slack and budget."""
     draws = RandomStateStream(seed)
     effectiveness = _effectiveness(shape, draws)
-    kinds = [KINDS[draws.below(len(KINDS))] for _ in range(shape.offered)]
+    among = shape.kinds
+    kinds = [among[draws.below(len(among))] for _ in range(shape.offered)]
     slots = [draws.geometric(shape.p_items) for _ in range(shape.offered)]
     anchors = _anchors(shape, draws)
     contents = [_contents(shape, draws, anchor, size) for anchor, size in zip(anchors, slots, strict=True)]
     deals = tuple(
-        _deal(index, kind, content, draws) for index, (kind, content) in enumerate(zip(kinds, contents, strict=True))
+        _deal(shape, index, kind, content, draws)
+        for index, (kind, content) in enumerate(zip(kinds, contents, strict=True))
     )
     start = _start(shape, deals, draws)
     drawn = RandomStateStream(seed).double() if slack is None else slack
@@ -150,12 +167,12 @@ def native_market(shape: Shape, seed: int, slack: float | None = None, budget: i
     """A market of the native generator: each deal's draws keyed by its place."""
     effectiveness = _effectiveness(shape, _Keyed(seed, "effectiveness"))
     anchors = _anchors(shape, _Keyed(seed, "anchors"))
-    deals = []
+    deals, among = [], shape.kinds
     for index, anchor in enumerate(anchors):
         draws = _Keyed(seed, "deal", index)
-        kind = KINDS[draws.below(len(KINDS))]
+        kind = among[draws.below(len(among))]
         contents = _contents(shape, draws, anchor, draws.geometric(shape.p_items))
-        deals.append(_deal(index, kind, contents, draws))
+        deals.append(_deal(shape, index, kind, contents, draws))
     start = _start(shape, deals, _Keyed(seed, "budget"))
     drawn = _Keyed(seed, "slack").uniform(0.0, 1.0) if slack is None else slack
     return _closed(shape, effectiveness, tuple(deals), start, drawn, budget)
@@ -199,15 +216,15 @@ def _contents(shape: Shape, draws: GeneratorDraws, anchor: int, slots: int) -> t
     return tuple(dict(zip(items, units, strict=True)).items())
 
 
-def _deal(index: int, kind: Kind, contents: tuple[tuple[int, int], ...], draws: GeneratorDraws) -> Deal:
-    fixed = _cents(draws) if kind == TWO_PART else 0
-    price = _cents(draws)
-    least = _BULK_LEAST + draws.below(_BULK_MOST - _BULK_LEAST + 1) if kind == BULK else 0
+def _deal(shape: Shape, index: int, kind: Kind, contents: tuple[tuple[int, int], ...], draws: GeneratorDraws) -> Deal:
+    fixed = _cents(shape, draws) if kind == TWO_PART else 0
+    price = _cents(shape, draws)
+    least = shape.bulk_least + draws.below(shape.bulk_most - shape.bulk_least + 1) if kind == BULK else 0
     return Deal(id=f"Offer_{index + 1}", kind=kind, contents=contents, price=price, fixed=fixed, least=least)
 
 
-def _cents(draws: GeneratorDraws) -> int:
-    return round(round(draws.uniform(_PRICE_LEAST, _PRICE_MOST), 2) * 100)
+def _cents(shape: Shape, draws: GeneratorDraws) -> int:
+    return round(round(draws.uniform(shape.price_low, shape.price_high), 2) * 100)
 
 
 def _start(shape: Shape, deals: Sequence[Deal], draws: GeneratorDraws) -> Quantities:
@@ -239,5 +256,5 @@ def _closed(
     free = ProcurementMarket(categories=categories, effectiveness=effectiveness, deals=deals, budget=0)
     if budget is None:
         budget = plan_cost(free, start) + round(round(slack, 2) * 100)
-    market = ProcurementMarket(categories=categories, effectiveness=effectiveness, deals=deals, budget=budget)
+    market = replace(free, budget=budget, aggregate=shape.aggregate)
     return Made(market=market, start=start)

@@ -5,7 +5,8 @@ digest and optimum are then compared with what was made: the optimum's plan must
 the line says. That nothing is better was proven when the line was written; a run does not solve.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import lru_cache
 from typing import Annotated, Any, Final, Literal
 
@@ -40,8 +41,8 @@ from evalkit.envs.procurement.explicit import (
     write_market,
 )
 from evalkit.envs.procurement.generate import Made, Shape, native_market, reference_market
-from evalkit.envs.procurement.market import market_digest
-from evalkit.errors import UsageError
+from evalkit.envs.procurement.market import PRODUCT, market_digest
+from evalkit.errors import UsageError, WeakInstanceError
 
 NAME: Final = "procurement"
 
@@ -49,7 +50,13 @@ MOST_REFERENCE = {"seed": MOST_SEED, "categories": 26}
 """Of numbers for the reference's generator: it has 26 letters for categories; the native one continues with AA."""
 
 _SHAPE = ("p_items", "p_quantity", "p_budget", "effectiveness_least", "effectiveness_most")
-_DRAWN = ("categories", "products", "deals", *_SHAPE, "slack")
+_RANGES = (("effectiveness_least", "effectiveness_most"), ("price_low", "price_high"), ("bulk_least", "bulk_most"))
+"""What is drawn between two bounds."""
+_SPARSE = (
+    *("price_low", "price_high", "bulk_least", "bulk_most", "weight_basic", "weight_two_part", "weight_bulk"),
+    "aggregate",
+)
+_DRAWN = ("categories", "products", "deals", *_SHAPE, *_SPARSE[:-1], "slack")
 """What only a generator uses."""
 _EXPLICIT = ("items", "menu")
 _PLAYED = ("periods", "queries", "no_action")
@@ -96,6 +103,10 @@ class ProcurementInstance(Shape, frozen=True, kw_only=True, forbid_unknown_field
         """The budget; None: made from a plan and the slack."""
         return None if self.budget is None else read_money("budget", self.budget, MOST_BUDGET)
 
+    def root(self, totals: Sequence[int]) -> int:
+        """Workers are which root of what plans are compared by."""
+        return len(totals) if self.aggregate == PRODUCT else 1
+
     @property
     def problem(self) -> "ProcurementInstance":
         """What its market follows from, alike for all that are played on it."""
@@ -130,12 +141,12 @@ def describe(instance: ProcurementInstance) -> dict[str, Any]:
         problem = instance.problem
         digest, best = _made(problem)[1], best or _solved(problem)
     if best.product < 1:
-        raise UsageError(f"{instance.id}: budget: no plan within it supports a worker.")
+        raise WeakInstanceError(f"{instance.id}: budget: no plan within it supports a worker.")
     names = ["id", "environment", "generator", "seed"]
     if instance.generator != "explicit":
         # Deals are left out where they follow, so that a sweep that varies the items varies the deals too.
         names += [name for name in _DRAWN if name != "deals" or instance.offered != instance.products]
-    line = written(instance, (*names, "budget", *_PLAYED))
+    line = written(instance, (*names, "aggregate", "budget", *_PLAYED), _SPARSE)
     if instance.cents is not None:
         line["budget"] = instance.cents / 100
     if instance.generator == "explicit":
@@ -168,7 +179,7 @@ def market_of(instance: ProcurementInstance) -> Made:
 def _made(problem: ProcurementInstance) -> tuple[Made, str]:
     """The market and its digest."""
     if problem.items and problem.menu:
-        market = read_market(problem.items, problem.menu, problem.cents or 0)
+        market = replace(read_market(problem.items, problem.menu, problem.cents or 0), aggregate=problem.aggregate)
         made = Made(market=market, start=(0,) * len(market.deals))
     else:
         make = reference_market if problem.generator == "reference" else native_market
@@ -194,7 +205,7 @@ def generate(parameters: Mapping[str, Any], count: int, seed: int) -> Iterator[d
     With the reference's generator, its instances of the seeds from `seed` on.
     Raises UsageError for parameters that `load` refuses, and for explicit markets.
     """
-    return (describe(load(line)) for line in generated(NAME, PARAMETERS, parameters, count, seed))
+    return generated(NAME, PARAMETERS, parameters, count, seed, lambda line: describe(load(line)))
 
 
 def _check_fit(instance: ProcurementInstance) -> None:
@@ -204,8 +215,11 @@ def _check_fit(instance: ProcurementInstance) -> None:
         raise UsageError(f"products: {products} items cannot be shared out evenly among {categories} categories.")
     if instance.offered < products:
         raise UsageError(f"deals: {instance.deals} deals are too few for {products} items: each is in one at least.")
-    if instance.effectiveness_least > instance.effectiveness_most:
-        raise UsageError("effectiveness_least: is greater than effectiveness_most.")
+    for lower, upper in _RANGES:
+        if getattr(instance, lower) > getattr(instance, upper):
+            raise UsageError(f"{lower}: is greater than {upper}.")
+    if not instance.kinds:
+        raise UsageError("weight_basic: some kind of deal needs a weight above 0.")
     if instance.cents is not None and instance.slack is not None:
         raise UsageError("slack: says nothing where budget is given.")
     if instance.generator == "reference":

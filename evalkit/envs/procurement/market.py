@@ -1,8 +1,8 @@
 """A menu of deals and what is exactly true of a plan: its cost, its categories' totals, the workers it supports.
 
 Money is an integer number of cents. A category's total is the sum over its items of units times effectiveness, also an
-integer; a plan supports the geometric mean of its totals many workers. Plans are compared by the product of their
-totals, an exact integer that orders them as the workers do.
+integer; a plan supports the geometric mean of its totals many workers, or as many as the least of them. Plans are
+compared by the product of their totals, or by the least one: an exact integer that orders them as the workers do.
 
 A plan is a tuple of quantities, whole numbers from 0, one a deal in the menu's order.
 
@@ -21,6 +21,11 @@ Kind = Literal["basic", "two_part_tariff", "bulk_discount"]
 KINDS: tuple[Kind, ...] = get_args(Kind)
 BASIC, TWO_PART, BULK = KINDS
 """Kinds of deals, in the order the reference draws them from."""
+
+
+Aggregate = Literal["product", "min"]
+PRODUCT, MIN = get_args(Aggregate)
+"""How a plan's totals make it good: the reference's `prod`, which the paper uses, and its `min`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,6 +56,7 @@ class ProcurementMarket:
     deals: tuple[Deal, ...]
     budget: int
     """Cents."""
+    aggregate: str = PRODUCT
     gains: tuple[tuple[int, ...], ...] = field(init=False, repr=False, compare=False)
     """By deal, by category: what one unit of the deal adds to the category's total."""
 
@@ -104,12 +110,14 @@ def totals(market: ProcurementMarket, quantities: Sequence[int]) -> tuple[int, .
 
 
 def product(market: ProcurementMarket, quantities: Sequence[int]) -> int:
-    """The product of a plan's totals, exactly."""
-    return product_of(totals(market, quantities))
+    """The product of a plan's totals, exactly; or the least one, where that is what counts."""
+    return product_of(totals(market, quantities), market.aggregate)
 
 
-def product_of(by_category: Sequence[int]) -> int:
-    """The product of totals, exactly."""
+def product_of(by_category: Sequence[int], aggregate: str = PRODUCT) -> int:
+    """The product of totals, exactly; or the least one."""
+    if aggregate == MIN:
+        return min(by_category)
     result = 1
     for total in by_category:
         result *= total
@@ -118,11 +126,16 @@ def product_of(by_category: Sequence[int]) -> int:
 
 def workers(market: ProcurementMarket, quantities: Sequence[int]) -> float:
     """How many workers a plan supports."""
-    return workers_of(totals(market, quantities))
+    return workers_of(totals(market, quantities), market.aggregate)
 
 
-def workers_of(by_category: Sequence[float]) -> float:
-    """The geometric mean of totals, rounded as the reference rounds it: powers are multiplied one by one."""
+def workers_of(by_category: Sequence[float], aggregate: str = PRODUCT) -> float:
+    """The geometric mean of totals, rounded as the reference rounds it: powers are multiplied one by one. Or the least.
+
+    Chosen: of the least one the reference takes a k-th part, which changes no score.
+    """
+    if aggregate == MIN:
+        return float(min(by_category))
     exponent = 1 / len(by_category)
     workers = 1.0
     for total in by_category:
@@ -133,5 +146,6 @@ def workers_of(by_category: Sequence[float]) -> float:
 def market_digest(market: ProcurementMarket) -> str:
     """Hex digest of all that a market holds."""
     deals = [[deal.id, deal.kind, deal.contents, deal.price, deal.fixed, deal.least] for deal in market.deals]
-    text = json.dumps([market.categories, market.effectiveness, deals, market.budget], separators=(",", ":"))
+    held = [market.categories, market.effectiveness, deals, market.budget]
+    text = json.dumps(held + [MIN] * (market.aggregate == MIN), separators=(",", ":"))
     return hashlib.sha256(text.encode()).hexdigest()[:32]

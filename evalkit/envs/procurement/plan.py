@@ -149,7 +149,7 @@ def submit(state: PeriodsState[ProcurementWorld], mapping: Mapping[Any, Any]) ->
         "reasons": reasons,
         "cost": cost,
         "totals": list(by_category),
-        "product": str(product_of(by_category)),
+        "product": str(product_of(by_category, market.aggregate)),
         "plan": {market.deals[index].id: quantity for index, quantity in bought},
         "repeat": bought in world.seen,
         "repeat_text": written in world.written,
@@ -224,7 +224,7 @@ def _history(state: PeriodsState[ProcurementWorld], plan: Mapping[str, int], fac
             texts["results.history_supported"],
             attempt=state.period,
             plan=plan,
-            workers=f"{workers_of(facts['totals']):.2f}",
+            workers=f"{workers_of(facts['totals'], state.world.market.aggregate):.2f}",
             cost=money(facts["cost"]),
         )
     reasons = "".join(_worded(reason, texts) for reason in facts["reasons"])

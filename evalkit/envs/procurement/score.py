@@ -1,7 +1,8 @@
 """One procurement episode's score, from the facts of its steps alone.
 
 score = workers of the best feasible plan / workers of the optimum. Both are geometric means of category totals, so the
-quotient is the k-th root of a quotient of integers. An episode without a feasible plan scores 0.
+quotient is the k-th root of a quotient of integers; or both are the least of the totals. An episode without a feasible
+plan scores 0.
 
 Source: specification of the reference, sections D.1 and D.4.
 Differs: the reference calls a run solved if a quotient of floats is exactly 1; here integers are compared. It leaves
@@ -53,9 +54,11 @@ def score(instance: ProcurementInstance, trajectory: Sequence[Facts]) -> Score:
         metrics["budget_utilisation"] = _utilisation(instance, [action for _, action in actions])
     if not feasible:
         return Score(value=0.0, solved=False, metrics=metrics)
-    size = len(feasible[0][1]["totals"])
+    size = instance.root(feasible[0][1]["totals"])
     products = [int(action["product"]) for _, action in feasible]
-    metrics["reference_score"] = max(workers_of(action["totals"]) for _, action in feasible) / best.workers
+    metrics["reference_score"] = (
+        max(workers_of(action["totals"], instance.aggregate) for _, action in feasible) / best.workers
+    )
     metrics["first_score"] = value_of(products[0], size, best)
     metrics["final_score"] = value_of(products[-1], size, best)
     top = max(products)
@@ -78,12 +81,13 @@ def _utilisation(instance: ProcurementInstance, actions: Sequence[Mapping[str, A
     return _share(action["feasible"] and action["cost"] * whole >= budget * part for action in actions)
 
 
-def value_of(product: int, categories: int, best: Best) -> float:
-    """(product / the optimum's) ^ (1 / categories). Above 1 only where the stored optimum is unproven and beaten."""
+def value_of(product: int, root: int, best: Best) -> float:
+    """(product / the optimum's) ^ (1 / root); `root` as of `ProcurementInstance`. Above 1 only where the stored optimum
+    is unproven and beaten."""
     if product == best.product:
         return 1.0
     if product == 0:
         return 0.0
     if product / best.product >= _LEAST_QUOTIENT:
-        return math.pow(product / best.product, 1 / categories)
-    return math.exp((math.log(product) - math.log(best.product)) / categories)
+        return math.pow(product / best.product, 1 / root)
+    return math.exp((math.log(product) - math.log(best.product)) / root)

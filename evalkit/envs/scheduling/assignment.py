@@ -50,6 +50,8 @@ class SchedulingWorld(msgspec.Struct, frozen=True, kw_only=True):
     seed: int
     random_state: RandomStateSnapshot | None
     """Where the reference's generator stands, from which its feedback is drawn; None: feedback is keyed by place."""
+    at_random: bool = True
+    """Whether the pairs shown are drawn; else they are the first in order, workers before tasks."""
     seen: "HashTrieMap[tuple[int, ...], tuple[Pair, ...]]" = msgspec.field(default_factory=HashTrieMap)
     """What was shown of each matching submitted so far."""
 
@@ -105,9 +107,9 @@ def _feedback(
     Reference: drawn by the permutation rule from the generator that made the instance. Native: keyed by the matching,
     so that it gets the same pairs whenever it is submitted.
     """
-    chosen: Iterable[int] = range(blocking_pairs.count)
+    chosen: Iterable[int] = range(min(blocking_pairs.count, world.k))
     random_state = world.random_state
-    if blocking_pairs.count > world.k:
+    if blocking_pairs.count > world.k and world.at_random:
         if random_state is not None:
             stream = RandomStateStream(random_state)
             chosen = stream.sample(blocking_pairs.count, world.k)

@@ -145,7 +145,7 @@ _MARKETS_KEPT = 64
 _EXPLICIT = ("worker_prefs", "task_prefs")
 _WRITTEN = (
     *("id", "environment", "generator", "seed", "n", "k", "family", "worker_gap", "task_gap"),
-    *("periods", "queries", "no_action", *_EXPLICIT, "digest", "expected"),
+    *("shown", "periods", "queries", "no_action", *_EXPLICIT, "digest", "expected"),
 )
 
 Gap = Annotated[float, Meta(ge=0.0)]
@@ -157,6 +157,10 @@ class SchedulingInstance(msgspec.Struct, frozen=True, kw_only=True, forbid_unkno
 
     n: Annotated[int, Meta(ge=1, le=MOST_N, description="workers, and as many tasks")] = 10
     k: Annotated[int, Meta(ge=1, le=10**6, description="blocking pairs shown after an assignment, at most")] = 1
+    shown: Annotated[
+        Literal["random", "first"],
+        Meta(description="which blocking pairs are shown: k at random, as in the reference, or the first k in order"),
+    ] = "random"
     periods: Annotated[Periods, Meta(description="assignments at most")] = 100
     queries: Queries = 40
     family: Annotated[Family, Meta(description="how preferences are drawn")] | None = None
@@ -221,7 +225,7 @@ def describe(instance: SchedulingInstance) -> dict[str, Any]:
         market, _ = market_of(instance)
         made = (market.numerator, expected_denominator(market.n))
         instance = msgspec.structs.replace(instance, digest=market.digest, expected=made)
-    line = written(instance, _WRITTEN)
+    line = written(instance, _WRITTEN, ("shown",))
     if instance.generator == "reference" and instance.family == family_of_seed(instance.seed):
         del line["family"]
     for name, owners in (("worker_prefs", worker_ids(instance.n)), ("task_prefs", task_ids(instance.n))):
@@ -278,8 +282,8 @@ def generate(parameters: Mapping[str, Any], count: int, seed: int) -> Iterator[d
     With the reference's generator, its instances of the seeds from `seed` on.
     Raises UsageError for parameters that `load` refuses, and for explicit preferences.
     """
-    lines = generated(NAME, PARAMETERS, parameters, count, seed, families=tuple(FAMILIES))
-    return (describe(load(line)) for line in lines)
+    families = tuple(FAMILIES)
+    return generated(NAME, PARAMETERS, parameters, count, seed, lambda line: describe(load(line)), families=families)
 
 
 def _check_fit(line: Mapping[str, Any], instance: SchedulingInstance) -> None:

@@ -40,7 +40,14 @@ def start(target: SchedulingInstance, kit: Kit) -> rules.PeriodsState[Scheduling
         restarts=target.no_action == "restart",
     )
     return rules.PeriodsState(
-        setting=setting, world=SchedulingWorld(market=market, k=target.k, seed=target.seed, random_state=random_state)
+        setting=setting,
+        world=SchedulingWorld(
+            market=market,
+            k=target.k,
+            seed=target.seed,
+            random_state=random_state,
+            at_random=target.shown == "random",
+        ),
     )
 
 

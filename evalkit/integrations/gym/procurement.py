@@ -64,7 +64,8 @@ class ProcurementEnv(PeriodsEnv):
         """What the last plan cost and supports, and the menu."""
         action = (turn.facts.get("action") if turn else None) or {"feasible": False, "reasons": ()}
         shown = action["feasible"] or any(reason["reason"] == OVER for reason in action["reasons"])
-        workers = round(workers_of(action["totals"]), 2) if action["feasible"] else 0.0
+        aggregate = self._market.aggregate
+        workers = round(workers_of(action["totals"], aggregate), 2) if action["feasible"] else 0.0
         return {
             "period": self.period(turn),
             "workers": np.array([workers]),

@@ -63,7 +63,7 @@ def planned(target: ProcurementInstance, moves: Sequence[Move]) -> tuple[Planned
         if action is None:
             continue
         feasible = action["feasible"]
-        value = value_of(int(action["product"]), len(action["totals"]), optimum) if feasible else 0.0
+        value = value_of(int(action["product"]), target.root(action["totals"]), optimum) if feasible else 0.0
         best = max(best, value)
         plans.append(
             Planned(
@@ -71,7 +71,7 @@ def planned(target: ProcurementInstance, moves: Sequence[Move]) -> tuple[Planned
                 feasible=feasible,
                 reasons=tuple(reason["reason"] for reason in action["reasons"]),
                 cost=action["cost"],
-                workers=workers_of(action["totals"]) if feasible else 0.0,
+                workers=workers_of(action["totals"], target.aggregate) if feasible else 0.0,
                 value=value,
                 best=best,
                 plan=action["plan"],
@@ -289,7 +289,8 @@ def plan_values(instance: Any, actions: Sequence[Action], periods: int) -> "Valu
     best = optimum_of(instance)
 
     def worth(action: Mapping[str, Any]) -> float:
-        return value_of(int(action["product"]), len(action["totals"]), best) if action["feasible"] else 0.0
+        root = instance.root(action["totals"])
+        return value_of(int(action["product"]), root, best) if action["feasible"] else 0.0
 
     return by_period(actions, periods, worth)
 

@@ -3,6 +3,7 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -78,6 +79,24 @@ def test_native_markets_repeat_and_fill_their_groups(products: int, seed: int, d
     assert set(market.groups) == set(range(1, groups + 1))
     assert len(market.costs) == len(market.qualities) == len(market.groups) == products
     assert all(alpha > 0 for t in range(7) for alpha in market.drift.alphas(t))
+
+
+@pytest.mark.parametrize("generator", [reference_market, native_market], ids=["reference", "native"])
+def test_ranges_that_are_asked_for_are_kept_and_change_nothing_else(generator: object) -> None:
+    assert callable(generator)
+    for seed in range(40):
+        plain = generator(making(8, "periodic_shifts"), seed)
+        asked = msgspec.structs.replace(
+            making(8, "periodic_shifts"), cycle_least=21, cycle_most=21 + 9, alpha_low=20.0, alpha_high=30.0
+        )
+        other = generator(asked, seed)
+        assert (other.costs, other.qualities, other.groups) == (plain.costs, plain.qualities, plain.groups)
+        assert 21 <= other.drift.length <= 30
+        assert all(20 <= start < 30 for start in other.drift.start)
+        assert other.digest != plain.digest
+        weighed = generator(msgspec.structs.replace(making(8, "periodic_shifts"), outside=1.0, customers=50.0), seed)
+        assert (weighed.outside, weighed.customers) == (1.0, 50.0)
+        assert weighed.digest not in (plain.digest, other.digest)
 
 
 def test_native_markets_differ_by_seed() -> None:

@@ -189,6 +189,27 @@ def test_generated_lines_are_lazy_fresh_balanced_and_repeat() -> None:
     assert [line["family"] for line in one] == ["periodic_shifts"] * 3
 
 
+@pytest.mark.parametrize("generator", ["reference", "native"])
+def test_a_market_in_which_next_to_nothing_can_be_earned_is_replaced_by_the_next_seed_s(generator: str) -> None:
+    asked = {"products": 1, "cost_high": 10.0, "generator": generator}
+    found, left = [], iter(PRICING.generate(asked, 12, 0))
+    while True:
+        try:
+            found.append(next(left))
+        except StopIteration as end:
+            weak = end.value
+            break
+    assert len(found) == 12
+    assert len({line["id"] for line in found} | set(weak)) == 12 + len(weak) > 12
+    assert all(line["optimum"]["profit"] >= 1 for line in found)
+    if generator == "reference":
+        assert sorted([line["seed"] for line in found] + [int(name[5:]) for name in weak]) == list(
+            range(12 + len(weak))
+        )
+    with pytest.raises(UsageError, match="the best prices earn"):
+        list(PRICING.generate({"products": 1, "quality_low": -900.0, "quality_high": -900.0}, 2, 0))
+
+
 def test_the_reference_s_instances_can_be_generated_by_seed() -> None:
     lines = list(PRICING.generate({"products": 1, "generator": "reference"}, 12, 0))
     assert [(line["id"], line["seed"]) for line in lines] == [(f"seed-{seed}", seed) for seed in range(12)]

@@ -32,6 +32,8 @@ VARIED = [
     native(2, groups=3, sigma=0.7, mu=4.0, quality_high=9.0),
     native(3, products=1, mu=0.05, quality_low=2.0),
     native(4, products=7, cost_high=6.0, strength=1.9, family="periodic_shifts"),
+    native(5, outside=1.0, customers=2500.0, alpha_low=0.1, alpha_high=0.2),
+    native(6, outside=40.0, sigma=0.2, cycle_least=3, cycle_most=3, group_odds=0.6, family="periodic_shifts"),
 ]
 
 
@@ -142,14 +144,14 @@ def exactly(market: PricingMarket, digits: int = 50) -> tuple[Decimal, Decimal]:
                 ((Decimal(market.qualities[i]) - Decimal(market.costs[i])) / (mu * rest)).exp() for i in members
             )
             weight += (rest * Decimal(inner).ln()).exp()
-        outside = (-rest * rest.ln()).exp()
+        outside = (-rest * rest.ln()).exp() if market.nothing is None else Decimal(market.nothing)
         target = (weight / outside).ln() - 1
         y = Decimal(1) if target < 1 else target
         for _ in range(200):
             # From either side: y + log y is concave, and Newton's method on it comes from below after one step.
             y = max(y * (1 + target - y.ln()) / (y + 1), y / 10)
         assert abs(y + y.ln() - target) < Decimal(10) ** -digits
-        return 100 * mu * y, mu * (1 + y)
+        return Decimal(market.customers) * mu * y, mu * (1 + y)
 
 
 def test_it_is_right_in_fifty_digits() -> None:

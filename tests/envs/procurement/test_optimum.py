@@ -12,11 +12,12 @@ from evalkit.envs.procurement import best, relax
 from evalkit.envs.procurement.best import MOST_BUDGET, _Search, solve
 from evalkit.envs.procurement.branch import TOLERANCE
 from evalkit.envs.procurement.generate import DIFFICULTIES, Shape, reference_market
-from evalkit.envs.procurement.market import ProcurementMarket, is_feasible, plan_cost, product
+from evalkit.envs.procurement.market import MIN, ProcurementMarket, is_feasible, plan_cost, product, totals
 from evalkit.envs.procurement.relax import direction
 from tests.envs.procurement.cutting import best_by_cuts
-from tests.envs.procurement.small_markets import a_market, best_product, drawn_market
+from tests.envs.procurement.small_markets import a_market, best_product, drawn_market, plans
 from tests.support.compiled_loops import printed
+from tests.support.examples import examples
 
 HARD = DIFFICULTIES["hard"]
 BIG = structs.replace(HARD, categories=20, products=400, deals=400)
@@ -239,3 +240,24 @@ def test_a_big_market_is_solved_by_compiled_kernels_once_they_are_there(monkeypa
     big = structs.replace(hard, categories=26, products=390, deals=390)
     assert [solve(reference_market(shape, 0).market).proven for shape in (hard, big)] == [True, True]
     assert asked == [True]
+
+
+def test_the_greatest_least_total_is_what_counting_out_finds() -> None:
+    for seed in range(examples(1500)):
+        market = replace(drawn_market(seed), aggregate=MIN)
+        wanted = max((min(sums) for _, sums in plans(market)), default=0)
+        found = solve(market)
+        assert (found.product, found.proven) == (wanted, True), seed
+        assert is_feasible(market, found.quantities)
+        assert product(market, found.quantities) == found.product
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_the_papers_markets_have_a_proven_least_total(seed: int) -> None:
+    market = replace(reference_market(DIFFICULTIES["medium"], seed).market, aggregate=MIN)
+    found = solve(market)
+    assert found.proven
+    # No plan is better in all its totals, so the best by product is worse in its least.
+    other = solve(replace(market, aggregate="product"))
+    assert found.product >= min(totals(market, other.quantities))
+    assert found.cost <= market.budget

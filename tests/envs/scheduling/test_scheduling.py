@@ -175,6 +175,15 @@ def test_every_choice_of_pairs_is_equally_likely() -> None:
     assert sorted(distinct(Stream(0, "all"), 5, 5)) == [0, 1, 2, 3, 4]
 
 
+def test_pairs_can_be_shown_in_order_instead_of_at_random() -> None:
+    for generator in ("native", "reference"):
+        wanted = matched(*range(1, 9))
+        every = Play({**SMALL, "n": 8, "generator": generator, "k": 50}).submit(wanted)["action"]["shown"]
+        assert len(every) > 2
+        first = Play({**SMALL, "n": 8, "generator": generator, "shown": "first"}).submit(wanted)["action"]["shown"]
+        assert first == every[:2]
+
+
 def test_a_stable_assignment_ends_the_episode() -> None:
     play = Play(SMALL)
     best = stable_matching(play.state.world.market)

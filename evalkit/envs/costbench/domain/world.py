@@ -13,7 +13,7 @@ from evalkit.envs.costbench.domain.catalogue import Catalogue, Link, TaskChain, 
 from evalkit.envs.environment import fill
 from evalkit.errors import UsageError
 
-MOST_LENGTH = 40
+MOST_LENGTH = 100
 LEAST_LENGTH = 3
 
 

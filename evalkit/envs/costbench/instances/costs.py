@@ -14,6 +14,7 @@ from functools import lru_cache
 from evalkit.envs.costbench.domain.catalogue import Catalogue
 from evalkit.envs.costbench.domain.world import ToolSpec, World, registry
 from evalkit.envs.costbench.instances.instance import PlanningProblem
+from evalkit.envs.costbench.instances.parameters import SQUARE_ROOT
 from evalkit.envs.mersenne import Mersenne
 from evalkit.seeds import fractions
 
@@ -49,7 +50,7 @@ def costs_of(instance: PlanningProblem, world: World, draw_seed: int | None = No
 def _drawn(instance: PlanningProblem, world: World, draw_seed: int | None) -> tuple[int, ...]:
     seed = query_seed(instance.seed, instance.query.id) if draw_seed is None else draw_seed
     if instance.generator == "reference" and world.chain:
-        costs = reference_costs(world, seed, instance.low, instance.high, instance.noise)
+        costs = reference_costs(world, seed, instance.low, instance.high, instance.noise, power=instance.noise_power)
     else:
         costs = _native_costs(instance, world, seed)
     if draw_seed is None:
@@ -59,7 +60,14 @@ def _drawn(instance: PlanningProblem, world: World, draw_seed: int | None) -> tu
 
 
 def reference_costs(
-    world: World, draw_seed: int, low: float, high: float, noise: float, *, foreign: bool = True
+    world: World,
+    draw_seed: int,
+    low: float,
+    high: float,
+    noise: float,
+    *,
+    power: float = SQUARE_ROOT,
+    foreign: bool = True,
 ) -> list[int]:
     """The reference's costs in cents, draw for draw, by index in `world.tools + world.foreign`.
 
@@ -81,7 +89,7 @@ def reference_costs(
     if noise:
         deviations = first_normals([hash31(f"{draw_seed}:{tools[index].name}") for index in composite])
     for index, deviation in zip(composite, deviations, strict=True):
-        scale = noise * math.sqrt(tools[index].last - tools[index].first + 1)
+        scale = noise * _grown(tools[index].last - tools[index].first + 1, power)
         costs[index] = round(max(1.0, costs[index] + scale * deviation), 2)
     return [round(cost * 100) for cost in costs]
 
@@ -110,10 +118,11 @@ def _native_costs(instance: PlanningProblem, world: World, seed: int) -> list[in
     costs: dict[str, int] = {}
     atomic, composite = _by_kind(world)
     for tool in atomic:
-        cost = _atomic_cost(fractions(seed, "cost", tool.name), instance.distribution, instance.low, instance.high)
+        cost = _atomic_cost(fractions(seed, "cost", tool.name), instance)
         costs[tool.name] = max(LEAST_CENTS, round(100 * cost))
     for tool in composite:
-        costs[tool.name] = _composite_cost(fractions(seed, "cost", tool.name), tool, costs, instance.noise)
+        scale = instance.noise * _grown(tool.size, instance.noise_power)
+        costs[tool.name] = _composite_cost(fractions(seed, "cost", tool.name), tool, costs, scale)
     return [costs[tool.name] for tool in world.tools]
 
 
@@ -124,9 +133,26 @@ def _by_kind(world: World) -> tuple[tuple[ToolSpec, ...], tuple[ToolSpec, ...]]:
     return atomic, tuple(tool for tool in world.tools if tool.size > 1)
 
 
-def _atomic_cost(draws: tuple[float, float], distribution: str, low: float, high: float) -> float:
-    """One draw in [low, high]."""
+def _grown(size: int, power: float) -> float:
+    """How noise grows with the size of a tool."""
+    return math.sqrt(size) if power == SQUARE_ROOT else math.pow(size, power)
+
+
+@lru_cache(maxsize=64)
+def _listed(costs: str) -> tuple[float, ...]:
+    return tuple(map(float, costs.split(",")))
+
+
+def _atomic_cost(draws: tuple[float, float], instance: PlanningProblem) -> float:
+    """One draw in [low, high], or of the costs that are listed."""
+    distribution, low, high = instance.distribution, instance.low, instance.high
+    if instance.listed is not None:
+        costs = _listed(instance.listed)
+        return costs[int(draws[0] * len(costs))]
     width = high - low
+    if distribution == "lognormal":
+        middle, spread = (math.log(low) + math.log(high)) / 2, math.log(high / low)
+        return min(high, max(low, math.exp(middle + spread / 6 * _normal(draws))))
     if distribution == "normal":
         return min(high, max(low, (low + high) / 2 + width / 6 * _normal(draws)))
     if distribution == "exponential":
@@ -136,10 +162,10 @@ def _atomic_cost(draws: tuple[float, float], distribution: str, low: float, high
     return low + width * draws[0]
 
 
-def _composite_cost(draws: tuple[float, float], tool: ToolSpec, atomic: Mapping[str, int], noise: float) -> int:
+def _composite_cost(draws: tuple[float, float], tool: ToolSpec, atomic: Mapping[str, int], scale: float) -> int:
     total = sum(atomic[name] for name in tool.components)
-    if noise:
-        total += round(100 * noise * math.sqrt(tool.size) * _normal(draws))
+    if scale:
+        total += round(100 * scale * _normal(draws))
     return max(LEAST_CENTS, total)
 
 

@@ -21,9 +21,11 @@ MOST_EXAMPLE = 8
 LEAST_STEPS = 20
 """Assistant messages at least, where the chain's length sets them: the reference's number."""
 
-Distribution = Literal["uniform", "normal", "exponential", "two_point"]
+Distribution = Literal["uniform", "normal", "exponential", "two_point", "lognormal", "listed"]
 DISTRIBUTIONS: tuple[Distribution, ...] = get_args(Distribution)
 """How atomic costs are drawn natively; the reference's are always uniform."""
+
+SQUARE_ROOT = 0.5
 
 MalformedIds = Literal["refused", "charged"]
 REFUSED, CHARGED = get_args(MalformedIds)
@@ -49,9 +51,23 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     low: Annotated[Cost, Meta(description="least cost of an atomic tool")] = 15.0
     high: Annotated[Cost, Meta(description="most cost of an atomic tool")] = 25.0
     noise: Annotated[
-        Cost, Meta(description="standard deviation of a composite tool's cost over the square root of its size")
+        Cost, Meta(description="standard deviation of a composite tool's cost over its size to the noise_power")
     ] = 0.1
+    noise_power: Annotated[
+        float, Meta(ge=0.0, le=2.0, description="0.5: noise grows as the square root of the size, as in the reference")
+    ] = SQUARE_ROOT
     distribution: Annotated[Distribution, Meta(description="how atomic costs lie between low and high")] = "uniform"
+    listed: (
+        Annotated[
+            str,
+            Meta(
+                pattern=r"^\s*\d{1,7}(\.\d{1,2})?(\s*,\s*\d{1,7}(\.\d{1,2})?){0,999}\s*\Z",
+                description="with distribution 'listed': the costs that are drawn, each as often as it stands there",
+                title="costs with commas between, as in '15, 18.5, 25'",
+            ),
+        ]
+        | None
+    ) = None
     whole: Annotated[bool, Meta(description="whether the tool that does everything at once is offered")] = False
     block: Annotated[Literal["none", Kind, "mixed"], Meta(description="what happens on the way")] = "none"
     blocks: Annotated[int, Meta(ge=0, le=100, description="how often it happens; 1 where not said")] | None = None

@@ -156,7 +156,7 @@ ALTERNATIVES = 3
 _TRIES = 100  # draws of an alternative that wants the same as an earlier query before it is taken as it comes
 
 _SPARSE = (  # written where not the default
-    *("distribution", "whole", "failures", "strict", "composites", "sequence"),
+    *("noise_power", "distribution", "listed", "whole", "failures", "strict", "composites", "sequence"),
     *("malformed_ids", "require_goal_state", "control_tool_length", "max_tool_length"),
 )
 
@@ -367,6 +367,10 @@ def _check_fit(catalogue: Catalogue, task: str, line: Mapping[str, Any], said: P
     """What no field says alone."""
     if said.low > said.high:
         raise UsageError(f"low: {said.low} is above high ({said.high}).")
+    if (said.distribution == "listed") != (said.listed is not None):
+        raise UsageError("listed: costs are drawn from a list if `distribution` is 'listed' and `listed` has the list.")
+    if said.distribution == "lognormal" and said.low <= 0:
+        raise UsageError("low: must be above 0, where distribution is 'lognormal'.")
     graph = catalogue.tasks[task].graph is not None
     if graph and said.generator == "reference":
         raise UsageError(f"generator: the reference has no tools like those of task {task!r}; use 'native'.")

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import orjson
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
@@ -22,6 +23,10 @@ WHOLE_RANGE = 0.005  # a cent's half: what rounding adds to a range
 
 made = partial(bare_instance, low=15.0, high=25.0)
 """An instance of which only what costs depend on is of interest."""
+
+
+BETWEEN = DISTRIBUTIONS[:-1]
+"""Those that draw between low and high."""
 
 
 def named(instance: PlanningProblem, draw_seed: int | None = None) -> dict[str, int]:
@@ -111,12 +116,12 @@ def test_native_costs_stay_what_they_were() -> None:
     # Frozen: suites hold optima, and no later version may draw other costs for them.
     assert [
         [named(made(distribution=one, noise=2.0))[name] for name in ("Select_Final_Dining", "Dining_Refine_to_Step2")]
-        for one in DISTRIBUTIONS
-    ] == [[1705, 5392], [1977, 4354], [1557, 5015], [1500, 5594]]
+        for one in BETWEEN
+    ] == [[1705, 5392], [1977, 4354], [1557, 5015], [1500, 5594], [1914, 4299]]
 
 
 @given(
-    st.integers(0, 2**63 - 1), st.sampled_from(DISTRIBUTIONS), st.floats(0, 100), st.floats(0, 100), st.floats(0, 50)
+    st.integers(0, 2**63 - 1), st.sampled_from(BETWEEN), st.floats(0.01, 100), st.floats(0.01, 100), st.floats(0, 50)
 )
 def test_native_costs_keep_to_their_range(seed: int, distribution: str, one: float, other: float, noise: float) -> None:
     low, high = sorted((one, other))
@@ -133,7 +138,7 @@ def test_native_costs_keep_to_their_range(seed: int, distribution: str, one: flo
 
 def test_native_distributions_are_shaped_as_they_say() -> None:
     shares: dict[str, np.ndarray[Any, np.dtype[np.float64]]] = {}
-    for distribution in DISTRIBUTIONS:
+    for distribution in BETWEEN:
         world = make_world(TRAVEL, "shopping", 40, False)
         cents = [
             costs_of(made(task="shopping", length=40, seed=seed, noise=0.0, distribution=distribution), world)
@@ -148,8 +153,39 @@ def test_native_distributions_are_shaped_as_they_say() -> None:
     assert abs(mean["normal"] - 0.5) < 0.025
     assert abs(deviation["normal"] - 1 / 6) < 0.02
     assert abs(mean["exponential"] - (1 - math.exp(-4)) / 4) < 0.035
+    logs = np.log(15 + 10 * shares["lognormal"])
+    assert abs(logs.mean() - np.log(15 * 25) / 2) < 0.011
+    assert abs(logs.std() - np.log(25 / 15) / 6) < 0.01
     assert set(np.unique(shares["two_point"])) == {0.0, 1.0}
     assert abs(mean["two_point"] - 0.5) < 0.07
+
+
+def test_costs_of_a_list_are_drawn_as_often_as_they_stand_there() -> None:
+    world = make_world(TRAVEL, "shopping", 40, False)
+    drawn = [
+        cents
+        for seed in range(25)
+        for cents in costs_of(
+            made(task="shopping", length=40, seed=seed, distribution="listed", listed="3, 8.25,8.25, 40"), world
+        )[:40]
+    ]
+    assert set(drawn) == {300, 825, 4000}
+    assert abs(drawn.count(825) / len(drawn) - 0.5) < 0.07
+
+
+@pytest.mark.parametrize("generator", ["native", "reference"])
+@pytest.mark.parametrize("power", [0.0, 1.0, 2.0])
+def test_noise_grows_as_its_power_says(generator: str, power: float) -> None:
+    world = make_world(TRAVEL, "dining", 8, True)
+    for seed in range(3):
+        plain, root, grown = (
+            costs_of(made(length=8, whole=True, generator=generator, seed=seed, **more), world)
+            for more in ({"noise": 0.0}, {"noise": 0.5}, {"noise": 0.5, "noise_power": power})
+        )
+        for place, tool in enumerate(world.tools):
+            wanted = (root[place] - plain[place]) * tool.size ** (power - 0.5)
+            # Both are rounded to cents.
+            assert abs(grown[place] - plain[place] - wanted) <= 1 + tool.size**power
 
 
 def test_native_noise_is_the_root_of_the_size_and_none_is_a_sum() -> None:

@@ -128,8 +128,8 @@ def test_any_line_comes_back_as_it_was(values: dict[str, Any], wishes: int, cont
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        ({"length": 2}, "length: 2 is out of range (3 to 40)"),
-        ({"length": 41}, "length: 41 is out of range"),
+        ({"length": 2}, "length: 2 is out of range (3 to 100)"),
+        ({"length": 101}, "length: 101 is out of range"),
         ({"length": "5"}, "length: expected a whole number, got '5'"),
         ({"length": 5.0}, "length: expected a whole number, got 5.0"),
         ({"whole": 1}, "whole: expected true or false, got 1"),
@@ -161,6 +161,11 @@ def test_any_line_comes_back_as_it_was(values: dict[str, Any], wishes: int, cont
         ({"optimum": 90.5}, "optimum: expected a whole number, got 90.5"),
         ({"alternatives_seed": "42"}, "alternatives_seed: expected a whole number, got '42'"),
         ({"example": True, "length": 9}, "example: it lists every way through the tools, 2^8 of them; at most 8"),
+        ({"distribution": "listed"}, "listed: costs are drawn from a list if"),
+        ({"listed": "1, 2"}, "listed: costs are drawn from a list if"),
+        ({"distribution": "listed", "listed": "1, two"}, "listed: expected costs with commas between"),
+        ({"distribution": "lognormal", "low": 0}, "low: must be above 0"),
+        ({"noise_power": 2.5}, "noise_power: 2.5 is out of range"),
         ({"generator": "reference", "distribution": "normal"}, "distribution: the reference draws no 'normal' costs"),
     ],
 )
