@@ -292,6 +292,7 @@ def generate(sub: argparse.ArgumentParser) -> None:
 def describe(sub: argparse.ArgumentParser) -> None:
     """Options of `suites describe`."""
     sub.add_argument("suite", metavar="SUITE", help="a suite's name, or its file")
+    sub.add_argument("--beside", choices=("paper",), help="its tables that the papers have, each above theirs")
     sub.add_argument("--json", action="store_true", help="the tables as JSON")
 
 
@@ -339,11 +340,10 @@ def queries(sub: argparse.ArgumentParser) -> None:
     )
     sift.add_argument("files", metavar="FILE", nargs="+", help="raw or filtered queries (.json), or one suite")
     sift.set_defaults(call="leave_out")
-    for command in (bring, sift):
-        command.add_argument("--length", metavar="N", type=whole_number, help="tools in a task's chain (default: 5)")
-        command.add_argument(
-            "--alternatives", metavar="N", type=whole_number, help="alternative queries per query (default: 3)"
-        )
+    bring.add_argument("--length", metavar="N", type=whole_number, help="tools in a task's chain (default: 5)")
+    bring.add_argument(
+        "--alternatives", metavar="N", type=whole_number, help="alternative queries per query (default: 3)"
+    )
     raw = action("raw", help="construct the reference's raw queries: ids, times, wishes and answers, without texts")
     raw.add_argument(
         "--split", choices=("test", "train"), default="test", help="the split whose values are used (default: test)"
@@ -366,6 +366,20 @@ def queries(sub: argparse.ArgumentParser) -> None:
     use.add_argument("run", metavar="RUN", help="the finished run of `queries ask`")
     use.add_argument("suite", metavar="SUITE", help="the suite, or the file of queries, that was asked about")
     use.set_defaults(call="apply")
+    draw = action("sample", help="draw texts that people check by hand, by stratum, and write a sheet to fill in")
+    draw.add_argument("--size", metavar="N", type=whole_number, default=200, help="texts in all (default: 200)")
+    draw.add_argument("--seed", metavar="SEED", type=whole_number, default=0, help="of the draw (default: 0)")
+    draw.add_argument("--out", metavar="FILE", required=True, help="the new sheet, ending in .csv")
+    draw.set_defaults(call="sample")
+    compare = action("agree", help="read filled-in sheets: how often each is right, how far they agree (Cohen's kappa)")
+    compare.set_defaults(call="agree")
+    for command in (draw, compare):
+        command.add_argument("of", metavar="SUITE|RUN", help="the suite whose queries, or the run whose plans are read")
+        command.add_argument(
+            "--judged", metavar="RUN", help="of a run's plans: the judge's run, whose counts are right"
+        )
+    compare.add_argument("sheets", metavar="SHEET", nargs="+", help="a filled-in copy, one for each annotator")
+    compare.add_argument("--json", action="store_true", help="the tables as JSON")
     for command in (bring, sift, use):
         command.add_argument(
             "--seed", metavar="SEED", type=whole_number, help="a file's: seed of costs and alternatives (default: 42)"

@@ -54,6 +54,11 @@ class Column:
         return self.title.removesuffix(" (%)")
 
     @property
+    def told(self) -> str:
+        """The unit that people read: a share of 1 is no percentage."""
+        return self.unit.replace("%", "share").strip() if self.as_share else self.unit
+
+    @property
     def numeric(self) -> bool:
         """Whether it is set flush right."""
         return self.kind not in {"text", "counts"}

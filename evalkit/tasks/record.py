@@ -112,6 +112,8 @@ class Queries:
     """(kind, lines of a suite, the suite's name) -> errands. Raises UsageError naming the line."""
     apply: Callable[[str, Sequence[Line], Answers, str], Applied]
     """(kind, lines of a suite, answers, the suite's name) -> what happens to the suite."""
+    asked: Callable[[Line, str], Mapping[str, tuple[Sequence[str], str]]]
+    """(a line of a suite, the suite's name) -> what a reader of its text can be asked, as `HandChecked.asked`."""
     sound: Callable[[Sequence[Line], Mapping[str, bool], str], Applied]
     """(lines of a suite, `ReadFiles.conflicts`, the suite's name) -> the suite without wishes that conflict."""
 

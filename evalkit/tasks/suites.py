@@ -21,6 +21,7 @@ from evalkit.spec.catalogue import find_model, read_provider
 from evalkit.spec.suites import environment_of, find_suite, read_lines
 from evalkit.spec.sweep import checked_name
 from evalkit.store.reading.reader import replay_rows
+from evalkit.tasks.by_hand import PATHS, HandChecked
 from evalkit.tasks.record import (
     ASKED,
     Applied,
@@ -39,19 +40,16 @@ FILE_ENDING = ".json"
 """Of a file of queries; a suite's ends in .jsonl."""
 
 
-def read_suite(
-    names: Sequence[str], *, length: int | None = None, seed: int | None = None, alternatives: int | None = None
-) -> ReadFiles:
-    """What one suite holds, or files of queries (their names end in .json) as one suite.
-
-    `length` and the rest are of files: None leaves the environment's. Raises UsageError.
+def read_suite(names: Sequence[str], seed: int | None = None) -> ReadFiles:
+    """What one suite holds, or files of queries (their names end in .json) as one suite; `seed`: of files, None leaves
+    the environment's. Raises UsageError.
     """
     if all(name.endswith(FILE_ENDING) for name in names):
-        return _read_files(names, length=length, seed=seed, alternatives=alternatives)
+        return _read_files(names, seed=seed)
     if len(names) > 1:
         raise UsageError(f"{', '.join(names)}: expected one suite, or files of queries, whose names end in .json.")
-    if (length, seed, alternatives) != (None, None, None):
-        raise UsageError(f"{names[0]} is a suite, whose lines have a seed and a length; leave these options out.")
+    if seed is not None:
+        raise UsageError(f"--seed: {names[0]} is a suite, whose lines have a seed each; leave it out.")
     return ReadFiles(lines=tuple(read_lines(find_suite(names[0]))))
 
 
@@ -65,11 +63,11 @@ def imported_suite(files: Sequence[str], **given: int | None) -> tuple[list[Line
     return [_described(line, line["id"]) for line in held.lines], held
 
 
-def sound_suite(names: Sequence[str], **given: int | None) -> tuple[list[Line], Applied, int]:
+def sound_suite(names: Sequence[str], seed: int | None = None) -> tuple[list[Line], Applied, int]:
     """(lines without those whose wishes conflict, the outcome of which line, how many lines there were), of one suite
     or of files of queries. Raises UsageError if nothing would be left.
     """
-    held, where = read_suite(names, **given), names[0]
+    held, where = read_suite(names, seed=seed), names[0]
     applied = Applied(lines=())
     if held.lines:
         applied = queries_of(_environment(held.lines, where), where).sound(held.lines, held.conflicts, where)
@@ -97,6 +95,32 @@ def answered_suite(run: Path, suite: str, seed: int | None = None) -> tuple[list
     if lines:
         applied = queries_of(_environment(lines, suite), suite).apply(kind, lines, answers, suite)
     return _checked(applied, suite, f" Is {run} about this suite?"), applied, len(lines)
+
+
+def checked_by_hand(name: str, run: Path | None, judge: Path | None) -> list[HandChecked]:
+    """What people can be asked about a suite, or about the plans in a run: then a judge's counts are the right ones.
+
+    Raises UsageError for a suite without queries, RunError for a run without plans.
+    """
+    if run is None:
+        lines = read_suite([name]).lines
+        queries = queries_of(_environment(lines, name), name) if lines else None
+        return [
+            HandChecked(
+                id=str(line["id"]),
+                stratum=f"{line.get('task', '')}",
+                text=line["query"]["text"],
+                asked=queries.asked(line, name) if queries else {},
+            )
+            for line in lines
+        ]
+    texts = first_texts(run)
+    counts = judged_paths(run, judge)[1] if judge is not None else {}
+    suites = {row["episode"]: row["suite"] for row in ended_rows(run, _KEYS)}
+    return [
+        HandChecked(id=episode, stratum=suites[episode], text=text, asked={PATHS: ((), str(counts.get(episode, "")))})
+        for episode, text in texts.items()
+    ]
 
 
 def judged_texts(run: Path, *, listed: bool) -> tuple[str, list[Line], int]:

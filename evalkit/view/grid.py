@@ -91,7 +91,7 @@ class Ordered:
         first, second = (descending, ascending) if column.numeric else (ascending, descending)
         return GridHead(
             title=column.title,
-            unit=column.unit,
+            unit=column.told,
             numeric=column.numeric,
             href=self.address(second if self.order == first else first),
             sort={ascending: "ascending", descending: "descending"}.get(self.order, ""),
@@ -201,7 +201,7 @@ def sql_command(run: str, query: str) -> str:
 def _head(column: Column, ordered: Ordered | None) -> GridHead:
     if ordered is not None:
         return ordered.head(column)
-    return GridHead(title=column.title, unit=column.unit, numeric=column.numeric)
+    return GridHead(title=column.title, unit=column.told, numeric=column.numeric)
 
 
 def _cell(

@@ -76,7 +76,8 @@ def test_there_are_few_commands_and_options() -> None:
     for name in OWN_OPTIONS:
         importlib.import_module(f"evalkit.cli.{module_of(name)}").add_options(commands[name])
     assert len({name.partition(" ")[0] for name in COMMANDS}) <= 18
-    assert sum(map(_options, commands.values())) <= 110
+    # 110, and what the papers' workflow takes: seeds of raw queries, samples checked by hand, --beside of a suite.
+    assert sum(map(_options, commands.values())) <= 117
 
 
 def _options(one: argparse.ArgumentParser) -> int:

@@ -337,7 +337,7 @@ def test_errands_are_planned_and_played_as_any_sweep(call: Call, here: Path, sui
         (["tools", "queries", "import", "queries.json", "--out", "x.jsonl", "--alternatives", "-1"], "--alternatives"),
         (["tools", "queries", "import", "suite.jsonl", "--out", "x.jsonl"], "not a query file"),
         (["tools", "queries", "filter", "suite.jsonl", "queries.json", "--out", "x.jsonl"], "expected one suite"),
-        (["tools", "queries", "filter", "suite.jsonl", "--seed", "1", "--out", "x.jsonl"], "leave these options out"),
+        (["tools", "queries", "filter", "suite.jsonl", "--seed", "1", "--out", "x.jsonl"], "leave it out"),
         (["tools", "queries", "ask", "suite.jsonl", "--for", "fun", "--model", "simulated/a", "--name", "a"], "--for"),
         (
             ["tools", "queries", "ask", "suite.jsonl", "--for", "conflict", "--model", "a", "--name", "a"],
@@ -441,3 +441,35 @@ def test_answers_are_used_only_when_all_are_there(call: Call, here: Path, suite:
     assert call("run", "check").code == 0
     said = call("tools", "queries", "apply", "check", "suite.jsonl", "--out", "x.jsonl")
     assert "2 replicates" in said.message
+
+
+def test_a_sample_is_drawn_filled_in_and_compared(call: Call, here: Path, suite: list[dict[str, Any]]) -> None:
+    said = call("tools", "queries", "sample", "suite.jsonl", "--size", "4", "--out", "sheet.csv")
+    assert "Wrote 4 texts of 1 strata to sheet.csv." in said.out
+    rows = (here / "sheet.csv").read_text()
+    assert all(line["query"]["preferences"]["category"] in rows for line in suite)
+    filled = rows.replace(",,coffee_shop", ",bakery,coffee_shop")
+    (here / "a.csv").write_text(filled)
+    (here / "b.csv").write_text(filled)
+    tables = json.loads(call("tools", "queries", "agree", "suite.jsonl", "a.csv", "b.csv", "--json").out)
+    assert [row["right"] for row in tables["by_hand"]["rows"] if row["question"] == "category"] == [25.0, 25.0]
+    assert tables["by_hand_agreement"]["rows"][0]["same"] == 100
+    assert call("tools", "queries", "agree", "suite.jsonl", "a.csv").out.count("Annotator") == 1
+    assert "is no run" in call("tools", "queries", "agree", "suite.jsonl", "a.csv", "--judged", "x").message
+
+
+def test_plans_are_sampled_by_setting_and_compared_with_the_judge(
+    call: Call, here: Path, suite: list[dict[str, Any]]
+) -> None:
+    (here / "mine.toml").write_text(PLAYERS.replace("replicates = 2", "replicates = 1"))
+    assert call("run", "mine.toml", "--json").code == 0
+    call("tools", "judge", "mine", "--model", "simulated/any")
+    answer(call, here, "mine-judge", ["**2**"])
+    asked = ("tools", "queries", "sample", "mine", "--size", "3", "--out", "plans.csv")
+    assert "Wrote 3 texts of 1 strata" in call(*asked).out
+    sheet = (here / "plans.csv").read_text()
+    assert "Decide -> Search -> Select" in sheet
+    (here / "a.csv").write_text(sheet.replace(",,a whole number", ",2,a whole number"))
+    tables = json.loads(call("tools", "queries", "agree", "mine", "a.csv", "--judged", "mine-judge", "--json").out)
+    (row,) = tables["by_hand"]["rows"]
+    assert (row["question"], row["answers"], row["right"]) == ("paths", 3, 100)

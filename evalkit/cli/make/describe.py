@@ -1,6 +1,7 @@
 """`evalkit suites describe`: what a suite holds."""
 
 import argparse
+import sys
 from collections.abc import Iterable, Mapping, Sequence
 from statistics import median
 from typing import Any
@@ -24,6 +25,13 @@ def describe(args: argparse.Namespace) -> int:
         raise UsageError(f"{path} has no instances.")
     env = environment_of(lines[0], str(path))
     tables = describe_tables(args.suite, env, lines, read_pack("standard", env.name))
+    if args.beside:
+        from evalkit.report.published.papers import beside_tables
+
+        beside = beside_tables(tables)
+        if not beside:
+            print("--beside paper: the papers have published nothing of such a suite.", file=sys.stderr)
+        tables = beside or tables
     if args.json:
         document = {
             "suite": args.suite,
@@ -95,6 +103,7 @@ def _data(name: str, env: Environment[Any, Any], lines: Sequence[Line], strata: 
     for stratum, places in _groups(strata).items():
         row: dict[str, Any] = {"stratum": stratum, "instances": len(places), "share": 100 * len(places) / len(lines)}
         rows.append(row | {tally.key: tally.of([lines[i] for i in places]) for tally in tallies})
+    tallies = tuple(tally for tally in tallies if rows[-1][tally.key])  # the last row is of all
     return Table(
         name="suite",
         title=f"Instances of {name}",

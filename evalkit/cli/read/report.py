@@ -80,7 +80,7 @@ def _chosen(args: argparse.Namespace, directory: Path, run: Report) -> Report:
 
         beside = beside_tables(run.tables)
         if not beside:
-            raise UsageError("--beside paper: no published table is like one of this run's.")
+            print("--beside paper: the papers have published nothing that this run has too.", file=sys.stderr)
         tables += beside
     if args.by:
         tables += grouped_tables(run.manifest, run.tables, args.by)

@@ -3,14 +3,25 @@
 import argparse
 import json
 import re
+import shlex
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from evalkit.cli.choosing import tell_next
+from evalkit.cli.choosing import program, tell_next
+from evalkit.errors import RunError, UsageError
 from evalkit.files import new_file, write_new
 from evalkit.playing.specs import run_directory
+from evalkit.tasks.by_hand import HandChecked, agreement, drawn, read_sheet, sheet
 from evalkit.tasks.record import Applied, Line, with_queries
-from evalkit.tasks.suites import answered_suite, asked_about, imported_suite, sound_suite, suite_text, write_errands
+from evalkit.tasks.suites import (
+    answered_suite,
+    asked_about,
+    checked_by_hand,
+    imported_suite,
+    sound_suite,
+    suite_text,
+    write_errands,
+)
 from evalkit.text import many
 
 SHOWN = 10
@@ -44,7 +55,7 @@ def raw(args: argparse.Namespace) -> int:
 def leave_out(args: argparse.Namespace) -> int:
     """Write the suite without wishes that conflict, as far as it can be told without a model."""
     out = new_file(args.out, ".jsonl", "a suite's file")
-    return _tell(out, *sound_suite(args.files, length=args.length, seed=args.seed, alternatives=args.alternatives))
+    return _tell(out, *sound_suite(args.files, args.seed))
 
 
 def ask(args: argparse.Namespace) -> int:
@@ -68,6 +79,43 @@ def apply(args: argparse.Namespace) -> int:
     """Write the suite that results from another one and the answers of an errand run."""
     out = new_file(args.out, ".jsonl", "a suite's file")
     return _tell(out, *answered_suite(run_directory(args.run), args.suite, args.seed))
+
+
+def sample(args: argparse.Namespace) -> int:
+    """Write a sheet that people fill in: of a suite's queries, or of the plans in a run."""
+    out = new_file(args.out, ".csv", "a sheet")
+    chosen = drawn(_checked(args.of), args.size, args.seed)
+    write_new(out, sheet(chosen))
+    print(f"Wrote {many(len(chosen), 'text')} of {len({item.stratum for item in chosen})} strata to {out}.")
+    print(f"When copies are filled in: {program()} tools queries agree {shlex.quote(args.of)} COPY.csv ...")
+    return 0
+
+
+def agree(args: argparse.Namespace) -> int:
+    """Print how often the annotators are right, and how far they agree."""
+    from evalkit.report.render.terminal import console, print_table
+
+    items = _checked(args.of, args.judged)
+    by_id = {item.id: item for item in items}
+    sheets = {name: read_sheet(Path(name).expanduser(), by_id) for name in args.sheets}
+    tables = agreement(items, sheets)
+    if args.json:
+        print(json.dumps({table.name: table.to_json() for table in tables}, indent=2))
+        return 0
+    to = console()
+    for table in tables:
+        print_table(table, to)
+    return 0
+
+
+def _checked(of: str, judged: str | None = None) -> Sequence[HandChecked]:
+    try:
+        run = run_directory(of)
+    except RunError:
+        run = None
+    if judged and run is None:
+        raise UsageError(f"--judged: {of} is no run.")
+    return checked_by_hand(of, run, run_directory(judged) if judged else None)
 
 
 def _tell(out: Path, lines: Sequence[Line], applied: Applied, total: int) -> int:

@@ -5,6 +5,7 @@ Source: CostBench (arXiv 2511.02734); the state machine is `step.py`.
 
 import math
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import orjson
@@ -43,6 +44,14 @@ def _atomic(instance: PlanningProblem) -> int:
     return sum(tool.size == 1 for tool in world_of(instance).tools)
 
 
+def _identity(line: Line) -> tuple[str, str]:
+    return line.get("split", "test"), line["query"]["id"]
+
+
+def _of_split(split: str, lines: Sequence[Line]) -> int:
+    return len({_identity(line) for line in lines if line.get("split", "test") == split})
+
+
 DESCRIBED = Described(
     quantities=(Quantity(title="Cheapest plan", unit="cost units", of=lambda line: line["optimum"] / 100),),
     tallies=(
@@ -52,7 +61,8 @@ DESCRIBED = Described(
             of=possible_wishes,
             about="possible wishes: combinations of the values of all dimensions, in the split that is asked",
         ),
-        GroupCount(key="queries", title="Queries", of=lambda lines: len({line["query"]["id"] for line in lines})),
+        GroupCount(key="queries", title="Queries", of=lambda lines: len(set(map(_identity, lines)))),
+        *(GroupCount(key=split, title=split.capitalize(), of=partial(_of_split, split)) for split in ("train", "test")),
     ),
     sizes=(
         InstanceSize(

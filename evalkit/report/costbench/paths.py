@@ -31,6 +31,7 @@ from evalkit.report.scores import by_instance, cell_table, kind_notes
 from evalkit.report.tables import Column, Table, columns_of, estimated, method_of
 from evalkit.report.vega import Figure, Rows, spec_of
 from evalkit.results.cells import Cell
+from evalkit.results.episodes import EpisodeResult
 from evalkit.stats.intervals import mean_of_instances
 
 BLOCK_FIELDS = frozenset({"block", "blocks", "schedule", "failures", "alternatives", "alternatives_seed"})
@@ -120,12 +121,17 @@ def _paths(cell: Cell, calm: Cell, reached: Set[str]) -> dict[str, Any]:
         calm_episode = runs.get((keys[episode.instance], episode.replicate))
         if calm_episode is not None and {calm_episode.id, episode.id} <= reached:
             after.append((episode, calm_episode.path))
+    without = calm.suite.name.removeprefix(calm.suite.base).removeprefix("?") or calm.suite.name
+    return {"without": without, **_distances(cell, after)}
+
+
+def _distances(cell: Cell, after: Sequence[tuple[EpisodeResult, Sequence[str]]]) -> dict[str, Any]:
+    """How far the paths of a cell's episodes are from others on the same instances."""
     distances = by_instance((episode, float(edit_distance(path, episode.path))) for episode, path in after)
     shares = by_instance((episode, normalised(path, episode.path)) for episode, path in after)
-    same = by_instance((episode, float(path == episode.path)) for episode, path in after)
+    same = by_instance((episode, float(tuple(path) == tuple(episode.path))) for episode, path in after)
     interval, kind = share_interval(cell, shares, 1.0)
     return {
-        "without": calm.suite.name.removeprefix(calm.suite.base).removeprefix("?") or calm.suite.name,
         "ned": mean_of_instances(shares) if shares else None,
         "ned_interval": interval,
         "ned_kind": kind,
@@ -133,6 +139,59 @@ def _paths(cell: Cell, calm: Cell, reached: Set[str]) -> dict[str, Any]:
         "same": 100 * mean_of_instances(same) if same else None,
         "pairs": len(after),
     }
+
+
+GREEDY = "greedy"
+"""The policy whose paths others are compared with."""
+
+
+def greedy_tables(source: RunData, cells: Sequence[Cell]) -> tuple[Table, ...]:
+    """How far agents' paths lie from the greedy ones, where the run has an agent that plays greedily.
+
+    Source: the reference's figures of paths under blocks, where each model stands beside greedy.
+    """
+    policies = {agent.name: agent.policy for agent in source.manifest.agents.values()}
+    greedy = {cell.suite.name: cell for cell in cells if policies.get(cell.agent) == GREEDY}
+    shown = [cell for cell in cells if cell.suite.name in greedy and policies.get(cell.agent) != GREEDY]
+    if not shown:
+        return ()
+    counted = source.values("1", COUNTED).keys()
+    methods = {
+        "ned, ned_interval, ned_kind, edit_distance, same, pairs": (
+            "evalkit.envs.costbench.score over `path` of the agent's and of the greedy policy's run on the same "
+            "instance: select agent, suite, instance, replicate, path from episodes where used"
+        )
+    }
+    interval = Column(key="ned_interval", title="95 %", kind="interval", unit="0 to 1", digits=3)
+    table = cell_table(
+        source,
+        shown,
+        name="planning_greedy",
+        title="Distance from the greedy policy",
+        query=queries.by_cell(shown, (queries.count("episodes"),), keep=queries.among(shown), methods=methods),
+        more=lambda cell, _: _beside_greedy(cell, greedy[cell.suite.name], counted),
+        columns=(
+            Column(key="ned", title="Normalised", kind="fine", unit="0 to 1"),
+            interval,
+            method_of(interval),
+            Column(key="edit_distance", title="Edit distance", kind="fine", unit="calls"),
+            Column(key="same", title="Same path", kind="percent", unit="% of pairs", over_agents=True),
+            Column(key="pairs", title="Pairs", kind="count"),
+        ),
+        notes=lambda rows: (
+            "of an agent's path from the greedy policy's on the same instance; 0: it plays as greedy does",
+            *kind_notes(rows, shown, ("ned_interval",)),
+            *digest_notes(shown),
+        ),
+    )
+    return (table,)
+
+
+def _beside_greedy(cell: Cell, greedy: Cell, counted: Set[str]) -> dict[str, Any]:
+    """`counted`: the episodes with a path that counts. The policy draws nothing: its first replicate is like all."""
+    walks = {episode.instance: episode.path for episode in reversed(greedy.prefix)}
+    of_both = [one for one in cell.prefix if one.id in counted and one.instance in walks]
+    return _distances(cell, [(episode, walks[episode.instance]) for episode in of_both])
 
 
 SENSES = {"coverage": "judged", "enumeration": "listed"}

@@ -12,11 +12,12 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from evalkit.report import queries
-from evalkit.report.costbench.paths import adaptation_tables, coverage_tables
+from evalkit.report.costbench.paths import adaptation_tables, coverage_tables, greedy_tables
 from evalkit.report.costbench.planning_queries import (
     CALLS,
     COUNTED,
     COUNTS,
+    ELIGIBLE,
     ENVIRONMENT,
     GAP,
     INTERVALS,
@@ -56,7 +57,9 @@ def planning_tables(source: RunData) -> tuple[Table, ...]:
     for group, named in groups:
         blocked = [cell for cell in group if is_blocked(cell)]
         tables += [_blocks(source, blocked, named)] if blocked else []
-    return (*tables, *_ties(source, cells), *adaptation_tables(source, cells), *coverage_tables(source, cells))
+    tables += [_redundant(source, cells)] if cells else []
+    others = (*greedy_tables(source, cells), *adaptation_tables(source, cells), *coverage_tables(source, cells))
+    return (*tables, *_ties(source, cells), *others)
 
 
 PAPERS = {
@@ -223,6 +226,49 @@ def _calls(source: RunData, cells: Sequence[Cell], named: bool) -> Table:
         ),
     )
     return as_printed(table, "costbench_6") if named else table
+
+
+REDUNDANT = (
+    queries.inside("calls", f"sum(metrics['calls']::bigint) filter (where {ELIGIBLE})"),
+    queries.inside("again", f"sum(metrics['repeated']::bigint + metrics['extra']::bigint) filter (where {ELIGIBLE})"),
+    queries.derived("redundant", "100 * sum(again) / nullif(sum(calls), 0)"),
+    *GAP,
+    queries.derived("raw", "favg(gap order by instance) - favg(gap_clean order by instance)"),
+)
+
+
+def _redundant(source: RunData, cells: Sequence[Cell]) -> Table:
+    """Redundant calls beside what they do to the cost gap. Source: the paper's appendix D.2.1."""
+    return cell_table(
+        source,
+        cells,
+        name="planning_redundant",
+        title="Redundant calls and the cost gap",
+        query=queries.by_cell(cells, REDUNDANT),
+        columns=(
+            Column(key="redundant", title="Redundant", kind="percent", unit="% of calls", digits=2),
+            *columns_of("fine", "cost units", gap="Gap", gap_clean="(clean)", raw="Difference"),
+        ),
+        notes=lambda rows: (
+            "redundant: repeated and extra calls, of all calls; difference: of the gap over all runs from that over "
+            "runs without such calls, which the paper calls the noise of the raw cost",
+            *_correlation([(row["redundant"], row["raw"]) for row in rows]),
+            *digest_notes(cells),
+        ),
+    )
+
+
+def _correlation(pairs: Sequence[tuple[float | None, float | None]]) -> tuple[str, ...]:
+    """Spearman's rank correlation of the two columns over the rows, in words; nothing where it is not defined."""
+    from scipy.stats import spearmanr
+
+    known = [(one, other) for one, other in pairs if one is not None and other is not None]
+    if len(known) < 3 or any(len({pair[i] for pair in known}) < 2 for i in range(2)):
+        return ()
+    value = float(spearmanr([one for one, _ in known], [other for _, other in known]).statistic)
+    return (
+        f"over the {len(known)} rows, redundant calls and the difference have Spearman's rank correlation {value:.2f}",
+    )
 
 
 def _blocks(source: RunData, cells: Sequence[Cell], named: bool) -> Table:

@@ -51,7 +51,8 @@ class PublishedTable(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     runs: int | None = None
     """How many runs each count of solved ones is of."""
     rows: tuple[Mapping[str, Any], ...]
-    """`model` (empty: the figure is of none), further keys, and values by the keys of our table's columns."""
+    """`model` (empty: the figure is of none; missing in all rows: there are no models), further keys, and values by the
+    keys of our table's columns."""
 
 
 class Paper(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -78,24 +79,28 @@ def beside_tables(tables: Iterable[Table]) -> tuple[Table, ...]:
     for paper in published_papers():
         for published in paper.tables:
             ours = [by_name[name] for name in published.ours if name in by_name]
-            if ours:
+            theirs = _published_rows(paper, published, ours[0]) if ours else None
+            if theirs is not None and theirs.rows:
                 shown |= {table.name: table for table in ours}
-                shown[published.name] = _published_rows(paper, published, ours[0])
+                shown[published.name] = theirs
     return tuple(shown.values())
 
 
 def _published_rows(paper: Paper, published: PublishedTable, ours: Table) -> Table:
     keys = dict.fromkeys((*published.keys, *(key for row in published.rows for key in row if key != "model")))
-    rows = [{**published.keys, **row, "agent": row["model"] or "any"} for row in published.rows]
+    of_models = any("model" in row for row in published.rows)
+    rows = [{**published.keys, **row, "agent": row.get("model") or "any"} for row in published.rows]
     for row in rows if published.runs else ():
         row |= {key.replace("_solved", "_runs"): published.runs for key in row if key.endswith("_solved")}
     told = [key for key in keys if key in published.keys or any(isinstance(row.get(key), str) for row in rows)]
     figures = [column for column in ours.columns if column.numeric and any(column.key in row for row in rows)]
+    # A row that says nothing of what our table has (a heuristic for another environment) is left out.
+    rows = [row for row in rows if any(row.get(column.key) is not None for column in figures)]
     table = Table(
         name=f"beside_{published.name}",
         title=f"{paper.paper}, {published.number} ({published.place}): {published.title}",
         columns=(
-            Column(key="agent", title="Model"),
+            *([Column(key="agent", title="Model")] if of_models else []),
             *(Column(key=key, title=key.capitalize()) for key in told),
             *figures,
         ),

@@ -16,6 +16,14 @@ from evalkit.report.costbench.planning_queries import is_blocked_line
 from evalkit.tasks.costbench.queries import alternative_places, import_queries, raw_queries, without_message
 from evalkit.tasks.record import Answers, Applied, ErrandAnswer, Line, Queries, Tasks, errand_digest, errand_line
 
+
+def wishes_asked(line: Line, where: str) -> dict[str, tuple[Sequence[str], str]]:
+    """The wishes behind a query: by dimension, the values there are and the right one."""
+    (query, *_), catalogue = _queries(line, where), _catalogue(line, where)
+    values = split_values(catalogue, line["task"], line.get("split", "test"))
+    return {key: (values.get(key, ()), query["preferences"][key]) for key in catalogue.keys}
+
+
 # CostBench's queries as errands, and what happens to a suite once they are answered.
 
 
@@ -207,6 +215,7 @@ TASKS = Tasks(
         raw=raw_queries,
         errands=query_lines,
         apply=apply_answers,
+        asked=wishes_asked,
         sound=without_conflicts,
     ),
     judged=lambda line: not is_blocked_line(line),
