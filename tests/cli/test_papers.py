@@ -79,3 +79,26 @@ def test_a_suite_that_is_not_there_is_named_with_the_nearest(call: Call) -> None
     said = call("suites", "describe", "procurement/hrad")
     assert said.code == 2
     assert "procurement/hard" in said.message
+
+
+def test_where_nothing_was_published_that_is_said_and_the_run_s_own_tables_are_shown(call: Call, here: Path) -> None:
+    asked = {"id": "e", "environment": "errand", "kind": "coverage", "values": {"text": "A -> B"}}
+    (here / "asked.jsonl").write_text(json.dumps(asked) + "\n")
+    (here / "own.toml").write_text('[[agents]]\npolicy = "clerk"\n[[suites]]\nname = "asked.jsonl"\n')
+    assert call("run", "own.toml").code == 0
+    said = call("report", "own", "--beside", "paper")
+    assert said.code == 0
+    assert "the papers have published nothing that this run has too" in said.err
+    assert "Scores" in said.out
+
+
+def test_queries_by_split_stand_beside_the_papers_table_2(call: Call, here: Path, shared: Path) -> None:
+    files = [str(shared / "data" / "costbench" / split / "queries.json") for split in ("test", "train")]
+    assert call("tools", "queries", "import", *files, "--out", "both.jsonl").code == 0
+    tables = json.loads(call("suites", "describe", "both.jsonl", "--beside", "paper", "--json").out)["tables"]
+    ours, theirs = (tables[name]["rows"][-1] for name in ("suite", "beside_costbench_2"))
+    assert (ours["train"], ours["test"], ours["combinations"]) == (1912, 381, 9312)
+    assert (theirs["train"], theirs["test"], theirs["combinations"]) == (1902, 381, 9312)
+    said = call("suites", "describe", "scheduling/basic", "--beside", "paper")
+    assert (said.code, "published nothing of such a suite" in said.err) == (0, True)
+    assert "Random assignment" in said.out

@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from evalkit.envs.costbench.costbench import COSTBENCH
 from evalkit.report.costbench.planning import planning_tables
 from evalkit.report.markets.econ import econ_tables
 from evalkit.report.published.papers import beside_tables, published_papers
@@ -58,6 +59,14 @@ def test_a_run_without_a_counterpart_has_none(the_report: Report) -> None:
     assert beside_tables(the_report.tables) == ()
 
 
+def test_rows_that_say_nothing_of_what_the_run_has_are_left_out() -> None:
+    models = {
+        name: {row["agent"] for row in beside_tables(econ_tables(source_of_cells([an_econ_cell(name, HARD)])))[1].rows}
+        for name in ("scheduling/hard", "pricing/hard")
+    }
+    assert models["scheduling/hard"] - models["pricing/hard"] == {"Heuristic of D.3"}
+
+
 def test_columns_that_the_run_lacks_are_left_out(run_tables: tuple[Table, ...]) -> None:
     econ = econ_tables(source_of_cells([an_econ_cell("scheduling/hard", HARD)]))
     tables = {table.name: table for table in beside_tables(econ)}
@@ -68,6 +77,7 @@ def test_columns_that_the_run_lacks_are_left_out(run_tables: tuple[Table, ...]) 
 def test_the_published_figures_are_those_of_columns_that_reports_have(run_tables: tuple[Table, ...]) -> None:
     held = {table.name: {column.key for column in table.columns} for table in run_tables}
     held["econ_prompts"] = {"score", "exploration_rate", "prompts"}
+    held["suite"] = {tally.key for tally in COSTBENCH.presentation.described.tallies}
     for paper in published_papers():
         for table in paper.tables:
             columns = held[table.ours[0]]

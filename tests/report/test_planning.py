@@ -325,3 +325,36 @@ def test_the_references_group_figures_come_out(shared: Path) -> None:
         assert counts["calls"] == want["tool_usage_metrics"]["total_tool_calls"]
         if mode is None:
             assert row["gap"] == pytest.approx(costs["avg_agent_cost"] - costs["avg_gt_cost"])
+
+
+def test_redundant_calls_stand_beside_what_they_do_to_the_gap(static: Cell) -> None:
+    row = only(tables([static])["planning_redundant"])
+    # Of five instances three reached the goal, with gaps of 0, 10 and 20; the last has three redundant calls of five.
+    assert (row["gap"], row["gap_clean"], row["raw"]) == (10, 5, 5)
+    assert row["redundant"] == pytest.approx(100 * 3 / sum(episode.metrics["calls"] for episode in static.prefix))
+
+
+def test_ranks_of_redundant_calls_and_of_the_gap_are_compared_over_rows() -> None:
+    def clumsy(calls: int) -> Cell:
+        episodes = [an_episode("i", {**GOOD, "gap": 0}), an_episode("j", {**GOOD, "gap": calls**2, "extra": calls})]
+        return a_cell(episodes, agent=f"a{calls}")
+
+    notes = tables([clumsy(calls) for calls in (1, 2, 5, 9)])["planning_redundant"].notes
+    assert any("over the 4 rows" in note and note.endswith("rank correlation 1.00") for note in notes)
+    assert not any("correlation" in note for note in tables([clumsy(1), clumsy(2)])["planning_redundant"].notes)
+
+
+def test_paths_are_compared_with_those_of_the_greedy_policy() -> None:
+    ways = {"i": ("x", "y", "z"), "j": ("x", "yz"), "k": ("xyz",)}
+    mine = {"i": ("x", "y", "z"), "j": ("x", "y", "z"), "k": ("x", "yz")}
+    cells = [
+        a_cell([an_episode(name, GOOD, path=path) for name, path in paths.items()], agent=agent)
+        for agent, paths in (("g", ways), ("m", mine))
+    ]
+    manifest = a_manifest([structs.replace(an_agent("g", packs={"costbench": "d0"}), policy="greedy")], [])
+    found = {table.name: table for table in planning_tables(source_of_cells(cells, manifest))}["planning_greedy"]
+    row = only(found, agent="m")
+    assert (row["edit_distance"], row["pairs"]) == (pytest.approx((0 + 2 + 2) / 3), 3)
+    assert row["ned"] == pytest.approx((0 + 2 / 3 + 1) / 3)
+    assert row["same"] == pytest.approx(100 / 3)
+    assert "planning_greedy" not in tables(cells)

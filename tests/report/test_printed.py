@@ -29,7 +29,7 @@ def paper_rows(name: str) -> Table:
         dict.fromkeys(key for row in published.rows for key, value in row.items() if isinstance(value, int | float))
     )
     runs = {key.replace("_solved", "_runs"): published.runs for key in keys if key.endswith("_solved")}
-    rows = [{**runs, **published.keys, **row, "agent": row["model"]} for row in published.rows]
+    rows = [{**runs, **published.keys, **row, "agent": row.get("model", "")} for row in published.rows]
     columns = [Column(key=key, title=key, kind=kind_of(published, key)) for key in (*keys, *runs)]
     table = Table(
         name=name,

@@ -99,3 +99,9 @@ def test_json_holds_values_by_key() -> None:
     assert value["rows"][0]["span"] == [90.0, 99.96]
     assert value["columns"][1] == {"key": "score", "title": "Score", "kind": "score", "unit": ""}
     assert value["prompts"] == ["standard"]
+
+
+def test_a_share_of_1_has_no_percent_sign_beside_it() -> None:
+    column = Column(key="rate", title="Rate", kind="percent", unit="% of actions", as_share=True)
+    assert (column.told, shown(column, 7.0)) == ("share of actions", "0.07")
+    assert Column(key="rate", title="Rate", kind="percent", unit="% of actions").told == "% of actions"
