@@ -68,7 +68,9 @@ RUN_MEASURES = {"score": SCORE, "exploration": "Exploration (% new actions)"}
 def ladder_figures(agents: Sequence[str], table: Table) -> tuple[Figure, ...]:
     """Scores by difficulty from the report's table `econ_scores`, where an agent has played two levels or more."""
     columns = {column.key for column in table.columns}
-    plain = [row for row in table.rows if not any(key.startswith("axis:") and row[key] is not None for key in row)]
+    axes = [key for key in columns if key.startswith("axis:")]
+    varied = [key for key in axes if len({repr(row[key]) for row in table.rows}) > 1]
+    plain = [row for row in table.rows if all(row[key] is None for key in varied)]
     rows = [
         {
             "x": row["difficulty"],
