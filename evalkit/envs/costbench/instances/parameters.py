@@ -21,7 +21,7 @@ MOST_EXAMPLE = 8
 LEAST_STEPS = 20
 """Assistant messages at least, where the chain's length sets them: the reference's number."""
 
-Distribution = Literal["uniform", "normal", "exponential", "two_point", "lognormal", "listed"]
+Distribution = Literal["uniform", "normal", "exponential", "two_point", "lognormal"]
 DISTRIBUTIONS: tuple[Distribution, ...] = get_args(Distribution)
 """How atomic costs are drawn natively; the reference's are always uniform."""
 
@@ -62,7 +62,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
             str,
             Meta(
                 pattern=r"^\s*\d{1,7}(\.\d{1,2})?(\s*,\s*\d{1,7}(\.\d{1,2})?){0,999}\s*\Z",
-                description="with distribution 'listed': the costs that are drawn, each as often as it stands there",
+                description="costs of which each atomic tool's is drawn, instead of between low and high",
                 title="costs with commas between, as in '15, 18.5, 25'",
             ),
         ]

@@ -367,8 +367,8 @@ def _check_fit(catalogue: Catalogue, task: str, line: Mapping[str, Any], said: P
     """What no field says alone."""
     if said.low > said.high:
         raise UsageError(f"low: {said.low} is above high ({said.high}).")
-    if (said.distribution == "listed") != (said.listed is not None):
-        raise UsageError("listed: costs are drawn from a list if `distribution` is 'listed' and `listed` has the list.")
+    if said.listed is not None and (said.generator == "reference" or said.distribution != "uniform"):
+        raise UsageError("listed: draws costs by itself: leave `distribution` out, and use the generator 'native'.")
     if said.distribution == "lognormal" and said.low <= 0:
         raise UsageError("low: must be above 0, where distribution is 'lognormal'.")
     graph = catalogue.tasks[task].graph is not None

@@ -25,10 +25,6 @@ made = partial(bare_instance, low=15.0, high=25.0)
 """An instance of which only what costs depend on is of interest."""
 
 
-BETWEEN = DISTRIBUTIONS[:-1]
-"""Those that draw between low and high."""
-
-
 def named(instance: PlanningProblem, draw_seed: int | None = None) -> dict[str, int]:
     """The costs by tool; of the reference, foreign ones among them."""
     world = make_world(instance.catalogue, instance.task, instance.length, instance.whole)
@@ -116,12 +112,16 @@ def test_native_costs_stay_what_they_were() -> None:
     # Frozen: suites hold optima, and no later version may draw other costs for them.
     assert [
         [named(made(distribution=one, noise=2.0))[name] for name in ("Select_Final_Dining", "Dining_Refine_to_Step2")]
-        for one in BETWEEN
+        for one in DISTRIBUTIONS
     ] == [[1705, 5392], [1977, 4354], [1557, 5015], [1500, 5594], [1914, 4299]]
 
 
 @given(
-    st.integers(0, 2**63 - 1), st.sampled_from(BETWEEN), st.floats(0.01, 100), st.floats(0.01, 100), st.floats(0, 50)
+    st.integers(0, 2**63 - 1),
+    st.sampled_from(DISTRIBUTIONS),
+    st.floats(0.01, 100),
+    st.floats(0.01, 100),
+    st.floats(0, 50),
 )
 def test_native_costs_keep_to_their_range(seed: int, distribution: str, one: float, other: float, noise: float) -> None:
     low, high = sorted((one, other))
@@ -138,7 +138,7 @@ def test_native_costs_keep_to_their_range(seed: int, distribution: str, one: flo
 
 def test_native_distributions_are_shaped_as_they_say() -> None:
     shares: dict[str, np.ndarray[Any, np.dtype[np.float64]]] = {}
-    for distribution in BETWEEN:
+    for distribution in DISTRIBUTIONS:
         world = make_world(TRAVEL, "shopping", 40, False)
         cents = [
             costs_of(made(task="shopping", length=40, seed=seed, noise=0.0, distribution=distribution), world)
@@ -165,9 +165,7 @@ def test_costs_of_a_list_are_drawn_as_often_as_they_stand_there() -> None:
     drawn = [
         cents
         for seed in range(25)
-        for cents in costs_of(
-            made(task="shopping", length=40, seed=seed, distribution="listed", listed="3, 8.25,8.25, 40"), world
-        )[:40]
+        for cents in costs_of(made(task="shopping", length=40, seed=seed, listed="3, 8.25,8.25, 40"), world)[:40]
     ]
     assert set(drawn) == {300, 825, 4000}
     assert abs(drawn.count(825) / len(drawn) - 0.5) < 0.07
