@@ -9,6 +9,7 @@ from evalkit.envs.lines import DERIVED, canonical
 from evalkit.envs.procurement import best, instance
 from evalkit.envs.procurement.generate import DIFFICULTIES, Made, Shape
 from evalkit.envs.procurement.procurement import PROCUREMENT
+from evalkit.envs.procurement.score import score
 from evalkit.errors import UsageError
 from tests.envs.procurement.purchasing import ITEMS, KIT, MENU, NATIVE, SMALL, Play, reference
 
@@ -59,12 +60,28 @@ def test_an_explicit_line_keeps_its_market_when_keys_are_sorted() -> None:
     assert (full["optimum"]["product"], full["optimum"]["plan"]) == ("2626", {"one": 1, "three": 8})
 
 
-def test_the_optimum_of_a_small_menu_is_the_best_of_all_plans() -> None:
-    optimum = PROCUREMENT.describe(PROCUREMENT.load(SMALL))["optimum"]
-    play = Play({**SMALL, "periods": 10**4})
+@pytest.mark.parametrize("more", [{}, {"aggregate": "min"}])
+def test_the_optimum_of_a_small_menu_is_the_best_of_all_plans(more: dict[str, Any]) -> None:
+    described = PROCUREMENT.describe(PROCUREMENT.load({**SMALL, **more}))
+    assert more.items() <= described.items()
+    optimum = described["optimum"]
+    play = Play({**SMALL, **more, "periods": 10**4})
     plans = itertools.product(range(11), range(9), range(9))
     actions = [play.buy(dict(zip(("one", "two", "three"), plan, strict=True))) for plan in plans]
     assert max(int(action["product"]) for action in actions if action["feasible"]) == int(optimum["product"])
+
+
+def test_workers_are_the_least_total_where_that_is_what_counts() -> None:
+    instance = PROCUREMENT.load(PROCUREMENT.describe(PROCUREMENT.load({**SMALL, "aggregate": "min"})))
+    play = Play({**SMALL, "aggregate": "min"})
+    action = play.buy(instance.optimum.plan)
+    assert action["product"] == str(min(action["totals"]))
+    assert f"{min(action['totals'])}.00" in play.state.history
+    half = play.buy({name: units // 2 for name, units in instance.optimum.plan.items()})
+    best = score(instance, [{"period": 0, "action": action}])
+    assert (best.value, best.solved) == (1.0, True)
+    worse = score(instance, [{"period": 0, "action": half}])
+    assert worse.value == (min(half["totals"]) / instance.optimum.product if half["feasible"] else 0)
 
 
 @pytest.mark.parametrize(
@@ -79,6 +96,11 @@ def test_the_optimum_of_a_small_menu_is_the_best_of_all_plans() -> None:
         ({"p_quantity": float("nan")}, "p_quantity: nan is out of range"),
         ({"p_budget": 1.5}, "p_budget: 1.5 is out of range"),
         ({"effectiveness_least": 4}, "effectiveness_least: is greater than effectiveness_most"),
+        ({"price_low": 30}, "price_low: is greater than price_high"),
+        ({"bulk_most": 1}, "bulk_least: is greater than bulk_most"),
+        ({"price_high": 1001}, "price_high: 1001 is out of range"),
+        ({"weight_basic": 0, "weight_two_part": 0, "weight_bulk": 0}, "weight_basic: some kind of deal needs a weight"),
+        ({"aggregate": "sum"}, "aggregate: there is no 'sum'"),
         ({"effectiveness_most": 101}, "effectiveness_most: 101 is out of range"),
         ({"slack": 1.01}, "slack: 1.01 is out of range (0.0 to 1.0)"),
         ({"slack": 0.5, "budget": 100}, "slack: says nothing where budget is given"),
