@@ -72,16 +72,17 @@ def test_the_optimum_of_a_small_menu_is_the_best_of_all_plans(more: dict[str, An
 
 
 def test_workers_are_the_least_total_where_that_is_what_counts() -> None:
-    instance = PROCUREMENT.load(PROCUREMENT.describe(PROCUREMENT.load({**SMALL, "aggregate": "min"})))
+    target = PROCUREMENT.load(PROCUREMENT.describe(PROCUREMENT.load({**SMALL, "aggregate": "min"})))
+    optimum = instance.optimum_of(target)
     play = Play({**SMALL, "aggregate": "min"})
-    action = play.buy(instance.optimum.plan)
+    action = play.buy(optimum.plan)
     assert action["product"] == str(min(action["totals"]))
     assert f"{min(action['totals'])}.00" in play.state.history
-    half = play.buy({name: units // 2 for name, units in instance.optimum.plan.items()})
-    best = score(instance, [{"period": 0, "action": action}])
+    half = play.buy({name: units // 2 for name, units in optimum.plan.items()})
+    best = score(target, [{"period": 0, "action": action}])
     assert (best.value, best.solved) == (1.0, True)
-    worse = score(instance, [{"period": 0, "action": half}])
-    assert worse.value == (min(half["totals"]) / instance.optimum.product if half["feasible"] else 0)
+    worse = score(target, [{"period": 0, "action": half}])
+    assert worse.value == (min(half["totals"]) / optimum.product if half["feasible"] else 0)
 
 
 @pytest.mark.parametrize(
