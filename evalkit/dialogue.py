@@ -161,6 +161,7 @@ class Reply(msgspec.Struct, frozen=True, kw_only=True):
                   what the provider reports about itself; empty if it reports nothing
     opaque        bytes of JSON that only the provider's format understands; sent back as they are
     reasoning     what the model thought, as far as it is shown and not part of `opaque`; few APIs want it back
+    tier          the tier that served it, in the provider's words; empty if it names none
 
     >>> from evalkit import Reply, ToolCall
     >>> reply = Reply(text="First the notes.", calls=(ToolCall(id="1", name="read_notes", arguments="{}"),))
@@ -182,6 +183,8 @@ class Reply(msgspec.Struct, frozen=True, kw_only=True):
     """JSON that only the dialect understands (reasoning items, signatures); stored and sent back verbatim."""
     reasoning: str = ""
     """What the model thought, where the provider shows it and most do not want it back; stored for readers."""
+    tier: str = ""
+    """The tier that served it, in the provider's words, after a slash where, if that costs more; empty: not named."""
 
     def message(self) -> Message:
         """The reply as it joins the chat."""

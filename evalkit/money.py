@@ -4,7 +4,7 @@ One USD per million tokens is exactly 1,000,000 pico-dollars per token, so list 
 and do not depend on the order in which episodes finish.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
 from decimal import ROUND_CEILING, Decimal, InvalidOperation
 from typing import NewType
 
@@ -60,6 +60,11 @@ class Price:
             + usage.output * self.output
         )
 
+    def times(self, factor: Decimal) -> "Price":
+        """Every rate so many times as high, rounded up to a whole pico-dollar; `over` stays."""
+        rates = {one.name: getattr(self, one.name) for one in fields(self) if one.name != "over"}
+        return replace(self, **{name: pico_at_least(rate * factor) for name, rate in rates.items()})
+
     @property
     def caching_may_cost(self) -> bool:
         """Whether a cached token may cost more than one that is not."""
@@ -94,6 +99,12 @@ class Price:
             reply_rate = max(reply_rate, self.over_output)
         return PicoUsd(self.request + input_tokens * rate + output_tokens * reply_rate)
 
+
+Tier = str
+"""How a provider serves a request: one of `TIERS`; with `/us` after it where that is done in one country alone, which
+costs more."""
+STANDARD, FLEX, PRIORITY = "standard", "flex", "priority"
+TIERS = (STANDARD, FLEX, PRIORITY)
 
 FREE = Price(input=0, output=0, cached_read=0, cached_write=0)
 

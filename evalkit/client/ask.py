@@ -14,7 +14,7 @@ from typing import Any, Protocol
 import msgspec
 
 from evalkit.dialogue import Message, Reply, Sampling, Tool, ToolChoice
-from evalkit.money import PicoUsd
+from evalkit.money import PicoUsd, Tier
 
 
 class Question(msgspec.Struct, frozen=True, kw_only=True):
@@ -55,6 +55,10 @@ class Answer(msgspec.Struct, frozen=True, kw_only=True):
     attempts: str
     """Outcomes of all attempts in order, joined by commas; `ok` alone in the good case."""
     started_at: float
+    tier: Tier = ""
+    """The tier that it was served by; empty: none is named."""
+    saved: int = 0
+    """What it would have cost more by the standard tier, in pico-dollars."""
     raw: bytes | None = None
     """The body as received, only if a strict JSON parser refused it."""
 

@@ -12,10 +12,11 @@ from dataclasses import dataclass, field, replace
 
 from evalkit.client.open import endpoint_of, open_transport, stream_endpoint_of
 from evalkit.client.remedies import with_remedy
+from evalkit.client.request import geo_of, naming
 from evalkit.client.retry import refused_stream
 from evalkit.client.transport import HttpTransport
 from evalkit.dialogue import Message, Reply, Sampling, Tool, ToolCall, Usage
-from evalkit.money import PicoUsd
+from evalkit.money import STANDARD, PicoUsd
 from evalkit.spec.model import Model, Provider
 from evalkit.wire.http import Verdict
 from evalkit.wire.streams import is_stream
@@ -163,6 +164,7 @@ def _body(provider: Provider, model: Model, reply: Reply | None = None) -> bytes
     """The first request's body, or that of the one after its reply."""
     dialect = DIALECTS[provider.dialect]
     head = dialect.head(model.name, _SAMPLING, model.quirks)
+    head = naming(head, dialect, provider.service_tiers.get(STANDARD, ""), geo_of(provider, model))
     seed = None if "seed" in model.quirks.refuses | dialect.lacks else 1
     parts: list[bytes] = []
     dialect.join(parts, _OPENING if reply is None else (*_OPENING, *_after(reply)), model.quirks)

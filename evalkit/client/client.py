@@ -6,8 +6,9 @@ to the caller, which records it.
 """
 
 import asyncio
+import math
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import NoReturn
 
@@ -15,19 +16,32 @@ import msgspec
 
 from evalkit.client.ask import Answer, Question, SendPermission, renewed
 from evalkit.client.budget import Budget
-from evalkit.client.lanes.health import MOST_PAID, REFUSAL, too_long, why_ended
+from evalkit.client.lanes.health import MOST_PAID, NO_ROOM, REFUSAL, too_long, why_ended
 from evalkit.client.lanes.lane import Lane
 from evalkit.client.lanes.servers import ANYWHERE, NOWHERE, LaneServer, Ticket, Wish
 from evalkit.client.remedies import line_to_set, why_paid, with_remedy
 from evalkit.client.request import RequestTemplate
-from evalkit.client.retry import SILENCE, Retryable, Tries, may_be_long, refused_stream, retrying, wants_stream
+from evalkit.client.retry import (
+    FULL,
+    MOST_AWAY_S,
+    PATIENCE_S,
+    SILENCE,
+    Retryable,
+    Tries,
+    away_s,
+    may_be_long,
+    refused_stream,
+    retrying,
+    wants_stream,
+)
 from evalkit.client.streaming import offloaded
 from evalkit.client.transport import Transport
 from evalkit.dialogue import Message, Reply, Tool, Usage
 from evalkit.errors import EpisodeRefused, EpisodeUnavailable, LaneClosed
-from evalkit.money import PicoUsd, show_usd
+from evalkit.money import FLEX, STANDARD, PicoUsd, Price, Tier, show_usd
 from evalkit.seeds import derive
 from evalkit.store.files.record import DOUBTFUL, OK, UNMETERED
+from evalkit.text import span
 from evalkit.wire.exhausted import CONTEXT_LENGTH
 from evalkit.wire.http import HttpResponse, Verdict, counts_as_billed
 from evalkit.wire.tokens import input_tokens, is_far_beyond, most_bytes, output_tokens
@@ -48,14 +62,21 @@ class _Asking:
     """One question during its attempts."""
 
     __slots__ = (
-        *("attempt", "bad_calls", "body", "bound", "failed_after", "failed_at", "outcomes", "question", "queue_s"),
-        *("refused", "started_at", "tries", "unread"),
+        *("attempt", "away", "away_since", "bad_calls", "body", "bound", "drawn", "failed_after", "failed_at"),
+        *("outcomes", "place", "question", "queue_s", "refused", "started_at", "tier", "tries", "unread"),
     )
 
-    def __init__(self, question: Question, body: bytes, bound: int) -> None:
-        self.question = question
+    def __init__(self, question: Question, tier: Tier, body: bytes, bound: int) -> None:
+        self.question = self.drawn = question
+        """As it is asked; after a malformed call with another seed."""
         self.body = body
         self.bound = bound
+        self.tier = tier
+        """By which the next attempt goes, ..."""
+        self.place = 0
+        """... not before this one of the template's."""
+        self.away, self.away_since = 0, math.inf
+        """How often that tier had no room for it, and since when."""
         self.attempt = 0
         self.bad_calls = 0
         """Attempts at which the provider refused what its own model wrote."""
@@ -87,14 +108,16 @@ class ModelAsker:
         transport: Transport,
         streams: Transport | None = None,
         others: Sequence[tuple[Transport, Transport | None]] = (),
+        by_tier: Mapping[Tier, Sequence[tuple[Transport, Transport | None]]] = {},
         permission: SendPermission | None = None,
     ) -> None:
         """`streams`: the endpoint that asks for streams; None: there is none, whatever the template's setting.
-        `others`: both of each further server of the lane, in its order. `permission`: to be had before each sending;
-        None: nobody else can have it."""
+        `others`: both of each further server of the lane, in its order. `by_tier`: all of them again, where requests of
+        a tier are sent otherwise. `permission`: to be had before each sending; None: nobody else can have it."""
         self._template = template
-        self._ways = ((transport, streams), *others)
-        self._several = len(self._ways) > 1
+        ways = ((transport, streams), *others)
+        self._ways = {tier: by_tier.get(tier, ways) for tier in template.tiers}
+        self._several = len(ways) > 1
         self._permission = permission
         self._long = may_be_long(template.sampling)
         self._lane = lane
@@ -115,10 +138,11 @@ class ModelAsker:
     async def ask(self, question: Question) -> Answer:
         """The answer. Raises BudgetReached, RequestTooLarge, EpisodeUnavailable, EpisodeRefused, LaneClosed,
         StorageError, or the error with which the lane or the budget was ended."""
-        body = self._template.body(question)
+        tier = self._template.tiers[0]
+        body = self._template.body(question, tier)
         if self._template.outgrows_window(len(body)):
             raise EpisodeRefused("context_length", self._why_outgrown(len(body)))
-        asking = _Asking(question, body, self._template.bound(len(body)))
+        asking = _Asking(question, tier, body, self._template.bound(len(body), tier))
         outcome = await self._attempt(asking)
         if type(outcome) is Answer:
             return outcome
@@ -150,6 +174,8 @@ class ModelAsker:
 
     async def _attempt(self, asking: _Asking) -> Answer | Verdict:
         """One attempt: an answer, or a verdict after which another attempt may follow. Raises if none may."""
+        if len(self._ways) > 1:
+            self._choose_tier(asking)
         lane, body, bound = self._lane, asking.body, asking.bound
         ticket = lane.try_enter(len(body), self._max_tokens, self._wish(asking) if self._several else ANYWHERE)
         if ticket is None:
@@ -161,7 +187,7 @@ class ModelAsker:
             asking.started_at = time.time()
         attempt, question = asking.attempt, asking.question
         asking.attempt = attempt + 1
-        (transport, streams), understood = self._ways[ticket.server.number], None
+        (transport, streams), understood = self._ways[asking.tier][ticket.server.number], None
         if streams is not None and not wants_stream(self._template.stream, long=self._long, lane=lane):
             streams = None
         try:
@@ -176,7 +202,7 @@ class ModelAsker:
                 self._book_failure(asking, attempt, "cancelled", "cancelled")
         verdict, reply, lenient = understood
         if reply is not None and len(response.body) > most_bytes(self._max_tokens):
-            verdict, reply = self._unless_endless(verdict, reply, bound)
+            verdict, reply = self._unless_endless(asking, verdict, reply)
         if reply is not None:
             return self._accept(asking, ticket, response, reply, lenient=lenient)
         if verdict.kind == "bad_key" and _renewable(asking, response):
@@ -191,8 +217,8 @@ class ModelAsker:
         asking.bad_calls += 1
         if asking.bad_calls < DRAWS:
             seed = derive(asking.question.address, BAD_CALL, asking.bad_calls)
-            asking.body = self._template.body(msgspec.structs.replace(asking.question, seed=seed))
-            asking.bound = self._template.bound(len(asking.body))
+            asking.drawn = msgspec.structs.replace(asking.question, seed=seed)
+            self._encode(asking)
             return verdict
         assert asking.tries is not None
         return Answer(
@@ -203,6 +229,44 @@ class ModelAsker:
             attempts=asking.outcomes,
             started_at=asking.started_at,
         )
+
+    def _encode(self, asking: _Asking) -> None:
+        """The request as it is asked next."""
+        asking.body = self._template.body(asking.drawn, asking.tier)
+        asking.bound = self._template.bound(len(asking.body), asking.tier)
+
+    def _choose_tier(self, asking: _Asking) -> None:
+        """By which tier the next attempt goes: the first that has not kept the request waiting for too long."""
+        tier = self._template.tiers[asking.place]
+        if tier != asking.tier:
+            asking.tier = tier
+            self._encode(asking)
+
+    def _turned_away(self, asking: _Asking, ticket: Ticket, verdict: Verdict) -> Verdict:
+        """After a refusal of the tier alone, which costs nothing: when to ask it again, or the next tier at once. The
+        time that it makes a request wait does not count as the request's own. Raises EpisodeUnavailable."""
+        now, tiers = self._clock(), self._template.tiers
+        assert asking.tries is not None
+        self._budget.settle(asking.bound, 0)
+        self._lane.turned_away(ticket)
+        asking.away += 1
+        asking.away_since = min(asking.away_since, now)
+        asking.tries.began_at = now
+        if now - asking.away_since >= MOST_AWAY_S:
+            raise EpisodeUnavailable(
+                f"{self._lane.name}: the tier {asking.tier} has had no room for {span(MOST_AWAY_S)}; it said: "
+                f"{verdict.message or verdict.kind}. Run again to resume the episode."
+            )
+        wait_s = max(verdict.wait_s or 0.0, away_s(asking.away, asking.question.address))
+        if asking.place + 1 < len(tiers) and now + wait_s - asking.away_since >= PATIENCE_S:
+            self._go_down(asking)
+            wait_s = 0.0
+        return replace(verdict, kind=NO_ROOM, wait_s=wait_s)
+
+    def _go_down(self, asking: _Asking) -> None:
+        """From now on it goes by the next tier, if there is one."""
+        asking.place = min(asking.place + 1, len(self._template.tiers) - 1)
+        asking.away, asking.away_since = 0, math.inf
 
     def _measured(self, asking: _Asking, verdict: Verdict) -> Verdict:
         """The verdict, after the size that was sent was held beside the model's window: where little of it is left, a
@@ -216,10 +280,11 @@ class ModelAsker:
             return verdict
         return replace(verdict, kind="context_length")
 
-    def _unless_endless(self, verdict: Verdict, reply: Reply, bound: int) -> tuple[Verdict, Reply | None]:
+    def _unless_endless(self, asking: _Asking, verdict: Verdict, reply: Reply) -> tuple[Verdict, Reply | None]:
         """The reply, or why it is none if it is far longer than it was allowed to be. One whose usage costs more than
         its bound stays a reply: it is charged in full, and ends the lane."""
-        if not is_far_beyond(reply, self._max_tokens) or self._template.price.of(reply.usage) > bound:
+        rates = self._template.served(asking.tier, reply.tier)[1]
+        if not is_far_beyond(reply, self._max_tokens) or _dearest(rates, reply.usage) > asking.bound:
             return verdict, reply
         words = f"a reply far longer than the {self._max_tokens:,} tokens of `max_tokens` can be"
         return Verdict(action="retry", kind="unreadable", message=words, outcome="unreadable"), None
@@ -274,22 +339,26 @@ class ModelAsker:
     ) -> Answer:
         """The reply as an answer, settled."""
         usage, outcome = reply.usage, OK
-        cost = self._template.price.of(usage)
+        tier, rates, known = self._template.served(asking.tier, reply.tier)
+        cost = _dearest(rates, usage)
         if usage.unknown or usage.doubtful:
-            reply, cost, outcome = self._without_usage(asking, reply, cost)
+            reply, cost, outcome = self._without_usage(asking, reply, cost, rates)
             usage = reply.usage
         # Tokens that the provider did not count are estimated from the reply's length, because its limits still apply.
         known_usage = usage if "output" not in usage.unknown else replace(usage, output=output_tokens(reply))
         limited = known_usage
         if not self._template.dialect.cached_reads_count:
             limited = replace(known_usage, input=max(1, known_usage.input - known_usage.cached_read))
-        latency_s = self._lane.succeeded(ticket, known_usage, limited=limited)
+        apart = len(self._ways) > 1 and tier != STANDARD
+        latency_s = self._lane.succeeded(ticket, known_usage, limited=limited, apart=apart)
         if self._several:
             asking.question.cached_at[self._lane.name] = ticket.server.number
         requests, tokens = self._allowances(response.headers)
         if requests is not None or tokens is not None:
             used = known_usage.input + known_usage.output
             self._lane.apply_allowance(requests, tokens, at=ticket.server, took_s=latency_s, used=used)
+        if not known:
+            self._lane.end(LaneClosed(self._why_unpriced(asking, tier)))
         if not self._budget.settle(asking.bound, cost):
             self._lane.end(LaneClosed(self._why_over(asking, cost)))
         return Answer(
@@ -299,20 +368,26 @@ class ModelAsker:
             queue_s=asking.queue_s,
             attempts=f"{asking.outcomes},{outcome}" if asking.outcomes else outcome,
             started_at=asking.started_at,
+            tier=tier,
+            saved=self._template.price.of(usage) - cost if self._template.tier_words and outcome != UNMETERED else 0,
             raw=response.body if lenient else None,
         )
 
-    def _without_usage(self, asking: _Asking, reply: Reply, listed: PicoUsd) -> tuple[Reply, PicoUsd, str]:
+    def _without_usage(
+        self, asking: _Asking, reply: Reply, listed: PicoUsd, rates: Sequence[Price]
+    ) -> tuple[Reply, PicoUsd, str]:
         """For a reply with figures that the provider did not state, or that contradict each other, and that costs
-        `listed` by the others: (the reply; what to charge; the last entry of its `attempts`)."""
+        `listed` by the others: (the reply; what to charge; the last entry of its `attempts`). `rates`: one of these
+        prices holds."""
         template, usage, bound = self._template, reply.usage, self._max_tokens
         most_input = len(asking.body) + template.dialect.overhead_tokens
         if usage.doubtful:
             usage = within(usage, most_input=most_input, most_output=bound)
-            reply, listed = replace(reply, usage=usage), template.price.of(usage)
+            reply, listed = replace(reply, usage=usage), _dearest(rates, usage)
         counted = "input" not in usage.unknown and "output" not in usage.unknown
-        free = counted and not template.price.caching_may_cost  # what is missing has no price of its own
-        cost = listed if free else template.price.most(usage, input_tokens=most_input, output_tokens=bound)
+        free = counted and not any(price.caching_may_cost for price in rates)  # what is missing has no price of its own
+        most = (price.most(usage, input_tokens=most_input, output_tokens=bound) for price in rates)
+        cost = listed if free else max(most)
         if counted and cost == listed:
             if usage.doubtful:
                 self._budget.note_doubtful(listed)
@@ -322,8 +397,14 @@ class ModelAsker:
 
     async def _refuse(self, asking: _Asking, ticket: Ticket, verdict: Verdict, attempt: int) -> Verdict:
         """Book what the failure cost; return the verdict if another attempt may follow, raise if none may."""
-        asking.outcomes = f"{asking.outcomes},{verdict.kind}" if asking.outcomes else verdict.kind
+        away = asking.tier == FLEX and verdict.action == "retry" and verdict.outcome in FULL and not verdict.names_limit
+        kind = NO_ROOM if away else verdict.kind
+        asking.outcomes = f"{asking.outcomes},{kind}" if asking.outcomes else kind
         assert asking.tries is not None
+        if away:
+            return self._turned_away(asking, ticket, verdict)
+        if verdict.kind == "timeout":
+            self._go_down(asking)
         paid = counts_as_billed(verdict.outcome, self._template.billed, kind=verdict.kind)
         asking.failed_at = ticket.server.number
         self._lane.failed(
@@ -386,8 +467,8 @@ class ModelAsker:
             return False
         amount = asking.bound
         if usage is not None and not usage.doubtful and not {"input", "output"} & set(usage.unknown):
-            cost = self._template.price.most(usage, input_tokens=0, output_tokens=0)
-            amount = min(amount, cost)
+            rates = self._template.rates(asking.tier)
+            amount = min(amount, max(price.most(usage, input_tokens=0, output_tokens=0) for price in rates))
             self._budget.settle(asking.bound - amount, 0)
         self._budget.book_charge(
             amount,
@@ -415,6 +496,13 @@ class ModelAsker:
             "model's window. It was not sent."
         )
 
+    def _why_unpriced(self, asking: _Asking, tier: Tier) -> str:
+        return (
+            f"{self._lane.name}: a request of the tier {asking.tier} was served by {tier!r}, whose price is not known. "
+            "It is charged at the dearest that is, and the lane is stopped, since its cost cannot be bounded: add the "
+            f"price to `tiers` of the model in providers/{self._template.provider}.toml."
+        )
+
     def _why_over(self, asking: _Asking, cost: int) -> str:
         question = asking.question
         return (
@@ -422,6 +510,11 @@ class ModelAsker:
             f"the {show_usd(asking.bound)} that its size and max_tokens allow. The lane is stopped, since its cost "
             "cannot be bounded: check the model's price, and whether the provider honours max_tokens."
         )
+
+
+def _dearest(rates: Sequence[Price], usage: Usage) -> PicoUsd:
+    """What a usage costs at the dearest of these prices."""
+    return rates[0].of(usage) if len(rates) == 1 else max(price.of(usage) for price in rates)
 
 
 def _is_its_own(asking: _Asking, verdict: Verdict, server: LaneServer) -> bool:

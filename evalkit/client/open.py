@@ -1,7 +1,9 @@
 """From the catalogue's values to a connection."""
 
 from evalkit.client.keys import credentials_of, read_key, servers_of
+from evalkit.client.retry import FLEX_TIMEOUT_S
 from evalkit.client.transport import HttpTransport, Transport
+from evalkit.money import FLEX, Tier
 from evalkit.spec.model import Model, Provider
 from evalkit.wire.table import DIALECTS
 
@@ -23,6 +25,15 @@ def open_transport(provider: Provider, *, url: str = "") -> HttpTransport:
         silence_s=provider.silence_s,
         credentials=None if key else credentials_of(provider, url=url),
     )
+
+
+def transport_of(transport: HttpTransport, provider: Provider, tier: Tier) -> HttpTransport:
+    """The same server for requests of a tier: with the headers that name it, and with patience where it is slow."""
+    dialect, word = DIALECTS[provider.dialect], provider.service_tiers.get(tier, "")
+    headers = dialect.tier_headers(word) if dialect.tier_headers is not None else {}
+    if tier != FLEX and not headers:
+        return transport
+    return transport.patient(FLEX_TIMEOUT_S if tier == FLEX else 0.0, headers)
 
 
 def endpoint_of(transport: HttpTransport, provider: Provider, model: str) -> Transport:

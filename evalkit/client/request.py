@@ -5,13 +5,25 @@ from dataclasses import dataclass, field, replace
 
 from evalkit.client.ask import Question
 from evalkit.dialogue import Message, Sampling, Tool, ToolChoice
-from evalkit.money import PicoUsd, Price
+from evalkit.money import FLEX, PRIORITY, STANDARD, TIERS, PicoUsd, Price, Tier
 from evalkit.spec.model import Model, Provider, StreamSetting
-from evalkit.wire.dialect import Dialect, Quirks
+from evalkit.wire.dialect import GEO, Dialect, Quirks
 from evalkit.wire.table import DIALECTS
 
 BYTES_OF_TOKEN = 32
 """No chat has so many bytes per token on average; text has about four."""
+UNSAID = ("", "auto", "unspecified", "traffic_type_unspecified")
+"""In a reply's place for its tier: words that name none."""
+SPOKEN_TIERS: Mapping[str, Tier] = {
+    **{tier: tier for tier in TIERS},
+    **dict.fromkeys(("default", "on_demand", "standard_only", "provisioned_throughput"), STANDARD),
+    "on_demand_flex": FLEX,
+    **dict.fromkeys(("fast", "on_demand_priority"), PRIORITY),
+}
+"""What replies call the tiers. Capacity that was bought beforehand costs a request nothing: it counts as the standard
+tier. Source: https://developers.openai.com/api/docs/api-reference/chat/create (`service_tier`),
+https://console.groq.com/docs/service-tiers, https://openrouter.ai/docs/guides/features/service-tiers,
+https://docs.cloud.google.com/vertex-ai/generative-ai/docs/reference/rest/v1/GenerateContentResponse (`trafficType`)."""
 USUAL_OPENING = 1 << 16
 """Bytes of the first messages of a chat that count as usual."""
 
@@ -40,8 +52,19 @@ class RequestTemplate:
     """Whether its replies are streamed (`retry.py`)."""
     context_tokens: int | None = None
     """The model's window, if it is known."""
-    _heads: dict[ToolChoice | None, bytes] = field(default_factory=dict, init=False, repr=False, compare=False)
+    tiers: tuple[Tier, ...] = (STANDARD,)
+    """Those that requests go by, in order of preference."""
+    tier_prices: Mapping[Tier, Price] = field(default_factory=dict)
+    """Of those that the provider sells, the standard one aside: any may serve a request."""
+    tier_words: Mapping[Tier, str] = field(default_factory=dict)
+    """What the provider calls the tiers; empty: requests name none, and replies are not asked for theirs."""
+    geo: str = ""
+    """Where requests ask to be answered; empty: they do not say."""
+    _heads: dict[tuple[ToolChoice | None, Tier], bytes] = field(
+        default_factory=dict, init=False, repr=False, compare=False
+    )
     """Heads that were asked for."""
+    _rates: dict[Tier, tuple[Price, ...]] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def join(self, parts: list[bytes], messages: Sequence[Message]) -> None:
         """Append messages to the encoded parts of their chat."""
@@ -51,29 +74,65 @@ class RequestTemplate:
         """A tool list."""
         return self.dialect.encode_tools(tools)
 
-    def head(self, choice: ToolChoice | None = None) -> bytes:
-        """The part that all its bodies share; with `choice`, the part of bodies with another tool choice."""
-        head = self._heads.get(choice)
+    def head(self, choice: ToolChoice | None = None, tier: Tier = STANDARD) -> bytes:
+        """The part that all its bodies of a tier share; with `choice`, the part of bodies with another tool choice."""
+        head = self._heads.get((choice, tier))
         if head is None:
             sampling = self.sampling if choice is None else replace(self.sampling, tool_choice=choice)
-            head = self._heads[choice] = self.dialect.head(self.model, sampling, self.quirks)
+            head = self.dialect.head(self.model, sampling, self.quirks)
+            head = naming(head, self.dialect, self.tier_words.get(tier, ""), self.geo)
+            self._heads[choice, tier] = head
         return head
 
-    def body(self, question: Question) -> bytes:
-        """The complete request body."""
+    def body(self, question: Question, tier: Tier = "") -> bytes:
+        """The complete request body; without `tier` that of the tier which comes first."""
         seed, own = None, self.sampling.seed
         if own is not False and "seed" not in self.quirks.refuses | self.dialect.lacks:
             seed = question.seed if own is None else own
-        head = self.head(question.choice)
+        head = self.head(question.choice, tier or self.tiers[0])
         if self.cache_key and self.dialect.cache_key:
             # An episode's id is hexadecimal digits: nothing in it needs escaping.
             head = b'{"%b":"%b",%b' % (self.dialect.cache_key.encode(), question.episode.encode(), head[1:])
         return self.dialect.body(head, question.tools, question.messages, seed)
 
-    def bound(self, body_bytes: int) -> PicoUsd:
-        """The most that one attempt with a body of this many bytes can cost."""
+    def rates(self, tier: Tier) -> tuple[Price, ...]:
+        """The prices of which one holds for a request that asks for a tier: its own, and the standard one, as a
+        provider without room in the tier that was asked for may serve it by that."""
+        rates = self._rates.get(tier)
+        if rates is None:
+            own = (tier + self._where, STANDARD + self._where, STANDARD)
+            rates = self._rates[tier] = tuple(dict.fromkeys(map(self._price_in, own)))
+        return rates
+
+    @property
+    def _where(self) -> str:
+        return "" if self.geo in ("", "global") else f"/{self.geo}"
+
+    def _price_in(self, tier: Tier) -> Price:
+        return self.price if tier == STANDARD else self.tier_prices[tier]
+
+    def served(self, asked: Tier, word: str) -> tuple[Tier, tuple[Price, ...], bool]:
+        """(the tier of a reply that was asked for so, and that names its tier by this word; the prices of which one
+        holds; whether its price is known). Without a tier named, the name is empty."""
+        said, slash, geo = word.partition("/")
+        if not self.tier_words or said.lower() in UNSAID:
+            rates = self.rates(asked)
+            if self.tier_words and geo:
+                rates += tuple(price for tier, price in self.tier_prices.items() if tier.endswith(f"/{geo}"))
+            return "", rates, True
+        tier = SPOKEN_TIERS.get(said.lower(), "") + slash + geo
+        if tier == STANDARD or tier in self.tier_prices:
+            return tier, (self._price_in(tier),), True
+        return word, (self.price, *self.tier_prices.values()), False
+
+    def bound(self, body_bytes: int, tier: Tier = "") -> PicoUsd:
+        """The most that one attempt with a body of this many bytes can cost; without `tier`, whichever it goes by."""
         input_tokens = body_bytes + self.dialect.overhead_tokens
-        return self.price.worst(input_tokens=input_tokens, output_tokens=self.sampling.max_tokens)
+        rates = self.rates(tier) if tier else tuple(price for one in self.tiers for price in self.rates(one))
+        most = self.sampling.max_tokens
+        if len(rates) == 1:
+            return rates[0].worst(input_tokens=input_tokens, output_tokens=most)
+        return max([price.worst(input_tokens=input_tokens, output_tokens=most) for price in rates])
 
     def outgrows_window(self, body_bytes: int) -> bool:
         """Whether a body of this many bytes cannot fit into the model's window, whatever its text is."""
@@ -91,6 +150,19 @@ class RequestTemplate:
         return self.bound(len(self.body(question)))
 
 
+def naming(head: bytes, dialect: Dialect, tier: str, geo: str) -> bytes:
+    """A head that names the tier, in the provider's word, and where it is to be answered; either may be empty."""
+    for name, word in ((GEO, geo), (dialect.tier_field, tier)):
+        if name and word:  # neither needs escaping
+            head = b'{"%b":"%b",%b' % (name.encode(), word.encode(), head[1:])
+    return head
+
+
+def geo_of(provider: Provider, model: Model) -> str:
+    """Where a model's requests ask to be answered; empty: they do not say."""
+    return "" if GEO in model.quirks.refuses else provider.inference_geo
+
+
 def request_template(
     agent: str,
     *,
@@ -99,11 +171,13 @@ def request_template(
     sampling: Sampling,
     price: Price,
     stream: StreamSetting = "off",
+    tiers: tuple[Tier, ...] = (STANDARD,),
+    tier_prices: Mapping[Tier, Price] | None = None,
 ) -> RequestTemplate:
     """The requests of one agent in one environment, from the catalogue's values.
 
-    `sampling`: an environment's defaults under the agent's overrides. `price`: the run's frozen one. `stream`: the
-    provider's setting.
+    `sampling`: an environment's defaults under the agent's overrides. `price`: the run's frozen one, as are
+    `tier_prices` of other tiers. `stream`: the provider's setting.
     """
     return RequestTemplate(
         agent=agent,
@@ -119,4 +193,8 @@ def request_template(
         billed=provider.billed,
         stream=stream,
         context_tokens=model.context_tokens,
+        tiers=tiers,
+        tier_prices=tier_prices or {},
+        tier_words=provider.service_tiers,
+        geo=geo_of(provider, model),
     )

@@ -10,6 +10,7 @@ from collections.abc import Awaitable, Callable
 
 from tenacity import AsyncRetrying, RetryCallState, retry_if_exception_type
 
+from evalkit.client.lanes.health import NO_ROOM
 from evalkit.client.lanes.lane import Lane
 from evalkit.dialogue import Sampling
 from evalkit.seeds import derive
@@ -48,7 +49,7 @@ class Tries:
 def backoff_s(verdict: Verdict, failures: int, place: str) -> float:
     """Seconds until the next attempt: as the server says, or full jitter below a bound that doubles each time."""
     told_s = verdict.wait_s
-    if told_s is not None and told_s >= TOLD_S:
+    if told_s is not None and (told_s >= TOLD_S or verdict.kind == NO_ROOM):
         return told_s
     bound = min(LONGEST_S, FIRST_S * 2.0 ** min(failures, 16))
     jitter = derive(place, "backoff", failures) / 2.0**31
@@ -75,6 +76,28 @@ def retrying(
         return exhausted(tries, clock(), state.upcoming_sleep)
 
     return AsyncRetrying(retry=retry_if_exception_type(Retryable), wait=wait, stop=stop, sleep=sleep, reraise=True)
+
+
+# When a cheap tier has no room for a request (flex). That is not billed and no failure of the lane: it is asked again,
+# or, where the agent names a next tier, that one is asked after `PATIENCE_S`.
+#
+# Source: https://developers.openai.com/api/docs/guides/flex-processing (429, "Resource Unavailable", not charged),
+# https://ai.google.dev/gemini-api/docs/flex-inference (503, 429), https://console.groq.com/docs/flex-processing (498).
+
+FULL = frozenset({"429", "498", "503"})
+"""Outcomes that say so, if they name no limit."""
+FLEX_TIMEOUT_S = 900.0
+"""For one attempt by a cheap tier, as OpenAI advises."""
+PATIENCE_S = 300.0
+"""Longer than this, the prompt cache forgets the chat, and waiting saves no more than it costs."""
+MOST_AWAY_S = 6 * 3600.0
+"""After so long, an episode whose agent names no next tier is left for a later run."""
+
+
+def away_s(times: int, place: str) -> float:
+    """Seconds until a tier is asked again that had no room so often: with jitter, as after other failures."""
+    jitter = derive(place, "away", times) / 2.0**31
+    return min(LONGEST_S, FIRST_S * 2.0 ** min(times, 16)) * (1.0 + jitter) / 2.0
 
 
 # When a reply is asked for as a stream: always, never, or (`auto`) where an attempt may be long.

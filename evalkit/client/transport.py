@@ -5,6 +5,7 @@ machine, and is removed from every response.
 """
 
 import asyncio
+import copy
 import errno
 import io
 import ipaddress
@@ -92,6 +93,8 @@ class HttpTransport:
         self._body_cap = MOST_BYTES
         self._idle_s = min(IDLE_S, timeout_s)
         self._silence_s = min(silence_s, timeout_s)
+        self._own: Mapping[str, str] = _NO_HEADERS
+        self._twins: list[HttpTransport] = []
 
     def __repr__(self) -> str:
         return f"HttpTransport({str(self._url)!r})"
@@ -114,10 +117,21 @@ class HttpTransport:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        for timeouts in (self._total, self._idle, self._silence):
-            timeouts.close()
+        for one in (self, *self._twins):
+            for timeouts in (one._total, one._idle, one._silence):
+                timeouts.close()
         self._rounds.close()
         await self._session.close()
+
+    def patient(self, timeout_s: float, headers: Mapping[str, str]) -> "HttpTransport":
+        """The same server by the same connections, for requests that may take longer, silence included, and have
+        headers of their own. It ends with this one."""
+        twin = copy.copy(self)
+        twin._timeout_s, twin._own = max(timeout_s, self._timeout_s), headers
+        twin._total = Timeouts(twin._timeout_s)
+        twin._silence = Timeouts(twin._timeout_s)
+        self._twins.append(twin)
+        return twin
 
     def to(self, path: str, form: StreamForm | None = None) -> "EndpointTransport":
         """The endpoint at a path below the provider's URL; it shares everything with its siblings. `form`: its replies
@@ -134,12 +148,12 @@ class HttpTransport:
         if form is not None:
             body = form.body(body)
         if self._credentials is None:
-            return await self._timed(url, body, {"X-Client-Request-Id": request_id}, form)
+            return await self._timed(url, body, {"X-Client-Request-Id": request_id, **self._own}, form)
         try:
             own, number = await self._credentials.headers(str(url), self._signed, body)
         except UsageError as flaw:
             return _failed("connect", str(flaw))  # nothing was sent
-        response = await self._timed(url, body, {"X-Client-Request-Id": request_id, **own}, form)
+        response = await self._timed(url, body, {"X-Client-Request-Id": request_id, **self._own, **own}, form)
         # AWS answers 403 where others answer 401; but not every 403 speaks of the key.
         if judge(response).kind == "bad_key":
             self._credentials.refused(number)

@@ -16,7 +16,7 @@ from evalkit.client.keys import servers_of, short_names
 from evalkit.client.lanes.lane import Lane
 from evalkit.client.lanes.shared import Pool
 from evalkit.client.lanes.window import FIRST
-from evalkit.client.open import endpoint_of, open_transport, stream_endpoint_of
+from evalkit.client.open import endpoint_of, open_transport, stream_endpoint_of, transport_of
 from evalkit.client.outside import OutsideAsker, PolicyAsker
 from evalkit.client.request import RequestTemplate, request_template
 from evalkit.client.transport import HttpTransport
@@ -29,9 +29,9 @@ from evalkit.engine.servers import limits_over
 from evalkit.engine.universe import AgentSetup, Choice, PlannedEpisode
 from evalkit.errors import LaneClosed, UsageError
 from evalkit.frozen.manifest import Manifest, ManifestCode
-from evalkit.money import FREE, PicoUsd, Price
+from evalkit.money import FREE, PicoUsd, Price, Tier
 from evalkit.policy.table import find_policy, player
-from evalkit.spec.model import ServerSpec
+from evalkit.spec.model import Provider, ServerSpec
 from evalkit.store.events import read_events
 
 # How many requests a run's lanes had in flight, remembered for its next start.
@@ -110,6 +110,8 @@ class Endpoints:
     """The limits that several lanes share, by name."""
     transports: dict[str, tuple[HttpTransport, ...]] = field(default_factory=dict)
     """By provider, those of its servers."""
+    tiered: dict[tuple[str, Tier], tuple[HttpTransport, ...]] = field(default_factory=dict)
+    """The same by provider and tier, of those that were asked for."""
     urls: dict[str, str] = field(default_factory=dict)
     """By provider that runs for this call alone."""
     budget: Budget | None = None
@@ -195,13 +197,17 @@ class Endpoints:
         assert self.budget is not None
         endpoint = self.resolved.endpoints[self.endpoint(cell, role)]
         provider, model = endpoint.provider, endpoint.model
-        (transport, streams), *others = [
-            (
-                endpoint_of(server, provider, model.name),
-                None if endpoint.stream == "off" else stream_endpoint_of(server, provider, model),
-            )
-            for server in self.transports[provider.name]
-        ]
+        ways = {
+            tier: [
+                (
+                    endpoint_of(server, provider, model.name),
+                    None if endpoint.stream == "off" else stream_endpoint_of(server, provider, model),
+                )
+                for server in self._servers(provider, tier)
+            ]
+            for tier in endpoint.tiers
+        }
+        (transport, streams), *others = ways[endpoint.tiers[0]]
         return ModelAsker(
             template,
             lane=self.lanes[endpoint.lane],
@@ -209,21 +215,32 @@ class Endpoints:
             transport=transport,
             streams=streams,
             others=others,
+            by_tier=ways,
             permission=self.permission,
         )
+
+    def _servers(self, provider: Provider, tier: Tier) -> tuple[HttpTransport, ...]:
+        """Those of a provider, for requests of a tier."""
+        key = provider.name, tier
+        if key not in self.tiered:
+            own = self.transports[provider.name]
+            self.tiered[key] = tuple(transport_of(server, provider, tier) for server in own)
+        return self.tiered[key]
 
     def template(self, cell: AgentSetup, role: str = "", overrides: Mapping[str, Any] = {}) -> RequestTemplate:
         """The requests of an agent, or of one of its roles."""
         agent = self.manifest.agents[cell.agent.name]
         endpoint = self.resolved.endpoints[self.endpoint(cell, role)]
-        price = agent.price if agent.code is None or not role else agent.code.roles[role].price
+        part = agent if agent.code is None or not role else agent.code.roles[role]
         return request_template(
             cell.agent.name,
             provider=endpoint.provider,
             model=endpoint.model,
             sampling=cell.sampling.with_overrides(overrides),
-            price=FREE if price is None else Price(**price),
+            price=FREE if part.price is None else Price(**part.price),
             stream=endpoint.stream,
+            tiers=endpoint.tiers,
+            tier_prices={tier: Price(**price) for tier, price in part.tier_prices.items()},
         )
 
 

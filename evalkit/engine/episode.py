@@ -423,6 +423,8 @@ def taken(answer: Answer) -> dict[str, Any]:
         "fingerprint": reply.fingerprint,
         "response_id": reply.response_id,
         "finish": reply.finish,
+        "tier": answer.tier,
+        "saved": answer.saved,
     }
 
 

@@ -35,7 +35,7 @@ from evalkit.store.live import read_live
 from evalkit.store.lock import Holder, holder
 from evalkit.store.reading.accounts import spent
 from evalkit.store.reading.index import RunIndex, read_index
-from evalkit.store.reading.totals import CellTotals, rate
+from evalkit.store.reading.totals import ByTier, CellTotals, rate, tiers_json
 from evalkit.store.reading.unmetered import Unmetered
 
 NOTHING = Range(0.0, 0.0, 0.0)
@@ -95,6 +95,8 @@ class Status:
     spent: int
     unmetered: Unmetered
     """Replies without usage."""
+    tiers: ByTier
+    """Replies by the tier that served them."""
     lane_seconds: Mapping[str, float]
     """Seconds to finish, by lane, for lanes with remaining episodes and a known rate."""
     open_sessions: int
@@ -161,6 +163,7 @@ class Status:
                 "crash_charges_pico_usd": self.crash_charges,
                 "in_open_leases_pico_usd": self.open_leases,
                 "open_sessions": self.open_sessions,
+                "by_tier": tiers_json(self.tiers),
                 **self.unmetered.to_json(),
             },
             "to_finish_usd": _usd(self.to_finish),
@@ -237,6 +240,7 @@ def status_of(directory: Path, manifest: Manifest, index: RunIndex) -> Status:
         open_leases=sum(account.open_leases for account in books.values()),
         spent=spent(steps_cost, books.values()),
         unmetered=index.unmetered,
+        tiers=index.tiers,
         lane_seconds=lane_seconds,
         open_sessions=sum(not account.closed for account in books.values()),
         budget=budget_of(started),

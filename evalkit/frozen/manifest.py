@@ -16,7 +16,7 @@ from evalkit.envs.table import ENVIRONMENTS
 from evalkit.errors import CorruptLogError, UsageError
 from evalkit.frozen.instances import ManifestInstance, admission, laid
 from evalkit.frozen.suite_file import Stored
-from evalkit.money import Price
+from evalkit.money import Price, Tier
 from evalkit.plugins import PREFIX, install_line, is_plain
 from evalkit.wire.exhausted import COUNTED
 
@@ -67,6 +67,7 @@ class ManifestRole(msgspec.Struct, frozen=True, kw_only=True):
     price: Mapping[str, int] | None = None
     """As the agent's."""
     price_source: str = ""
+    tier_prices: Mapping[Tier, Mapping[str, int]] = {}
 
     @property
     def lane(self) -> str:
@@ -115,6 +116,9 @@ class ManifestAgent(msgspec.Struct, frozen=True, kw_only=True):
     price: Mapping[str, int] | None = None
     """Pico-dollars per token by kind, frozen when the agent joined the run; None: no price is known."""
     price_source: str = ""
+    tier_prices: Mapping[Tier, Mapping[str, int]] = {}
+    """The same of tiers other than the standard one, of those whose price is known; a tier is frozen when its price
+    is first known."""
     code: ManifestCode | None = None
     """Of an agent that is code."""
 
@@ -299,7 +303,8 @@ def _agent_flaws(agent: ManifestAgent, manifest: Manifest) -> Iterator[str]:
             f"has the unknown sampling setting {name!r}"
             for name in sampling.keys() - Sampling.__dataclass_fields__.keys()
         )
-    for price in [agent.price, *(role.price for role in (agent.code.roles if agent.code else {}).values())]:
+    parts = [agent, *(agent.code.roles.values() if agent.code else ())]
+    for price in [price for part in parts for price in (part.price, *part.tier_prices.values())]:
         yield from () if price is None else _price_flaws(price)
     if agent.code is not None and not (agent.code.roles and agent.code.parallel > 0):
         yield "is code without a model, or without a request in flight"

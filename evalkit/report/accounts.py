@@ -16,7 +16,7 @@ from evalkit.store.reading.unmetered import Unmetered
 ASK_COLUMNS = ("agent", "attempts", "latency_s", "queue_s")
 """What of the requests of agents that are code money and speed ask for."""
 
-LOG_COLUMNS = ("agent", "attempts", "cost", "tokens_in", "tokens_out")
+LOG_COLUMNS = ("agent", "attempts", "cost", "saved", "tier", "tokens_in", "tokens_out")
 """What of all rows, superseded ones included, money asks for."""
 
 
@@ -89,6 +89,9 @@ def money_table(source: RunData) -> Table:
     """
     unmetered = Unmetered(**source.rows(_UNSAID)[0])
     query = _MONEY_UNMETERED if unmetered.replies else _MONEY
+    tiers = source.rows(_OTHER_TIERS)[0]["n"] > 0
+    if tiers:
+        query = query.replace(*_BY_TIER).replace(*_WITH_TIERS).replace(*_JOINED_TIERS)
     left_out = "replies of episodes played again"
     if source.coded:
         left_out += ", and of requests that have not led to a step yet"
@@ -111,6 +114,7 @@ def money_table(source: RunData) -> Table:
                 charged_pico_usd="Charged",
                 unconfirmed_pico_usd="Unconfirmed",
             ),
+            *(_TIER_COLUMNS if tiers else ()),
             *(_UNMETERED_COLUMNS if unmetered.replies else ()),
         ),
         rows=tuple(source.rows(query)),
@@ -119,12 +123,21 @@ def money_table(source: RunData) -> Table:
             "cost: of replies, at the prices fixed when the agent joined; per episode: mean over those that ended",
             "charged: attempts of unknown cost, at their worst case; unconfirmed: the worst case of what was in flight "
             "at crashes",
+            *(
+                ["by tier: replies by the tier that served them; standard alone: what they would have cost by it"]
+                * tiers
+            ),
             *_unmetered_notes(unmetered),
             *([f"cost includes {show_usd(replayed)} for {left_out}"] if replayed else []),
         ),
         query=query,
     )
 
+
+_TIER_COLUMNS = (
+    Column(key="tiers", title="By tier", kind="counts", unit="replies"),
+    Column(key="standard_pico_usd", title="Standard alone", kind="usd", unit="1e-12 USD"),
+)
 
 _UNMETERED_COLUMNS = (
     Column(key="unmetered", title="No usage", kind="count", unit="replies"),
@@ -203,6 +216,35 @@ from everybody""",
     """ as unconfirmed_pico_usd,
     coalesce(sum(unsaid.n), 0) as unmetered, coalesce(sum(unsaid.cost), 0) as unmetered_pico_usd
 from everybody left join unsaid using (agent)""",
+)
+
+
+_OTHER_TIERS = "select count(*) as n from log where tier not in ('', 'standard') or saved <> 0"
+_BY_TIER = (
+    "\nended as (",
+    """
+tiered as (
+    select coalesce(agent, '') as agent, map_from_entries(list((word, n) order by n desc, word)) as tiers,
+        sum(standard) as standard
+    from (
+        select agent, if(tier = '', 'not named', tier) as word, sum(cost + saved) as standard,
+            count(*) filter (where regexp_matches(attempts, '(^|,)(ok|unmetered|doubtful)$')) as n
+        from log group by rollup (word, agent) having grouping(word) = 0
+    ) where n > 0 group by agent
+),
+ended as (""",
+)
+"""Also of all agents together, under an empty name."""
+_WITH_TIERS = (
+    """ as unconfirmed_pico_usd""",
+    """ as unconfirmed_pico_usd,
+    coalesce(if(grouping(everybody.agent) = 1, (select tiers from tiered where agent = ''), any_value(tiered.tiers)),
+        map {}) as tiers,
+    coalesce(sum(tiered.standard), 0) as standard_pico_usd""",
+)
+_JOINED_TIERS = (
+    "left join ended using (agent)",
+    "left join ended using (agent)\n    left join tiered on tiered.agent = everybody.agent",
 )
 
 

@@ -4,6 +4,9 @@ Prices are texts in USD per million tokens, so that they reach whole pico-dollar
 has a date and a source, so that a stale one can be seen. Where a file states none, `price_library.py` may know one; it
 is loaded only then.
 
+A model's table says what it costs in tiers other than the standard one (`tiers`: a price, or how many times that of the
+standard one), or the library knows it. A tier without such a price is not sold.
+
 A model's name may end in `*`: then the table holds for every name that begins so, or, if it also begins with `*`, that
 contains it. The longest that fits counts, and gives a model that has a table of its own whatever that leaves out.
 """
@@ -12,17 +15,18 @@ import math
 import re
 from collections.abc import Mapping
 from dataclasses import replace
+from decimal import Decimal, InvalidOperation
 from typing import Any
 
 import msgspec
 
 from evalkit.errors import UsageError, nearest
-from evalkit.money import Price, pico_per_token
+from evalkit.money import STANDARD, TIERS, Price, Tier, pico_per_token
 from evalkit.shipped import folders
 from evalkit.spec.model import Cloud, Limits, Model, Provider, ServerSpec, StreamSetting
 from evalkit.spec.price_library import published, published_names
 from evalkit.spec.reading import read_toml
-from evalkit.wire.dialect import MAX_TOKENS, REFUSABLE, AfterResults, Quirks, ThinkingBack
+from evalkit.wire.dialect import GEO, MAX_TOKENS, REFUSABLE, AfterResults, Quirks, ThinkingBack
 from evalkit.wire.extras import owned
 from evalkit.wire.table import DIALECTS
 
@@ -46,32 +50,59 @@ class LimitsFile(msgspec.Struct, frozen=True, kw_only=True):
         return Limits(**given)
 
 
+TierChoice = str | tuple[str, ...] | None
+"""In files: a tier, or several in order of preference."""
+
+
+def checked_tier(given: TierChoice, where: str) -> tuple[Tier, ...]:
+    """The tiers in order of preference. Raises UsageError where one is unknown, or named twice."""
+    tiers = () if given is None else (given,) if isinstance(given, str) else given
+    for tier in tiers:
+        if tier not in TIERS:
+            raise UsageError(f"{where}: there is no tier {tier!r}, only {', '.join(TIERS)}.{nearest(tier, TIERS)}")
+    if len({*tiers}) < len(tiers) or (given is not None and not tiers):
+        raise UsageError(f"{where}: name each tier once, and at least one.")
+    return tiers
+
+
+class LaneFile(LimitsFile, frozen=True, kw_only=True):
+    """What a sweep says of a lane, or of a provider's lanes."""
+
+    tier: TierChoice = None
+
+
 class ServerFile(LimitsFile, frozen=True, kw_only=True):
     """One of several servers, with limits of its own."""
 
     url: str
 
 
-class LongPromptFile(msgspec.Struct, frozen=True, kw_only=True):
-    """What every token of a request costs whose prompt has more than `tokens` of them."""
-
-    tokens: int
-    input: str
-    output: str
-    cached_read: str | None = None
-    cached_write: str | None = None
-
-
-class PriceFile(msgspec.Struct, frozen=True, kw_only=True):
+class RatesFile(msgspec.Struct, frozen=True, kw_only=True):
     """USD per million tokens, as texts."""
 
     input: str
     output: str
-    source: str
-    """Where they were read, and on which day."""
     cached_read: str | None = None
     cached_write: str | None = None
+
+
+class LongPromptFile(RatesFile, frozen=True, kw_only=True):
+    """What every token of a request costs whose prompt has more than `tokens` of them."""
+
+    tokens: int
+
+
+class TierPriceFile(RatesFile, frozen=True, kw_only=True):
+    """The price in a tier."""
+
     over: LongPromptFile | None = None
+
+
+class PriceFile(TierPriceFile, frozen=True, kw_only=True):
+    """The price."""
+
+    source: str
+    """Where it was read, and on which day."""
 
 
 class ModelFile(msgspec.Struct, frozen=True, kw_only=True):
@@ -79,6 +110,8 @@ class ModelFile(msgspec.Struct, frozen=True, kw_only=True):
 
     usd_per_mtok: PriceFile | None = None
     price_as: str | None = None
+    tiers: dict[str, str | TierPriceFile] | None = None
+    """Prices of tiers: how many times the standard one, or USD per million tokens."""
     context_tokens: int | None = None
     limits: LimitsFile | None = None
     refuses: tuple[str, ...] | None = None
@@ -104,6 +137,10 @@ class ProviderFile(msgspec.Struct, frozen=True, kw_only=True):
     cache_key: bool = False
     most_tools: int | None = None
     extra_allowed: tuple[str, ...] = ()
+    service_tiers: dict[str, str] = {}
+    tier: TierChoice = None
+    inference_geo: str = ""
+    tiers: dict[str, str | TierPriceFile] = {}
     limits: LimitsFile = LimitsFile()
     models: dict[str, ModelFile] = {}
     price_as: str = ""
@@ -134,15 +171,20 @@ def find_model(provider: Provider, name: str) -> Model:
     listed = model is not None
     if model is None:
         family = _family(name, provider.families)
-        wider = provider.families.get(family or "", Model(name=name, price=None, limits=provider.limits))
+        plain = Model(name=name, price=None, limits=provider.limits, factors=provider.factors)
+        wider = provider.families.get(family or "", plain)
         model = replace(wider, name=name)
-    if model.price is not None:
-        return model
-    if provider.price_as:
+    known = None
+    if provider.price_as and (model.price is None or (provider.service_tiers and not model.factors)):
         known = published(provider.price_as, model.price_as or name)
-        if known is not None:
-            context = model.context_tokens or known.context_tokens
-            return replace(model, price=known.price, price_source=known.source, context_tokens=context)
+    if model.price is not None:
+        # Prices that are not of one source may contradict each other: only if they say the same of the standard tier.
+        agrees = known is not None and _alike(known.price, model.price)
+        return _in_tiers(provider, model, known.tiers if known is not None and agrees else {})
+    if known is not None:
+        context = model.context_tokens or known.context_tokens
+        priced = replace(model, price=known.price, price_source=known.source, context_tokens=context)
+        return _in_tiers(provider, priced, known.tiers)
     if model.price_as:
         raise UsageError(
             f"providers/{provider.name}.toml: models.{name}.price_as: the price of {model.price_as!r} is unknown."
@@ -153,7 +195,33 @@ def find_model(provider: Provider, name: str) -> Model:
             f"Provider {provider.name!r} lists no model {name!r}.{nearest(name, model_names(provider))} "
             f"To use it, add [models.{name!r}] with its price to providers/{provider.name}.toml."
         )
-    return model if listed else replace(model, price=provider.default_price, price_source=provider.default_source)
+    if not listed:
+        model = replace(model, price=provider.default_price, price_source=provider.default_source)
+    return _in_tiers(provider, model, {})
+
+
+def _alike(price: Price, other: Price) -> bool:
+    return (price.input, price.output) == (other.input, other.output)
+
+
+US_ONLY = "/us"
+US_TIMES = Decimal("1.1")
+"""What Anthropic asks for requests that are answered in the United States alone (`inference_geo`).
+Source: https://docs.aws.amazon.com/claude-platform/latest/userguide/data-residency.html,
+https://platform.claude.com/docs/en/manage-claude/data-residency, 2026-11-28."""
+
+
+def _in_tiers(provider: Provider, model: Model, published: Mapping[Tier, Price]) -> Model:
+    """The model with its prices in all tiers that the provider sells it in: the file's, else those that are
+    published."""
+    if model.price is None:
+        return model
+    tiers = {tier: price for tier, price in published.items() if tier in provider.service_tiers}
+    for tier, own in model.factors.items():
+        tiers[tier] = own if isinstance(own, Price) else model.price.times(own)
+    if provider.inference_geo and GEO not in model.quirks.refuses:
+        tiers |= {tier + US_ONLY: price.times(US_TIMES) for tier, price in {STANDARD: model.price, **tiers}.items()}
+    return replace(model, tiers={tier: price for tier, price in tiers.items() if tier != STANDARD})
 
 
 def model_names(provider: Provider) -> list[str]:
@@ -199,7 +267,8 @@ def _provider(name: str, file: ProviderFile, where: str) -> Provider:
         for own in {"after_results", "thinking_back"} - DIALECTS[file.dialect].follows:
             if getattr(table, own) is not None:
                 raise UsageError(f"{where}: models.{key}.{own}: the dialect {file.dialect!r} needs none. Leave it out.")
-        models[key] = _model(key, whole, limits, f"{where}: models.{key}")
+        models[key] = _model(key, whole, limits, file, f"{where}: models.{key}")
+    _check_tiers(file, where)
     return Provider(
         name=name,
         dialect=file.dialect,
@@ -217,10 +286,59 @@ def _provider(name: str, file: ProviderFile, where: str) -> Provider:
         cache_key=file.cache_key,
         most_tools=file.most_tools,
         extra_allowed=_extra_allowed(file, where),
+        service_tiers=file.service_tiers,
+        factors=_factors(file.tiers, file.service_tiers, f"{where}: tiers"),
+        tier=checked_tier(file.tier, f"{where}: tier"),
+        inference_geo=file.inference_geo,
         default_price=_price(file.usd_per_mtok, f"{where}: usd_per_mtok"),
         default_source=_source(file.usd_per_mtok),
         price_as=file.price_as,
     )
+
+
+def _check_tiers(file: ProviderFile, where: str) -> None:
+    """Raises UsageError for tiers that are not known, and for what requests of the format cannot say."""
+    checked_tier(tuple(file.service_tiers) or None, f"{where}: service_tiers")
+    dialect = DIALECTS[file.dialect]
+    if file.service_tiers and not (dialect.tier_field or dialect.tier_headers):
+        raise UsageError(
+            f"{where}: service_tiers: requests of the dialect {file.dialect!r} name no tier. Leave it out."
+        )
+    if file.service_tiers and STANDARD not in file.service_tiers:
+        raise UsageError(
+            f"{where}: service_tiers: say what it calls the tier `{STANDARD}`; empty if it has no word for it."
+        )
+    if file.inference_geo and (GEO not in dialect.follows or file.inference_geo not in ("global", "us")):
+        raise UsageError(f"{where}: inference_geo: `global` or `us`, and of Anthropic's format alone.")
+
+
+def _factors(
+    file: Mapping[str, str | TierPriceFile], sold: Mapping[str, str], where: str
+) -> dict[Tier, Decimal | Price]:
+    """Prices of tiers as a table states them. Raises UsageError."""
+    found: dict[Tier, Decimal | Price] = {}
+    for tier, own in file.items():
+        if tier not in sold or tier == STANDARD:
+            raise UsageError(f"{where}.{tier}: `service_tiers` of the provider names no such tier beside `{STANDARD}`.")
+        try:
+            found[tier] = _factor(own) if isinstance(own, str) else _price_in(own)
+        except ValueError as flaw:
+            raise UsageError(f"{where}.{tier}: {flaw}.") from flaw
+    return found
+
+
+def _factor(text: str) -> Decimal:
+    """Raises ValueError."""
+    try:
+        factor = Decimal(text)
+    except InvalidOperation:
+        factor = Decimal(-1)
+    if not 0 < factor <= MOST_TIMES:
+        raise ValueError(f"{text!r} is not how many times the standard price it is: a number above 0, such as 0.5")
+    return factor
+
+
+MOST_TIMES = 100
 
 
 def _extra_allowed(file: ProviderFile, where: str) -> tuple[str, ...]:
@@ -255,7 +373,7 @@ def _check_place_holders(url: str, where: str) -> None:
         raise UsageError(f"{where}: url: write an environment variable as ${{NAME}}.")
 
 
-def _model(name: str, file: ModelFile, provider_limits: Limits, where: str) -> Model:
+def _model(name: str, file: ModelFile, provider_limits: Limits, provider: ProviderFile, where: str) -> Model:
     refuses = file.refuses or ()
     for field in refuses:
         if field not in REFUSABLE:
@@ -275,6 +393,7 @@ def _model(name: str, file: ModelFile, provider_limits: Limits, where: str) -> M
         ),
         price_source=_source(file.usd_per_mtok),
         price_as=file.price_as or "",
+        factors=_factors({**provider.tiers, **(file.tiers or {})}, provider.service_tiers, f"{where}.tiers"),
     )
 
 
@@ -291,18 +410,22 @@ def _price(file: PriceFile | None, where: str) -> Price | None:
     if not _DAY.search(file.source):
         raise UsageError(f'{where}.source: name the day too, as in "https://acme.example/pricing, 2026-11-21".')
     try:
-        rates = _rates(file)
-        if file.over is not None:
-            if file.over.tokens <= 0:
-                raise ValueError(f"over.tokens must be positive, not {file.over.tokens}")
-            long = {f"over_{kind}": rate for kind, rate in _rates(file.over).items()}
-            return Price(**rates, **long, over=file.over.tokens)
-        return Price(**rates)
+        return _price_in(file)
     except ValueError as flaw:
         raise UsageError(f"{where}: {flaw}.") from flaw
 
 
-def _rates(file: PriceFile | LongPromptFile) -> dict[str, int]:
+def _price_in(file: TierPriceFile) -> Price:
+    """Raises ValueError."""
+    if file.over is None:
+        return Price(**_rates(file))
+    if file.over.tokens <= 0:
+        raise ValueError(f"over.tokens must be positive, not {file.over.tokens}")
+    long = {f"over_{kind}": rate for kind, rate in _rates(file.over).items()}
+    return Price(**_rates(file), **long, over=file.over.tokens)
+
+
+def _rates(file: RatesFile) -> dict[str, int]:
     """Pico-dollars per token by kind. Raises ValueError if a text is not a price."""
     plain = pico_per_token(file.input)
     return {

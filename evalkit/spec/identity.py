@@ -1,6 +1,7 @@
 """What makes an instance, an agent and an episode the same: digests of what the agent reads and how it samples.
 
-Limits, prices, keys, URLs, width, budget, deadline and streaming are not part of it: they may change between resumes.
+Limits, prices, tiers, keys, URLs, width, budget, deadline and streaming are not part of it: they may change between
+resumes.
 """
 
 import hashlib

@@ -5,9 +5,10 @@ Reading and checking the files is left to `catalogue.py`, `suites.py`, `packs.py
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from decimal import Decimal
 from typing import Any, Literal
 
-from evalkit.money import PicoUsd, Price
+from evalkit.money import PicoUsd, Price, Tier
 from evalkit.seats import AgentCode
 from evalkit.wire.dialect import Quirks
 from evalkit.wire.exhausted import COUNTED
@@ -65,6 +66,10 @@ class Model:
     """Where the price comes from, with its date."""
     price_as: str = ""
     """The model whose published price it costs, where that is another name's (a deployment); empty: its own."""
+    tiers: Mapping[Tier, Price] = field(default_factory=dict)
+    """What it costs in other tiers than the standard one: those that the provider sells it in."""
+    factors: Mapping[Tier, Decimal | Price] = field(default_factory=dict)
+    """The same as the file states it: a price, or how many times that of the standard tier."""
 
 
 Cloud = Literal["", "aws", "google", "azure"]
@@ -108,6 +113,14 @@ class Provider:
     """Where that price comes from, with its date."""
     most_tools: int | None = None
     """Tools a request may offer; None: no such limit is known."""
+    service_tiers: Mapping[Tier, str] = field(default_factory=dict)
+    """What it calls the tiers, in requests and replies; empty: requests name none."""
+    factors: Mapping[Tier, Decimal | Price] = field(default_factory=dict)
+    """Of models that the file does not list, as `Model.factors`."""
+    tier: tuple[Tier, ...] = ()
+    """Those that requests go by where nothing else is said, in order of preference; empty: the standard one."""
+    inference_geo: str = ""
+    """Where requests ask to be answered (Anthropic); empty: they do not say."""
     extra_allowed: tuple[str, ...] = ()
     """Fields that an agent's `extra` may set beyond those that are known not to change the bill."""
 
@@ -159,6 +172,8 @@ class AgentSpec:
     """By role: `provider/model`."""
     params: Mapping[str, Any] = field(default_factory=dict)
     """What its code reads as `seat.params`."""
+    tier: tuple[Tier, ...] = ()
+    """The tiers that its requests go by, in order of preference; empty: its lane's, or its provider's."""
 
     @property
     def roles(self) -> dict[str, "AgentSpec"]:
@@ -248,6 +263,8 @@ class Sweep:
     """Seconds from the start of each `run` command."""
     limits: Mapping[str, Limits] = field(default_factory=dict)
     """Overrides: `provider/model` of that lane alone, `provider` of all its models together."""
+    tiers: Mapping[str, tuple[Tier, ...]] = field(default_factory=dict)
+    """By the same names: the tiers that requests go by, in order of preference."""
     decide: Decide | None = None
     """What the run is to find out; None: it plays all that it plans."""
     written: Mapping[str, Any] = field(default_factory=dict)

@@ -15,7 +15,7 @@ from decimal import Decimal
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from evalkit.money import PICO_PER_USD, Price, pico_at_least
+from evalkit.money import PICO_PER_USD, TIERS, Price, Tier, pico_at_least
 
 if TYPE_CHECKING:
     from genai_prices.types import ModelInfo, ModelPrice, Provider
@@ -37,6 +37,8 @@ class Published:
     """What the library knows of a model."""
 
     price: Price
+    tiers: Mapping[Tier, Price]
+    """Of tiers other than the standard one."""
     context_tokens: int | None
     source: str
     """The library's version, and the day for which the price was looked up."""
@@ -55,7 +57,9 @@ def published(provider: str, model: str, *, on: datetime.date | None = None) -> 
         return None
     from genai_prices import __version__
 
-    return Published(price=price, context_tokens=info.context_window, source=f"genai-prices {__version__}, as of {day}")
+    tiers = {tier: own for tier in TIERS if (own := _price(info, day, tier)) is not None}
+    source = f"genai-prices {__version__}, as of {day}"
+    return Published(price=price, tiers=tiers, context_tokens=info.context_window, source=source)
 
 
 def published_names(provider: str) -> list[str]:
@@ -111,12 +115,19 @@ def _sells_chats(info: "ModelInfo") -> bool:
     return _price(info, datetime.date.min) is not None
 
 
-def _price(info: "ModelInfo", day: datetime.date) -> Price | None:
-    """The highest of the prices that may hold from a day on; None if a reply's tokens have none."""
-    prices = list(_from(info, day))
-    if not all("input_mtok" in vars(price) and "output_mtok" in vars(price) for price in prices):
+def _price(info: "ModelInfo", day: datetime.date, tier: Tier = "") -> Price | None:
+    """The highest of the prices that may hold from a day on; None if a reply's tokens have none. `tier`: only what a
+    variant of the price says of it; rates that it leaves out are those of the price."""
+    prices = [vars(price) for price in _from(info, day)]
+    if not all("input_mtok" in price and "output_mtok" in price for price in prices):
         return None
-    rates = [vars(price) for price in prices]
+    own = [vars(one.prices) for one in info.price_variants or () if one.when == {"service_tier": tier}]
+    rates = [
+        {**price, **{key: rate for key, rate in one.items() if rate is not None}} for price in prices for one in own
+    ]
+    if tier and not any(own):
+        return None
+    rates = rates if tier else prices
     starts = [start for rate in rates for kind in _KINDS.values() for key in kind for start in _steps(rate.get(key))]
     fees = (Decimal(rate.get("requests_kcount") or 0) / 1000 for rate in rates)
     price = {kind: max(_rate(rate, kind, above=False) for rate in rates) for kind in _KINDS}

@@ -22,7 +22,7 @@ from evalkit.policy.table import is_policy, policy_names
 from evalkit.seats import AgentFn
 from evalkit.shipped import find
 from evalkit.spec.agent_code import find_agent
-from evalkit.spec.catalogue import LimitsFile
+from evalkit.spec.catalogue import LaneFile, TierChoice, checked_tier
 from evalkit.spec.decide import DecideTable, checked_decide
 from evalkit.spec.model import AgentSpec, Machines, SuiteUse, Sweep
 from evalkit.spec.reading import check_record, parse_span, plain_values, read_values
@@ -35,7 +35,7 @@ from evalkit.wire.exhausted import COUNTED, MODELS_PART
 # Each combination is an agent of its own, called after what it has of each list: `gpt@effort=low`. It gets the same
 # as a tag, `effort:low`, so that `report --by effort` compares the values.
 
-LISTS = frozenset({"name", "tags"})
+LISTS = frozenset({"name", "tags", "tier"})
 """Keys that do not cross: their values are lists anyway, or names."""
 NAMING = ("policy", "model")
 """Keys after which an agent without a name is called."""
@@ -189,6 +189,7 @@ class AgentFile(msgspec.Struct, frozen=True, kw_only=True):
     notes: bool = True
     tags: tuple[str, ...] = ()
     budget_usd: str | int | float | None = None
+    tier: TierChoice = None
 
 
 class ScriptParams(msgspec.Struct, frozen=True, kw_only=True):
@@ -223,7 +224,7 @@ class SweepFile(msgspec.Struct, frozen=True, kw_only=True):
     width: int = 64
     budget_usd: str | int | float | None = None
     deadline: str | None = None
-    limits: dict[str, LimitsFile] = {}
+    limits: dict[str, LaneFile] = {}
     machines: MachinesTable = MachinesTable()
     decide: DecideTable | None = None
 
@@ -281,7 +282,16 @@ def _sweep(written: Mapping[str, Any], where: str, name: str, given: Mapping[str
         workers=parse_workers(file.machines.workers, f"{where}: machines.workers"),
         on=file.machines.on,
         deadline_s=parse_deadline(file.deadline, f"{where}: deadline"),
-        limits={lane: limits.checked(f"{where}: limits.{lane}") for lane, limits in file.limits.items()},
+        limits={
+            lane: limits.checked(f"{where}: limits.{lane}")
+            for lane, limits in file.limits.items()
+            if limits.tier is None or limits != LaneFile(tier=limits.tier)  # a tier alone leaves the limits as they are
+        },
+        tiers={
+            lane: checked_tier(limits.tier, f"{where}: limits.{lane}.tier")
+            for lane, limits in file.limits.items()
+            if limits.tier is not None
+        },
         decide=None
         if file.decide is None
         else checked_decide(file.decide, [agent.name for agent in agents], file.replicates, f"{where}: decide"),
@@ -354,6 +364,8 @@ def _agent(file: AgentFile, where: str, given: Mapping[str, AgentFn]) -> AgentSp
     script = check_record(file.params, ScriptParams, where, "params") if scripted else None
     if file.policy and file.budget_usd is not None:
         raise UsageError(f"{where}.budget_usd: a policy in this process costs nothing.")
+    if file.policy and file.tier is not None:
+        raise UsageError(f"{where}.tier: a policy in this process asks no provider.")
     overrides = _overrides(file, where)
     if overrides and file.policy:
         raise UsageError(f"{where}.{min(overrides)}: a policy in this process has no sampling settings.")
@@ -368,6 +380,7 @@ def _agent(file: AgentFile, where: str, given: Mapping[str, AgentFn]) -> AgentSp
         notes=file.notes,
         tags=tuple(_tag(tag, f"{where}.tags") for tag in file.tags),
         budget=parse_budget(file.budget_usd, f"{where}.budget_usd"),
+        tier=checked_tier(file.tier, f"{where}.tier"),
     )
 
 

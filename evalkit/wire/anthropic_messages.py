@@ -23,7 +23,7 @@ from evalkit.dialogue import Message, Reply, Sampling, Tool, Usage
 from evalkit.wire.allowance import Allowance, checked_allowance, date_of, instant_of, until_s
 from evalkit.wire.anthropic_content import ID, NO_CONTENT, read_content, returned_content, text_block
 from evalkit.wire.anthropic_stream import ANTHROPIC_STREAM
-from evalkit.wire.dialect import Dialect, Quirks, splice
+from evalkit.wire.dialect import GEO, Dialect, Quirks, splice
 from evalkit.wire.extras import ANTHROPIC_FIELDS
 from evalkit.wire.fields import failure_beside, object_of, odd, sampling_objections, text_of, tool_objections
 from evalkit.wire.history import SYSTEM, extend_turns, fitting_id
@@ -50,6 +50,8 @@ _FINISHES = {
     "model_context_window_exceeded": "length",
 }
 """Stop reasons in evalkit's terms; `refusal`, `pause_turn` and unknown ones stay as they are."""
+_ANYWHERE = ("", "global", "not_available")
+"""Where replies say they were made, at the list price. Source: .../docs/en/manage-claude/data-residency."""
 _CONTENT = b'"content"'
 _ODD = odd("stop_reason", *_FINISHES, "refusal", "pause_turn")
 
@@ -134,15 +136,17 @@ def _read(value: Any) -> Reply:
     if not isinstance(content, list):
         raise MalformedReplyError(f"anthropic_messages: no content in {dumps_any(value)[:300]!r}")
     text, calls, opaque = read_content(content)
-    reason = text_of(value, "stop_reason")
+    reason, usage = text_of(value, "stop_reason"), object_of(value, "usage")
+    geo = text_of(usage, GEO)
     return Reply(
         text=text,
         calls=calls,
         finish=_FINISHES.get(reason, reason) or ("tool_calls" if calls else "stop"),
-        usage=_read_usage(object_of(value, "usage"), bool(text or calls or opaque)),
+        usage=_read_usage(usage, bool(text or calls or opaque)),
         model=text_of(value, "model"),
         response_id=text_of(value, "id"),
         opaque=opaque,
+        tier=text_of(usage, "service_tier") + ("" if geo in _ANYWHERE else f"/{geo}"),
     )
 
 
@@ -232,4 +236,6 @@ ANTHROPIC_MESSAGES = Dialect(
     stream=ANTHROPIC_STREAM,
     verbatim_calls=False,
     lacks=frozenset({"seed"}),
+    tier_field="service_tier",
+    follows=frozenset({GEO}),
 )

@@ -5,7 +5,7 @@ does not grow with the chat. If a format has several messages in one entry, they
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 from urllib.parse import quote
 
@@ -20,10 +20,10 @@ from evalkit.wire.verdicts import unreadable
 
 __all__ = ["MALFORMED_ARGUMENTS", "REFUSABLE", "Dialect", "MalformedReplyError", "Quirks", "splice"]
 
-MAX_TOKENS = "max_tokens"
+MAX_TOKENS, GEO = "max_tokens", "inference_geo"
 REFUSABLE = frozenset(
     {MAX_TOKENS, "temperature", "top_p", "seed", "parallel_calls", "tool_choice", "effort", "encrypted_reasoning"}
-    | {"stream", "stream_options", MALFORMED_ARGUMENTS, CALL_IDS}
+    | {"stream", "stream_options", MALFORMED_ARGUMENTS, CALL_IDS, GEO}
 )
 """What a provider's file may list as `refuses`. A model that refuses `max_tokens` is sent `max_completion_tokens`."""
 
@@ -100,12 +100,19 @@ class Dialect:
     cache_key: str = ""
     """The field of a body, besides those of `head`, that lets requests of one name use the same prompt cache; empty:
     the format has none."""
+    tier_field: str = ""
+    """The field of a body that names the tier a request is served by; empty: the format has none."""
+    tier_headers: Callable[[str], Mapping[str, str]] | None = None
+    """(the provider's word for a tier) -> the headers that name it, where no field does."""
+    served_header: str = ""
+    """The header of a response that names the tier it was served by, where its body does not."""
     extend: Callable[[list[bytes], Iterable[bytes], Quirks], None] = _append
     """(parts of a chat, encoded messages): appends them, or merges them with some of the parts, in place."""
     prepare: Callable[[Message, Quirks], Message] = _prepare
     """The message as the model's API takes it back."""
     follows: frozenset[str] = frozenset()
-    """Of a model's `after_results` and `thinking_back`, those that make a difference in this format."""
+    """Of a model's `after_results` and `thinking_back`, those that make a difference in this format; and `GEO` if
+    requests may say where they are to be answered."""
 
     def join(self, parts: list[bytes], messages: Iterable[Message], quirks: Quirks = PLAIN) -> None:
         """Append messages to the parts of their chat, in place; each is encoded here and never again.
@@ -138,7 +145,10 @@ class Dialect:
             return verdict, None, False
         try:
             value, lenient = loads_lenient(response.body)
-            return verdict, self.read(value), lenient
+            reply = self.read(value)
+            if self.served_header and not reply.tier:
+                reply = replace(reply, tier=response.headers.get(self.served_header, ""))
+            return verdict, reply, lenient
         except MalformedReplyError:
             return unreadable(response), None, False
 

@@ -98,7 +98,8 @@ def _names(text: str, within: str = "") -> frozenset[str]:
 OPENAI_CHAT_FIELDS = ExtraFields(
     ours=_names(
         "model messages tools tool_choice parallel_tool_calls functions function_call max_tokens max_completion_tokens "
-        "temperature top_p reasoning_effort seed stream stream_options prompt_cache_key n best_of"
+        "temperature top_p reasoning_effort seed stream stream_options prompt_cache_key n best_of "
+        "service_tier"
     ),
     harmless=(
         # OpenAI
@@ -126,7 +127,8 @@ OPENAI_CHAT_FIELDS = ExtraFields(
 OPENAI_RESPONSES_FIELDS = ExtraFields(
     ours=_names(
         "model input max_output_tokens temperature top_p tools tool_choice parallel_tool_calls store include stream "
-        "stream_options seed background previous_response_id conversation prompt prompt_cache_key reasoning.effort"
+        "stream_options seed background previous_response_id conversation prompt prompt_cache_key reasoning.effort "
+        "service_tier"
     ),
     harmless=(
         _names("instructions text.format text.verbosity truncation metadata user safety_identifier top_logprobs")
@@ -139,7 +141,7 @@ OPENAI_RESPONSES_FIELDS = ExtraFields(
 ANTHROPIC_FIELDS = ExtraFields(
     ours=_names(
         "model messages system tools tool_choice max_tokens temperature top_p output_config cache_control stream "
-        "anthropic_version"
+        "anthropic_version service_tier inference_geo"
     ),
     harmless=(
         _names("top_k stop_sequences metadata thinking.block_binding.prefix_mismatch_behavior")
@@ -150,7 +152,7 @@ ANTHROPIC_FIELDS = ExtraFields(
 
 GEMINI_FIELDS = ExtraFields(
     ours=(
-        _names("model contents systemInstruction tools toolConfig")
+        _names("model contents systemInstruction tools toolConfig serviceTier")
         | _names("maxOutputTokens temperature topP seed candidateCount", "generationConfig")
         | _names("thinkingLevel thinkingBudget", "generationConfig.thinkingConfig")
     ),

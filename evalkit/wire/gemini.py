@@ -347,14 +347,16 @@ def _read(value: Any) -> Reply:
     reason = text_of(candidate, "finishReason")
     if reason in ("", "STOP", "FINISH_REASON_UNSPECIFIED"):
         reason = "tool_calls" if calls else "stop"
+    usage = object_of(raw, "usageMetadata")
     return Reply(
         text=text,
         calls=calls,
         finish=_FINISHES.get(reason, reason),
-        usage=_read_usage(object_of(raw, "usageMetadata"), bool(text or calls or opaque)),
+        usage=_read_usage(usage, bool(text or calls or opaque)),
         model=text_of(raw, "modelVersion"),
         response_id=text_of(raw, "responseId"),
         opaque=opaque,
+        tier=text_of(usage, "serviceTier") or text_of(usage, "trafficType"),
     )
 
 
@@ -440,4 +442,7 @@ GEMINI = Dialect(
     stream=GEMINI_STREAM,
     verbatim_calls=False,
     lacks=frozenset({"parallel_calls"}),
+    # https://ai.google.dev/gemini-api/docs/flex-inference
+    tier_field="serviceTier",
+    served_header="x-gemini-service-tier",
 )

@@ -106,6 +106,8 @@ class Verdict:
     """The outcome as a key of `BILLED`, if it was not a reply."""
     usage: Usage | None = None
     """What an answer that is no reply has used, if it says so."""
+    names_limit: bool = False
+    """Of a 429: whether it says that a rate was exceeded, and not merely that there is no room."""
 
     @property
     def billable(self) -> bool:

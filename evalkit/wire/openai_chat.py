@@ -184,6 +184,7 @@ def _read(value: Any) -> Reply:
         response_id=text_of(value, "id"),
         opaque=opaque,
         reasoning=_read_reasoning(message, calls),
+        tier=text_of(value, "service_tier"),
     )
 
 
@@ -319,4 +320,5 @@ OPENAI_CHAT = Dialect(
     extra_fields=OPENAI_CHAT_FIELDS,
     stream=CHAT_STREAM,
     cache_key="prompt_cache_key",
+    tier_field="service_tier",
 )

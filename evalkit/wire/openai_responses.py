@@ -242,6 +242,7 @@ def _read(value: Any) -> Reply:
         response_id=text_of(value, "id"),
         opaque=opaque,
         reasoning="" if kept else _shown(items),
+        tier=text_of(value, "service_tier"),
     )
 
 
@@ -381,4 +382,5 @@ OPENAI_RESPONSES = Dialect(
     stream=RESPONSES_STREAM,
     lacks=frozenset({"seed"}),
     cache_key="prompt_cache_key",
+    tier_field="service_tier",
 )

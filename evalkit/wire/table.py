@@ -41,6 +41,8 @@ ANTHROPIC_BEDROCK = replace(
     head=partial(head, version=BEDROCK_VERSION),
     headers=_bearer,
     stream=None,
+    tier_field="",
+    follows=frozenset(),
 )
 ANTHROPIC_VERTEX = replace(
     ANTHROPIC_MESSAGES,
@@ -49,8 +51,21 @@ ANTHROPIC_VERTEX = replace(
     head=partial(head, version=VERTEX_VERSION),
     headers=_bearer,
     stream=replace(ANTHROPIC_STREAM, path="/models/{model}:streamRawPredict"),
+    tier_field="",
+    follows=frozenset(),
 )
-GEMINI_VERTEX = replace(GEMINI, name="gemini_vertex", headers=_bearer)
+
+
+def _vertex_tier(word: str) -> Mapping[str, str]:
+    """Source: https://docs.cloud.google.com/vertex-ai/generative-ai/docs/flex-paygo; a tier without a word is what
+    requests without these headers are served by. The second keeps it from capacity that was bought beforehand."""
+    shared = {"X-Vertex-AI-LLM-Shared-Request-Type": word, "X-Vertex-AI-LLM-Request-Type": "shared"}
+    return shared if word else {}
+
+
+GEMINI_VERTEX = replace(
+    GEMINI, name="gemini_vertex", headers=_bearer, tier_field="", tier_headers=_vertex_tier, served_header=""
+)
 
 
 DIALECTS = PluginTable(

@@ -52,6 +52,8 @@ class ErrorWords:
 
 _DAILY = ("perday", "per_day")
 """In the names of quotas (Google) that are used up until the next day, whatever shorter wait the error speaks of."""
+_RATES = ("rate_limit", "ratelimit", "quota", "perminute", "per_minute")
+"""In the codes of a 429 that is about a rate."""
 _PASSING = frozenset({407, 408, 409, 424, 425, 499})
 _KEY_CODES = ("api_key_invalid", "failed_precondition", "no_db_connection")
 """With status 400: a key that does not exist, or one that may not be used here (Google: the place, no billing account;
@@ -235,7 +237,8 @@ def _of_status(status: int, words: ErrorWords, text: str, headers: Mapping[str, 
     if status == 402:
         return _ended(Verdict(action="end_lane", kind="no_credit", message=text), words)
     if status == 429:
-        return Verdict(action="retry", kind="rate_limit", wait_s=wait_s, message=_short(text))
+        named = _has(words.code, _RATES) or "rate limit" in low
+        return Verdict(action="retry", kind="rate_limit", wait_s=wait_s, message=_short(text), names_limit=named)
     if status in (498, 503, 529):
         return Verdict(action="retry", kind="overload", wait_s=wait_s, message=_short(text))
     if status in (501, 505):

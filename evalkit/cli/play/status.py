@@ -13,6 +13,7 @@ from evalkit.engine.forecast import Range
 from evalkit.engine.status import CellStatus, Status, read_status
 from evalkit.money import money_words, show_usd, simulated_words
 from evalkit.playing.specs import run_directory
+from evalkit.store.reading.totals import tier_words, tiers_json
 from evalkit.text import many, span, visible
 
 if TYPE_CHECKING:
@@ -33,7 +34,8 @@ def print_money(run: Path, *, as_json: bool) -> None:
             reasons[row.reason] += row.amount
     leases = [row.amount for row in books.ledger if row.kind == "lease"]
     open_sessions = sum(not account.closed for account in accounts)
-    unmetered = read_index(run).unmetered
+    index = read_index(run)
+    unmetered = index.unmetered
     money = {
         "budget": limit,
         "spent": books.spent,
@@ -50,7 +52,7 @@ def print_money(run: Path, *, as_json: bool) -> None:
     if as_json:
         pico = {f"{name}_pico_usd": amount for name, amount in money.items()}
         pico |= unmetered.to_json()
-        by_reason = {"charges_by_reason_pico_usd": dict(sorted(reasons.items()))}
+        by_reason = {"charges_by_reason_pico_usd": dict(sorted(reasons.items())), "by_tier": tiers_json(index.tiers)}
         counts = {"leases": len(leases), "sessions": len(accounts), "open_sessions": open_sessions}
         values = {"version": 1, "run": str(run), **pico, **by_reason, **counts}
         print(orjson.dumps(values, option=orjson.OPT_INDENT_2).decode())
@@ -74,8 +76,8 @@ def print_money(run: Path, *, as_json: bool) -> None:
             f"{many(open_sessions, 'session is', 'sessions are')} open (running, or crashed and not settled). "
             f"A crash costs their open leases: {show_usd(money['in_open_leases'] or 0)}."
         )
-    if unmetered.words():
-        print(unmetered.advice())
+    for words in filter(None, (tier_words(index.tiers), unmetered.advice())):
+        print(words)
     if money["unconfirmed"]:
         print("Crash charges are unconfirmed: `evalkit tools reconcile RUN --spent USD` releases what was not spent.")
 
@@ -219,8 +221,7 @@ def _words(status: Status) -> list[str]:
         when = "A crash now would cost" if status.written_by is not None else "A session has crashed; that costs"
         lines.append(f"{when} {show_usd(status.open_leases)}, its open leases, until `tools reconcile` releases them.")
     lines += [*_left_words(status), *refused_lines(status)]
-    if status.unmetered.words():
-        lines.append(status.unmetered.advice())
+    lines += [tier_words(status.tiers), status.unmetered.advice()]
     if ended < planned:
         lines.append(_finish(status) + (" Only `--play-all` plays on." if answered else ""))
     lines += [visible(f"Servers of {lane}: {server_words(servers)}.") for lane, servers in status.servers.items()]

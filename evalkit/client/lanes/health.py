@@ -36,6 +36,8 @@ LAST_PROBE_OF_SEVERAL_S = 30.0
 
 OUTAGE = frozenset({"connect", "reset", "timeout", "truncated", "server_error", "overload"})
 """Kinds of failure that an unavailable provider shows."""
+NO_ROOM = "no_room"
+"""A cheap tier had no room for a request (`client/retry.py`): no failure of the server's."""
 REFUSAL = "rate_limit"
 """A working server sends it, and a busy lane receives it often. If every request gets it for `DOWN_S`, that is an
 outage too."""

@@ -30,7 +30,7 @@ from evalkit.client.lanes.buckets import (
     unbook,
     wait_s,
 )
-from evalkit.client.lanes.health import GIVE_UP_S, NOTICED_S, OUTAGE, REFUSAL, RefusalCount, used_up, why_paced
+from evalkit.client.lanes.health import GIVE_UP_S, NO_ROOM, NOTICED_S, OUTAGE, REFUSAL, RefusalCount, used_up, why_paced
 from evalkit.client.lanes.servers import ANYWHERE, JointWindow, LaneServer, LaneServers, QueuedRequest, Ticket, Wish
 from evalkit.client.lanes.shared import Pool
 from evalkit.client.lanes.slow_start import BARREN_EPISODES, TRIAL_EPISODES, SlowStart
@@ -206,9 +206,10 @@ class Lane:
             return math.inf
         return self._servers.wait_s(need, now)
 
-    def succeeded(self, ticket: Ticket, usage: Usage, *, limited: Usage | None = None) -> float:
+    def succeeded(self, ticket: Ticket, usage: Usage, *, limited: Usage | None = None, apart: bool = False) -> float:
         """A reply came. Returns the seconds it took. `usage` has no input if the provider did not count it. `limited`:
-        the part that counts against the provider's limits; None: all of it."""
+        the part that counts against the provider's limits; None: all of it. `apart`: it came by a slower tier than
+        others of the lane, so that its time says nothing of how many requests are too many."""
         now, server = self._loop.time(), ticket.server
         server.paid = 0
         self._refusals.answered()
@@ -217,7 +218,8 @@ class Lane:
             self._recover(server, now)
         all_here = bool(self._slow_start) and not self._queue and not self._slow_start.trial
         full = self._servers.is_full(server, all_here=all_here)
-        server.window.succeeded(sent_at=ticket.sent_at, now=now, beside=ticket.beside, full=full)
+        sent_at = ticket.sent_at if not apart else max(ticket.sent_at, now - (server.window.median_s or math.inf))
+        server.window.succeeded(sent_at=sent_at, now=now, beside=ticket.beside, full=full)
         if self._slow_start:
             self._slow_start.usher()
         self._meter.count(now, usage.input, usage.output)
@@ -266,6 +268,14 @@ class Lane:
             self._unbook(ticket, sent=True)  # it was refused before it could use any
         if server.health.given_up(now) and self._servers.given_up(now):
             self._give_up(server)
+        self._leave(ticket)
+
+    def turned_away(self, ticket: Ticket) -> None:
+        """The tier that an attempt asked for had no room for it: that is no failure of the lane's, and no limit."""
+        self._meter.fail(NO_ROOM)
+        if ticket.server.health.answered():
+            self._recover(ticket.server, self._loop.time())
+        self._unbook(ticket, sent=True)
         self._leave(ticket)
 
     def refused(self, episode: str, words: str, remedy: str) -> None:

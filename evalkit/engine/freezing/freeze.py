@@ -33,7 +33,8 @@ from evalkit.frozen.manifest import (
     ManifestSuite,
 )
 from evalkit.frozen.suite_file import from_rows
-from evalkit.money import FREE, Price
+from evalkit.money import FREE, TIERS, Price, Tier
+from evalkit.money import STANDARD as USUAL
 from evalkit.policy.table import find_policy, is_policy
 from evalkit.seeds import derive
 from evalkit.spec.agent_code import source_digest
@@ -69,6 +70,8 @@ class Endpoint:
     """The queue that its requests share with those of others."""
     stream: StreamSetting = "auto"
     """Whether the agent's replies are streamed."""
+    tiers: tuple[Tier, ...] = (USUAL,)
+    """Those that its requests go by, in order of preference."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,7 +112,7 @@ def resolve(sweep: Sweep, frozen: Manifest | None = None) -> Resolved:
     packs: dict[str, ManifestPack] = {}
     for spec in sweep.agents:
         with _placed(sweep.source, f"agent {spec.name!r}"):
-            roles = {role: _endpoint(part) for role, part in spec.roles.items()}
+            roles = {role: _endpoint(part, sweep) for role, part in spec.roles.items()}
             own = {endpoint_name(spec.name, role, roles): endpoint for role, endpoint in roles.items() if endpoint}
             endpoints |= own
             agents[spec.name] = _agent(spec, roles, environments, packs, offers)
@@ -235,7 +238,7 @@ def _listed(instance: SuiteInstance) -> ManifestInstance:
     )
 
 
-def _endpoint(spec: AgentSpec) -> Endpoint | None:
+def _endpoint(spec: AgentSpec, sweep: Sweep) -> Endpoint | None:
     if spec.policy:
         return None
     provider = read_provider(spec.provider)
@@ -246,7 +249,15 @@ def _endpoint(spec: AgentSpec) -> Endpoint | None:
             f"providers/{provider.name}.toml (`usd_per_mtok`, or `price_as` for a name of your own); of a server of "
             "your own it is 0."
         )
-    return Endpoint(provider=provider, model=model, lane=spec.lane, stream=provider.stream)
+    chosen = spec.tier or sweep.tiers.get(spec.lane) or sweep.tiers.get(spec.provider) or provider.tier
+    sold = [tier for tier in TIERS if tier == USUAL or tier in model.tiers]
+    for tier in chosen:
+        if tier not in sold:
+            raise UsageError(
+                f"tier: {spec.lane} is not sold by the tier `{tier}`, as far as a price is known; it is by "
+                f"{', '.join(sold)}. If it is, add its price to `tiers` of the model in providers/{provider.name}.toml."
+            )
+    return Endpoint(provider=provider, model=model, lane=spec.lane, stream=provider.stream, tiers=chosen or (USUAL,))
 
 
 def _agent(
@@ -300,6 +311,7 @@ def _agent(
         marks=tuple(marks),
         price=None if price is None else price_fields(price),
         price_source=_price_source(endpoint),
+        tier_prices=_tier_prices(endpoint),
         code=_code(spec, roles),
     )
 
@@ -318,6 +330,7 @@ def _code(spec: AgentSpec, roles: Mapping[str, Endpoint | None]) -> ManifestCode
                 model=part.model,
                 price=None if endpoint.model.price is None else price_fields(endpoint.model.price),
                 price_source=_price_source(endpoint),
+                tier_prices=_tier_prices(endpoint),
             )
             for (role, part), endpoint in zip(spec.roles.items(), roles.values(), strict=True)
             if endpoint
@@ -325,6 +338,10 @@ def _code(spec: AgentSpec, roles: Mapping[str, Endpoint | None]) -> ManifestCode
         params=dict(spec.params),
         source=source_digest(spec.code),
     )
+
+
+def _tier_prices(endpoint: Endpoint | None) -> dict[Tier, dict[str, int]]:
+    return {} if endpoint is None else {tier: price_fields(own) for tier, own in endpoint.model.tiers.items()}
 
 
 def _price_source(endpoint: Endpoint | None) -> str:
@@ -440,6 +457,7 @@ def _extended(was: ManifestAgent, now: ManifestAgent) -> ManifestAgent:
         packs={**now.packs, **was.packs},
         price=was.price,
         price_source=was.price_source,
+        tier_prices={**now.tier_prices, **was.tier_prices},
         code=_priced_as(was.code, now.code),
     )
 
@@ -448,7 +466,12 @@ def _priced_as(was: ManifestCode | None, now: ManifestCode | None) -> ManifestCo
     """The code with the prices that were frozen."""
     if was is None or now is None:
         return now
-    return structs.replace(now, roles={**now.roles, **was.roles})
+    roles = {
+        role: structs.replace(own, tier_prices={**now.roles[role].tier_prices, **own.tier_prices})
+        for role, own in was.roles.items()
+        if role in now.roles
+    }
+    return structs.replace(now, roles={**now.roles, **was.roles, **roles})
 
 
 def _agent_conflicts(old: Manifest, new: Manifest) -> Iterator[str]:

@@ -84,6 +84,11 @@ class StepRecord:
     """Why the episode ended with this step, or one of `UNSCORED`; empty while it continues."""
     worker: str
     """The process that wrote the row: host and pid."""
+    tier: str = ""
+    """The tier by which the reply was served: `standard`, `flex`, `priority`, or the provider's word; empty if it named
+    none."""
+    saved: int = 0
+    """What the reply would have cost more by the standard tier, in 1e-12 USD; less than 0 of a dearer tier."""
     row_kind: str = STEP
     """`step`, `ask` or `cut`."""
     base_take: int = 0

@@ -58,6 +58,8 @@ STEPS: pa.Schema = pa.schema(
         _field("finish", _TEXT, "word"),
         _field("ending", _TEXT, "word; empty while the episode goes on"),
         _field("worker", _TEXT, "name of the writer"),
+        _field("tier", _TEXT, "word"),
+        _field("saved", _COUNT, "1e-12 USD"),
         # Seldom anything but one value each in runs without agents that are code.
         _field("row_kind", _TEXT, "word: step, ask or cut"),
         _field("base_take", _INDEX, "index from 0"),
@@ -87,7 +89,7 @@ LEDGER: pa.Schema = pa.schema(
 
 FEW_VALUES = (
     *("episode", "environment", "suite", "instance", "agent", "replicate", "take", "step", "period", "turn"),
-    *("attempts", "served_model", "fingerprint", "finish", "ending", "worker"),
+    *("attempts", "served_model", "fingerprint", "finish", "ending", "worker", "tier", "saved"),
     *UNASKED,
 )
 """Columns of STEPS that repeat few values: compacted files hold them by dictionary."""

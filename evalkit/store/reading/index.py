@@ -17,7 +17,7 @@ from evalkit.store.reading.effect import Ints
 from evalkit.store.reading.looking import files_at_once, patiently
 from evalkit.store.reading.reader import refuse_gaps, tables_of
 from evalkit.store.reading.rows import COLUMNS, SUMS, LogNumbers
-from evalkit.store.reading.totals import CellTotals
+from evalkit.store.reading.totals import ByTier, CellTotals, TierTotals
 from evalkit.store.reading.unmetered import Unmetered
 
 
@@ -33,6 +33,8 @@ class RunIndex:
     cost_by_agent: Mapping[str, int]
     cost_by_worker: Mapping[str, int]
     """By the session that wrote the rows."""
+    tiers: ByTier
+    """Of all rows, by the tier that served them."""
     unmetered: Unmetered
     """Of all rows: replies whose provider did not say what they used."""
     cells: Mapping[tuple[str, str], CellTotals]
@@ -72,6 +74,7 @@ def _index(run: Path) -> RunIndex:
         totals={name: sum(getattr(cell, name) for cell in cells.values()) for name in SUMS},
         cost_by_agent=by_agent,
         cost_by_worker=numbers.cost_by_worker,
+        tiers={tier: TierTotals(*sums) for tier, sums in sorted(numbers.tiers.items()) if sums[0]},
         unmetered=Unmetered(replies=replies, cost=cost, doubtful=doubtful, doubtful_cost=doubtful_cost),
         cells=cells,
         ledger=tuple(ledger_records(tables_of("ledger", files["ledger"], LEDGER.names))),

@@ -7,7 +7,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from evalkit.store.files.record import CUT, DOUBTFUL, STEP, UNMETERED
+from evalkit.store.files.record import ANSWERED, CUT, DOUBTFUL, STEP, UNMETERED
 from evalkit.store.reading.arrays import coded, floats, ints
 from evalkit.store.reading.effect import Effect, Flags, Ints, rows_in_effect
 from evalkit.store.reading.totals import PAUSE_S, joined
@@ -17,7 +17,7 @@ SUMS = ("cost", *TOKENS)
 PLACE = ("environment", "suite", "instance", "agent")
 COLUMNS = (
     *("episode", *PLACE, "ending", "replicate", "take", "step", *SUMS),
-    *("row_kind", "base_take", "worker", "attempts", "started_at"),
+    *("row_kind", "base_take", "worker", "attempts", "started_at", "tier", "saved"),
 )
 """Columns of STEPS that are read."""
 
@@ -35,6 +35,8 @@ class LogNumbers:
         self.cost_by_worker: dict[str, int] = {}
         self.unmetered: dict[str, list[int]] = {UNMETERED: [0, 0], DOUBTFUL: [0, 0]}
         """Replies without usage or with doubtful figures: how many, and their cost."""
+        self.tiers: dict[str, list[int]] = {}
+        """By the tier that served them, replies: how many, their cost, and what it saved."""
         self.spells: dict[tuple[str, str], list[tuple[float, float]]] = {}
         """By agent and suite, when requests were sent without a pause."""
         self.cut_lines: dict[tuple[int, int], int] = {}
@@ -79,6 +81,11 @@ class LogNumbers:
             found = self.unmetered.get(name.rpartition(",")[2])
             if found is not None:
                 found[:] = found[0] + count, found[1] + sum_
+        tiers, tier = coded(table, "tier")
+        answered = np.array([name.rpartition(",")[2] in ANSWERED for name in attempts], np.int64)[attempt]
+        parts = (_grouped(tier, own, len(tiers)) for own in (answered, cost, ints(table, "saved")))
+        for name, *own in zip(tiers, *parts, strict=True):
+            self.tiers[name] = [sum(pair) for pair in zip(self.tiers.get(name, (0, 0, 0)), own, strict=True)]
 
     def _add_times(self, table: pa.Table, paid: Flags) -> None:
         agents, agent = coded(table, "agent")

@@ -1,12 +1,48 @@
 """Sums of a log by agent and suite."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
+from evalkit.money import STANDARD, show_usd
 from evalkit.store.files.record import REFUSED, UNSCORED
+from evalkit.text import many
 
 PAUSE_S = 120.0
 """Seconds without a request after which a run counts as idle."""
+
+
+class TierTotals(NamedTuple):
+    """The replies that were served by one tier, or none of which said by which. Money in pico-dollars."""
+
+    replies: int
+    cost: int
+    saved: int
+    """What they would have cost more by the standard tier."""
+
+
+ByTier = Mapping[str, TierTotals]
+
+
+def tier_words(tiers: ByTier) -> str:
+    """How much was served by which tier, and what the standard one alone would have cost, in a sentence; empty where
+    no other one served anything."""
+    if not any(tier != STANDARD and (tier or sums.saved) for tier, sums in tiers.items()):
+        return ""
+    parts = [
+        f"{many(sums.replies, 'reply', 'replies')} by {tier or 'a tier not named'} ({show_usd(sums.cost)})"
+        for tier, sums in tiers.items()
+    ]
+    whole = sum(sums.cost + sums.saved for sums in tiers.values())
+    return f"Served: {', '.join(parts)}; by {STANDARD} alone they would have cost {show_usd(whole)}."
+
+
+def tiers_json(tiers: ByTier) -> dict[str, dict[str, int]]:
+    """The same as plain values, by tier."""
+    return {
+        tier: {"replies": sums.replies, "cost_pico_usd": sums.cost, "standard_pico_usd": sums.cost + sums.saved}
+        for tier, sums in tiers.items()
+    }
 
 
 @dataclass(slots=True, kw_only=True)
