@@ -197,7 +197,7 @@ def test_no_file_names_a_machine_or_a_registry() -> None:
 
 
 def test_the_sweeps_document_names_every_key_of_a_spec_and_no_other() -> None:
-    from evalkit.spec.catalogue import LimitsFile
+    from evalkit.spec.catalogue import LaneFile
     from evalkit.spec.sweep import AgentFile, SuiteTable, SweepFile
 
     text = (PROJECT / "docs" / "sweeps.md").read_text()
@@ -211,7 +211,7 @@ def test_the_sweeps_document_names_every_key_of_a_spec_and_no_other() -> None:
         rows = [row.split("|")[1] for row in sections[title].splitlines() if row.startswith("| `")]
         named = {key for row in rows for key in re.findall(r"`(\w+)`", row)}
         assert named == set(record.__struct_fields__), title
-    assert set(re.findall(r"`(\w+)`", sections["Limits"])) == set(LimitsFile.__struct_fields__)
+    assert set(re.findall(r"`(\w+)`", sections["Limits"])) == set(LaneFile.__struct_fields__)
 
 
 def table_rows(document: str, title: str) -> list[list[str]]:

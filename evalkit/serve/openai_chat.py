@@ -143,6 +143,7 @@ def encode_reply(reply: Reply) -> bytes:
             "created": 0,
             "model": reply.model,
             "system_fingerprint": reply.fingerprint or None,
+            **({"service_tier": reply.tier} if reply.tier else {}),
             "choices": [
                 {"index": 0, "message": message, "finish_reason": "stop" if reply.finish == "refusal" else reply.finish}
             ],

@@ -61,6 +61,8 @@ class BillLine:
     """Part of `tokens_in` that was read from the prompt cache."""
     tokens_cache_write: int
     """Part of `tokens_in` that is billed as written to it."""
+    tier: str
+    """By which the request was served; empty if it named none."""
     cost: int
     """1e-12 USD."""
     limit: str

@@ -12,10 +12,13 @@ Pure: when a request will be done is known when it arrives, because what came be
 
 import hashlib
 import math
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from decimal import Decimal
 
 from evalkit.dialogue import Reply, Request, Usage
+from evalkit.money import Price
 from evalkit.policy.conversation import answer
 from evalkit.policy.table import served
 from evalkit.seeds import Stream, derive
@@ -38,6 +41,11 @@ _LIMITS = RefusedRequest(
 _FAILURE = RefusedRequest(
     status=500, code="server_error", message="The server had an error while processing the request."
 )
+TIER_TIMES: Mapping[str, str] = {"default": "1", "flex": "0.5", "priority": "2"}
+"""What the tiers cost, beside the standard one; a request that names none is served by that."""
+FLEX, FLEX_SLOWER = "flex", 3.0
+"""How many times as long a reply of the cheap one takes."""
+_TIER = re.compile(rb'"service_tier"\s*:\s*"(\w+)"\s*,?\s*')
 BROKEN = ServedOutcome(status=0, headers={}, body=b"", ending="reset", admitted=True)
 """A connection that breaks."""
 
@@ -51,6 +59,8 @@ class Incoming:
     """As it is without the wish for a stream."""
     wish: StreamWish | None
     """How the answer is streamed; None: it comes whole."""
+    tier: str = ""
+    """By which it asks to be served; empty: it names none."""
     draw_key: str
     """What its draws are keyed by: its id."""
     now_s: float
@@ -73,6 +83,8 @@ class Decision:
     once."""
     limit: str = ""
     model: str = ""
+    tier: str = ""
+    """By which it is served."""
     seed: int | None = None
     usage: Usage | None = None
     """None: nothing is billed."""
@@ -105,7 +117,8 @@ class Simulator:
             return self.page(arrival)
         draws = Stream(self.options.seed, "provider", asked.draw_key)
         decision = self._judge(asked, draws)
-        delay_s, over_s = self.times(asked, decision, self.options.latency.draw(draws)) if decision.works else (0, 0)
+        for_s = self.options.latency.draw(draws) * (FLEX_SLOWER if decision.tier == FLEX else 1.0)
+        delay_s, over_s = self.times(asked, decision, for_s) if decision.works else (0, 0)
         name = hashlib.sha256(f"{self.options.seed}/{asked.draw_key}".encode()).hexdigest()
         headers = {**decision.outcome.headers, **self.id_headers(asked, f"req_{name[:24]}")}
         outcome = replace(decision.outcome, headers=headers, delay_s=delay_s, over_s=over_s)
@@ -123,7 +136,8 @@ class Simulator:
             tokens_out=usage.output,
             tokens_cached=usage.cached_read,
             tokens_cache_write=usage.cached_write,
-            cost=self.options.price.of(usage) if decision.usage else 0,
+            tier=decision.tier,
+            cost=self.price_in(decision.tier).of(usage) if decision.usage else 0,
             limit=decision.limit,
             seed=decision.seed,
         )
@@ -143,7 +157,16 @@ class Simulator:
         if arrival.path != BASE_PATH + served.dialect.path:
             return None
         wish, whole = as_unstreamed(arrival)
-        return Incoming(served=served, arrival=whole, wish=wish, draw_key=draw_key, now_s=now_s)
+        tier, whole = without_tier(whole)
+        return Incoming(served=served, arrival=whole, wish=wish, tier=tier, draw_key=draw_key, now_s=now_s)
+
+    def price_in(self, tier: str) -> Price:
+        """What tokens cost by a tier."""
+        return self.options.price.times(Decimal(TIER_TIMES[tier])) if tier else self.options.price
+
+    def served_by(self, asked: Incoming) -> str:
+        """The tier that serves a request; empty if it names none."""
+        return asked.tier and {"auto": "default"}.get(asked.tier, asked.tier)
 
     def page(self, arrival: Arrival) -> ServedOutcome:
         """What whoever asks no model is told."""
@@ -158,7 +181,7 @@ class Simulator:
             model, request = self.read(asked)
         except RefusedRequest as refusal:
             return Decision(outcome=self.refused(asked, refusal, ""), word=refusal.code, works=False)
-        about = Decision(outcome=BROKEN, word="", model=model, seed=request.seed)
+        about = Decision(outcome=BROKEN, word="", model=model, tier=self.served_by(asked), seed=request.seed)
         try:
             self._admit(asked, model)
         except RefusedRequest as refusal:
@@ -175,6 +198,9 @@ class Simulator:
             model, request = asked.served.decode_request(asked.arrival.body)
         except ValueError as flaw:
             raise RefusedRequest(status=400, code="invalid_body", message=f"The body cannot be read: {flaw}") from flaw
+        if asked.tier not in ("", "auto", *TIER_TIMES):
+            message = f"service_tier: {asked.tier!r} must be auto, {', '.join(TIER_TIMES)}."
+            raise RefusedRequest(status=400, code="invalid_body", message=message)
         if model not in self.options.models:
             raise unknown_model(model, self.options.models)
         return model, request if request.seed else replace(request, seed=seed_of(asked.arrival))
@@ -224,7 +250,12 @@ class Simulator:
         name = hashlib.sha256(f"{model}/{request.seed}/{len(asked.arrival.body)}".encode()).hexdigest()
         fingerprint = f"fp_{derive('fingerprint', model):08x}"
         reply = replace(
-            reply, usage=usage, model=model, fingerprint=fingerprint, response_id=asked.served.reply_id(name)
+            reply,
+            usage=usage,
+            model=model,
+            fingerprint=fingerprint,
+            response_id=asked.served.reply_id(name),
+            tier=about.tier,
         )
         outcome = self.answered(asked, asked.served.encode_reply(reply), model, fault)
         return replace(about, outcome=outcome, word=fault or "ok", usage=usage)
@@ -277,6 +308,16 @@ class Simulator:
 
 
 BAD_KEY = "Incorrect API key provided, or none: API key not valid."
+
+
+def without_tier(arrival: Arrival) -> tuple[str, Arrival]:
+    """The tier that a request names, and the request without it: like the wish for a stream it changes no reply and no
+    usage, which its length would."""
+    found = _TIER.search(arrival.body)
+    if found is None:
+        return "", arrival
+    body = arrival.body[: found.start()] + arrival.body[found.end() :]
+    return found[1].decode(), replace(arrival, body=body)
 
 
 def seed_of(arrival: Arrival) -> int:

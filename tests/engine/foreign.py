@@ -1,5 +1,8 @@
 """A provider of the tests' own, in all four dialects: it bills whatever may be billed, and says of it what it likes.
 
+It may sell tiers: then it serves a request by the one that was asked for or by the standard one, says which, or says
+nothing, and has no room for some requests of the cheap one.
+
 It shares no code with evalkit's simulated provider. What it bills is never above a request's own bound: a token of
 input a byte of the body, `max_tokens` of output, every token at the dearest rate that it may have.
 """
@@ -28,6 +31,21 @@ cached_read = "0.1"
 cached_write = "1.25"
 source = "made up, 2026-11-21"
 """
+TIERED = """
+service_tiers = {{ standard = "{standard}", flex = "flex", priority = "priority" }}
+tiers = {{ flex = "0.5", priority = "2" }}
+"""
+"""What its file says beside, where it sells tiers; prices stand above tables."""
+TIMES = {"standard": 10, "flex": 5, "priority": 20}
+"""What its tiers cost, in tenths of the standard one."""
+WORDS: Mapping[str, Mapping[str, str]] = {
+    "openai_chat": {"standard": "default"},
+    "openai_responses": {"standard": "default"},
+    "anthropic_messages": {"standard": "standard_only"},
+    "gemini": {"standard": "STANDARD"},
+}
+"""By dialect: what requests call the standard tier."""
+FULL = (("429", "no room now"), ("498", "capacity_exceeded"), ("503", "overloaded"))
 BILLED = ("408", "500", "502", "504", "520", "524", "reset", "truncated", "timeout", "page", "empty", "half")
 """Failures that it bills, at their bound."""
 FREE = ("429", "503", "529", "409")
@@ -49,11 +67,26 @@ class Foreign:
     """The provider; `answer` is its handler."""
 
     def __init__(
-        self, dialect: str, outcomes: tuple[str, ...], share: float, expire: Expire = lambda request: None
+        self,
+        dialect: str,
+        outcomes: tuple[str, ...],
+        share: float,
+        expire: Expire = lambda request: None,
+        *,
+        tiers: bool = False,
+        full: float = 0.0,
+        other: float = 0.0,
+        silent: float = 0.0,
     ) -> None:
         """`outcomes`: what befalls `share` of the requests, each as often as the others. `expire`: what ends the
-        patience of whoever sent a request that is never answered."""
+        patience of whoever sent a request that is never answered. `tiers`: whether it sells some; then how often the
+        cheap one is `full`, how often a request is served by another (`other`), and how often the reply is `silent`
+        about its tier."""
         self.dialect, self.outcomes, self.share, self.expire = dialect, outcomes, share, expire
+        self.tiers, self.full, self.other, self.silent = tiers, full, other, silent
+        self.asked, self.served = Counter[str](), Counter[str]()
+        self.standard = 0
+        """What its replies would have cost by the standard tier alone, in pico-dollars."""
         self.bill = 0
         """Pico-dollars."""
         self.met = Counter[str]()
@@ -62,13 +95,36 @@ class Foreign:
         raw = await request.read()
         draw = random.Random(request.headers["X-Client-Request-Id"])
         outcome = draw.choice(self.outcomes) if draw.random() < self.share else ""
+        tier, named = "standard", None
+        if self.tiers:
+            tier, named = self._tier_of(json.loads(raw), draw)
+        if tier == "full":
+            self.met[tier] += 1
+            status, words = draw.choice(FULL)
+            return web.Response(status=int(status), body=json.dumps({"error": {"message": words}}).encode())
         self.met[outcome] += 1
+        self.times = TIMES[tier]
         most_in, most_out = len(raw), OUTPUT_LIMITS[self.dialect](json.loads(raw))
         if outcome in LOST or not outcome:
+            self.served[tier] += 1
+            self.named = named
             return web.Response(body=self._reply(draw, outcome, most_in, most_out), content_type="application/json")
         if outcome in BILLED:
-            self.bill += most_in * (INPUT if self.dialect == "gemini" else WRITE) + most_out * OUTPUT
+            most = most_in * (INPUT if self.dialect == "gemini" else WRITE) + most_out * OUTPUT
+            self.bill += most * self.times // 10
         return await self._fail(request, draw, outcome)
+
+    def _tier_of(self, body: Any, draw: random.Random) -> tuple[str, str | None]:
+        """(the tier that serves a request, or `full`; what the reply calls it). Raises KeyError if it asks for none."""
+        word = body["serviceTier" if self.dialect == "gemini" else "service_tier"]
+        own = {said: tier for tier, said in WORDS[self.dialect].items()}
+        asked = own.get(word, word)
+        self.asked[asked] += 1
+        if asked == "flex" and draw.random() < self.full:
+            return "full", None
+        tier = "standard" if draw.random() < self.other else asked
+        said = {"anthropic_messages": "standard"}.get(self.dialect, WORDS[self.dialect]["standard"])
+        return tier, None if draw.random() < self.silent else said if tier == "standard" else tier
 
     async def _fail(self, request: web.Request, draw: random.Random, outcome: str) -> web.StreamResponse:
         if outcome.isdigit():
@@ -96,7 +152,9 @@ class Foreign:
         read = draw.randint(0, tokens)
         kept = 0 if self.dialect == "gemini" else tokens - read if greedy else draw.randint(0, tokens - read)
         plain = tokens - read - kept
-        self.bill += plain * INPUT + read * READ + kept * WRITE + written * OUTPUT
+        listed = plain * INPUT + read * READ + kept * WRITE + written * OUTPUT
+        self.bill += listed * self.times // 10
+        self.standard += listed
         thought = draw.randint(0, written)
         figures = {"input": tokens, "output": written, "cached_read": read, "cached_write": kept, "reasoning": thought}
         if self.dialect == "anthropic_messages":
@@ -113,7 +171,15 @@ class Foreign:
         usage = self._usage(said, total=tokens + written, with_total=draw.random() < 0.5)
         if lost == "usage":
             usage = draw.choice(["null", "[]", '"much"', "{}", "7"])
-        return BODIES[self.dialect].replace("TEXT", json.dumps(TEXT)).replace("USAGE", usage).encode()
+        body = BODIES[self.dialect].replace("TEXT", json.dumps(TEXT))
+        if self.named is not None and usage.startswith("{"):
+            field = "serviceTier" if self.dialect == "gemini" else "service_tier"
+            stated = f'"{field}":"{self.named}"'
+            if self.dialect in ("gemini", "anthropic_messages"):
+                usage = "{" + stated + ("," if usage != "{}" else "") + usage[1:]
+            else:
+                body = "{" + stated + "," + body[1:]
+        return body.replace("USAGE", usage).encode()
 
     def _usage(self, said: Mapping[str, str], *, total: int, with_total: bool) -> str:
         names = NAMES[self.dialect]

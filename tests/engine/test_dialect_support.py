@@ -110,14 +110,14 @@ def test_what_an_agent_asks_for_in_vain_is_refused(tmp_path: Path, provider: str
 SHIPPED = folders("providers")[-1]
 DEARER = {
     "openai": [
-        *('service_tier = "priority"', 'Service_Tier = "flex"', 'models = ["other"]', "web_search_options = {}"),
+        *('models = ["other"]', "web_search_options = {}"),
         *('prompt_cache_options = { ttl = "12h" }', 'prompt_cache_retention = "24h"', "plugins = []", "unheard_of = 1"),
         *("provider = { order = ['a'], unheard_of = 1 }", "reasoning = true", '"provider.order" = 1', "speed = 1"),
     ],
-    "openai-responses": ['service_tier = "flex"', 'reasoning = { mode = "pro" }', "context_management = []"],
-    "anthropic": ['service_tier = "auto"', 'inference_geo = "us"', 'speed = "fast"', "mcp_servers = []"],
+    "openai-responses": ['reasoning = { mode = "pro" }', "context_management = []"],
+    "anthropic": ['speed = "fast"', "mcp_servers = []"],
     "google": [
-        *('service_tier = "priority"', 'serviceTier = "flex"', 'cached_content = "x"', "safety = 1"),
+        *('cached_content = "x"', "safety = 1"),
         *("generationConfig = { speechConfig = {} }", "generationConfig = { thinkingConfig = { more = 1 } }"),
         'generationConfig = { response_modalities = ["AUDIO"] }',
     ],
@@ -155,9 +155,22 @@ def test_fields_that_may_change_the_bill_are_refused_unless_the_file_allows_them
             asked(provider, field)
 
 
+@pytest.mark.parametrize(
+    ("provider", "field"),
+    [
+        *(("openai", 'service_tier = "priority"'), ("openai", 'Service_Tier = "flex"'), ("vllm", 'service_tier = "x"')),
+        *(("openai-responses", 'service_tier = "flex"'), ("google", 'service_tier = "flex"')),
+        *(("anthropic", 'service_tier = "auto"'), ("anthropic", 'inference_geo = "us"')),
+    ],
+)
+def test_the_tier_is_no_field_of_an_agents_own(tmp_path: Path, provider: str, field: str) -> None:
+    with pytest.raises(UsageError, match="extra may not set"):
+        marks(tmp_path, spec(provider, f"extra = {{ {field} }}", *(["mine"] if provider == "vllm" else [])))
+
+
 def test_a_model_that_costs_nothing_takes_any_field_but_those_of_evalkit(tmp_path: Path) -> None:
     free = "extra = {{ {} }}"
-    marks(tmp_path, spec("vllm", free.format("use_beam_search = true, service_tier = 'x'"), "mine"))
+    marks(tmp_path, spec("vllm", free.format("use_beam_search = true, priority = 1"), "mine"))
     with pytest.raises(UsageError, match="extra may not set 'N'"):
         marks(tmp_path, spec("vllm", free.format("N = 4"), "mine"))
 

@@ -5,6 +5,7 @@ output, thoughts, settings that replies heed, and two dozen faults more.
 """
 
 import math
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -18,6 +19,8 @@ from evalkit.serve.outcome import JSON, Arrival, RefusedRequest, ServedOutcome, 
 from evalkit.serve.provider import (
     BAD_KEY,
     BROKEN,
+    FLEX,
+    FLEX_SLOWER,
     Decision,
     Incoming,
     Simulator,
@@ -99,10 +102,12 @@ class Double(Simulator):
                     found = model_in(served.dialect.stream.path.partition("?")[0], path)
                     wish, heard = (StreamWish(), arrival) if served.stream_path else as_unstreamed(arrival)
                 if found is not None:
+                    tier, heard = _without_tier(heard)
                     return Heard(
                         served=served,
                         arrival=heard,
                         wish=wish,
+                        tier=tier,
                         draw_key=draw_key,
                         now_s=now_s,
                         path_model=found,
@@ -150,7 +155,15 @@ class Double(Simulator):
         fault = pick(faults, draws.uniform(), FAULTS) if faults else ""
         return "" if asked.wish is None and fault in STREAM_FAULTS else fault
 
+    def served_by(self, asked: Incoming) -> str:
+        tier, draws = super().served_by(asked), Stream(self.options.seed, "tier", asked.draw_key)
+        return "default" if tier and draws.uniform() < self.options.downgraded else tier
+
     def decided(self, asked: Incoming, about: Decision, request: Request, fault: str) -> Decision:
+        if asked.tier == FLEX and Stream(self.options.seed, "full", asked.draw_key).uniform() < self.options.flex_full:
+            refusal = RefusedRequest(status=429, code="resource_unavailable", message="Resource Unavailable")
+            outcome = replace(self.refused(asked, refusal, about.model), admitted=True)
+            return replace(about, outcome=outcome, word="full", works=False)
         decision = super().decided(asked, about, request, fault)
         if decision.usage is None and self.options.bill_failures and may_be_billed(fault):
             return replace(self.replied(asked, about, request, fault), outcome=decision.outcome)
@@ -179,6 +192,7 @@ class Double(Simulator):
         return replace(usage, cached_read=read, cached_write=min(self._share.write, usage.input - read))
 
     def answered(self, asked: Incoming, body: bytes, model: str, fault: str) -> ServedOutcome:
+        body = _naming(body, self.served_by(asked))
         if fault == "html_200":
             headers = {**_HTML, **self.limit_headers(asked, model)}
             return ServedOutcome(status=200, headers=headers, body=HTML, admitted=True)
@@ -195,6 +209,8 @@ class Double(Simulator):
         return streamed(_heard(asked), body, fault, draws, self.options.stream_tokens)
 
     def times(self, asked: Incoming, decision: Decision, for_s: float) -> tuple[float, float]:
+        if decision.tier == FLEX:
+            for_s *= self.options.flex_slower / FLEX_SLOWER
         if decision.outcome.over_s:  # a body that drips begins when its latency is over
             return for_s, decision.outcome.over_s
         # What keeps a connection alive is there from the beginning.
@@ -217,6 +233,31 @@ class Double(Simulator):
     def id_headers(self, asked: Incoming, name: str) -> Mapping[str, str]:
         header = _heard(asked).served.id_header
         return {header: name} if header else {}
+
+
+_FIELDS = re.compile(rb'"service_?[tT]ier"\s*:\s*"(\w+)"\s*,?\s*|"inference_geo"\s*:\s*"\w+"\s*,?\s*')
+_HEADER = "x-vertex-ai-llm-shared-request-type"
+_OWN_WORDS = {"standard": "default", "standard_only": "default", "on_demand": "default"}
+
+
+def _without_tier(arrival: Arrival) -> tuple[str, Arrival]:
+    """The tier that a request names in any dialect, in OpenAI's words, and the request without it."""
+    named = [found[1].decode() for found in _FIELDS.finditer(arrival.body) if found[1]]
+    word = named[0] if named else arrival.headers.get(_HEADER, "")
+    return _OWN_WORDS.get(word, word), replace(arrival, body=_FIELDS.sub(b"", arrival.body))
+
+
+def _naming(body: bytes, tier: str) -> bytes:
+    """A reply that names its tier where its dialect does."""
+    value = orjson.loads(body)
+    if not tier:
+        return body
+    if "object" in value:
+        return orjson.dumps({**value, "service_tier": tier})
+    said = {"default": "standard"}.get(tier, tier)
+    if "usageMetadata" in value:
+        return orjson.dumps({**value, "usageMetadata": {**value["usageMetadata"], "serviceTier": said}})
+    return orjson.dumps({**value, "usage": {**value["usage"], "service_tier": said, "inference_geo": "global"}})
 
 
 def _heard(asked: Incoming) -> Heard:

@@ -32,6 +32,12 @@ class DoubleOptions(SimulatorOptions):
     billed, and the fault comes in its place."""
     retry_after_s: float | None = 1.0
     """What an injected 429, 503 or 529 tells the client to wait; None: it tells nothing."""
+    flex_full: float = 0.0
+    """How often the cheap tier has no room, and refuses."""
+    flex_slower: float = 3.0
+    """How many times as long its replies take."""
+    downgraded: float = 0.0
+    """How often a request is served by the standard tier that asked for another."""
     drip_s: float = 10.0
     """How long a body that drips takes."""
     stream_tokens: int = 8
@@ -63,6 +69,9 @@ OPTIONS: Mapping[str, Option] = {
     "strict_calls": _option(bool),
     "bill_failures": _option(bool),
     "retry_after": _option(lambda value: None if value == "none" else parse_span(value)),
+    "flex_full": _option(float),
+    "flex_slower": _option(positive),
+    "downgraded": _option(float),
     "drip": _option(span),
     "stream_tokens": _option(lambda value: whole(value, 1, 1_000_000)),
     "context_tokens": _option(lambda value: whole(value, 1, 2**53)),

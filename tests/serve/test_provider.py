@@ -210,3 +210,23 @@ def test_every_fault_does_what_it_is_named_for(fault: str, stream: bool) -> None
     assert ("retry-after" in outcome.headers) == (fault == "429")
     if fault in ("truncated", "invalid_json"):
         assert outcome.body[: outcome.sent] == good.body[: len(good.body) // 2]
+
+
+@pytest.mark.parametrize(("tier", "served", "times"), [("", "", 1), ("auto", "default", 1), ("flex", "flex", 0.5)])
+def test_a_tier_has_its_price_and_its_pace_and_the_reply_names_it(tier: str, served: str, times: float) -> None:
+    plain, named = submitting(), orjson.dumps({"service_tier": tier})[:-1] + b"," + submitting()[1:]
+    contents = (plain, named if tier else plain)
+    outcomes = [ask(options_from({"latency": "100ms"}), arrival("e/3/0", content))[0] for content in contents]
+    before, after = (outcome.line for outcome in outcomes)
+    assert before is not None
+    assert after is not None
+    assert (after.tier, after.tokens_in) == (served, before.tokens_in)
+    assert after.cost == before.cost * times
+    assert outcomes[1].done_s == pytest.approx(0.3 if tier == "flex" else 0.1)
+    assert orjson.loads(outcomes[1].body).get("service_tier", "") == served
+
+
+def test_a_tier_that_is_not_sold_is_refused() -> None:
+    outcome = ask(SimulatorOptions(), arrival(content=body(service_tier="turbo")))[0]
+    assert outcome.status == 400
+    assert b"'turbo' must be auto, default, flex, priority" in outcome.body
